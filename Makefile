@@ -12,13 +12,15 @@ COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
 LDFLAGS  := -s -w
+PREFIX   ?= /usr/local
+DESTDIR  ?=
 
 # One set of flags for all of it, so that what was compiled is compiled once. Only the race detector needs C.
 export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak peers tour-index judges golden clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-index judges golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,13 +28,21 @@ help: ## list the targets
 build: ## build bin/ronbox
 	$(GO) build -buildvcs=auto -ldflags '$(LDFLAGS)' -o bin/ronbox ./cmd/ronbox
 
+bin/ronbox:
+	$(MAKE) build
+
+install: | bin/ronbox ## install bin/ronbox and its shell completions below PREFIX (/usr/local); DESTDIR is put before it
+	install -D -m 755 bin/ronbox $(DESTDIR)$(PREFIX)/bin/ronbox
+	@set -e; share=$(DESTDIR)$(PREFIX)/share; put() { mkdir -p "$$(dirname "$$2")"; bin/ronbox completion $$1 >"$$2"; chmod 644 "$$2"; echo "$$2"; }; \
+	put bash $$share/bash-completion/completions/ronbox; put zsh $$share/zsh/site-functions/_ronbox; put fish $$share/fish/vendor_completions.d/ronbox.fish
+
 run: build ## build, make a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
 test: ## run all tests, shuffled; without a tool that it needs a test is skipped, or fails where RONBOX_TOOLS is set
 	$(GO) test -vet=off -shuffle=on -timeout 30m ./...
 
-check: fmt vet lint staticcheck tidy schedules race ## what else CI runs: linters, the schedules of flow, the race detector (which wants gcc)
+check: fmt vet lint staticcheck tidy schedules long race ## what else CI runs: linters, the schedules of flow, many kills, the tour of the index, the race detector (which wants gcc)
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }
@@ -59,11 +69,15 @@ tools:
 	@lacks=$$(for t in gcc:gcc strace:strace promtool:prometheus systemd-analyze:systemd; do command -v $${t%:*} >/dev/null || echo $${t#*:}; done); \
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
-# The race detector and the lock ranks of flow.Mutex, over the packages that share anything or whose tests want a tool. Draws and rounds
+# What takes long in processes of its own: test kills a few nodes, this 50 and more of each kind, and it takes the tour of the index.
+long:
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$' -args -kills 50 -tour
+
+# The race detector and the lock ranks of flow.Mutex, over the packages that share anything, and verbs beside a node. Draws and rounds
 # are fewer (-short), and what repeats the work of one goroutine is left to test.
 race: tools
-	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off -shuffle=on -timeout 30m $$($(GO) list -f '{{.ImportPath}} {{.Imports}} tests {{.TestImports}} {{.XTestImports}}' ./... | \
-	  grep -E '[[ ](sync|ronbox/appliance/flow)[] ].*tests|tests.*/hosttest[] ]' | cut -d' ' -f1)
+	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off -shuffle=on -timeout 30m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}}{{end}}' ./... | \
+	  grep -E '[[ ](sync|ronbox/appliance/flow)[] ]|^ronbox/(cmd/ronbox|cmd/ronbox/server/load) ' | cut -d' ' -f1)
 
 # Every order in which the primitives' steps can be taken, up to a bound.
 schedules:
@@ -75,10 +89,11 @@ cover: ## the tests of what guards money reach COVER (90) % of its statements, t
 	reach $(COVER) ./engines/ledger ./engines/ledger/idem ./engines/ledger/record ./engines/wallet && \
 	reach 85 ./engines/registry ./engines/registry/checkpoint ./engines/registry/logtree ./engines/registry/record
 
+# Some hundred runs (300x) go without the coverage that guides longer ones: everything would be compiled again for it, which takes minutes.
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@set -e; cache=$$($(GO) env GOCACHE)/fuzz; bin=$$(mktemp); trap 'rm -f "$$bin"' EXIT; \
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
-	  $(GO) test -c -fuzz . -o "$$bin" $$d; \
+	  $(GO) test -c -vet=off $(if $(filter %x,$(FUZZTIME)),,-fuzz .) -o "$$bin" $$d; \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
 	    echo "== $$d $$f"; (cd $$d && "$$bin" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/$$d"); done; done
 
@@ -97,10 +112,10 @@ kill: ## kill a node KILLS (1000) times while it commits versions and payments; 
 	$(GO) test ./cmd/ronbox -run 'Kill9' -count=1 -timeout 2h -v -args -kills $(KILLS) $(if $(SEED),-seed $(SEED))
 
 load: ## pay at saturation for SECONDS (300), one request in a hundred twice, and hold receipts, balances and records against it; SEED repeats one
-	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./appliance/load -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
+	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./cmd/ronbox/server/load -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
 
 soak: ## a mixed load with restarts for SECONDS (300; a day is 86400): memory, goroutines and open files must not grow; SEED repeats one
-	SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) $(GO) test ./appliance/load -run '^TestSoak$$' -count=1 -timeout 48h -v
+	SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) $(GO) test ./cmd/ronbox/server/load -run '^TestSoak$$' -count=1 -timeout 48h -v
 
 peers: ## measure each service beside what else could be used, on this machine: PostgreSQL, nginx, Caddy (Debian's packages)
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
@@ -112,7 +127,7 @@ judges: ## have programs of others read what ronbox writes, and write what it re
 	@set -e; for f in testdata/judges/*/run.sh; do echo "== $$f"; $$f; done
 
 golden: ## rewrite the generated tables and pictures, then show what changed
-	$(GO) test ./appliance ./httpapi -run Golden -update
+	$(GO) test ./cmd/ronbox/server ./httpapi -run Golden -update
 	git --no-pager diff --stat -- testdata/golden README.md
 
 clean: ## remove what was built; the data folder stays

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// MaxAccount is the longest account name in bytes: room for a path or a key in text, and little enough for one journal record.
+	// MaxAccount bounds an account name in bytes: room for a path or a key in text, and small
+	// enough for one journal record.
 	MaxAccount = 256
-	// MaxAsset is the longest asset name in bytes: a ticker, not a sentence.
+	// MaxAsset bounds an asset name in bytes.
 	MaxAsset = 16
 )
 
@@ -17,13 +18,14 @@ const (
 	issuancePrefix = systemPrefix + "issue:"
 )
 
-// ErrAccount says that a text is not the name of an account.
+// ErrAccount is returned for a text that is not an account name.
 var ErrAccount = errors.New("not an account: must be 1 to 256 of the characters A-Z a-z 0-9 : / _ -")
 
-// ErrAsset says that a text is not the name of an asset.
+// ErrAsset is returned for a text that is not an asset name.
 var ErrAsset = errors.New("not an asset: must be 1 to 16 of the characters a-z 0-9")
 
-// CheckAccount says whether s can name an account, with ErrAccount if not. Names of the ledger's own accounts pass: see IsSystemAccount.
+// CheckAccount returns ErrAccount if s is not a valid account name. Names of the ledger's own
+// accounts are valid: see IsSystemAccount.
 func CheckAccount(s string) error {
 	if s == "" || len(s) > MaxAccount {
 		return ErrAccount
@@ -38,7 +40,7 @@ func CheckAccount(s string) error {
 	return nil
 }
 
-// CheckAsset says whether s can name an asset, with ErrAsset if not.
+// CheckAsset returns ErrAsset if s is not a valid asset name.
 func CheckAsset(s string) error {
 	if s == "" || len(s) > MaxAsset {
 		return ErrAsset
@@ -51,8 +53,10 @@ func CheckAsset(s string) error {
 	return nil
 }
 
-// IsSystemAccount says whether the account is the ledger's own: nobody outside names it as a party.
+// IsSystemAccount reports whether the account is one of the ledger's own accounts, which callers
+// cannot name as a party.
 func IsSystemAccount(s string) bool { return strings.HasPrefix(s, systemPrefix) }
 
-// IssuanceAccount is the ledger's account that issues the asset: what it owes is what there is.
+// IssuanceAccount returns the ledger's account that issues the asset. Its debt is the supply of the
+// asset.
 func IssuanceAccount(asset string) string { return issuancePrefix + asset }

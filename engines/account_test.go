@@ -28,7 +28,8 @@ func FuzzNames(f *testing.F) {
 
 func TestIssuanceAccount(t *testing.T) {
 	name := IssuanceAccount("ron")
-	if name != "sys:issue:ron" || !IsSystemAccount(name) || CheckAccount(name) != nil || IsSystemAccount("system:issue") {
+	if name != "sys:issue:ron" || !IsSystemAccount(name) || CheckAccount(name) != nil ||
+		IsSystemAccount("system:issue") {
 		t.Errorf("%s: system %v, %v", name, IsSystemAccount(name), CheckAccount(name))
 	}
 }

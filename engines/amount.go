@@ -2,20 +2,23 @@ package engines
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math/bits"
 )
 
-// maxDigits is how many decimal digits an Amount has at most.
+// maxDigits bounds the decimal digits of an Amount.
 const maxDigits = 39
 
-// ErrAmount says that a text is not an Amount: decimal digits alone, no leading zero, at most 2^128-1.
+// ErrAmount is returned for a text that is not an Amount: only decimal digits, no leading zero, at
+// most 2^128-1.
 var ErrAmount = errors.New("not an amount: must be a decimal string of at most 39 digits, up to 2^128-1")
 
-// Amount is a number of minor units, 0 to 2^128-1. The zero Amount is 0, and == compares.
+// Amount is a number of minor units from 0 to 2^128-1. The zero Amount is 0. Amounts are comparable
+// with ==.
 type Amount struct{ hi, lo uint64 }
 
-// ParseAmount takes the one spelling of an amount, as String gives it.
+// ParseAmount parses an amount in the spelling of String.
 func ParseAmount(s string) (Amount, error) {
 	if s == "" || len(s) > maxDigits || s[0] == '0' && s != "0" {
 		return Amount{}, ErrAmount
@@ -39,7 +42,7 @@ func ParseAmount(s string) (Amount, error) {
 	return a, nil
 }
 
-// Add is a+b; ok is false, and the sum 0, if that is more than an Amount holds.
+// Add returns a+b. If the sum does not fit it returns 0 and false.
 func (a Amount) Add(b Amount) (sum Amount, ok bool) {
 	lo, c := bits.Add64(a.lo, b.lo, 0)
 	hi, c := bits.Add64(a.hi, b.hi, c)
@@ -49,7 +52,7 @@ func (a Amount) Add(b Amount) (sum Amount, ok bool) {
 	return Amount{hi, lo}, true
 }
 
-// Sub is a-b; ok is false, and the difference 0, if b is more than a.
+// Sub returns a-b. If b is greater than a it returns 0 and false.
 func (a Amount) Sub(b Amount) (diff Amount, ok bool) {
 	lo, c := bits.Sub64(a.lo, b.lo, 0)
 	hi, c := bits.Sub64(a.hi, b.hi, c)
@@ -59,7 +62,7 @@ func (a Amount) Sub(b Amount) (diff Amount, ok bool) {
 	return Amount{hi, lo}, true
 }
 
-// Cmp is -1, 0 or +1: a is less than b, equal to it, or more.
+// Cmp returns -1 if a is less than b, 0 if they are equal, and +1 if a is greater.
 func (a Amount) Cmp(b Amount) int {
 	if c := cmp.Compare(a.hi, b.hi); c != 0 {
 		return c
@@ -67,23 +70,23 @@ func (a Amount) Cmp(b Amount) int {
 	return cmp.Compare(a.lo, b.lo)
 }
 
-// IsZero says whether a is 0.
+// IsZero reports whether a is 0.
 func (a Amount) IsZero() bool { return a == Amount{} }
 
-// Less says whether a is smaller than b.
+// Less reports whether a is less than b.
 func (a Amount) Less(b Amount) bool {
 	_, c := bits.Sub64(a.lo, b.lo, 0)
 	_, c = bits.Sub64(a.hi, b.hi, c)
 	return c != 0
 }
 
-// String is a in decimal.
+// String returns a in decimal.
 func (a Amount) String() string {
 	var text [maxDigits]byte
 	return string(a.digits(&text))
 }
 
-// digits writes a in decimal to the end of text and returns that part.
+// digits writes a in decimal to the end of text and returns the digits.
 func (a Amount) digits(text *[maxDigits]byte) []byte {
 	i := len(text)
 	for a.hi != 0 {
@@ -100,4 +103,45 @@ func (a Amount) digits(text *[maxDigits]byte) []byte {
 			return text[i:]
 		}
 	}
+}
+
+// AmountSize is the length of the binary form of an Amount.
+const AmountSize = 16
+
+// AmountOf returns hi·2^64 + lo.
+func AmountOf(hi, lo uint64) Amount { return Amount{hi, lo} }
+
+// Parts returns the upper and the lower 64 bits of a.
+func (a Amount) Parts() (hi, lo uint64) { return a.hi, a.lo }
+
+// AppendLE appends a as AmountSize bytes in little-endian order.
+func (a Amount) AppendLE(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, a.lo)
+	return binary.LittleEndian.AppendUint64(dst, a.hi)
+}
+
+// AmountLE decodes the first AmountSize bytes of b, as written by AppendLE. It panics if b is
+// shorter.
+func AmountLE(b []byte) Amount {
+	_ = b[AmountSize-1]
+	return Amount{lo: binary.LittleEndian.Uint64(b), hi: binary.LittleEndian.Uint64(b[8:])}
+}
+
+// AppendText appends a in decimal. It never fails.
+func (a Amount) AppendText(dst []byte) ([]byte, error) {
+	var text [maxDigits]byte
+	return append(dst, a.digits(&text)...), nil
+}
+
+// MarshalText returns a in decimal.
+func (a Amount) MarshalText() ([]byte, error) { return a.AppendText(nil) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Amount) UnmarshalText(b []byte) error {
+	v, err := ParseAmount(string(b))
+	if err != nil {
+		return err
+	}
+	*a = v
+	return nil
 }

@@ -21,7 +21,7 @@ func (a Amount) big() *big.Int {
 	return n.Or(n, new(big.Int).SetUint64(a.lo))
 }
 
-// math/big says the same of every sum, comparison and text.
+// Sums, comparisons and texts agree with math/big.
 func TestAmountAgainstBig(t *testing.T) {
 	limit := new(big.Int).Lsh(big.NewInt(1), 128)
 	rapid.Check(t, func(t *rapid.T) {
@@ -70,13 +70,14 @@ func FuzzParseAmount(f *testing.F) {
 		if err == nil && a.String() != s {
 			t.Errorf("%q reads as %s", s, a)
 		}
-		if n, ok := new(big.Int).SetString(s, 10); err != nil && ok && n.String() == s && n.Sign() >= 0 && n.BitLen() <= 128 {
+		if n, ok := new(big.Int).SetString(s, 10); err != nil && ok && n.String() == s && n.Sign() >= 0 &&
+			n.BitLen() <= 128 {
 			t.Errorf("%q: %v", s, err)
 		}
 	})
 }
 
-// math/big says the same of every difference and order, and bytes and text come back.
+// Differences and orders agree with math/big, and bytes and text round-trip.
 func TestAmountDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := amounts().Draw(t, "a"), amounts().Draw(t, "b")
@@ -87,7 +88,8 @@ func TestAmountDifferences(t *testing.T) {
 		if a.Cmp(b) != a.big().Cmp(b.big()) || a.IsZero() != (a.big().Sign() == 0) {
 			t.Fatalf("%s against %s is %d", a, b, a.Cmp(b))
 		}
-		if raw := a.AppendLE([]byte{9}); len(raw) != 1+AmountSize || AmountLE(raw[1:]) != a || AmountOf(a.Parts()) != a {
+		if raw := a.AppendLE([]byte{9}); len(raw) != 1+AmountSize || AmountLE(raw[1:]) != a ||
+			AmountOf(a.Parts()) != a {
 			t.Fatalf("%s as bytes is %x", a, raw)
 		}
 		text, err := a.MarshalText()

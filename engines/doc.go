@@ -1,17 +1,18 @@
-// Package engines holds the words that the engines share, and nothing that any of them owns alone.
+// Package engines holds the value types that several engines share: account and asset names,
+// amounts, actors and their grants.
 //
 // # Invariants
 //
 //  1. It holds plain values: no clock, no I/O, no state.
-//  2. It imports nothing of ronbox.
-//  3. An Amount has one spelling, and no sum of two wraps.
-//  4. Narrowing a Grant never lets it allow what it did not. Once it is handed out it is not changed.
+//  2. It imports no other package of ronbox.
+//  3. An Amount has one spelling, and sums never wrap.
+//  4. Narrowing a Grant never widens it. A Grant is immutable after it is handed out.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package engines

@@ -16,7 +16,7 @@ type ask struct {
 	bytes                         int64
 }
 
-// judge lists what a Grant refuses of it.
+// judge lists the refusals of a Grant.
 func (g *Grant) judge(a ask) map[string]bool {
 	refused := map[string]bool{}
 	for _, err := range []error{
@@ -38,14 +38,20 @@ func asks() *rapid.Generator[ask] {
 	small := rapid.Custom(func(t *rapid.T) Amount { return units(rapid.Uint64Range(0, 20).Draw(t, "n")) })
 	return rapid.Custom(func(t *rapid.T) ask {
 		return ask{
-			account: names().Draw(t, "account"), asset: names().Draw(t, "asset"), tenant: names().Draw(t, "tenant"), epoch: names().Draw(t, "epoch"),
-			amount: rapid.OneOf(small, amounts()).Draw(t, "amount"), spent: rapid.OneOf(small, amounts()).Draw(t, "spent"),
-			done: rapid.Uint64Range(0, 20).Draw(t, "done"), bytes: rapid.Int64Range(0, 20).Draw(t, "bytes"),
+			account: names().Draw(t, "account"),
+			asset:   names().Draw(t, "asset"),
+			tenant:  names().Draw(t, "tenant"),
+			epoch:   names().Draw(t, "epoch"),
+			amount: rapid.OneOf(small, amounts()).
+				Draw(t, "amount"),
+			spent: rapid.OneOf(small, amounts()).Draw(t, "spent"),
+			done:  rapid.Uint64Range(0, 20).Draw(t, "done"),
+			bytes: rapid.Int64Range(0, 20).Draw(t, "bytes"),
 		}
 	})
 }
 
-// narrow takes one step, whatever it is, and says whether anything was left.
+// narrow takes one narrowing step and reports whether anything was left.
 func (g *Grant) narrow(t *rapid.T) bool {
 	name := names().Draw(t, "name")
 	n := rapid.Uint64Range(0, 20).Draw(t, "limit")
@@ -70,7 +76,7 @@ func (g *Grant) narrow(t *rapid.T) bool {
 	return true
 }
 
-// Narrowing refuses more or the same, never less, whether or not it leaves anything.
+// Narrowing never allows more, even if it leaves nothing.
 func TestNarrowingNeverWidens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, a := new(Grant), asks().Draw(t, "ask")

@@ -2,10 +2,11 @@ package engines
 
 import "math/bits"
 
-// Wide is a number of 256 bits, such as the product of two amounts, the least significant limb first.
+// Wide is a number of 256 bits, such as the product of two amounts. The least significant limb
+// comes first.
 type Wide [4]uint64
 
-// Product is a·b.
+// Product returns a·b.
 func Product(a, b Amount) (w Wide) {
 	ah, al := a.Parts()
 	bh, bl := b.Parts()
@@ -25,7 +26,7 @@ func Product(a, b Amount) (w Wide) {
 	return w
 }
 
-// Less reports whether w is smaller than o.
+// Less reports whether w is less than o.
 func (w Wide) Less(o Wide) bool {
 	for i := 3; i > 0; i-- {
 		if w[i] != o[i] {
@@ -35,7 +36,8 @@ func (w Wide) Less(o Wide) bool {
 	return w[0] < o[0]
 }
 
-// Div is w divided by d, which is not 0. ok is false if the quotient has more than 128 bits.
+// Div returns the quotient and the remainder of w divided by d, which must not be 0. ok is false if
+// the quotient has more than 128 bits.
 func (w Wide) Div(d Amount) (q, r Amount, ok bool) {
 	dh, dl := d.Parts()
 	if dh == 0 {
@@ -51,7 +53,8 @@ func (w Wide) Div(d Amount) (q, r Amount, ok bool) {
 	if !w.high().Less(d) {
 		return q, r, false
 	}
-	// Knuth's algorithm D: two digits of the quotient, the divisor shifted until its top bit is set.
+	// Knuth's algorithm D: two digits of the quotient, the divisor shifted until its top bit is
+	// set.
 	s := uint(bits.LeadingZeros64(dh))
 	dh, dl = dh<<s|dl>>1>>(63-s), dl<<s
 	n := Wide{w[0] << s, w[1]<<s | w[0]>>1>>(63-s), w[2]<<s | w[1]>>1>>(63-s), w[3]<<s | w[2]>>1>>(63-s)}
@@ -60,10 +63,11 @@ func (w Wide) Div(d Amount) (q, r Amount, ok bool) {
 	return AmountOf(qh, ql), AmountOf(r2>>s, r1>>s|r2<<1<<(63-s)), true
 }
 
-// high is the upper half.
+// high returns the upper 128 bits.
 func (w Wide) high() Amount { return AmountOf(w[3], w[2]) }
 
-// digit divides the three limbs a, b, c by dh·2^64+dl, whose top bit is set and which is above a·2^64+b: one digit and the remainder.
+// digit divides the three limbs a, b, c by dh·2^64+dl, which has its top bit set and is greater
+// than a·2^64+b. It returns one digit and the remainder.
 func digit(a, b, c, dh, dl uint64) (q, rh, rl uint64) {
 	var rest, over uint64
 	if a >= dh {

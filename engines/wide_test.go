@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A product divided is what math/big makes of it, whatever the lengths of the numbers.
+// Products and quotients agree with math/big for numbers of all lengths.
 func TestWideIsBigs(t *testing.T) {
 	draws := 300_000
 	if testing.Short() {

@@ -18,23 +18,24 @@ import (
 	"ronbox/httpapi/front"
 )
 
-// boundRoute is a route under one method: the handler in its stages, and the series it counts in.
+// boundRoute is a route with one method: its handler with all stages, and its metrics.
 type boundRoute struct {
 	route    *Route
 	service  *service
-	method   string // also a metric label: of a closed set
+	method   string // also a metric label, from a closed set
 	run      Handler
 	inflight atomic.Int64
 	latency  func(seconds float64)
 	byStatus statusCounter
-	busy     func(n int) // nil where nothing can be full
+	busy     func(n int) // nil if nothing can be full
 	logged   loggedOf
 }
 
-// loggedOf is what all log lines about a route say: of most lines a second the log writes a few and the sum.
+// loggedOf holds the fields that all log lines about a route share.
 type loggedOf struct{ service, route []any }
 
-// statusCounter resolves a status' series when it is first met, so that only what happens is exposed.
+// statusCounter resolves the series of a status on first use, so that only statuses in use are
+// exported.
 type statusCounter struct {
 	resolve func(status int) func(n int)
 	seen    sync.Map // status to func(int)
@@ -48,7 +49,7 @@ func (s *statusCounter) inc(status int) {
 	f.(func(int))(1)
 }
 
-// bind fits a route for one of its methods.
+// bind returns a route bound to one of its methods.
 func (s *Server) bind(r *Route, method string) *boundRoute {
 	m, b := s.d.Metrics, &boundRoute{route: r, service: s.services[r.Service], method: method}
 	b.logged = loggedOf{service: []any{"service", r.Service}, route: []any{"route", r.Pattern, "method", method}}
@@ -58,7 +59,7 @@ func (s *Server) bind(r *Route, method string) *boundRoute {
 			"route", r.Pattern, "method", method, "status", strconv.Itoa(status))
 	}
 	switch {
-	case b.service.BusyRoutes:
+	case b.service.BusyByRoute:
 		b.busy = m.Counter("busy_rejections_total", r.Service, "route", r.Pattern)
 	case r.Endpoint != "":
 		b.busy = m.Counter("busy_rejections_total", r.Service, "endpoint", r.Endpoint)
@@ -67,7 +68,7 @@ func (s *Server) bind(r *Route, method string) *boundRoute {
 	return b
 }
 
-// watchInflight exposes how many requests of a route are inside, over all its methods.
+// watchInflight exports the number of running requests of a route, over all its methods.
 func watchInflight(m *obs.Metrics, r *Route, all []*boundRoute) {
 	m.Gauge("inflight_requests", r.Service, func() (n float64) {
 		for _, b := range all {
@@ -83,7 +84,7 @@ func account(s *Server, b *boundRoute, next Handler) Handler {
 		b.inflight.Add(1)
 		defer b.inflight.Add(-1)
 		if err := s.limitIO(c); err != nil {
-			return err // the connection is gone already
+			return err // the connection is already closed
 		}
 		var span obs.Span
 		c.base, span = s.d.Tracer.StartRequest(c.r.Context(), c.r, b.route.Service)
@@ -95,15 +96,16 @@ func account(s *Server, b *boundRoute, next Handler) Handler {
 		answered := s.refuse(c, b, err)
 		s.record(c, b, span, err)
 		if !answered {
-			return http.ErrAbortHandler // half an answer must not look like a whole one
+			return http.ErrAbortHandler // a truncated answer must not look complete
 		}
 		return nil
 	}
 }
 
-// limitIO bounds how long the answer may take to write, as a whole or in each of its windows, and, if there is a body, how long that may take to arrive:
-// also one that nobody reads, since net/http reads the rest of it. The connection of a chunked one is not used again: a
-// length beside the chunks would have been dropped unseen.
+// limitIO sets the deadlines of the answer, as a whole or per window, and of the body if there is
+// one. The body has one even if no handler reads it, because net/http reads the rest of it. The
+// connection of a chunked body is not reused: net/http would have dropped a Content-Length next to
+// the chunks without notice.
 func (s *Server) limitIO(c *Request) error {
 	if c.r.ContentLength < 0 {
 		c.Header().Set("Connection", "close")
@@ -122,11 +124,11 @@ func (s *Server) limitIO(c *Request) error {
 	return err
 }
 
-// record counts and logs a request that has been answered, and ends its span.
+// record counts and logs an answered request, and ends its span.
 func (s *Server) record(c *Request, b *boundRoute, span obs.Span, err error) {
 	status := c.status
 	if status == 0 {
-		status = http.StatusOK // net/http says so for a handler that wrote nothing
+		status = http.StatusOK // sent by net/http if the handler wrote nothing
 	}
 	b.byStatus.inc(status)
 	took := time.Since(c.started)
@@ -140,7 +142,8 @@ func (s *Server) record(c *Request, b *boundRoute, span obs.Span, err error) {
 	endSpan(c, span, status, err)
 }
 
-// endSpan costs nothing while tracing is off. What the caller did wrong is no failure of the node.
+// endSpan ends the span. An error of the caller does not fail the span. It costs nothing if tracing
+// is off.
 func endSpan(c *Request, span obs.Span, status int, err error) {
 	span.Attr("corr_id", c.corrID)
 	span.Attr("http.route", c.route.Pattern)
@@ -151,14 +154,16 @@ func endSpan(c *Request, span obs.Span, status int, err error) {
 	span.End()
 }
 
-// log writes what was answered: what fails, what is refused to this caller, and what changes something; the rest at debug.
+// log writes a line about a request: failures, refusals and changes at their level, others at
+// debug.
 func (s *Server) log(c *Request, of *loggedOf, status int, took time.Duration, err error) {
 	level := logLevel(c, status)
 	if level == hclog.Debug && !s.d.Log.IsDebug() || level == hclog.Info && !s.d.Log.IsInfo() {
 		return
 	}
 	fields := append(append(make([]any, 0, maxFields), of.service...), "corr_id", c.corrID)
-	fields = append(append(fields, of.route...), "status", status, "latency_ms", float64(took.Microseconds())/1000, "peer_addr", c.peer.String())
+	fields = append(append(fields, of.route...), "status", status, "latency_ms", float64(took.Microseconds())/1000,
+		"peer_addr", c.peer.String())
 	fields = actorFields(fields, &c.actor)
 	if err != nil {
 		fields = append(append(fields, "reason", c.reason, "error", err.Error()), errorFields(err)...)
@@ -166,7 +171,8 @@ func (s *Server) log(c *Request, of *loggedOf, status int, took time.Duration, e
 	s.d.Log.Log(level, "http.request", fields...)
 }
 
-// logLevel: what the node did wrong stands out, a refusal by rule is news, and a read is not.
+// logLevel returns error for a failure of the node, and lower levels for refusals, writes and
+// reads.
 func logLevel(c *Request, status int) hclog.Level {
 	switch c.reason {
 	case ReasonInternal:
@@ -184,10 +190,10 @@ func logLevel(c *Request, status int) hclog.Level {
 	return hclog.Debug
 }
 
-// maxFields holds the keys and values of a line about an answer that is no error.
+// maxFields is the number of keys and values in a line about a successful request.
 const maxFields = 28
 
-// actorFields adds the caller.
+// actorFields appends the caller.
 func actorFields(to []any, a *engines.Actor) []any {
 	if a.Anonymous() {
 		return to
@@ -195,7 +201,7 @@ func actorFields(to []any, a *engines.Actor) []any {
 	return tokenFields(append(to, "cap_id", a.CapID, "principal", a.Principal), "", a.Kid, a.Tenant, a.Fingerprint)
 }
 
-// errorFields are what an error keeps from the caller.
+// errorFields returns the part of an error that is not shown to the caller.
 func errorFields(err error) []any {
 	var p *panicError
 	var invalid *auth.InvalidError
@@ -208,15 +214,21 @@ func errorFields(err error) []any {
 		return tokenFields([]any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "scope", invalid.Scope},
 			invalid.TID, invalid.Kid, invalid.Tenant, invalid.Fingerprint)
 	case errors.As(err, &denied):
-		return tokenFields([]any{"auth_stage", "caveat", "auth_reason", strings.Join(denied.Reasons, "; "), "scope", denied.Scope},
-			denied.TID, denied.Kid, denied.Tenant, denied.Fingerprint)
+		return tokenFields(
+			[]any{"auth_stage", "caveat", "auth_reason", strings.Join(denied.Reasons, "; "), "scope", denied.Scope},
+			denied.TID,
+			denied.Kid,
+			denied.Tenant,
+			denied.Fingerprint,
+		)
 	case errors.As(err, &limited):
 		return tokenFields([]any{"auth_stage", limited.Stage}, limited.TID, "", "", "")
 	}
 	return nil
 }
 
-// tokenFields adds what names a token: what it says of itself, as far as that is known, and its digest, never the token.
+// tokenFields appends the identity of a token, as far as it is known, and its digest, but not the
+// token.
 func tokenFields(to []any, tid, kid, tenant, b3 string) []any {
 	for _, f := range [...][2]string{{"tid", tid}, {"kid", kid}, {"tenant", tenant}, {"token_b3", b3}} {
 		if f[1] != "" {

@@ -3,18 +3,20 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/limit"
 )
 
-// ScopeMetrics is the scope of callers that metrics_allow does not admit to /metrics.
+// ScopeMetrics is the scope for /metrics of callers outside metrics_allow.
 const ScopeMetrics = "node.metrics"
 
-// authorize finds the caller, before a byte of the body is read.
+// authorize identifies the caller and checks its permission, before the body is read.
 func authorize(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) (err error) {
 		if c.actor, err = s.identify(c, b.route); err != nil {
@@ -27,20 +29,24 @@ func authorize(s *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// oneOf wants one of several scopes, where a route has them.
+// oneOf checks that the caller has one of the route's alternative scopes, if it has any.
 func (s *Server) oneOf(c *Request, r *Route) error {
 	if len(r.AnyOf) == 0 || slices.ContainsFunc(r.AnyOf, c.actor.May) {
 		return nil
 	}
 	scope := strings.Join(r.AnyOf, "|")
-	s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "caveat", "scope", scope, "surface", c.surface())(1)
+	stage := "caveat"
+	if c.peer.Socket {
+		stage = "peer"
+	}
+	s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", stage, "scope", scope, "surface", c.surface())(1)
 	return &auth.DeniedError{
 		TID: c.actor.CapID, Kid: c.actor.Kid, Tenant: c.actor.Tenant, Scope: scope, Fingerprint: c.actor.Fingerprint,
-		Reasons: []string{"holds none of the scopes " + strings.Join(r.AnyOf, ", ")},
+		Reasons: []string{"has none of the scopes " + strings.Join(r.AnyOf, ", ")},
 	}
 }
 
-// surface is the label of the way a caller came.
+// surface returns the metric label of the listener.
 func (r *Request) surface() string {
 	if r.peer.Socket {
 		return "uds"
@@ -48,8 +54,8 @@ func (r *Request) surface() string {
 	return "tcp"
 }
 
-// identify lets a peer of the admin socket do what the uid map gives it, and a TCP peer what its token says. A socket
-// peer that shows a token needs both.
+// identify returns the caller. A peer of the admin socket has the permissions in the uid map, a TCP
+// peer those of its token. A socket peer that sends a token needs both.
 func (s *Server) identify(c *Request, r *Route) (engines.Actor, error) {
 	token, given := bearer(c.r)
 	if !c.peer.Socket {
@@ -64,34 +70,45 @@ func (s *Server) identify(c *Request, r *Route) (engines.Actor, error) {
 	return held, err
 }
 
-// asked is what a token must allow for the request.
+// asked returns the request that a token must permit.
 func (s *Server) asked(c *Request, r *Route) auth.Request {
 	return auth.Request{
-		Method: r.Method, // HEAD asks for no more than GET
+		Method: r.Method, // a token for GET also permits HEAD
 		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr, Socket: c.peer.Socket,
 		Bytes: max(0, c.r.ContentLength),
 	}
 }
 
-// hidden reports whether a route does not exist for the peer: on TCP, what is for the socket.
+// hidden reports whether a route does not exist for the peer. On TCP these are the socket routes,
+// and the admin routes unless admin_on_tcp is set. The node's own pages may read admin routes, with
+// the rights of their session.
 func (r *Request) hidden(route *Route) bool {
-	return !r.peer.Socket && (route.Socket || route.Admin && !r.settings.adminOnTCP)
+	reads := r.peer.Inside && !route.Writes()
+	return !r.peer.Socket && (route.Socket || route.Admin && !r.settings.adminOnTCP && !reads)
 }
 
-// socketActor is the peer of a socket, if the current map gives it the scope of r.
+// socketActor returns the peer of a socket as an actor. It returns an error unless the current map
+// grants the peer the scope of r.
 func (s *Server) socketActor(c *Request, r *Route) (engines.Actor, error) {
 	uid := c.peer.UID
 	scopes, _ := c.settings.peers.Scopes(uid, c.peer.GID)
 	if !auth.Implies(scopes, r.Scope) {
 		s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "peer", "scope", r.Scope, "surface", "uds")(1)
-		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"uds.map gives " + c.peer.String() + " no such scope"}}
+		return engines.Actor{}, &auth.DeniedError{
+			Scope:   r.Scope,
+			Reasons: []string{"uds.map gives " + c.peer.String() + " no such scope"},
+		}
 	}
 	return engines.Actor{
-		UID: &uid, Admin: auth.Implies(scopes, auth.ScopeAdmin), Scopes: scopes, Principal: "uid:" + strconv.FormatUint(uint64(uid), 10),
+		UID:       &uid,
+		Admin:     auth.Implies(scopes, auth.ScopeAdmin),
+		Scopes:    scopes,
+		Principal: "uid:" + strconv.FormatUint(uint64(uid), 10),
 	}, nil
 }
 
-// mayScrape refuses a peer who may not read the metrics, neither by its network nor by its scope.
+// mayScrape returns an error if neither the network nor the scope of the peer permits reading
+// metrics.
 func (s *Server) mayScrape(c *Request) error {
 	if !c.peer.Socket && c.settings.mayScrape(c.peer.Addr) {
 		return nil
@@ -100,19 +117,24 @@ func (s *Server) mayScrape(c *Request) error {
 	return err
 }
 
-// DeniedText says which scope or which kind of caveat a refused caller lacks; what the caveat allows is for the holder to look up.
+// DeniedText names the missing scope or the keys of the caveats that are not met. It does not
+// contain the values of caveats.
 func DeniedText(err error) string {
 	d := DeniedDetails(err)
 	if kinds, ok := d["caveats"].([]string); ok {
-		return "the token does not allow this, by its caveat " + strings.Join(kinds, ", ") + "; `ronbox token inspect` shows what a token allows"
+		return "the token does not allow this, by its caveat " + strings.Join(
+			kinds,
+			", ",
+		) + "; `ronbox token inspect` shows what a token allows"
 	}
 	if scope, ok := d["scope"].(string); ok {
-		return "this needs the scope " + strings.ReplaceAll(scope, "|", " or ") + "; `ronbox token inspect` shows what a token allows"
+		return "this needs the scope " + strings.ReplaceAll(scope, "|",
+			" or ") + "; `ronbox token inspect` shows what a token allows"
 	}
 	return HintForbidden
 }
 
-// DeniedDetails are the scope that is missing, or else the kinds of the caveats that forbid a request.
+// DeniedDetails returns the missing scope, or else the keys of the caveats that are not met.
 func DeniedDetails(err error) Details {
 	if g, ok := errors.AsType[*engines.GrantError](err); ok {
 		return Details{"caveats": []string{g.Caveat}}
@@ -125,4 +147,46 @@ func DeniedDetails(err error) Details {
 		return Details{"scope": d.Scope}
 	}
 	return Details{"caveats": d.Caveats}
+}
+
+// Network returns the caller's network for limits; see [limit.Network]. socket is true for a peer
+// of the admin socket, which has no network and no rate per network.
+func (r *Request) Network() (network netip.Addr, socket bool) {
+	if r.peer.Socket {
+		return netip.Addr{}, true
+	}
+	return limit.Network(r.peer.Addr), false
+}
+
+// Rest delays the next request of this connection, as after a caller has used its share. It does
+// not delay peers of the admin socket.
+func (r *Request) Rest() { r.rests = r.rests || !r.peer.Socket }
+
+// Holds reports whether the caller has scope, by its token or as a peer of the admin socket. It is
+// for routes without a scope. A caller without a token has none.
+func (r *Request) Holds(scope string) bool {
+	if _, given := bearer(r.r); !given && !r.peer.Socket {
+		return false
+	}
+	_, err := r.server.identify(
+		r,
+		&Route{Method: r.r.Method, Service: r.route.Service, Scope: scope, Class: r.route.Class},
+	)
+	return err == nil
+}
+
+// Charge takes n more tokens of the read rate of the caller's network, for a request that costs
+// more than one. It is a no-op if the service has no such rate.
+func (r *Request) Charge(n int) error {
+	network, socket := r.Network()
+	if socket || r.service.limits.Load().ReadRPS == 0 {
+		return nil
+	}
+	for range n {
+		if err := take(r.service.readShare, network, r.started); err != nil {
+			r.Rest()
+			return err
+		}
+	}
+	return nil
 }

@@ -17,8 +17,14 @@ import (
 )
 
 // headBody is as large as a HEAD is.
-var headBody = `{"version":9,"payload_b3":"b3:` + strings.Repeat("a", 64) + `","committed_at":"2026-01-01T00:00:00.000Z","hash":"b3:` +
-	strings.Repeat("b", 64) + `","epoch":1,"min_version":1,"checkpoint_size":0,"incarnation":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}`
+var headBody = `{"version":9,"payload_b3":"b3:` + strings.Repeat(
+	"a",
+	64,
+) + `","committed_at":"2026-01-01T00:00:00.000Z","hash":"b3:` +
+	strings.Repeat(
+		"b",
+		64,
+	) + `","epoch":1,"min_version":1,"checkpoint_size":0,"incarnation":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}`
 
 // bareHandler is what net/http alone does with the same bytes.
 func bareHandler(w http.ResponseWriter, _ *http.Request) {
@@ -26,7 +32,8 @@ func bareHandler(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, headBody)
 }
 
-// wireClient asks on one kept connection and reads answers of one size, so that the client costs next to nothing.
+// wireClient asks on one kept connection and reads answers of one size, so that the client costs
+// next to nothing.
 type wireClient struct {
 	c    net.Conn
 	ask  []byte
@@ -80,7 +87,8 @@ func (w *wireClient) get() error {
 	return err
 }
 
-// spent is what requests took, by the clock and of the processor. The second is the same on a busy machine.
+// spent is what requests took, by the clock and of the processor. The second is the same on a busy
+// machine.
 type spent struct{ wall, cpu time.Duration }
 
 // sofar is what this process has used.
@@ -92,7 +100,7 @@ func sofar(b *testing.B) spent {
 	return spent{wall: time.Duration(time.Now().UnixNano()), cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano())}
 }
 
-// round spreads n requests over the clients and adds what they took to total.
+// round spreads n requests over the clients and adds their durations to total.
 func round(b *testing.B, all []*wireClient, n int, total *spent) {
 	var wg sync.WaitGroup
 	began := sofar(b)
@@ -114,9 +122,9 @@ func round(b *testing.B, all []*wireClient, n int, total *spent) {
 	total.cpu += ended.cpu - began.cpu
 }
 
-// BenchmarkHead reads HEAD over loopback through the whole middleware and, in turns with it, the same bytes from a bare
-// handler. ratio is the throughput of the first over that of the second, cpu-ratio the same by processor time; both hold
-// the client's share too.
+// BenchmarkHead reads HEAD over loopback through the whole middleware and, in turns with it, the
+// same bytes from a bare handler. ratio is the throughput of the first over that of the second,
+// cpu-ratio the same by processor time; both hold the client's share too.
 func BenchmarkHead(b *testing.B) {
 	const clients, perRound = 8, 2000
 	r := newRig(b)
@@ -132,7 +140,10 @@ func BenchmarkHead(b *testing.B) {
 	b.Cleanup(func() { _ = bare.Close(); <-served })
 	var full, plain []*wireClient
 	for range clients {
-		full, plain = append(full, newWireClient(b, r.Addr(), askHead, headBody)), append(plain, newWireClient(b, l.Addr().String(), askHead, headBody))
+		full, plain = append(full, newWireClient(b, r.Addr(), askHead, headBody)), append(
+			plain,
+			newWireClient(b, l.Addr().String(), askHead, headBody),
+		)
 	}
 	var tFull, tPlain spent
 	n := 0
@@ -148,8 +159,8 @@ func BenchmarkHead(b *testing.B) {
 	b.ReportMetric(float64(n)/tPlain.wall.Seconds(), "bare-req/s")
 }
 
-// BenchmarkStages is what each stage adds to a read and to a write with a token, without a network: the bare handler, then
-// each stage around it that the route has, outermost last, as what it costs together with all before it.
+// BenchmarkStages measures a read and a write with a token, without a network: the bare handler,
+// then with each further stage of the route.
 func BenchmarkStages(b *testing.B) {
 	for _, path := range []string{"GET /registry/head", "POST /registry/commit/:id"} {
 		method, pattern, _ := strings.Cut(path, " ")
@@ -195,10 +206,14 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkWallet is what a payment, a balance and a batch of 1,000 payments cost above the wallet: all stages, no network.
+// BenchmarkWallet measures a payment, a balance and a batch of 1,000 payments through all stages,
+// without a network and ledger.
 func BenchmarkWallet(b *testing.B) {
 	rate := func(c *httpapi.Settings, _ *deps) {
-		c.Limits[serviceWallet] = httpapi.Limits{Inflight: 1024, PerPrincipal: httpapi.Rate{RPS: 1_000_000_000, Burst: 1_000_000}}
+		c.Limits[serviceWallet] = httpapi.Limits{
+			Inflight:     1024,
+			PerPrincipal: httpapi.Rate{RPS: 1_000_000_000, Burst: 1_000_000},
+		}
 	}
 	many := batchOf("atomic", 1000)
 	for _, bb := range []struct{ name, method, target, kind, body string }{
@@ -214,7 +229,11 @@ func BenchmarkWallet(b *testing.B) {
 			for b.Loop() {
 				req, _ := http.NewRequest(bb.method, bb.target, strings.NewReader(bb.body))
 				req.RequestURI = bb.target
-				req.Header = http.Header{"Authorization": {"Bearer good"}, "Idempotency-Key": {someKey}, "Content-Type": {bb.kind}}
+				req.Header = http.Header{
+					"Authorization":   {"Bearer good"},
+					"Idempotency-Key": {someKey},
+					"Content-Type":    {bb.kind},
+				}
 				clear(w.header)
 				w.body.Reset()
 				r.Router().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
@@ -226,15 +245,17 @@ func BenchmarkWallet(b *testing.B) {
 	}
 }
 
-// BenchmarkWalletWire pays and reads over loopback on 64 connections, with a wallet that answers at once: what the stack alone
-// would bear. It holds the client's share too.
+// BenchmarkWalletWire pays and reads over loopback on 64 connections, with a wallet that answers at
+// once. The result includes the client's share.
 func BenchmarkWalletWire(b *testing.B) {
 	const clients, perRound = 64, 6400
 	r := newRig(b)
 	paid := string(receiptOf(aTransfer(), someKey))
 	body := strings.Replace(someTransfer, `,"valid_until":"2100-01-01T02:00:00+02:00"`, "", 1)
 	pay := "POST /v1/transfer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\nIdempotency-Key: " + someKey +
-		"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+		"\r\nContent-Length: " + strconv.Itoa(
+		len(body),
+	) + "\r\n\r\n" + body
 	look := "GET /v1/balance?account=alice&asset=ron HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
 	balance := r.do("GET", "/v1/balance?account=alice&asset=ron", "", writer).Body.String()
 	r.listening(b)

@@ -30,15 +30,17 @@ var (
 	errNoBody    = errors.New("this route takes no body")
 )
 
-// mediaError says what a body must be.
+// mediaError holds the required type of a body.
 type mediaError struct{ want string }
 
 func (e *mediaError) Error() string { return "body must be " + e.want + ", not encoded" }
 
-// ErrBodyTooLarge is a body beyond the cap, as it is sent.
-var ErrBodyTooLarge = errors.New("body is too large: it may be as long as server.max_body_bytes, or the token, allows; nothing was done")
+// ErrBodyTooLarge is returned for a body larger than the cap, before decompression.
+var ErrBodyTooLarge = errors.New(
+	"body is too large: it may be as long as server.max_body_bytes, or the token, allows; nothing was done",
+)
 
-// checkContent refuses what the headers of a body already tell.
+// checkContent refuses a body because of its headers.
 func checkContent(_ *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		if err := c.checkFraming(); err != nil {
@@ -48,7 +50,8 @@ func checkContent(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// maxBody is the route's cap, or else the node's, or what the caller's token allows if that is less.
+// maxBody returns the cap of the route, or else of the node, or that of the caller's token if it is
+// lower.
 func (r *Request) maxBody() int64 {
 	most := cmp.Or(r.route.MaxBody, r.settings.maxBody)
 	if allowed, limited := r.actor.Grant.MaxBytes(); limited {
@@ -87,7 +90,8 @@ func isJSON(r *http.Request) bool {
 	return kind == TypeJSON && (!ok || strings.EqualFold(charset, "utf-8"))
 }
 
-// declared is what the body is said to be, "" for what cannot be read. Most callers say no more than application/json.
+// declared returns the declared media type, or "" if it is invalid. Most callers send just
+// application/json.
 func declared(r *http.Request) (kind string, params map[string]string) {
 	v := r.Header.Get("Content-Type")
 	if v == TypeJSON {
@@ -100,7 +104,7 @@ func declared(r *http.Request) (kind string, params map[string]string) {
 	return kind, params
 }
 
-// checkEncoding lets through what expand can undo.
+// checkEncoding refuses encodings that expand does not support.
 func checkEncoding(r *http.Request) error {
 	lines := r.Header["Content-Encoding"]
 	switch {
@@ -116,9 +120,10 @@ func checkEncoding(r *http.Request) error {
 	return probe.Close()
 }
 
-// readBody reads the body, at most the cap as it is sent and, if it is encoded, as it is after that. The read timeout
-// that account has set is for all of it: one that began anew with each byte would let a drip hold its slot for days. net/http
-// lifts it at the end of the body, when it begins to watch for a client that leaves.
+// readBody reads the whole body. Its length is bounded before and after decompression. The read
+// timeout set by account applies to all of it: a timeout per byte would let a slow client hold its
+// slot for days. net/http lifts the timeout at the end of the body, when it begins to watch for a
+// client that leaves.
 func readBody(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		body, err := c.readAll()
@@ -138,13 +143,14 @@ func readBody(s *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// readAll reads the whole body as it is sent. A chunked one is read to the cap too, so that an endless one is refused for its size.
+// readAll reads the whole body without decompression. A chunked body is read up to the cap as well,
+// so that an endless one is refused because of its size.
 func (r *Request) readAll() ([]byte, error) {
 	sent := &wireBody{r: r.r.Body, left: r.maxBody()}
 	if r.r.ContentLength < 0 {
 		return io.ReadAll(sent)
 	}
-	body := make([]byte, r.r.ContentLength) // bounded: checkContent refused more than the cap
+	body := make([]byte, r.r.ContentLength) // bounded by checkContent
 	_, err := io.ReadFull(sent, body)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = errBodyCut
@@ -152,8 +158,8 @@ func (r *Request) readAll() ([]byte, error) {
 	return body, err
 }
 
-// expand undoes the encoding of a whole body, counting as it goes. One for each processor does so at a time: each may take
-// a window of 8 MiB, and none waits for its client meanwhile.
+// expand decompresses a body, within its bounds. It runs at most once per processor at a time,
+// because each may need a window of 8 MiB. It does not wait for the client meanwhile.
 func (s *Server) expand(c *Request, sent []byte, encoding string) ([]byte, error) {
 	select {
 	case s.expanding <- struct{}{}:
@@ -169,7 +175,8 @@ func (s *Server) expand(c *Request, sent []byte, encoding string) ([]byte, error
 	return body, errors.Join(err, r.Close())
 }
 
-// openBody gives the body to the handler as it comes: each piece within the read timeout, all of it within the deadline.
+// openBody passes the body to the handler as a stream. The read timeout bounds each read, and the
+// deadline bounds all reads together.
 func openBody(_ *Server, _ *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		pieces := &bodyPieces{wireBody{r: c.r.Body, left: c.maxBody()}, c}
@@ -177,13 +184,13 @@ func openBody(_ *Server, _ *boundRoute, next Handler) Handler {
 		err := next(c)
 		c.bodyOver = pieces.over
 		if err != nil {
-			c.Header().Set("Connection", "close") // what is left of the body is not waited for
+			c.Header().Set("Connection", "close") // the rest of the body is not read
 		}
 		return err
 	}
 }
 
-// bodyPieces is a body whose every piece has a read deadline of its own.
+// bodyPieces is a body with a deadline for each read.
 type bodyPieces struct {
 	wireBody
 	c *Request
@@ -200,16 +207,17 @@ func (b *bodyPieces) Read(p []byte) (int, error) {
 	return b.wireBody.Read(p)
 }
 
-// wireBody is a body as it is sent. It gives at most left bytes, and says in our words why it ends early.
+// wireBody is a body before decompression. It returns at most left bytes, and converts errors to
+// those of this package.
 type wireBody struct {
 	r    io.Reader
 	left int64
-	over bool // nothing more comes
+	over bool // the body has ended or failed
 }
 
 func (b *wireBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one byte more shows that there is more
+		p = p[:b.left+1] // one byte more shows whether there is more
 	}
 	n, err := b.r.Read(p)
 	b.left -= int64(n)
@@ -229,10 +237,11 @@ func (b *wireBody) Read(p []byte) (int, error) {
 	return n, errBodyCut
 }
 
-// maxDepth is how deeply the arrays and objects of a body may nest.
+// maxDepth is the largest nesting depth of arrays and objects in a body.
 const maxDepth = 32
 
-// BodyError says which member of a body, as a dotted path, is wrong and how. Its text never repeats a value.
+// BodyError names the member of a body that is wrong, as a dotted path, and the reason. It never
+// contains a value.
 type BodyError struct{ Field, Reason string }
 
 func (e *BodyError) Error() string {
@@ -242,8 +251,8 @@ func (e *BodyError) Error() string {
 	return e.Field + ": " + e.Reason
 }
 
-// Decode reads the whole of body into v, strictly: an unknown, repeated or wrongly typed member, a null, bytes after
-// the value, bad UTF-8 and deep nesting are refused, and the member is named.
+// Decode decodes the whole body into v. It refuses unknown, repeated and wrongly typed members,
+// null, bytes after the value, invalid UTF-8 and deep nesting, and names the member.
 func Decode(body []byte, v any) error {
 	if err := scan(body); err != nil {
 		return err
@@ -251,8 +260,9 @@ func Decode(body []byte, v any) error {
 	return unmarshal(body, v)
 }
 
-// DecodeTyped is Decode into a v that keeps no member raw, and faster for a large body: the types of v bound how deeply the body
-// nests, so that its tokens are walked only if there may be a null among them, or to name a fault.
+// DecodeTyped is Decode for a v without raw members, and faster for a large body: the types of v
+// bound the nesting, so the tokens are scanned only if the body may contain null, or to name an
+// error.
 func DecodeTyped(body []byte, v any) error {
 	err := unmarshal(body, v)
 	if err == nil && !bytes.Contains(body, []byte("null")) {
@@ -271,7 +281,7 @@ func unmarshal(body []byte, v any) error {
 	return nil
 }
 
-// scan walks the tokens of body, members that stay raw included.
+// scan checks all tokens of body, including those of raw members.
 func scan(body []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	if dec.PeekKind() != '{' {
@@ -297,7 +307,7 @@ func scan(body []byte) error {
 	}
 }
 
-// jsonFault names the member that the reader refused.
+// jsonFault names the member that the decoder refused.
 func jsonFault(err error) *BodyError {
 	var syn *jsontext.SyntacticError
 	var sem *json.SemanticError
@@ -327,7 +337,7 @@ func syntaxReason(err *jsontext.SyntacticError) string {
 	return "is not valid JSON"
 }
 
-// typeReason says what the member must be instead. The bodies hold no other types.
+// typeReason describes the required type of a member. Bodies have no other types.
 func typeReason(err *json.SemanticError) string {
 	if err.JSONKind == 0 || err.GoType == nil {
 		return "has a wrong value"
@@ -348,7 +358,7 @@ func typeReason(err *json.SemanticError) string {
 	return "has a wrong type"
 }
 
-// dotted spells a JSON pointer as people name members: items.3.id.
+// dotted formats a JSON pointer as a dotted path such as items.3.id.
 func dotted(p jsontext.Pointer) string {
 	var b strings.Builder
 	for tok := range p.Tokens() {

@@ -71,8 +71,8 @@ func TestNothingIsReadBeforeAuth(t *testing.T) {
 	}
 }
 
-// A body that has arrived in full must not leave its read deadline behind, however it was framed, encoded and carried: net/http
-// would take it for a client that left.
+// A body that has arrived in full must not leave its read deadline behind, however it was framed,
+// encoded and carried: net/http would take it for a client that left.
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	for _, tt := range []struct {
 		doc, encoding string
@@ -80,37 +80,46 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	}{{"of a known length", "", false}, {"in chunks", "", true}, {"gzip", "gzip", false}, {"gzip in chunks", "gzip", true}, {"zstd in chunks", "zstd", true}} {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
-			overBoth(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) }, func(t *testing.T, r *rig) {
-				r.wal.wait = true
-				content := someTransfer
-				switch tt.encoding {
-				case "gzip":
-					content = gzipped(t, content)
-				case "zstd":
-					content = zstded(t, content)
-				}
-				var body io.Reader = strings.NewReader(content)
-				if tt.chunked {
-					body = struct{ io.Reader }{body} // whose length nobody knows
-				}
-				req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
-				for k, v := range map[string]string{
-					"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "4.5",
-				} {
-					if v != "" {
-						req.Header.Set(k, v)
+			overBoth(
+				t,
+				func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) },
+				func(t *testing.T, r *rig) {
+					r.wal.wait = true
+					content := someTransfer
+					switch tt.encoding {
+					case "gzip":
+						content = gzipped(t, content)
+					case "zstd":
+						content = zstded(t, content)
 					}
-				}
-				resp, err := r.client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				raw, _ := io.ReadAll(resp.Body)
-				_ = resp.Body.Close()
-				if p := problemIn(t, string(raw)); resp.StatusCode != http.StatusServiceUnavailable || p.Reason != httpapi.ReasonTimeout || r.wal.calls != 1 {
-					t.Errorf("%d %s, %d calls, want 503 for the wait to end at its own deadline", resp.StatusCode, raw, r.wal.calls)
-				}
-			})
+					var body io.Reader = strings.NewReader(content)
+					if tt.chunked {
+						body = struct{ io.Reader }{body} // of unknown length
+					}
+					req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
+					for k, v := range map[string]string{
+						"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "4.5",
+					} {
+						if v != "" {
+							req.Header.Set(k, v)
+						}
+					}
+					resp, err := r.client.Do(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					raw, _ := io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+					if p := problemIn(
+						t,
+						string(raw),
+					); resp.StatusCode != http.StatusServiceUnavailable || p.Reason != httpapi.ReasonTimeout ||
+						r.wal.calls != 1 {
+						t.Errorf("%d %s, %d calls, want 503 for the wait to end at its own deadline", resp.StatusCode,
+							raw, r.wal.calls)
+					}
+				},
+			)
 		})
 	}
 }
@@ -119,7 +128,8 @@ const proposeHead = "POST /registry/proposals HTTP/1.1\r\nHost: x\r\nAuthorizati
 
 func chunk(n int) string { return fmt.Sprintf("%x\r\n%s\r\n", n, strings.Repeat("x", n)) }
 
-// What arrives on the wire and is no whole body is refused, counted once, ends its connection, and reaches no engine.
+// What arrives on the wire and is no whole body is refused, counted once, ends its connection, and
+// reaches no engine.
 func TestHostileBodies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -140,49 +150,56 @@ func TestHostileBodies(t *testing.T) {
 		{"cut short by a client that still listens", proposeHead + "Content-Length: 100\r\n\r\n{", true, 400, "malformed"},
 		{"a length that is less than it sends", proposeHead + "Content-Length: 5\r\n\r\n" + proposeBody(1), false, 400, "schema"},
 	} {
-		r := newRig(t, func(c *httpapi.Settings, _ *deps) {
-			if tt.status == http.StatusRequestTimeout { // yet time for the headers to come, on a busy machine too
-				c.Server.ReadTimeout = unit.Duration(4 * time.Second)
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+				if tt.status == http.StatusRequestTimeout { // yet time for the headers to come, on a busy machine too
+					c.Server.ReadTimeout = unit.Duration(4 * time.Second)
+				}
+			}).listening(t)
+			c := r.dial(t)
+			sent := make(chan struct{})
+			go func() { // the server may answer before it has read all
+				defer close(sent)
+				_, _ = io.WriteString(c, tt.raw)
+				if tt.gone {
+					_ = c.(*net.TCPConn).CloseWrite()
+				}
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatalf("%s: %v", tt.doc, err)
 			}
-		}).listening(t)
-		c := r.dial(t)
-		sent := make(chan struct{})
-		go func() { // the server may answer before it has read all
-			defer close(sent)
-			_, _ = io.WriteString(c, tt.raw)
-			if tt.gone {
-				_ = c.(*net.TCPConn).CloseWrite()
+			body, _ := io.ReadAll(resp.Body)
+			if p := problemIn(t, string(body)); resp.StatusCode != tt.status || p.Reason != tt.reason ||
+				tt.reason != "schema" && !resp.Close {
+				t.Errorf("%s: %d %s close %v, want %d %s", tt.doc, resp.StatusCode, p.Reason, resp.Close, tt.status,
+					tt.reason)
 			}
-		}()
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.doc, err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		if p := problemIn(t, string(body)); resp.StatusCode != tt.status || p.Reason != tt.reason || tt.reason != "schema" && !resp.Close {
-			t.Errorf("%s: %d %s close %v, want %d %s", tt.doc, resp.StatusCode, p.Reason, resp.Close, tt.status, tt.reason)
-		}
-		if got := sum(t, r.metrics, "rejected_total", "reason", tt.reason, "service", "registry"); got != 1 || r.reg.calls != 0 {
-			t.Errorf("%s: counted %v times, %d calls of the engine", tt.doc, got, r.reg.calls)
-		}
-		late := 0.
-		if tt.status == http.StatusRequestTimeout {
-			late = 1
-		}
-		if got := sum(t, r.metrics, "io_timeouts_total", "op", "read", "service", "registry"); got != late {
-			t.Errorf("%s: %v were not read in time", tt.doc, got)
-		}
-		_ = c.Close()
-		<-sent
+			if got := sum(t, r.metrics, "rejected_total", "reason", tt.reason, "service", "registry"); got != 1 ||
+				r.reg.calls != 0 {
+				t.Errorf("%s: counted %v times, %d calls of the engine", tt.doc, got, r.reg.calls)
+			}
+			late := 0.
+			if tt.status == http.StatusRequestTimeout {
+				late = 1
+			}
+			if got := sum(t, r.metrics, "io_timeouts_total", "op", "read", "service", "registry"); got != late {
+				t.Errorf("%s: %v were not read in time", tt.doc, got)
+			}
+			_ = c.Close()
+			<-sent
+		})
 	}
 }
 
-// Who leaves in the middle of a body is counted, and nothing of it is enqueued.
+// A client that leaves in the middle of a body is counted, and nothing is enqueued.
 func TestClientGoneInTheMiddleOfABody(t *testing.T) {
 	r := newRig(t).listening(t)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, proposeHead+"Content-Length: 100\r\n\r\n{\"schema")
-	waitFor(t, "call to begin", func() bool { return sum(t, r.metrics, "inflight_requests", "route", "/registry/proposals") == 1 })
+	waitFor(t, "call to begin",
+		func() bool { return sum(t, r.metrics, "inflight_requests", "route", "/registry/proposals") == 1 })
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
 	waitFor(t, "refusal", func() bool { return sum(t, r.metrics, "rejected_total", "reason", "malformed") == 1 })
@@ -217,7 +234,11 @@ func TestABodySplitAnywhereIsReadAsOne(t *testing.T) {
 
 // A body that drips is cut at the read timeout, however alive it looks.
 func TestADripIsCut(t *testing.T) {
-	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) }).listening(t)
+	t.Parallel()
+	r := newRig(
+		t,
+		func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) },
+	).listening(t)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, proposeHead+"Content-Length: 1000\r\n\r\n")
 	drip, stopped := time.NewTicker(20*time.Millisecond), make(chan struct{})
@@ -260,11 +281,13 @@ func TestRefusalsOfTheListenersHaveTheOneForm(t *testing.T) {
 			continue
 		}
 		body, _ := io.ReadAll(resp.Body)
-		if p := problemIn(t, string(body)); resp.StatusCode != tt.status || p.Reason != tt.reason || p.CorrID == "" || resp.Header.Get("X-Corr-ID") != p.CorrID {
+		if p := problemIn(t, string(body)); resp.StatusCode != tt.status || p.Reason != tt.reason || p.CorrID == "" ||
+			resp.Header.Get("X-Corr-ID") != p.CorrID {
 			t.Errorf("%s: %d %s %v", tt.doc, resp.StatusCode, body, resp.Header)
 		}
 		r.described(httptest.NewRequest(http.MethodGet, "/nowhere", nil), resp.StatusCode, resp.Header, body)
-		if got := sum(t, r.metrics, "rejected_total"); got != 1 || sum(t, r.metrics, "rejected_total", "reason", tt.reason) != 1 {
+		if got := sum(t, r.metrics, "rejected_total"); got != 1 ||
+			sum(t, r.metrics, "rejected_total", "reason", tt.reason) != 1 {
 			t.Errorf("%s: counted %v times", tt.doc, got)
 		}
 	}
@@ -333,7 +356,8 @@ func TestBodyErrorsClipWhatTheyRepeat(t *testing.T) {
 	}
 }
 
-// What httpapi.Decode takes is one JSON object with no null, no repeat, known members, and decodes the same when written again.
+// What httpapi.Decode takes is one JSON object with no null, no repeat, known members, and decodes
+// the same when written again.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"schema_version":"1.0.0","payload":{"a":[1,2,{"b":null}]},"payload_b3":"b3:"}`, `{"payload":1e400}`,
@@ -424,7 +448,8 @@ func TestEncodedBodies(t *testing.T) {
 		{"too much on the wire", "gzip", noise(1<<20 + 1), 413, "body_cap"},
 	} {
 		r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.AbsCap = 1250 << 10 })
-		w := r.do("POST", "/registry/proposals", tt.body, header{"Authorization": "Bearer good", "Content-Encoding": tt.encoding})
+		w := r.do("POST", "/registry/proposals", tt.body,
+			header{"Authorization": "Bearer good", "Content-Encoding": tt.encoding})
 		if w.Code != tt.status || tt.reason != "" && problemIn(t, w.Body.String()).Reason != tt.reason {
 			t.Errorf("%s: %d %s, want %d %s", tt.doc, w.Code, w.Body, tt.status, tt.reason)
 		}
@@ -441,7 +466,7 @@ func TestEncodedBodies(t *testing.T) {
 	}
 }
 
-// A chunked bomb is stopped by the same counts, whatever it says of its length.
+// A chunked decompression bomb is stopped by the same limits.
 func TestAChunkedBombIsStopped(t *testing.T) {
 	r := newRig(t)
 	bomb := strings.NewReader(gzipped(t, strings.Repeat("x", 64<<20)))
@@ -464,7 +489,8 @@ func TestDecompressionHasItsPlaces(t *testing.T) {
 			r.Expanding() <- struct{}{}
 		}
 		send := func() int {
-			return r.do("POST", "/registry/proposals", gzipped(t, proposeBody(1)), header{"Authorization": "Bearer good", "Content-Encoding": "gzip"}).Code
+			return r.do("POST", "/registry/proposals", gzipped(t, proposeBody(1)),
+				header{"Authorization": "Bearer good", "Content-Encoding": "gzip"}).Code
 		}
 		began := time.Now()
 		if got := send(); got != http.StatusGatewayTimeout || time.Since(began) != 2*time.Second {
@@ -477,7 +503,7 @@ func TestDecompressionHasItsPlaces(t *testing.T) {
 	})
 }
 
-// capped is an authority whose tokens allow small bodies only.
+// capped is an authority whose tokens permit small bodies only.
 type capped struct{ most int64 }
 
 func (a capped) Check(string, auth.Request) (engines.Actor, error) {
@@ -493,7 +519,8 @@ func TestATokenCanNarrowTheBodyCap(t *testing.T) {
 			t.Errorf("%d bytes of padding: %d, want %d", n, w.Code, want)
 		}
 	}
-	r.do(http.MethodPost, "/registry/proposals", gzipped(t, proposeBody(150)), header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
+	r.do(http.MethodPost, "/registry/proposals", gzipped(t, proposeBody(150)),
+		header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
 	if r.reg.calls != 2 {
 		t.Errorf("%d calls: the cap is of what is sent", r.reg.calls)
 	}

@@ -45,12 +45,13 @@ func TestDocumentIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableSchemaPatternValidation()); err != nil {
+	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(),
+		openapi3.EnableSchemaPatternValidation()); err != nil {
 		t.Error(err)
 	}
 }
 
-// witness serves the rig over a socket and remembers what was asked.
+// witness serves the rig over a socket and records the requests.
 type witness struct {
 	*rig
 	srv *httptest.Server
@@ -59,7 +60,7 @@ type witness struct {
 	seen map[string]bool // "GET /registry/:v"; httpapi.Guarded by mu
 }
 
-// newWitness gives a client whose every answer is held against the document.
+// newWitness returns a client whose every answer is checked against the document.
 func newWitness(t *testing.T) (*witness, *apiClient) {
 	t.Helper()
 	w := &witness{rig: newRig(t), seen: map[string]bool{}}
@@ -102,15 +103,26 @@ func newAPIClient(c *client.Client) *apiClient {
 }
 
 func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.Signers, error) {
-	return registry.Signers{Epoch: max(epoch, 1), Version: 1, SignerSet: (&record.SignerSet{}).Bytes(), Artifact: []byte(`{}`)}, f.call(ctx, engines.Actor{})
+	return registry.Signers{
+		Epoch:     max(epoch, 1),
+		Version:   1,
+		SignerSet: (&record.SignerSet{}).Bytes(),
+		Artifact:  []byte(`{}`),
+	}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error) {
-	return registry.AuditChain{Records: []jsontext.Value{jsontext.Value(`{"seq":1}`)}, Seq: from}, f.call(ctx, engines.Actor{})
+	return registry.AuditChain{
+		Records: []jsontext.Value{jsontext.Value(`{"seq":1}`)},
+		Seq:     from,
+	}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) LatestCheckpoint() (*checkpoint.Signed, error) {
-	return &checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}, Note: []byte("o\n2\n")}, f.call(context.Background(), engines.Actor{})
+	return &checkpoint.Signed{
+		Tree: checkpoint.Tree{Origin: "o", Size: 2},
+		Note: []byte("o\n2\n"),
+	}, f.call(context.Background(), engines.Actor{})
 }
 
 func (f *fakeRegistry) ArchivedCheckpoints(ctx context.Context, before uint64, limit int) ([][]byte, error) {
@@ -118,7 +130,9 @@ func (f *fakeRegistry) ArchivedCheckpoints(ctx context.Context, before uint64, l
 }
 
 func (f *fakeRegistry) CheckpointNow(ctx context.Context) (registry.Checkpoint, error) {
-	return registry.Checkpoint{Signed: checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}}}, f.call(ctx, engines.Actor{})
+	return registry.Checkpoint{
+		Signed: checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}},
+	}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Inclusion(ctx context.Context, v, size uint64) (registry.InclusionProof, error) {
@@ -138,14 +152,21 @@ func (f *fakeRegistry) Tile(ctx context.Context, at logtree.At, width int, ofEnt
 }
 
 func (f *fakeRegistry) HighWater(ctx context.Context) (registry.HighWater, error) {
-	return registry.HighWater{Path: "/d/highwater.note", Retention: registry.RetentionPlan{Policy: "none"}}, f.call(ctx, engines.Actor{})
+	return registry.HighWater{
+		Path:      "/d/highwater.note",
+		Retention: registry.RetentionPlan{Policy: "none"},
+	}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Adopt(ctx context.Context, by engines.Actor, corrID string) error {
 	return f.call(ctx, by)
 }
 
-func (f *fakeRegistry) CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error) {
+func (f *fakeRegistry) CatchUpFrom(
+	ctx context.Context,
+	by engines.Actor,
+	path, corrID string,
+) (registry.CaughtUp, error) {
 	return registry.CaughtUp{From: 1, To: 2, Records: 3}, f.call(ctx, by)
 }
 
@@ -179,7 +200,8 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Every operation of the document has a call in the client, and what it answers is what the document says.
+// The client has a call for every operation of the document, and every answer agrees with the
+// document.
 func TestTheClientKnowsEveryOperation(t *testing.T) {
 	w, c := newWitness(t)
 	w.node.steps = 2
@@ -216,7 +238,7 @@ func calls(ctx context.Context, c *apiClient) func(func(string, error) bool) {
 	}
 }
 
-// only drops what a call answers beside its error.
+// only discards the result of a call and returns its error.
 func only[T any](_ T, err error) error { return err }
 
 func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
@@ -277,29 +299,52 @@ func walletCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			return only(c.Burn(ctx, "k", walletapi.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
 		},
 		"hold": func() error {
-			return only(c.Hold(ctx, "k", walletapi.Hold{From: "a", To: "b", Asset: "ron", AmountMinor: "5", Nonce: 1, ExpiresInS: 60}))
+			return only(
+				c.Hold(ctx, "k",
+					walletapi.Hold{From: "a", To: "b", Asset: "ron", AmountMinor: "5", Nonce: 1, ExpiresInS: 60}),
+			)
 		},
 		"capture": func() error { return only(c.Capture(ctx, "k", walletapi.Capture{Hold: txid, AmountMinor: "4"})) },
 		"release": func() error { return only(c.Release(ctx, "k", walletapi.Release{Hold: txid})) },
 		"batch": func() error {
-			return only(c.Batch(ctx, "k", walletapi.Batch{Mode: "atomic", Ops: []walletapi.BatchOp{{Op: "release", Hold: txid}}}))
+			return only(
+				c.Batch(ctx, "k",
+					walletapi.Batch{Mode: "atomic", Ops: []walletapi.BatchOp{{Op: "release", Hold: txid}}}),
+			)
 		},
 		"flags": func() error {
 			return only(c.SetFlags(ctx, "k", walletapi.FlagsChange{Account: "a", Set: []string{"frozen"}}))
 		},
-		"declare": func() error { return only(c.DeclareAsset(ctx, "k", walletapi.AssetDeclare{Asset: "eur"})) },
-		"balance": func() error { return only(c.Balance(ctx, "a", "ron", 3)) },
-		"account": func() error { return only(c.Account(ctx, "a")) },
-		"assets":  func() error { return only(c.Assets(ctx)) },
-		"tx":      func() error { return only(c.Tx(ctx, txid)) },
+		"declare":   func() error { return only(c.DeclareAsset(ctx, "k", walletapi.AssetDeclare{Asset: "eur"})) },
+		"balance":   func() error { return only(c.Balance(ctx, "a", "ron", 3)) },
+		"account":   func() error { return only(c.Account(ctx, "a")) },
+		"assets":    func() error { return only(c.Assets(ctx)) },
+		"tx":        func() error { return only(c.Tx(ctx, txid)) },
+		"holds":     func() error { return only(c.Holds(ctx, "a", "5-9", 3)) },
+		"reference": func() error { return only(c.Reference(ctx, "alice", "2026-12/7")) },
+		"hold info": func() error { return only(c.HoldInfo(ctx, txid)) },
+		"accounts":  func() error { return only(c.Accounts(ctx, "a", "ab", 3)) },
 		"history": func() error {
-			return only(c.History(ctx, walletapi.HistoryQuery{Account: "a", Asset: "ron", Order: "asc", Limit: 5, Since: time.Unix(9, 0)}))
+			return only(
+				c.History(
+					ctx,
+					walletapi.HistoryQuery{Account: "a", Asset: "ron", Order: "asc", Limit: 5, Since: time.Unix(9, 0)},
+				),
+			)
 		},
 	}
 }
 
 func transfer() walletapi.Transfer {
-	return walletapi.Transfer{From: "alice", To: "bob", Asset: "ron", AmountMinor: "5", Nonce: 1, Memo: "lunch", ValidUntil: "2100-01-01T00:00:00Z"}
+	return walletapi.Transfer{
+		From:        "alice",
+		To:          "bob",
+		Asset:       "ron",
+		AmountMinor: "5",
+		Nonce:       1,
+		Memo:        "lunch",
+		ValidUntil:  "2100-01-01T00:00:00Z",
+	}
 }
 
 func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
@@ -356,7 +401,8 @@ func streamCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"stream": func() error { return c.Stream(ctx, client.StreamOptions{}, first) },
 		"audit stream": func() error {
-			return c.AuditStream(ctx, client.StreamOptions{LastEventID: "0"}, func(nodeapi.AuditRow) error { return client.ErrStop })
+			return c.AuditStream(ctx, client.StreamOptions{LastEventID: "0"},
+				func(nodeapi.AuditRow) error { return client.ErrStop })
 		},
 	}
 }
@@ -367,7 +413,8 @@ func TestTheClientGivesTheProblem(t *testing.T) {
 	w.node.err = &nodeapi.ConflictError{Reason: "it is so already"}
 	_, err := c.RotateKey(t.Context())
 	p, ok := errors.AsType[*wire.Problem](err)
-	if !ok || p.Status != http.StatusConflict || p.Reason != httpapi.ReasonConflict || !strings.Contains(p.Detail, "it is so already") {
+	if !ok || p.Status != http.StatusConflict || p.Reason != httpapi.ReasonConflict ||
+		!strings.Contains(p.Detail, "it is so already") {
 		t.Errorf("err = %v", err)
 	}
 	if ok && (p.CorrID == "" || p.Instance == "") {
@@ -377,7 +424,8 @@ func TestTheClientGivesTheProblem(t *testing.T) {
 
 // target is a path of the route with values that its parameters can have.
 func target(r *httpapi.Route) string {
-	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head", ":txid", txid).Replace(r.Pattern)
+	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head", ":txid", txid).
+		Replace(r.Pattern)
 }
 
 // refuses asks a route and wants a 400 that names field.
@@ -389,7 +437,7 @@ func (r *rig) refuses(t *testing.T, route *httpapi.Route, target, body, field, d
 	}
 }
 
-// What the document says of a query parameter is what the route holds it to, and there are no others.
+// The route checks every query parameter as the document describes it, and accepts no others.
 func TestEveryQueryParameterIsHeldToItsRow(t *testing.T) {
 	r := newRig(t)
 	for _, route := range r.Table() {
@@ -420,7 +468,7 @@ func misfits(p openapi.Param) []string {
 	return nil
 }
 
-// others gives the parameters that must be there beside p.
+// others returns the required parameters other than p.
 func others(route *httpapi.Route, p openapi.Param) (query string) {
 	for _, o := range route.Query {
 		if o.Required && o.Name != p.Name {
@@ -430,7 +478,8 @@ func others(route *httpapi.Route, p openapi.Param) (query string) {
 	return query
 }
 
-// What the document says of a body is what the route reads: no other members, none twice, none null or of another type.
+// The route accepts exactly the bodies that the document describes: no other, repeated or null
+// members, and no other types.
 func TestEveryBodyIsReadStrictly(t *testing.T) {
 	r := newRig(t)
 	for _, route := range r.Table() {
@@ -465,15 +514,21 @@ func TestEveryBodyIsReadStrictly(t *testing.T) {
 // value is JSON that a member can hold by its type, and JSON that it cannot.
 type value struct{ good, bad string }
 
-// wellSpelt are members whose spelling is looked at before what stands behind them is.
+// wellSpelt returns members whose syntax is checked before that of later members.
 func wellSpelt() map[string]string {
 	return map[string]string{
-		"amount_minor": `"5"`, "from": `"alice"`, "to": `"bob"`, "asset": `"ron"`, "hold": `"` + txid + `"`, "mode": `"atomic"`,
-		"valid_until": `"2100-01-01T00:00:00Z"`, "account": `"alice"`,
+		"amount_minor": `"5"`,
+		"from":         `"alice"`,
+		"to":           `"bob"`,
+		"asset":        `"ron"`,
+		"hold":         `"` + txid + `"`,
+		"mode":         `"atomic"`,
+		"valid_until":  `"2100-01-01T00:00:00Z"`,
+		"account":      `"alice"`,
 	}
 }
 
-// plain gives values for the members of a body as its schema has them.
+// plain returns values for the members of a body, from its schema.
 func plain(t *testing.T, r *rig, name string) map[string]value {
 	t.Helper()
 	raw, ok := r.Document().Schema(name)

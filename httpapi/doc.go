@@ -1,50 +1,64 @@
-// Package httpapi is the frame of the node's HTTP surface: one route table behind the listeners of httpapi/front, filled by
-// the services, of which this package knows none.
+// Package httpapi is the framework of the node's HTTP surface: the route table behind the listeners
+// of httpapi/front. It knows no service.
 //
-// A Service is what an engine adds: its routes, the kinds of its path parameters, its error rules and its words. Package
-// httpapi/<service> makes it from the engine behind an interface that it declares itself, and holds the bodies and the client
-// calls too. A Route is all there is to a route: the router, the metric labels, the scopes, the limits, the stages a request
-// passes, the OpenAPI document and the tests are made from it. A Handler decodes, calls its engine once and responds; what it
-// returns as an error becomes a problem by the rules of its service, then by those of problem.go that all services share.
-// Statuses are in rules and nowhere else.
+// A [Service] is the contribution of an engine: its routes, the kinds of its path parameters, and
+// its error rules. Package httpapi/<service> builds it on an interface to the engine that it
+// declares itself. That package also holds the bodies and the client calls. A [Route] describes a
+// route completely: the router, the metric labels, the scopes, the limits, the stages of a request,
+// the OpenAPI document and the tests are derived from it. A [Handler] decodes the request, calls
+// its engine once and responds. An error that it returns is converted to a problem by the rules of
+// its service, or else by the shared rules in rules.go. Only rules contain statuses.
 //
 // # Invariants
 //
-//  1. The stages of middleware.go are passed in their order; a request that needs a token is authorized before it takes
-//     one of a bucket and before a byte of its body is read, and nothing is enqueued before all of it is decoded.
-//  2. Every answer of 400 or above is counted in rejected_total once, with one reason of a closed set, carries the
-//     correlation id, and repeats no token, no value of a body and no text that was not checked.
-//  3. Bypass routes answer from the first bind to the last moment, behind no queue, limiter of a service or drain.
-//  4. A path is a route's or no one's: nothing is cleaned, folded or redirected, and a number has one spelling. What is
-//     hidden from a peer is answered like a path that nothing has.
-//  5. Bodies are bounded as they are sent and, if they are compressed, as they unfold; they are sent within the read
-//     timeout, and strict: an unknown, repeated, null or wrongly typed member is refused by name, in JSON as in CBOR.
-//  6. Every write to a client has a deadline: the route's and the write timeout, for streams and long answers the write
-//     timeout per window. One that passes is counted in io_timeouts_total as the service's write, a body that came too late as
-//     its read, a head that did as the node's.
-//  7. A stream subscribes before it reads where its log stands and skips what that covers, so it neither misses nor
-//     repeats an event unsaid; it ends by itself when the gate closes or the node stops.
-//  8. Over the socket a peer may do what the uid map gives it; a token that it shows narrows that. /admin/v1 does not
-//     exist on TCP unless configured, profiles never do.
-//  9. A request reads the settings once, when it begins; a reload changes them for those that begin later. Rates and
-//     slots are the services', and change for all at once. A reload that fails changes nothing.
+//  1. A request passes the stages of middleware.go in order. If it needs a token, it is authorized
+//     before it takes a token of a bucket and before its body is read. Nothing is enqueued before
+//     the request is decoded.
+//  2. Every answer with status 400 or above is counted once in rejected_total, with a reason from a
+//     closed set. It carries the correlation id, and contains no token, no value of a body and no
+//     unchecked text.
+//  3. Bypass routes answer from the first bind to the end of the process. No queue, service limit
+//     or drain delays or refuses them.
+//  4. A path belongs to one route or to none. Paths are not cleaned, folded or redirected, and a
+//     number has one spelling. A route that is hidden from a peer answers like a path without a
+//     route.
+//  5. Bodies are bounded before and after decompression, must arrive within the read timeout, and
+//     are decoded strictly: an unknown, repeated, null or wrongly typed member is refused by name,
+//     malformed CBOR by its offset.
+//  6. Every write to a client has a deadline: that of the route plus the write timeout, or the
+//     write timeout per window for streams and long answers. A passed deadline is counted in
+//     io_timeouts_total: as a write of the service, as a read of the service for a body, and as a
+//     read of the node for a head.
+//  7. A stream subscribes before it reads the position of its log, and skips events that the log
+//     already covers. So it neither misses nor repeats an event without saying so. It ends when the
+//     gate closes or the node stops.
+//  8. Over the socket a peer has the permissions of the uid map. A token that it sends restricts
+//     them. /admin/v1 does not exist on TCP unless configured, and profiles never do.
+//  9. A request reads the settings once, at its start. A reload applies to later requests. Rates
+//     and slots belong to the service and change for all requests. A reload that fails changes
+//     nothing.
 //  10. A label value never comes from a request.
-//  11. What a route answers, the document describes; every answer that a test gets is held against it.
-//  12. An answer that an engine gives as bytes is sent as it is, to the byte.
-//  13. An export gives each record once and in order, whatever its bus loses, and one that ends early says so. No stream
-//     is silent for longer than a ping: an export that follows sends an empty line then.
-//  14. Every answer tells browsers to do nothing with it but read it, unless its route is a page; pages of other origins may not even do that, unless
-//     they are listed, and none may read the metrics.
-//  15. No one network, an address or an IPv6 /64, takes more than its share of what a service's rate lets in, by default
-//     half. Reads have no rate by default: slots in flight bound them.
+//  11. The OpenAPI document describes every answer. The tests check each answer that they get
+//     against it.
+//  12. An answer that an engine returns as bytes is sent unchanged.
+//  13. An export delivers each record once and in order, whatever its bus loses. A truncated export
+//     says so. No stream is silent for longer than the ping interval; an export that follows its
+//     log sends an empty line then.
+//  14. Every answer forbids browsers to do anything but read it, unless its route is a page. Pages
+//     of other origins may not read it unless they are listed, and never the metrics.
+//  15. A network (an IPv4 address or an IPv6 /64) gets at most its share of a service's rate, by
+//     default half. Reads have no rate by default; the slots of running requests bound them.
 //
 // # Tasks and queues
 //
-// The tasks http and admin_http, of httpapi/front, accept connections; net/http serves each connection on a goroutine of
-// its own. There is no queue here: admission is the TrySend of an engine. Each stream and
-// each export that follows reads the engine's bus, or the audit bus of the node, from a cursor of its own.
+//   - http, admin_http (tasks of httpapi/front): accept connections. net/http serves each
+//     connection on a goroutine of its own.
+//   - Streams and following exports read the engine's bus, or the node's audit bus, each with its
+//     own cursor.
+//
+// There is no queue. Requests are admitted by TrySend of an engine's queue.
 //
 // # Lock order
 //
-// counters: the tables of open streams. They are held over nothing else.
+// counters: the tables of open streams. No other lock is taken while one is held.
 package httpapi

@@ -14,7 +14,8 @@ import (
 
 const sentBeforeReading = 32 << 20 // bytes that a refused request may send and still read its answer
 
-// sendAll writes a whole request before it reads, as most simple clients do, and returns the status of the answer.
+// sendAll writes a whole request before it reads, as most simple clients do, and returns the status
+// of the answer.
 func sendAll(c net.Conn, head string, chunked bool, n int) (status int, err error) {
 	if _, err := io.WriteString(c, head); err != nil {
 		return 0, err
@@ -36,7 +37,8 @@ func sendAll(c net.Conn, head string, chunked bool, n int) (status int, err erro
 	return statusIn(c)
 }
 
-// A request that is refused before its body was read gets its answer, although the client reads nothing before it has sent 32 MiB.
+// A request that is refused before its body was read gets its answer, although the client reads
+// nothing before it has sent 32 MiB.
 func TestRefusedBodiesAreDropped(t *testing.T) {
 	overBoth(t, func(*httpapi.Settings, *deps) {}, func(t *testing.T, r *rig) {
 		for _, tt := range []struct {
@@ -64,7 +66,8 @@ func TestRefusedBodiesAreDropped(t *testing.T) {
 			_ = c.Close()
 		}
 		for range 4 {
-			req, _ := http.NewRequest(http.MethodPost, r.url+"/registry/proposals", bytes.NewReader(make([]byte, 9<<20)))
+			req, _ := http.NewRequest(http.MethodPost, r.url+"/registry/proposals",
+				bytes.NewReader(make([]byte, 9<<20)))
 			req.Header.Set("Authorization", "Bearer good")
 			req.Header.Set("Content-Type", "application/json")
 			resp, err := r.client.Do(req)
@@ -80,7 +83,8 @@ func TestRefusedBodiesAreDropped(t *testing.T) {
 	})
 }
 
-// One network has the bodies of 16 connections dropped at a time; further ones end with their answer, and other networks have their own.
+// One network has the bodies of 16 connections dropped at a time; further ones end with their
+// answer, and other networks have their own.
 func TestDroppedBodiesOfOneNetwork(t *testing.T) {
 	r := newRig(t).listening(t)
 	head := proposeHead + "Content-Length: 8388608\r\n\r\n"

@@ -21,6 +21,7 @@ type fakeEdge struct {
 	err      error
 	public   string        // edge.public_url
 	within   time.Duration // that the last Asset had
+	asked    string        // path and query of the last Asset
 	rejected []string
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
@@ -40,20 +41,32 @@ func (f *fakeEdge) Config() *edge.Config {
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
-func (f *fakeEdge) Asset(ctx context.Context, path string) (*edge.Object, error) {
+func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object, error) {
 	end, _ := ctx.Deadline()
-	f.within = time.Until(end)
+	f.within, f.asked = time.Until(end), path+" ? "+query
 	if f.hold != nil {
 		<-f.hold
 	}
 	if f.err == nil && path != fakeAsset {
 		return nil, edge.ErrNotFound
 	}
-	return &edge.Object{Digest: b3.Sum(fakeBytes), Size: int64(len(fakeBytes)), Type: "text/plain", Bytes: fakeBytes, From: edge.FromHot}, f.err
+	return &edge.Object{
+		Digest: b3.Sum(fakeBytes),
+		Size:   int64(len(fakeBytes)),
+		Type:   "text/plain",
+		Bytes:  fakeBytes,
+		From:   edge.FromHot,
+	}, f.err
 }
 
 func fakeStored() edge.Stored {
-	return edge.Stored{URL: "https://" + fakeAsset, Path: fakeAsset, Digest: b3.Sum(fakeBytes), Size: int64(len(fakeBytes)), Type: "text/plain"}
+	return edge.Stored{
+		URL:    "https://" + fakeAsset,
+		Path:   fakeAsset,
+		Digest: b3.Sum(fakeBytes),
+		Size:   int64(len(fakeBytes)),
+		Type:   "text/plain",
+	}
 }
 
 func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, error) {
@@ -65,14 +78,43 @@ func (f *fakeEdge) Verify(_ context.Context, o edge.VerifyOptions) (edge.Verifie
 		return edge.Verified{}, f.err
 	}
 	o.Progress(5, 10)
-	o.Found(edge.Finding{Kind: "object", Name: b3.Sum(fakeBytes).String(), URL: "https://" + fakeAsset, Size: 10, Fault: "rotten", Done: edge.Kept})
+	o.Found(
+		edge.Finding{
+			Kind:  "object",
+			Name:  b3.Sum(fakeBytes).String(),
+			URL:   "https://" + fakeAsset,
+			Size:  10,
+			Fault: "rotten",
+			Done:  edge.Kept,
+		},
+	)
 	return edge.Verified{Objects: 1, Bytes: 10, Bad: 1}, nil
+}
+
+func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, string, error) {
+	return []edge.KeyInfo{{Stored: fakeStored(), Pinned: q.Pinned, Used: time.Unix(5, 0)}}, "more", f.err
+}
+
+func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edge.KeepResult, err error) {
+	if k.Changed = urls; do == edge.Remove {
+		k.Freed = 10
+	}
+	return k, f.err
 }
 
 func (f *fakeEdge) info() edge.PackInfo {
 	return edge.PackInfo{
-		ID: fakePack, Kind: edge.KindPMTiles, State: edge.PackVerified, Size: 10, Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef", MaxZoom: 3, Tiles: 85,
-		Format: "png", Bounds: [4]float64{-180, -85, 180, 85}, Attribution: "<b>us</b>",
+		ID:          fakePack,
+		Kind:        edge.KindPMTiles,
+		State:       edge.PackVerified,
+		Size:        10,
+		Digest:      b3.Sum(fakeBytes),
+		Version:     "0123456789abcdef",
+		MaxZoom:     3,
+		Tiles:       85,
+		Format:      "png",
+		Bounds:      [4]float64{-180, -85, 180, 85},
+		Attribution: "<b>us</b>",
 	}
 }
 
@@ -100,7 +142,11 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"catalog": func() error { return only(c.Catalog(ctx)) },
 		"tilejson": func() error {
 			raw, err := c.EdgeBytes(ctx, "tiles/world.json")
-			if err == nil && !strings.Contains(string(raw), `"http://ronbox.socket/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"`) {
+			if err == nil &&
+				!strings.Contains(
+					string(raw),
+					`"http://ronbox.socket/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"`,
+				) {
 				err = errors.New("tiles are elsewhere: " + string(raw))
 			}
 			return err
@@ -112,6 +158,23 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"static":  get("static/preview.js"),
 		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
 		"rescan":  func() error { return only(c.Rescan(ctx)) },
+		"keys": func() error {
+			l, err := c.EdgeKeys(ctx, "https://", "", 10, true)
+			if err == nil &&
+				(len(l.Keys) != 1 || !l.Keys[0].Pinned || l.Keys[0].Missing || l.Keys[0].B3 != b3.Sum(fakeBytes).String() || l.Next != "more") {
+				err = fmt.Errorf("%+v", l)
+			}
+			return err
+		},
+		"pin":   func() error { return only(c.EdgeKeep(ctx, edge.Pin, []string{"https://" + fakeAsset})) },
+		"unpin": func() error { return only(c.EdgeKeep(ctx, edge.Unpin, []string{"https://" + fakeAsset})) },
+		"rm": func() error {
+			k, err := c.EdgeKeep(ctx, edge.Remove, []string{"https://" + fakeAsset})
+			if err == nil && (len(k.Changed) != 1 || k.Freed != 10) {
+				err = fmt.Errorf("%+v", k)
+			}
+			return err
+		},
 		"verify": func() error {
 			found, sum, err := c.Verify(ctx, edgeapi.Verify{Fix: true}, nil)
 			if err == nil && (len(found) != 1 || found[0].Fault != "rotten" || sum.Bad != 1) {
@@ -122,16 +185,51 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	}
 }
 
+// The path of an asset reaches the engine decoded, also when it ends with a slash, and its query as
+// it is spelt.
+func TestAssetIsAskedForAsSpelt(t *testing.T) {
+	r := newRig(t)
+	r.undescribed = true
+	for target, want := range map[string]string{
+		"cdn.example/":         "cdn.example/ ? ",
+		"cdn.example/d/?":      "cdn.example/d/ ? ",
+		"cdn.example/a%20b":    "cdn.example/a b ? ",
+		"cdn.example/a?x;y=%z": "cdn.example/a ? x;y=%z",
+		"cdn.example/a%3Fx?&&": "cdn.example/a?x ? &&",
+	} {
+		if r.do(http.MethodGet, "/edge/assets/"+target, "", nil); r.edge.asked != want {
+			t.Errorf("%s: asked for %q, want %q", target, r.edge.asked, want)
+		}
+	}
+}
+
 // edgeCases is each refusal of the edge, and the seed's word for it in edge_rejects_total.
 func edgeCases() []problemCase {
 	fill := func(r edge.Reason, status int, retry bool) problemCase {
-		return problemCase{&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2}, status, string(r), "edge_" + string(r), retry}
+		return problemCase{
+			&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2},
+			status,
+			string(r),
+			"edge_" + string(r),
+			retry,
+		}
 	}
 	return []problemCase{
-		fill(edge.NotAllowed, 403, false), fill(edge.UpstreamNotFound, 404, false), fill(edge.ETagInvalid, 424, false), fill(edge.DigestMismatch, 424, false),
-		fill(edge.NotCacheable, 424, false), fill(edge.ObjectCap, 424, false), fill(edge.Upstream4xx, 424, false), fill(edge.Upstream5xx, 502, true),
-		fill(edge.UpstreamConnect, 502, true), fill(edge.UpstreamTruncated, 502, true), fill(edge.RedirectLoop, 502, false), fill(edge.Timeout, 503, true),
-		fill(edge.UpstreamUnavailable, 503, true), fill(edge.UpstreamUnframed, 502, false),
+		fill(edge.NotAllowed, 403, false),
+		fill(edge.UpstreamNotFound, 404, false),
+		fill(edge.ETagInvalid, 424, false),
+		fill(edge.DigestMismatch, 424, false),
+		fill(edge.NotCacheable, 424, false),
+		fill(edge.ObjectCap, 424, false),
+		fill(edge.Upstream4xx, 424, false),
+		fill(edge.Upstream5xx, 502, true),
+		fill(edge.UpstreamConnect, 502, true),
+		fill(edge.UpstreamTruncated, 502, true),
+		fill(edge.RedirectLoop, 502, false),
+		fill(edge.Timeout, 503, true),
+		fill(edge.UpstreamUnavailable, 503, true),
+		fill(edge.UpstreamUnframed, 502, false),
+		{&edge.PinsError{Bytes: 2, MaxBytes: 1}, 409, "pins_full", "edge_pins_full", false},
 		{&edge.PathError{Path: "a", Reason: "has a dotted segment"}, 400, "bad_path", "edge_bad_path", false},
 		{edge.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
 		{edge.ErrNotFound, 404, "not_found", "edge_not_found", false},
@@ -144,6 +242,7 @@ func edgeCases() []problemCase {
 		{flow.ErrBusy, 429, "busy", "edge_busy", true},
 		{edge.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
 		{edge.ErrFull, 503, "cas_full", "edge_cas_full", true},
+		{edge.ErrStore, 503, "cas_unavailable", "edge_cas_unavailable", true},
 		{edge.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
 		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
 		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
@@ -154,7 +253,8 @@ func edgeCases() []problemCase {
 	}
 }
 
-// Each refusal of the edge has its status, its words and, where another try may help, how long to wait; it is counted once, under the seed's word.
+// Each refusal of the edge has its status, its words and, where another try may help, how long to
+// wait; it is counted once, under the seed's word.
 func TestEdgeRefusals(t *testing.T) {
 	r := newRig(t)
 	r.undescribed = true
@@ -163,9 +263,11 @@ func TestEdgeRefusals(t *testing.T) {
 		w := r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil)
 		p := problemIn(t, w.Body.String())
 		if w.Code != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
-			t.Errorf("%v: %d %s %s %t, want %d %s %s %t", tt.err, w.Code, p.Reason, p.Code, p.Retryable, tt.status, tt.reason, tt.code, tt.retry)
+			t.Errorf("%v: %d %s %s %t, want %d %s %s %t", tt.err, w.Code, p.Reason, p.Code, p.Retryable, tt.status,
+				tt.reason, tt.code, tt.retry)
 		}
-		if wait := w.Header().Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status >= 500 && tt.retry || tt.status == 503) {
+		if wait := w.Header().
+			Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status >= 500 && tt.retry || tt.status == 503) {
 			t.Errorf("%v: Retry-After %q", tt.err, wait)
 		}
 		word := tt.reason
@@ -178,7 +280,8 @@ func TestEdgeRefusals(t *testing.T) {
 	}
 }
 
-// A fill that the queue has no room for is counted as busy, by the endpoint that wanted it, as is one that comes too often; a full store is not.
+// A fill that the queue has no room for is counted as busy, by the endpoint that wanted it, as is
+// one that comes too often; a full store is not.
 func TestBusyFillsAreCounted(t *testing.T) {
 	r := newRig(t)
 	for _, err := range []error{flow.ErrBusy, &edge.RateError{Wait: time.Second}, edge.ErrFull} {
@@ -199,13 +302,14 @@ func TestPublicURL(t *testing.T) {
 	for _, public := range []string{"https://maps.example", "https://maps.example/"} {
 		r.edge.public = public
 		w := r.do(http.MethodGet, "/edge/tiles/world.json", "", nil)
-		if want := `["https://maps.example/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"]`; w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+		if want := `["https://maps.example/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"]`; w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", public, w.Code, w.Body)
 		}
 	}
 }
 
-// The seed's words count what the frame refuses too.
+// The edge's own metrics count refusals of the frame too.
 func TestEdgeHearsOfEveryRefusal(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.MaxBody = 2048 })
 	zeros := gzipped(t, strings.Repeat("0", 1<<20))
@@ -228,13 +332,16 @@ func TestEdgeHearsOfEveryRefusal(t *testing.T) {
 		if tt.method == "POST" {
 			tt.header["Authorization"] = writer["Authorization"]
 		}
-		if w := r.do(tt.method, tt.target, tt.body, tt.header); w.Code != tt.status || len(r.edge.rejected) != 1 || r.edge.rejected[0] != tt.word {
-			t.Errorf("%s %s: %d, counted as %q, want %d as %s\n%s", tt.method, tt.target, w.Code, r.edge.rejected, tt.status, tt.word, w.Body)
+		if w := r.do(tt.method, tt.target, tt.body, tt.header); w.Code != tt.status || len(r.edge.rejected) != 1 ||
+			r.edge.rejected[0] != tt.word {
+			t.Errorf("%s %s: %d, counted as %q, want %d as %s\n%s", tt.method, tt.target, w.Code, r.edge.rejected,
+				tt.status, tt.word, w.Body)
 		}
 	}
 }
 
-// A request for an asset says how long it waits, if it says so in a way that can be read; it does not wait longer than the node would.
+// A request for an asset may limit its waiting time. A malformed header is ignored, and the node's
+// own limit stays.
 func TestEdgeTakesHintsOfTime(t *testing.T) {
 	r := newRig(t)
 	for _, tt := range []struct {
@@ -246,7 +353,8 @@ func TestEdgeTakesHintsOfTime(t *testing.T) {
 		{"Deadline", "yesterday", httpapi.DefaultDeadline}, {"Deadline", "", httpapi.DefaultDeadline},
 	} {
 		w := r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", header{tt.name: tt.value})
-		if longer := r.edge.within > 2*time.Second; w.Code != http.StatusOK || r.edge.within > tt.within || longer != (tt.within > 2*time.Second) {
+		if longer := r.edge.within > 2*time.Second; w.Code != http.StatusOK || r.edge.within > tt.within ||
+			longer != (tt.within > 2*time.Second) {
 			t.Errorf("%s %q: %d, within %s, want %s", tt.name, tt.value, w.Code, r.edge.within, tt.within)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"ronbox/httpapi/openapi"
 )
 
-// What the tests of package httpapi_test see of the inside. They are in that package because they make servers of the services,
-// which import this one.
+// What the tests of package httpapi_test see of the inside. They are in that package because they
+// make servers of the services, which import this one.
 
 const (
 	BypassInflight = bypassInflight
@@ -152,7 +152,7 @@ func (s *Server) OpenStreams(service string) OpenStreams {
 	return OpenStreams{s.services[service].streams}
 }
 
-// Reopen gives the server a gate that is starting.
+// Reopen resets the gate to starting.
 func (s *Server) Reopen() { s.gate = newGate() }
 
 func (s *Server) GateState() Gate             { return s.gate.load() }
@@ -187,15 +187,24 @@ func (s *Server) Spell(service string, r ErrorRule) ErrorRule { return s.service
 
 // NewRequest is a request on its way to the handler of route.
 func (s *Server) NewRequest(w http.ResponseWriter, r *http.Request, route *Route, p *front.Peer) *Request {
-	c := &Request{w: w, r: r, server: s, route: route, service: s.services[route.Service], peer: p, settings: s.current.Load(), started: time.Now()}
+	c := &Request{
+		w:        w,
+		r:        r,
+		server:   s,
+		route:    route,
+		service:  s.services[route.Service],
+		peer:     p,
+		settings: s.current.Load(),
+		started:  time.Now(),
+	}
 	c.base = r.Context()
 	return c
 }
 
-// SetBody gives a request its body.
+// SetBody sets the body.
 func (r *Request) SetBody(body []byte) { r.body = body }
 
-// SetParam gives a request a path parameter.
+// SetParam sets a path parameter.
 func (r *Request) SetParam(name, value string) {
 	r.params = httprouter.Params{{Key: name, Value: value}}
 }
@@ -249,7 +258,7 @@ func RunFeed[T any](c *Request, src *Source[T], sub *flow.Subscription[T], sent 
 // LogHeadOf reads where the log of src is.
 func LogHeadOf[T any](ctx context.Context, src *Source[T]) (LogHead, error) { return src.Head(ctx) }
 
-// Override gives a fixed path another route.
+// Override replaces the route of a fixed path.
 func (s *Server) Override(path string, r *Route) {
 	s.router.all[r.Method].fixed[path] = s.bind(r, r.Method)
 }
@@ -279,7 +288,8 @@ const NodeRetry = nodeRetry
 // EndSpan ends the span of a request.
 var EndSpan = endSpan
 
-// StagesOf gives the handler of a route, and then in each of its stages, innermost first.
+// StagesOf returns the handler of a route, and then the handler within each of its stages,
+// innermost first.
 func (s *Server) StagesOf(method, path string) (names []string, handlers []Handler, route *Route) {
 	b, _ := s.router.all[method].match(path, false)
 	h, all := b.route.Handle, stages()

@@ -46,11 +46,16 @@ type fakeWallet struct {
 	calls    int
 	key      string
 	by       engines.Actor
-	order    wallet.Request
-	orders   []wallet.Request
+	order    ledger.Op
+	orders   []ledger.Op
+	opens    bool
 	atomic   bool
 	minSeq   uint64
 	query    ledger.HistoryQuery
+	holds    ledger.HoldsQuery
+	accounts ledger.AccountsQuery
+	closed   record.Op     // of the hold that is asked for
+	decimals int           // of every asset
 	until    time.Duration // how long the last call might have taken
 	seq      uint64        // the newest record
 	exported [][2]uint64
@@ -62,7 +67,12 @@ type fakeWallet struct {
 
 func newFakeWallet(cat *flow.Catalog) *fakeWallet {
 	return &fakeWallet{seq: 3, status: 200, bus: flow.NewBroadcast[ledger.Committed](cat, flow.Spec{
-		Service: "wallet", Name: "ledger_bus", Cap: 8, Policy: flow.DropOldest, Producers: []string{"committer"}, Consumers: []string{"http"},
+		Service:   "wallet",
+		Name:      "ledger_bus",
+		Cap:       8,
+		Policy:    flow.DropOldest,
+		Producers: []string{"committer"},
+		Consumers: []string{"http"},
 	})}
 }
 
@@ -88,7 +98,12 @@ func (f *fakeWallet) call(ctx context.Context, by engines.Actor) error {
 type holder struct{ scopes []string }
 
 func (h holder) Check(string, auth.Request) (engines.Actor, error) {
-	return engines.Actor{CapID: "tid", Principal: "p", Scopes: h.scopes, Admin: slices.Contains(h.scopes, auth.ScopeAdmin)}, nil
+	return engines.Actor{
+		CapID:     "tid",
+		Principal: "p",
+		Scopes:    h.scopes,
+		Admin:     slices.Contains(h.scopes, auth.ScopeAdmin),
+	}, nil
 }
 
 // granted lets in everyone as one who holds scopes, within a grant.
@@ -106,17 +121,28 @@ func socketPeer() *front.Peer { return userPeer(7) }
 
 func userPeer(uid uint32) *front.Peer { return &front.Peer{Socket: true, UID: uid} }
 
-// outcomeOf is what the ledger would answer.
-func outcomeOf(r wallet.Request, key string) ledger.Outcome {
+// outcomeOf returns the outcome of the ledger.
+func outcomeOf(r ledger.Op, key string) ledger.Outcome {
 	id, _ := record.ParseTxID(txid)
 	return ledger.Outcome{Receipt: record.Receipt{
-		TxID: id, Op: r.Op, From: r.From, To: r.To, Asset: r.Asset, Amount: r.Amount, Nonce: r.Nonce, Idem: key, At: ledgerNow, Hold: r.Hold,
-		Seq: 7, Batch: 2, Version: record.ReceiptVersion,
+		TxID:    id,
+		Op:      r.Code,
+		From:    r.From,
+		To:      r.To,
+		Asset:   r.Asset,
+		Amount:  r.Amount,
+		Nonce:   r.Nonce,
+		Idem:    key,
+		At:      ledgerNow,
+		Hold:    r.Hold,
+		Seq:     7,
+		Batch:   2,
+		Version: record.ReceiptVersion,
 	}}
 }
 
 // receiptOf is the receipt in it, as it is sent.
-func receiptOf(r wallet.Request, key string) []byte {
+func receiptOf(r ledger.Op, key string) []byte {
 	out := outcomeOf(r, key)
 	return out.Receipt.AppendJSON(nil)
 }
@@ -127,7 +153,12 @@ func (f *fakeWallet) WriteReady() error {
 	return f.notReady
 }
 
-func (f *fakeWallet) Post(ctx context.Context, by engines.Actor, key, _ string, r wallet.Request) (wallet.Answer, error) {
+func (f *fakeWallet) Post(
+	ctx context.Context,
+	by engines.Actor,
+	key, _ string,
+	r ledger.Op,
+) (wallet.Answer, error) {
 	f.mu.Lock()
 	f.key, f.order = key, r
 	replay := f.replay
@@ -138,7 +169,7 @@ func (f *fakeWallet) Post(ctx context.Context, by engines.Actor, key, _ string, 
 }
 
 func (f *fakeWallet) Batch(
-	ctx context.Context, by engines.Actor, key, _ string, atomic bool, ops []wallet.Request,
+	ctx context.Context, by engines.Actor, key, _ string, atomic bool, ops []ledger.Op,
 ) (wallet.Answer, error) {
 	f.mu.Lock()
 	f.key, f.orders, f.atomic = key, ops, atomic
@@ -151,8 +182,17 @@ func (f *fakeWallet) Batch(
 	return wallet.Answer{Outcome: out}, f.call(ctx, by)
 }
 
+func (f *fakeWallet) SetFlags(
+	ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op, opens bool,
+) (wallet.Answer, error) {
+	f.mu.Lock()
+	f.opens = opens
+	f.mu.Unlock()
+	return f.Post(ctx, by, key, corrID, r)
+}
+
 func (f *fakeWallet) DeclareAsset(ctx context.Context, by engines.Actor, key, _, asset string) (wallet.Answer, error) {
-	return wallet.Answer{Outcome: outcomeOf(wallet.Request{Op: record.OpAsset, Asset: asset}, key)}, f.call(ctx, by)
+	return wallet.Answer{Outcome: outcomeOf(ledger.Op{Code: record.OpAsset, Asset: asset}, key)}, f.call(ctx, by)
 }
 
 func amount(s string) engines.Amount {
@@ -163,19 +203,37 @@ func amount(s string) engines.Amount {
 	return a
 }
 
-func (f *fakeWallet) Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (wallet.Balance, error) {
+func (f *fakeWallet) Balance(
+	ctx context.Context,
+	by engines.Actor,
+	account, asset string,
+	minSeq uint64,
+) (ledger.BalanceView, error) {
 	f.minSeq = minSeq
 	v := ledger.BalanceView{
-		Account: account, Asset: asset, Available: amount("90"), Posted: amount("100"), Held: amount("10"), At: ledgerNow, Seq: 7, Known: true,
+		Account:   account,
+		Asset:     asset,
+		Available: amount("90"),
+		Posted:    amount("100"),
+		Held:      amount("10"),
+		At:        ledgerNow,
+		Seq:       7,
+		Known:     true,
 	}
 	if f.issued != "" {
 		v.Issued = amount(f.issued)
 	}
-	return wallet.Balance{BalanceView: v, Stale: 12 * time.Millisecond}, f.call(ctx, by)
+	return v, f.call(ctx, by)
 }
 
 func (f *fakeWallet) Account(ctx context.Context, by engines.Actor, account string) (wallet.Account, error) {
-	v := ledger.AccountView{Account: account, Known: account != "nobody", LastNonce: 4, Flags: record.NoDebit, OpenedAt: ledgerNow}
+	v := ledger.AccountView{
+		Account:   account,
+		Known:     account != "nobody",
+		LastNonce: 4,
+		Flags:     record.NoDebit,
+		OpenedAt:  ledgerNow,
+	}
 	return wallet.Account{AccountView: v, NextNonce: 5}, f.call(ctx, by)
 }
 
@@ -184,7 +242,17 @@ func (f *fakeWallet) Assets(ctx context.Context, by engines.Actor) ([]ledger.Ass
 }
 
 func (f *fakeWallet) Tx(ctx context.Context, by engines.Actor, _ record.TxID) ([]byte, error) {
-	return receiptOf(wallet.Request{Op: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: amount("5"), Nonce: 1}, "k"),
+	return receiptOf(
+			ledger.Op{
+				Code:   record.OpTransfer,
+				From:   "alice",
+				To:     "bob",
+				Asset:  "ron",
+				Amount: amount("5"),
+				Nonce:  1,
+			},
+			"k",
+		),
 		f.call(ctx, by)
 }
 
@@ -192,12 +260,59 @@ func (f *fakeWallet) History(ctx context.Context, by engines.Actor, q ledger.His
 	f.query = q
 	id, _ := record.ParseTxID(txid)
 	r := record.Receipt{
-		TxID: id, Op: record.OpTransfer, From: q.Account, To: "bob", Asset: q.Asset, Amount: amount("5"), Nonce: 1, At: ledgerNow, Seq: 7, Batch: 2,
+		TxID:    id,
+		Op:      record.OpTransfer,
+		From:    q.Account,
+		To:      "bob",
+		Asset:   q.Asset,
+		Amount:  amount("5"),
+		Nonce:   1,
+		At:      ledgerNow,
+		Seq:     7,
+		Batch:   2,
 		Version: record.ReceiptVersion,
 	}
 	e := ledger.Entry{Receipt: r, Memo: "lunch", Debit: true, Posted: amount("95"), Available: amount("85")}
 	return ledger.Page{Entries: []ledger.Entry{e}, Next: "more"}, f.call(ctx, by)
 }
+
+func holdOf(id record.TxID) ledger.HoldView {
+	return ledger.HoldView{
+		TxID: id, From: "alice", To: "bob", Asset: "ron", Amount: amount("9"), At: ledgerNow, Expires: ledgerNow + 60e9,
+	}
+}
+
+func (f *fakeWallet) Holds(ctx context.Context, by engines.Actor, q ledger.HoldsQuery) (ledger.HoldsPage, error) {
+	f.holds = q
+	id, _ := record.ParseTxID(txid)
+	return ledger.HoldsPage{Holds: []ledger.HoldView{holdOf(id)}, Next: "5-9"}, f.call(ctx, by)
+}
+
+func (f *fakeWallet) Hold(ctx context.Context, by engines.Actor, id record.TxID) (ledger.HoldView, error) {
+	v := holdOf(id)
+	v.Closed, v.ClosedAt, v.Closing = f.closed, ledgerNow+1e9, id
+	if v.Closed == record.OpCapture {
+		v.Captured = amount("4")
+	}
+	return v, f.call(ctx, by)
+}
+
+func (f *fakeWallet) Accounts(
+	ctx context.Context, by engines.Actor, q ledger.AccountsQuery,
+) (ledger.AccountsPage, error) {
+	f.accounts = q
+	return ledger.AccountsPage{
+		Accounts: []ledger.AccountEntry{{Account: "alice", Flags: record.NoDebit, OpenedAt: ledgerNow}}, Next: "alice",
+	}, f.call(ctx, by)
+}
+
+func (f *fakeWallet) Reference(ctx context.Context, by engines.Actor, principal, reference string) ([]byte, error) {
+	f.key = principal + " " + reference
+	return receiptOf(ledger.Op{Code: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Nonce: 1}, "k"),
+		f.call(ctx, by)
+}
+
+func (f *fakeWallet) Decimals(asset string) int { return f.decimals }
 
 func (f *fakeWallet) Roots(ctx context.Context, by engines.Actor, since uint64, n int) ([]record.Batch, error) {
 	all := make([]record.Batch, min(n, 2))
@@ -212,12 +327,27 @@ func (f *fakeWallet) Head(ctx context.Context, by engines.Actor) (record.Head, e
 	f.mu.Lock()
 	seq := f.seq
 	f.mu.Unlock()
-	return record.Head{Batches: seq, Root: b3.Sum([]byte("log")), LastRoot: b3.Sum([]byte("last")), Seq: seq}, f.call(ctx, by)
+	return record.Head{
+		Batches:  seq,
+		Root:     b3.Sum([]byte("log")),
+		LastRoot: b3.Sum([]byte("last")),
+		Seq:      seq,
+	}, f.call(ctx, by)
 }
 
 func (f *fakeWallet) Proof(ctx context.Context, by engines.Actor, _ record.TxID, _ uint64) (record.Proof, error) {
-	in := record.Inclusion{Record: []byte("r"), Path: []b3.Digest{b3.Sum([]byte("x"))}, Header: record.Batch{No: 1, First: 1, Count: 1}}
-	return record.Proof{Tx: in, Names: []record.Inclusion{in}, Hold: &in, Last: in.Header, Head: record.Head{Batches: 1, Seq: 1}}, f.call(ctx, by)
+	in := record.Inclusion{
+		Record: []byte("r"),
+		Path:   []b3.Digest{b3.Sum([]byte("x"))},
+		Header: record.Batch{No: 1, First: 1, Count: 1},
+	}
+	return record.Proof{
+		Tx:    in,
+		Names: []record.Inclusion{in},
+		Hold:  &in,
+		Last:  in.Header,
+		Head:  record.Head{Batches: 1, Seq: 1},
+	}, f.call(ctx, by)
 }
 
 func (f *fakeWallet) Consistency(ctx context.Context, by engines.Actor, from, to uint64) (record.Consistency, error) {
@@ -239,7 +369,7 @@ func (f *fakeWallet) commit() {
 	f.bus.Publish(ledger.Committed{First: seq, Last: seq, Batch: seq})
 }
 
-// Export gives records that are batches of their own.
+// Export calls fn with records that are batches of their own.
 func (f *fakeWallet) Export(ctx context.Context, by engines.Actor, from, to uint64, fn func(record.Line) error) error {
 	f.mu.Lock()
 	f.exported = append(f.exported, [2]uint64{from, to})
@@ -358,7 +488,8 @@ func (r *moneyRig) pay(from, to, n string) string {
 
 func (r *moneyRig) has(account, want string) {
 	r.t.Helper()
-	if b := read[walletapi.Balance](r.t.(*testing.T), r.rig, "/v1/balance?account="+account+"&asset=ron&min_seq="+formatUint(r.head().Seq)); b.AmountMinor != want {
+	if b := read[walletapi.Balance](r.t.(*testing.T), r.rig,
+		"/v1/balance?account="+account+"&asset=ron&min_seq="+formatUint(r.head().Seq)); b.AmountMinor != want {
 		r.t.Errorf("%s has %+v, want %s", account, b, want)
 	}
 }
@@ -380,7 +511,12 @@ func TestMoneyOverTheEngine(t *testing.T) {
 	r.post("issue", `{"to":"alice","asset":"ron","amount_minor":"1000","nonce":1}`, "", 200)
 	body := r.pay("alice", "bob", "300")
 	first := r.post("transfer", body, "again", 200)
-	w := r.do("POST", "/v1/transfer", strings.Replace(body, ",", " , ", 1), header{"Authorization": "Bearer x", "Idempotency-Key": `"again"`})
+	w := r.do(
+		"POST",
+		"/v1/transfer",
+		strings.Replace(body, ",", " , ", 1),
+		header{"Authorization": "Bearer x", "Idempotency-Key": `"again"`},
+	)
 	if w.Code != 200 || !bytes.Equal(w.Body.Bytes(), first) || w.Header().Get(httpapi.ReplayedHeader) != "true" {
 		t.Errorf("again: %d %s %v, want %s", w.Code, w.Body, w.Header(), first)
 	}
@@ -391,6 +527,10 @@ func TestMoneyOverTheEngine(t *testing.T) {
 	r.refusals(t, body)
 	r.post("burn", fmt.Sprintf(`{"from":"bob","asset":"ron","amount_minor":"50","nonce":%d}`, r.next("bob")), "", 200)
 	r.has("bob", "250")
+	assigned := receiptIn(t, r.post("issue", `{"to":"dave","asset":"ron","amount_minor":"1"}`, "", 200))
+	if assigned.Nonce != 2 {
+		t.Errorf("%+v, want the nonce 2", assigned)
+	}
 	r.holds(t)
 	r.batches(t)
 	r.statement(t)
@@ -398,7 +538,7 @@ func TestMoneyOverTheEngine(t *testing.T) {
 	r.locked(t)
 }
 
-// refusals are what the rules say to a second try under other keys.
+// refusals checks the answers to a repeated body with other keys.
 func (r *moneyRig) refusals(t *testing.T, body string) {
 	t.Helper()
 	want := func(path, body, key string, status int, code string, d httpapi.Details) {
@@ -415,13 +555,54 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 	}
 	want("transfer", strings.Replace(body, "300", "301", 1), "again", 422, "IDEMPOTENCY_CONFLICT", nil)
 	want("transfer", body, "", 409, "NONCE_CONFLICT", httpapi.Details{"expected_nonce": 2.0, "field": "nonce"})
-	want("transfer", strings.Replace(body, `"nonce":1`, `"nonce":9`, 1), "", 409, "NONCE_CONFLICT", httpapi.Details{"expected_nonce": 2.0})
-	want("transfer", `{"from":"alice","to":"bob","asset":"ron","amount_minor":"701","nonce":2}`, "", 409, "INSUFFICIENT_FUNDS", httpapi.Details{"asset": "ron"})
-	want("transfer", `{"from":"alice","to":"bob","asset":"eur","amount_minor":"1","nonce":2}`, "", 400, "BAD_REQUEST", httpapi.Details{"field": "asset"})
-	want("transfer", `{"from":"alice","to":"bob","asset":"ron","amount_minor":"1","nonce":2,"valid_until":"2020-01-01T00:00:00Z"}`, "", 400, "BAD_REQUEST",
-		httpapi.Details{"field": "valid_until"})
-	want("transfer", `{"from":"alice","to":"sys:issue:ron","asset":"ron","amount_minor":"1","nonce":2}`, "", 403, "FORBIDDEN", nil)
-	want("transfer", `{"from":"alice","to":"bob","asset":"ron","amount_minor":"100000000000000000001","nonce":2}`, "", 403, "LIMITS_EXCEEDED", nil)
+	want(
+		"transfer",
+		strings.Replace(body, `"nonce":1`, `"nonce":9`, 1),
+		"",
+		409,
+		"NONCE_CONFLICT",
+		httpapi.Details{"expected_nonce": 2.0},
+	)
+	want(
+		"transfer",
+		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"701","nonce":2}`,
+		"",
+		409,
+		"INSUFFICIENT_FUNDS",
+		httpapi.Details{"asset": "ron"},
+	)
+	want(
+		"transfer",
+		`{"from":"alice","to":"bob","asset":"eur","amount_minor":"1","nonce":2}`,
+		"",
+		400,
+		"BAD_REQUEST",
+		httpapi.Details{"field": "asset"},
+	)
+	want(
+		"transfer",
+		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"1","nonce":2,"valid_until":"2020-01-01T00:00:00Z"}`,
+		"",
+		400,
+		"BAD_REQUEST",
+		httpapi.Details{"field": "valid_until"},
+	)
+	want(
+		"transfer",
+		`{"from":"alice","to":"sys:issue:ron","asset":"ron","amount_minor":"1","nonce":2}`,
+		"",
+		403,
+		"FORBIDDEN",
+		nil,
+	)
+	want(
+		"transfer",
+		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"100000000000000000001","nonce":2}`,
+		"",
+		403,
+		"LIMITS_EXCEEDED",
+		nil,
+	)
 	want("release", `{"hold":"`+txid+`"}`, "", 404, "HOLD_NOT_FOUND", nil)
 	if w := r.do("GET", "/v1/tx/"+txid, "", writer); w.Code != 404 {
 		t.Errorf("a txid that was not given: %d", w.Code)
@@ -431,12 +612,19 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 func (r *moneyRig) holds(t *testing.T) {
 	t.Helper()
 	hold := func() string {
-		body := fmt.Sprintf(`{"from":"alice","to":"shop","asset":"ron","amount_minor":"100","nonce":%d,"expires_in_s":60}`, r.next("alice"))
+		body := fmt.Sprintf(
+			`{"from":"alice","to":"shop","asset":"ron","amount_minor":"100","nonce":%d,"expires_in_s":60}`,
+			r.next("alice"),
+		)
 		return receiptIn(t, r.post("hold", body, "", 200)).TxID
 	}
 	id := hold()
 	r.has("alice", "600")
-	if c := receiptIn(t, r.post("capture", `{"hold":"`+id+`","amount_minor":"30"}`, "", 200)); c.Hold != id || c.AmountMinor != "30" {
+	if c := receiptIn(
+		t,
+		r.post("capture", `{"hold":"`+id+`","amount_minor":"30"}`, "", 200),
+	); c.Hold != id ||
+		c.AmountMinor != "30" {
 		t.Errorf("captured %+v", c)
 	}
 	r.has("alice", "670")
@@ -454,7 +642,8 @@ func (r *moneyRig) batches(t *testing.T) {
 	many := `{"mode":"independent","ops":[` + op(r.pay("alice", "bob", "70")) + `,` +
 		`{"op":"burn","from":"bob","asset":"ron","amount_minor":"9999","nonce":2},` + op(r.pay("alice", "carol", "100")) + `]}`
 	first := r.post("batch", many, "many", 207)
-	w := r.do("POST", "/v1/batch", toCBOR(t, many), header{"Authorization": "Bearer x", "Idempotency-Key": "many", "Content-Type": httpapi.TypeCBOR})
+	w := r.do("POST", "/v1/batch", toCBOR(t, many),
+		header{"Authorization": "Bearer x", "Idempotency-Key": "many", "Content-Type": httpapi.TypeCBOR})
 	if w.Code != 207 || !bytes.Equal(w.Body.Bytes(), first) || w.Header().Get(httpapi.ReplayedHeader) != "true" {
 		t.Errorf("again, as CBOR: %d %s, want %s", w.Code, w.Body, first)
 	}
@@ -462,26 +651,35 @@ func (r *moneyRig) batches(t *testing.T) {
 	if err := json.Unmarshal(first, &a, json.RejectUnknownMembers(true)); err != nil || len(a.Results) != 3 {
 		t.Fatalf("%v %s", err, first)
 	}
-	if e := a.Results[1].Error; e == nil || e.Code != "INSUFFICIENT_FUNDS" || receiptIn(t, a.Results[2].Receipt).To != "carol" {
+	if e := a.Results[1].Error; e == nil || e.Code != "INSUFFICIENT_FUNDS" ||
+		receiptIn(t, a.Results[2].Receipt).To != "carol" {
 		t.Errorf("%s", first)
 	}
-	atomic := `{"mode":"atomic","ops":[` + op(r.pay("alice", "bob", "1")) + `,{"op":"burn","from":"bob","asset":"ron","amount_minor":"9999","nonce":2}]}`
-	if p := problemIn(t, string(r.post("batch", atomic, "", 409))); p.Code != "INSUFFICIENT_FUNDS" || p.Details["index"] != 1.0 || p.Details["asset"] != "ron" {
+	atomic := `{"mode":"atomic","ops":[` + op(
+		r.pay("alice", "bob", "1"),
+	) + `,{"op":"burn","from":"bob","asset":"ron","amount_minor":"9999","nonce":2}]}`
+	if p := problemIn(
+		t,
+		string(r.post("batch", atomic, "", 409)),
+	); p.Code != "INSUFFICIENT_FUNDS" || p.Details["index"] != 1.0 ||
+		p.Details["asset"] != "ron" {
 		t.Errorf("%+v", p)
 	}
-	r.nonce["alice"]-- // nothing of it was done
+	r.nonce["alice"]-- // it had no effect
 	r.has("alice", "500")
 	r.has("carol", "100")
 	r.recordsOfBatches(t)
 }
 
-// recordsOfBatches looks for every record of the ledger: the one of a whole batch has no receipt of its own, and is not found.
+// recordsOfBatches looks for every record of the ledger: the one of a whole batch has no receipt of
+// its own, and is not found.
 func (r *moneyRig) recordsOfBatches(t *testing.T) {
 	t.Helper()
 	whole := 0
 	for line := range strings.Lines(r.do("GET", "/v1/ledger/export", "", writer).Body.String()) {
 		var rec struct{ TxID, Op string }
-		if err := json.Unmarshal([]byte(line), &rec, json.MatchCaseInsensitiveNames(true)); err != nil || rec.TxID == "" {
+		if err := json.Unmarshal([]byte(line), &rec, json.MatchCaseInsensitiveNames(true)); err != nil ||
+			rec.TxID == "" {
 			continue
 		}
 		want := 200
@@ -533,15 +731,19 @@ func (r *moneyRig) statement(t *testing.T) {
 	}
 }
 
-// proven checks what the ledger shows of a receipt, of its growth and of all it holds.
+// proven checks the ledger's proofs for a receipt, its consistency and its checkpoint.
 func (r *moneyRig) proven(t *testing.T, receipt walletapi.Receipt) {
 	t.Helper()
 	var proof record.Proof
-	if err := json.Unmarshal(r.do("GET", "/v1/tx/"+receipt.TxID+"/proof", "", writer).Body.Bytes(), &proof); err != nil {
+	if err := json.Unmarshal(
+		r.do("GET", "/v1/tx/"+receipt.TxID+"/proof", "", writer).Body.Bytes(),
+		&proof,
+	); err != nil {
 		t.Fatal(err)
 	}
 	got, err := proof.Verify()
-	if err != nil || got.TxID.String() != receipt.TxID || got.From != "alice" || got.Amount.String() != receipt.AmountMinor {
+	if err != nil || got.TxID.String() != receipt.TxID || got.From != "alice" ||
+		got.Amount.String() != receipt.AmountMinor {
 		t.Errorf("proves %+v, %v, want %+v", got, err, receipt)
 	}
 	head := r.head()
@@ -553,7 +755,8 @@ func (r *moneyRig) proven(t *testing.T, receipt walletapi.Receipt) {
 	if err := json.Unmarshal(r.do("GET", target, "", writer).Body.Bytes(), &grew); err != nil || grew.Verify() != nil {
 		t.Errorf("%v, %v", err, grew.Verify())
 	}
-	if l := read[ledgerapi.Roots](t, r.rig, "/v1/ledger/roots"); len(l.Roots) != int(head.Batches) || l.Roots[len(l.Roots)-1].Root != head.LastRoot {
+	if l := read[ledgerapi.Roots](t, r.rig, "/v1/ledger/roots"); len(l.Roots) != int(head.Batches) ||
+		l.Roots[len(l.Roots)-1].Root != head.LastRoot {
 		t.Errorf("%+v, head %+v", l, head)
 	}
 	seq := uint64(0)
@@ -582,7 +785,8 @@ func (r *moneyRig) locked(t *testing.T) {
 	if p := problemIn(t, string(r.post("transfer", body, "", 409))); p.Code != "ACCOUNT_LOCKED" {
 		t.Errorf("%+v", p)
 	}
-	if a := read[walletapi.Account](t, r.rig, "/v1/account?account=bob"); len(a.Flags) != 1 || a.Flags[0] != "frozen" || a.NextNonce != 2 {
+	if a := read[walletapi.Account](t, r.rig, "/v1/account?account=bob"); len(a.Flags) != 1 || a.Flags[0] != "frozen" ||
+		a.NextNonce != 2 {
 		t.Errorf("%+v", a)
 	}
 	r.post("accounts/flags", `{"account":"bob","clear":["frozen"]}`, "", 200)
@@ -591,7 +795,10 @@ func (r *moneyRig) locked(t *testing.T) {
 	if l := read[walletapi.AssetList](t, r.rig, "/v1/assets"); len(l.Assets) != 2 || l.Assets[1].Asset != "eur" {
 		t.Errorf("%+v", l)
 	}
-	if p := problemIn(t, r.do("GET", "/v1/history?account=bob&asset=ron&cursor=zzz", "", writer).Body.String()); p.Details["field"] != "cursor" {
+	if p := problemIn(
+		t,
+		r.do("GET", "/v1/history?account=bob&asset=ron&cursor=zzz", "", writer).Body.String(),
+	); p.Details["field"] != "cursor" {
 		t.Errorf("%+v", p)
 	}
 }

@@ -52,7 +52,11 @@ func TestExport(t *testing.T) {
 	}
 	r := newRig(t)
 	for query, field := range map[string]string{"to_seq=1&from_seq=2": "to_seq", "follow=yes": "follow", "from_seq=0": "from_seq", "from=1": "from"} {
-		if p := problemIn(t, r.do("GET", "/v1/ledger/export?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+		if p := problemIn(
+			t,
+			r.do("GET", "/v1/ledger/export?"+query, "", writer).Body.String(),
+		); p.Code != "BAD_REQUEST" ||
+			p.Details["field"] != field {
 			t.Errorf("%s: %+v", query, p)
 		}
 	}
@@ -62,7 +66,8 @@ func TestExport(t *testing.T) {
 func TestExportInChunks(t *testing.T) {
 	r := newRig(t)
 	r.wal.seq = 700
-	if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); len(got) < 2*httpapi.ExportChunk || !bytes.Equal(got, exportOf(1, 700)) {
+	if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); len(got) < 2*httpapi.ExportChunk ||
+		!bytes.Equal(got, exportOf(1, 700)) {
 		t.Errorf("%d bytes", len(got))
 	}
 	r.wal.broken = 600
@@ -72,7 +77,8 @@ func TestExportInChunks(t *testing.T) {
 		t.Errorf("ends with %s", rest)
 	}
 	r.wal.set(wallet.ErrForbidden)
-	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 403 ||
+		problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -113,7 +119,8 @@ func (f *follower) want(lines []byte) {
 	}
 }
 
-// Who follows gets what there is, then each batch as it is committed, whatever events were lost, in one piece.
+// Who follows gets what there is, then each batch as it is committed, whatever events were lost, in
+// one piece.
 func TestExportFollows(t *testing.T) {
 	r := newRig(t).listening(t)
 	f := r.follow(t, t.Context(), "")
@@ -146,7 +153,8 @@ func endIn(t *testing.T, line []byte) wire.Problem {
 	return problemIn(t, raw)
 }
 
-// What refuses an export is told as such: a token that is narrowed, and records that the ledger does not reach, as after a restore.
+// What refuses an export is told as such: a token that is narrowed, and records that the ledger
+// does not reach, as after a restore.
 func TestExportRefused(t *testing.T) {
 	r := newRig(t)
 	for _, query := range []string{"from_seq=5", "from_seq=5&follow=1", "from_seq=5&to_seq=9"} {
@@ -169,11 +177,12 @@ func TestExportRefused(t *testing.T) {
 	}
 }
 
-// A ledger without a record has an export too, and what is committed while it is read is given once.
+// A ledger without records has an export. Records committed during the export are sent once.
 func TestExportOfNothing(t *testing.T) {
 	r := newRig(t).listening(t)
 	r.wal.seq = 0
-	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 200 || !bytes.Equal(w.Body.Bytes(), exportOf(1, 0)) {
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 200 ||
+		!bytes.Equal(w.Body.Bytes(), exportOf(1, 0)) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	f := r.follow(t, t.Context(), "&to_seq=1")
@@ -186,7 +195,8 @@ func TestExportOfNothing(t *testing.T) {
 	}
 }
 
-// An export ends with the range that was asked for, with the node, and with its client; its place is free then.
+// An export ends with the range that was asked for, with the node, and with its client; its place
+// is free then.
 func TestExportEnds(t *testing.T) {
 	one := func(c *httpapi.Settings, _ *deps) {
 		setStreams(c, httpapi.StreamLimits{Ping: time.Minute, Max: 1, PerNetwork: 1})
@@ -199,7 +209,8 @@ func TestExportEnds(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		f := r.follow(t, ctx, "&to_seq=4")
 		f.want(exportOf(1, 3))
-		if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 429 || problemIn(t, w.Body.String()).Code != "BUSY" {
+		if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 429 ||
+			problemIn(t, w.Body.String()).Code != "BUSY" {
 			t.Errorf("%s: a second one: %d", doc, w.Code)
 		}
 		end(r, leave)
@@ -208,7 +219,7 @@ func TestExportEnds(t *testing.T) {
 	}
 }
 
-// While nothing is committed, who follows gets an empty line as often as event streams ping, and nobody else does.
+// Without commits, a following export gets an empty line per ping interval. Other exports do not.
 func TestExportPings(t *testing.T) {
 	for query, want := range map[string]int{"?follow=1": 3, "": 0, "?from_seq=2&to_seq=2&follow=1": 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,7 +249,8 @@ func TestExportPings(t *testing.T) {
 	}
 }
 
-// An export under way ends with the node too, and does not look whole then: nobody may keep the half of it as all there is.
+// An export under way ends with the node too, and does not look whole then: nobody may keep the
+// half of it as all there is.
 func TestExportEndsMidway(t *testing.T) {
 	for doc, end := range map[string]func(*rig){
 		"gate": func(r *rig) { r.SetGate(httpapi.GateClosed) }, "phase": func(r *rig) { r.phase.Store(flow.Stopping) },
@@ -253,27 +265,34 @@ func TestExportEndsMidway(t *testing.T) {
 			}
 			w := r.do("GET", "/v1/ledger/export", "", writer)
 			rest, whole := bytes.CutPrefix(w.Body.Bytes(), exportOf(1, at-1))
-			if at == 3 { // nothing was sent
+			if at == 3 { // no line was sent
 				rest, whole = w.Body.Bytes(), w.Code == 503
 			}
-			if p := endIn(t, rest); !whole || p.Code != "RETRY_LATER" || p.Reason != httpapi.ReasonDraining || !p.Retryable || p.RetryAfter == 0 {
+			if p := endIn(
+				t,
+				rest,
+			); !whole || p.Code != "RETRY_LATER" || p.Reason != httpapi.ReasonDraining || !p.Retryable ||
+				p.RetryAfter == 0 {
 				t.Errorf("%s at %d: %d, ends with %s", doc, at, w.Code, rest)
 			}
 		}
 	}
 }
 
-// A client that takes nothing is dropped after the write timeout.
+// A client that does not read is disconnected after the write timeout.
 func TestExportToAStalledClient(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 		c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond)
 	}).listening(t)
 	r.wal.seq = 100_000 // 70 MB: more than any socket holds
 	c := r.dial(t)
-	if _, err := c.Write([]byte("GET /v1/ledger/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")); err != nil {
+	if _, err := c.Write(
+		[]byte("GET /v1/ledger/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"),
+	); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "line that is not taken", func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "wallet") == 1 })
+	waitFor(t, "line that is not taken",
+		func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "wallet") == 1 })
 	waitFor(t, "export to be dropped", func() bool { return r.OpenStreams(serviceWallet).Count() == 0 })
 }
 
@@ -304,16 +323,18 @@ func TestTheClientExports(t *testing.T) {
 	}
 }
 
-// The client gives the bytes of receipts as they are, and says what was there before.
+// The client returns the bytes of receipts unchanged, and whether they are replays.
 func TestTheClientPosts(t *testing.T) {
 	w, c := newWitness(t)
 	w.wal.replay = true
 	p, err := c.Transfer(t.Context(), "k.1", transfer())
-	if err != nil || !p.Replayed || !bytes.Equal(p.Raw, receiptOf(w.wal.order, "k.1")) || p.Receipt.TxID != txid || p.Receipt.AmountMinor != "5" {
+	if err != nil || !p.Replayed || !bytes.Equal(p.Raw, receiptOf(w.wal.order, "k.1")) || p.Receipt.TxID != txid ||
+		p.Receipt.AmountMinor != "5" {
 		t.Errorf("%v %+v", err, p)
 	}
 	w.wal.status = http.StatusMultiStatus
-	b, err := c.Batch(t.Context(), "k.2", walletapi.Batch{Mode: "independent", Ops: []walletapi.BatchOp{{Op: walletapi.OpRelease, Hold: txid}}})
+	b, err := c.Batch(t.Context(), "k.2",
+		walletapi.Batch{Mode: "independent", Ops: []walletapi.BatchOp{{Op: walletapi.OpRelease, Hold: txid}}})
 	if err != nil || !b.Replayed || len(b.Answer.Results) != 2 || b.Answer.Results[1].Status != 409 || len(b.Raw) == 0 {
 		t.Errorf("%v %+v", err, b)
 	}

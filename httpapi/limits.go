@@ -12,13 +12,13 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// Gate decides which requests are admitted.
+// Gate determines which requests are admitted.
 type Gate int32
 
 const (
 	GateStarting Gate = iota // bypass routes only
-	GateOpen                 // all
-	GateDraining             // writes and new streams are refused, reads go on; every answer closes its connection
+	GateOpen                 // all requests
+	GateDraining             // no writes and new streams; every answer closes its connection
 	GateClosed               // bypass routes only; streams end
 )
 
@@ -32,18 +32,18 @@ var (
 	errInflight = errors.New("too many requests in flight; nothing was begun: send it again after Retry-After")
 )
 
-// gate is read on every request and moved by the lifecycle only.
+// gate is read for every request. Only the lifecycle changes it.
 type gate struct {
 	state  atomic.Int32
-	since  atomic.Int64  // Unix ns of the first GateDraining or GateClosed, 0 before
-	closed chan struct{} // closed at GateClosed: streams watch it
+	since  atomic.Int64  // time of the first GateDraining or GateClosed in Unix ns; 0: none yet
+	closed chan struct{} // closed at GateClosed; ends streams
 }
 
 func newGate() *gate { return &gate{closed: make(chan struct{})} }
 
 func (g *gate) load() Gate { return Gate(g.state.Load()) }
 
-// set moves the gate. GateClosed is final.
+// set changes the gate. GateClosed is final.
 func (g *gate) set(to Gate, now time.Time) {
 	for {
 		from := g.load()
@@ -62,7 +62,7 @@ func (g *gate) set(to Gate, now time.Time) {
 	}
 }
 
-// draining is how long the node has been draining.
+// draining returns the time since the drain began.
 func (g *gate) draining(now time.Time) time.Duration {
 	if ns := g.since.Load(); ns != 0 {
 		return now.Sub(time.Unix(0, ns))
@@ -70,14 +70,18 @@ func (g *gate) draining(now time.Time) time.Duration {
 	return 0
 }
 
-// errDamaged refuses the requests of a service whose state cannot be read from the file. It does not name the row: anonymous callers
-// read it. The log and the readiness key do.
-var errDamaged = errors.New("the data of this service is damaged; `ronbox db verify` names the row, `ronbox db restore` brings a snapshot back")
+// errDamaged refuses the requests of a service if its state in the file is unreadable. It does not
+// name the row, because anonymous callers see it. The log and the readiness key name the row.
+var errDamaged = errors.New(
+	"the data of this service is damaged; `ronbox db verify` names the row, `ronbox db restore` brings a snapshot back",
+)
 
-// ShutOut has every later request of a service refused, because its state cannot be read. Other services go on.
+// ShutOut refuses all later requests of a service, because its state is unreadable. Other services
+// continue.
 func (s *Server) ShutOut(service string) { s.services[service].damaged.Store(true) }
 
-// passGate refuses what the gate does not admit, and every request of a service that is shut out.
+// passGate refuses requests that the gate does not admit, and all requests of a service that is
+// shut out.
 func passGate(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		if b.service.damaged.Load() {
@@ -99,7 +103,8 @@ func passGate(s *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// limiter bounds how many requests are inside at once. It never waits: one that finds it full is refused.
+// limiter bounds the number of running requests. It never waits: it refuses requests beyond the
+// bound.
 type limiter struct {
 	max atomic.Int64
 	n   atomic.Int64
@@ -111,8 +116,8 @@ func newLimiter(limit int) *limiter {
 	return l
 }
 
-// acquire takes a slot. A request that is refused takes none, not even for a moment: it could be the one that another has
-// just released.
+// acquire takes a slot, if there is one. It does not take one temporarily, because that could make
+// another request fail.
 func (l *limiter) acquire() bool {
 	for {
 		n := l.n.Load()
@@ -137,11 +142,11 @@ func (l *limiter) around(next Handler) Handler {
 	}
 }
 
-// limitBypass bounds the requests that nothing else bounds.
+// limitBypass bounds requests of routes without other limits.
 func limitBypass(s *Server, _ *boundRoute, next Handler) Handler { return s.bypass.around(next) }
 
-// limitInflight holds one of the service's slots while the request runs, and one of its network's if the service has a limit per network. Peers of
-// the socket have no network.
+// limitInflight takes a slot of the service for the duration of the request, and one of its network
+// if the service has a limit per network. Peers of the socket have no network.
 func limitInflight(_ *Server, b *boundRoute, next Handler) Handler {
 	within, networks := b.service.inflight.around(next), b.service.networks
 	return func(c *Request) error {
@@ -157,12 +162,12 @@ func limitInflight(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// rateError says that a bucket is empty, and when its next token comes.
+// rateError is returned if a bucket is empty. It holds the time until the next token.
 type rateError struct{ wait time.Duration }
 
 func (e *rateError) Error() string { return "too many requests a second" }
 
-// tokenWait is how long the bucket that refused takes to its next token.
+// tokenWait returns the time until the next token of the bucket that refused.
 func tokenWait(err error) time.Duration {
 	if empty, ok := errors.AsType[*rateError](err); ok {
 		return empty.wait
@@ -173,9 +178,10 @@ func tokenWait(err error) time.Duration {
 	return 0
 }
 
-// limitRate takes a token of the caller's network, which a peer of the socket has not, then one of the service's bucket.
-// A network that asks for too much is refused by its own share, before it can empty the bucket of all. Clients whom a
-// proxy does not name clearly share one. What has no limit costs nothing.
+// limitRate takes a token of the caller's network, unless it is a peer of the socket, and then one
+// of the service's bucket. The share of a network is exhausted before it can empty the common
+// bucket. Clients that a proxy does not name clearly share one network. An absent limit costs
+// nothing.
 func limitRate(_ *Server, b *boundRoute, next Handler) Handler {
 	if b.route.Writes() {
 		return limitWrites(b.service, next)
@@ -224,8 +230,8 @@ func take[K comparable](t *limit.Keyed[K], key K, now time.Time) error {
 	return nil
 }
 
-// rest sends the answer and keeps the connection from being asked on for a moment, give or take a half, lest all come back at
-// once. The request is over for every limit.
+// rest sends the answer and delays the next request on the connection, by a random time so that
+// delayed clients do not come back together. The request holds no limit meanwhile.
 func (s *Server) rest(c *Request) {
 	if c.Flush() != nil {
 		return
@@ -240,7 +246,8 @@ func (s *Server) rest(c *Request) {
 	}
 }
 
-// limitCaller takes a token of the caller whom the token of the request names. It stands behind auth, which alone knows.
+// limitCaller takes a token of the caller named by the request's token. It is a stage after
+// authorize.
 func limitCaller(_ *Server, b *boundRoute, next Handler) Handler {
 	sv := b.service
 	return func(c *Request) error {
@@ -251,7 +258,7 @@ func limitCaller(_ *Server, b *boundRoute, next Handler) Handler {
 		}
 		if p := c.actor.Principal; p != "" {
 			ok, wait, left, limited := sv.byName.TakeLeft(p, c.started)
-			if sv.TellsRate && limited {
+			if sv.RateHeader && limited {
 				c.setRate(left)
 			}
 			if !ok {
@@ -262,8 +269,9 @@ func limitCaller(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// rateHeader tells a caller how much of its own rate is left, all in one: an answer has at most eight headers then, which their map
-// holds before it grows. Growing costs a tenth of a read.
+// rateHeader is the single header with the state of the caller's own rate. With one header an
+// answer has at most eight, which fit the initial size of their map. Growing the map costs a tenth
+// of a read.
 const rateHeader = "Ratelimit"
 
 func (r *Request) setRate(left limit.Left) {

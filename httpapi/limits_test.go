@@ -29,7 +29,8 @@ import (
 	"ronbox/store"
 )
 
-// Of two who want the one free place, one gets it: who is refused takes no place for a moment that another would have had.
+// Of two concurrent requests for one free slot, one gets it: a refused request never takes a slot
+// temporarily.
 func TestAFreePlaceIsGiven(t *testing.T) {
 	const rounds = 100_000
 	l := httpapi.NewSlots(1)
@@ -82,9 +83,12 @@ func TestGateLetsIn(t *testing.T) {
 			r.SetGate(g)
 		}
 		got := want{
-			r.do("GET", "/healthz", "", nil).Code, r.do("GET", "/registry/head", "", nil).Code,
-			r.do("POST", "/registry/commit/"+proposal, "", writer).Code, r.do("HEAD", "/registry/stream", "", nil).Code,
-			r.socket("GET", "/admin/v1/status", "", nil).Code, r.socket("POST", "/admin/v1/db/snapshot", `{"dir":"/x"}`, nil).Code,
+			r.do("GET", "/healthz", "", nil).Code,
+			r.do("GET", "/registry/head", "", nil).Code,
+			r.do("POST", "/registry/commit/"+proposal, "", writer).Code,
+			r.do("HEAD", "/registry/stream", "", nil).Code,
+			r.socket("GET", "/admin/v1/status", "", nil).Code,
+			r.socket("POST", "/admin/v1/db/snapshot", `{"dir":"/x"}`, nil).Code,
 			r.socket("POST", "/admin/v1/drain", "", nil).Code,
 		}
 		if got != tt.want {
@@ -97,7 +101,8 @@ func TestDrainClosesConnectionsAndSaysWhenToComeBack(t *testing.T) {
 	r := newRig(t)
 	r.SetGate(httpapi.GateDraining)
 	read, write := r.do("GET", "/registry/head", "", nil), r.do("POST", "/registry/commit/"+proposal, "", writer)
-	if read.Code != http.StatusOK || read.Header().Get("Connection") != "close" || write.Header().Get("Connection") != "close" {
+	if read.Code != http.StatusOK || read.Header().Get("Connection") != "close" ||
+		write.Header().Get("Connection") != "close" {
 		t.Errorf("read %d %q, write %q", read.Code, read.Header().Get("Connection"), write.Header().Get("Connection"))
 	}
 	p := problemIn(t, write.Body.String())
@@ -131,9 +136,11 @@ func TestReadyzFollowsTheGate(t *testing.T) {
 		{httpapi.GateStarting, 503, 503, 503}, {httpapi.GateOpen, 200, 200, 200}, {httpapi.GateDraining, 503, 200, 503}, {httpapi.GateClosed, 503, 503, 503},
 	} {
 		r.SetGate(tt.gate)
-		all, read, writes := r.do("GET", "/readyz", "", nil), r.do("GET", "/readyz?plane=read", "", nil), r.do("GET", "/readyz?plane=write", "", nil)
+		all, read, writes := r.do("GET", "/readyz", "", nil), r.do("GET", "/readyz?plane=read", "", nil), r.do("GET",
+			"/readyz?plane=write", "", nil)
 		if all.Code != tt.all || read.Code != tt.read || writes.Code != tt.writes {
-			t.Errorf("%v: readyz %d, read %d, write %d; want %d %d %d", tt.gate, all.Code, read.Code, writes.Code, tt.all, tt.read, tt.writes)
+			t.Errorf("%v: readyz %d, read %d, write %d; want %d %d %d", tt.gate, all.Code, read.Code, writes.Code,
+				tt.all, tt.read, tt.writes)
 		}
 		if all.Code == 503 && all.Header().Get("Retry-After") == "" {
 			t.Errorf("%v: no Retry-After", tt.gate)
@@ -146,8 +153,8 @@ func limits(l httpapi.Limits) func(*httpapi.Settings, *deps) {
 	return func(c *httpapi.Settings, _ *deps) { c.Limits[serviceRegistry] = l }
 }
 
-// Reads and writes have buckets of their own; who finds one empty is told when to come back, and nothing is enqueued. Each
-// request is of another network, lest the share of one be met first.
+// Reads and writes have separate buckets. A refusal has Retry-After, and nothing is enqueued. Each
+// request comes from another network, so that shares are not exhausted first.
 func TestServiceBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, limits(httpapi.Limits{RPS: 1, Burst: 2, ReadRPS: 3}))
@@ -170,7 +177,8 @@ func TestServiceBuckets(t *testing.T) {
 		}
 		w := do("POST", "/registry/commit/"+proposal)
 		p := problemIn(t, w.Body.String())
-		if w.Code != 429 || p.Reason != "rate_limit" || p.RetryAfter != 1 || !p.Retryable || w.Header().Get("Retry-After") != "1" {
+		if w.Code != 429 || p.Reason != "rate_limit" || p.RetryAfter != 1 || !p.Retryable ||
+			w.Header().Get("Retry-After") != "1" {
 			t.Errorf("%d %+v", w.Code, p)
 		}
 		if r.reg.calls != 2 {
@@ -193,7 +201,9 @@ func TestServiceBuckets(t *testing.T) {
 func TestOneNetworkCannotEmptyTheBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, limits(httpapi.Limits{RPS: 1, Burst: 10, ReadRPS: 20}))
-		greedy, other := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{Addr: netip.MustParseAddr("192.0.2.2")}
+		greedy, other := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{
+			Addr: netip.MustParseAddr("192.0.2.2"),
+		}
 		let := func(who *front.Peer, method, path string) int { // all at one moment
 			var all sync.WaitGroup
 			var in atomic.Int64
@@ -222,8 +232,8 @@ func TestOneNetworkCannotEmptyTheBucket(t *testing.T) {
 	})
 }
 
-// Who is refused by the share of his network hears it at once, and is not heard again for a moment; a stop does not wait
-// for that.
+// Who is refused by the share of his network hears it at once, and is not heard again for a moment;
+// a stop does not wait for that.
 func TestConnectionsOfAFloodRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, limits(httpapi.Limits{RPS: 1, Burst: 1, ReadRPS: 1}))
@@ -238,7 +248,8 @@ func TestConnectionsOfAFloodRest(t *testing.T) {
 		if status, took := read(); status != 200 || took != 0 {
 			t.Errorf("within the share: %d after %s", status, took)
 		}
-		if status, took := read(); status != 429 || took < (400*time.Millisecond)/2 || took >= (400*time.Millisecond)*3/2 {
+		if status, took := read(); status != 429 || took < (400*time.Millisecond)/2 ||
+			took >= (400*time.Millisecond)*3/2 {
 			t.Errorf("over it: %d after %s", status, took)
 		}
 		r.SetGate(httpapi.GateDraining)
@@ -252,7 +263,8 @@ func TestConnectionsOfAFloodRest(t *testing.T) {
 func TestProbesAndUnmatchedHaveNoBucket(t *testing.T) {
 	r := newRig(t, limits(httpapi.Limits{RPS: 1, Burst: 1, ReadRPS: 1}))
 	for range 10 {
-		if a, b := r.do("GET", "/healthz", "", nil), r.do("GET", "/openapi.json", "", nil); a.Code != 200 || b.Code != 200 {
+		if a, b := r.do("GET", "/healthz", "", nil), r.do("GET", "/openapi.json", "", nil); a.Code != 200 ||
+			b.Code != 200 {
 			t.Fatalf("%d %d", a.Code, b.Code)
 		}
 	}
@@ -279,7 +291,8 @@ func finerBuckets(t *testing.T) {
 	} {
 		r := newRig(t, limits(tt.limits))
 		for i, ip := range tt.who {
-			w := r.as(&front.Peer{Addr: ip}, "POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer " + tt.tokens[i]})
+			w := r.as(&front.Peer{Addr: ip}, "POST", "/registry/commit/"+proposal, "",
+				header{"Authorization": "Bearer " + tt.tokens[i]})
 			if w.Code != tt.want[i] {
 				t.Errorf("%s: call %d: %d, want %d", tt.doc, i, w.Code, tt.want[i])
 			}
@@ -287,7 +300,8 @@ func finerBuckets(t *testing.T) {
 	}
 }
 
-// Who fails too often from one address is refused before any look at the token; who holds a good one elsewhere is not.
+// Who fails too often from one address is refused before any look at the token; who holds a good
+// one elsewhere is not.
 func TestFailuresAreLimitedByAddress(t *testing.T) { synctest.Test(t, failuresAreLimited) }
 
 func failuresAreLimited(t *testing.T) {
@@ -295,7 +309,8 @@ func failuresAreLimited(t *testing.T) {
 	got := map[int]int{}
 	var last http.Header
 	for i := range 30 {
-		w := r.as(&front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, "POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer forged" + strconv.Itoa(i)})
+		w := r.as(&front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, "POST", "/registry/commit/"+proposal, "",
+			header{"Authorization": "Bearer forged" + strconv.Itoa(i)})
 		got[w.Code]++
 		last = w.Header()
 	}
@@ -305,12 +320,13 @@ func failuresAreLimited(t *testing.T) {
 	if n := sum(t, r.metrics, "rejected_total", "reason", "rate_limit"); n != float64(got[429]) || r.reg.calls != 0 {
 		t.Errorf("rejected_total{rate_limit} = %v of %d, %d calls of the engine", n, got[429], r.reg.calls)
 	}
-	if w := r.as(&front.Peer{Addr: netip.MustParseAddr("192.0.2.2")}, "POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer forged"}); w.Code != 401 {
+	if w := r.as(&front.Peer{Addr: netip.MustParseAddr("192.0.2.2")}, "POST", "/registry/commit/"+proposal, "",
+		header{"Authorization": "Bearer forged"}); w.Code != 401 {
 		t.Errorf("another address: %d", w.Code)
 	}
 }
 
-// padded is text encoded into as many bytes as are wanted: the rest is what the encoding lets a reader skip.
+// padded encodes text in exactly size bytes, with padding that decoders skip.
 func padded(t *testing.T, encoding, text string, size int) string {
 	t.Helper()
 	out := skipping(t, encoding, text, 0)
@@ -320,7 +336,7 @@ func padded(t *testing.T, encoding, text string, size int) string {
 	return out
 }
 
-// skipping encodes text behind that many bytes to be skipped.
+// skipping encodes text after pad bytes of padding.
 func skipping(t *testing.T, encoding, text string, pad int) string {
 	t.Helper()
 	if encoding == "zstd" {
@@ -343,7 +359,7 @@ func sized(t *testing.T, size int, fill func(int) string) string {
 	return fill(size - len(fill(0)))
 }
 
-// sendChunked sends a payment in a body whose length nobody tells.
+// sendChunked sends a payment in a chunked body.
 func sendChunked(r *rig, body string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodPost, "/v1/transfer", struct{ io.Reader }{strings.NewReader(body)})
 	req.ContentLength = -1
@@ -352,13 +368,15 @@ func sendChunked(r *rig, body string) *httptest.ResponseRecorder {
 	return r.answer(&front.Peer{}, req)
 }
 
-// A body may be as long as the cap, to the byte: of a known length, in chunks, and encoded, of which what is sent counts.
+// The body cap is exact, with a known length, in chunks, and encoded, where it applies before
+// decompression.
 func TestBodyCapToTheByte(t *testing.T) {
 	encoded := func(encoding string) func(*rig, int) *httptest.ResponseRecorder {
 		text := noisyBody(30_000)
 		return func(r *rig, size int) *httptest.ResponseRecorder {
 			body := padded(t, encoding, text, size)
-			return r.do("POST", "/registry/proposals", body, header{"Authorization": "Bearer good", "Content-Encoding": encoding})
+			return r.do("POST", "/registry/proposals", body,
+				header{"Authorization": "Bearer good", "Content-Encoding": encoding})
 		}
 	}
 	for doc, send := range map[string]func(*rig, int) *httptest.ResponseRecorder{
@@ -372,13 +390,15 @@ func TestBodyCapToTheByte(t *testing.T) {
 	} {
 		most := 1 << 20 // the default
 		r := newRig(t)
-		if doc == "gzip" || doc == "zstd" { // whose bytes take longer to make
+		if doc == "gzip" || doc == "zstd" { // because creating its bytes takes longer
 			most = 64 << 10
 			r = newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.MaxBody = 64 << 10 })
 		}
 		for size, fits := range map[int]bool{most - 1: true, most: true, most + 1: false} {
 			w := send(r, size)
-			if fits != (w.Code < 300) || !fits && (w.Code != http.StatusRequestEntityTooLarge || problemIn(t, w.Body.String()).Reason != httpapi.ReasonBodyCap) {
+			if fits != (w.Code < 300) ||
+				!fits &&
+					(w.Code != http.StatusRequestEntityTooLarge || problemIn(t, w.Body.String()).Reason != httpapi.ReasonBodyCap) {
 				t.Errorf("%s, %d bytes: %d %.300s", doc, size, w.Code, w.Body)
 			}
 		}
@@ -398,7 +418,7 @@ func TestTokensBodyCapToTheByte(t *testing.T) {
 	}
 }
 
-// A body may unfold to ten times what is sent, and to the absolute cap, to the byte.
+// The decompression ratio of ten and the absolute cap are exact.
 func TestInflationCapsToTheByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -407,7 +427,8 @@ func TestInflationCapsToTheByte(t *testing.T) {
 	for _, encoding := range []string{"gzip", "zstd"} {
 		r := newRig(t)
 		send := func(body string) *httptest.ResponseRecorder {
-			return r.do("POST", "/registry/proposals", body, header{"Authorization": "Bearer good", "Content-Encoding": encoding})
+			return r.do("POST", "/registry/proposals", body,
+				header{"Authorization": "Bearer good", "Content-Encoding": encoding})
 		}
 		held := func(doc string, w *httptest.ResponseRecorder, reason string) {
 			t.Helper()
@@ -430,7 +451,8 @@ func TestInflationCapsToTheByte(t *testing.T) {
 	}
 }
 
-// As many calls of the wallet may be inside as its limit says, reads and writes together; who comes beyond is refused, and nothing begun.
+// The inflight limit of the wallet is exact for reads and writes together. Further requests are
+// refused without effect.
 func TestWalletInflightToTheCall(t *testing.T) {
 	const most = 3
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Limits[serviceWallet] = httpapi.Limits{Inflight: most} })
@@ -464,11 +486,14 @@ func TestWalletInflightToTheCall(t *testing.T) {
 	}
 }
 
-// One network holds no more calls than its limit says, whatever is free; others and the socket are let in, and a call that ended gives its place
-// back.
+// One network holds no more calls than its limit says, whatever is free; others and the socket are
+// let in, and a call that ended gives its place back.
 func TestInflightOfANetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Limits["edge"] = httpapi.Limits{Inflight: 8, NetworkInflight: 2} })
+		r := newRig(
+			t,
+			func(c *httpapi.Settings, _ *deps) { c.Limits["edge"] = httpapi.Limits{Inflight: 8, NetworkInflight: 2} },
+		)
 		release := make(chan struct{})
 		r.edge.hold = release
 		var all sync.WaitGroup
@@ -502,12 +527,13 @@ func TestInflightOfANetwork(t *testing.T) {
 	})
 }
 
-// Who holds no token takes none of those that who does shares.
+// Requests without a token take no tokens from the buckets of others.
 func TestStrangersEmptyNoBucketOfWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, limits(httpapi.Limits{RPS: 1, Burst: 4, PerIP: httpapi.Rate{1, 2}}))
 		for range 10 {
-			if w := r.do("POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer forged"}); w.Code != 401 {
+			if w := r.do("POST", "/registry/commit/"+proposal, "",
+				header{"Authorization": "Bearer forged"}); w.Code != 401 {
 				t.Fatalf("a stranger: %d", w.Code)
 			}
 		}
@@ -519,7 +545,8 @@ func TestStrangersEmptyNoBucketOfWriters(t *testing.T) {
 	})
 }
 
-// An IPv6 host owns its /64, and has the streams of one address; whom a proxy does not tell shares no book with the socket.
+// An IPv6 /64 has the stream slots of one address. Clients that a proxy does not name do not share
+// slots with the socket.
 func TestStreamsAreBoundedByNetwork(t *testing.T) {
 	addr := func(s string) *front.Peer { return &front.Peer{Addr: netip.MustParseAddr(s)} }
 	untold, socket := &front.Peer{}, &front.Peer{Socket: true, UID: 7}
@@ -568,7 +595,7 @@ func untoldShareOneBucket(t *testing.T) {
 	}
 }
 
-// Who may not scrape takes no place of who may.
+// Peers that may not scrape do not use the slots of those that may.
 func TestStrangersHoldUpNoScrape(t *testing.T) {
 	r := newRig(t)
 	for range httpapi.MaxScrapes {
@@ -585,7 +612,7 @@ type stuck chan struct{}
 func (s stuck) Describe(chan<- *prometheus.Desc) {}
 func (s stuck) Collect(chan<- prometheus.Metric) { <-s }
 
-// A scrape that cannot be answered is refused like anything else: in the one form, and counted as what it is.
+// A scrape that cannot be answered is refused with a problem and counted.
 func TestAScrapeThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRig(t), make(stuck)
@@ -593,12 +620,16 @@ func TestAScrapeThatTakesTooLong(t *testing.T) {
 		began := time.Now()
 		w := r.socket("GET", "/metrics", "", nil)
 		p := problemIn(t, w.Body.String())
-		if w.Code != http.StatusServiceUnavailable || p.Reason != httpapi.ReasonDegraded || p.RetryAfter != httpapi.NodeRetry || p.Status != w.Code || time.Since(began) != 5*time.Second {
+		if w.Code != http.StatusServiceUnavailable || p.Reason != httpapi.ReasonDegraded ||
+			p.RetryAfter != httpapi.NodeRetry ||
+			p.Status != w.Code ||
+			time.Since(began) != 5*time.Second {
 			t.Errorf("after %s: %d %+v", time.Since(began), w.Code, p)
 		}
 		close(s)
 		synctest.Wait()
-		if got := sum(t, r.metrics, "rejected_total", "reason", httpapi.ReasonDegraded); got != 1 || sum(t, r.metrics, "rejected_total") != 1 {
+		if got := sum(t, r.metrics, "rejected_total", "reason", httpapi.ReasonDegraded); got != 1 ||
+			sum(t, r.metrics, "rejected_total") != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})

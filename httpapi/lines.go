@@ -10,19 +10,20 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// progressEvery bounds how often a long answer reports its progress.
+// progressEvery is the least time between two progress lines.
 const progressEvery = 200 * time.Millisecond
 
-// Lines is an answer of one JSON value a line.
+// Lines is an answer with one JSON value per line.
 type Lines struct {
 	c    *Request
 	last time.Time
 }
 
-// Lines begins an answer with its first line, so that an error before it is a refusal like any other. Its route is Long.
+// Lines starts an answer of lines. The headers are sent with the first line, so an earlier error is
+// an ordinary refusal. The route must be Long.
 func (r *Request) Lines() *Lines { return &Lines{c: r} }
 
-// Progress is Write for what may be left out.
+// Progress is Write for a line that may be skipped.
 func (l *Lines) Progress(v any) {
 	if now := time.Now(); now.Sub(l.last) >= progressEvery {
 		l.last = now
@@ -30,7 +31,7 @@ func (l *Lines) Progress(v any) {
 	}
 }
 
-// Write cannot fail: a client that left ends the request by its context.
+// Write writes a line. It cannot fail: if the client has left, the context of the request ends.
 func (l *Lines) Write(v any) {
 	l.c.openLines()
 	raw, err := encode(v)
@@ -42,14 +43,16 @@ func (l *Lines) Write(v any) {
 	}
 }
 
-// End ends the answer with the problem that err is, as its last line if there were others before.
+// End ends the answer. If err is not nil, it becomes the last line, or an ordinary refusal if there
+// was no line before.
 func (l *Lines) End(err error, line func(*wire.Problem) any) error {
 	if l.c.status == 0 {
 		return err
 	}
 	c := l.c
 	r := c.server.classify(c.service, err)
-	c.server.d.Log.Warn("http.late_failure", "corr_id", c.corrID, "route", c.route.Pattern, "reason", r.Reason, "error", err)
+	c.server.d.Log.Warn("http.late_failure", "corr_id", c.corrID, "route", c.route.Pattern, "reason", r.Reason, "error",
+		err)
 	l.Write(line(c.server.problem(c, r, err)))
 	return nil
 }
@@ -63,25 +66,25 @@ func (r *Request) openLines() {
 	}
 }
 
-// exportChunk is how many bytes of an export are sent at a time.
+// exportChunk is the size in bytes of a chunk of an export.
 const exportChunk = 64 << 10
 
 var (
-	// errGone ends an export whose client has left, or takes nothing.
+	// errGone ends an export if its client has left or does not read.
 	errGone = errors.New("the client is gone")
-	// errHead ends one of which only the headers are asked for.
+	// errHead ends an export for HEAD.
 	errHead = errors.New("headers only")
 )
 
-// Export is an answer of lines that are ready, of a stream route: sent in chunks, each within its own write deadline, until all is
-// given, the client leaves or the node stops. What ends it early is a refusal like any other before the first chunk, and the last line
-// after it.
+// Export is an answer of prepared lines on a stream route. It is sent in chunks with a write
+// deadline each, until run returns, the client leaves or the node stops. An error before the first
+// chunk is an ordinary refusal; a later one is the last line.
 type Export struct {
 	c   *Request
 	buf []byte
 }
 
-// Export runs an export in one of the stream slots of the service. What run returns ends it.
+// Export runs an export in one of the service's stream slots, until run returns.
 func (r *Request) Export(run func(*Export) error) error {
 	if !r.acquireStream() {
 		return errStreams
@@ -109,7 +112,8 @@ func (r *Request) Export(run func(*Export) error) error {
 	return r.Lines().End(err, func(p *wire.Problem) any { return end{p} })
 }
 
-// Line adds the line that appendTo appends, with its end, and sends what has come together. An error ends the export.
+// Line adds the line that appendTo appends, and a newline. It sends a chunk when it is full. An
+// error ends the export.
 func (e *Export) Line(appendTo func([]byte) []byte) error {
 	switch {
 	case e.c.Head():
@@ -123,7 +127,7 @@ func (e *Export) Line(appendTo func([]byte) []byte) error {
 	return e.Flush()
 }
 
-// Flush sends what was added.
+// Flush sends all added lines.
 func (e *Export) Flush() error {
 	if len(e.buf) == 0 {
 		return nil
@@ -137,7 +141,7 @@ func (e *Export) Flush() error {
 	return nil
 }
 
-// ended reports whether streams are over.
+// ended reports whether the gate is closed.
 func (s *Server) ended() bool {
 	select {
 	case <-s.gate.closed:
@@ -148,9 +152,9 @@ func (s *Server) ended() bool {
 	return ends(phase)
 }
 
-// Await returns when an event of sub says that there is more to export, as one that was missed may have. The error says why no
-// more is. While nothing comes it sends an empty line as often as the event streams ping: by it the client knows that the node
-// lives, and the node that the client does.
+// Await waits until an event of sub shows that there may be more to export, or until one was
+// missed. It returns an error if there will be no more. While it waits, it sends an empty line per
+// ping interval, which shows both sides that the other is alive.
 func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error {
 	ping := e.c.pings()
 	defer ping.Stop()

@@ -16,17 +16,18 @@ import (
 	"ronbox/httpapi/front"
 )
 
-// A stage is one ring around the handler of a route. It is fitted once, when the route is bound, so that a route pays
-// only for the stages that concern it.
+// A stage is a wrapper around the handler of a route. It is applied once, when the route is bound,
+// and only to routes that need it.
 type stage struct {
 	name string
 	on   func(*Route) bool
 	wrap func(s *Server, b *boundRoute, next Handler) Handler
 }
 
-// stages are the rings, outermost first. The order is the contract: what counts lies outside what can fail, what
-// refuses early costs little, a caller who may not come in takes no token of those who may, and no body is read before it is
-// known who sends it. Checking a token comes cheap to the node: an address that shows bad ones is held off.
+// stages are the wrappers, outermost first. The order matters: counting surrounds everything that
+// can fail; cheap refusals come first; unauthorized callers take no token of others' rates; and no
+// body is read before its sender is known. Checking tokens is cheap for the node, because addresses
+// that send invalid ones are refused.
 func stages() []stage {
 	return []stage{
 		{"corr_id", every, correlate},
@@ -71,10 +72,11 @@ func (s *Server) fit(b *boundRoute) Handler {
 	return h
 }
 
-// corrHeader is X-Corr-ID as net/http spells it.
+// corrHeader is X-Corr-ID in canonical form.
 const corrHeader = "X-Corr-Id"
 
-// correlate keeps the caller's correlation id when it is a ULID or a UUID, else makes one, and echoes it.
+// correlate keeps the caller's correlation id if it is a ULID or a UUID, or creates one, and
+// returns it in the answer.
 func correlate(_ *Server, _ *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		if c.corrID = c.r.Header.Get(corrHeader); !IsULID(c.corrID) && !isUUID(c.corrID) {
@@ -85,23 +87,24 @@ func correlate(_ *Server, _ *boundRoute, next Handler) Handler {
 	}
 }
 
-// newCorrID is a ULID. It identifies a request and is no secret.
+// newCorrID returns a ULID. It identifies a request and is not secret.
 func newCorrID(now time.Time) string {
 	id := ulid.ULID{}
-	_ = id.SetTime(ulid.Timestamp(now)) // fails after the year 10889 only
+	_ = id.SetTime(ulid.Timestamp(now)) // fails only after the year 10889
 	binary.BigEndian.PutUint64(id[6:], rand.Uint64())
 	binary.BigEndian.PutUint16(id[14:], uint16(rand.Uint32()))
 	return id.String()
 }
 
-// hardHeader is one header that every answer has. Its value is shared by all answers and never changed: net/http replaces
-// it, or appends to a copy.
+// hardHeader is a header of every answer. All answers share its value, which is never modified:
+// net/http replaces it or appends to a copy.
 type hardHeader struct {
 	name  string
 	value []string
 }
 
-// hardHeaders are those of an answer with a Content-Security-Policy, "" for the one of an answer that is no page.
+// hardHeaders returns the headers of an answer with a Content-Security-Policy, or with the default
+// one if csp is "".
 func hardHeaders(csp string) []hardHeader {
 	if csp == "" {
 		csp = "default-src 'none'; frame-ancestors 'none'"
@@ -114,12 +117,13 @@ func hardHeaders(csp string) []hardHeader {
 	}
 }
 
-// hstsYear keeps a browser with TLS for a year.
+// hstsYear makes a browser require TLS for a year.
 const hstsYear = "max-age=31536000"
 
 func one(v string) []string { return []string{v}[:1:1] }
 
-// harden tells browsers to do nothing with an answer but read it, or what the route allows.
+// harden sets headers that forbid browsers to do anything but read the answer, or more if the route
+// permits it.
 func harden(_ *Server, b *boundRoute, next Handler) Handler {
 	fixed, hsts := hardHeaders(b.route.CSP), one(hstsYear)
 	return func(c *Request) error {
@@ -134,7 +138,7 @@ func harden(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// cors says which pages may read answers. A nil cors says none.
+// cors determines which pages may read answers. A nil cors permits none.
 type cors struct {
 	origins []string // exact, or "*" alone
 	methods string
@@ -143,7 +147,7 @@ type cors struct {
 
 const (
 	corsAllow  = "Access-Control-Allow-Origin"
-	corsMaxAge = "600" // seconds that a browser may remember a permission; a reload is then known everywhere
+	corsMaxAge = "600" // seconds that a browser may cache a permission, and so the delay of a reload
 	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit"
 )
 
@@ -152,11 +156,13 @@ func newCORS(c front.CORS) *cors {
 		return nil
 	}
 	return &cors{
-		origins: slices.Clone(c.AllowOrigins), methods: strings.Join(c.AllowMethods, ", "), headers: strings.Join(c.AllowHeaders, ", "),
+		origins: slices.Clone(c.AllowOrigins),
+		methods: strings.Join(c.AllowMethods, ", "),
+		headers: strings.Join(c.AllowHeaders, ", "),
 	}
 }
 
-// allows is the answer to a page of origin, "" for nothing.
+// allows returns the header value that permits a page of origin, or "".
 func (k *cors) allows(origin string) string {
 	switch {
 	case origin == "":
@@ -169,12 +175,13 @@ func (k *cors) allows(origin string) string {
 	return ""
 }
 
-// shared reports whether a page may read the answers of a route, refusals and their Retry-After included. The metrics are open by
-// network, which is the browser's and not the page's.
+// shared reports whether a page may read the answers of a route, including refusals and their
+// Retry-After. Metrics are not shared, because they are permitted by network, which is that of the
+// browser, not of the page.
 func shared(r *Route) bool { return r.Class != ClassBypass || r.Scope == "" }
 
-// share lets the pages of allowed origins read the answer. All others are denied by saying nothing. Caches must know that it
-// depends on the page.
+// share permits pages of listed origins to read the answer. Others get no header. Vary tells caches
+// that the answer depends on the origin.
 func share(_ *Server, b *boundRoute, next Handler) Handler {
 	expose := strings.Join(append([]string{corsExpose}, b.route.Expose...), ", ")
 	return func(c *Request) error {
@@ -190,10 +197,12 @@ func share(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// preflight answers a browser that asks ahead for a page that is allowed. It returns false when there is nothing to allow.
+// preflight answers a preflight request of a listed origin. It returns false if the request is not
+// permitted.
 func (k *cors) preflight(c *Request) bool {
 	h := c.Header()
-	if c.r.Method != http.MethodOptions || c.r.Header.Get("Access-Control-Request-Method") == "" || h.Get(corsAllow) == "" {
+	if c.r.Method != http.MethodOptions || c.r.Header.Get("Access-Control-Request-Method") == "" ||
+		h.Get(corsAllow) == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", k.methods)
@@ -203,7 +212,8 @@ func (k *cors) preflight(c *Request) bool {
 	return true
 }
 
-// panicError is a panic of a handler, answered as an internal error and logged with its stack once.
+// panicError is a panic of a handler. It is answered as an internal error and logged once with its
+// stack.
 type panicError struct {
 	value any
 	stack []byte
@@ -211,7 +221,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recovered turns a panic into an error, so that it is answered, counted and logged like any other.
+// recovered converts a panic to an error, so that it is answered, counted and logged like others.
 func recovered(_ *Server, _ *boundRoute, next Handler) Handler {
 	return func(c *Request) (err error) {
 		defer func() {
@@ -223,10 +233,10 @@ func recovered(_ *Server, _ *boundRoute, next Handler) Handler {
 	}
 }
 
-// Bounds of what stands before a body. The whole of it is bounded by max_header at the connection.
+// Bounds of a request without its body. max_header bounds it as a whole at the connection.
 const (
-	maxTarget  = 8 << 10 // bytes of path and query: far beyond any route of ours
-	maxHeaders = 64      // lines: browsers and proxies send some twenty
+	maxTarget  = 8 << 10 // bytes of path and query, much more than any route needs
+	maxHeaders = 64      // lines; browsers and proxies send about twenty
 )
 
 var (
@@ -234,7 +244,7 @@ var (
 	errHeaders = errors.New("more than 64 header lines")
 )
 
-// checkShape refuses requests that no client of ours sends.
+// checkShape refuses requests beyond these bounds.
 func checkShape(_ *Server, _ *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		if len(c.r.RequestURI) > maxTarget {
@@ -251,8 +261,8 @@ func checkShape(_ *Server, _ *boundRoute, next Handler) Handler {
 	}
 }
 
-// limitTime gives the request the least of the route's budget and what the caller asks for. A stream lasts as long as
-// both sides want.
+// limitTime sets the deadline to the budget of the route, or earlier if the caller asks for that. A
+// stream has no deadline.
 func limitTime(_ *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		if b.route.Class != ClassStream {
@@ -266,7 +276,7 @@ func limitTime(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// budget is how long the route's work may take.
+// budget returns the time for the route's work.
 func (r *Request) budget() time.Duration {
 	if r.route.Reloads {
 		if d := r.service.limits.Load().Timeout; d > 0 {

@@ -29,8 +29,23 @@ import (
 func TestStagesStandInTheirOrder(t *testing.T) {
 	names := httpapi.AllStages()
 	want := []string{
-		"corr_id", "headers", "cors", "access", "recover", "shape", "bypass", "gate", "deadline", "inflight", "auth", "rate", "caller",
-		"content", "body", "stream", "query",
+		"corr_id",
+		"headers",
+		"cors",
+		"access",
+		"recover",
+		"shape",
+		"bypass",
+		"gate",
+		"deadline",
+		"inflight",
+		"auth",
+		"rate",
+		"caller",
+		"content",
+		"body",
+		"stream",
+		"query",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("stages %v, want %v", names, want)
@@ -81,11 +96,21 @@ func TestAPanicIsToldCountedAndLoggedOnce(t *testing.T) {
 // Half an answer must not look whole: the connection is cut.
 func TestAPanicAfterTheHeaderCutsTheConnection(t *testing.T) {
 	r := newRig(t).listening(t)
-	r.Override("/registry/head", &httpapi.Route{Method: http.MethodGet, Pattern: "/x", Service: serviceNode, Class: httpapi.ClassBypass, Deadline: httpapi.DefaultDeadline, Handle: func(c *httpapi.Request) error {
-		c.Header().Set("Content-Length", "10")
-		_, _ = c.Write([]byte("half"))
-		panic("boom")
-	}})
+	r.Override(
+		"/registry/head",
+		&httpapi.Route{
+			Method:   http.MethodGet,
+			Pattern:  "/x",
+			Service:  serviceNode,
+			Class:    httpapi.ClassBypass,
+			Deadline: httpapi.DefaultDeadline,
+			Handle: func(c *httpapi.Request) error {
+				c.Header().Set("Content-Length", "10")
+				_, _ = c.Write([]byte("half"))
+				panic("boom")
+			},
+		},
+	)
 	resp, err := r.client.Get(r.url + "/registry/head")
 	if err == nil {
 		_, err = resp.Body.Read(make([]byte, 100))
@@ -117,11 +142,14 @@ func TestLabelsNeverComeFromARequest(t *testing.T) {
 		r.do("GET", "/nowhere/"+formatUint(i), "", nil)
 		r.do("METHOD"+formatUint(i), "/registry/head", "", nil)
 		r.do("GET", "/registry/head?q="+formatUint(i), "", nil)
-		r.do("GET", "/schema/s"+formatUint(i), "", header{"X-Corr-ID": "id" + formatUint(i), "Origin": "https://o" + formatUint(i)})
+		r.do("GET", "/schema/s"+formatUint(i), "",
+			header{"X-Corr-ID": "id" + formatUint(i), "Origin": "https://o" + formatUint(i)})
 		ip := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-		r.as(&front.Peer{Addr: ip}, "GET", "http://h"+formatUint(i)+"/registry/head", "", header{"User-Agent": "a" + formatUint(i)})
+		r.as(&front.Peer{Addr: ip}, "GET", "http://h"+formatUint(i)+"/registry/head", "",
+			header{"User-Agent": "a" + formatUint(i)})
 		r.as(&front.Peer{Socket: true, UID: uint32(i) + 100, GID: uint32(i) + 100}, "POST", "/admin/v1/drain", "", nil)
-		r.do("POST", "/registry/commit/p_"+formatUint(i), "", header{"Authorization": "Bearer good u" + formatUint(i) + "@t" + formatUint(i)})
+		r.do("POST", "/registry/commit/p_"+formatUint(i), "",
+			header{"Authorization": "Bearer good u" + formatUint(i) + "@t" + formatUint(i)})
 		r.socket("POST", "/admin/v1/keys/k"+formatUint(i)+"/retire", "", nil)
 	}
 	touch(0)
@@ -154,7 +182,8 @@ func TestEveryRouteIsWhole(t *testing.T) {
 			t.Errorf("%s can be full and has no endpoint to count it under", key)
 		case route.Admin != strings.HasPrefix(route.Pattern, "/admin/v1/") || route.Class == httpapi.ClassAdmin && !route.Admin:
 			t.Errorf("%s is half for the operator", key)
-		case route.Admin && route.Service == serviceNode && !slices.Contains([]string{auth.ScopeAdmin, scopeDrain, scopeToken}, route.Scope):
+		case route.Admin && route.Service == serviceNode && len(route.AnyOf) == 0 &&
+			!slices.Contains([]string{auth.ScopeAdmin, scopeDrain, scopeToken}, route.Scope):
 			t.Errorf("%s is for the operator and asks for %q", key, route.Scope)
 		case (route.Class == httpapi.ClassRead || route.Class == httpapi.ClassStream) && route.Method != http.MethodGet:
 			t.Errorf("%s reads", key)
@@ -167,14 +196,15 @@ func TestEveryRouteIsWhole(t *testing.T) {
 	}
 }
 
-// A line says whose route was called, and what is nobody's is the node's.
+// A log line names the service of the route, or the node if there is none.
 func TestLinesNameTheirService(t *testing.T) {
 	var out bytes.Buffer
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Log = obs.NewLogger(obs.DefaultLogConfig(), &out) })
 	r.do("POST", "/registry/commit/"+proposal, "", writer)
 	r.socket("POST", "/admin/v1/drain", "", nil)
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(got) != 2 || !strings.Contains(got[0], `"service":"registry"`) || !strings.Contains(got[1], `"service":"node"`) {
+	if len(got) != 2 || !strings.Contains(got[0], `"service":"registry"`) ||
+		!strings.Contains(got[1], `"service":"node"`) {
 		t.Errorf("lines %q", got)
 	}
 }
@@ -206,8 +236,10 @@ func TestEveryAnswerIsHardened(t *testing.T) {
 		r.socket("GET", "/admin/v1/status", "", nil), r.do("GET", "/registry/head?x=1", "", nil),
 	} {
 		h := w.Header()
-		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" || h.Get("Referrer-Policy") != "no-referrer" ||
-			!strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Strict-Transport-Security") != "" {
+		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" ||
+			h.Get("Referrer-Policy") != "no-referrer" ||
+			!strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") ||
+			h.Get("Strict-Transport-Security") != "" {
 			t.Errorf("%d: headers %v", w.Code, h)
 		}
 	}
@@ -242,7 +274,9 @@ func TestPagesAreDeniedByDefault(t *testing.T) {
 func TestPagesOfTheListMayRead(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 		c.Server.CORS = front.CORS{
-			AllowOrigins: []string{"https://console.example"}, AllowMethods: []string{"GET", "POST"}, AllowHeaders: []string{"Authorization"},
+			AllowOrigins: []string{"https://console.example"},
+			AllowMethods: []string{"GET", "POST"},
+			AllowHeaders: []string{"Authorization"},
 		}
 	})
 	for _, tt := range []struct {
@@ -275,14 +309,19 @@ func TestPagesOfTheListMayRead(t *testing.T) {
 		if tt.method == "GET" && w.Header().Get("Vary") != "Origin" {
 			t.Errorf("%s %s of %q: Vary %q", tt.method, tt.path, tt.origin, w.Header().Get("Vary"))
 		}
-		if tt.status == 204 && (w.Header().Get("Access-Control-Allow-Methods") != "GET, POST" || w.Header().Get("Access-Control-Allow-Headers") != "Authorization") {
+		if tt.status == 204 &&
+			(w.Header().Get("Access-Control-Allow-Methods") != "GET, POST" || w.Header().Get("Access-Control-Allow-Headers") != "Authorization") {
 			t.Errorf("preflight: %v", w.Header())
 		}
 	}
 }
 
 func TestVersionListsDeprecations(t *testing.T) {
-	if body := newRig(t).do("GET", "/version", "", nil).Body.String(); !strings.Contains(body, `"deprecations":["old"]`) {
+	if body := newRig(t).do("GET", "/version", "", nil).
+		Body.String(); !strings.Contains(
+		body,
+		`"deprecations":["old"]`,
+	) {
 		t.Errorf("version %s lacks what the node says itself", body)
 	}
 }
@@ -317,7 +356,8 @@ func TestShapesThatNoClientHas(t *testing.T) {
 	}
 }
 
-// Over the network every answer has a length, told by the handler or by net/http, and HEAD tells that of GET.
+// Over the network every answer has a length, told by the handler or by net/http, and HEAD tells
+// that of GET.
 func TestAnswersHaveALength(t *testing.T) {
 	r := newRig(t).listening(t)
 	for _, path := range []string{"/registry/head", "/healthz", "/openapi.json", "/nowhere", "/registry/2"} {
@@ -341,10 +381,15 @@ const console = "https://console.example"
 
 // console lets pages of one origin in.
 func withConsole(c *httpapi.Settings, _ *deps) {
-	c.Server.CORS = front.CORS{AllowOrigins: []string{console}, AllowMethods: []string{"GET", "POST"}, AllowHeaders: []string{"Authorization"}}
+	c.Server.CORS = front.CORS{
+		AllowOrigins: []string{console},
+		AllowMethods: []string{"GET", "POST"},
+		AllowHeaders: []string{"Authorization"},
+	}
 }
 
-// A page of the list may read why it is refused, and when to come back; other pages may read nothing.
+// A page of the list may read why it is refused, and when to come back; other pages may read
+// nothing.
 func TestPagesOfTheListMayReadRefusals(t *testing.T) { synctest.Test(t, pagesOfTheListMayReadRefusals) }
 
 func pagesOfTheListMayReadRefusals(t *testing.T) {
@@ -362,39 +407,44 @@ func pagesOfTheListMayReadRefusals(t *testing.T) {
 		for origin, want := range map[string]string{console: console, "https://evil.example": ""} {
 			w := r.do(tt.method, tt.path, "", mapsWith(tt.h, "Origin", origin))
 			h := w.Header()
-			if w.Code != tt.status || h.Get("Access-Control-Allow-Origin") != want || len(h["Vary"]) != 1 || h.Get("Access-Control-Allow-Credentials") != "" {
+			if w.Code != tt.status || h.Get("Access-Control-Allow-Origin") != want || len(h["Vary"]) != 1 ||
+				h.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s of %s: %d %v", tt.doc, origin, w.Code, h)
 			}
 		}
 	}
 	r.SetGate(httpapi.GateClosed)
-	if w := r.do("GET", "/registry/head", "", header{"Origin": console}); w.Code != 503 || w.Header().Get("Access-Control-Allow-Origin") != console {
+	if w := r.do("GET", "/registry/head", "", header{"Origin": console}); w.Code != 503 ||
+		w.Header().Get("Access-Control-Allow-Origin") != console {
 		t.Errorf("on its way down: %d %v", w.Code, w.Header())
 	}
 }
 
-// The metrics are open by the place that asks. A page that a browser in that place shows is of another.
+// The metrics are open by the place that asks. A page that a browser in that place shows is of
+// another.
 func TestNoPageReadsTheMetrics(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, d *deps) { c.Server.CORS.AllowOrigins = []string{"*"} })
 	for origin := range map[string]bool{console: true, "null": true} {
-		if w := r.socket("GET", "/metrics", "", header{"Origin": origin}); w.Code != 200 || w.Header().Get("Access-Control-Allow-Origin") != "" {
+		if w := r.socket("GET", "/metrics", "", header{"Origin": origin}); w.Code != 200 ||
+			w.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %d %v", origin, w.Code, w.Header())
 		}
 	}
 }
 
-// A browser asks ahead with the whole target of what it is about to send.
+// The preflight request of a browser has the whole target of the request that follows.
 func TestPreflightOfAQuery(t *testing.T) {
 	r := newRig(t, withConsole)
 	for _, path := range []string{"/registry/diff?from=1&to=2", "/registry/proposals?limit=5", "/registry/2?items=0"} {
 		w := r.do(http.MethodOptions, path, "", header{"Origin": console, "Access-Control-Request-Method": "GET"})
-		if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != console || len(w.Header()["Vary"]) != 1 {
+		if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != console ||
+			len(w.Header()["Vary"]) != 1 {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 	}
 }
 
-// collected is what a collector was sent.
+// collected returns what a collector received.
 func collected(t *testing.T, do func(*rig)) string {
 	t.Helper()
 	var mu sync.Mutex
@@ -426,7 +476,7 @@ func TestRequestsAreTraced(t *testing.T) {
 	for _, tt := range []struct {
 		doc  string
 		do   func(*rig)
-		want []string // nil: nothing is sent
+		want []string // nil: no span is sent
 	}{
 		{"a write", func(r *rig) {
 			r.do("POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer good", "X-Corr-ID": someULID})
@@ -472,7 +522,8 @@ func TestDeadlineHeaders(t *testing.T) {
 		{"Request-Timeout", "0x1p2", 400}, {"Request-Timeout", "", 400}, {"Request-Timeout", "86401", 400}, {"Request-Timeout", "1 s", 400},
 		{"Deadline", "2999-01-01T00:00:00Z", 201}, {"Deadline", "2999-01-01", 400}, {"Deadline", "soon", 400},
 	} {
-		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "", header{"Authorization": "Bearer good", tt.name: tt.value})
+		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "",
+			header{"Authorization": "Bearer good", tt.name: tt.value})
 		if w.Code != tt.status {
 			t.Errorf("%s: %s: %d, want %d", tt.name, tt.value, w.Code, tt.status)
 		}
@@ -491,7 +542,8 @@ func TestHeaderGivenTwiceSaysNothing(t *testing.T) {
 	}
 }
 
-// A call waits until the least of the route's budget, Request-Timeout and Deadline, to the millisecond.
+// A call waits until the least of the route's budget, Request-Timeout and Deadline, to the
+// millisecond.
 func TestDeadlineIsTheLeast(t *testing.T) {
 	for _, tt := range []struct {
 		doc  string

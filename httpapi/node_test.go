@@ -32,7 +32,7 @@ import (
 	"ronbox/store"
 )
 
-// fakeNode is a node that does what it is told at once. err, when set, is what every call that can fail gives.
+// fakeNode is a node without delays. If err is set, every call that can fail returns it.
 type fakeNode struct {
 	err     error
 	drained chan string
@@ -47,14 +47,26 @@ type fakeNode struct {
 
 func newFakeNode(cat *flow.Catalog) *fakeNode {
 	return &fakeNode{drained: make(chan string, 1), bus: flow.NewBroadcast[nodeapi.AuditRow](cat, flow.Spec{
-		Service: "node", Name: "audit_tx", Cap: 8, Policy: flow.DropOldest, Producers: []string{"committer"}, Consumers: []string{"http"},
+		Service:   "node",
+		Name:      "audit_tx",
+		Cap:       8,
+		Policy:    flow.DropOldest,
+		Producers: []string{"committer"},
+		Consumers: []string{"http"},
 	})}
 }
 
 // note adds a row to the chain, then tells, as the committer does.
 func (n *fakeNode) note(tell bool) {
 	n.mu.Lock()
-	row := nodeapi.AuditRow{Seq: uint64(len(n.rows) + 1), At: time.Unix(1, 0).UTC(), Event: "x", Decision: "allow", Prev: someB3, Hash: someB3}
+	row := nodeapi.AuditRow{
+		Seq:      uint64(len(n.rows) + 1),
+		At:       time.Unix(1, 0).UTC(),
+		Event:    "x",
+		Decision: "allow",
+		Prev:     someB3,
+		Hash:     someB3,
+	}
 	n.rows = append(n.rows, row)
 	n.mu.Unlock()
 	if tell {
@@ -87,7 +99,11 @@ func (n *fakeNode) Status() nodeapi.Status {
 
 func (n *fakeNode) Version() wire.VersionInfo {
 	return wire.VersionInfo{
-		Version: "v0", Incarnation: "01INCARNATION", Services: map[string]string{}, Schemas: map[string]string{}, Deprecations: []string{"old"},
+		Version:      "v0",
+		Incarnation:  "01INCARNATION",
+		Services:     map[string]string{},
+		Schemas:      map[string]string{},
+		Deprecations: []string{"old"},
 	}
 }
 
@@ -106,12 +122,21 @@ func (n *fakeNode) Tasks() nodeapi.TaskList {
 }
 
 func (n *fakeNode) Queues() nodeapi.QueueList {
-	return nodeapi.QueueList{Queues: []nodeapi.QueueInfo{{Service: "node", Name: "q", Kind: "queue", Producers: []string{}, Consumers: []string{}}}}
+	return nodeapi.QueueList{
+		Queues: []nodeapi.QueueInfo{
+			{Service: "node", Name: "q", Kind: "queue", Producers: []string{}, Consumers: []string{}},
+		},
+	}
 }
 
 func (n *fakeNode) LogLevel() nodeapi.LogLevel { return nodeapi.LogLevel{Level: "info"} }
 
-func (n *fakeNode) SetLogLevel(_ context.Context, _ engines.Actor, _ string, l nodeapi.LogLevel) (nodeapi.LogLevel, error) {
+func (n *fakeNode) SetLogLevel(
+	_ context.Context,
+	_ engines.Actor,
+	_ string,
+	l nodeapi.LogLevel,
+) (nodeapi.LogLevel, error) {
 	return l, n.err
 }
 
@@ -130,10 +155,18 @@ func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, _ string, m nodeapi.
 }
 
 func (n *fakeNode) Tokens(_ context.Context, _ engines.Actor, cursor string, limit int) (nodeapi.TokenList, error) {
-	return nodeapi.TokenList{Tokens: []nodeapi.TokenInfo{{TID: someULID, Kid: "k1", Scopes: []string{}}}, Next: cursor}, n.err
+	return nodeapi.TokenList{
+		Tokens: []nodeapi.TokenInfo{{TID: someULID, Kid: "k1", Scopes: []string{}}},
+		Next:   cursor,
+	}, n.err
 }
 
-func (n *fakeNode) Revoke(_ context.Context, _ engines.Actor, _ string, r nodeapi.RevokeRequest) (nodeapi.Revoked, error) {
+func (n *fakeNode) Revoke(
+	_ context.Context,
+	_ engines.Actor,
+	_ string,
+	r nodeapi.RevokeRequest,
+) (nodeapi.Revoked, error) {
 	return nodeapi.Revoked{What: "tid", Value: r.TID}, n.err
 }
 
@@ -199,10 +232,12 @@ func TestAdminIsNotOnTCPUnlessConfigured(t *testing.T) {
 			anon, held := r.do(method, path, body, nil), r.do(method, path, body, writer)
 			if !onTCP || route.Socket {
 				if anon.Code != 404 || held.Code != 404 {
-					t.Errorf("on TCP %v: %s %s: %d, with a token %d, want 404", onTCP, route.Method, route.Pattern, anon.Code, held.Code)
+					t.Errorf("on TCP %v: %s %s: %d, with a token %d, want 404", onTCP, route.Method, route.Pattern,
+						anon.Code, held.Code)
 				}
 			} else if anon.Code != 401 || held.Code >= 401 {
-				t.Errorf("on TCP %v: %s %s: %d, with a token %d", onTCP, route.Method, route.Pattern, anon.Code, held.Code)
+				t.Errorf("on TCP %v: %s %s: %d, with a token %d", onTCP, route.Method, route.Pattern, anon.Code,
+					held.Code)
 			}
 		}
 	}
@@ -257,7 +292,8 @@ func TestAdminAnswers(t *testing.T) {
 
 func TestDrainNeedsNoBody(t *testing.T) {
 	r := newRig(t)
-	if w := r.socket(http.MethodPost, "/admin/v1/drain", "", nil); w.Code != http.StatusAccepted || <-r.node.drained != "" {
+	if w := r.socket(http.MethodPost, "/admin/v1/drain", "", nil); w.Code != http.StatusAccepted ||
+		<-r.node.drained != "" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -270,7 +306,8 @@ func TestAdminRefusals(t *testing.T) {
 	}
 	r.node.err = &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.ENOTDIR}
 	w := r.socket(http.MethodPost, "/admin/v1/db/snapshot", `{"dir":"/d"}`, nil)
-	if p := problemIn(t, w.Body.String()); w.Code != http.StatusBadRequest || p.Detail != "dir: mkdir: not a directory" {
+	if p := problemIn(t, w.Body.String()); w.Code != http.StatusBadRequest ||
+		p.Detail != "dir: mkdir: not a directory" {
 		t.Errorf("a directory that cannot be: %d %+v", w.Code, p)
 	}
 	r.node.err = store.ErrPoisoned
@@ -306,7 +343,10 @@ func TestSnapshotTellsProgressThenTheEnd(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
 		var first, last nodeapi.SnapshotLine
-		if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first), json.Unmarshal([]byte(lines[len(lines)-1]), &last)); err != nil {
+		if err := errors.Join(
+			json.Unmarshal([]byte(lines[0]), &first),
+			json.Unmarshal([]byte(lines[len(lines)-1]), &last),
+		); err != nil {
 			t.Fatal(err)
 		}
 		if tt.steps > 0 && (first.Done != 1 || first.Total != 3 || len(lines) != 2) || !tt.last(last) {
@@ -317,7 +357,8 @@ func TestSnapshotTellsProgressThenTheEnd(t *testing.T) {
 
 func TestSnapshotProgressIsPaced(t *testing.T) {
 	rec := &recorder{header: http.Header{}}
-	n := newRig(t).NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceNode, Long: true}, &front.Peer{}).Lines()
+	n := newRig(t).NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceNode, Long: true}, &front.Peer{}).
+		Lines()
 	for i := range int64(1000) {
 		n.Progress(nodeapi.SnapshotLine{Done: i, Total: 1000})
 	}
@@ -372,15 +413,19 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 // Whatever fails in the node is told by its row, on every route that can fail.
 func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 	bodies := map[string]string{
-		"tokens": `{"scopes":["a.b"]}`, "tokens/revoke": `{"all":true}`, "tokens/verify": `{"token":"x"}`, "db/snapshot": `{"dir":"/d"}`,
-		"log-level": `{"level":"info"}`,
+		"tokens":        `{"scopes":["a.b"]}`,
+		"tokens/revoke": `{"all":true}`,
+		"tokens/verify": `{"token":"x"}`,
+		"db/snapshot":   `{"dir":"/d"}`,
+		"log-level":     `{"level":"info"}`,
 	}
 	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true}
 	r := newRig(t)
 	r.undescribed = true
 	for _, route := range r.tableOf(adminPrefix, -1) {
 		name := strings.TrimPrefix(route.Pattern, adminPrefix)
-		if cannot[name] || route.Service != serviceNode || name == "log-level" && route.Method == http.MethodGet || route.Class == httpapi.ClassStream {
+		if cannot[name] || route.Service != serviceNode || name == "log-level" && route.Method == http.MethodGet ||
+			route.Class == httpapi.ClassStream {
 			continue
 		}
 		body := ""
@@ -412,9 +457,14 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 
 func TestReloadRefusalNamesTheKeys(t *testing.T) {
 	r := newRig(t)
-	r.node.err = &nodeapi.ReloadError{Reason: "restart", Keys: []string{"node.data_dir"}, Detail: "node.data_dir needs a restart"}
+	r.node.err = &nodeapi.ReloadError{
+		Reason: "restart",
+		Keys:   []string{"node.data_dir"},
+		Detail: "node.data_dir needs a restart",
+	}
 	w := r.socket("POST", "/admin/v1/config/reload", "", nil)
-	if w.Code != 422 || !strings.Contains(w.Body.String(), `"keys":["node.data_dir"]`) || !strings.Contains(w.Body.String(), `"cause":"restart"`) {
+	if w.Code != 422 || !strings.Contains(w.Body.String(), `"keys":["node.data_dir"]`) ||
+		!strings.Contains(w.Body.String(), `"cause":"restart"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -422,11 +472,13 @@ func TestReloadRefusalNamesTheKeys(t *testing.T) {
 func TestCheckTellsProgressThenTheVerdict(t *testing.T) {
 	r := newRig(t)
 	r.node.steps = 3
-	if got := r.socket("POST", "/admin/v1/db/check", "", nil).Body.String(); got != `{"stage":"pages","done":1,"total":3}`+"\n"+`{"stage":"end","ok":true}`+"\n" {
+	if got := r.socket("POST", "/admin/v1/db/check", "",
+		nil).Body.String(); got != `{"stage":"pages","done":1,"total":3}`+"\n"+`{"stage":"end","ok":true}`+"\n" {
 		t.Errorf("told %q", got)
 	}
 	r.node.err = store.ErrCorrupt
-	if w := r.socket("POST", "/admin/v1/db/check", "", nil); w.Code != 200 || !strings.Contains(w.Body.String(), `"problem":{`) {
+	if w := r.socket("POST", "/admin/v1/db/check", "", nil); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), `"problem":{`) {
 		t.Errorf("a failure midway: %d %s", w.Code, w.Body)
 	}
 	r.node.steps = 0
@@ -457,11 +509,14 @@ func TestProfilesAreOnTheSocketOnly(t *testing.T) {
 	}
 }
 
-// A long answer has a deadline for each chunk: who stops reading is cut, and half a profile does not look whole.
+// A long answer has a deadline for each chunk: who stops reading is cut, and half a profile does
+// not look whole.
 func TestALongAnswerIsCutWhenItsReaderStalls(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 		c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond)
-		c.UDS.Path, c.UDS.Map = filepath.Join(t.TempDir(), "s"), map[string][]string{"uid:" + strconv.Itoa(os.Getuid()): {auth.ScopeAdmin}}
+		c.UDS.Path, c.UDS.Map = filepath.Join(t.TempDir(), "s"), map[string][]string{
+			"uid:" + strconv.Itoa(os.Getuid()): {auth.ScopeAdmin},
+		}
 	})
 	ended := make(chan error, 1)
 	r.node.profile = func(w io.Writer) error {
@@ -493,7 +548,8 @@ func TestTheDocumentIsAlwaysThere(t *testing.T) {
 	for _, g := range []httpapi.Gate{httpapi.GateStarting, httpapi.GateDraining, httpapi.GateClosed} {
 		r.Reopen()
 		r.SetGate(g)
-		if w := r.do("GET", "/openapi.json", "", nil); w.Code != 200 || !strings.Contains(w.Body.String(), `"openapi":"3.1`) {
+		if w := r.do("GET", "/openapi.json", "", nil); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"openapi":"3.1`) {
 			t.Errorf("%v: %d", g, w.Code)
 		}
 	}
@@ -506,7 +562,8 @@ func TestTheDocumentIsAlwaysThere(t *testing.T) {
 		t.Errorf("schemas %v", names)
 	}
 	for _, name := range names {
-		if w := r.do("GET", "/schema/"+name, "", nil); w.Code != 200 || !strings.Contains(w.Body.String(), `"$schema"`) {
+		if w := r.do("GET", "/schema/"+name, "", nil); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"$schema"`) {
 			t.Errorf("schema %s: %d", name, w.Code)
 		}
 	}
@@ -517,7 +574,8 @@ func TestTheDocumentIsAlwaysThere(t *testing.T) {
 	}
 }
 
-// auditStream follows the audit stream as a peer of the socket until the node stops, while during makes things happen.
+// auditStream follows the audit stream as a peer of the socket until the node stops, while during
+// makes things happen.
 func (r *rig) auditStream(t *testing.T, last string, during func()) string {
 	t.Helper()
 	rec := &recorder{header: http.Header{}}
@@ -585,7 +643,7 @@ func TestAuditStream(t *testing.T) {
 	}
 }
 
-// A client that does not keep up is told what it missed, not made to wait for.
+// A slow client gets a lagged event. The node does not wait for it.
 func TestAuditStreamTellsLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -595,7 +653,8 @@ func TestAuditStreamTellsLag(t *testing.T) {
 			r.node.note(true)
 		}
 		rec := &recorder{header: http.Header{}}
-		c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceNode, Class: httpapi.ClassStream}, &front.Peer{})
+		c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceNode, Class: httpapi.ClassStream},
+			&front.Peer{})
 		f := httpapi.NewFeed(c, nodeapi.AuditStream(r.node), sub, 0)
 		for f.Pending() {
 			if err := f.Next(); err != nil {
@@ -619,7 +678,10 @@ func TestAuditStreamPingsAndEndsWithItsClient(t *testing.T) {
 			l.Ping = 15 * time.Second
 			setStreams(c, l)
 		})
-		ctx, cancel := context.WithTimeout(front.WithPeer(t.Context(), &front.Peer{Socket: true, UID: 7}), 46*time.Second)
+		ctx, cancel := context.WithTimeout(
+			front.WithPeer(t.Context(), &front.Peer{Socket: true, UID: 7}),
+			46*time.Second,
+		)
 		defer cancel()
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/admin/v1/audit/stream", nil)
 		rec := &recorder{header: http.Header{}}
@@ -646,7 +708,8 @@ func TestAuditStreamRefusals(t *testing.T) {
 		status int
 	}{{"", nil, 200}, {"x", nil, 400}, {"", store.ErrPoisoned, 503}, {"", flow.ErrClosed, 503}} {
 		r.node.err = tt.err
-		if w := r.socket(http.MethodHead, "/admin/v1/audit/stream", "", header{"Last-Event-ID": tt.last}); w.Code != tt.status {
+		if w := r.socket(http.MethodHead, "/admin/v1/audit/stream", "",
+			header{"Last-Event-ID": tt.last}); w.Code != tt.status {
 			t.Errorf("%q, %v: %d, want %d", tt.last, tt.err, w.Code, tt.status)
 		}
 	}

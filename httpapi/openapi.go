@@ -14,27 +14,39 @@ import (
 
 const patternDocument = "/openapi.json"
 
-// schemaParam is the name of a body.
+// schemaParam returns the path parameter with the name of a body.
 func schemaParam() PathParam {
 	return PathParam{
-		Param: openapi.Param{Name: "name", Doc: "of a schema in this document's components", Pattern: NamePattern}, Check: IsName,
+		Param: openapi.Param{
+			Name:    "name",
+			Doc:     "of a schema in this document's components",
+			Pattern: NamePattern,
+		},
+		Check: IsName,
 	}
 }
 
-// document describes the table to whoever writes a client. The bytes are made once, when the server is.
+// document is the OpenAPI document of the route table. It is built once, by New.
 type document struct {
 	*openapi.Document
-	tag string // of the document's bytes
+	tag string // entity tag of the document
 }
 
 func (s *Server) newDocument(routes []Route) (*document, error) {
-	rows := make([]openapi.Route, len(routes))
+	rows := make([]openapi.Route, 0, len(routes))
 	for i := range routes {
-		rows[i] = s.describe(&routes[i])
+		if !routes[i].Page {
+			rows = append(rows, s.describe(&routes[i]))
+		}
 	}
 	d, err := openapi.Build(openapi.Info{
-		Title: "ronbox", Version: s.d.Version, License: "Apache-2.0", Problem: wire.Problem{}, Enums: s.words(),
-		Description: "A node of the RustyOnions network. Every refusal is one problem+json form; every answer carries X-Corr-ID.",
+		Title:   "ronbox",
+		Version: s.d.Version,
+		License: "Apache-2.0",
+		Problem: wire.Problem{},
+		Enums:   s.words(),
+		Description: "A node of the RustyOnions network. Refusals have the type application/problem+json. " +
+			"Every answer carries X-Corr-ID.",
 	}, rows)
 	if err != nil {
 		return nil, err
@@ -42,7 +54,7 @@ func (s *Server) newDocument(routes []Route) (*document, error) {
 	return &document{Document: d, tag: TagOf(d.JSON())}, nil
 }
 
-// words are the codes and the reasons that refusals may have.
+// words returns the codes and reasons of all refusals.
 func (s *Server) words() map[string][]string {
 	codes, reasons := map[string]bool{}, map[string]bool{}
 	add := func(o Outcome) {
@@ -62,13 +74,16 @@ func (s *Server) words() map[string][]string {
 			add(o)
 		}
 	}
-	return map[string][]string{"Problem.code": slices.Sorted(maps.Keys(codes)), "Problem.reason": slices.Sorted(maps.Keys(reasons))}
+	return map[string][]string{
+		"Problem.code":   slices.Sorted(maps.Keys(codes)),
+		"Problem.reason": slices.Sorted(maps.Keys(reasons)),
+	}
 }
 
-// TagOf is a strong validator of raw.
+// TagOf returns a strong entity tag of raw.
 func TagOf(raw []byte) string { return `"` + b3.Sum(raw).String() + `"` }
 
-// describe is a route as the document has it.
+// describe returns the description of a route for the document.
 func (s *Server) describe(r *Route) openapi.Route {
 	sv := s.services[r.Service]
 	out := openapi.Route{
@@ -84,7 +99,7 @@ func (s *Server) describe(r *Route) openapi.Route {
 		out.InMedia = r.Media
 	case NoBody, JSONBody, SizedJSON, OptionJSON:
 	}
-	if sv.TellsRate && countsCaller(r) {
+	if sv.RateHeader && countsCaller(r) {
 		out.Answers = slices.Clone(r.Answers)
 		for i := range out.Answers {
 			out.Answers[i].Headers = slices.Concat([]openapi.Param{rateParam()}, out.Answers[i].Headers)
@@ -94,11 +109,14 @@ func (s *Server) describe(r *Route) openapi.Route {
 }
 
 func rateParam() openapi.Param {
-	return openapi.Param{Name: rateHeader, Doc: "limit, requests that may come at once; remaining, those left now; reset, seconds until all are there again",
-		Pattern: `^limit=\d+, remaining=\d+, reset=\d+$`}
+	return openapi.Param{
+		Name:    rateHeader,
+		Doc:     "limit: burst of requests; remaining: requests left; reset: seconds until remaining is limit",
+		Pattern: `^limit=\d+, remaining=\d+, reset=\d+$`,
+	}
 }
 
-// requestParams are the request headers that the stages of a route read.
+// requestParams returns the request headers that the stages of a route read.
 func requestParams(r *Route) []openapi.Param {
 	var out []openapi.Param
 	if guarded(r) && r.Class != ClassStream {
@@ -107,12 +125,19 @@ func requestParams(r *Route) []openapi.Param {
 			openapi.Param{Name: deadlineHeader, Doc: "RFC 3339 time until which the caller waits"})
 	}
 	if readsBody(r) {
-		out = append(out, openapi.Param{Name: "Content-Encoding", Doc: "how the body is compressed, once", Enum: []string{"gzip", "zstd"}})
+		out = append(
+			out,
+			openapi.Param{
+				Name: "Content-Encoding",
+				Doc:  "compression of the body, one layer",
+				Enum: []string{"gzip", "zstd"},
+			},
+		)
 	}
 	return out
 }
 
-// pathParams are the kinds of values that stand in a pattern.
+// pathParams returns the parameters of a pattern.
 func (s *service) pathParams(pattern string) []openapi.Param {
 	var out []openapi.Param
 	for part := range strings.SplitSeq(pattern, "/") {
@@ -127,14 +152,16 @@ func (s *service) pathParams(pattern string) []openapi.Param {
 	return out
 }
 
-// problems lists every status of refusal that a route can answer: those of the listeners and of its stages, and its own.
+// problems lists all statuses of refusals that a route may answer: those of the listeners, of its
+// stages, and its own.
 func (s *service) problems(r *Route) []int {
 	out := []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusInternalServerError}
-	out = append(out, // of the listeners
+	out = append(out, // by the listeners
 		http.StatusRequestTimeout, http.StatusRequestURITooLong, http.StatusExpectationFailed,
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented)
 	if guarded(r) {
-		out = append(out, http.StatusServiceUnavailable, s.spell(ErrorRule{Outcome: Outcome{Status: http.StatusGatewayTimeout}}).Status)
+		out = append(out, http.StatusServiceUnavailable,
+			s.spell(ErrorRule{Outcome: Outcome{Status: http.StatusGatewayTimeout}}).Status)
 	}
 	if protected(r) {
 		out = append(out, http.StatusUnauthorized, http.StatusForbidden)
@@ -169,7 +196,7 @@ func (s *Server) getSchema(c *Request) error {
 	return c.SendTagged(CacheAsk, TagOf(raw), raw)
 }
 
-// frontProblem words what the listeners refuse before there is a request.
+// frontProblem returns a problem for a refusal by the listeners.
 func (s *Server) frontProblem(status int, reason, detail string) (http.Header, []byte) {
 	id := newCorrID(s.now())
 	p := &wire.Problem{
@@ -182,7 +209,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		p.Retryable, p.RetryAfter = true, s.retryAfter(s.current.Load(), s.services[serviceNode], WaitBusy, nil)
 	}
-	body, _ := encode(p) // plain strings and numbers only: cannot fail
+	body, _ := encode(p) // plain strings and numbers: cannot fail
 	h := http.Header{corrHeader: one(id)}
 	for _, f := range hardHeaders("") {
 		h[f.name] = f.value

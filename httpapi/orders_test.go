@@ -35,20 +35,38 @@ func wrongMembers() []change {
 // A wrong member is named, in a body of its own and within a batch, and nothing reaches the wallet.
 func TestWrongMembersAreNamed(t *testing.T) {
 	good := map[string]string{
-		"from": `"alice"`, "to": `"bob"`, "asset": `"ron"`, "amount_minor": `"5"`, "nonce": "1", "memo": `"lunch"`, "valid_until": `"2100-01-01T00:00:00Z"`,
+		"from":         `"alice"`,
+		"to":           `"bob"`,
+		"asset":        `"ron"`,
+		"amount_minor": `"5"`,
+		"nonce":        "1",
+		"memo":         `"lunch"`,
+		"valid_until":  `"2100-01-01T00:00:00Z"`,
 	}
 	r := newRig(t)
 	for _, c := range wrongMembers() {
 		r.named(t, "/v1/transfer", bodyWith(good, c.member, c.to), c.field, c.to)
-		r.named(t, "/v1/batch", `{"mode":"atomic","ops":[{"op":"transfer",`+someTransfer[1:]+`,{"op":"transfer",`+bodyWith(good, c.member, c.to)[1:]+`]}`,
-			"ops.1."+c.field, c.to)
+		r.named(
+			t,
+			"/v1/batch",
+			`{"mode":"atomic","ops":[{"op":"transfer",`+someTransfer[1:]+`,{"op":"transfer",`+bodyWith(good, c.member, c.to)[1:]+`]}`,
+			"ops.1."+c.field,
+			c.to,
+		)
 	}
 	for member := range good {
-		if member != "memo" && member != "valid_until" {
+		if member != "nonce" && member != "memo" && member != "valid_until" {
 			r.named(t, "/v1/transfer", bodyWith(good, member, ""), member, "absent")
 		}
 	}
-	hold := map[string]string{"from": `"a"`, "to": `"b"`, "asset": `"ron"`, "amount_minor": `"5"`, "nonce": "1", "expires_in_s": "1"}
+	hold := map[string]string{
+		"from":         `"a"`,
+		"to":           `"b"`,
+		"asset":        `"ron"`,
+		"amount_minor": `"5"`,
+		"nonce":        "1",
+		"expires_in_s": "1",
+	}
 	for _, v := range []string{"0", "2592001", "-1", `"60"`, "1.5", "null", "18446744073709551616", ""} {
 		r.named(t, "/v1/hold", bodyWith(hold, "expires_in_s", v), "expires_in_s", v)
 	}
@@ -81,12 +99,14 @@ func (r *rig) named(t *testing.T, path, body, field, doc string) {
 	t.Helper()
 	w := r.do("POST", path, body, writer)
 	p := problemIn(t, w.Body.String())
-	if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Retryable || p.Details["field"] != field || !strings.HasPrefix(p.Detail, field+": ") {
+	if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Retryable || p.Details["field"] != field ||
+		!strings.HasPrefix(p.Detail, field+": ") {
 		t.Errorf("%s, %s: %d %+v, want 400 for %s", path, doc, w.Code, p, field)
 	}
 }
 
-// Members that are no one's, another operation's, given twice, or not there; and bodies that are no bodies.
+// Members that are no one's, another operation's, given twice, or not there; and bodies that are no
+// bodies.
 func TestShapesOfBodies(t *testing.T) {
 	r := newRig(t)
 	rel := `{"op":"release","hold":"` + txid + `"}`
@@ -113,10 +133,12 @@ func TestShapesOfBodies(t *testing.T) {
 		{"accounts/flags", `{"account":"a","set":["frozen"],"clear":["frozen"]}`, "clear"}, {"accounts/flags", `{"account":"a","set":"frozen"}`, "set"},
 		{"assets", `{"asset":"RON"}`, "asset"}, {"assets", `{}`, "asset"}, {"assets", `{"asset":"ron","x":1}`, "x"},
 	} {
-		w := r.do("POST", "/v1/"+tt.path, tt.body, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON})
+		w := r.do("POST", "/v1/"+tt.path, tt.body,
+			header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON})
 		p := problemIn(t, w.Body.String())
 		field, _ := p.Details["field"].(string)
-		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != httpapi.ReasonSchema || field != tt.field || p.Detail == "" {
+		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != httpapi.ReasonSchema || field != tt.field ||
+			p.Detail == "" {
 			t.Errorf("%s %s: %d %+v, want 400 for %q", tt.path, tt.body, w.Code, p, tt.field)
 		}
 	}
@@ -125,37 +147,41 @@ func TestShapesOfBodies(t *testing.T) {
 	}
 }
 
-// CBOR that is no batch is refused by name too.
+// A batch in CBOR with a wrong member is refused by its name, and malformed CBOR by its offset.
 func TestShapesOfCBOR(t *testing.T) {
 	r := newRig(t)
 	rel := "\xa2\x62op\x67release\x64hold\x78\x1d" + txid
 	for _, tt := range []struct{ doc, body, field string }{
-		{"nothing", "", ""}, {"a list", "\x80", ""}, {"a number", "\x07", ""}, {"null", "\xf6", ""}, {"cut short", "\xa2\x64mode", "mode"},
-		{"a map of endless length", "\xbf\xff", ""}, {"a list of endless length", "\xa1\x63ops\x9f\xff", "ops"},
-		{"text of endless length", "\xa1\x64mode\x7f\x66atomic\xff", "mode"}, {"a tag", "\xc0\xa0", ""}, {"a tagged member", "\xa1\x64mode\xc0\x66atomic", "mode"},
-		{"a length that is none", "\xbc", ""}, {"a length cut short", "\xb9\x00", ""}, {"bytes for text", "\xa1\x64mode\x46atomic", "mode"},
+		{"nothing", "", ""}, {"a list", "\x80", ""}, {"a number", "\x07", ""}, {"null", "\xf6", ""}, {"cut short", "\xa2\x64mode", ""},
+		{"a map of endless length", "\xbf\xff", ""}, {"a list of endless length", "\xa1\x63ops\x9f\xff", ""},
+		{"text of endless length", "\xa1\x64mode\x7f\x66atomic\xff", ""}, {"a tag", "\xc0\xa0", ""}, {"a tagged member", "\xa1\x64mode\xc0\x66atomic", ""},
+		{"a length that is none", "\xbc", ""}, {"a length cut short", "\xb9\x00", ""}, {"bytes for text", "\xa1\x64mode\x46atomic", ""},
 		{"a name that is a number", "\xa1\x01\x01", ""}, {"a stranger", "\xa1\x61x\x01", "x"}, {"twice", "\xa2\x64mode\x66atomic\x64mode\x66atomic", "mode"},
-		{"text that is longer than the body", "\xa1\x64mode\x7a\xff\xff\xff\xff", "mode"}, {"more operations than bytes", "\xa1\x63ops\x9b\xff\xff\xff\xff\xff\xff\xff\xff", "ops.0"},
+		{"text that is longer than the body", "\xa1\x64mode\x7a\xff\xff\xff\xff", ""}, {"more operations than bytes", "\xa1\x63ops\x9b\xff\xff\xff\xff\xff\xff\xff\xff", ""},
 		{"more members than bytes", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff", ""}, {"something behind it", "\xa2\x64mode\x66atomic\x63ops\x81" + rel + "\x00", ""},
-		{"text that is no UTF-8", "\xa1\x64mode\x61\xff", "mode"}, {"a negative nonce", "\xa1\x63ops\x81\xa1\x65nonce\x20", "ops.0.nonce"},
-		{"a nonce in text", "\xa1\x63ops\x81\xa1\x65nonce\x611", "ops.0.nonce"}, {"a float", "\xa1\x63ops\x81\xa1\x65nonce\xf9\x3c\x00", "ops.0.nonce"},
+		{"text that is no UTF-8", "\xa1\x64mode\x61\xff", ""}, {"a negative nonce", "\xa1\x63ops\x81\xa1\x65nonce\x20", "ops.0.nonce"},
+		{"a nonce in text", "\xa1\x63ops\x81\xa1\x65nonce\x611", "ops.0.nonce"}, {"a float", "\xa1\x63ops\x81\xa1\x65nonce\xf9\x3c\x00", ""},
 		{"an amount that is a number", "\xa1\x63ops\x81\xa1\x6camount_minor\x05", "ops.0.amount_minor"},
 		{"a member twice", "\xa1\x63ops\x81\xa2\x65nonce\x01\x65nonce\x01", "ops.0.nonce"}, {"no operations", "\xa2\x64mode\x66atomic\x63ops\x80", "ops"},
 	} {
-		w := r.do("POST", "/v1/batch", tt.body, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR})
+		w := r.do("POST", "/v1/batch", tt.body,
+			header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR})
 		p := problemIn(t, w.Body.String())
 		field, _ := p.Details["field"].(string)
 		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != httpapi.ReasonSchema || field != tt.field {
 			t.Errorf("%s: %d %+v, want 400 for %q", tt.doc, w.Code, p, tt.field)
 		}
 	}
-	if w := r.do("POST", "/v1/batch", "\xa2\x64mode\x66atomic\x63ops\x81"+rel, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
+	if w := r.do("POST", "/v1/batch", "\xa2\x64mode\x66atomic\x63ops\x81"+rel,
+		header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
 		t.Errorf("a good one: %d %s", w.Code, w.Body)
 	}
-	if w := r.do("POST", "/v1/batch", "\xb9\x00\x02\x78\x04mode\x78\x06atomic\x63ops\x98\x01"+rel, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
+	if w := r.do("POST", "/v1/batch", "\xb9\x00\x02\x78\x04mode\x78\x06atomic\x63ops\x98\x01"+rel,
+		header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
 		t.Errorf("one with longer lengths than need be: %d %s", w.Code, w.Body)
 	}
-	if w := r.do("POST", "/v1/transfer", toCBOR(t, someTransfer), header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 415 {
+	if w := r.do("POST", "/v1/transfer", toCBOR(t, someTransfer),
+		header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 415 {
 		t.Errorf("CBOR to a route that takes none: %d", w.Code)
 	}
 }

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/unit"
 )
 
-// MaxNumber is the largest number in a path or a query: the largest that every reader of JSON keeps exactly.
+// MaxNumber is the largest number in a path or a query: the largest that all JSON readers represent
+// exactly.
 const MaxNumber = 1<<53 - 1
 
-// QueryError says which query parameter is wrong. It never repeats the value.
+// QueryError names the query parameter that is wrong and the reason. It never contains the value.
 type QueryError struct{ Param, Reason string }
 
 func (e *QueryError) Error() string {
@@ -25,17 +28,17 @@ func (e *QueryError) Error() string {
 	return "query parameter " + e.Param + ": " + e.Reason
 }
 
-// BadQuery, BadHeader and BadBody say what is wrong with a part of the request.
+// BadQuery, BadHeader and BadBody return an error for a part of the request.
 func BadQuery(param, reason string) error { return &QueryError{param, reason} }
 func BadHeader(name, reason string) error { return &HeaderError{name, reason} }
 func BadBody(member, reason string) error { return &BodyError{member, reason} }
 
-// Query is what a request asks with, in the order given: so little that looking through it is the quickest way to look it up.
+// Query holds the query parameters in order. There are so few that a linear search is fastest.
 type Query []queryParam
 
 type queryParam struct{ name, value string }
 
-// Get is the value of a parameter, "" without one.
+// Get returns the value of a parameter, or "".
 func (q Query) Get(name string) string {
 	for i := range q {
 		if q[i].name == name {
@@ -45,7 +48,7 @@ func (q Query) Get(name string) string {
 	return ""
 }
 
-// Has reports whether a parameter is there.
+// Has reports whether a parameter is present.
 func (q Query) Has(name string) bool {
 	return slices.ContainsFunc(q, func(p queryParam) bool { return p.name == name })
 }
@@ -55,10 +58,11 @@ var (
 	errQueryLong = &QueryError{"", "has too many parameters"}
 )
 
-// maxParams are more parameters than any route knows: a header full of them costs little to refuse.
+// maxParams exceeds the number of parameters of every route, so that refusing a long query is
+// cheap.
 const maxParams = 32
 
-// parseQuery reads up to maxParams parameters and refuses what url.ParseQuery does.
+// parseQuery parses up to maxParams parameters, and refuses what url.ParseQuery refuses.
 func parseQuery(raw string) (Query, error) {
 	out := make(Query, 0, min(1+strings.Count(raw, "&"), maxParams))
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -79,11 +83,11 @@ func parseQuery(raw string) (Query, error) {
 	return out, nil
 }
 
-// checkQuery refuses a parameter that the route does not know, or drops it, or passes it on, as the route says; one that it knows
-// comes once.
+// checkQuery refuses or drops unknown parameters, depending on the route, and refuses repeated
+// ones.
 func checkQuery(_ *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
-		if c.r.URL.RawQuery == "" {
+		if c.r.URL.RawQuery == "" || b.route.Others == QueryRaw {
 			return next(c)
 		}
 		q, err := parseQuery(c.r.URL.RawQuery)
@@ -97,7 +101,7 @@ func checkQuery(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// pick checks the parameters of a request, and leaves out what the route drops.
+// pick checks the parameters of a request and drops those that the route ignores.
 func (r *Route) pick(q Query) (Query, error) {
 	out := q[:0]
 	for _, p := range q {
@@ -107,17 +111,18 @@ func (r *Route) pick(q Query) (Query, error) {
 			return nil, &QueryError{Clip(p.name), "is not known here"}
 		case known && out.Has(p.name):
 			return nil, &QueryError{p.name, "given more than once"}
-		case known || r.Others == QueryPass:
+		case known:
 			out = append(out, p)
 		}
 	}
 	return out, nil
 }
 
-// Query is what the request asks with, nil without a query.
+// Query returns the query parameters. It is nil without a query.
 func (r *Request) Query() Query { return r.query }
 
-// Number reads a canonical decimal of least..most; absent is fallback.
+// Number parses a parameter as a canonical decimal between least and most. It returns fallback if
+// it is absent.
 func (r *Request) Number(name string, fallback, least, most uint64) (uint64, error) {
 	v := r.query.Get(name)
 	if v == "" && !r.query.Has(name) {
@@ -135,7 +140,7 @@ func (r *Request) Number(name string, fallback, least, most uint64) (uint64, err
 
 const wantThere = "is missing"
 
-// RequiredNumber is Number from 1 for a parameter that must be there.
+// RequiredNumber is Number from 1 for a required parameter.
 func (r *Request) RequiredNumber(name string, most uint64) (uint64, error) {
 	if !r.query.Has(name) {
 		return 0, &QueryError{name, wantThere}
@@ -143,12 +148,13 @@ func (r *Request) RequiredNumber(name string, most uint64) (uint64, error) {
 	return r.Number(name, 0, 1, most)
 }
 
-// HeaderError says which request header is malformed. It never repeats the value.
+// HeaderError names the malformed request header and the reason. It never contains the value.
 type HeaderError struct{ Header, Reason string }
 
 func (e *HeaderError) Error() string { return "header " + e.Header + ": " + e.Reason }
 
-// Single is the one value of a header, by its canonical name; a header given twice says nothing.
+// Single returns the value of a header, by its canonical name. It returns an error if the header is
+// repeated.
 func (r *Request) Single(name string) (string, bool, error) {
 	switch v := r.r.Header[name]; len(v) {
 	case 0:
@@ -161,12 +167,12 @@ func (r *Request) Single(name string) (string, bool, error) {
 }
 
 const (
-	timeoutHeader  = "Request-Timeout" // seconds, fractions allowed
+	timeoutHeader  = "Request-Timeout" // seconds, may have a fraction
 	deadlineHeader = "Deadline"        // RFC 3339
 	maxTimeout     = 86_400
 )
 
-// shorten applies the caller's own limits.
+// shorten applies the deadline that the caller asks for.
 func (r *Request) shorten() error {
 	v, ok, wrong := r.Single(timeoutHeader)
 	if ok {
@@ -186,7 +192,7 @@ func (r *Request) shorten() error {
 	return cmp.Or(wrong, err)
 }
 
-// sooner takes a limit that the caller names.
+// sooner applies one such deadline.
 func (r *Request) sooner(at time.Time) {
 	if r.named.IsZero() || at.Before(r.named) {
 		r.named = at
@@ -196,7 +202,8 @@ func (r *Request) sooner(at time.Time) {
 	}
 }
 
-// CallerDeadline is the earliest that the caller has named, also one after the route's own; zero: none.
+// CallerDeadline returns the earliest deadline that the caller has named, even if that of the route
+// is earlier. It is zero without one.
 func (r *Request) CallerDeadline() time.Time { return r.named }
 
 func parseTimeout(v string) (time.Duration, error) {
@@ -207,12 +214,14 @@ func parseTimeout(v string) (time.Duration, error) {
 	return time.Duration(sec * float64(time.Second)), nil
 }
 
-// decimalText reports whether v is a plain decimal: ParseFloat takes signs, exponents, hex and Inf too.
+// decimalText reports whether v is a plain decimal. ParseFloat also accepts signs, exponents, hex
+// and Inf.
 func decimalText(v string) bool {
 	return v != "" && v[0] != '.' && strings.Trim(v, "0123456789.") == ""
 }
 
-// bearer reads the token of the Authorization header. What is not one such token is the empty one, which auth refuses.
+// bearer returns the token of the Authorization header. A malformed header yields the empty token,
+// which auth refuses.
 func bearer(r *http.Request) (token string, given bool) {
 	lines := r.Header["Authorization"]
 	if len(lines) != 1 {
@@ -225,10 +234,10 @@ func bearer(r *http.Request) (token string, given bool) {
 	return token, true
 }
 
-// NamePattern is the regular expression of what IsName takes.
+// NamePattern is the regular expression of IsName.
 const NamePattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
-// IsName reports whether s is a word of letters, digits and "._-" that begins with one of the first two.
+// IsName reports whether s consists of letters, digits and "._-" and begins with a letter or digit.
 func IsName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -240,12 +249,12 @@ func IsName(s string) bool {
 	return s != "" && len(s) <= 128
 }
 
-// CanonicalNumber reports whether s is [1-9][0-9]{0,15}: one spelling for each number.
+// CanonicalNumber reports whether s matches [1-9][0-9]{0,15}, so that each number has one spelling.
 func CanonicalNumber(s string) bool {
 	return s != "" && len(s) <= 16 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
 }
 
-// IsULID reports whether s is 26 digits of Crockford's base 32, no larger than 128 bits, in upper case.
+// IsULID reports whether s is 26 upper-case digits of Crockford's base 32 with a value below 2^128.
 func IsULID(s string) bool {
 	if len(s) != ulid.EncodedSize || s[0] > '7' {
 		return false
@@ -279,11 +288,5 @@ func isUUID(s string) bool {
 	return true
 }
 
-// Clip bounds what a stranger can have repeated to him.
-func Clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return strings.ToValidUTF8(s, "?")
-	}
-	return strings.ToValidUTF8(s[:most], "?") + "…"
-}
+// Clip shortens a text of the caller that is repeated in an answer.
+func Clip(s string) string { return strings.ToValidUTF8(unit.Clip(s, 64), "?") }

@@ -12,25 +12,39 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// ownRoutes are the probes and the document, which the frame serves itself.
+// ownRoutes returns the routes of the probes and of the document.
 func (s *Server) ownRoutes() []Route {
 	own := func(r *Route) { r.Method, r.Service, r.Deadline = http.MethodGet, serviceNode, DefaultDeadline }
 	return Routes(own,
 		Route{Pattern: "/healthz", Class: ClassBypass, Handle: getHealthz,
-			Summary: "Whether the process answers", Answers: AnswersRaw("text/plain", "ok")},
-		Route{Pattern: "/readyz", Class: ClassBypass, Handle: s.getReadyz, Query: []openapi.Param{
-			{Name: "service", Doc: "judge this service alone, over all its keys"},
-			{Name: "plane", Doc: "judge reads or writes alone", Enum: []string{"read", "write"}},
-		}, Summary: "Whether the node can take requests, and what it lacks",
-			Answers: slices.Concat(Answers(http.StatusOK, wire.Ready{}), Answers(http.StatusServiceUnavailable, wire.Ready{}))},
+			Summary: "Liveness of the process", Answers: AnswersRaw("text/plain", "ok")},
+		Route{
+			Pattern: "/readyz",
+			Class:   ClassBypass,
+			Handle:  s.getReadyz,
+			Query: []openapi.Param{
+				{Name: "service", Doc: "readiness of this service only, from all its keys"},
+				{Name: "plane", Doc: "readiness for reads or for writes only", Enum: []string{"read", "write"}},
+			},
+			Summary: "Readiness of the node, and its failing keys",
+			Answers: slices.Concat(
+				Answers(http.StatusOK, wire.Ready{}),
+				Answers(http.StatusServiceUnavailable, wire.Ready{}),
+			),
+		},
 		Route{Pattern: "/version", Class: ClassBypass, Handle: s.getVersionInfo,
-			Summary: "What runs here", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
-		Route{Pattern: "/metrics", Class: ClassBypass, Handle: s.getMetrics(),
-			Scope:   ScopeMetrics, // of a peer whom metrics_allow does not let in
-			Summary: "All series, for Prometheus", Answers: slices.Concat(AnswersRaw("text/plain", "text exposition format"),
+			Summary: "Version of the node", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
+		Route{
+			Pattern: "/metrics",
+			Class:   ClassBypass,
+			Handle:  s.getMetrics(),
+			Scope:   ScopeMetrics, // for peers outside metrics_allow
+			Summary: "Metrics for Prometheus",
+			Answers: slices.Concat(AnswersRaw("text/plain", "text exposition format"),
 				AnswersRaw("application/openmetrics-text", "on request, where configured"),
 				AnswersRaw("application/vnd.google.protobuf", "on request, where native histograms are")),
-			Problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}},
+			Problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable},
+		},
 		Route{Pattern: patternDocument, Class: ClassStatic, Handle: s.getDocument,
 			Summary: "This document", Headers: IfNoneMatch(), Answers: Tagged(nil)},
 		Route{Pattern: "/schema/:name", Class: ClassStatic, Handle: s.getSchema, Problems: []int{http.StatusNotFound},
@@ -38,7 +52,7 @@ func (s *Server) ownRoutes() []Route {
 	)
 }
 
-// getHealthz serves GET /healthz: the process answers.
+// getHealthz serves GET /healthz.
 func getHealthz(c *Request) error {
 	c.Set("Content-Type", typeText)
 	c.Set("Cache-Control", CacheNone)
@@ -71,7 +85,7 @@ func (s *Server) getReadyz(c *Request) error {
 	return c.Respond(http.StatusServiceUnavailable, body)
 }
 
-// applyGate makes a report say what the gate does, whatever the probes still say.
+// applyGate makes a report agree with the gate, whatever the probes say.
 func (s *Server) applyGate(c *Request, r *obs.Report, plane string) {
 	g := s.gate.load()
 	if g == GateOpen {
@@ -90,8 +104,12 @@ func (s *Server) applyGate(c *Request, r *obs.Report, plane string) {
 
 func readyBody(r obs.Report) wire.Ready {
 	out := wire.Ready{
-		Ready: r.Ready, WriteReady: r.WriteReady, Degraded: r.Degraded, Missing: slices.Sorted(slices.Values(r.Missing)),
-		RetryAfter: r.RetryAfter, Services: make(map[string]wire.ServiceReady, len(r.Services)),
+		Ready:      r.Ready,
+		WriteReady: r.WriteReady,
+		Degraded:   r.Degraded,
+		Missing:    slices.Sorted(slices.Values(r.Missing)),
+		RetryAfter: r.RetryAfter,
+		Services:   make(map[string]wire.ServiceReady, len(r.Services)),
 	}
 	for name, sr := range maps.All(r.Services) {
 		out.Services[name] = wire.ServiceReady(sr)
@@ -104,12 +122,12 @@ func (s *Server) getVersionInfo(c *Request) error {
 	return c.Respond(http.StatusOK, s.d.Info())
 }
 
-// maxScrapes is how many may read all series at one time: each walks every one of them.
+// maxScrapes bounds concurrent scrapes, because each walks all series.
 const maxScrapes = 4
 
 var errScrape = errors.New("the series could not be collected in time")
 
-// getMetrics serves GET /metrics to a peer who may scrape. One who may not takes no slot.
+// getMetrics serves GET /metrics to peers that may scrape. Others take no slot.
 func (s *Server) getMetrics() Handler {
 	all := s.d.Metrics.Handler()
 	scrape := s.scrapes.around(func(c *Request) error {

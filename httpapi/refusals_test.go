@@ -39,37 +39,137 @@ func refusals() []refusal {
 	}
 	set := func(name, v string) func(*http.Request) { return func(q *http.Request) { q.Header.Set(name, v) } }
 	return []refusal{
-		{"too many headers", httpapi.Every, nil, func(q *http.Request) { q.Header["X"] = make([]string, httpapi.MaxHeaders+1) }, nil, 431, httpapi.ReasonBadHeader},
-		{"a long target", httpapi.Every, nil, func(q *http.Request) { q.RequestURI = strings.Repeat("x", httpapi.MaxTarget+1) }, nil, 414, httpapi.ReasonMalformed},
-		{"no place for a probe", httpapi.Bypassing, func(r *rig, _ *httpapi.Route) { r.Bypass().Limit(0) }, nil, nil, 429, httpapi.ReasonInflight},
-		{"starting", httpapi.Guarded, func(r *rig, _ *httpapi.Route) { r.Reopen() }, nil, nil, 503, httpapi.ReasonDegraded},
-		{"closed", httpapi.Guarded, func(r *rig, _ *httpapi.Route) { r.SetGate(httpapi.GateClosed) }, nil, nil, 503, httpapi.ReasonDraining},
-		{"a timeout that is none", func(r *httpapi.Route) bool { return httpapi.Guarded(r) && !r.Hints }, nil, set(httpapi.TimeoutHeader, "soon"), nil, 400, httpapi.ReasonBadHeader},
+		{
+			"too many headers",
+			httpapi.Every,
+			nil,
+			func(q *http.Request) { q.Header["X"] = make([]string, httpapi.MaxHeaders+1) },
+			nil,
+			431,
+			httpapi.ReasonBadHeader,
+		},
+		{
+			"a long target",
+			httpapi.Every,
+			nil,
+			func(q *http.Request) { q.RequestURI = strings.Repeat("x", httpapi.MaxTarget+1) },
+			nil,
+			414,
+			httpapi.ReasonMalformed,
+		},
+		{
+			"no place for a probe",
+			httpapi.Bypassing,
+			func(r *rig, _ *httpapi.Route) { r.Bypass().Limit(0) },
+			nil,
+			nil,
+			429,
+			httpapi.ReasonInflight,
+		},
+		{
+			"starting",
+			httpapi.Guarded,
+			func(r *rig, _ *httpapi.Route) { r.Reopen() },
+			nil,
+			nil,
+			503,
+			httpapi.ReasonDegraded,
+		},
+		{
+			"closed",
+			httpapi.Guarded,
+			func(r *rig, _ *httpapi.Route) { r.SetGate(httpapi.GateClosed) },
+			nil,
+			nil,
+			503,
+			httpapi.ReasonDraining,
+		},
+		{
+			"a timeout that is none",
+			func(r *httpapi.Route) bool { return httpapi.Guarded(r) && !r.Hints },
+			nil,
+			set(httpapi.TimeoutHeader, "soon"),
+			nil,
+			400,
+			httpapi.ReasonBadHeader,
+		},
 		{"no place", httpapi.TakesSlot, full, nil, nil, 429, httpapi.ReasonInflight},
 		{"no token", httpapi.Protected, nil, nil, &front.Peer{}, 401, httpapi.ReasonUnauth},
-		{"a token of another scope", httpapi.Protected, nil, set("Authorization", "Bearer bad"), &front.Peer{}, 403, httpapi.ReasonForbidden},
-		{"a peer of another scope", httpapi.Protected, nil, nil, &front.Peer{Socket: true, UID: 12}, 403, httpapi.ReasonForbidden},
+		{
+			"a token of another scope",
+			httpapi.Protected,
+			nil,
+			set("Authorization", "Bearer bad"),
+			&front.Peer{},
+			403,
+			httpapi.ReasonForbidden,
+		},
+		{
+			"a peer of another scope",
+			httpapi.Protected,
+			nil,
+			nil,
+			&front.Peer{Socket: true, UID: 12},
+			403,
+			httpapi.ReasonForbidden,
+		},
 		{"an empty bucket", httpapi.Guarded, empty, nil, nil, 429, httpapi.ReasonRate},
-		{"a body where none belongs", func(r *httpapi.Route) bool { return httpapi.Guarded(r) && !httpapi.TakesBody(r) }, nil, func(q *http.Request) { q.ContentLength = 1 }, nil, 400, httpapi.ReasonMalformed},
-		{"a body of another type", httpapi.TakesBody, nil, func(q *http.Request) { q.ContentLength = 1 }, nil, 415, httpapi.ReasonMediaType},
+		{
+			"a body where none belongs",
+			func(r *httpapi.Route) bool { return httpapi.Guarded(r) && !httpapi.TakesBody(r) },
+			nil,
+			func(q *http.Request) { q.ContentLength = 1 },
+			nil,
+			400,
+			httpapi.ReasonMalformed,
+		},
+		{
+			"a body of another type",
+			httpapi.TakesBody,
+			nil,
+			func(q *http.Request) { q.ContentLength = 1 },
+			nil,
+			415,
+			httpapi.ReasonMediaType,
+		},
 		{"a body beyond the cap", httpapi.TakesBody, nil, func(q *http.Request) {
 			q.ContentLength = 2 << 20
 			q.Header.Set("Content-Type", httpapi.TypeJSON)
 		}, nil, 413, httpapi.ReasonBodyCap},
-		{"no length", func(r *httpapi.Route) bool { return r.Body == httpapi.SizedJSON || r.Body == httpapi.SizedEither }, nil, nil, nil, 411, httpapi.ReasonLength},
-		{"a parameter that is none", func(r *httpapi.Route) bool { return r.In == nil && r.Others == httpapi.QueryStrict }, nil, func(q *http.Request) { q.URL.RawQuery = "unheard_of=1" }, nil, 400, httpapi.ReasonMalformed},
+		{
+			"no length",
+			func(r *httpapi.Route) bool { return r.Body == httpapi.SizedJSON || r.Body == httpapi.SizedEither },
+			nil,
+			nil,
+			nil,
+			411,
+			httpapi.ReasonLength,
+		},
+		{
+			"a parameter that is none",
+			func(r *httpapi.Route) bool { return r.In == nil && r.Others == httpapi.QueryStrict },
+			nil,
+			func(q *http.Request) { q.URL.RawQuery = "unheard_of=1" },
+			nil,
+			400,
+			httpapi.ReasonMalformed,
+		},
 	}
 }
 
-// Each stage refuses each row that it is fitted to as the document says, counts it once, lets go of what it took, and says
-// when to come back where that makes sense. This is every row that is not hidden times every stage that can refuse.
+// Each stage refuses each route that it applies to as the document describes, counts the refusal
+// once, releases what it took, and sets Retry-After where that makes sense. The test covers every
+// visible route with every stage that can refuse.
 func TestEveryStageRefusesEveryRoute(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
 	}
 	synctest.Test(t, func(t *testing.T) { // buckets stay empty
 		for _, tt := range refusals() {
-			r, asked := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.AdminOnTCP = true }), map[string]float64{}
+			r, asked := newRig(
+				t,
+				func(c *httpapi.Settings, _ *deps) { c.Server.AdminOnTCP = true },
+			), map[string]float64{}
 			table := r.Table()
 			for i := range table {
 				route := &table[i]
@@ -87,8 +187,10 @@ func TestEveryStageRefusesEveryRoute(t *testing.T) {
 			}
 			for service, want := range asked {
 				all := sum(t, r.metrics, "rejected_total", "service", service)
-				if one := sum(t, r.metrics, "rejected_total", "service", service, "reason", tt.reason); all != want || one != want {
-					t.Errorf("%s: %s counted %v times, %v of them as %s, want %v", tt.doc, service, all, one, tt.reason, want)
+				if one := sum(t, r.metrics, "rejected_total", "service", service, "reason", tt.reason); all != want ||
+					one != want {
+					t.Errorf("%s: %s counted %v times, %v of them as %s, want %v", tt.doc, service, all, one, tt.reason,
+						want)
 				}
 			}
 			if len(asked) == 0 || r.reg.calls != 0 {
@@ -110,9 +212,12 @@ func (r *rig) refused(t *testing.T, tt refusal, route *httpapi.Route) {
 		t.Errorf("%s: %d %+v, want %d %s", doc, w.Code, p, tt.status, tt.reason)
 	}
 	again := w.Header().Get("Retry-After")
-	if later := tt.status == http.StatusTooManyRequests || tt.status == http.StatusServiceUnavailable; later != (again != "") || later != p.Retryable {
+	if later := tt.status == http.StatusTooManyRequests ||
+		tt.status == http.StatusServiceUnavailable; later != (again != "") ||
+		later != p.Retryable {
 		t.Errorf("%s: Retry-After %q, retryable %v", doc, again, p.Retryable)
-	} else if later && again != strconv.Itoa(p.RetryAfter) {
+	} else if later &&
+		again != strconv.Itoa(p.RetryAfter) {
 		t.Errorf("%s: Retry-After %q and in the body %d", doc, again, p.RetryAfter)
 	}
 	if (w.Header().Get("WWW-Authenticate") != "") != (tt.status == http.StatusUnauthorized) {
@@ -145,7 +250,7 @@ func mapsWith(h header, name, value string) header {
 	return out
 }
 
-// A route that is hidden from a peer is told like a path that nothing has, whatever is asked of it and whenever.
+// A route that is hidden from a peer always answers like a path without a route.
 func TestHiddenIsLikeUnknown(t *testing.T) {
 	full := func(c *httpapi.Settings, _ *deps) { c.Limits[serviceNode] = httpapi.Limits{Inflight: 0} }
 	for _, tt := range []struct {
@@ -172,7 +277,8 @@ func TestHiddenIsLikeUnknown(t *testing.T) {
 			if !route.Admin {
 				continue
 			}
-			hidden, unknown := r.told(route.Method, target(&route)+tt.query, tt.h), r.told(route.Method, "/admin/v1/nothing"+tt.query, tt.h)
+			hidden, unknown := r.told(route.Method, target(&route)+tt.query, tt.h), r.told(route.Method,
+				"/admin/v1/nothing"+tt.query, tt.h)
 			if hidden != unknown {
 				t.Errorf("%s %s, %s:\n%s\nwhat is not there:\n%s", route.Method, route.Pattern, tt.doc, hidden, unknown)
 			}
@@ -186,16 +292,14 @@ func TestWhatHasNoRowHasNoQuery(t *testing.T) {
 	for _, tt := range []struct {
 		method, path string
 		status       int
-	}{
-		{"GET", "/nowhere?x=1", 404}, {"GET", "/nowhere?x=%zz", 404}, {"PUT", "/registry/diff?from=1&to=2", 405},
-	} {
+	}{{"GET", "/nowhere?x=1", 404}, {"GET", "/nowhere?x=%zz", 404}, {"PUT", "/registry/diff?from=1&to=2", 405}} {
 		if w := r.do(tt.method, tt.path, "", nil); w.Code != tt.status {
 			t.Errorf("%s %s: %d, want %d", tt.method, tt.path, w.Code, tt.status)
 		}
 	}
 }
 
-// Paths that nothing has take no place of a probe's.
+// Requests for paths without a route do not use the slots of probes.
 func TestProbesShareNoPlaceWithStrangers(t *testing.T) {
 	r := newRig(t)
 	for range httpapi.BypassInflight {
@@ -206,14 +310,17 @@ func TestProbesShareNoPlaceWithStrangers(t *testing.T) {
 	}
 }
 
-// A length beside the chunks was dropped unseen by net/http, so that no other request may follow on the connection,
-// whatever became of this one.
+// A length beside the chunks was dropped unseen by net/http, so that no other request may follow on
+// the connection, whatever became of this one.
 func TestChunkedRequestsCloseTheirConnection(t *testing.T) {
 	r := newRig(t).listening(t)
 	for _, target := range []string{"GET /healthz", "GET /registry/head", "GET /nowhere", "POST /registry/proposals", "PUT /registry/head"} {
 		c := r.dial(t)
-		_, _ = io.WriteString(c, target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
-			"GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(
+			c,
+			target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+				"GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n",
+		)
 		in := bufio.NewReader(c)
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -253,7 +360,8 @@ func TestHiddenRoutesHaveNoMethods(t *testing.T) {
 	} {
 		tcp, socket := tt.r.do(tt.method, tt.path, "", nil), tt.r.socket(tt.method, tt.path, "", nil)
 		if tcp.Code != tt.tcp || socket.Code != tt.socket || (tcp.Header().Get("Allow") == "") == (tt.tcp == 405) {
-			t.Errorf("%s %s: TCP %d, socket %d, want %d and %d", tt.method, tt.path, tcp.Code, socket.Code, tt.tcp, tt.socket)
+			t.Errorf("%s %s: TCP %d, socket %d, want %d and %d", tt.method, tt.path, tcp.Code, socket.Code, tt.tcp,
+				tt.socket)
 		}
 	}
 }
@@ -276,14 +384,15 @@ func TestPayloadMustBeAnObject(t *testing.T) {
 		a := r.do(http.MethodPost, "/registry/proposals", `{"schema_version":"1.0.0","payload":`+v+`}`, writer)
 		b := r.socket(http.MethodPost, "/admin/v1/registry/genesis", `{"payload":`+v+`,"approvals":[]}`, nil)
 		for _, w := range []string{a.Body.String(), b.Body.String()} {
-			if p := problemIn(t, w); p.Status != http.StatusBadRequest || p.Details["field"] != "payload" || r.reg.calls != 0 {
+			if p := problemIn(t, w); p.Status != http.StatusBadRequest || p.Details["field"] != "payload" ||
+				r.reg.calls != 0 {
 				t.Errorf("payload %s: %s", v, w)
 			}
 		}
 	}
 }
 
-// A stream that the bus left behind only in what it had told already has missed nothing.
+// A stream that missed only events it had already sent gets no lagged event.
 func TestStreamIsSilentAboutLagThatMissedNothing(t *testing.T) {
 	r := newRig(t)
 	sub := r.reg.bus.Subscribe("sse")
@@ -314,7 +423,8 @@ func TestStalledStreamIsClosed(t *testing.T) {
 	r.reg.moveHead(1000)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, "GET /registry/stream HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 1\r\n\r\n")
-	waitFor(t, "event that is not taken", func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "registry") == 1 })
+	waitFor(t, "event that is not taken",
+		func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "registry") == 1 })
 	waitFor(t, "end of the stream", func() bool {
 		return r.OpenStreams(serviceRegistry).Count() == 0 && sum(t, r.metrics, "conns_open", "listener", "http") == 0
 	})

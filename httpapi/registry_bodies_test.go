@@ -29,7 +29,8 @@ func inCBOR(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// A proposal and an approval in CBOR are the same as in JSON: the payload that is signed has one form.
+// A proposal and an approval in CBOR are the same as in JSON: the payload that is signed has one
+// form.
 func TestRegistryTakesCBOR(t *testing.T) {
 	r := realRig(t)
 	key := r.begin(t)
@@ -37,8 +38,17 @@ func TestRegistryTakesCBOR(t *testing.T) {
 		return header{"Authorization": writer["Authorization"], "Content-Type": kind}
 	}
 	doc := map[string]any{"schema_version": "1.0.0", "payload": map[string]any{
-		"schema_version": "1.0.0", "version": 2, "mode": "delta", "remove": []string{},
-		"put": []any{map[string]any{"id": "a", "kind": "service", "meta": map[string]any{"least": -(1<<53 - 1), "on": true, "of": "ß"}}},
+		"schema_version": "1.0.0",
+		"version":        2,
+		"mode":           "delta",
+		"remove":         []string{},
+		"put": []any{
+			map[string]any{
+				"id":   "a",
+				"kind": "service",
+				"meta": map[string]any{"least": -(1<<53 - 1), "on": true, "of": "ß"},
+			},
+		},
 	}}
 	w := r.do("POST", "/registry/proposals", inCBOR(t, doc), as(httpapi.TypeCBOR))
 	if w.Code != 202 {
@@ -48,7 +58,8 @@ func TestRegistryTakesCBOR(t *testing.T) {
 	text := `{"schema_version":"1.0.0","payload":{"schema_version":"1.0.0","version":2,"mode":"delta","remove":[],` +
 		`"put":[{"id":"a","kind":"service","meta":{"least":-9007199254740991,"on":true,"of":"ß"}}]}}`
 	r.into(t, &p, 202, "POST", "/registry/proposals", text)
-	if r.into(t, &again, 202, "POST", "/registry/proposals", text); p != again || !strings.Contains(w.Body.String(), p.ID) {
+	if r.into(t, &again, 202, "POST", "/registry/proposals", text); p != again ||
+		!strings.Contains(w.Body.String(), p.ID) {
 		t.Errorf("in CBOR %s, in JSON %+v and %+v", w.Body, p, again)
 	}
 	a := key.Sign(p.PayloadB3, time.Now())
@@ -60,19 +71,21 @@ func TestRegistryTakesCBOR(t *testing.T) {
 		body  string
 		field string
 	}{
-		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"version": 1.5}}), "payload.version"},
+		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"version": 1.5}}), ""},
 		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": 1}), "payload"},
 		{inCBOR(t, map[string]any{"schema_version": 1, "payload": 1}), "schema_version"},
 		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{}, "extra": 1}), "extra"},
-		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"a": []byte("x")}}), "payload.a"},
-		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"a": cbor.Tag{Number: 1, Content: 1}}}), "payload.a"},
+		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"a": []byte("x")}}), ""},
+		{inCBOR(t, map[string]any{"schema_version": "1.0.0", "payload": map[string]any{"a": cbor.Tag{Number: 1, Content: 1}}}), ""},
 		{"\xa2\x67payload\xa0\x67payload\xa0", "payload"},
 		{"\xbf\xff", ""},
 		{inCBOR(t, doc)[:40], ""},
 	} {
 		w := r.do("POST", "/registry/proposals", tt.body, as(httpapi.TypeCBOR))
-		if p := problemIn(t, w.Body.String()); w.Code != 400 || tt.field != "" && p.Details["field"] != tt.field {
-			t.Errorf("%x: %d %+v, want 400 naming %s", tt.body, w.Code, p, tt.field)
+		p := problemIn(t, w.Body.String())
+		field, _ := p.Details["field"].(string)
+		if w.Code != 400 || field != tt.field || field == "" && !strings.Contains(w.Body.String(), "malformed CBOR at byte ") {
+			t.Errorf("%x: %d %+v, want 400 naming %q", tt.body, w.Code, p, tt.field)
 		}
 	}
 	if w := r.do("POST", "/registry/commit/"+p.ID, "", writer); w.Code != 201 {
@@ -107,12 +120,25 @@ func FuzzFromCBOR(f *testing.F) {
 	})
 }
 
-// A large version comes in the coding that the client asks for, under a tag of that coding, and a small one as it is.
+// A large version comes in the coding that the client asks for, under a tag of that coding, and a
+// small one as it is.
 func TestOldVersionsAreCoded(t *testing.T) {
 	r := realRig(t)
 	key := r.begin(t)
 	var p registryapi.Proposed
-	r.into(t, &p, 202, "POST", "/registry/proposals", strings.Replace(addOne(2, "large"), `"meta":{}`, fmt.Sprintf(`"meta":{"note":%q}`, strings.Repeat("abc", 5000)), 1))
+	r.into(
+		t,
+		&p,
+		202,
+		"POST",
+		"/registry/proposals",
+		strings.Replace(
+			addOne(2, "large"),
+			`"meta":{}`,
+			fmt.Sprintf(`"meta":{"note":%q}`, strings.Repeat("abc", 5000)),
+			1,
+		),
+	)
 	r.into(t, nil, 200, "POST", "/registry/approvals/"+p.ID, text(t, key.Sign(p.PayloadB3, time.Now())))
 	r.into(t, nil, 201, "POST", "/registry/commit/"+p.ID, "")
 	plain := r.do("GET", "/registry/2", "", nil)
@@ -120,10 +146,13 @@ func TestOldVersionsAreCoded(t *testing.T) {
 		w := r.do("GET", "/registry/2", "", header{"Accept-Encoding": coding})
 		size, tag := w.Body.Len(), w.Header().Get("ETag")
 		body, err := decoded(coding, w.Body.Bytes())
-		if err != nil || w.Code != 200 || w.Header().Get("Content-Encoding") != coding || size > plain.Body.Len()/10 || !bytes.Equal(body, plain.Body.Bytes()) {
+		if err != nil || w.Code != 200 || w.Header().Get("Content-Encoding") != coding || size > plain.Body.Len()/10 ||
+			!bytes.Equal(body, plain.Body.Bytes()) {
 			t.Errorf("%s: %d, %d of %d bytes, %v, %v", coding, w.Code, size, plain.Body.Len(), w.Header(), err)
 		}
-		if w := r.do("GET", "/registry/2", "", header{"Accept-Encoding": coding, "If-None-Match": tag}); tag == plain.Header().Get("ETag") || w.Code != 304 {
+		if w := r.do("GET", "/registry/2", "",
+			header{"Accept-Encoding": coding, "If-None-Match": tag}); tag == plain.Header().Get("ETag") ||
+			w.Code != 304 {
 			t.Errorf("%s: tag %s again: %d", coding, tag, w.Code)
 		}
 		if w := r.do("GET", "/registry/1", "", header{"Accept-Encoding": coding}); w.Header().Get("Vary") == "" {

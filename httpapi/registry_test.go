@@ -40,7 +40,9 @@ func TestRegistryReads(t *testing.T) {
 	} {
 		w := r.do(http.MethodGet, tt.path, "", nil)
 		h := w.Header()
-		if w.Code != 200 || strings.TrimSuffix(w.Body.String(), "\n") != tt.body || h.Get("Cache-Control") != tt.cache || h.Get("ETag") != tt.etag {
+		if w.Code != 200 || strings.TrimSuffix(w.Body.String(), "\n") != tt.body ||
+			h.Get("Cache-Control") != tt.cache ||
+			h.Get("ETag") != tt.etag {
 			t.Errorf("GET %s: %d %s %v", tt.path, w.Code, w.Body, h)
 		}
 		if tt.etag == "" {
@@ -89,7 +91,8 @@ func TestRegistryWrites(t *testing.T) {
 		r := newRig(t)
 		r.reg.replay = tt.replay
 		w := r.do(tt.method, tt.path, tt.body, writer)
-		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.answer) || w.Header().Get("Cache-Control") != "no-store" {
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.answer) ||
+			w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: %d %s %v", tt.method, tt.path, w.Code, w.Body, w.Header())
 		}
 		if (w.Header().Get("Idempotent-Replayed") == "true") != tt.replay {
@@ -111,7 +114,8 @@ func TestRegistryWritesNeedAToken(t *testing.T) {
 		}{{"", 401}, {"Bearer forged", 401}, {"Basic good", 401}, {"Bearer", 401}, {"Bearer bad", 403}} {
 			w := r.do(route.Method, path, "", header{"Authorization": tt.auth})
 			if d := problemIn(t, w.Body.String()).Detail; w.Code != tt.status || !strings.Contains(d, "ronbox token") {
-				t.Errorf("%s %s as %q: %d %s, want %d, saying what to do", route.Method, path, tt.auth, w.Code, w.Body, tt.status)
+				t.Errorf("%s %s as %q: %d %s, want %d, saying what to do", route.Method, path, tt.auth, w.Code, w.Body,
+					tt.status)
 			}
 		}
 	}
@@ -282,7 +286,10 @@ func (r *rig) begin(t *testing.T) *record.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := registryapi.Genesis{Payload: p.Bytes(), Approvals: []registryapi.Approval{registryapi.Approval(key.Sign(p.B3(), time.Now()))}}
+	body := registryapi.Genesis{
+		Payload:   p.Bytes(),
+		Approvals: []registryapi.Approval{registryapi.Approval(key.Sign(p.B3(), time.Now()))},
+	}
 	var done registryapi.Committed
 	r.into(t, &done, 201, "POST", "/admin/v1/registry/genesis", text(t, body))
 	if done.Version != 1 {
@@ -298,7 +305,8 @@ func addOne(version int, id string) string {
 
 func TestProposeApproveCommitReadOverTheEngine(t *testing.T) {
 	r := realRig(t).listening(t)
-	if w := r.do("POST", "/registry/proposals", addOne(1, "a"), writer); w.Code != 503 || problemIn(t, w.Body.String()).Details["cause"] != "no_genesis" {
+	if w := r.do("POST", "/registry/proposals", addOne(1, "a"), writer); w.Code != 503 ||
+		problemIn(t, w.Body.String()).Details["cause"] != "no_genesis" {
 		t.Errorf("before genesis: %d %s", w.Code, w.Body)
 	}
 	key := r.begin(t)
@@ -381,7 +389,8 @@ func TestMalformedPayloadsAreNamedByTheEngine(t *testing.T) {
 		{strings.Replace(addOne(2, "a"), `"kind":"service"`, `"kind":"nothing"`, 1), "put.0.kind"},
 	} {
 		w := r.do("POST", "/registry/proposals", tt.body, writer)
-		if got, _ := problemIn(t, w.Body.String()).Details["field"].(string); w.Code != 400 || !strings.HasSuffix(got, tt.field) {
+		if got, _ := problemIn(t, w.Body.String()).Details["field"].(string); w.Code != 400 ||
+			!strings.HasSuffix(got, tt.field) {
 			t.Errorf("%s: %d %s, want 400 naming %s", tt.body, w.Code, w.Body, tt.field)
 		}
 	}
@@ -409,7 +418,8 @@ func (h hold) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) 
 	return struct{}{}, nil
 }
 
-// A full queue refuses at once, tells when to come back, counts each refusal once, and takes nothing in.
+// A full queue refuses at once, tells when to come back, counts each refusal once, and takes
+// nothing in.
 func TestAFullQueueIs429(t *testing.T) {
 	const room, refused = 4, 7
 	r := realRig(t, func(c *registry.Config) { c.Queues.Proposals = room })
@@ -431,7 +441,8 @@ func TestAFullQueueIs429(t *testing.T) {
 		})
 	}
 	accepted("first")
-	waitFor(t, "batch to wait for the committer", func() bool { return sum(t, r.metrics, "queue_depth", "service", "store") == 1 })
+	waitFor(t, "batch to wait for the committer",
+		func() bool { return sum(t, r.metrics, "queue_depth", "service", "store") == 1 })
 	for i := range room {
 		accepted(fmt.Sprint("queued", i))
 	}
@@ -472,13 +483,15 @@ func TestAFullQueueOfApprovalsIs429(t *testing.T) {
 	})
 	<-h.began
 	ask := func(method, path, body string, want int) {
-		if w := r.do(method, path+p.ID, body, writer); w.Code != want || want == 429 && w.Header().Get("Retry-After") == "" {
+		if w := r.do(method, path+p.ID, body, writer); w.Code != want ||
+			want == 429 && w.Header().Get("Retry-After") == "" {
 			t.Errorf("%s %s: %d %s, want %d", method, path, w.Code, w.Body, want)
 		}
 	}
 	approval := text(t, key.Sign(p.PayloadB3, time.Now()))
 	wg.Go(func() { ask("POST", "/registry/approvals/", approval, 200) })
-	waitFor(t, "batch to wait for the committer", func() bool { return sum(t, r.metrics, "queue_depth", "service", "store") == 1 })
+	waitFor(t, "batch to wait for the committer",
+		func() bool { return sum(t, r.metrics, "queue_depth", "service", "store") == 1 })
 	wg.Go(func() { ask("POST", "/registry/commit/", "", 201) })
 	waitFor(t, "queue to fill", func() bool { return sum(t, r.metrics, "queue_depth", "queue", "approvals") == 1 })
 	ask("POST", "/registry/approvals/", approval, 429)

@@ -18,8 +18,8 @@ import (
 	"ronbox/httpapi/front"
 )
 
-// Request is one request on its way through the middleware, and the ResponseWriter of its answer. It lives on the goroutine of
-// its connection only.
+// Request is a request in the middleware, and the ResponseWriter of its answer. Only the goroutine
+// of its connection uses it.
 type Request struct {
 	w        http.ResponseWriter
 	r        *http.Request
@@ -28,35 +28,38 @@ type Request struct {
 	service  *service
 	params   httprouter.Params
 	peer     *front.Peer
-	settings *settings // from its first moment to its last
+	settings *settings // the same from start to end
 
 	corrID   string
 	actor    engines.Actor
-	query    Query // nil without one
+	query    Query // nil: no query
 	body     []byte
-	stream   io.Reader // of a route that reads its body as it comes
-	bodyOver bool      // the body was read to its end, or ended early
+	stream   io.Reader // of a StreamBody route
+	bodyOver bool      // the body has ended or failed
 	deadline time.Time // zero: none
-	named    time.Time // by the caller as the latest; zero: none
-	status   int       // 0 until the header is written
-	reason   string    // of the problem answered, if any
+	named    time.Time // the earliest that the caller named; zero: none
+	status   int       // 0: the header was not written yet
+	reason   string    // of the answered problem
 	started  time.Time
-	rests    bool                 // the connection, before its next request
-	values   [maxValues][1]string // behind the first values of the answer's header
-	used     int                  // of values
+	rests    bool                 // delay the next request of the connection
+	values   [maxValues][1]string // storage of header values, which saves an allocation each
+	used     int                  // number of values in use
 
-	base context.Context // the request's, within its span
-	ctx  context.Context // nil until Context is called
-	late *flow.Late      // ctx, where it has a deadline
+	base context.Context // of the request, with its span
+	ctx  context.Context // nil before the first call of Context
+	late *flow.Late      // ctx, if it has a deadline
 }
 
-// maxValues are the header values that an answer has: correlation id, type, cache, tag or replay, the caller's rate, and length.
+// maxValues is the number of headers that most answers have at most: correlation id, type, cache,
+// tag or replay, the caller's rate, and length.
 const maxValues = 8
 
-// A Handler decodes, calls its engine once and responds; what it returns becomes the problem that is answered.
+// A Handler decodes the request, calls its engine once and responds. An error that it returns is
+// answered as a problem.
 type Handler func(*Request) error
 
-// Context is the request's, ending at its deadline. A read from memory waits for nothing, and pays no timer.
+// Context returns the context of the request, which ends at its deadline. A request that never
+// waits needs no timer.
 func (r *Request) Context() context.Context {
 	if r.ctx == nil {
 		r.ctx = r.base
@@ -68,50 +71,55 @@ func (r *Request) Context() context.Context {
 	return r.ctx
 }
 
-// release frees what Context holds.
+// release releases the resources of Context.
 func (r *Request) release() {
 	if r.late != nil {
 		r.late.Release()
 	}
 }
 
-// Actor is the caller, CorrID the id of the request in logs and answers.
+// Actor returns the caller. CorrID returns the correlation id of the request.
 func (r *Request) Actor() engines.Actor { return r.actor }
 func (r *Request) CorrID() string       { return r.corrID }
 
-// HTTP is the request as net/http has it, for http.ServeContent and its like.
+// HTTP returns the request of net/http, for functions such as http.ServeContent.
 func (r *Request) HTTP() *http.Request { return r.r }
 
-// Head reports whether only the headers of the answer are asked for.
+// Origin returns the scheme and host that the client requested, as named by a trusted proxy if
+// there is one. The host is not validated.
+func (r *Request) Origin() (scheme, host string) { return front.Origin(r.r) }
+
+// Head reports whether only the headers of the answer are requested.
 func (r *Request) Head() bool { return r.r.Method == http.MethodHead }
 
-// Param is a path parameter, "" when the pattern has none of that name.
+// Param returns a path parameter, or "" if the pattern does not have it.
 func (r *Request) Param(name string) string { return r.params.ByName(name) }
 
-// NumberParam is a path parameter that the router has found to be a number.
+// NumberParam returns a path parameter that the router has validated as a number.
 func (r *Request) NumberParam(name string) uint64 {
 	v, _ := strconv.ParseUint(r.Param(name), 10, 64)
 	return v
 }
 
-// Body gives the body to its reader, once, so that it is not held while the request waits.
+// Body returns the body, once, so that it can be freed while the request waits.
 func (r *Request) Body() []byte {
 	body := r.body
 	r.body = nil
 	return body
 }
 
-// Stream is the body of a StreamBody route as it comes: at most its cap, each piece within the read timeout, all of it within the
-// deadline of the route.
+// Stream returns the body of a StreamBody route. It is bounded by the cap, each read by the read
+// timeout, and all reads by the deadline of the route.
 func (r *Request) Stream() io.Reader { return r.stream }
 
-// MediaType is the type that the body is declared to be of, without parameters.
+// MediaType returns the declared type of the body, without parameters.
 func (r *Request) MediaType() string {
 	kind, _ := declared(r.r)
 	return kind
 }
 
-// Decode reads the whole body, JSON or of a route that takes it CBOR, into v, a struct, strictly.
+// Decode decodes the whole body strictly into v, a struct. The body is JSON, or CBOR if the route
+// accepts it.
 func (r *Request) Decode(v any) error {
 	body := r.Body()
 	if r.route.Body.either() && r.MediaType() == TypeCBOR {
@@ -141,14 +149,14 @@ const (
 )
 
 var (
-	// ErrPrecondition says that If-Match or If-Unmodified-Since of the request does not hold: 412.
-	ErrPrecondition = errors.New("what the request expects of the content does not hold")
-	// ErrRange says that nothing of the content is in the Range of the request: 416.
-	ErrRange = errors.New("the content has none of the bytes that Range asks for; Content-Range says how many it has")
+	// ErrPrecondition is returned if If-Match or If-Unmodified-Since does not hold: status 412.
+	ErrPrecondition = errors.New("a precondition of the request does not hold")
+	// ErrRange is returned if the content has no byte in the requested Range: status 416.
+	ErrRange = errors.New("the content has no byte in the requested Range; Content-Range has its length")
 )
 
-// ServeContent answers with content as http.ServeContent does, whole or the parts that the request asks for, and refuses in the
-// one form. The caller has set Etag, Cache-Control and what else it knows of content.
+// ServeContent answers with content, whole or in parts, like http.ServeContent, but refuses with
+// problems. The caller must set Etag, Cache-Control and the headers that describe the content.
 func (r *Request) ServeContent(name string, modified time.Time, content io.ReadSeeker) error {
 	w := &failureFilter{Request: r}
 	http.ServeContent(w, r.r, name, modified, content)
@@ -163,13 +171,14 @@ func (r *Request) ServeContent(name string, modified time.Time, content io.ReadS
 	return errors.New("the content cannot be read")
 }
 
-// failureFilter holds back what a library says of its own failures, which are answered in the one form instead.
+// failureFilter suppresses the failure answers of http.ServeContent, which are replaced by
+// problems.
 type failureFilter struct {
 	*Request
-	failed int // status
+	failed int // the status, or 0
 }
 
-// WriteHeader notes a failure, and passes on what is none.
+// WriteHeader records a failure status and forwards others.
 func (w *failureFilter) WriteHeader(status int) {
 	if status >= http.StatusBadRequest {
 		w.failed = status
@@ -178,7 +187,7 @@ func (w *failureFilter) WriteHeader(status int) {
 	w.Request.WriteHeader(status)
 }
 
-// Write drops the text of a failure.
+// Write discards the text of a failure.
 func (w *failureFilter) Write(b []byte) (int, error) {
 	if w.failed != 0 {
 		return len(b), nil
@@ -186,17 +195,17 @@ func (w *failureFilter) Write(b []byte) (int, error) {
 	return w.Request.Write(b)
 }
 
-// ReplayedHeader says that an earlier request did the work.
+// ReplayedHeader marks an answer to a request that an earlier one has performed.
 const ReplayedHeader = "Idempotent-Replayed"
 
-// netHTTPBuffer is how much of an answer net/http holds back. What fits it gets its length from there: one header less
-// here keeps the map of headers at the size it begins with.
+// netHTTPBuffer is the size of answers that net/http buffers. It sets the length of those itself,
+// and one header less keeps the header map at its initial size.
 const netHTTPBuffer = 2048
 
-// Respond answers with v as JSON, not to be kept.
+// Respond answers with v as JSON and forbids caching.
 func (r *Request) Respond(status int, v any) error { return r.RespondCached(status, CacheNone, v) }
 
-// RespondCached answers with v as JSON, to be kept as cache says.
+// RespondCached answers with v as JSON and with cache as Cache-Control.
 func (r *Request) RespondCached(status int, cache string, v any) error {
 	body, err := encode(v)
 	if err != nil {
@@ -211,7 +220,7 @@ func encode(v any) ([]byte, error) {
 	return append(body, '\n'), err
 }
 
-// Send answers with JSON that is ready.
+// Send answers with encoded JSON.
 func (r *Request) Send(status int, cache string, body []byte) error {
 	r.Set("Content-Type", TypeJSON)
 	r.Set("Cache-Control", cache)
@@ -219,11 +228,12 @@ func (r *Request) Send(status int, cache string, body []byte) error {
 		r.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	r.WriteHeader(status)
-	_, _ = r.Write(body) // the client has left, or reads it
+	_, _ = r.Write(body) // an error means that the client has left
 	return nil
 }
 
-// SendTagged is Send with status 200, or answers 304 to a client that has the bytes already.
+// SendTagged is Send with status 200 and an entity tag. It answers 304 if the client has the same
+// content.
 func (r *Request) SendTagged(cache, etag string, body []byte) error {
 	r.Set("Etag", etag)
 	if has, _ := Matches(r.r.Header["If-None-Match"], etag, true); has {
@@ -234,14 +244,15 @@ func (r *Request) SendTagged(cache, etag string, body []byte) error {
 	return r.Send(http.StatusOK, cache, body)
 }
 
-// Bounds of a list of tags: a longer one is ignored, as if it were not there.
+// Bounds of a list of entity tags. A longer list is ignored.
 const (
 	maxTags    = 64
 	maxTagText = 4 << 10
 )
 
-// Matches reports whether the lines of If-Match or If-None-Match, if there are any, name a tag, or any tag ("*" alone). A weak comparison takes
-// W/"x" for "x". A comma may stand within the quotes of a tag.
+// Matches reports whether the lines of If-Match or If-None-Match contain a tag, or are "*". given
+// is false if there is no valid list. A weak comparison ignores the prefix W/. A tag may contain a
+// comma within its quotes.
 func Matches(lines []string, etag string, weak bool) (yes, given bool) {
 	list, quoted := strings.Join(lines, ","), false
 	if len(lines) == 0 || len(list) > maxTagText {
@@ -257,7 +268,8 @@ func Matches(lines []string, etag string, weak bool) (yes, given bool) {
 	return yes && len(tags) <= maxTags, len(tags) <= maxTags
 }
 
-// Weight is what the lines of Accept-Encoding give to a coding, by its name or else as "*"; with 0 it is not to be sent.
+// Weight returns the weight of a coding in the lines of Accept-Encoding, by name or by "*". 0 means
+// that it is not acceptable.
 func Weight(lines []string, coding string) (q float64) {
 	named := false
 	for _, line := range lines {
@@ -282,14 +294,14 @@ func (r *Request) Empty() error {
 	return nil
 }
 
-// MarkReplayed says, if yes, that an earlier request did the work.
+// MarkReplayed sets ReplayedHeader if yes.
 func (r *Request) MarkReplayed(yes bool) {
 	if yes {
 		r.Set(ReplayedHeader, "true")
 	}
 }
 
-// Set gives the answer's header name, in its canonical spelling, the one value v.
+// Set sets the header name, in canonical form, to the single value v.
 func (r *Request) Set(name, v string) {
 	if r.used == maxValues {
 		r.Header()[name] = []string{v}
@@ -301,10 +313,10 @@ func (r *Request) Set(name, v string) {
 	r.Header()[name] = at[:]
 }
 
-// Header is the answer's.
+// Header returns the headers of the answer.
 func (r *Request) Header() http.Header { return r.w.Header() }
 
-// WriteHeader notes the status.
+// WriteHeader writes and records the status.
 func (r *Request) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
@@ -312,7 +324,7 @@ func (r *Request) WriteHeader(status int) {
 	r.w.WriteHeader(status)
 }
 
-// Write answers 200 unless WriteHeader came before.
+// Write writes a part of the answer, with status 200 unless WriteHeader was called.
 func (r *Request) Write(b []byte) (n int, err error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
@@ -320,8 +332,8 @@ func (r *Request) Write(b []byte) (n int, err error) {
 	return r.w.Write(b)
 }
 
-// ReadFrom writes src to its end. The kernel copies what it can: a file, or a part of one that an io.LimitedReader bounds, never
-// passes through the process.
+// ReadFrom copies src to the answer. If src is a file, or a part of one in an io.LimitedReader, the
+// kernel copies it without passing it through the process.
 func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
@@ -332,11 +344,11 @@ func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 	return io.Copy(struct{ io.Writer }{r.w}, src)
 }
 
-// Flush sends what is held back.
+// Flush sends buffered data.
 func (r *Request) Flush() error { return r.control().Flush() }
 
-// control reaches the deadlines and the buffer of the connection.
+// control returns the controller of the connection's deadlines and buffer.
 func (r *Request) control() *http.ResponseController { return http.NewResponseController(r.w) }
 
-// Unwrap gives http.ResponseController the connection's own writer.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (r *Request) Unwrap() http.ResponseWriter { return r.w }

@@ -31,10 +31,12 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	edgeapi "ronbox/httpapi/edge"
@@ -49,7 +51,14 @@ import (
 	"ronbox/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has more tests run side by side than there are processors: those that do so wait most of
+// the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "10")
+	hosttest.InMemory()
+	goleak.VerifyTestMain(m)
+}
 
 // Values of their kinds.
 const (
@@ -72,6 +81,7 @@ type fakeRegistry struct {
 	actor  engines.Actor
 	since  func(after uint64, limit int) ([]registry.Update, error)
 	bus    *flow.Broadcast[registry.Update]
+	emits  error
 }
 
 func (f *fakeRegistry) call(ctx context.Context, by engines.Actor) error {
@@ -97,19 +107,42 @@ func (f *fakeRegistry) moveHead(v uint64) {
 func headView(v uint64) registry.HeadView {
 	hash, _ := b3.Parse(someB3)
 	return registry.HeadView{
-		Head: record.Head{Version: v, PayloadB3: hash, CommittedAt: someTime, Hash: hash, Epoch: 1}, MinVersion: 1, Incarnation: "01INCARNATION",
-		Document: registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
+		Head: record.Head{
+			Version:     v,
+			PayloadB3:   hash,
+			CommittedAt: someTime,
+			Hash:        hash,
+			Epoch:       1,
+		},
+		MinVersion:  1,
+		Incarnation: "01INCARNATION",
+		Document:    registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
 	}
 }
 
 func headJSON(v uint64) string {
-	return fmt.Sprintf(`{"version":%d,"payload_b3":%q,"committed_at":%q,"hash":%q,"epoch":1,"min_version":1,"checkpoint_size":0,`+
-		`"incarnation":"01INCARNATION"}`, v, someB3, someTime, someB3)
+	return fmt.Sprintf(
+		`{"version":%d,"payload_b3":%q,"committed_at":%q,"hash":%q,"epoch":1,"min_version":1,"checkpoint_size":0,`+
+			`"incarnation":"01INCARNATION"}`,
+		v,
+		someB3,
+		someTime,
+		someB3,
+	)
 }
 
 func versionJSON(v uint64, items string) string {
-	return fmt.Sprintf(`{"schema_version":"1.0.0","version":%d,%s"payload_b3":%q,"approvals":[],"prev_hash":%q,"committed_at":%q,`+
-		`"hash":%q,"kind":"update","items_root":%q,"epoch":1}`, v, items, someB3, someB3, someTime, someB3, someRoot)
+	return fmt.Sprintf(
+		`{"schema_version":"1.0.0","version":%d,%s"payload_b3":%q,"approvals":[],"prev_hash":%q,"committed_at":%q,`+
+			`"hash":%q,"kind":"update","items_root":%q,"epoch":1}`,
+		v,
+		items,
+		someB3,
+		someB3,
+		someTime,
+		someB3,
+		someRoot,
+	)
 }
 
 func (f *fakeRegistry) Head() *registry.HeadView {
@@ -140,7 +173,10 @@ func (f *fakeRegistry) Status(ctx context.Context, v uint64) (registry.VersionSt
 }
 
 func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (registry.Diff, error) {
-	return registry.Diff{Put: []jsontext.Value{jsontext.Value(`{"id":"a"}`)}, Remove: []string{"b"}}, f.call(ctx, engines.Actor{})
+	return registry.Diff{
+		Put:    []jsontext.Value{jsontext.Value(`{"id":"a"}`)},
+		Remove: []string{"b"},
+	}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error) {
@@ -155,8 +191,14 @@ func (f *fakeRegistry) Proposal(ctx context.Context, id string) (registry.Propos
 
 func pending(id string) registry.Proposal {
 	return registry.Proposal{
-		Version: 2,
-		ID:      id, State: registry.StatePending, Kind: "update", Mode: "full", CreatedAt: someTime, ExpiresAt: someTime, ItemsRoot: someRoot,
+		Version:   2,
+		ID:        id,
+		State:     registry.StatePending,
+		Kind:      "update",
+		Mode:      "full",
+		CreatedAt: someTime,
+		ExpiresAt: someTime,
+		ItemsRoot: someRoot,
 	}
 }
 
@@ -164,11 +206,22 @@ func (f *fakeRegistry) ProposalPayload(ctx context.Context, _ string) ([]byte, e
 	return []byte(`{"type":"x"}`), f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Propose(ctx context.Context, by engines.Actor, _ []byte, _, _ string) (registry.Proposed, error) {
+func (f *fakeRegistry) Propose(
+	ctx context.Context,
+	by engines.Actor,
+	_ []byte,
+	_, _ string,
+) (registry.Proposed, error) {
 	return registry.Proposed{ID: proposal, ExpiresAt: "2026-01-01T00:00:00Z", Replayed: f.replay}, f.call(ctx, by)
 }
 
-func (f *fakeRegistry) Approve(ctx context.Context, by engines.Actor, _ string, _ record.Approval, _ string) (registry.Approved, error) {
+func (f *fakeRegistry) Approve(
+	ctx context.Context,
+	by engines.Actor,
+	_ string,
+	_ record.Approval,
+	_ string,
+) (registry.Approved, error) {
 	return registry.Approved{Status: "accepted", Approvals: 1, Quorum: registry.Quorum{M: 1, N: 2}}, f.call(ctx, by)
 }
 
@@ -180,7 +233,13 @@ func (f *fakeRegistry) Withdraw(ctx context.Context, by engines.Actor, _, _ stri
 	return f.call(ctx, by)
 }
 
-func (f *fakeRegistry) Genesis(ctx context.Context, by engines.Actor, _ []byte, _ []record.Approval, _ string) (registry.Committed, error) {
+func (f *fakeRegistry) Genesis(
+	ctx context.Context,
+	by engines.Actor,
+	_ []byte,
+	_ []record.Approval,
+	_ string,
+) (registry.Committed, error) {
 	return registry.Committed{Version: 1, CommittedAt: someTime}, f.call(ctx, by)
 }
 
@@ -188,16 +247,28 @@ func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Up
 	return f.bus.Subscribe(consumer)
 }
 
+func (f *fakeRegistry) Emits() error { return f.emits }
+
 func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Update, error) {
 	return f.since(after, limit)
 }
 
 // allScopes are those of the operations of the wallet.
 func allScopes() []string {
-	return []string{"wallet.issue", "wallet.transfer", "wallet.burn", "wallet.hold", "wallet.capture", "wallet.release", "wallet.admin"}
+	return []string{
+		"node.read",
+		"wallet.issue",
+		"wallet.transfer",
+		"wallet.burn",
+		"wallet.hold",
+		"wallet.capture",
+		"wallet.release",
+		"wallet.admin",
+	}
 }
 
-// fakeAuth lets in the token "good", and "good NAME@TENANT" as that one, knows "bad", and nothing else.
+// fakeAuth lets in the token "good", and "good NAME@TENANT" as that one, knows "bad", and nothing
+// else.
 type fakeAuth struct{}
 
 func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
@@ -249,7 +320,7 @@ func someStreams() httpapi.StreamLimits {
 	return httpapi.StreamLimits{Max: 256, PerNetwork: 8, Replay: 1000, Ping: time.Minute}
 }
 
-// setStreams gives the streams of every service the same limits.
+// setStreams sets the stream limits of every service.
 func setStreams(c *httpapi.Settings, l httpapi.StreamLimits) {
 	for name, limits := range c.Limits {
 		limits.Streams = l
@@ -257,7 +328,7 @@ func setStreams(c *httpapi.Settings, l httpapi.StreamLimits) {
 	}
 }
 
-// deps are the neighbours of a server, and the engines behind its services; nil: off.
+// deps are the dependencies of a server, and the engines of its services; nil: off.
 type deps struct {
 	httpapi.Deps
 	Node     nodeapi.Engine
@@ -265,7 +336,8 @@ type deps struct {
 	Wallet   walletapi.Engine
 	Edge     edgeapi.Engine
 	Packs    edgeapi.Packs
-	rest     bool // with the services that these tests ask nothing of
+	Rewarder *rewarder.Engine
+	rest     bool // including the services that these tests do not use
 }
 
 func (d *deps) services() (out []httpapi.Service) {
@@ -278,6 +350,9 @@ func (d *deps) services() (out []httpapi.Service) {
 	if d.Edge != nil {
 		out = append(out, edgeapi.New(d.Edge, d.Packs))
 	}
+	if d.Rewarder != nil {
+		out = append(out, rewarderapi.New(d.Rewarder))
+	}
 	if d.rest {
 		out = append(out, indexapi.New(nil, &indexapi.Limits{}), rewarderapi.New(nil))
 	}
@@ -289,8 +364,13 @@ func testSettings() httpapi.Settings {
 	cfg := httpapi.Settings{
 		Server: front.DefaultConfig(), TLS: front.DefaultTLSConfig(), UDS: front.DefaultUDSConfig(),
 		Limits: map[string]httpapi.Limits{
-			serviceRegistry: {Inflight: 1024, Streams: someStreams()}, serviceWallet: {Inflight: 1024, Streams: someStreams()},
-			serviceEdge: {Inflight: 512}, serviceNode: {Streams: someStreams()},
+			serviceRegistry: {
+				Inflight: 1024,
+				Streams:  someStreams(),
+			},
+			serviceWallet: {Inflight: 1024, Streams: someStreams()},
+			serviceEdge:   {Inflight: 512},
+			serviceNode:   {Streams: someStreams()},
 		},
 		DrainCap: 5 * time.Second,
 	}
@@ -319,7 +399,12 @@ func newRig(t testing.TB, change ...func(*httpapi.Settings, *deps)) *rig {
 		Producers: []string{"pipeline"}, Consumers: []string{"http"},
 	})}
 	phase := flow.NewWatch(cat, flow.Spec{
-		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
+		Service:   "node",
+		Name:      "lifecycle",
+		Cap:       1,
+		Policy:    flow.LastWins,
+		Producers: []string{"supervisor"},
+		Consumers: []string{"http"},
 	}, flow.Running)
 	node, wal, edg := newFakeNode(cat), newFakeWallet(cat), &fakeEdge{}
 	d := deps{Node: node, Registry: reg, Wallet: wal, Edge: edg, Packs: edg, Deps: httpapi.Deps{
@@ -396,7 +481,7 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 	return r.answer(p, req)
 }
 
-// ask sends the route a request without a body, changed to what a test wants of it.
+// ask sends a request without a body to the route, modified by change.
 func (r *rig) ask(p *front.Peer, route *httpapi.Route, change func(*http.Request)) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(route.Method, target(route), nil)
 	keyed(req)
@@ -409,7 +494,7 @@ func (r *rig) ask(p *front.Peer, route *httpapi.Route, change func(*http.Request
 // someKey is the Idempotency-Key of tests that are about something else.
 const someKey = "key-1"
 
-// keyed gives the writes of the wallet their key.
+// keyed adds the idempotency key to writes of the wallet.
 func keyed(req *http.Request) {
 	if req.Method == http.MethodPost && strings.HasPrefix(req.URL.Path, walletPrefix) {
 		req.Header.Set("Idempotency-Key", someKey)
@@ -453,7 +538,10 @@ func withTLS(t testing.TB) func(*httpapi.Settings, *deps) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"node.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1),
+		DNSNames:     []string{"node.test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -543,14 +631,14 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// checker holds answers against the document of a rig that nothing was changed of.
+// checker checks answers against the document of an unmodified rig.
 var checker struct {
 	sync.Once
 	*openapitest.Checker
 }
 
-// described fails the test unless the document describes the answer. Every answer that a test gets through the rig
-// passes here.
+// described fails the test unless the document describes the answer. Every answer that a test gets
+// through the rig passes here.
 func (r *rig) described(req *http.Request, status int, h http.Header, body []byte) {
 	r.t.Helper()
 	if !r.undescribed {
@@ -563,7 +651,8 @@ func (r *rig) checker() *openapitest.Checker {
 	return checker.Checker
 }
 
-// describedTransport looks at the answers that come over the network, once their bodies are read or left.
+// describedTransport looks at the answers that come over the network, once their bodies are read or
+// left.
 type describedTransport struct {
 	http.RoundTripper
 	rig *rig
@@ -579,7 +668,7 @@ func (d describedTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return resp, err
 }
 
-// describedBody keeps what is read. What is left unread is not looked at.
+// describedBody records the bytes that are read. Unread ones are not checked.
 type describedBody struct {
 	io.ReadCloser
 	seen  bytes.Buffer

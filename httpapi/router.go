@@ -8,42 +8,43 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// ErrNoRoute refuses a path that no route has, for what only looks like one.
+// ErrNoRoute is returned for a path that only looks like that of a route.
 var ErrNoRoute = errors.New("no such route")
 
 var errPath = errors.New("the path has an empty or a dotted segment, or a byte that no path has")
 
-// PathError says which path parameter keeps a path from being a route's. It never repeats the value.
+// PathError names the path parameter that is wrong and the reason. It never contains the value.
 type PathError struct{ Param, Reason string }
 
 func (e *PathError) Error() string { return e.Param + ": " + e.Reason }
 
-// methodError says that the path is there, under other methods.
+// methodError is returned for a path that exists with other methods.
 type methodError struct{ allow []string }
 
 func (e *methodError) Error() string { return "method not allowed" }
 
-// oddPath reports whether a path means another one to a program that cleans it. Nothing is cleaned here.
+// oddPath reports whether cleaning would change the path. This package never cleans paths.
 func oddPath(path string) bool {
 	return strings.Contains(path, "//") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") ||
 		strings.ContainsAny(path, "\\\x00")
 }
 
 const (
-	unmatched   = "unmatched" // the label of a request that has no route
+	unmatched   = "unmatched" // label of requests without a route
 	otherMethod = "other"
 )
 
-// router finds the route of a request. Nothing is cleaned or redirected: a path is a route's, or there is none.
+// router finds the route of a request. Paths are neither cleaned nor redirected.
 type router struct {
 	s    *Server
 	tree *httprouter.Router
-	all  map[string]*templates  // by method: every route
-	none map[string]*boundRoute // by service and method: what has no route
+	all  map[string]*templates  // by method: all routes
+	none map[string]*boundRoute // by service and method: pseudo-routes of requests without a route
 }
 
-// newRouter registers every route under its methods. httprouter cannot hold fixed names beside parameters, as below the prefixes of
-// the services: each prefix is one entry there, and what is below it is matched by templates.
+// newRouter registers every route with its methods. httprouter does not support fixed names next to
+// parameters, which services have. So each prefix is one entry in httprouter, and templates match
+// the rest of the path.
 func (s *Server) newRouter(routes []Route) *router {
 	t := httprouter.New()
 	t.RedirectTrailingSlash, t.RedirectFixedPath = false, false
@@ -63,8 +64,9 @@ func (s *Server) newRouter(routes []Route) *router {
 	return rt
 }
 
-// ServeHTTP finds the route and runs it: at once where its path has no parameters, as that of HEAD, which is asked
-// for most. A target without a path, as CONNECT has, has no route: httprouter's trees begin at the first slash.
+// ServeHTTP finds the route and runs it. It looks up paths without parameters first, because that
+// of HEAD is requested most. A target without a path, as in CONNECT, has no route, because
+// httprouter's trees begin with a slash.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rows, ok := rt.all[r.Method]; ok {
 		if b := rows.fixed[r.URL.Path]; b != nil {
@@ -105,7 +107,7 @@ func (rt *router) add(b *boundRoute) {
 	})
 }
 
-// prefix is that of the service that has path below its own, "" for none.
+// prefix returns the prefix of the service that path belongs to, or "".
 func (rt *router) prefix(path string) string {
 	for _, sv := range rt.s.services {
 		if sv.Prefix != "" && strings.HasPrefix(path, sv.Prefix) {
@@ -115,12 +117,17 @@ func (rt *router) prefix(path string) string {
 	return ""
 }
 
-// addMissing binds the pseudo-routes of requests that have none, one for each service. Their methods are a closed set,
-// since they are labels.
+// addMissing binds the pseudo-routes of requests without a route, one per service. Their methods
+// are a closed set, because they are labels.
 func (rt *router) addMissing() {
 	for name := range rt.s.services {
 		route := &Route{
-			Method: http.MethodGet, Pattern: unmatched, Service: name, Class: ClassStatic, Deadline: DefaultDeadline, Handle: rt.refuse,
+			Method:   http.MethodGet,
+			Pattern:  unmatched,
+			Service:  name,
+			Class:    ClassStatic,
+			Deadline: DefaultDeadline,
+			Handle:   rt.refuse,
 		}
 		for _, m := range []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -131,7 +138,7 @@ func (rt *router) addMissing() {
 	}
 }
 
-// missing is the pseudo-route of a request that has no route, of the service that its path belongs to.
+// missing returns the pseudo-route of a request, for the service that its path belongs to.
 func (rt *router) missing(r *http.Request) *boundRoute {
 	service := serviceNode
 	for name, sv := range rt.s.services {
@@ -145,8 +152,8 @@ func (rt *router) missing(r *http.Request) *boundRoute {
 	return rt.none[service+otherMethod]
 }
 
-// refuse answers which methods the path has for the peer, or that there is no such path. A browser of an allowed origin
-// that asks ahead is answered.
+// refuse answers with the methods of the path that the peer may use, or that there is no such path.
+// It answers preflight requests of listed origins.
 func (rt *router) refuse(c *Request) error {
 	allow := rt.allowed(c)
 	switch {
@@ -160,7 +167,8 @@ func (rt *router) refuse(c *Request) error {
 	return &methodError{allow}
 }
 
-// noRoute answers 404, or 400 where the path is right but for a value that stands alone in its place, were there a slash in it, encoded.
+// noRoute returns the error for 404, or for 400 if one value of the path is the only reason and its
+// parameter has an error text for that.
 func (rt *router) noRoute(c *Request) error {
 	if rows, ok := rt.all[c.r.Method]; ok {
 		if p, ok := rows.misspelt(c.r.URL.EscapedPath()); ok {
@@ -170,7 +178,7 @@ func (rt *router) noRoute(c *Request) error {
 	return ErrNoRoute
 }
 
-// allowed lists the methods that have a route for the path of c which is not hidden from its peer.
+// allowed lists the methods with a route for the path of c that is not hidden from its peer.
 func (rt *router) allowed(c *Request) []string {
 	var out []string
 	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
@@ -183,7 +191,7 @@ func (rt *router) allowed(c *Request) []string {
 	return out
 }
 
-// templates are the routes of one method: fixed paths by name, the others segment by segment.
+// templates are the routes of one method: fixed paths by name, others segment by segment.
 type templates struct {
 	fixed map[string]*boundRoute
 	rows  []template
@@ -195,11 +203,11 @@ type template struct {
 	bound    *boundRoute
 }
 
-// segment is a fixed name, or takes the values of a parameter.
+// segment is a fixed name or a parameter.
 type segment struct {
 	name  string
 	param bool
-	rest  bool // takes all that is left
+	rest  bool // matches the rest of the path
 	kind  PathParam
 }
 
@@ -220,8 +228,8 @@ func (t *templates) add(b *boundRoute) {
 	t.rows = append(t.rows, row)
 }
 
-// match finds the route of path; there is one at most, since kinds of values do not overlap with each other or with names. A
-// strict match checks the parameters of every route.
+// match returns the route of path. There is at most one, because kinds of values do not overlap
+// with each other or with names. A strict match checks the parameters of every route.
 func (t *templates) match(path string, strict bool) (*boundRoute, httprouter.Params) {
 	if b, ok := t.fixed[path]; ok {
 		return b, nil
@@ -235,7 +243,7 @@ func (t *templates) match(path string, strict bool) (*boundRoute, httprouter.Par
 	return nil, nil
 }
 
-// take gives the parameters of a path that the template fits.
+// take returns the parameters of a path that matches the template.
 func (t *template) take(path string, got []string, strict bool) (params httprouter.Params, ok bool) {
 	last := &t.segments[len(t.segments)-1]
 	if len(got) != len(t.segments) && (!last.rest || len(got) < len(t.segments)) {
@@ -262,7 +270,8 @@ func (t *template) take(path string, got []string, strict bool) (params httprout
 	return params, true
 }
 
-// misspelt finds the parameter that alone keeps path from having a route, where its service says what to answer then.
+// misspelt returns the parameter that is the only reason why path has no route, if its service has
+// an error text for that.
 func (t *templates) misspelt(path string) (PathParam, bool) {
 	got := strings.Split(path, "/")
 	for i := range t.rows {

@@ -112,7 +112,7 @@ func TestTargetsWithoutAPath(t *testing.T) {
 	}
 }
 
-// A path matches one row at most, and what the row took gives the path back.
+// A path matches at most one route, and its pattern with the parameters is the path again.
 func FuzzDispatch(f *testing.F) {
 	for _, s := range []string{
 		"/registry/head", "/registry/1", "/registry/01/payload", "/registry/proposals/" + proposal + "/payload", "/registry/../x",
@@ -139,7 +139,8 @@ func FuzzDispatch(f *testing.F) {
 	})
 }
 
-// Every row, and every path without one, is of a service that is served: whatever counts or limits by service finds it.
+// Every row, and every path without one, is of a service that is served: whatever counts or limits
+// by service finds it.
 func TestEveryRowIsOfAServedService(t *testing.T) {
 	for doc, change := range map[string]func(*httpapi.Settings, *deps){
 		"all":         func(*httpapi.Settings, *deps) {},
@@ -166,11 +167,16 @@ func TestEveryRowIsOfAServedService(t *testing.T) {
 	}
 }
 
-// A peer of the socket may do what the map gives its uid or gid, and no more.
+// A peer of the socket has exactly the scopes in the map for its uid or gid.
 func TestSocketPeersHaveTheScopesOfTheMap(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 		c.UDS.Map = map[string][]string{
-			"uid:7": {auth.ScopeAdmin}, "uid:8": {"node.token"}, "uid:9": {"node.drain", "node.metrics"}, "gid:50": {"registry.commit"},
+			"uid:7": {
+				auth.ScopeAdmin,
+			},
+			"uid:8":  {"node.token"},
+			"uid:9":  {"node.drain", "node.metrics"},
+			"gid:50": {"registry.commit"},
 		}
 	})
 	for _, tt := range []struct {
@@ -184,8 +190,11 @@ func TestSocketPeersHaveTheScopesOfTheMap(t *testing.T) {
 			return r.as(&front.Peer{Socket: true, UID: tt.uid, GID: tt.gid}, method, path, body, nil).Code
 		}
 		got := []int{
-			as("GET", "/admin/v1/status", ""), as("POST", "/admin/v1/tokens", `{"scopes":["a.b"]}`), as("POST", "/admin/v1/drain", ""),
-			as("GET", "/metrics", ""), as("POST", "/registry/commit/"+proposal, ""),
+			as("GET", "/admin/v1/status", ""),
+			as("POST", "/admin/v1/tokens", `{"scopes":["a.b"]}`),
+			as("POST", "/admin/v1/drain", ""),
+			as("GET", "/metrics", ""),
+			as("POST", "/registry/commit/"+proposal, ""),
 		}
 		if want := []int{tt.status, tt.mint, tt.drain, tt.metrics, tt.commit}; !slices.Equal(got, want) {
 			t.Errorf("uid %d gid %d: %v, want %v", tt.uid, tt.gid, got, want)
@@ -203,7 +212,7 @@ func TestSocketPeersHaveTheScopesOfTheMap(t *testing.T) {
 	}
 }
 
-// asker is an authority that notes what it was asked.
+// asker is an authority that records its requests.
 type asker struct{ asked []auth.Request }
 
 func (a *asker) Check(_ string, r auth.Request) (engines.Actor, error) {
@@ -232,13 +241,15 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 			t.Errorf("%s %s: asked %d times", method, path, len(a.asked))
 			continue
 		}
-		if q := a.asked[0]; q.Scope != route.Scope || q.Service != route.Service || q.Path != path || q.Method != route.Method || q.Bytes != 8 {
+		if q := a.asked[0]; q.Scope != route.Scope || q.Service != route.Service || q.Path != path ||
+			q.Method != route.Method ||
+			q.Bytes != 8 {
 			t.Errorf("%s %s: asked for %+v", method, path, q)
 		}
 	}
 }
 
-// A token shown on the socket narrows what the map gives: being admin takes both.
+// A token on the socket restricts the scopes in the map: only both together make an admin.
 func TestAnActorIsAdminByBoth(t *testing.T) {
 	a := &asker{}
 	r := newRig(t, func(c *httpapi.Settings, d *deps) {
@@ -246,7 +257,8 @@ func TestAnActorIsAdminByBoth(t *testing.T) {
 		c.UDS.Map = map[string][]string{"uid:7": {auth.ScopeAdmin}, "uid:8": {"registry.commit"}}
 	})
 	for uid, want := range map[uint32]bool{7: true, 8: false} {
-		r.as(&front.Peer{Socket: true, UID: uid}, "POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer x"})
+		r.as(&front.Peer{Socket: true, UID: uid}, "POST", "/registry/commit/"+proposal, "",
+			header{"Authorization": "Bearer x"})
 		if got := r.reg.actor; got.Admin != want || got.UID == nil || *got.UID != uid || got.CapID != "tid" {
 			t.Errorf("uid %d: actor %+v, want admin %v", uid, got, want)
 		}
@@ -275,7 +287,8 @@ func TestAnswersRepeatNothing(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{"reason":1,"x":"` + mark + `"}`, `{"reason":{"` + "reason" + `":"` + mark + `"}}`, mark, `["` + mark + `"]`, `{"reason":"` + mark} {
-		if w := r.socket("POST", "/admin/v1/drain", body, nil); w.Code != 400 || strings.Contains(w.Body.String(), mark) {
+		if w := r.socket("POST", "/admin/v1/drain", body, nil); w.Code != 400 ||
+			strings.Contains(w.Body.String(), mark) {
 			t.Errorf("body %s: %d %s", body, w.Code, w.Body)
 		}
 	}
@@ -319,13 +332,15 @@ func FuzzQuery(f *testing.F) {
 // A header full of parameters is refused with no more room than a few take; empty ones are none.
 func TestQueryIsBounded(t *testing.T) {
 	for _, raw := range []string{strings.Repeat("a&", 8192), strings.Repeat("&", 16384) + "a=1"} {
-		if got, err := httpapi.ParseQuery(raw); cap(got) > httpapi.MaxParams || (err == httpapi.ErrQueryLong) != (raw[0] == 'a') {
+		if got, err := httpapi.ParseQuery(raw); cap(got) > httpapi.MaxParams ||
+			(err == httpapi.ErrQueryLong) != (raw[0] == 'a') {
 			t.Errorf("%.8q…: room for %d, %v", raw, cap(got), err)
 		}
 	}
 }
 
-// Whatever stands in the headers that the stages read, a call is answered by a success or a refusal, never by a fault.
+// Whatever stands in the headers that the stages read, a call is answered by a success or a
+// refusal, never by a fault.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{
 		"", "Bearer good", "Bearer  x", "gzip", "gzip, gzip", "zstd", "1.5", "1e9", "-1", "2999-01-01T00:00:00Z", someULID, "*", "W/\"x\"",

@@ -24,7 +24,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// serviceNode is the service of what belongs to no engine.
+// serviceNode is the service of everything that belongs to no engine.
 const serviceNode = "node"
 
 const (
@@ -32,12 +32,13 @@ const (
 	nodeInflight   = 64
 )
 
-// Authority decides what a token allows.
+// Authority checks tokens.
 type Authority interface {
 	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// Deps are the server's neighbours. All are needed, but Metrics, Log, Catalog, Tracer and Inherited may be nil.
+// Deps are the dependencies of the server. Only Metrics, Log, Catalog, Tracer and Inherited may be
+// nil.
 type Deps struct {
 	Version   string // of the program
 	Catalog   *flow.Catalog
@@ -66,16 +67,16 @@ func withDefaults(d Deps) Deps {
 	return d
 }
 
-// Settings is what a reload may change.
+// Settings are the settings that a reload may change.
 type Settings struct {
 	Server   front.Config
 	TLS      front.TLSConfig
-	UDS      front.UDSConfig   // no socket when its path, which is resolved, is empty
+	UDS      front.UDSConfig   // no socket if its resolved path is empty
 	Limits   map[string]Limits // by service
 	DrainCap time.Duration     // the longest drain of any service
 }
 
-// limits gives a service without any the slots of the node's own, which are the operator's alone.
+// limits returns the limits of a service, or those of the node's own service.
 func (s *Settings) limits(service string) Limits {
 	l, given := s.Limits[service]
 	if !given || service == serviceNode {
@@ -84,7 +85,7 @@ func (s *Settings) limits(service string) Limits {
 	return l
 }
 
-// settings is Settings as requests use them: immutable, read once by each.
+// settings are parsed Settings. They are immutable. Each request reads them once.
 type settings struct {
 	read, write  time.Duration
 	maxBody      int64
@@ -92,13 +93,13 @@ type settings struct {
 	maxInflated  int64
 	metricsAllow []netip.Prefix
 	adminOnTCP   bool
-	hsts         bool // on what came by TLS
+	hsts         bool // for connections with TLS
 	cors         *cors
 	peers        *auth.PeerMap
 	drainCap     time.Duration
 }
 
-// newSettings fails on what Validate of the parts refuses too.
+// newSettings returns an error if Validate of a part would.
 func newSettings(s Settings) (*settings, error) {
 	allow, err := front.ParseNetworks(s.Server.MetricsAllow)
 	if err != nil {
@@ -109,45 +110,60 @@ func newSettings(s Settings) (*settings, error) {
 		return nil, err
 	}
 	return &settings{
-		read: s.Server.ReadTimeout.D(), write: s.Server.WriteTimeout.D(), maxBody: s.Server.MaxBody.Bytes(),
-		ratio: s.Server.RatioCap, maxInflated: s.Server.AbsCap.Bytes(), metricsAllow: allow, adminOnTCP: s.Server.AdminOnTCP,
-		hsts: s.Server.HSTS, cors: newCORS(s.Server.CORS), peers: peers, drainCap: s.DrainCap,
+		read:         s.Server.ReadTimeout.D(),
+		write:        s.Server.WriteTimeout.D(),
+		maxBody:      s.Server.MaxBody.Bytes(),
+		ratio:        s.Server.RatioCap,
+		maxInflated:  s.Server.AbsCap.Bytes(),
+		metricsAllow: allow,
+		adminOnTCP:   s.Server.AdminOnTCP,
+		hsts:         s.Server.HSTS,
+		cors:         newCORS(s.Server.CORS),
+		peers:        peers,
+		drainCap:     s.DrainCap,
 	}, nil
 }
 
-// mayScrape reports whether the metrics are open to a.
+// mayScrape reports whether address a may read the metrics.
 func (s *settings) mayScrape(a netip.Addr) bool {
 	a = a.Unmap()
 	return slices.ContainsFunc(s.metricsAllow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Server answers HTTP on one TCP address and on the admin socket.
+// Server serves HTTP on a TCP address and on the admin socket.
 type Server struct {
 	d       Deps
-	current atomic.Pointer[settings] // what a reload may change; each request reads it once
+	current atomic.Pointer[settings] // each request reads it once
 
-	rules     []ErrorRule // that all services share
+	rules     []ErrorRule // shared by all services
 	router    *router
 	doc       *document
 	gate      *gate
 	bypass    *limiter
-	scrapes   *limiter // within bypass
+	scrapes   *limiter // in addition to bypass
 	services  map[string]*service
-	expanding chan struct{} // a slot for each body that is decompressed
-	refusals  sync.Map      // service and reason to the counter of rejected_total
+	expanding chan struct{} // one slot per body that is decompressed
+	refusals  sync.Map      // counters of rejected_total by service and reason
 
 	front *front.Front
 }
 
-// New wires a server of the services, and of the node's own probes and document; it opens nothing. cfg is valid.
+// New returns a server of the services and of the node's own routes. It opens nothing. cfg must be
+// valid.
 func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 	now, err := newSettings(cfg)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		d: withDefaults(d), rules: sharedRules(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
-		services: map[string]*service{}, expanding: make(chan struct{}, runtime.GOMAXPROCS(0)), //rawchan: a semaphore, it queues nothing
+		d:        withDefaults(d),
+		rules:    sharedRules(),
+		gate:     newGate(),
+		bypass:   newLimiter(bypassInflight),
+		scrapes:  newLimiter(maxScrapes),
+		services: map[string]*service{},
+		//rawchan: a semaphore
+		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.current.Store(now)
 	routes := s.ownRoutes()
@@ -175,7 +191,7 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 	return s, nil
 }
 
-// frontOptions is what the listeners know of the server.
+// frontOptions returns the options of the listeners.
 func (s *Server) frontOptions(routes []Route) front.Options {
 	bypass := map[string]bool{}
 	for i := range routes {
@@ -193,8 +209,8 @@ func (s *Server) frontOptions(routes []Route) front.Options {
 	}
 }
 
-// Prepare readies a change of the settings: swap makes it current and cannot fail, undo lets go of what was made ready.
-// One of them is called, once.
+// Prepare prepares a change of the settings. The caller must call one of swap and undo, once: swap
+// applies the change and cannot fail, undo discards it.
 func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), err error) {
 	next, err := newSettings(cfg)
 	if err != nil {
@@ -213,25 +229,36 @@ func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), 
 	}, undo, nil
 }
 
+// Handler returns the handler of all routes, for requests that the node makes of itself.
+func (s *Server) Handler() http.Handler { return s.router }
+
 func (s *Server) now() time.Time { return s.d.Now() }
 
 // SetGate changes which requests are admitted. GateClosed is final and ends the streams.
 func (s *Server) SetGate(g Gate) { s.gate.set(g, s.now()) }
 
-// serve runs one request through its stages. What is hidden from its peer has no route for it, and so no stage that could
-// tell it from a path that nothing has.
+// serve runs a request through its stages. A route that is hidden from the peer is replaced by the
+// pseudo-route without a route, so that no stage reveals that it exists.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p httprouter.Params) {
-	c := &Request{w: w, r: r, server: s, params: p, peer: front.PeerOf(r), settings: s.current.Load(), started: time.Now()}
+	c := &Request{
+		w:        w,
+		r:        r,
+		server:   s,
+		params:   p,
+		peer:     front.PeerOf(r),
+		settings: s.current.Load(),
+		started:  time.Now(),
+	}
 	if c.hidden(b.route) {
 		b = s.router.missing(r)
 	}
 	c.route, c.service = b.route, b.service
 	c.peer.Serves(b.service.Name)
 	if err := b.run(c); err != nil {
-		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
+		panic(http.ErrAbortHandler) // makes net/http drop the connection
 	}
 	if c.status >= http.StatusBadRequest && !c.bodyOver && r.ContentLength != 0 {
-		c.peer.DropBody(w, r) // here the request holds no slot any more
+		c.peer.DropBody(w, r) // the request holds no slot any more
 	}
 	if c.rests {
 		s.rest(c)
@@ -241,23 +268,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p 
 // Listen opens the TCP address and the admin socket.
 func (s *Server) Listen(ctx context.Context) error { return s.front.Listen(ctx) }
 
-// Addr is the current TCP address, once Listen has returned.
+// Addr returns the current TCP address. Call it after Listen.
 func (s *Server) Addr() string { return s.front.Addr() }
 
-// URL is where the TCP address is reached.
+// URL returns the URL of the TCP address.
 func (s *Server) URL() string { return s.front.URL() }
 
-// Conns counts the open TCP connections.
+// Conns returns the number of open TCP connections.
 func (s *Server) Conns() int { return s.front.Conns() }
 
-// SocketPath is the admin socket's, "" without one.
+// SocketPath returns the path of the admin socket, or "".
 func (s *Server) SocketPath() string { return s.front.SocketPath() }
 
-// Tasks are the accept loops.
+// Tasks returns the accept loops.
 func (s *Server) Tasks() []flow.Task { return s.front.Tasks() }
 
-// Shutdown stops accepting and waits for the requests that run until ctx ends; then it cuts what is left, and says so.
-// Streams end by the gate.
+// Shutdown stops accepting and waits for running requests until ctx ends. Then it closes the
+// remaining connections and returns an error. Streams end by the gate.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetGate(GateClosed)
 	return s.front.Shutdown(ctx)

@@ -30,7 +30,7 @@ func (r *rig) reload(t *testing.T, cfg httpapi.Settings) {
 	swap()
 }
 
-// What a reload changes is in force for the next request, and what it leaves is as it was.
+// The changes of a reload apply to the next request, and other settings stay.
 func TestReloadIsInForceAtOnce(t *testing.T) { synctest.Test(t, reloadIsInForceAtOnce) }
 
 func reloadIsInForceAtOnce(t *testing.T) {
@@ -83,7 +83,7 @@ func reloadIsInForceAtOnce(t *testing.T) {
 	}
 }
 
-// What cannot be leaves everything as it was, and so does what is undone.
+// A reload that fails or is undone changes nothing.
 func TestReloadThatFailsChangesNothing(t *testing.T) {
 	r := newRig(t)
 	was := r.Current()
@@ -121,7 +121,7 @@ func TestServerRefusesSettingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A reload that moves the timeouts of the connections is served by new ones; who is connected is not cut.
+// A reload of connection timeouts applies to new connections. Open ones are not cut.
 func TestReloadWhileServing(t *testing.T) {
 	r := newRig(t).listening(t)
 	get := func() int {
@@ -161,11 +161,9 @@ func TestProbesAnswer(t *testing.T) {
 
 func TestReadyzSaysWhatIsMissing(t *testing.T) {
 	r := newRig(t)
-	r.Deps().Board.Add(
-		obs.Probe{Service: "registry", Key: "commit_ready", Hard: true, Plane: obs.WritePlane},
+	r.Deps().Board.Add(obs.Probe{Service: "registry", Key: "commit_ready", Hard: true, Plane: obs.WritePlane},
 		obs.Probe{Service: "node", Key: "storage_ready", Hard: true, Plane: obs.ReadPlane},
-		obs.Probe{Service: "registry", Key: "bus_attached", Hard: false},
-	)
+		obs.Probe{Service: "registry", Key: "bus_attached", Hard: false})
 	r.Deps().Board.Set("node", "storage_ready", nil)
 	r.Deps().Board.Set("registry", "bus_attached", errors.New("not attached"))
 	r.Deps().Board.Set("registry", "commit_ready", nil)
@@ -184,7 +182,8 @@ func TestReadyzSaysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.Code != 503 || body.Ready || body.WriteReady || !body.Degraded || strings.Join(body.Missing, " ") != "registry.bus_attached registry.commit_ready" ||
-		body.Incarnation != "01INCARNATION" || body.Version != 3 || w.Header().Get("Retry-After") == "" {
+		body.Incarnation != "01INCARNATION" || body.Version != 3 ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("readyz: %d %+v", w.Code, body)
 	}
 	if got := sum(t, r.metrics, "rejected_total", "reason", "degraded"); got != 2 {
@@ -197,7 +196,9 @@ func TestReadyzSaysWhatIsMissing(t *testing.T) {
 
 func TestMetricsAreForLoopbackOrAScope(t *testing.T) {
 	r := newRig(t)
-	far, near := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{Addr: netip.MustParseAddr("127.0.0.1")}
+	far, near := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{
+		Addr: netip.MustParseAddr("127.0.0.1"),
+	}
 	for _, tt := range []struct {
 		p      *front.Peer
 		h      header

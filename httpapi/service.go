@@ -13,70 +13,79 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Service is one engine's part of the surface. It is data: New reads it once and calls its functions from any goroutine.
+// Service describes the routes, errors and limits of one engine. New reads it once. Its functions
+// are called from any goroutine.
 type Service struct {
-	Name   string // of its limits, its metrics and the URNs of its problems
-	Prefix string // of its paths, such as "/v1/": one below it that has no route is refused in its words; "" for none
+	Name string // label of its limits and metrics, and part of the URNs of its problems
+	// Prefix of its paths, such as "/v1/". A path below it without a route is refused with the
+	// codes of this service. "": no prefix.
+	Prefix string
 	Routes []Route
-	Params []PathParam // the path parameters of its routes; another service may use a name for another kind
-	Errors []ErrorRule // tried before those that all services share
-	Words  []Outcome   // what the Classify functions of Errors may give: reasons and codes, for the document
+	Params []PathParam // path parameters of its routes; other services may use the same names
+	Errors []ErrorRule // tried before the rules that all services share
+	Words  []Outcome   // outcomes that the Classify functions of Errors return, for the OpenAPI document
 
-	Code       func(reason string) string // its spelling of a shared reason; nil: the node's
-	RetryAfter int                        // seconds, where it cannot do something for now; 0: 5
-	LateStatus int                        // of a deadline that has passed; 0: 504
-	BusyRoutes bool                       // busy_rejections_total names its routes, not their endpoints
-	TellsRate  bool                       // RateLimit in an answer says what a caller has left of its own rate
-	Clients    *obs.Family                // gauge of the clients of its streams; nil: none
-	Ready      func(*wire.Ready)          // adds to /readyz; nil: nothing
-	Refused    func(reason string)        // told of every refusal, those of the frame too; nil: nothing
+	Code          func(reason string) string // code of a shared reason; nil: the node's codes
+	RetryAfter    int                        // seconds, with 503; 0: 5
+	TimeoutStatus int                        // status of a passed deadline; 0: 504
+	BusyByRoute   bool                       // busy_rejections_total is labelled by route, not by endpoint
+	RateHeader    bool                       // answers carry RateLimit: the remaining part of the caller's own rate
+	Clients       *obs.Family                // gauge of the clients of its streams; nil: none
+	Ready         func(*wire.Ready)          // adds to /readyz; nil: nothing
+	Refused       func(reason string)        // called for every refusal, those of the frame included; may be nil
 }
 
-// PathParam is one kind of value in a path.
+// PathParam describes a path parameter.
 type PathParam struct {
 	openapi.Param
-	Check func(value string) bool // reports whether value is the one spelling of one; nil: any segment, of a catch-all any path
-	Wrong string                  // answered with 400 where this value alone keeps a path from being a route's; "": 404
+	// reports whether value is valid; nil: any segment, or any path for a catch-all
+	Check func(value string) bool
+	Wrong string // text of a 400 if only this value keeps a path from matching; "": 404
 }
 
-// NumberParam is a path parameter that takes whole numbers from least, 0 or 1, to 2^53-1.
+// NumberParam returns a path parameter for integers from least, which is 0 or 1, to 2^53-1.
 func NumberParam(name string, least uint64, doc string) PathParam {
-	p := PathParam{Param: openapi.Param{Name: name, Doc: doc, Sample: uint64(0), Min: least, Max: MaxNumber}, Check: CanonicalNumber}
+	p := PathParam{
+		Param: openapi.Param{Name: name, Doc: doc, Sample: uint64(0), Min: least, Max: MaxNumber},
+		Check: CanonicalNumber,
+	}
 	if least == 0 {
 		p.Check = func(v string) bool { return v == "0" || CanonicalNumber(v) }
 	}
 	return p
 }
 
-// DigestParam is a path parameter that takes BLAKE3 digests.
+// DigestParam returns a path parameter for BLAKE3 digests.
 func DigestParam(name, doc string) PathParam {
 	return PathParam{
-		Param: openapi.Param{Name: name, Doc: doc, Pattern: "^b3:[0-9a-f]{64}$"}, Wrong: `must be "b3:" and 64 lower-case hex digits`,
+		Param: openapi.Param{Name: name, Doc: doc, Pattern: "^b3:[0-9a-f]{64}$"},
+		Wrong: `must be "b3:" and 64 lower-case hex digits`,
 		Check: func(v string) bool { _, err := b3.Parse(v); return err == nil },
 	}
 }
 
-// Limits bound what reaches one service. A rate of 0 is no limit.
+// Limits bound the requests to one service. A rate of 0 means no limit.
 type Limits struct {
-	RPS, Burst int // of what changes something, a second
-	ReadRPS    int // of the rest; as many at once
-	Inflight   int // calls at one time, at least 1
-	// NetworkInflight is calls at one time of one client network: clients that read slowly hold their calls for long. 0: as Inflight.
+	RPS, Burst int // writes per second
+	ReadRPS    int // other requests per second, and their burst
+	Inflight   int // running requests, at least 1
+	// NetworkInflight bounds the running requests of one client network, because clients that read
+	// slowly hold their requests for long. 0: the same as Inflight.
 	NetworkInflight int
-	PerIP           Rate // of what changes something, as the two below
+	PerIP           Rate // writes, as the next two
 	PerTenant       Rate
 	PerPrincipal    Rate
-	Share           Rate          // of RPS, what one client network may take; 0: half of RPS and of Burst
-	ReadShare       Rate          // of ReadRPS; 0: half, as many at once as in a twentieth of a second, at least 64
-	Rest            time.Duration // of a connection whose network has taken its share, give or take a half; 0: 400 ms
-	Timeout         time.Duration // of its writes; 0: each route's own
+	Share           Rate          // the part of RPS that one client network may use; 0: half of RPS and of Burst
+	ReadShare       Rate          // the same for ReadRPS; 0: half, with a burst of a twentieth of a second, at least 64
+	Rest            time.Duration // pause of a connection if its network has used its share, ± half; 0: 400 ms
+	Timeout         time.Duration // of writes; 0: that of each route
 	Streams         StreamLimits
 }
 
-// Rate is how many a second, and how many at once.
+// Rate is a rate per second with a burst.
 type Rate struct{ RPS, Burst int }
 
-// or is r, or d in place of what r leaves open.
+// or returns r, or d if r is not set.
 func (r Rate) or(d Rate) Rate {
 	if r.RPS == 0 {
 		return d
@@ -87,16 +96,18 @@ func (r Rate) or(d Rate) Rate {
 // StreamLimits bound the open streams of a service.
 type StreamLimits struct {
 	Max, PerNetwork int
-	Replay          int           // events that a stream replays before it says lagged instead; a source may have a bound of its own
-	Ping            time.Duration // no stream is silent for longer
+	// events that a stream replays before it sends lagged; a source may have its own bound
+	Replay int
+	Ping   time.Duration // no stream is silent for longer
 }
 
-// writeShare is how much of a service's rate one network may take: by default half of it, rounded up, so that a third that asks for
-// little gets nearly all of it beside two that ask for all they can get.
+// writeShare returns the part of a service's rate that one network may use. The default is half,
+// rounded up. Two networks that use their whole shares then leave most of the rate that a modest
+// third network needs.
 func (l Limits) writeShare() Rate { return l.Share.or(Rate{half(l.RPS), half(l.Burst)}) }
 
-// readShare lets one network make, by default, as many reads at once as its share has in a twentieth of a second, or those of a page
-// with all it links to. What a flood asks at once keeps a core from all others for as long.
+// readShare returns the read rate of one network. The default burst is that of a twentieth of a
+// second, because a burst occupies a core for that long, or enough for a page with all its links.
 func (l Limits) readShare() Rate {
 	share := half(l.ReadRPS)
 	return l.ReadShare.or(Rate{share, min(share, max(64, share/20))})
@@ -104,8 +115,8 @@ func (l Limits) readShare() Rate {
 
 func half(n int) int { return (n + 1) / 2 }
 
-// rest is how long a connection rests by default: the 256 that one network may have ask 640 times a second then, which costs a
-// twentieth of a core.
+// rest returns the pause of a connection. By default the 256 connections that one network may have
+// send 640 requests per second, which costs a twentieth of a core.
 func (l *Limits) rest() time.Duration {
 	if l.Rest > 0 {
 		return l.Rest
@@ -113,35 +124,38 @@ func (l *Limits) rest() time.Duration {
 	return 400 * time.Millisecond
 }
 
-// keyedRoom is how many addresses, tenants or principals a service's second bucket knows at once. The one idle longest
-// gives way, and begins anew with a full bucket.
+// keyedRoom bounds the addresses, tenants or principals in a table of buckets. The least recently
+// used one is evicted and starts again with a full bucket.
 const keyedRoom = 65_536
 
-// service is what all routes of one Service share.
+// service is the state that all routes of one Service share.
 type service struct {
 	Service
 	limits     atomic.Pointer[Limits] // current
-	damaged    atomic.Bool            // the service is shut out
+	damaged    atomic.Bool            // shut out
 	inflight   *limiter
 	writes     *limit.Bucket
 	reads      *limit.Bucket
-	writeShare *limit.Keyed[netip.Addr] // of writes, that one network may take
+	writeShare *limit.Keyed[netip.Addr] // of writes, by network
 	readShare  *limit.Keyed[netip.Addr]
 	byIP       *limit.Keyed[netip.Addr]
 	byTenant   *limit.Keyed[string]
 	byName     *limit.Keyed[string] // principals
 	streams    *streams
-	networks   *streams // calls in flight, by network
+	networks   *streams // running requests by network
 
-	lateReads, lateWrites func(int) // that did not end in time
+	lateReads, lateWrites func(int) // count time-outs
 }
 
 func (s *Server) newService(def Service, l Limits) *service {
 	m := s.d.Metrics
 	sv := &service{
-		Service:   def,
-		lateReads: m.Counter("io_timeouts_total", def.Name, "op", front.OpRead), lateWrites: m.Counter("io_timeouts_total", def.Name, "op", front.OpWrite),
-		inflight: newLimiter(l.Inflight), writes: &limit.Bucket{}, reads: &limit.Bucket{},
+		Service:    def,
+		lateReads:  m.Counter("io_timeouts_total", def.Name, "op", front.OpRead),
+		lateWrites: m.Counter("io_timeouts_total", def.Name, "op", front.OpWrite),
+		inflight:   newLimiter(l.Inflight),
+		writes:     &limit.Bucket{},
+		reads:      &limit.Bucket{},
 		writeShare: limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
 		readShare:  limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
 		byIP:       limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
@@ -161,21 +175,22 @@ func (s *Server) newService(def Service, l Limits) *service {
 	return sv
 }
 
-// set changes the limits from now on. Tokens that were taken stay taken, and requests that run go on.
+// set changes the limits. It does not affect taken tokens and running requests.
 func (s *service) set(l Limits) {
 	s.limits.Store(&l)
 	s.inflight.max.Store(int64(l.Inflight))
 	s.writes.Set(float64(l.RPS), l.Burst)
 	s.reads.Set(float64(l.ReadRPS), l.ReadRPS)
-	for keyed, r := range map[*limit.Keyed[netip.Addr]]Rate{s.writeShare: l.writeShare(), s.readShare: l.readShare(), s.byIP: l.PerIP} {
-		keyed.Set(float64(r.RPS), r.Burst)
-	}
-	for keyed, r := range map[*limit.Keyed[string]]Rate{s.byTenant: l.PerTenant, s.byName: l.PerPrincipal} {
-		keyed.Set(float64(r.RPS), r.Burst)
-	}
+	setRate(s.writeShare, l.writeShare())
+	setRate(s.readShare, l.readShare())
+	setRate(s.byIP, l.PerIP)
+	setRate(s.byTenant, l.PerTenant)
+	setRate(s.byName, l.PerPrincipal)
 }
 
-// param is the kind of path parameter that name stands for in the routes of the service.
+func setRate[K comparable](table *limit.Keyed[K], r Rate) { table.Set(float64(r.RPS), r.Burst) }
+
+// param returns the description of a path parameter in the routes of the service.
 func (s *service) param(name string) (PathParam, bool) {
 	for _, p := range s.Params {
 		if p.Name == name {

@@ -28,7 +28,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// The frame knows no engine: what it imports of engines is their shared words.
+// The frame imports no engine, only their common package.
 func TestTheFrameImportsNoEngine(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -43,11 +43,19 @@ func TestTheFrameImportsNoEngine(t *testing.T) {
 
 var errTile = errors.New("no such tile")
 
-// tiles is a service with one route for each thing that a route can say. Its parameter epoch is none of the registry's.
+// tiles is a service with one route per feature of Route. Its parameter epoch differs from that of
+// other services.
 func tiles(dir string, gotQuery, gotBody *string) Service {
 	route := func(pattern string, h Handler, more ...func(*Route)) Route {
-		r := Route{Method: http.MethodGet, Pattern: "/tiles/" + pattern, Class: ClassRead, Deadline: DefaultDeadline, Handle: h,
-			Summary: pattern, Answers: AnswersRaw(TypeBytes, "bytes")}
+		r := Route{
+			Method:   http.MethodGet,
+			Pattern:  "/tiles/" + pattern,
+			Class:    ClassRead,
+			Deadline: DefaultDeadline,
+			Handle:   h,
+			Summary:  pattern,
+			Answers:  AnswersRaw(TypeBytes, "bytes"),
+		}
 		for _, f := range more {
 			f(&r)
 		}
@@ -62,13 +70,22 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 		}
 	}
 	return Service{
-		Name: "tiles", Prefix: "/tiles/", RetryAfter: 9, LateStatus: http.StatusServiceUnavailable,
+		Name: "tiles", Prefix: "/tiles/", RetryAfter: 9, TimeoutStatus: http.StatusServiceUnavailable,
 		Code: func(reason string) string { return "TILES_" + strings.ToUpper(reason) },
-		Errors: []ErrorRule{{
-			Is: Is(errTile), Outcome: Outcome{http.StatusNotFound, "no_tile", "TILE", false}, Title: "No such tile", Wait: WaitDegraded, Details: Told(Details{"z": 1}),
-		}},
+		Errors: []ErrorRule{
+			{
+				Is:      Is(errTile),
+				Outcome: Outcome{http.StatusNotFound, "no_tile", "TILE", false},
+				Title:   "No such tile",
+				Wait:    WaitDegraded,
+				Details: Told(Details{"z": 1}),
+			},
+		},
 		Params: []PathParam{
-			{Param: openapi.Param{Name: "path", Doc: "of a file"}, Check: func(v string) bool { return !strings.HasSuffix(v, ".secret") }},
+			{
+				Param: openapi.Param{Name: "path", Doc: "of a file"},
+				Check: func(v string) bool { return !strings.HasSuffix(v, ".secret") },
+			},
 			{Param: openapi.Param{Name: "epoch", Doc: "a word"}, Check: IsName, Wrong: "must be a word"},
 			NumberParam("z", 0, "zoom"),
 		},
@@ -83,13 +100,21 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 				c.Set("Cache-Control", CacheForever)
 				return c.ServeContent("x.bin", time.Time{}, f)
 			}, func(r *Route) {
-				r.Long, r.CSP, r.Expose = true, "default-src 'self'", []string{"Content-Range", "Accept-Ranges", "Content-Length"}
+				r.Long, r.CSP, r.Expose = true, "default-src 'self'", []string{
+					"Content-Range",
+					"Accept-Ranges",
+					"Content-Length",
+				}
 				r.Answers = append(r.Answers, openapi.Answer{Status: http.StatusPartialContent, Type: TypeBytes})
 				r.Problems = []int{http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable}
 			}),
 			route("epochs/:epoch", echo("epoch")),
-			route("zoom/:z", echo("z"), func(r *Route) { r.Query, r.Others = []openapi.Param{{Name: "z"}}, QueryIgnore }),
-			route("pass/:z", echo("z"), func(r *Route) { r.Query, r.Others = []openapi.Param{{Name: "z"}}, QueryPass }),
+			route("zoom/:z", echo("z"),
+				func(r *Route) { r.Query, r.Others = []openapi.Param{{Name: "z"}}, QueryIgnore }),
+			route("raw/:z", func(c *Request) error {
+				*gotQuery = c.HTTP().URL.RawQuery
+				return c.Respond(http.StatusOK, nil)
+			}, func(r *Route) { r.Others = QueryRaw }),
 			route("number", func(c *Request) error {
 				n, err := c.Number("n", 7, 0, 9)
 				if err != nil {
@@ -110,8 +135,10 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 				r.Method, r.Class, r.Body, r.Media, r.MaxBody = http.MethodPost, ClassWrite, StreamBody, TypeLines, 64
 				r.Answers = AnswersNothing("taken")
 			}),
-			route("late", func(c *Request) error { <-c.Context().Done(); return context.Cause(c.Context()) }, func(r *Route) { r.Deadline = time.Millisecond }),
-			route("big", func(c *Request) error { _, err := c.Write(make([]byte, 3<<20)); return err }, func(r *Route) { r.Long = true }),
+			route("late", func(c *Request) error { <-c.Context().Done(); return context.Cause(c.Context()) },
+				func(r *Route) { r.Deadline = time.Millisecond }),
+			route("big", func(c *Request) error { _, err := c.Write(make([]byte, 3<<20)); return err },
+				func(r *Route) { r.Long = true }),
 		},
 		Ready: func(r *wire.Ready) { r.Version = 77 },
 	}
@@ -133,9 +160,19 @@ func serverOf(t *testing.T, l Limits, def Service) *Server {
 	t.Helper()
 	cat := flow.NewCatalog(nil, nil)
 	phase := flow.NewWatch(cat, flow.Spec{
-		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
+		Service:   "node",
+		Name:      "lifecycle",
+		Cap:       1,
+		Policy:    flow.LastWins,
+		Producers: []string{"supervisor"},
+		Consumers: []string{"http"},
 	}, flow.Running)
-	cfg := Settings{Server: front.DefaultConfig(), TLS: front.DefaultTLSConfig(), UDS: front.DefaultUDSConfig(), Limits: map[string]Limits{"tiles": l}}
+	cfg := Settings{
+		Server: front.DefaultConfig(),
+		TLS:    front.DefaultTLSConfig(),
+		UDS:    front.DefaultUDSConfig(),
+		Limits: map[string]Limits{"tiles": l},
+	}
 	cfg.Server.CORS.AllowOrigins = []string{"https://page.example"}
 	cfg.Server.ReadTimeout = unit.Duration(time.Second)
 	m := obs.NewMetrics()
@@ -203,7 +240,7 @@ func TestParametersOfAService(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d with %s", tt.target, w.Code, w.Body, tt.status, tt.has)
 		}
 	}
-	for target, want := range map[string]string{"/tiles/zoom/1?other=c&z=a&other=d": "a,", "/tiles/pass/1?other=c&z=a&other=d": "a,c"} {
+	for target, want := range map[string]string{"/tiles/zoom/1?other=c&z=a&other=d": "a,", "/tiles/raw/1?z=%zz;a&z": "z=%zz;a&z"} {
 		if w := ask(s, "GET", target, "", nil); w.Code != 200 || *query != want {
 			t.Errorf("%s: %d, query %q, want %q", target, w.Code, *query, want)
 		}
@@ -211,13 +248,14 @@ func TestParametersOfAService(t *testing.T) {
 	if got := ask(s, "GET", "/tiles/late", "", nil).Header().Get("Retry-After"); got != "9" {
 		t.Errorf("Retry-After %q of a service that says 9", got)
 	}
-	if !strings.Contains(string(s.doc.JSON()), `"/tiles/assets/{path}"`) || !strings.Contains(string(s.doc.JSON()), `"application/x-ndjson"`) {
+	if !strings.Contains(string(s.doc.JSON()), `"/tiles/assets/{path}"`) ||
+		!strings.Contains(string(s.doc.JSON()), `"application/x-ndjson"`) {
 		t.Error("the document lacks the catch-all route, or the lines that a body has")
 	}
 }
 
-// A route's content is served in ranges and by validators, its policy and its exposed headers are its own, and what cannot be
-// served is a problem like any other.
+// A route's content is served in ranges and by validators, its policy and its exposed headers are
+// its own, and what cannot be served is a problem like any other.
 func TestContentOfARoute(t *testing.T) {
 	s, dir, _, _ := tileServer(t, Limits{Inflight: 8})
 	if err := os.WriteFile(filepath.Join(dir, "x"), []byte("0123456789"), 0o600); err != nil {
@@ -246,12 +284,13 @@ func TestContentOfARoute(t *testing.T) {
 			t.Errorf("%s: %d %s %v", tt.doc, w.Code, w.Body, w.Header())
 		}
 	}
-	if got := ask(s, "GET", "/tiles/zoom/1", "", nil).Header().Get("Content-Security-Policy"); got != hardHeaders("")[3].value[0] {
+	if got := ask(s, "GET", "/tiles/zoom/1", "", nil).Header().
+		Get("Content-Security-Policy"); got != hardHeaders("")[3].value[0] {
 		t.Errorf("another route: %q", got)
 	}
 }
 
-// sink is a connection that looks at what is written to it.
+// sink is a connection that checks writes.
 type sink struct {
 	*httptest.ResponseRecorder
 	files atomic.Int64
@@ -271,7 +310,8 @@ func (s *sink) ReadFrom(r io.Reader) (int64, error) {
 // A long answer comes whole, and a file reaches the connection as one.
 func TestLongAnswers(t *testing.T) {
 	s, dir, _, _ := tileServer(t, Limits{Inflight: 8})
-	if err := os.WriteFile(filepath.Join(dir, "x"), bytes.Repeat([]byte("0123456789abcdef"), 3<<20/16), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "x"), bytes.Repeat([]byte("0123456789abcdef"), 3<<20/16),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for target, files := range map[string]int64{"/tiles/big": 0, "/tiles/assets/x": 1} {
@@ -302,7 +342,8 @@ func TestBodiesAsTheyCome(t *testing.T) {
 			t.Errorf("%s: %d %s, read %q", tt.doc, w.Code, w.Body, *body)
 		}
 	}
-	req := httptest.NewRequest("POST", "/tiles/lines", io.MultiReader(strings.NewReader("{}\n"), strings.NewReader(strings.Repeat("x", 64))))
+	req := httptest.NewRequest("POST", "/tiles/lines",
+		io.MultiReader(strings.NewReader("{}\n"), strings.NewReader(strings.Repeat("x", 64))))
 	req.ContentLength = -1
 	req.Header.Set("Content-Type", TypeLines)
 	w := httptest.NewRecorder()
@@ -340,7 +381,8 @@ func sharesOfAService(t *testing.T) {
 	}
 }
 
-// A service may hear of its refusals, those of the frame too, by their reasons; and a route may take time headers for what they are worth.
+// A service is notified of the reasons of its refusals, including those of the frame, and a route
+// may ignore malformed time headers.
 func TestRefusalsAreHeardAndHintsIgnored(t *testing.T) {
 	var heard []string
 	def := tiles(t.TempDir(), new(string), new(string))

@@ -24,10 +24,10 @@ const (
 	replayPage      = 100
 )
 
-// A Source is one kind of event stream. Its events are numbered from 1 without gaps.
+// A Source describes an event stream. Its events are numbered from 1 without gaps.
 type Source[T any] struct {
-	Event, Consumer string // names of its events, and of its place on the bus
-	ReplayMax       uint64 // instead of StreamLimits.Replay, unless 0
+	Event, Consumer string // name of its events, and its label on the bus
+	ReplayMax       uint64 // replaces StreamLimits.Replay unless 0
 
 	Subscribe func(consumer string) *flow.Subscription[T]
 	Head      func(context.Context) (LogHead, error)
@@ -37,27 +37,31 @@ type Source[T any] struct {
 	Lagged    func(Missed, LogHead) any
 }
 
-// LogHead is where the log that a stream follows stands: the oldest event it has, and the newest.
+// LogHead is the state of the log behind a stream: its oldest and its newest event.
 type LogHead struct {
 	First, Last uint64
-	Value       any // of the source
+	Value       any // defined by the source
 }
 
-// Missed are events that a stream leaves out.
+// Missed describes events that a stream leaves out.
 type Missed struct{ Count, From, To uint64 }
 
-// LastEvent declares the request header that resumes a stream.
+// LastEvent describes the request header that resumes a stream.
 func LastEvent(what string) openapi.Param {
-	return openapi.Param{Name: "Last-Event-ID", Doc: "the last " + what + " that the caller has seen; what came after is told first"}
+	return openapi.Param{
+		Name: "Last-Event-ID",
+		Doc:  "the last " + what + " that the caller has seen; what came after is told first",
+	}
 }
 
-// feed is one client of an event stream, fed from its own cursor on the bus by the goroutine of its connection.
+// feed is one client of an event stream. The goroutine of its connection reads the bus with its own
+// cursor.
 type feed[T any] struct {
 	*Source[T]
 	c    *Request
 	sub  *flow.Subscription[T]
-	out  []byte // frames that are not yet sent
-	sent uint64 // the last event sent, or covered by what was sent
+	out  []byte // unsent frames
+	sent uint64 // the last event that was sent or is covered by one that was
 }
 
 // Follow serves a client of src until it leaves or the node stops.
@@ -72,13 +76,13 @@ func Follow[T any](c *Request, src *Source[T]) error {
 	defer c.releaseStream()
 	sub := src.Subscribe(src.Consumer)
 	defer sub.Close()
-	now, err := src.Head(c.Context()) // after subscribing: an event at or below it is in it
+	now, err := src.Head(c.Context()) // after subscribing: it covers all events up to it
 	if err != nil {
 		return err
 	}
 	c.Set("Content-Type", TypeEvents)
 	c.Set("Cache-Control", CacheNone)
-	c.Set("X-Accel-Buffering", "no") // nginx would hold frames back
+	c.Set("X-Accel-Buffering", "no") // so that nginx does not buffer frames
 	c.WriteHeader(http.StatusOK)
 	if c.Head() {
 		return nil
@@ -93,7 +97,7 @@ func Follow[T any](c *Request, src *Source[T]) error {
 	return nil
 }
 
-// lastEventID is the event the client has seen; resume is false when it begins.
+// lastEventID returns the last event that the client has seen. resume is false without one.
 func (r *Request) lastEventID() (after uint64, resume bool, err error) {
 	v, given, err := r.Single(lastEventHeader)
 	if err != nil || !given || v == "" {
@@ -106,7 +110,7 @@ func (r *Request) lastEventID() (after uint64, resume bool, err error) {
 	return after, true, err
 }
 
-// open sends hello and what the client has missed.
+// open sends hello and the events that the client has missed.
 func (f *feed[T]) open(now LogHead, after uint64, resume bool) error {
 	f.out = append(strconv.AppendInt(append(f.out, "retry: "...), sseRetry.Milliseconds(), 10), "\n\n"...)
 	if err := f.event(wire.EventHello, 0, f.Hello(now)); err != nil {
@@ -118,7 +122,7 @@ func (f *feed[T]) open(now LogHead, after uint64, resume bool) error {
 	return f.replay(now, after)
 }
 
-// replay sends what came after the client's last event, or says how much it does not.
+// replay sends the events after the client's last one, or a lagged event if there are too many.
 func (f *feed[T]) replay(now LogHead, after uint64) error {
 	most := cmp.Or(f.ReplayMax, uint64(f.c.service.limits.Load().Streams.Replay))
 	if after > now.Last || now.Last-after > most || after+1 < now.First {
@@ -144,7 +148,7 @@ func (f *feed[T]) replay(now LogHead, after uint64) error {
 	return nil
 }
 
-// run sends events as they come.
+// run sends events as they arrive.
 func (f *feed[T]) run() error {
 	ping := f.c.pings()
 	defer ping.Stop()
@@ -172,19 +176,19 @@ func (f *feed[T]) run() error {
 	}
 }
 
-// next takes one event off the bus.
+// next reads one event from the bus.
 func (f *feed[T]) next() error {
 	e, lost, ok := f.sub.Next()
 	if !ok {
 		return nil
 	}
-	if lost == 0 {
+	if lost == 0 && f.ID(e) <= f.sent+1 {
 		return f.update(e)
 	}
-	return f.lag(f.sent)
+	return f.lag(f.sent) // a gap without a loss was left by the producer
 }
 
-// update sends an event unless the client has it already.
+// update sends an event unless the client has it.
 func (f *feed[T]) update(e T) error {
 	id := f.ID(e)
 	if id <= f.sent {
@@ -194,8 +198,8 @@ func (f *feed[T]) update(e T) error {
 	return f.event(f.Event, id, e)
 }
 
-// lag says that the events after last are not coming, and drops to the newest; the client reconciles. Where it turns
-// out that a replay has sent all of them, it says nothing.
+// lag sends lagged for the events after last, and continues with the newest; the client must
+// reconcile. It sends nothing if a replay has covered all of them.
 func (f *feed[T]) lag(last uint64) error {
 	now, err := f.Head(f.c.Context())
 	if err != nil || now.Last == last && f.sent == last {
@@ -212,7 +216,7 @@ func (f *feed[T]) lag(last uint64) error {
 	return f.flush()
 }
 
-// event adds a frame. Its data is one line, as JSON always is; id is left out when it is 0.
+// event adds a frame. JSON data has no newline. An id of 0 is omitted.
 func (f *feed[T]) event(name string, id uint64, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -233,7 +237,7 @@ func (f *feed[T]) shutdown() error {
 	return f.flush()
 }
 
-// flush sends what was added. A client that stalls is dropped, whatever it has read before.
+// flush sends all frames. A client that stalls is disconnected.
 func (f *feed[T]) flush() error {
 	if len(f.out) == 0 {
 		return nil
@@ -246,7 +250,7 @@ func (f *feed[T]) flush() error {
 	return f.c.Flush()
 }
 
-// ends reports whether nothing more will be committed.
+// ends reports whether no more commits will happen in phase p.
 func ends(p flow.Phase) bool {
 	switch p {
 	case flow.Aborting, flow.Stopping, flow.Stopped, flow.Poisoned:
@@ -257,18 +261,18 @@ func ends(p flow.Phase) bool {
 
 var errStreams = errors.New("too many open streams")
 
-// streams bounds the open streams of a service, or its calls in flight, all and per network. It never waits.
+// streams bounds open streams or running requests, in total and per network. It never waits.
 type streams struct {
 	mu   *flow.Mutex
 	n    int                // guarded by mu
-	byIP map[netip.Addr]int // guarded by mu; by network, only those with a stream
+	byIP map[netip.Addr]int // by network, only those with a stream; guarded by mu
 }
 
 func newStreams(c *flow.Catalog) *streams {
 	return &streams{mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byIP: map[netip.Addr]int{}}
 }
 
-// acquire takes one of the slots for the peer. Peers of the socket have the common bound only.
+// acquire takes a slot for the peer. Only the total bound applies to peers of the socket.
 func (s *streams) acquire(p *front.Peer, l StreamLimits) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,8 +315,8 @@ func (r *Request) acquireStream() bool {
 
 func (r *Request) releaseStream() { r.service.streams.release(r.peer) }
 
-// pings ticks as often as a stream must not be silent.
+// pings returns a ticker with the ping interval.
 func (r *Request) pings() *time.Ticker {
-	//rawchan: one a request, which ends it
+	//rawchan: one per request, stopped at its end
 	return time.NewTicker(r.service.limits.Load().Streams.Ping)
 }

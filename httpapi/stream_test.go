@@ -48,7 +48,7 @@ func (f *frames) close() {
 	_ = f.resp.Body.Close()
 }
 
-// next gives the next frame as its lines joined by "|", "" at the end of the stream.
+// next returns the next frame as its lines joined by "|", or "" at the end of the stream.
 func (f *frames) next() string {
 	f.t.Helper()
 	var lines []string
@@ -97,7 +97,8 @@ func TestStreamTellsHelloThenUpdates(t *testing.T) {
 	f.want(`id: 4|event: registry.update|data: {"version":4,`, `id: 5|event: registry.update|data: {"version":5,`)
 }
 
-// An event that HEAD covers already, since it was published between subscribing and reading HEAD, is not told again.
+// An event that HEAD covers already, since it was published between subscribing and reading HEAD,
+// is not told again.
 func TestStreamSkipsWhatHelloCovers(t *testing.T) {
 	r := newRig(t).listening(t)
 	f := r.stream(t, "")
@@ -151,7 +152,8 @@ func TestStreamResumes(t *testing.T) {
 func TestStreamRefusesAnIDThatIsNone(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{"x", "01", "-1", "1.0", "99999999999999999999"} {
-		if w := r.do(http.MethodHead, "/registry/stream", "", header{"Last-Event-ID": id}); w.Code != http.StatusBadRequest {
+		if w := r.do(http.MethodHead, "/registry/stream", "",
+			header{"Last-Event-ID": id}); w.Code != http.StatusBadRequest {
 			t.Errorf("Last-Event-ID %q: %d, want 400", id, w.Code)
 		}
 	}
@@ -164,7 +166,8 @@ func TestStreamEndsWhenReplayFails(t *testing.T) {
 	f.want("retry: 3000", hello3, "")
 }
 
-// A client whose cursor is overrun is told once how much it missed, and goes on from HEAD.
+// A client whose cursor is overrun gets one lagged event with the number of missed events, and
+// continues from HEAD.
 func TestStreamTellsLag(t *testing.T) {
 	r := newRig(t)
 	sub := r.reg.bus.Subscribe("sse")
@@ -189,9 +192,48 @@ func TestStreamTellsLag(t *testing.T) {
 	}
 }
 
+// A gap that the bus does not know of, since the event's producer has left it, is told as a lag
+// too.
+func TestStreamTellsOfAGap(t *testing.T) {
+	r := newRig(t)
+	sub := r.reg.bus.Subscribe("sse")
+	defer sub.Close()
+	st := r.feed(t, &recorder{header: http.Header{}}, sub, 3)
+	r.commit(6)
+	if err := st.Next(); err != nil {
+		t.Fatal(err)
+	}
+	r.commit(7)
+	rec := &recorder{header: http.Header{}}
+	gap := r.feed(t, rec, sub, 5)
+	if err := gap.Next(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Split(rec.body.String()+string(*gap.Out()), "\n"), "|")
+	if got != `id: 7|event: lagged|data: {"missed":2,"from":6,"to":7,"head":`+headJSON(7)+"}||" {
+		t.Errorf("told %s", got)
+	}
+}
+
+// A registry with a silent publisher opens no stream.
+func TestStreamOfASilentRegistry(t *testing.T) {
+	r := newRig(t)
+	r.reg.emits = &registry.NotReadyError{Cause: registry.CauseUpdatesOff}
+	w := r.do(http.MethodGet, "/registry/stream", "", nil)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), registry.CauseUpdatesOff) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // feed is a stream to rec that has told all up to sent.
-func (r *rig) feed(t *testing.T, rec *recorder, sub *flow.Subscription[registry.Update], sent uint64) httpapi.Feed[registry.Update] {
-	c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceRegistry, Class: httpapi.ClassStream}, &front.Peer{})
+func (r *rig) feed(
+	t *testing.T,
+	rec *recorder,
+	sub *flow.Subscription[registry.Update],
+	sent uint64,
+) httpapi.Feed[registry.Update] {
+	c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceRegistry, Class: httpapi.ClassStream},
+		&front.Peer{})
 	return httpapi.NewFeed(c, registryapi.Stream(r.reg), sub, sent)
 }
 
@@ -280,7 +322,8 @@ func TestStreamsAreCapped(t *testing.T) {
 		t.Errorf("registry_sse_clients = %v, want 2", got)
 	}
 	overSocket := &front.Peer{Socket: true}
-	if !r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) || r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) {
+	if !r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) ||
+		r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) {
 		t.Error("a socket peer takes the last place, and no one the one after")
 	}
 	r.OpenStreams(serviceRegistry).Release(overSocket)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,14 +30,22 @@ import (
 
 const someTransfer = `{"from":"alice","to":"bob","asset":"ron","amount_minor":"5","nonce":1,"memo":"lunch","valid_until":"2100-01-01T02:00:00+02:00"}`
 
-func aTransfer() wallet.Request {
-	return wallet.Request{Op: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: amount("5"), Nonce: 1, Memo: "lunch"}
+func aTransfer() ledger.Op {
+	return ledger.Op{
+		Code:   record.OpTransfer,
+		From:   "alice",
+		To:     "bob",
+		Asset:  "ron",
+		Amount: amount("5"),
+		Nonce:  1,
+		Memo:   "lunch",
+	}
 }
 
 // orderCases are a body for each route that takes one operation, and the order that it is.
 func orderCases(t *testing.T) map[string]struct {
 	body string
-	want wallet.Request
+	want ledger.Op
 } {
 	t.Helper()
 	hold, err := record.ParseTxID(txid)
@@ -44,25 +53,58 @@ func orderCases(t *testing.T) map[string]struct {
 		t.Fatal(err)
 	}
 	paid := aTransfer()
-	paid.ValidUntil = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	paid.ValidUntil, paid.Reference = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), "march/7"
 	return map[string]struct {
 		body string
-		want wallet.Request
+		want ledger.Op
 	}{
-		"transfer": {someTransfer, paid},
-		"issue": {`{"nonce":18446744073709551615,"to":"a/b","asset":"ron","amount_minor":"340282366920938463463374607431768211455"}`, wallet.Request{
-			Op: record.OpIssue, To: "a/b", Asset: "ron", Amount: amount("340282366920938463463374607431768211455"), Nonce: 1<<64 - 1,
+		"transfer": {strings.TrimSuffix(someTransfer, "}") + `,"reference":"march/7"}`, paid},
+		"issue": {
+			`{"nonce":18446744073709551615,"to":"a/b","asset":"ron","amount_minor":"340282366920938463463374607431768211455"}`,
+			ledger.Op{
+				Code:   record.OpIssue,
+				To:     "a/b",
+				Asset:  "ron",
+				Amount: amount("340282366920938463463374607431768211455"),
+				Nonce:  1<<64 - 1,
+			},
+		},
+		"burn": {`{"from":"a:b","asset":"x1","amount_minor":"1","nonce":2}`, ledger.Op{
+			Code: record.OpBurn, From: "a:b", Asset: "x1", Amount: amount("1"), Nonce: 2,
 		}},
-		"burn": {`{"from":"a:b","asset":"x1","amount_minor":"1","nonce":2}`, wallet.Request{
-			Op: record.OpBurn, From: "a:b", Asset: "x1", Amount: amount("1"), Nonce: 2,
-		}},
-		"hold": {`{"from":"a","to":"b","asset":"ron","amount_minor":"7","nonce":3,"expires_in_s":2592000}`, wallet.Request{
-			Op: record.OpHold, From: "a", To: "b", Asset: "ron", Amount: amount("7"), Nonce: 3, ExpiresIn: 720 * time.Hour,
-		}},
-		"capture":        {`{"hold":"` + txid + `","amount_minor":"4"}`, wallet.Request{Op: record.OpCapture, Hold: hold, Amount: amount("4")}},
-		"release":        {`{"hold":"` + txid + `"}`, wallet.Request{Op: record.OpRelease, Hold: hold}},
-		"accounts/flags": {`{"account":"a","set":["frozen","no_debit"],"clear":["no_credit"],"new":true}`, wallet.Request{Op: record.OpFlags, From: "a", Set: record.Frozen | record.NoDebit, Clear: record.NoCredit, New: true}},
+		"hold": {
+			`{"from":"a","to":"b","asset":"ron","amount_minor":"7","nonce":3,"expires_in_s":2592000}`,
+			ledger.Op{
+				Code:      record.OpHold,
+				From:      "a",
+				To:        "b",
+				Asset:     "ron",
+				Amount:    amount("7"),
+				Nonce:     3,
+				ExpiresIn: 720 * time.Hour,
+			},
+		},
+		"capture": {
+			`{"hold":"` + txid + `","amount_minor":"4"}`,
+			ledger.Op{Code: record.OpCapture, Hold: hold, Amount: amount("4")},
+		},
+		"release": {`{"hold":"` + txid + `"}`, ledger.Op{Code: record.OpRelease, Hold: hold}},
+		"accounts/flags": {
+			`{"account":"a","set":["frozen","no_debit"],"clear":["no_credit"],"new":true}`,
+			ledger.Op{
+				Code:  record.OpFlags,
+				From:  "a",
+				Set:   record.Frozen | record.NoDebit,
+				Clear: record.NoCredit,
+			},
+		},
 	}
+}
+
+// sameOp reports whether got is want and was found well-formed.
+func sameOp(got, want ledger.Op) bool {
+	_, _ = ledger.Check(&want, want.Has())
+	return got.Checked() && reflect.DeepEqual(got, want)
 }
 
 // An order reaches the wallet as it was sent, and the wallet's bytes reach the caller as they are.
@@ -71,17 +113,15 @@ func TestOrders(t *testing.T) {
 		r := newRig(t)
 		w := r.do("POST", "/v1/"+path, tt.body, writer)
 		got := r.wal.order
-		if !got.ValidUntil.Equal(tt.want.ValidUntil) {
-			t.Errorf("%s: valid until %s", path, got.ValidUntil)
-		}
-		got.ValidUntil = tt.want.ValidUntil
-		if w.Code != http.StatusOK || got != tt.want || r.wal.key != someKey || r.wal.by.Principal != "alice" {
-			t.Errorf("%s: %d %s: %+v by %q under %q, want %+v", path, w.Code, w.Body, got, r.wal.by.Principal, r.wal.key, tt.want)
+		if w.Code != http.StatusOK || !sameOp(got, tt.want) || r.wal.opens != (path == "accounts/flags") || r.wal.key != someKey || r.wal.by.Principal != "alice" {
+			t.Errorf("%s: %d %s: %+v by %q under %q, want %+v", path, w.Code, w.Body, got, r.wal.by.Principal,
+				r.wal.key, tt.want)
 		}
 		if want := receiptOf(r.wal.order, someKey); !bytes.Equal(w.Body.Bytes(), want) {
 			t.Errorf("%s: sent %s, want %s", path, w.Body, want)
 		}
-		if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != httpapi.TypeJSON || h.Get(httpapi.ReplayedHeader) != "" {
+		if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != httpapi.TypeJSON ||
+			h.Get(httpapi.ReplayedHeader) != "" {
 			t.Errorf("%s: headers %v", path, h)
 		}
 		if r.wal.until <= 2*time.Second || r.wal.until > 5*time.Second {
@@ -94,7 +134,8 @@ func TestReplaysSayThatTheyAre(t *testing.T) {
 	r := newRig(t)
 	r.wal.replay = true
 	for path, body := range map[string]string{"transfer": someTransfer, "batch": batchOf("atomic", 1)} {
-		if w := r.do("POST", "/v1/"+path, body, writer); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "true" {
+		if w := r.do("POST", "/v1/"+path, body, writer); w.Code != 200 ||
+			w.Header().Get("Idempotent-Replayed") != "true" {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 	}
@@ -127,7 +168,7 @@ func batchOf(mode string, n int) string {
 // A batch is the same in both encodings, whatever the order of its members.
 func TestBatches(t *testing.T) {
 	var ops []string
-	var want []wallet.Request
+	var want []ledger.Op
 	for path, tt := range orderCases(t) {
 		if path != "accounts/flags" {
 			ops, want = append(ops, `{`+strings.Trim(tt.body, "{}")+`,"op":"`+path+`"}`), append(want, tt.want)
@@ -142,13 +183,13 @@ func TestBatches(t *testing.T) {
 			t.Fatalf("%s: %d %s, %d ops", kind, w.Code, w.Body, len(r.wal.orders))
 		}
 		for i, got := range r.wal.orders {
-			same := got.ValidUntil.Equal(want[i].ValidUntil)
-			if got.ValidUntil = want[i].ValidUntil; !same || got != want[i] {
+			if !sameOp(got, want[i]) {
 				t.Errorf("%s: op %d is %+v, want %+v", kind, i, got, want[i])
 			}
 		}
 		var a walletapi.BatchAnswer
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Results) != 2 || a.Results[1].Error.Code != "INSUFFICIENT_FUNDS" {
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Results) != 2 ||
+			a.Results[1].Error.Code != "INSUFFICIENT_FUNDS" {
 			t.Errorf("%s: %v %+v", kind, err, a)
 		}
 	}
@@ -198,7 +239,13 @@ func whole(v any) any {
 
 func TestDeclareAsset(t *testing.T) {
 	r := newRig(t)
-	if w := r.do("POST", "/v1/assets", `{"asset":"eur"}`, writer); w.Code != 200 || !strings.Contains(w.Body.String(), `"op":"asset","asset":"eur"`) {
+	if w := r.do(
+		"POST",
+		"/v1/assets",
+		`{"asset":"eur"}`,
+		writer,
+	); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), `"op":"asset","asset":"eur"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -212,7 +259,8 @@ func TestKeys(t *testing.T) {
 		{`"a";x=1`, ""}, {`"a\"b"`, ""}, {"ü", ""}, {"a/b", ""}, {"'a'", ""}, {`""a""`, ""},
 	} {
 		r := newRig(t)
-		w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good", "Idempotency-Key": tt.sent})
+		w := r.do("POST", "/v1/transfer", someTransfer,
+			header{"Authorization": "Bearer good", "Idempotency-Key": tt.sent})
 		if tt.want != "" {
 			if w.Code != 200 || r.wal.key != tt.want {
 				t.Errorf("%q: %d, key %q", tt.sent, w.Code, r.wal.key)
@@ -244,7 +292,8 @@ func TestEveryWriteNeedsAKey(t *testing.T) {
 				q.Header["Idempotency-Key"] = keys
 				q.Header.Set("Content-Type", httpapi.TypeJSON)
 			})
-			if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Details["field"] != "Idempotency-Key" || p.Reason != httpapi.ReasonBadHeader {
+			if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Details["field"] != "Idempotency-Key" ||
+				p.Reason != httpapi.ReasonBadHeader {
 				t.Errorf("%s with keys %q: %d %+v", route.Pattern, keys, w.Code, p)
 			}
 		}
@@ -254,14 +303,16 @@ func TestEveryWriteNeedsAKey(t *testing.T) {
 	}
 }
 
-// While the wallet takes no writes, what reads badly is still told so, what reads well is to come later, and reads go on.
+// While the wallet takes no writes, what reads badly is still told so, what reads well is to come
+// later, and reads go on.
 func TestReadinessGuard(t *testing.T) {
 	r := newRig(t)
 	r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
 	for path, tt := range orderCases(t) {
 		w := r.do("POST", "/v1/"+path, tt.body, writer)
 		p := problemIn(t, w.Body.String())
-		if w.Code != 503 || p.Code != "RETRY_LATER" || p.Details["cause"] != wallet.CauseLedger || w.Header().Get("Retry-After") != "2" {
+		if w.Code != 503 || p.Code != "RETRY_LATER" || p.Details["cause"] != wallet.CauseLedger ||
+			w.Header().Get("Retry-After") != "2" {
 			t.Errorf("%s: %d %+v", path, w.Code, p)
 		}
 		if w := r.do("POST", "/v1/"+path, `{}`, writer); w.Code != 400 {
@@ -292,12 +343,17 @@ func TestRateIsTold(t *testing.T) {
 		h := w.Header()
 		got = append(got, h.Get("RateLimit"))
 		if w.Code == 429 {
-			if p := problemIn(t, w.Body.String()); p.Code != "BUSY" || p.Reason != httpapi.ReasonRate || h.Get("Retry-After") != "1" {
+			if p := problemIn(t, w.Body.String()); p.Code != "BUSY" || p.Reason != httpapi.ReasonRate ||
+				h.Get("Retry-After") != "1" {
 				t.Errorf("%+v, Retry-After %q", p, h.Get("Retry-After"))
 			}
 		}
 	}
-	if want := []string{"limit=2, remaining=1, reset=1", "limit=2, remaining=0, reset=2", "limit=2, remaining=0, reset=2"}; !slices.Equal(got, want) {
+	if want := []string{
+		"limit=2, remaining=1, reset=1",
+		"limit=2, remaining=0, reset=2",
+		"limit=2, remaining=0, reset=2",
+	}; !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	if w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good bob"}); w.Code != 200 {
@@ -305,14 +361,15 @@ func TestRateIsTold(t *testing.T) {
 	}
 	read := r.do("GET", "/v1/balance?account=a&asset=ron", "", header{"Authorization": "Bearer good carol"}).Header()
 	if read.Get("RateLimit") != "" || len(read) > 8 {
-		t.Errorf("a read, which no rate bounds, has %d headers, or more than a map holds before it grows: %v", len(read), read)
+		t.Errorf("a read, which no rate bounds, has %d headers, or more than a map holds before it grows: %v",
+			len(read), read)
 	}
 	if w := newRig(t).do("POST", "/v1/transfer", someTransfer, writer); w.Header().Get("RateLimit") != "" {
 		t.Errorf("without a rate: %v", w.Header())
 	}
 }
 
-// Where a route takes one of several scopes, one is enough and none is not.
+// Where a route has alternative scopes, one is sufficient and required.
 func TestOneOfSeveralScopes(t *testing.T) {
 	for _, tt := range []struct {
 		scopes         []string
@@ -329,7 +386,11 @@ func TestOneOfSeveralScopes(t *testing.T) {
 			func(path, body string) int { return r.do("POST", path, body, writer).Code },
 			func(path, body string) int { return r.as(userPeer(8), "POST", path, body, nil).Code },
 		} {
-			if b, rel := ask("/v1/batch", batchOf("atomic", 1)), ask("/v1/release", `{"hold":"`+txid+`"}`); b != tt.batch || rel != tt.release {
+			if b, rel := ask("/v1/batch", batchOf("atomic", 1)), ask(
+				"/v1/release",
+				`{"hold":"`+txid+`"}`,
+			); b != tt.batch ||
+				rel != tt.release {
 				t.Errorf("%q: batch %d, release %d", tt.scopes, b, rel)
 			}
 		}
@@ -344,7 +405,8 @@ func TestOneOfSeveralScopes(t *testing.T) {
 	}
 }
 
-// The scopes of who calls reach the wallet: on the socket with a token, those of both.
+// The scopes of the caller are passed to the wallet. On the socket with a token they are those in
+// both.
 func TestScopesReachTheWallet(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, d *deps) {
 		d.Auth = holder{[]string{"wallet.transfer", "wallet.issue"}}
@@ -366,7 +428,8 @@ func TestScopesReachTheWallet(t *testing.T) {
 	holds("wallet.transfer")
 }
 
-// A node without a wallet has no routes of one, and nothing of it in the document; likewise one without a registry.
+// A node without a wallet has no routes of one, and no description in the document. The same holds
+// for the registry.
 func TestServicesThatAreOff(t *testing.T) {
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Wallet = nil })
 	w := r.do("POST", "/v1/transfer", someTransfer, writer)
@@ -381,7 +444,8 @@ func TestServicesThatAreOff(t *testing.T) {
 	if w := r.do("GET", "/registry/head", "", nil); w.Code != 404 {
 		t.Errorf("head: %d", w.Code)
 	}
-	if w := r.do("GET", "/readyz", "", nil); w.Code != 200 && w.Code != 503 || !strings.Contains(w.Body.String(), `"incarnation"`) {
+	if w := r.do("GET", "/readyz", "", nil); w.Code != 200 && w.Code != 503 ||
+		!strings.Contains(w.Body.String(), `"incarnation"`) {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
 	for i := range r.Table() {
@@ -416,7 +480,13 @@ func TestBalance(t *testing.T) {
 	r := newRig(t)
 	b := read[walletapi.Balance](t, r, "/v1/balance?account=a:b/c&asset=ron&min_seq=7")
 	want := walletapi.Balance{
-		Account: "a:b/c", Asset: "ron", AmountMinor: "90", PostedMinor: "100", HeldMinor: "10", AsOf: b.AsOf, AsOfSeq: 7, StaleMS: 12,
+		Account:     "a:b/c",
+		Asset:       "ron",
+		AmountMinor: "90",
+		PostedMinor: "100",
+		HeldMinor:   "10",
+		AsOf:        b.AsOf,
+		AsOfSeq:     7,
 	}
 	if b != want || b.AsOf.Format(time.RFC3339Nano) != at || r.wal.minSeq != 7 {
 		t.Errorf("%+v, min_seq %d", b, r.wal.minSeq)
@@ -433,7 +503,8 @@ func TestBalance(t *testing.T) {
 func TestAccount(t *testing.T) {
 	r := newRig(t)
 	a := read[walletapi.Account](t, r, "/v1/account?account=alice")
-	if !a.Known || a.LastNonce != 4 || a.NextNonce != 5 || len(a.Flags) != 1 || a.Flags[0] != "no_debit" || a.OpenedAt.IsZero() {
+	if !a.Known || a.LastNonce != 4 || a.NextNonce != 5 || len(a.Flags) != 1 || a.Flags[0] != "no_debit" ||
+		a.OpenedAt.IsZero() {
 		t.Errorf("%+v", a)
 	}
 	if a := read[walletapi.Account](t, r, "/v1/account?account=nobody"); a.Known || !a.OpenedAt.IsZero() {
@@ -443,7 +514,8 @@ func TestAccount(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	l := read[walletapi.AssetList](t, newRig(t), "/v1/assets")
-	if len(l.Assets) != 1 || l.Assets[0].Asset != "ron" || l.Assets[0].SupplyMinor != "1000" || l.Assets[0].DeclaredAt.Format(time.RFC3339Nano) != at {
+	if len(l.Assets) != 1 || l.Assets[0].Asset != "ron" || l.Assets[0].SupplyMinor != "1000" ||
+		l.Assets[0].DeclaredAt.Format(time.RFC3339Nano) != at {
 		t.Errorf("%+v", l)
 	}
 }
@@ -457,11 +529,12 @@ func TestTx(t *testing.T) {
 		t.Errorf("%s, want %s", w.Body, want)
 	}
 	for _, id := range []string{someULID, strings.ToLower(txid), "tx_", "a%20b", txid + "0", someULID + "/proof"} {
-		if w := r.do("GET", "/v1/tx/"+id, "", writer); w.Code != 400 || problemIn(t, w.Body.String()).Details["field"] != "txid" {
+		if w := r.do("GET", "/v1/tx/"+id, "", writer); w.Code != 400 ||
+			problemIn(t, w.Body.String()).Details["field"] != "txid" {
 			t.Errorf("%s: %d %s", id, w.Code, w.Body)
 		}
 	}
-	for _, path := range []string{"/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx", "/v1/tx/tx_x/x"} {
+	for _, path := range []string{"/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx/tx_x/x"} {
 		if w := r.do("GET", path, "", writer); w.Code != 404 || problemIn(t, w.Body.String()).Code != "NOT_FOUND" {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -475,7 +548,9 @@ func TestHistory(t *testing.T) {
 	if len(h.Entries) != 1 || h.Next != "more" || json.Unmarshal(h.Entries[0].Receipt, &receipt) != nil {
 		t.Fatalf("%+v", h)
 	}
-	if e := h.Entries[0]; e.Memo != "lunch" || e.Side != "debit" || e.BalanceMinor != "95" || e.AvailableMinor != "85" || receipt.TS != at {
+	if e := h.Entries[0]; e.Memo != "lunch" || e.Side != "debit" || e.BalanceMinor != "95" ||
+		e.AvailableMinor != "85" ||
+		receipt.TS != at {
 		t.Errorf("%+v %+v", e, receipt)
 	}
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
@@ -493,19 +568,24 @@ func TestHistory(t *testing.T) {
 		"account=a&asset=ron&limit=501": "limit", "account=a&asset=ron&order=up": "order", "account=a&asset=ron&order=": "order",
 		"account=a&asset=ron&since=yesterday": "since", "account=a&asset=ron&until=1970-01-01T00:00:00Z": "until", "account=a&asset=ron&since=": "since",
 	} {
-		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" ||
+			p.Details["field"] != field {
 			t.Errorf("%s: %+v", query, p)
 		}
 	}
 }
 
-// What is asked in an asset that nobody declared is told as a payment in it is.
+// A read in an unknown asset is refused like a payment in it.
 func TestReadsOfNoAsset(t *testing.T) {
 	r := newRig(t)
 	r.wal.set(refusedBy(record.AssetUnknown))
 	for _, path := range []string{"/v1/balance", "/v1/history"} {
 		w := r.do("GET", path+"?account=a&asset=gold", "", writer)
-		if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Reason != "asset_unknown" || p.Details["field"] != "asset" || !strings.Contains(p.Detail, "/v1/assets") {
+		if p := problemIn(
+			t,
+			w.Body.String(),
+		); w.Code != 400 || p.Reason != "asset_unknown" || p.Details["field"] != "asset" ||
+			!strings.Contains(p.Detail, "/v1/assets") {
 			t.Errorf("%s: %d %+v", path, w.Code, p)
 		}
 	}
@@ -513,28 +593,37 @@ func TestReadsOfNoAsset(t *testing.T) {
 
 func TestLedgerReads(t *testing.T) {
 	r := newRig(t)
-	if h := read[ledgerapi.LedgerHead](t, r, "/v1/ledger/head"); h.Batches != 3 || h.Seq != 3 || h.LogRoot == h.LastRoot {
+	if h := read[ledgerapi.LedgerHead](t, r, "/v1/ledger/head"); h.Batches != 3 || h.Seq != 3 ||
+		h.LogRoot == h.LastRoot {
 		t.Errorf("%+v", h)
 	}
-	if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots?since=5&limit=2"); len(l.Roots) != 2 || l.Roots[0].Batch != 6 || l.Roots[1].Seq != 7 || l.Next != 7 {
+	if l := read[ledgerapi.Roots](t, r,
+		"/v1/ledger/roots?since=5&limit=2"); len(l.Roots) != 2 || l.Roots[0].Batch != 6 || l.Roots[1].Seq != 7 ||
+		l.Next != 7 {
 		t.Errorf("%+v", l)
 	}
 	if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots"); len(l.Roots) != 2 || l.Next != 0 {
 		t.Errorf("%+v", l)
 	}
 	var proof record.Proof
-	if err := json.Unmarshal(r.do("GET", "/v1/tx/"+txid+"/proof?at=1", "", writer).Body.Bytes(), &proof); err != nil || proof.Head.Batches != 1 {
+	if err := json.Unmarshal(r.do("GET", "/v1/tx/"+txid+"/proof?at=1", "", writer).Body.Bytes(), &proof); err != nil ||
+		proof.Head.Batches != 1 {
 		t.Errorf("%v %+v", err, proof)
 	}
 	var grew record.Consistency
-	if err := json.Unmarshal(r.do("GET", "/v1/ledger/consistency?from=2&to=3", "", writer).Body.Bytes(), &grew); err != nil || grew.From.Batches != 2 {
+	if err := json.Unmarshal(
+		r.do("GET", "/v1/ledger/consistency?from=2&to=3", "", writer).Body.Bytes(),
+		&grew,
+	); err != nil ||
+		grew.From.Batches != 2 {
 		t.Errorf("%v %+v", err, grew)
 	}
 	for target, field := range map[string]string{
 		"/v1/ledger/consistency?from=3&to=2": "to", "/v1/ledger/consistency?to=2": "from", "/v1/ledger/roots?limit=1001": "limit",
 		"/v1/tx/" + txid + "/proof?at=x": "at",
 	} {
-		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Code != "BAD_REQUEST" ||
+			p.Details["field"] != field {
 			t.Errorf("%s: %+v", target, p)
 		}
 	}
@@ -564,7 +653,8 @@ func TestReadsGoOn(t *testing.T) {
 			t.Errorf("%s: %d", target, w.Code)
 		}
 	}
-	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 503 || problemIn(t, w.Body.String()).Code != "RETRY_LATER" {
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 503 ||
+		problemIn(t, w.Body.String()).Code != "RETRY_LATER" {
 		t.Errorf("an export: %d", w.Code)
 	}
 }
@@ -576,20 +666,32 @@ type bodyWatcher struct {
 	held int // bytes
 }
 
-func (w *bodyWatcher) Post(ctx context.Context, by engines.Actor, key, corrID string, r wallet.Request) (wallet.Answer, error) {
+func (w *bodyWatcher) Post(
+	ctx context.Context,
+	by engines.Actor,
+	key, corrID string,
+	r ledger.Op,
+) (wallet.Answer, error) {
 	w.held = len(w.c.Body())
 	return w.fakeWallet.Post(ctx, by, key, corrID, r)
 }
 
+func (w *bodyWatcher) SetFlags(
+	ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op, opens bool,
+) (wallet.Answer, error) {
+	w.held = len(w.c.Body())
+	return w.fakeWallet.SetFlags(ctx, by, key, corrID, r, opens)
+}
+
 func (w *bodyWatcher) Batch(
-	ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []wallet.Request,
+	ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []ledger.Op,
 ) (wallet.Answer, error) {
 	w.held = len(w.c.Body())
 	return w.fakeWallet.Batch(ctx, by, key, corrID, atomic, ops)
 }
 
-// While a request waits for the ledger it holds what it asks for, not the body that said so: that may be 10 MiB of spaces, and a
-// thousand may wait.
+// A request that waits for the ledger holds its decoded operations but not its body, which may be
+// 10 MiB of spaces, for a thousand requests.
 func TestBodiesAreNotHeld(t *testing.T) {
 	rig := newRig(t)
 	for path, body := range map[string]string{
@@ -614,15 +716,15 @@ func TestBodiesAreNotHeld(t *testing.T) {
 	}
 }
 
-// bigWallet gives receipts of more bytes than any socket holds.
+// bigWallet returns receipts larger than any socket buffer.
 type bigWallet struct{ *fakeWallet }
 
-func (bigWallet) Post(context.Context, engines.Actor, string, string, wallet.Request) (wallet.Answer, error) {
+func (bigWallet) Post(context.Context, engines.Actor, string, string, ledger.Op) (wallet.Answer, error) {
 	return wallet.Answer{Outcome: outcomeOf(aTransfer(), strings.Repeat("k", 64<<20))}, nil
 }
 
-// An answer that its client does not read is given up in time and counted once, as the service's whose it was, whatever was asked
-// before on the same connection.
+// An answer that its client does not read is aborted in time and counted once for its service,
+// regardless of earlier requests on the connection.
 func TestUnreadAnswersAreTheServices(t *testing.T) {
 	for _, tt := range []struct{ doc, method, path, body string }{
 		{"one piece", "POST", "/v1/transfer", someTransfer}, {"a stream", "GET", "/v1/ledger/export", ""},
@@ -644,7 +746,8 @@ func TestUnreadAnswersAreTheServices(t *testing.T) {
 						t.Fatalf("%s: %d", path, got)
 					}
 				}
-				fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n%s: %s\r\n", tt.method, tt.path, "Idempotency-Key", someKey)
+				fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n%s: %s\r\n", tt.method,
+					tt.path, "Idempotency-Key", someKey)
 				if tt.body != "" {
 					fmt.Fprintf(c, "Content-Type: %s\r\nContent-Length: %d\r\n", httpapi.TypeJSON, len(tt.body))
 				}

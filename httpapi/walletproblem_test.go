@@ -78,19 +78,27 @@ func badCases() []toldCase {
 		return c
 	}
 	noKey := header{"Authorization": "Bearer good", "Idempotency-Key": ""}
-	media := bad("another media type", "", httpapi.ReasonMediaType, asked("POST", "/v1/transfer", "x", header{"Authorization": "Bearer good", "Content-Type": "text/plain"}))
+	media := bad("another media type", "", httpapi.ReasonMediaType,
+		asked("POST", "/v1/transfer", "x", header{"Authorization": "Bearer good", "Content-Type": "text/plain"}))
 	media.status = 415
 	return []toldCase{
 		bad("no JSON", "", httpapi.ReasonSchema, asked("POST", "/v1/transfer", "{", writer)),
 		bad("an unknown member", "x", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"x":1}`, writer)),
-		bad("a wrong amount", "amount_minor", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"amount_minor":5}`, writer)),
+		bad(
+			"a wrong amount",
+			"amount_minor",
+			httpapi.ReasonSchema,
+			asked("POST", "/v1/transfer", `{"amount_minor":5}`, writer),
+		),
 		bad("a wrong nonce", "nonce", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"nonce":0}`, writer)),
 		bad("a wrong account", "from", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"from":"a b"}`, writer)),
-		bad("from is to", "to", httpapi.ReasonSchema, asked("POST", "/v1/transfer", strings.Replace(someTransfer, "bob", "alice", 1), writer)),
+		bad("from is to", "to", httpapi.ReasonSchema,
+			asked("POST", "/v1/transfer", strings.Replace(someTransfer, "bob", "alice", 1), writer)),
 		bad("no key", "Idempotency-Key", httpapi.ReasonBadHeader, asked("POST", "/v1/transfer", someTransfer, noKey)),
 		bad("a wrong query", "account", httpapi.ReasonMalformed, asked("GET", "/v1/account?account=a%20b", "", writer)),
 		bad("no txid at all", "txid", httpapi.ReasonMalformed, asked("GET", "/v1/tx/tx_x", "", writer)),
-		bad("no txid at all, without a token", "txid", httpapi.ReasonMalformed, asked("GET", "/v1/tx/tx_x/proof", "", nil)),
+		bad("no txid at all, without a token", "txid", httpapi.ReasonMalformed,
+			asked("GET", "/v1/tx/tx_x/proof", "", nil)),
 		bad("no such parameter", "user", httpapi.ReasonMalformed, asked("GET", "/v1/account?user=a", "", writer)),
 		bad("valid_until is past", "valid_until", "expired", payWith(refusedBy(record.Expired))),
 		bad("no such asset", "asset", "asset_unknown", payWith(refusedBy(record.AssetUnknown))),
@@ -105,7 +113,8 @@ func badCases() []toldCase {
 		}),
 		bad("a body that inflates by too much", "", httpapi.ReasonRatioCap, func(r *rig) *httptest.ResponseRecorder {
 			body := `{"memo":"` + strings.Repeat("a", 100_000) + `"}`
-			return r.do("POST", "/v1/transfer", gzipped(r.t, body), header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
+			return r.do("POST", "/v1/transfer", gzipped(r.t, body),
+				header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
 		}),
 		media,
 	}
@@ -113,24 +122,80 @@ func badCases() []toldCase {
 
 func deniedCases() []toldCase {
 	return []toldCase{
-		{doc: "no token", ask: asked("POST", "/v1/transfer", someTransfer, nil), status: 401, code: "UNAUTHORIZED", reason: httpapi.ReasonUnauth},
-		{doc: "a token of another scope", ask: asked("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer bad"}), status: 403,
-			code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"scope": "wallet.transfer"}, says: "needs the scope wallet.transfer"},
-		{doc: "an operation of a batch without its scope", ask: payWith(&wallet.IndexError{Index: 2, Err: &wallet.ScopeError{Scope: "wallet.issue"}}), status: 403,
-			code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"scope": "wallet.issue", "index": 2.0}, says: "needs the scope wallet.issue"},
-		{doc: "another account", ask: payWith(&engines.GrantError{Caveat: "account", Reason: "is another one"}), status: 403, code: "FORBIDDEN",
-			reason: httpapi.ReasonForbidden, details: httpapi.Details{"caveats": []any{"account"}}, says: "by its caveat account"},
-		{doc: "another account in a batch", ask: payWith(&wallet.IndexError{Index: 3, Err: &engines.GrantError{Caveat: "account", Reason: "is another one"}}),
-			status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"caveats": []any{"account"}, "index": 3.0}},
-		{doc: "a token too narrow", ask: payWith(wallet.ErrForbidden), status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden, says: "token inspect"},
-		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrSystemAccount)), status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden,
-			details: httpapi.Details{"cause": "system_account"}, says: "no request pays from or to one"},
+		{
+			doc:    "no token",
+			ask:    asked("POST", "/v1/transfer", someTransfer, nil),
+			status: 401,
+			code:   "UNAUTHORIZED",
+			reason: httpapi.ReasonUnauth,
+		},
+		{
+			doc:     "a token of another scope",
+			ask:     asked("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer bad"}),
+			status:  403,
+			code:    "FORBIDDEN",
+			reason:  httpapi.ReasonForbidden,
+			details: httpapi.Details{"scope": "wallet.transfer"},
+			says:    "needs the scope wallet.transfer",
+		},
+		{
+			doc:     "an operation of a batch without its scope",
+			ask:     payWith(&wallet.IndexError{Index: 2, Err: &wallet.ScopeError{Scope: "wallet.issue"}}),
+			status:  403,
+			code:    "FORBIDDEN",
+			reason:  httpapi.ReasonForbidden,
+			details: httpapi.Details{"scope": "wallet.issue", "index": 2.0},
+			says:    "needs the scope wallet.issue",
+		},
+		{
+			doc:     "another account",
+			ask:     payWith(&engines.GrantError{Caveat: "account", Reason: "is another one"}),
+			status:  403,
+			code:    "FORBIDDEN",
+			reason:  httpapi.ReasonForbidden,
+			details: httpapi.Details{"caveats": []any{"account"}},
+			says:    "by its caveat account",
+		},
+		{
+			doc: "another account in a batch",
+			ask: payWith(
+				&wallet.IndexError{Index: 3, Err: &engines.GrantError{Caveat: "account", Reason: "is another one"}},
+			),
+			status:  403,
+			code:    "FORBIDDEN",
+			reason:  httpapi.ReasonForbidden,
+			details: httpapi.Details{"caveats": []any{"account"}, "index": 3.0},
+		},
+		{
+			doc:    "a token too narrow",
+			ask:    payWith(wallet.ErrForbidden),
+			status: 403,
+			code:   "FORBIDDEN",
+			reason: httpapi.ReasonForbidden,
+			says:   "token inspect",
+		},
+		{
+			doc:     "a system account",
+			ask:     payWith(fmt.Errorf("to: %w", wallet.ErrSystemAccount)),
+			status:  403,
+			code:    "FORBIDDEN",
+			reason:  httpapi.ReasonForbidden,
+			details: httpapi.Details{"cause": "system_account"},
+			says:    "no request pays from or to one",
+		},
 	}
 }
 
 func limitCases() []toldCase {
 	limit := func(doc, reason, which string, status int, ask func(*rig) *httptest.ResponseRecorder) toldCase {
-		return toldCase{doc: doc, ask: ask, status: status, code: "LIMITS_EXCEEDED", reason: reason, details: httpapi.Details{"limit": which}}
+		return toldCase{
+			doc:     doc,
+			ask:     ask,
+			status:  status,
+			code:    "LIMITS_EXCEEDED",
+			reason:  reason,
+			details: httpapi.Details{"limit": which},
+		}
 	}
 	reject := func(code record.Result, which string) func(*rig) *httptest.ResponseRecorder {
 		return payWith(&ledger.Reject{Code: code, Limit: which})
@@ -141,10 +206,19 @@ func limitCases() []toldCase {
 		limit("a day of the token", "limit_daily", "token_daily", 403, reject(record.LimitDaily, "token_daily")),
 		limit("the receiver", "limit_total", "account_total", 403, reject(record.LimitTotal, "account_total")),
 		limit("open holds", "limit_holds", "open_holds", 403, reject(record.LimitHolds, "open_holds")),
-		limit("the token's ceiling", "limits_exceeded", "ceiling", 403, payWith(&engines.GrantError{Caveat: "ceiling", Reason: "is lower"})),
-		limit("the wallet's own", "limits_exceeded", "batch_max_ops", 403, payWith(&wallet.LimitError{Limit: "batch_max_ops"})),
-		limit("a batch", "limits_exceeded", "batch_max_ops", 403, asked("POST", "/v1/batch", batchOf("atomic", 4096+1), writer)),
-		limit("a body", httpapi.ReasonBodyCap, "body", 413, asked("POST", "/v1/transfer", `{"memo":"`+strings.Repeat("a", 2<<20)+`"}`, writer)),
+		limit("the token's ceiling", "limits_exceeded", "ceiling", 403,
+			payWith(&engines.GrantError{Caveat: "ceiling", Reason: "is lower"})),
+		limit("the wallet's own", "limits_exceeded", "batch_max_ops", 403,
+			payWith(&wallet.LimitError{Limit: "batch_max_ops"})),
+		limit("a batch", "limits_exceeded", "batch_max_ops", 403,
+			asked("POST", "/v1/batch", batchOf("atomic", 4096+1), writer)),
+		limit(
+			"a body",
+			httpapi.ReasonBodyCap,
+			"body",
+			413,
+			asked("POST", "/v1/transfer", `{"memo":"`+strings.Repeat("a", 2<<20)+`"}`, writer),
+		),
 	}
 }
 
@@ -161,23 +235,39 @@ func conflictCases() []toldCase {
 		}
 	}
 	reused := &ledger.Reject{Code: record.NonceReused, Expected: 7, Committed: id}
-	taken := clash("a key of another request", "IDEMPOTENCY_CONFLICT", "idem_conflict", false, nil, refusedBy(record.IdemConflict))
+	taken := clash("a key of another request", "IDEMPOTENCY_CONFLICT", "idem_conflict", false, nil,
+		refusedBy(record.IdemConflict))
 	taken.status = 422
 	inBatch := func(err error) error { return &wallet.IndexError{Index: 1, Err: err} }
 	return []toldCase{
-		clash("a payer nobody knows", "INSUFFICIENT_FUNDS", "insufficient_funds", false, httpapi.Details{"asset": "ron", "field": "from", "cause": "account_unknown"},
+		clash("a payer nobody knows", "INSUFFICIENT_FUNDS", "insufficient_funds", false,
+			httpapi.Details{"asset": "ron", "field": "from", "cause": "account_unknown"},
 			&ledger.Reject{Code: record.InsufficientFunds, Unknown: true}),
-		clash("too little", "INSUFFICIENT_FUNDS", "insufficient_funds", false, httpapi.Details{"asset": "ron"}, refusedBy(record.InsufficientFunds)),
+		clash("too little", "INSUFFICIENT_FUNDS", "insufficient_funds", false, httpapi.Details{"asset": "ron"},
+			refusedBy(record.InsufficientFunds)),
 		clash("a nonce again", "NONCE_CONFLICT", "nonce_reused", false,
 			httpapi.Details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}, reused),
-		clash("a nonce ahead", "NONCE_CONFLICT", "nonce_gap", true, httpapi.Details{"field": "nonce", "expected_nonce": 7.0},
+		clash("a nonce ahead", "NONCE_CONFLICT", "nonce_gap", true,
+			httpapi.Details{"field": "nonce", "expected_nonce": 7.0},
 			&ledger.Reject{Code: record.NonceGap, Expected: 7}),
-		{doc: "a nonce of someone else's account", ask: other("wallet.transfer", grantOf("bob"), inBatch(reused)), status: 409,
-			code: "NONCE_CONFLICT", reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0}},
+		{
+			doc:     "a nonce of someone else's account",
+			ask:     other("wallet.transfer", grantOf("bob"), inBatch(reused)),
+			status:  409,
+			code:    "NONCE_CONFLICT",
+			reason:  "nonce_reused",
+			details: httpapi.Details{"field": "nonce", "index": 1.0},
+		},
 		{doc: "a nonce by who may not pay", ask: other("wallet.burn", nil, inBatch(reused)), status: 409,
 			code: "NONCE_CONFLICT", reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0}},
-		{doc: "a nonce in a batch", ask: other("wallet.transfer", grantOf("alice"), inBatch(reused)), status: 409, code: "NONCE_CONFLICT",
-			reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid}},
+		{
+			doc:     "a nonce in a batch",
+			ask:     other("wallet.transfer", grantOf("alice"), inBatch(reused)),
+			status:  409,
+			code:    "NONCE_CONFLICT",
+			reason:  "nonce_reused",
+			details: httpapi.Details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid},
+		},
 		{doc: "the nonce of an issue", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.Deps().Auth = granted{[]string{"wallet.issue"}, grantOf("bob")}
 			r.wal.set(reused)
@@ -187,8 +277,10 @@ func conflictCases() []toldCase {
 		clash("a hold again", "HOLD_CLOSED", "hold_closed", false, nil, refusedBy(record.HoldClosed)),
 		clash("a hold too late", "HOLD_EXPIRED", "hold_expired", false, nil, refusedBy(record.HoldExpired)),
 		clash("a flag", "ACCOUNT_LOCKED", "account_locked", false, nil, refusedBy(record.AccountLocked)),
-		clash("a flag of the payer", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "from"}, &ledger.Reject{Code: record.AccountLocked, Party: "from"}),
-		clash("a flag of the payee", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "to"}, &ledger.Reject{Code: record.AccountLocked, Party: "to"}),
+		clash("a flag of the payer", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "from"},
+			&ledger.Reject{Code: record.AccountLocked, Party: "from"}),
+		clash("a flag of the payee", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "to"},
+			&ledger.Reject{Code: record.AccountLocked, Party: "to"}),
 		clash("the same key under way", "IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", true, nil, wallet.ErrInFlight),
 		taken,
 	}
@@ -208,39 +300,61 @@ func laterCases() []toldCase {
 			r.SetLimits(serviceWallet, httpapi.Limits{})
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
-		busy("too many a second", httpapi.ReasonRate, twice(httpapi.Limits{Inflight: 9, PerPrincipal: httpapi.Rate{1, 1}})),
+		busy("too many a second", httpapi.ReasonRate,
+			twice(httpapi.Limits{Inflight: 9, PerPrincipal: httpapi.Rate{1, 1}})),
 		later("not ready", httpapi.ReasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
-		later("too late in the queue", httpapi.ReasonTimeout, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
-		later("not that far", httpapi.ReasonTimeout, httpapi.Details{"field": "min_seq", "reached_seq": 3.0}, func(r *rig) *httptest.ResponseRecorder {
-			r.wal.set(&wallet.BehindError{Want: 9, Have: 3})
-			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
-		}),
+		later("too late in the queue", httpapi.ReasonTimeout, none(wallet.CauseDeadline),
+			payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
+		later(
+			"not that far",
+			httpapi.ReasonTimeout,
+			httpapi.Details{"field": "min_seq", "reached_seq": 3.0},
+			func(r *rig) *httptest.ResponseRecorder {
+				r.wal.set(&wallet.BehindError{Want: 9, Have: 3})
+				return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
+			},
+		),
 		later("the ledger loads", httpapi.ReasonDegraded, none(wallet.CauseStarting), payWith(ledger.ErrLoading)),
-		later("the deadline", httpapi.ReasonTimeout, httpapi.Details{"outcome": "none"}, payWith(context.DeadlineExceeded)),
+		later("the deadline", httpapi.ReasonTimeout, httpapi.Details{"outcome": "none"},
+			payWith(context.DeadlineExceeded)),
 		later("the client went", httpapi.ReasonCanceled, httpapi.Details{"outcome": "none"}, payWith(context.Canceled)),
 		later("the queue is closed", httpapi.ReasonDraining, nil, payWith(flow.ErrClosed)),
 		later("draining", httpapi.ReasonDraining, nil, gated(httpapi.GateDraining)),
-		later("starting", httpapi.ReasonDegraded, httpapi.Details{"cause": "starting"}, func(r *rig) *httptest.ResponseRecorder {
-			r.Reopen()
-			return r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)
-		}),
-		later("restored", httpapi.ReasonRestored, httpapi.Details{"cause": httpapi.ReasonRestored}, payWith(store.ErrRestored)),
+		later(
+			"starting",
+			httpapi.ReasonDegraded,
+			httpapi.Details{"cause": "starting"},
+			func(r *rig) *httptest.ResponseRecorder {
+				r.Reopen()
+				return r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)
+			},
+		),
+		later("restored", httpapi.ReasonRestored, httpapi.Details{"cause": httpapi.ReasonRestored},
+			payWith(store.ErrRestored)),
 	}
 }
 
 func gravestCases() []toldCase {
 	gone := func(doc, outcome string, err error) toldCase {
-		return toldCase{doc: doc, ask: payWith(err), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true,
-			details: httpapi.Details{"outcome": outcome}}
+		return toldCase{
+			doc:     doc,
+			ask:     payWith(err),
+			status:  503,
+			code:    "UPSTREAM_UNAVAILABLE",
+			reason:  "upstream",
+			retry:   true,
+			details: httpapi.Details{"outcome": outcome},
+		}
 	}
 	unsure := gone("the store's word is out", "unknown", flow.ErrUnknown)
 	unsure.reason, unsure.says = httpapi.ReasonCommitUnsure, "same request again"
 	failed := gone("the store failed", "unknown", store.ErrPoisoned)
 	failed.reason, failed.says = httpapi.ReasonStoreFailed, "same request"
-	unknown := gone("no answer of the ledger", "unknown", &wallet.OutcomeError{Unknown: true, Cause: context.DeadlineExceeded})
+	unknown := gone("no answer of the ledger", "unknown",
+		&wallet.OutcomeError{Unknown: true, Cause: context.DeadlineExceeded})
 	unknown.says = "same Idempotency-Key"
 	lost := gone("no answer below", "unknown", &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded})
 	lost.says = "same Idempotency-Key"
@@ -248,10 +362,22 @@ func gravestCases() []toldCase {
 		return toldCase{doc: doc, ask: ask, status: 404, code: code, reason: reason}
 	}
 	return []toldCase{
-		unsure, failed, unknown, lost,
+		unsure,
+		failed,
+		unknown,
+		lost,
 		gone("the breaker is open", "none", &wallet.OutcomeError{Cause: ledger.ErrUnavailable}),
 		gone("retries are spent", "none", &ledger.UnavailableError{Cause: context.DeadlineExceeded}),
-		{doc: "safe mode", ask: payWith(ledger.ErrSafeMode), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "outcome": "none"}, says: "ledger verify"},
+		{
+			doc:     "safe mode",
+			ask:     payWith(ledger.ErrSafeMode),
+			status:  503,
+			code:    "UPSTREAM_UNAVAILABLE",
+			reason:  "upstream",
+			retry:   true,
+			details: httpapi.Details{"cause": "safe_mode", "outcome": "none"},
+			says:    "ledger verify",
+		},
 		{doc: "safe mode, before it is begun", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = ledger.ErrSafeMode
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
@@ -272,17 +398,49 @@ func gravestCases() []toldCase {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
 		}),
-		{doc: "another method", ask: asked("GET", "/v1/transfer", "", writer), status: 405, code: "METHOD_NOT_ALLOWED", reason: httpapi.ReasonMethod},
+		{
+			doc:    "another method",
+			ask:    asked("GET", "/v1/transfer", "", writer),
+			status: 405,
+			code:   "METHOD_NOT_ALLOWED",
+			reason: httpapi.ReasonMethod,
+		},
 		{doc: "flags of no account", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("flags: %w", wallet.ErrUnknownAccount))
 			return r.do("POST", "/v1/accounts/flags", `{"account":"tpyo","set":["frozen"]}`, writer)
 		}, status: 404, code: "NOT_FOUND", reason: "account_unknown", details: httpapi.Details{"field": "account"}, says: `"new":true`},
 		absent("no such path", "NOT_FOUND", httpapi.ReasonNotFound, asked("POST", "/v1/mint", "", writer)),
 		absent("no such hold", "HOLD_NOT_FOUND", "hold_unknown", payWith(refusedBy(record.HoldUnknown))),
-		{doc: "no room", ask: payWith(ledger.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
-		{doc: "no room below", ask: payWith(store.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
-		{doc: "a damaged row", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonCorrupt},
-		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrInternal)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonInternal},
+		{
+			doc:    "no room",
+			ask:    payWith(ledger.ErrFull),
+			status: 507,
+			code:   "STORE_FULL",
+			reason: httpapi.ReasonStoreFull,
+			retry:  true,
+		},
+		{
+			doc:    "no room below",
+			ask:    payWith(store.ErrFull),
+			status: 507,
+			code:   "STORE_FULL",
+			reason: httpapi.ReasonStoreFull,
+			retry:  true,
+		},
+		{
+			doc:    "a damaged row",
+			ask:    payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)),
+			status: 500,
+			code:   "INTERNAL_ERROR",
+			reason: httpapi.ReasonCorrupt,
+		},
+		{
+			doc:    "a bug",
+			ask:    payWith(fmt.Errorf("secret: %w", store.ErrInternal)),
+			status: 500,
+			code:   "INTERNAL_ERROR",
+			reason: httpapi.ReasonInternal,
+		},
 		{doc: "a panic", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.Deps().Auth = nil
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
@@ -299,7 +457,9 @@ func TestEveryCodeOfTheWallet(t *testing.T) {
 		before := sum(t, r.metrics, "rejected_total", "service", "wallet", "reason", tt.reason)
 		w := tt.ask(r)
 		p := problemIn(t, w.Body.String())
-		if w.Code != tt.status || p.Status != tt.status || p.Code != tt.code || p.Reason != tt.reason || p.Retryable != tt.retry || p.Service != serviceWallet {
+		if w.Code != tt.status || p.Status != tt.status || p.Code != tt.code || p.Reason != tt.reason ||
+			p.Retryable != tt.retry ||
+			p.Service != serviceWallet {
 			t.Errorf("%s: %d %+v, want %d %s %s retry %v", tt.doc, w.Code, p, tt.status, tt.code, tt.reason, tt.retry)
 		}
 		if want := map[string]any(tt.details); !reflect.DeepEqual(p.Details, want) && len(p.Details)+len(want) > 0 {
@@ -316,7 +476,7 @@ func TestEveryCodeOfTheWallet(t *testing.T) {
 	}
 }
 
-// renew undoes what a case has changed.
+// renew undoes the changes of a case.
 func (r *rig) renew() {
 	r.Deps().Auth = fakeAuth{}
 	r.Reopen()
@@ -326,8 +486,8 @@ func (r *rig) renew() {
 	r.wal.notReady = nil
 }
 
-// Whatever the ledger's rules refuse, and whatever any service can meet, has its words on a route of the wallet, and no status
-// that the table does not have.
+// Whatever the ledger's rules refuse, and whatever any service can meet, has its words on a route
+// of the wallet, and no status that the table does not have.
 func TestNoOtherStatusOnTheWallet(t *testing.T) {
 	var all []error
 	for code := record.IdemConflict; code.Known(); code++ {
@@ -343,7 +503,8 @@ func TestNoOtherStatusOnTheWallet(t *testing.T) {
 		r.wal.set(err)
 		w := r.do("POST", "/v1/transfer", someTransfer, writer)
 		p := problemIn(t, w.Body.String())
-		if p.Service != serviceWallet || w.Code == http.StatusGatewayTimeout || w.Code == 503 && w.Header().Get("Retry-After") == "" && p.Retryable {
+		if p.Service != serviceWallet || w.Code == http.StatusGatewayTimeout ||
+			w.Code == 503 && w.Header().Get("Retry-After") == "" && p.Retryable {
 			t.Errorf("%v: %d %+v", err, w.Code, p)
 		}
 		registry := strings.HasPrefix(p.Type, "urn:ronbox:problem:registry")
@@ -356,7 +517,7 @@ func TestNoOtherStatusOnTheWallet(t *testing.T) {
 	}
 }
 
-// A deadline that ends in the wallet is told as what it is: nothing was done.
+// A deadline that ends in the wallet is answered as such: the request had no effect.
 func TestTheDeadlineEndsAWrite(t *testing.T) {
 	r := newRig(t)
 	r.wal.wait = true
@@ -369,7 +530,8 @@ func TestTheDeadlineEndsAWrite(t *testing.T) {
 	}
 }
 
-// checkWords holds that a refusal names the field that it is about, says why, and, where there is a doubt, how to find out.
+// checkWords checks that a refusal names the field, the reason and, if the outcome is unknown, how
+// to find out.
 func checkWords(t *testing.T, doc string, p wire.Problem) {
 	t.Helper()
 	field, named := p.Details["field"].(string)
@@ -413,7 +575,8 @@ func checkWords(t *testing.T, doc string, p wire.Problem) {
 	}
 }
 
-// checkRetryAfter: whole seconds from 1 on wherever it makes sense to come again, the same outside the body as in it, none elsewhere.
+// checkRetryAfter: whole seconds from 1 on wherever it makes sense to come again, the same outside
+// the body as in it, none elsewhere.
 func checkRetryAfter(t *testing.T, doc string, w *httptest.ResponseRecorder, p wire.Problem) {
 	t.Helper()
 	want := w.Code == 429 || w.Code == 503 || w.Code == 507 || p.Code == "IDEMPOTENCY_IN_FLIGHT"

@@ -11,7 +11,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// What this package leans on in bbolt. A row that fails after an upgrade says which part of the package to think through again.
+// The tests of this file check properties of bbolt that this package depends on. Each failure after
+// an upgrade of bbolt shows which part of the package must be reviewed.
 
 func rawFile(t *testing.T, o opening) *bolt.DB {
 	t.Helper()
@@ -44,7 +45,8 @@ func getRaw(t *testing.T, db *bolt.DB) (v string) {
 	return v
 }
 
-// After a failed sync of the meta page Commit reports an error, and yet readers see what it wrote: hence poison.
+// After a failed sync of the meta page Commit returns an error, but readers see the new page. The
+// store must therefore be poisoned.
 func TestAssumeFailedMetaSyncIsVisible(t *testing.T) {
 	db := rawFile(t, opening{})
 	if err := putRaw(db, "old"); err != nil {
@@ -69,7 +71,7 @@ func TestAssumeFailedMetaSyncIsVisible(t *testing.T) {
 	_ = db.Close()
 }
 
-// At the limit even a delete fails: copy-on-write wants pages.
+// At the size limit even a delete fails, because copy-on-write needs pages.
 func TestAssumeDeleteFailsAtMaxSize(t *testing.T) {
 	db := rawFile(t, opening{maxBytes: minBytes})
 	var err error
@@ -109,8 +111,9 @@ func TestAssumeDeleteFailsAtMaxSize(t *testing.T) {
 	}
 }
 
-// A zero-length value reads as empty, not as absent. With a map as large as the limit a writer grows the file beside an open reader; with a
-// smaller one it would wait for the reader here, for ever.
+// A zero-length value reads as empty, not as absent. If the map is as large as the limit, a writer
+// grows the file beside an open reader. With a smaller map the writer would wait for the reader
+// forever here.
 func TestAssumeReads(t *testing.T) {
 	db := rawFile(t, opening{maxBytes: minBytes})
 	if err := putRaw(db, ""); err != nil {

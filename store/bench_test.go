@@ -12,7 +12,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// benchRow is what each benchmarked command writes: one row of 160 bytes under an ascending key, as a journal does.
+// benchRow is the benchmarked command. It writes one row of 160 bytes under an ascending key, as a
+// journal does.
 type benchRow struct{ value [152]byte }
 
 var benchBucket = &Bucket{Name: "bench/rows", Append: true}
@@ -34,7 +35,7 @@ func benchStore(b *testing.B) *rig {
 	return (&rig{Store: s, t: b}).start()
 }
 
-// rawBolt is bbolt with the store's options and nothing else.
+// rawBolt is a plain bbolt database with the options of the store.
 type rawBolt struct {
 	db  *bolt.DB
 	seq uint64
@@ -42,7 +43,10 @@ type rawBolt struct {
 
 func newRaw(b *testing.B) *rawBolt {
 	b.Helper()
-	db, err := openBolt(filepath.Join(b.TempDir(), "raw.db"), &opening{fresh: true, maxBytes: DefaultConfig().MaxBytes.Bytes()})
+	db, err := openBolt(
+		filepath.Join(b.TempDir(), "raw.db"),
+		&opening{fresh: true, maxBytes: DefaultConfig().MaxBytes.Bytes()},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -71,7 +75,8 @@ func (r *rawBolt) update(b *testing.B, n int) {
 	}
 }
 
-// One submitter beside db.Update of the same bytes, turn by turn, so that both meet the same disk. ratio is the store's speed over bbolt's.
+// BenchmarkCommitOne alternates one Commit with one db.Update of the same bytes, so that both run
+// on the same disk. ratio is the speed of the store divided by that of bbolt.
 func BenchmarkCommitOne(b *testing.B) {
 	r, raw := benchStore(b), newRaw(b)
 	raw.update(b, 1)
@@ -90,7 +95,8 @@ func BenchmarkCommitOne(b *testing.B) {
 	r.stop()
 }
 
-// 512 submitters beside one loop that writes, in each db.Update, as many rows as the store's groups had on average; slices of both alternate.
+// BenchmarkCommitMany compares 512 submitters with a loop of db.Update. Each db.Update writes the
+// average number of rows of the store's groups. Slices of both alternate.
 func BenchmarkCommitMany(b *testing.B) {
 	const submitters, slice = 512, 64 * 512
 	r, raw := benchStore(b), newRaw(b)
@@ -118,7 +124,7 @@ func BenchmarkCommitMany(b *testing.B) {
 	r.stop()
 }
 
-// group0 counts transactions, by bbolt's own number.
+// group0 returns the number of transactions, as bbolt counts them.
 func (r *rig) group0() uint64 {
 	var id uint64
 	_ = r.db.View(func(tx *bolt.Tx) error {
@@ -134,7 +140,7 @@ func submit512(r *rig, submitters, total int) {
 	var wg sync.WaitGroup
 	for range submitters {
 		wg.Go(func() {
-			ctx, cancel := context.WithCancel(r.t.Context()) // one each, as requests have
+			ctx, cancel := context.WithCancel(r.t.Context()) // one per submitter, like requests
 			defer cancel()
 			for left.Add(-1) >= 0 {
 				if _, err := Commit(ctx, r.Store, Work, &benchRow{}); err != nil {

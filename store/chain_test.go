@@ -15,7 +15,15 @@ import (
 
 func note(reason string, err error) do[int] {
 	return do[int]{"test.audit/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
-		w.Audit(Event{Event: "test", Decision: "allow", Reason: reason, CorrID: "c", Detail: map[string]string{"k": "\xff", "a": "<b>"}})
+		w.Audit(
+			Event{
+				Event:    "test",
+				Decision: "allow",
+				Reason:   reason,
+				CorrID:   "c",
+				Detail:   map[string]string{"k": "\xff", "a": "<b>"},
+			},
+		)
 		return 0, err
 	}}
 }
@@ -34,8 +42,8 @@ func (r *rig) auditRows() (out []AuditRow) {
 	return out
 }
 
-// The ring follows its setting: a shorter one lets the old rows go as new ones come, a longer one keeps more, and off writes none. The chain
-// holds throughout, also for whoever has the file alone.
+// The ring follows its setting: a shorter ring deletes old rows as new rows are written, a longer
+// ring keeps more, and a disabled ring writes no rows. The chain verifies throughout, also offline.
 func TestAuditRing(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
@@ -73,7 +81,8 @@ func TestAuditRing(t *testing.T) {
 	r.stop()
 }
 
-// Rows are told once they are synced, in order, with their hashes; those of a refused command never are.
+// Audited receives rows after they are synced, in order and with their hashes. It does not receive
+// rows of refused commands.
 func TestAudited(t *testing.T) {
 	var mu sync.Mutex
 	var told []AuditRow
@@ -105,7 +114,7 @@ func TestAudited(t *testing.T) {
 	r.stop()
 }
 
-// exported gives both forms of an export of one chain.
+// exported returns both forms of an export of the same chain.
 func exported(t *testing.T) (asRows, asFile []byte, last AuditRow) {
 	t.Helper()
 	path := newFile(t)
@@ -130,7 +139,7 @@ func exported(t *testing.T) (asRows, asFile []byte, last AuditRow) {
 	return asRows, file.Bytes(), last
 }
 
-// An export proves itself; whatever is changed in it, taken out or moved is found.
+// CheckAudit accepts an intact export and rejects changed, removed, duplicated and reordered rows.
 func TestCheckAudit(t *testing.T) {
 	asRows, asFile, last := exported(t)
 	for name, text := range map[string][]byte{"rows": asRows, "file": asFile} {
@@ -153,7 +162,8 @@ func TestCheckAudit(t *testing.T) {
 		"no JSON":          "garbage",
 		"a number":         "7\n",
 	} {
-		if got, err := CheckAudit(strings.NewReader(text)); !errors.Is(err, ErrCorrupt) || !strings.HasPrefix(err.Error(), "line ") {
+		if got, err := CheckAudit(strings.NewReader(text)); !errors.Is(err, ErrCorrupt) ||
+			!strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -165,7 +175,8 @@ func TestCheckAudit(t *testing.T) {
 	}
 }
 
-// An export of the file says where its chain ends, in the rows of meta: one that was cut short is found, wherever that was.
+// An export of the file contains the end of its chain in the rows of meta, so CheckAudit detects a
+// truncated export wherever it was cut.
 func TestCheckAuditOfACutExport(t *testing.T) {
 	_, asFile, _ := exported(t)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(asFile), "\n"), "\n")
@@ -175,7 +186,7 @@ func TestCheckAuditOfACutExport(t *testing.T) {
 			last = i
 		}
 	}
-	for cut := last + 1; cut > 0; cut-- { // behind the chain, and in it
+	for cut := last + 1; cut > 0; cut-- { // after the chain, and inside it
 		if got, err := CheckAudit(strings.NewReader(strings.Join(lines[:cut], ""))); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("cut behind line %d: %+v, %v", cut, got, err)
 		}
@@ -191,14 +202,19 @@ func TestCheckAuditOfACutExport(t *testing.T) {
 	}
 }
 
-// Every event comes back from its line with the hash it was stored under.
+// Every event is read back from its line with its stored hash.
 func TestAuditLineRoundTrip(t *testing.T) {
 	text := rapid.StringN(0, 20, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		e := Event{
-			Event: text.Draw(t, "event"), Decision: text.Draw(t, "decision"), Reason: text.Draw(t, "reason"), UID: text.Draw(t, "uid"),
-			CapID: text.Draw(t, "cap"), Principal: text.Draw(t, "principal"), CorrID: text.Draw(t, "corr"),
-			Detail: rapid.MapOf(text, text).Draw(t, "detail"),
+			Event:     text.Draw(t, "event"),
+			Decision:  text.Draw(t, "decision"),
+			Reason:    text.Draw(t, "reason"),
+			UID:       text.Draw(t, "uid"),
+			CapID:     text.Draw(t, "cap"),
+			Principal: text.Draw(t, "principal"),
+			CorrID:    text.Draw(t, "corr"),
+			Detail:    rapid.MapOf(text, text).Draw(t, "detail"),
 		}.bounded()
 		at := rapid.Int64Range(0, positionMax).Draw(t, "at")
 		raw, err := encodeCBOR(auditValue{At: at, Prev: make([]byte, 32), Event: e})
@@ -220,7 +236,7 @@ func TestAuditLineRoundTrip(t *testing.T) {
 	})
 }
 
-// No line makes the reader panic, and what it takes for a row has the hash it says.
+// The parser does not panic on any line, and every row that it accepts has a hash.
 func FuzzAuditLine(f *testing.F) {
 	f.Add([]byte(`{"bucket":"audit","key":"0000000000000001","value":"AaMB"}`))
 	f.Add([]byte(`{"seq":1,"at":"2026-01-01T00:00:00Z","event":"e","decision":"allow","prev":"b3:","hash":"b3:"}`))

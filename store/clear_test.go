@@ -29,7 +29,8 @@ func (c clearAll) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 	return struct{}{}, nil
 }
 
-// Clear removes every row of its bucket that was there before or that the command has put before it, and no other.
+// Clear removes every row of its bucket that existed before or that the command put earlier, and no
+// rows of other buckets.
 func TestClear(t *testing.T) {
 	tx := storetest.NewTx(t, cleared, uncleared)
 	for _, c := range []clearAll{{0, 0}, {1000, 3}, {5, 0}, {1000, 2}} {

@@ -5,24 +5,27 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"ronbox/appliance/b3"
 )
 
-// Key turns a K into bytes whose order is the order of the table, and back.
+// Key encodes and decodes a K. The byte order of the encoded keys is the order of the table.
 type Key[K any] struct {
 	Append func(dst []byte, k K) []byte
 	Decode func(b []byte) (K, error) // must copy what it keeps
 }
 
-// Value turns a V into bytes and back.
+// Value encodes and decodes a V.
 type Value[V any] struct {
 	Encode func(v V) ([]byte, error)
 	Decode func(b []byte) (V, error) // must copy what it keeps
 }
 
-// U64 orders numbers by value: 8 bytes, big-endian.
+// U64 is the key of numbers: 8 bytes, big-endian.
 func U64() Key[uint64] {
 	return Key[uint64]{
 		Append: binary.BigEndian.AppendUint64,
@@ -35,7 +38,7 @@ func U64() Key[uint64] {
 	}
 }
 
-// U32 orders numbers by value: 4 bytes, big-endian.
+// U32 is the key of numbers: 4 bytes, big-endian.
 func U32() Key[uint32] {
 	return Key[uint32]{
 		Append: binary.BigEndian.AppendUint32,
@@ -48,7 +51,7 @@ func U32() Key[uint32] {
 	}
 }
 
-// Bytes are their own key.
+// Bytes is the key of byte slices.
 func Bytes() Key[[]byte] {
 	return Key[[]byte]{
 		Append: func(dst, k []byte) []byte { return append(dst, k...) },
@@ -56,7 +59,7 @@ func Bytes() Key[[]byte] {
 	}
 }
 
-// String keys are ordered bytewise.
+// String is the key of strings, ordered by bytes.
 func String[S ~string]() Key[S] {
 	return Key[S]{
 		Append: func(dst []byte, k S) []byte { return append(dst, k...) },
@@ -64,7 +67,7 @@ func String[S ~string]() Key[S] {
 	}
 }
 
-// Array32 is a key of 32 bytes, such as a digest.
+// Array32 is the key of 32-byte arrays, such as digests.
 func Array32[D ~[32]byte]() Key[D] {
 	return Key[D]{
 		Append: func(dst []byte, k D) []byte { return append(dst, k[:]...) },
@@ -77,7 +80,7 @@ func Array32[D ~[32]byte]() Key[D] {
 	}
 }
 
-// Raw values are stored as they are: what is hashed, signed or served.
+// Raw stores bytes unchanged, for data that is hashed, signed or served.
 func Raw() Value[[]byte] {
 	return Value[[]byte]{
 		Encode: func(v []byte) ([]byte, error) { return v, nil },
@@ -93,15 +96,16 @@ func None() Value[struct{}] {
 	}
 }
 
-// The first byte of every CBOR value.
+// Version byte of a CBOR value.
 const (
 	cborVersion = 1
-	cborSummed  = 2 // a checksum is behind it
+	cborSummed  = 2 // a checksum follows the value
 )
 
 var errVersion = errors.New("value has an unknown version byte")
 
-// CBOR writes a version byte and deterministic CBOR; reading refuses duplicate and unknown members, tags and indefinite lengths.
+// CBOR writes a version byte and deterministic CBOR. Decoding rejects duplicate and unknown
+// members, tags and indefinite lengths.
 func CBOR[V any]() Value[V] {
 	return Value[V]{
 		Encode: func(v V) ([]byte, error) { return encodeCBOR(v) },
@@ -117,7 +121,7 @@ type cborModes struct {
 	dec cbor.DecMode
 }
 
-// modes are made once, on first use; they are immutable.
+// modes returns the CBOR modes, which are created on first use and immutable.
 var modes = sync.OnceValue(func() cborModes {
 	enc, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
@@ -151,7 +155,7 @@ func decodeCBOR(b []byte, v any) error {
 	return modes().dec.Unmarshal(b[1:], v)
 }
 
-// encodeSummed is encodeCBOR with the checksum behind it.
+// encodeSummed is encodeCBOR followed by a checksum.
 func encodeSummed(key []byte, v any) ([]byte, error) {
 	b, err := encodeCBOR(v)
 	if err != nil {
@@ -160,7 +164,7 @@ func encodeSummed(key []byte, v any) ([]byte, error) {
 	return sealCBOR(key, b), nil
 }
 
-// decodeSummed reads what encodeSummed or, in older files, encodeCBOR wrote.
+// decodeSummed decodes a row of encodeSummed or, in older files, of encodeCBOR.
 func decodeSummed(key, row []byte, v any) error {
 	b, err := openCBOR(key, row)
 	if err != nil {
@@ -169,13 +173,13 @@ func decodeSummed(key, row []byte, v any) error {
 	return decodeCBOR(b, v)
 }
 
-// sealCBOR puts a checksum behind a CBOR value, which is changed, and says so in its version.
+// sealCBOR sets the version byte of a CBOR value in place and appends a checksum.
 func sealCBOR(key, value []byte) (row []byte) {
 	value[0] = cborSummed
 	return AddSum(key, value)
 }
 
-// openCBOR is the value of a row that sealCBOR made. A row of an older file is its own value.
+// openCBOR returns the value of a row of sealCBOR. A row of an older file is returned unchanged.
 func openCBOR(key, row []byte) (value []byte, err error) {
 	if len(row) == 0 || row[0] != cborSummed {
 		return row, nil
@@ -186,4 +190,79 @@ func openCBOR(key, row []byte) (value []byte, err error) {
 	value = bytes.Clone(value)
 	value[0] = cborVersion
 	return value, nil
+}
+
+// SumSize is the size in bytes of the checksum that a Summed table appends to a value. A codec that
+// reserves this capacity avoids a copy.
+const SumSize = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var (
+	errSum   = errors.New("the checksum does not match")
+	errOrder = errors.New("rows are out of order")
+)
+
+// sum returns the CRC-32C of a key and a value. It covers the key, so that a row in the wrong place
+// is detected.
+func sum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// AddSum appends the checksum to a value. It is for code that writes a row of a Summed table
+// without the table.
+func AddSum(key, value []byte) (row []byte) {
+	return binary.LittleEndian.AppendUint32(value, sum(key, value))
+}
+
+// CutSum checks and removes the checksum of a row of a Summed table. It is for code that reads a
+// row without the table.
+func CutSum(key, row []byte) (value []byte, err error) {
+	n := len(row) - SumSize
+	if n < 0 || binary.LittleEndian.Uint32(row[n:]) != sum(key, row[:n]) {
+		return nil, errSum
+	}
+	return row[:n:n], nil
+}
+
+// StateHash returns the BLAKE3 hash over every row of the truth buckets among the given ones, in
+// byte order. Each row contributes bucket name, key and value, each preceded by its length (u32,
+// big-endian); the name of a sub-bucket is the name of its bucket, a NUL, and its own name. The
+// hash does not depend on the grouping of commands or on the layout of pages, and does not cover
+// meta, auth and audit.
+func StateHash(r Reader, buckets []*Bucket) b3.Digest {
+	h := rowHasher{h: b3.New()}
+	for _, b := range truth(buckets) {
+		for leaf := range leaves(r, b) {
+			name := leaf.full()
+			for k, v := range r.Range(leaf, nil, nil) {
+				h.row(name, k, v)
+			}
+		}
+	}
+	h.flush()
+	return h.h.Sum32()
+}
+
+// rowHasher buffers small rows, because BLAKE3 is fast only for large writes.
+type rowHasher struct {
+	h   *b3.Hasher
+	buf []byte
+}
+
+func (h *rowHasher) row(bucket string, k, v []byte) {
+	h.buf = binary.BigEndian.AppendUint32(h.buf, uint32(len(bucket)))
+	h.buf = append(h.buf, bucket...)
+	h.buf = binary.BigEndian.AppendUint32(h.buf, uint32(len(k)))
+	h.buf = append(h.buf, k...)
+	h.buf = binary.BigEndian.AppendUint32(h.buf, uint32(len(v)))
+	h.buf = append(h.buf, v...)
+	if len(h.buf) >= 64<<10 {
+		h.flush()
+	}
+}
+
+func (h *rowHasher) flush() {
+	_, _ = h.h.Write(h.buf) // never fails
+	h.buf = h.buf[:0]
 }

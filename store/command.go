@@ -9,31 +9,36 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// Stamp is a command's place in the life of the file. Both parts grow strictly; a refused command gives its Seq back.
+// Stamp is the position of a command in the life of the file. Both fields strictly increase. A
+// refused command does not use up a Seq.
 type Stamp struct {
 	Seq uint64
 	At  int64 // committer's time, Unix ns
 }
 
-// Command is a mutation: plain data, immutable, decided before it is queued. Applying the same commands in the same order to the same
-// state gives the same state. A command may have Size() int, its encoded size in bytes; else it counts for 1 KiB.
+// Command is a mutation: plain, immutable data, decided before it is queued. Applying the same
+// commands in the same order to the same state results in the same state. A command may have a
+// method Size() int that returns its encoded size in bytes; the default is 1 KiB.
 type Command[R any] interface {
-	// Kind is stable and versioned, "index.put_name/1"; the word before the dot is the service whose buckets it may touch.
+	// Kind returns a stable, versioned name such as "index.put_name/1". The part before the dot is
+	// the service that owns the buckets of the command.
 	Kind() string
-	// Apply reads through r and fills w, which is merged into the transaction only if it returns nil. No clock, randomness, map
-	// order or I/O.
+	// Apply reads through r and fills w. The writes are merged into the transaction only if Apply
+	// returns nil. Apply must not use a clock, randomness, map order or I/O.
 	Apply(r Reader, at Stamp, w *Writes) (R, error)
 }
 
-// Group is an engine's state in memory beside the file. Begin opens its tentative layer before a group, Committed publishes it after the
-// sync, Aborted drops it. They run in the committer and must not wait; a panic in one ends the process.
+// Group is the in-memory state of an engine that follows the file. Begin opens a tentative layer
+// before a group of commands, Committed publishes it after the sync, Aborted drops it. The
+// committer calls them; they must not block. A panic in one ends the process.
 type Group interface {
 	Begin()
 	Committed()
 	Aborted()
 }
 
-// Lane is a way into the committer. In each group control goes first, then work, then at most one bulk command.
+// Lane is an input queue of the committer. Each group takes Control commands first, then Work, then
+// at most one Bulk command.
 type Lane int
 
 // The lanes.
@@ -48,23 +53,33 @@ func (l Lane) String() string { return [lanes]string{"control", "work", "bulk"}[
 
 func (l Lane) spec(producers []string) flow.Spec {
 	doc := [lanes]string{
-		"node commands: keys, revocations, restore", "commands of the engines", "sweeps and expiry: at most one a group",
+		"node commands: keys, revocations, restore",
+		"commands of the engines",
+		"sweeps and expiry: at most one a group",
 	}
 	return flow.Spec{
-		Service: ownService, Name: l.String(), Kind: flow.KindQueue, Cap: [lanes]int{64, 2048, 16}[l], Policy: flow.WaitDeadline,
-		Producers: producers, Consumers: []string{"committer"}, Doc: doc[l],
+		Service:   ownService,
+		Name:      l.String(),
+		Kind:      flow.KindQueue,
+		Cap:       [lanes]int{64, 2048, 16}[l],
+		Policy:    flow.WaitDeadline,
+		Producers: producers,
+		Consumers: []string{"committer"},
+		Doc:       doc[l],
 	}
 }
 
-// Commit has c applied and synced. It waits for a place in the lane and then for the answer, both until ctx ends. The after functions run
-// once the sync is done, in order and before any caller of the group is answered; they must not wait. Errors: Apply's own, unchanged;
-// ErrTimeout or the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal, ErrPoisoned: nothing was written; ErrUnknown, which some
-// PoisonErrors are too: it may have been.
+// Commit submits c and returns its result once it is applied and synced. It blocks until ctx ends,
+// first for a place in the lane and then for the answer. The after functions run after the sync, in
+// order, before any caller of the group is answered; they must not block. Commit returns the error
+// of Apply unchanged. ErrTimeout, the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal
+// and ErrPoisoned mean that the command was not written. ErrUnknown, which a PoisonError may also
+// be, means that the command may have been written.
 func Commit[R any](ctx context.Context, s *Store, l Lane, c Command[R], after ...func(R)) (R, error) {
 	return submit(ctx, s, l, c, true, after)
 }
 
-// TryCommit is Commit that does not wait for a place: a full lane is ErrBusy.
+// TryCommit is Commit, but returns ErrBusy if the lane is full.
 func TryCommit[R any](ctx context.Context, s *Store, l Lane, c Command[R], after ...func(R)) (R, error) {
 	return submit(ctx, s, l, c, false, after)
 }
@@ -86,7 +101,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 	return out, nil
 }
 
-// admit refuses what cannot be served at all.
+// admit returns an error if the store cannot accept commands for the lane.
 func (s *Store) admit(ctx context.Context, l Lane) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -106,7 +121,7 @@ func (s *Store) admit(ctx context.Context, l Lane) error {
 	return nil
 }
 
-// enqueue waits for a place, if it may, until ctx ends.
+// enqueue puts q into its lane. If wait is set it blocks for a place until ctx ends.
 func (s *Store) enqueue(ctx context.Context, q job, wait bool) (err error) {
 	l := q.header().lane
 	if wait {
@@ -125,8 +140,8 @@ func (s *Store) enqueue(ctx context.Context, q job, wait bool) (err error) {
 	return fmt.Errorf("lane %s: %w", l, err)
 }
 
-// Waited words and counts why waiting for a command of a kind has failed; left tells whether ctx ended before the command was taken. What came
-// from Apply passes as it is.
+// Waited converts and counts the error of waiting for a command. left reports whether ctx ended
+// before the command was taken. An error of Apply is returned unchanged.
 func (s *Store) Waited(ctx context.Context, kind string, err error, left bool) error {
 	switch {
 	case left:
@@ -138,7 +153,7 @@ func (s *Store) Waited(ctx context.Context, kind string, err error, left bool) e
 	return err
 }
 
-// late says why a command was dropped with nothing written.
+// late returns the error of a command that was dropped before anything was written.
 func (s *Store) late(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(cause, context.DeadlineExceeded) {
@@ -148,20 +163,20 @@ func (s *Store) late(ctx context.Context) error {
 	return fmt.Errorf("commit not begun: %w", cause)
 }
 
-// head is the part of a request that does not depend on its result.
+// head is the part of a request that does not depend on the result type.
 type head struct {
 	ctx     context.Context
 	kind    string
 	lane    Lane
 	size    int
 	queued  int64 // ns on the store's clock
-	claimed int64 // likewise; set by the committer before it answers
-	err     error // of Apply; owned by the committer
+	claimed int64 // ns on the store's clock; set by the committer before it answers
+	err     error // returned by Apply; owned by the committer
 }
 
 func (h *head) header() *head { return h }
 
-// owner is the service of the command's kind.
+// owner returns the service of the command.
 func (h *head) owner() string {
 	service, _, _ := strings.Cut(h.kind, ".")
 	return service
@@ -174,17 +189,17 @@ func sizeOf(c any) int {
 	return commandSz
 }
 
-// job is a request whatever its result type: what the committer handles.
+// job is a request of any result type, as the committer handles it.
 type job interface {
 	header() *head
-	claim() bool              // false: the caller has left
-	apply(g *group, at Stamp) // fills the group's Writes, sets header().err
-	finish()                  // the after functions
-	answer()                  // with the result of apply
+	claim() bool              // false: the caller has stopped waiting
+	apply(g *group, at Stamp) // fills the Writes of the group and sets header().err
+	finish()                  // calls the after functions
+	answer()                  // answers with the result of apply
 	fail(err error)
 }
 
-// body is a command and what has come of it.
+// body is a command and its result.
 type body[R any] struct {
 	head
 	cmd    Command[R]
@@ -200,7 +215,7 @@ func (b *body[R]) apply(g *group, at Stamp) {
 	b.result, b.err = b.cmd.Apply(g.reader, at, &g.writes)
 }
 
-// request is a command on its way, with the cell its caller waits at.
+// request is a submitted command and the reply that its caller waits for.
 type request[R any] struct {
 	body[R]
 	after []func(R)
@@ -228,3 +243,55 @@ func (q *request[R]) answer() {
 }
 
 func (q *request[R]) fail(err error) { q.reply.Fail(err) }
+
+// Hand submits c as Commit does but does not wait for the result. It blocks until c has a place in
+// the lane or ctx ends. If Hand returns nil, ended is called exactly once with the result, by the
+// committer or by the goroutine that closes the lane; it must not block. Once c has its place it
+// cannot be withdrawn, even if ctx ends. If Hand returns an error, which is one of those of Commit,
+// ended is not called. A caller that waits for ended converts the error of that wait with
+// [Store.Waited].
+func Hand[R any](ctx context.Context, s *Store, l Lane, c Command[R], ended func(R, error)) error {
+	if err := s.admit(ctx, l); err != nil {
+		return err
+	}
+	return s.enqueue(ctx, &handed[R]{body: newBody(context.WithoutCancel(ctx), s.mono(), l, c), s: s, ended: ended},
+		true)
+}
+
+// handed is a submitted command without a waiting caller. The goroutine that has taken it out of
+// its lane owns it.
+type handed[R any] struct {
+	body[R]
+	s     *Store
+	ended func(R, error) // nil once it was called
+	taken bool
+}
+
+func (q *handed[R]) claim() bool {
+	was := q.taken
+	q.taken = true
+	return !was
+}
+
+func (q *handed[R]) finish() {}
+
+func (q *handed[R]) answer() {
+	if q.err != nil {
+		q.fail(q.err)
+		return
+	}
+	q.s.metrics.waited(q.lane, q.claimed-q.queued)
+	q.notify(q.result, nil)
+}
+
+func (q *handed[R]) fail(err error) {
+	var none R
+	q.notify(none, err)
+}
+
+func (q *handed[R]) notify(out R, err error) {
+	if ended := q.ended; ended != nil {
+		q.ended = nil // before the call, because ended may panic
+		ended(out, err)
+	}
+}

@@ -103,7 +103,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A command whose kind names no service owns no bucket.
+// A command kind without a service owns no bucket.
 func TestKindWithoutService(t *testing.T) {
 	r := open(t, newFile(t))
 	defer r.stop()
@@ -120,7 +120,8 @@ func TestKindWithoutService(t *testing.T) {
 	}
 }
 
-// A row that does not decode refuses the command, or ends the view, that reads it; the store goes on.
+// A row that does not decode refuses the command, or ends the view, that reads it. The store keeps
+// working.
 func TestRowThatDoesNotDecode(t *testing.T) {
 	r := open(t, newFile(t))
 	defer r.stop()
@@ -144,7 +145,7 @@ func TestRowThatDoesNotDecode(t *testing.T) {
 }
 
 func TestDroppedWhileQueued(t *testing.T) {
-	r := idle(t, newFile(t), testConfig()) // nobody takes commands yet
+	r := idle(t, newFile(t), testConfig()) // the committer does not run yet
 	late, cancelLate := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancelLate()
 	gone, leave := context.WithCancelCause(t.Context())
@@ -156,7 +157,8 @@ func TestDroppedWhileQueued(t *testing.T) {
 		want error
 	}{{late, ErrTimeout}, {gone, errGone}} {
 		wg.Go(func() {
-			if _, err := Commit(tt.ctx, r.Store, Work, put{Key: "x", Value: "1"}); !errors.Is(err, tt.want) || errors.Is(err, ErrUnknown) {
+			if _, err := Commit(tt.ctx, r.Store, Work, put{Key: "x", Value: "1"}); !errors.Is(err, tt.want) ||
+				errors.Is(err, ErrUnknown) {
 				t.Errorf("err = %v, want %v", err, tt.want)
 			}
 		})
@@ -169,7 +171,7 @@ func TestDroppedWhileQueued(t *testing.T) {
 	r.stop()
 }
 
-// A deadline is a timeout whatever cause its context carries.
+// A deadline returns ErrTimeout, whatever the cause of its context.
 func TestTimeoutWithACause(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	defer r.stop()
@@ -208,7 +210,8 @@ func TestFullLane(t *testing.T) {
 	r.stop()
 }
 
-// A caller whose patience ends while the committer has its command learns that the outcome is unknown, and it may well be done.
+// If the context of a caller ends while the committer has its command, the caller gets ErrUnknown.
+// The command may still be committed.
 func TestUnknownOutcome(t *testing.T) {
 	r := open(t, newFile(t))
 	ctx, leave := context.WithCancel(t.Context())
@@ -231,7 +234,8 @@ func TestUnknownOutcome(t *testing.T) {
 	r.stop()
 }
 
-// In one group control goes first, then work, then one bulk command, each lane in its order; the next bulk command waits for the next group.
+// A group has control commands first, then work, then one bulk command, each lane in its order. The
+// next bulk command waits for the next group.
 func TestOrderOfAGroup(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	var got []string
@@ -240,7 +244,8 @@ func TestOrderOfAGroup(t *testing.T) {
 		n := r.lanes[l].Len()
 		wg.Go(func() {
 			name := fmt.Sprintf("%s %d", l, n)
-			if _, err := Commit(t.Context(), r.Store, l, put{Key: name}, func(uint64) { got = append(got, name) }); err != nil {
+			if _, err := Commit(t.Context(), r.Store, l, put{Key: name},
+				func(uint64) { got = append(got, name) }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -256,7 +261,7 @@ func TestOrderOfAGroup(t *testing.T) {
 	r.stop()
 }
 
-// Even where one bulk command has waited too long, a group holds no second one.
+// A group has at most one bulk command, even if several have waited too long.
 func TestOneBulkCommandAGroup(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	sizes := &groupSizes{}
@@ -264,7 +269,8 @@ func TestOneBulkCommandAGroup(t *testing.T) {
 	r.born = r.born.Add(-time.Hour)
 	var wg sync.WaitGroup
 	for n := range 3 {
-		q := newRequest(t.Context(), 0, Bulk, Command[uint64](put{Key: "k"}), []func(uint64){func(uint64) { sizes.n++ }})
+		q := newRequest(t.Context(), 0, Bulk, Command[uint64](put{Key: "k"}),
+			[]func(uint64){func(uint64) { sizes.n++ }})
 		if err := r.lanes[Bulk].TrySend(q); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +290,7 @@ func TestOneBulkCommandAGroup(t *testing.T) {
 	}
 }
 
-// Limits close a group; what does not fit goes into the next.
+// A group is closed at its limits. Further commands go into the next group.
 func TestGroupLimits(t *testing.T) {
 	for _, limit := range []func(*Config){
 		func(c *Config) { c.GroupMax = 3 },
@@ -311,7 +317,7 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// groupSizes notes how many commands came between two groups.
+// groupSizes records the number of commands between two groups.
 type groupSizes struct {
 	n      int
 	before []int
@@ -324,8 +330,8 @@ func (g *groupSizes) Begin() {
 func (g *groupSizes) Committed() {}
 func (g *groupSizes) Aborted()   {}
 
-// Whatever waits in the lanes, in whatever order it came: a group never has more commands than it may, control goes before work, and nothing
-// is lost or taken twice.
+// For any queued commands in any order: a group stays within its limit, control goes before work,
+// and each command is taken exactly once.
 func TestGroupMaxIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := testConfig()
@@ -341,7 +347,9 @@ func TestGroupMaxIsKept(t *testing.T) {
 			if rapid.Bool().Draw(t, "old") {
 				old = 2 * int64(bulkPatience)
 			}
-			if err := s.lanes[l].TrySend(newRequest(context.Background(), s.mono()-old, Lane(l), put{}, nil)); err != nil {
+			if err := s.lanes[l].TrySend(
+				newRequest(context.Background(), s.mono()-old, Lane(l), put{}, nil),
+			); err != nil {
 				t.Fatal(err)
 			}
 			waiting++

@@ -5,26 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
-// bulkPatience is how long a bulk command may be held back by fuller lanes.
+// bulkPatience bounds how long the other lanes can delay a bulk command.
 const bulkPatience = time.Second
 
-// committer is the state of the one task that writes.
+// committer is the state of the committer task, the only writer.
 type committer struct {
 	s     *Store
 	lanes [lanes]<-chan job // nil once closed and empty
-	held  job               // a bulk command taken, not yet in a group
+	held  job               // a bulk command that was taken but is not in a group yet
 	batch []job
 	bytes int
-	place int     // 1 while a command that was taken has yet to get into the group
-	cfg   *Config // of this group
+	place int     // 1 while a command that was taken is not in the group yet
+	cfg   *Config // for this group
 	group group
 	probe <-chan time.Time
 }
 
-// runCommitter is the task. It returns nil once the lanes are closed and drained; any other return poisons the store or follows that.
+// runCommitter is the committer task. It returns nil once the lanes are closed and drained. Any
+// other return poisons the store or follows a poisoned store.
 func (s *Store) runCommitter(ctx context.Context) error {
 	if s.info.Load() == nil {
 		return errors.New("store: committer started before Prepare")
@@ -32,7 +34,7 @@ func (s *Store) runCommitter(ctx context.Context) error {
 	s.running.Store(true)
 	defer s.running.Store(false)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	//rawchan: it paces the probe of a slow store, no work waits for it
+	//rawchan: it paces the probe of a slow store; no work waits for it
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	c := &committer{s: s, probe: tick.C}
@@ -44,15 +46,16 @@ func (s *Store) runCommitter(ctx context.Context) error {
 	if c.held != nil {
 		c.batch = append(c.batch, c.held)
 	}
-	s.turnAway(c.batch, "stopped")
+	s.rejectQueued(c.batch, "stopped")
 	return err
 }
 
-// run ends in a panic of the file, of an engine's hook or of the committer itself as in any other failure: everyone is answered.
+// run processes groups until the lanes are drained. A panic of the file, of an engine's hook or of
+// the committer ends run like any other failure: every command is answered.
 func (c *committer) run(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = c.group.collapse(v)
+			err = c.group.failPanic(v)
 		}
 	}()
 	for {
@@ -66,7 +69,8 @@ func (c *committer) run(ctx context.Context) (err error) {
 	}
 }
 
-// gather waits for one command and takes, without waiting, what may go with it. An empty batch is a probe of a slow store.
+// gather waits for one command and adds the commands that are queued, without waiting for more. An
+// empty batch is a probe of a slow store.
 func (c *committer) gather(ctx context.Context) (more bool, err error) {
 	clear(c.batch)
 	c.batch, c.bytes, c.place, c.cfg = c.batch[:0], 0, 0, c.s.config()
@@ -88,7 +92,8 @@ func (c *committer) gather(ctx context.Context) (more bool, err error) {
 	return true, c.stopped(ctx)
 }
 
-// wait blocks for the first command of a group. A nil job without probe or error is a lane that has closed.
+// wait blocks for the first command of a group. It returns a nil job without probe or error if a
+// lane was closed.
 func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
 	var ok bool
 	var lane Lane
@@ -112,7 +117,8 @@ func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
 	return j, false, nil
 }
 
-// stopped is looked at after a select, which picks at random among ready cases: stop now takes no more commands.
+// stopped returns the reason to stop, or nil. It is checked after a select, which chooses at random
+// among ready cases, so that no command is taken after a stop.
 func (c *committer) stopped(ctx context.Context) error {
 	if err := c.s.Err(); err != nil {
 		return err
@@ -127,7 +133,7 @@ func (c *committer) drained() bool {
 	return c.held == nil && c.lanes[Control] == nil && c.lanes[Work] == nil && c.lanes[Bulk] == nil
 }
 
-// fill orders the group: control, work, then one bulk command, which goes first once it has waited too long.
+// fill orders the group: control, work, then one bulk command, which goes first after bulkPatience.
 func (c *committer) fill(first job) {
 	if first != nil && first.header().lane == Bulk {
 		c.held, first = first, nil
@@ -168,7 +174,7 @@ func (c *committer) drain(l Lane) {
 	}
 }
 
-// take receives without waiting; nil is nothing there.
+// take receives without waiting. It returns nil if the lane is empty.
 func (c *committer) take(l Lane) job {
 	select {
 	case j, ok := <-c.lanes[l]:
@@ -191,9 +197,9 @@ func (c *committer) full() bool {
 	return len(c.batch)+c.place >= c.cfg.GroupMax || c.bytes >= int(c.cfg.GroupBytes)
 }
 
-// turnAway answers what is left of a group that was not begun, closes the lanes and answers every command in them: the committer has
-// stopped, or never ran.
-func (s *Store) turnAway(left []job, label string) {
+// rejectQueued fails the commands of a group that was not begun, closes the lanes and fails every
+// command in them. It is called when the committer has stopped or never ran.
+func (s *Store) rejectQueued(left []job, label string) {
 	reason := fmt.Errorf("store has stopped: %w", ErrClosed)
 	if err := s.Err(); err != nil {
 		reason = err
@@ -202,8 +208,92 @@ func (s *Store) turnAway(left []job, label string) {
 		left = append(left, q.Discard(label)...)
 	}
 	for _, j := range left {
-		if j.claim() { // not so if it was answered with its group
+		if j.claim() { // false if it was answered with its group
 			j.fail(reason)
 		}
 	}
 }
+
+// Thresholds of a slow disk.
+const (
+	commitStuck = 2 * time.Second        // a single commit above this makes the store slow
+	commitSlow  = time.Second            // so do streak commits in a row above this
+	commitQuick = 250 * time.Millisecond // streak commits in a row below this end it
+	streak      = 3
+	// interval of the empty commits of a slow store, which measure its pace while writes are
+	// refused
+	probeEvery = time.Second
+)
+
+// ErrSlow is returned by Health when commits take too long; the node is then not ready for writes.
+var ErrSlow = errors.New("store: commits are slow")
+
+// heartbeat measures the pace of commits. Only the committer updates it; any goroutine may read it.
+// Times are ns on one monotonic clock.
+type heartbeat struct {
+	began atomic.Int64 // start of the running commit; 0: none runs
+	slow  atomic.Bool
+	late  int // owned by the committer
+	quick int // owned by the committer
+}
+
+func (h *heartbeat) begin(now int64) { h.began.Store(max(now, 1)) }
+
+func (h *heartbeat) end(now int64) {
+	took := time.Duration(now - h.began.Swap(0))
+	h.late, h.quick = next(h.late, took > commitSlow), next(h.quick, took < commitQuick)
+	if h.late >= streak || took > commitStuck {
+		h.slow.Store(true)
+	}
+	if h.quick >= streak {
+		h.slow.Store(false)
+	}
+}
+
+// drop discards the measurement of a commit that was not made.
+func (h *heartbeat) drop() { h.began.Store(0) }
+
+func next(n int, more bool) int {
+	if more {
+		return n + 1
+	}
+	return 0
+}
+
+// cause returns ErrSlow if commits are slow, else nil.
+func (h *heartbeat) cause(now int64) error {
+	if began := h.began.Load(); began != 0 && time.Duration(now-began) > commitStuck {
+		return fmt.Errorf("%w: one has been running for %s", ErrSlow, time.Duration(now-began).Round(time.Millisecond))
+	}
+	if h.slow.Load() {
+		return ErrSlow
+	}
+	return nil
+}
+
+// Health returns nil if the store accepts writes in time, else ErrPoisoned, ErrClosed, ErrSlow or
+// ErrFull. It reads no disk and does not block.
+func (s *Store) Health() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.info.Load() == nil || s.closed.Load() {
+		return fmt.Errorf("store is not open: %w", ErrClosed)
+	}
+	if err := s.heart.cause(s.mono()); err != nil {
+		return err
+	}
+	return s.room.cause()
+}
+
+// CommitAge returns how long the current commit has been running, or 0 if none runs.
+func (s *Store) CommitAge() time.Duration {
+	began := s.heart.began.Load()
+	if began == 0 {
+		return 0
+	}
+	return max(time.Duration(s.mono()-began), 1)
+}
+
+// mono returns the time since the store was created, in ns.
+func (s *Store) mono() int64 { return int64(time.Since(s.born)) }

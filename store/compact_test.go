@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// holed is a file of which most was deleted.
+// holed returns a file from which most rows were deleted, and its state hash.
 func holed(t *testing.T) (path, hash string) {
 	t.Helper()
 	path = newFile(t)
@@ -48,7 +48,8 @@ func TestCompact(t *testing.T) {
 		}
 		end, total = d, n
 	})
-	if err != nil || done.StateHash.String() != hash || done.After*4 > done.Before || end != total || end != done.Before {
+	if err != nil || done.StateHash.String() != hash || done.After*4 > done.Before || end != total ||
+		end != done.Before {
 		t.Fatalf("%+v, %v; progress %d of %d; want state %s", done, err, end, total, hash)
 	}
 	rep, err := Verify(t.Context(), path, nil, nil, nil)
@@ -64,7 +65,7 @@ func TestCompact(t *testing.T) {
 	r.stop()
 }
 
-// Whatever stops it, the file is the old one, and nothing lies beside it.
+// A stopped compaction leaves the old file unchanged and no other file beside it.
 func TestCompactStopped(t *testing.T) {
 	path, _ := holed(t)
 	raw, err := os.ReadFile(path)
@@ -119,7 +120,7 @@ func TestCompactStopped(t *testing.T) {
 	})
 }
 
-// What a crash leaves beside the file is swept by the next compaction.
+// The next compaction removes the files that a crash left.
 func TestCompactAfterACrash(t *testing.T) {
 	path, hash := holed(t)
 	for _, rest := range []string{path + ".compacting", path + ".before-compact"} {
@@ -135,7 +136,8 @@ func TestCompactAfterACrash(t *testing.T) {
 	}
 }
 
-// A node that starts on the new file as soon as it has its name keeps it: what it commits must not be lost to a file put back.
+// A compaction leaves the new file in place if a node has already opened it. Otherwise commits of
+// that node would be lost.
 func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	path, _ := holed(t)
 	fresh := copyOf(t, path)
@@ -143,7 +145,7 @@ func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lockFile(node, true, 0); err != nil { // as it is locked the moment after the rename
+	if err := lockFile(node, true, 0); err != nil { // as a node does right after the rename
 		t.Fatal(err)
 	}
 	folder, err := lockFolder(path)
@@ -163,7 +165,8 @@ func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	}
 }
 
-// A compacted snapshot has what a plain one has, in less room, and says so; it is restored like any.
+// A compacted snapshot has the same rows as a plain snapshot, is smaller, and is marked in its
+// manifest. It is restored in the same way.
 func TestCompactSnapshot(t *testing.T) {
 	path, hash := holed(t)
 	r := open(t, path)
@@ -176,18 +179,24 @@ func TestCompactSnapshot(t *testing.T) {
 	cas := &CASList{Count: 2, Bytes: 99, ListB3: plain.B3}
 	o := SnapshotOptions{Compact: true, Versions: map[string]string{"ronbox": "1.2.3"}, CAS: cas}
 	m, err := r.Snapshot(t.Context(), dir, o, func(done, all int64) { end, total = done, all })
-	if err != nil || m.StateHash.String() != hash || m.StateHash != plain.StateHash || m.Size*4 > plain.Size || end != total {
+	if err != nil || m.StateHash.String() != hash || m.StateHash != plain.StateHash || m.Size*4 > plain.Size ||
+		end != total {
 		t.Fatalf("%+v, %v; progress %d of %d", m, err, end, total)
 	}
 	read, err := ReadManifest(m.Path)
-	if err != nil || !read.Compacted || read.Versions["ronbox"] != "1.2.3" || read.CAS == nil || *read.CAS != *cas || plain.Compacted {
+	if err != nil || !read.Compacted || read.Versions["ronbox"] != "1.2.3" || read.CAS == nil || *read.CAS != *cas ||
+		plain.Compacted {
 		t.Errorf("%+v, %v", read, err)
 	}
-	if raw, err := os.ReadFile(plain.ManifestPath); err != nil || strings.Contains(string(raw), "cas") || strings.Contains(string(raw), "versions") {
+	if raw, err := os.ReadFile(plain.ManifestPath); err != nil || strings.Contains(string(raw), "cas") ||
+		strings.Contains(string(raw), "versions") {
 		t.Errorf("a plain manifest: %s, %v", raw, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := r.Snapshot(ctx, dir, SnapshotOptions{Compact: true}, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := r.Snapshot(ctx, dir, SnapshotOptions{Compact: true}, func(int64, int64) { cancel() }); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 4 {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// childEnv makes the test binary play another process: "<role> <path>".
+// childEnv makes the test binary run as a child process: "<role> <path>".
 const childEnv = "RONBOX_STORE_CHILD"
 
 func child() int {
@@ -40,7 +40,8 @@ func child() int {
 	return 2
 }
 
-// childProcess starts the test binary in a role; its standard output is what it has to say.
+// childProcess starts the test binary in a role. It returns the standard output of the child, and
+// its standard input to close.
 func childProcess(t *testing.T, role, path string) (cmd *exec.Cmd, said *bufio.Reader, hush io.Closer) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
@@ -75,7 +76,8 @@ func childHold(path string) int {
 	return 0
 }
 
-// childWrite commits numbers until it is killed: "s <n>" before it submits one, "a <n>" once it is acknowledged.
+// childWrite commits numbers until it is killed. It prints "s <n>" before it submits a number and
+// "a <n>" after the number is acknowledged.
 func childWrite(path string) int {
 	s := newStore(path, testConfig())
 	if err := ready(context.Background(), s); err != nil {
@@ -92,7 +94,7 @@ func childWrite(path string) int {
 		_, _ = fmt.Fprintln(os.Stdout, what, n)
 	}
 	var next atomic.Uint64
-	next.Store(s.Info().Seq << 20) // numbers of different lives of the process do not meet
+	next.Store(s.Info().Seq << 20) // numbers are unique across restarts of the process
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -110,7 +112,7 @@ func childWrite(path string) int {
 	return 0
 }
 
-// putNumber writes one number twice; a torn commit would show one of them alone.
+// putNumber writes one number into two rows. A torn commit would leave only one of the rows.
 type putNumber struct{ N uint64 }
 
 func (putNumber) Kind() string { return "test.number/1" }
@@ -123,8 +125,9 @@ func (c putNumber) Apply(_ Reader, at Stamp, w *Writes) (uint64, error) {
 
 const crashCycles = 30
 
-// Killed at any point, the file has every number that was acknowledged and none that was not submitted, and both its rows. One child in
-// four is killed at some moment of its start, the others after so many acknowledgements, while eight submitters go on.
+// A store that is killed at any point has every acknowledged number, no number that was not
+// submitted, and both rows of each number. One child in four is killed during its start, the others
+// after a number of acknowledgements while eight submitters run.
 func TestKill(t *testing.T) {
 	path := newFile(t)
 	submitted, acked := map[string]bool{}, map[string]bool{}
@@ -208,7 +211,7 @@ func checkKilled(t *testing.T, path string, submitted, acked map[string]bool) {
 	}
 }
 
-// childLimit fills a file under a limit of the process on file sizes and says how the store took it.
+// childLimit fills a file under a limit of the process on file sizes and prints the results.
 func childLimit(path string) int {
 	if err := limitFileSize(32 << 20); err != nil {
 		fmt.Println(err)
@@ -237,7 +240,7 @@ func childLimit(path string) int {
 		}
 		return nil
 	})
-	full, unready := s.room.cause(), s.Health() // which may be told of a slow disk first
+	full, unready := s.room.cause(), s.Health() // Health may report a slow disk first
 	if err := limitFileSize(1 << 40); err != nil {
 		fmt.Println(err)
 		return 1
@@ -246,21 +249,23 @@ func childLimit(path string) int {
 		<-time.After(10 * time.Millisecond)
 	}
 	_, healed := Commit(ctx, s, Work, put{Key: "healed", Value: string(make([]byte, 1<<20))})
-	fmt.Println(errors.Is(err, ErrFull), s.Err() == nil, n > 4, read == nil, errors.Is(full, ErrFull) && unready != nil, healed == nil, err)
+	fmt.Println(errors.Is(err, ErrFull), s.Err() == nil, n > 4, read == nil, errors.Is(full, ErrFull) && unready != nil,
+		healed == nil, err)
 	s.CloseLanes()
 	<-done
 	_ = s.Close()
 	return 0
 }
 
-// A disk that has no more room, played by RLIMIT_FSIZE, is clean: refused, nothing lost, write-unready, read on, well again by itself once
-// there is room, and the file opens again. bbolt reports the truncate
-// that fails here as text alone.
+// A full disk, simulated with RLIMIT_FSIZE, is a clean error: writes are refused, no committed row
+// is lost, Health reports the store as unready, reads continue, and writes succeed again once there
+// is space. The file can be reopened. bbolt reports the failed truncate as text only.
 func TestNoMoreRoom(t *testing.T) {
 	path := newFile(t)
 	cmd, said, in := childProcess(t, "limit", path)
 	line, _ := said.ReadString('\n')
-	if err := errors.Join(in.Close(), cmd.Wait()); err != nil || !strings.HasPrefix(line, "true true true true true true") {
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil ||
+		!strings.HasPrefix(line, "true true true true true true") {
 		t.Errorf("child says %q, %v", line, err)
 	}
 	rep, err := Verify(t.Context(), path, nil, nil, nil)
@@ -269,7 +274,8 @@ func TestNoMoreRoom(t *testing.T) {
 	}
 }
 
-// A second process, and a second store in this one, learn who has the file.
+// A second process, and a second store in this process, get an error that names the process that
+// has the file open.
 func TestLocked(t *testing.T) {
 	path := newFile(t)
 	cmd, said, in := childProcess(t, "hold", path)
@@ -304,7 +310,8 @@ func wantHolder(t *testing.T, path string, pid int) {
 			t.Errorf("%s: %v; want holder %d", name, err, pid)
 			continue
 		}
-		if !strings.Contains(err.Error(), strconv.Itoa(pid)) || !strings.Contains(locked.Command, filepath.Base(os.Args[0])) {
+		if !strings.Contains(err.Error(), strconv.Itoa(pid)) ||
+			!strings.Contains(locked.Command, filepath.Base(os.Args[0])) {
 			t.Errorf("%s: %v does not name the process", name, err)
 		}
 	}
@@ -331,9 +338,7 @@ func TestLockHolder(t *testing.T) {
 	for _, tt := range []struct {
 		dev, inode uint64
 		want       int
-	}{
-		{0xfe00, 77, 44}, {0x1b, 77, 33}, {0x55, 77, 44}, {0xfe00, 78, 22}, {0xfe00, 7, 0},
-	} {
+	}{{0xfe00, 77, 44}, {0x1b, 77, 33}, {0x55, 77, 44}, {0xfe00, 78, 22}, {0xfe00, 7, 0}} {
 		if got := lockHolder([]byte(table), tt.dev, tt.inode); got != tt.want {
 			t.Errorf("%x:%d is held by %d, want %d", tt.dev, tt.inode, got, tt.want)
 		}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filled is a closed file with rows in several buckets and more than one level of pages.
+// filled returns a closed file with rows in several buckets and more than one level of pages.
 func filled(t testing.TB) string {
 	t.Helper()
 	r := open(t, newFile(t))
@@ -30,11 +30,12 @@ func filled(t testing.TB) string {
 	return r.Path()
 }
 
-// The check after a crash tells how far it is, and ends with its context; the next boot makes it again.
+// The check after a crash reports its progress and ends with its context. The next boot repeats the
+// check.
 func TestCheckTellsOfItself(t *testing.T) {
 	path, _ := holed(t)
 	r := open(t, path)
-	r.poison(errRefused, false) // as a crash: nothing is marked clean
+	r.poison(errRefused, false) // as a crash: the file is not marked clean
 	<-r.done
 	r.cancel()
 	if err := r.db.Close(); err != nil {
@@ -71,8 +72,8 @@ func TestCheckTellsOfItself(t *testing.T) {
 	}
 }
 
-// Every boot reads from the disk what it believes, however the last stop looks: the page cache says "clean" too when the last sync of Close,
-// and the page with the mark, never reached the disk.
+// Every boot reads from the disk, even after a clean stop: if the last sync of Close failed, the
+// page cache contains the clean flag but the disk does not.
 func TestBootForgetsThePageCache(t *testing.T) {
 	path, _ := holed(t)
 	r := open(t, path)
@@ -80,10 +81,10 @@ func TestBootForgetsThePageCache(t *testing.T) {
 		mustCommit(r, put{Key: fmt.Sprint(i), Value: string(make([]byte, 256<<10))})
 	}
 	r.stop()
-	if err := forget(path); err != nil {
+	if err := dropPages(path); err != nil {
 		t.Fatal(err)
 	}
-	cold := cached(t, path) // all of it, where the file system is memory
+	cold := cached(t, path) // all pages, if the file system is in memory
 	if _, err := os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestBootForgetsThePageCache(t *testing.T) {
 	}
 }
 
-// cached counts the pages of a file that are in the page cache.
+// cached returns the number of pages of a file in the page cache.
 func cached(t *testing.T, path string) (n int) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -119,7 +120,8 @@ func cached(t *testing.T, path string) (n int) {
 		t.Fatal(err)
 	}
 	in := make([]byte, (len(data)+os.Getpagesize()-1)/os.Getpagesize())
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&in[0]))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)),
+		uintptr(unsafe.Pointer(&in[0]))); errno != 0 {
 		t.Fatal(errno)
 	}
 	for _, b := range in {
@@ -158,7 +160,7 @@ func overwrite(t testing.TB, path string, off int64, b []byte) {
 	}
 }
 
-// What preflight finds is refused before anything is mapped.
+// Damage that preflight finds is refused before the file is mapped.
 func TestDamagedFile(t *testing.T) {
 	whole := filled(t)
 	junk := make([]byte, 64)
@@ -199,7 +201,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// freelistOf is where the freelist of a file lies.
+// freelistOf returns the offset of the freelist of a file.
 func freelistOf(t testing.TB, path string) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -220,7 +222,7 @@ func truncate(t testing.TB, path string, size int64) {
 	}
 }
 
-// A schema from the future is refused by number.
+// A file of a newer schema is refused.
 func TestNewerSchema(t *testing.T) {
 	path := filled(t)
 	db, err := bolt.Open(path, 0o600, nil)
@@ -240,7 +242,8 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// Whatever byte is damaged, looking at the file ends in a report, never in a crash; and with a manifest it is always found.
+// For damage to any byte, Verify returns a report and does not crash. With a manifest it always
+// detects the damage.
 func TestVerifySurvivesEveryByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")

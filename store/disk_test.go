@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noRoom is a page write on a full disk.
+// noRoom simulates a page write on a full disk.
 func noRoom([]byte, int64) (int, error) {
 	return 0, &fs.PathError{Op: "write", Path: "db", Err: syscall.ENOSPC}
 }
 
-// small runs fn over a folder on a file system of its own with so many bytes. Root must be able to mount one, so that CI leaves nothing out.
-// For others the proof is TestNoMoreRoom, a limit on the size of files that every process may give itself, and TestFailedWrites.
+// small runs fn with a folder on a separate tmpfs of the given size in bytes. Root must be able to
+// mount it, so that CI skips no test. For other users, TestNoMoreRoom (a limit on file sizes, which
+// any process may set) and TestFailedWrites cover the same behaviour.
 func small(t *testing.T, size int, fn func(dir string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +40,9 @@ func small(t *testing.T, size int, fn func(dir string)) {
 	fn(dir)
 }
 
-// A disk that someone else fills: work is refused before the disk is full, reads go on, a disk filled to the last byte refuses all in
-// order, and once there is room work goes on by itself, without turning back and forth.
+// While another process fills the disk, work is refused before the disk is full and reads continue.
+// A completely full disk refuses all writes with ErrFull. Once there is space, work is accepted
+// again and Health does not flap.
 func TestFullDisk(t *testing.T) {
 	small(t, 64<<20, func(dir string) {
 		raw, err := template()
@@ -68,7 +70,9 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("control, from the reserve: %v", err)
 		}
 		fillDisk(t, ballast, 0)
-		if _, err := Commit(t.Context(), s, Control, put{Key: "large", Value: strings.Repeat("v", 1<<20)}); !errors.Is(err, ErrFull) || r.Err() != nil {
+		if _, err := Commit(t.Context(), s, Control,
+			put{Key: "large", Value: strings.Repeat("v", 1<<20)}); !errors.Is(err, ErrFull) ||
+			r.Err() != nil {
 			t.Errorf("control on a disk with nothing: %v, store %v", err, r.Err())
 		}
 		if r.get("k") != "v" || r.get("control") != "v" || r.get("large") != "" {
@@ -108,7 +112,7 @@ func fillDisk(t *testing.T, path string, left int64) {
 	}
 }
 
-// awaitHealth waits for a verdict. The committer looks every second.
+// awaitHealth waits until Health returns want. The committer checks once a second.
 func awaitHealth(t *testing.T, r *rig, want error) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -129,16 +133,18 @@ func TestCountsFastCommits(t *testing.T) {
 		}
 	}
 	for release, want := range map[string]bool{
-		"5.10.0-8-amd64": true, "5.16.20": true, "5.17.0": false, "5.9.1": false, "6.1.0": false, "4.19.0": false, "": false, "none": false,
+		"5.10.0-8-amd64": true, "5.16.20": true, "5.17.0": false, "5.9.1": false, "6.1.0": false, "4.19.0": false,
+		"": false, "none": false,
 	} {
 		if fastCommitBroken(release) != want {
 			t.Errorf("%q: want %v", release, want)
 		}
 	}
-	_ = fastCommits(t.TempDir()) // whatever it says here, it says it
+	_ = fastCommits(t.TempDir()) // must not panic; the result depends on the machine
 }
 
-// A file on a network disk is refused by its number, unless that is allowed.
+// A file on a network file system is refused by the number of the file system, unless the config
+// allows it.
 func TestNetworkDisk(t *testing.T) {
 	var st unix.Statfs_t
 	path := newFile(t)
@@ -150,9 +156,7 @@ func TestNetworkDisk(t *testing.T) {
 		on    int64
 		allow bool
 		want  error
-	}{
-		{magic + 1, false, nil}, {magic, false, ErrNetwork}, {magic, true, nil},
-	} {
+	}{{magic + 1, false, nil}, {magic, false, ErrNetwork}, {magic, true, nil}} {
 		err := judgeDisk(path, magic, map[int64]string{tt.on: "test"}, tt.allow)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%+v: %v", tt, err)

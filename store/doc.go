@@ -1,52 +1,73 @@
-// Package store is the node's one file: its tables, its read views, and the committer, the only goroutine that writes.
+// Package store provides the node's database: one bbolt file with typed tables, read views, and a
+// committer, the only goroutine that writes.
 //
-// A mutation is a Command. Commit puts it into a lane; the committer groups what waits, applies each command over buffered Writes, merges
-// the buffers of those that returned nil into one bbolt transaction, syncs twice, runs the after hooks and answers. Reading is a View.
+// A mutation is a [Command]. [Commit] puts it into a lane. The committer takes a group of queued
+// commands, applies each of them to its own buffered [Writes], merges the buffers of the commands
+// that returned nil into one bbolt transaction, syncs twice, runs the after functions and answers
+// the callers. [Store.View] reads a consistent state.
 //
 // # Invariants
 //
-//  1. A success was synced before it was answered: it survives a kill, a kernel crash and, on an honest disk, a power cut.
-//  2. A command that returns an error or panics leaves no trace: the group is as if the command had never been in it.
-//  3. Stamps grow strictly over the life of the file, and a refused command takes none.
-//  4. After a failed sync nothing succeeds: the store is poisoned, reads and writes end in ErrPoisoned, and the process must end.
-//  5. A command dropped while queued (cancelled, late) has written nothing.
-//  6. Only allow-listed commit errors (a full disk) are called clean; every other one poisons.
-//  7. The same commands in the same order give one StateHash, however they were grouped.
-//  8. A command touches only buckets that its engine, the word before the dot of its Kind, declared.
-//  9. Audit rows are a hash chain written in the transaction of the change they tell of.
-//  10. One process has the file open, or is making one in its folder; a second one is told who.
-//  11. A snapshot has its name only once it was verified; a restored file takes no work until AcceptRestore.
-//  12. A file without room, on the disk or below max_bytes, is read as before, can be deleted from, and takes work again once there is room.
-//  13. An older file is migrated behind a verified snapshot; interrupted anywhere, the migration ends in the state of one that was not. A
-//     program of the old schema refuses the half of it.
-//  14. A compaction replaces the file only by one that holds the same rows, and never takes it back: a node may have it by then.
+//  1. A command is synced before its success is answered. It survives a kill, a kernel crash and,
+//     on a disk that honours syncs, a power cut.
+//  2. A command that returns an error or panics leaves no trace: the state is the same as if it had
+//     not been in the group.
+//  3. Stamps strictly increase over the life of the file. A refused command takes no stamp.
+//  4. After a failed sync nothing succeeds: the store is poisoned, reads and writes return
+//     ErrPoisoned, and the process must end.
+//  5. A command that is dropped while it is queued (cancelled, or late) has written nothing.
+//  6. Only allow-listed commit errors (a full disk) are clean; every other commit error poisons the
+//     store.
+//  7. The same commands in the same order result in the same StateHash, whatever their grouping.
+//  8. A command uses only buckets that its engine declared. The engine is the part of its Kind
+//     before the dot.
+//  9. Audit rows form a hash chain. A row is written in the transaction of the change it describes.
+//  10. Only one process can open the file, or create one in its folder. A second process gets an
+//     error that names the first.
+//  11. A snapshot gets its name only after it was verified. A restored file accepts no work until
+//     AcceptRestore.
+//  12. A file without space, on the disk or below max_bytes, can be read and deleted from. It
+//     accepts work again once there is space.
+//  13. Migration of an older file first takes a verified snapshot. An interrupted migration can be
+//     resumed and ends in the same state. A program of the older schema refuses a file once its
+//     migration has begun to write.
+//  14. A compaction replaces the file only by one with the same rows, and never undoes the
+//     replacement, because a node may have opened the new file.
 //  15. A store in memory writes to no path.
-//  16. A boot believes the disk, not the page cache; whatever writes to the file, a migration too, first says in it that it is in use.
+//  16. A boot reads the disk, not the page cache. Every writer, including a migration, first marks
+//     the file as in use.
 //
 // # Damage
 //
-// bbolt's pages have no checksum, so rows carry their own proof. This is how a damaged row is found and what it costs:
+// The pages of bbolt have no checksum, so the rows carry their own. The table shows how damage to a
+// row is detected and what it causes:
 //
 //	bucket      proof of a row                        a damaged row
 //	meta        checksum                              the file is refused: exit 65
-//	audit       hash chain                            the file is refused by db verify; a boot that meets it exits 65
+//	audit       hash chain                            db verify refuses the file; a boot that reads it exits 65
 //	auth        checksum                              exit 65
 //	ledger/*    checksum, hash chain, Merkle log      exit 65, or safe mode: reads only
-//	reg/*       hashes, signatures, else checksum     the registry is shut out, or the row is computed again
+//	reg/*       hashes, signatures, else checksum     the registry is shut out, or the row is recomputed
 //	rw/*        checksum                              its run or upload is refused
-//	edge/*      checksum                              the row is dropped: its object is fetched, its pack verified again
+//	edge/*      checksum                              the row is dropped; its object is fetched again
 //	index/*     checksum                              its key answers 500
 //
 // `ronbox db verify` reads every row of every bucket and exits 3 if one is damaged.
 //
 // # Tasks and queues
 //
-// The task committer (Never: when it ends early the process ends) reads three lanes: store.control 64, store.work 2048 and store.bulk 16.
-// Commit waits for a place until its ctx ends, TryCommit does not wait, and Hand waits for the place alone, not for the answer. A ticker,
-// store.heartbeat, lets a slow store probe itself and has the free space looked at.
+//   - committer: 1 task, never restarted; the process ends if it fails. It reads the three lanes.
+//   - store.control: queue, 64 commands; callers of Commit -> committer.
+//   - store.work: queue, 2048 commands; callers of Commit -> committer.
+//   - store.bulk: queue, 16 commands, at most one in a group; callers of Commit -> committer.
+//   - store.heartbeat: ticker, 1 s -> committer, which probes a slow store and checks the free
+//     space.
+//
+// A full lane blocks Commit and Hand until their ctx ends, and refuses TryCommit with ErrBusy. Hand
+// does not wait for the answer.
 //
 // # Lock order
 //
-// none among goroutines: the committer owns the write transaction, and what others read of it (Info, Health, Err, Stats) is atomic. Files are
-// locked folder first, then the file.
+// None among goroutines: the committer owns the write transaction, and the state that others read
+// (Info, Health, Err, Stats) is atomic. Of file locks the folder is locked first, then the file.
 package store

@@ -3,15 +3,22 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"ronbox/appliance/flow"
 )
 
-// What callers branch on. ErrBusy, ErrClosed and ErrUnknown are flow's own values.
+// Errors that callers branch on. ErrBusy, ErrClosed and ErrUnknown are the values of package flow.
 var (
-	ErrBusy     = flow.ErrBusy    // TryCommit: the lane is full, nothing happened
-	ErrClosed   = flow.ErrClosed  // the store is shutting down, nothing happened
-	ErrUnknown  = flow.ErrUnknown // the committer had the command when the caller stopped waiting: ask again with the same key
+	ErrBusy   = flow.ErrBusy   // TryCommit: the lane is full, nothing happened
+	ErrClosed = flow.ErrClosed // the store is shutting down, nothing happened
+	// the committer had taken the command when the caller stopped waiting: retry with the same key
+	ErrUnknown  = flow.ErrUnknown
 	ErrTimeout  = errors.New("store: deadline passed before the command was taken")
 	ErrFull     = errors.New("store: no room on the disk or below max_bytes")
 	ErrPoisoned = errors.New("store: failed, the process must end")
@@ -25,8 +32,9 @@ var (
 	ErrAmnesia  = errors.New("store: amnesia: nothing is written to a disk")
 )
 
-// PoisonError is what every call gets once the store is poisoned. It is ErrPoisoned; it is ErrUnknown too for a command the committer
-// had in hand, whose effect may or may not be found after the restart, and ErrDied where a bug and not the disk was the cause.
+// PoisonError is returned by every call once the store is poisoned. It is ErrPoisoned. It is also
+// ErrUnknown for a command that the committer had taken, whose writes may or may not be found after
+// the restart, and ErrDied if the cause was a bug and not the disk.
 type PoisonError struct {
 	Cause   error
 	Unknown bool // false: this call has written nothing
@@ -40,15 +48,15 @@ func (e *PoisonError) Error() string {
 	return fmt.Sprintf("%v: %v", ErrPoisoned, e.Cause)
 }
 
-// Is places the error among the sentinels.
+// Is reports whether target is a sentinel that describes e.
 func (e *PoisonError) Is(target error) bool {
 	return target == ErrPoisoned || target == ErrUnknown && e.Unknown || target == ErrDied && e.Bug
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *PoisonError) Unwrap() error { return e.Cause }
 
-// LockedError says who has the file. It is ErrLocked.
+// LockedError names the process that holds the file. It is ErrLocked.
 type LockedError struct {
 	Path    string
 	PID     int    // 0: not known
@@ -57,15 +65,17 @@ type LockedError struct {
 
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("%v: %s is held by another process; stop it, or reach a running node over its socket", ErrLocked, e.Path)
+		return fmt.Sprintf("%v: %s is held by another process; stop it, or reach a running node over its socket",
+			ErrLocked, e.Path)
 	}
-	return fmt.Sprintf("%v: %s is held by process %d (%s); a running node is reached over its socket", ErrLocked, e.Path, e.PID, e.Command)
+	return fmt.Sprintf("%v: %s is held by process %d (%s); a running node is reached over its socket", ErrLocked,
+		e.Path, e.PID, e.Command)
 }
 
-// Is says ErrLocked.
+// Is reports whether target is ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// RowError says which row of a table does not decode. It is ErrCorrupt.
+// RowError names a row that cannot be decoded. It is ErrCorrupt.
 type RowError struct {
 	Bucket string
 	Key    []byte
@@ -76,20 +86,100 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("%v: bucket %s, key %x: %v", ErrCorrupt, e.Bucket, e.Key, e.Cause)
 }
 
-// Is says ErrCorrupt.
+// Is reports whether target is ErrCorrupt.
 func (e *RowError) Is(target error) bool { return target == ErrCorrupt }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Cause }
 
-// CommandError is a command's own bug: a panic, a bucket of another engine, a key or value out of bounds. It is ErrInternal.
+// CommandError describes a bug of a command: a panic, a bucket of another engine, or a key or value
+// out of bounds. It is ErrInternal.
 type CommandError struct {
 	Kind  string
-	Cause any    // what was recovered
+	Cause any    // the recovered value
 	Stack []byte // of the panic
 }
 
 func (e *CommandError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrInternal, e.Kind, e.Cause) }
 
-// Is says ErrInternal.
+// Is reports whether target is ErrInternal.
 func (e *CommandError) Is(target error) bool { return target == ErrInternal }
+
+// clean reports whether a commit error left the old state intact, in the file and in the process.
+// It is an allow-list: the size limit of the file, a write refused for lack of space, and a failed
+// truncate, which bbolt reports as text only. After any other error, above all a failed sync,
+// nothing that the process reads can be trusted.
+func clean(err error) bool {
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		return true
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) && path.Op == "write" {
+		return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+	}
+	return strings.HasPrefix(err.Error(), "file resize error: ")
+}
+
+// update runs fn in one write transaction, outside of the committer. It returns a PoisonError if
+// the commit fails with an error that is not clean: the process must end.
+func update(db *bolt.DB, fn func(*bolt.Tx) error) error {
+	tx, err := db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if tx.DB() != nil { // fn failed or panicked
+			_ = tx.Rollback() // nothing was written
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil && !clean(err) {
+		return &PoisonError{Cause: err}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// poison marks the store as failed, once. The process must end; the file is not closed.
+func (s *Store) poison(cause error, bug bool) {
+	p := &PoisonError{Cause: cause, Bug: bug}
+	if !s.failure.CompareAndSwap(nil, p) {
+		return
+	}
+	close(s.failed)
+	s.metrics.poisoned(1)
+	s.log.Error("store_poisoned", "reason", cause.Error(), "bug", bug)
+}
+
+// Failed is closed once the store is poisoned.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Err returns the PoisonError of a poisoned store, or nil.
+func (s *Store) Err() error {
+	if p := s.failure.Load(); p != nil {
+		return p
+	}
+	return nil
+}
+
+// unknownOutcome returns the error for a command that the committer had taken when the store
+// failed.
+func (s *Store) unknownOutcome() error {
+	p := *s.failure.Load()
+	p.Unknown = true
+	return &p
+}
+
+// fullError wraps err as ErrFull.
+func fullError(err error) error { return fmt.Errorf("%w: %w", ErrFull, err) }
+
+// roomError returns ErrFull if err is a clean commit error, else err.
+func roomError(err error) error {
+	if err != nil && clean(err) {
+		return fullError(err)
+	}
+	return err
+}

@@ -21,7 +21,8 @@ func exportOf(t *testing.T, path string) (text string, rows uint64) {
 	return out.String(), rows
 }
 
-// An export has every row once, in byte order of bucket and key; a compacted file, which lies differently on the disk, gives the same.
+// An export contains every row once, in byte order of bucket and key. The export of a compacted
+// file, which has another layout on the disk, is identical.
 func TestExport(t *testing.T) {
 	path, _ := holed(t)
 	text, rows := exportOf(t, path)
@@ -61,7 +62,7 @@ func (w *errWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What stops an export is told as it is.
+// An export that is stopped returns the error that stopped it.
 func TestExportStopped(t *testing.T) {
 	path, _ := holed(t)
 	if _, err := Export(t.Context(), path, &errWriter{left: 100}, nil); !errors.Is(err, errRefused) {
@@ -79,7 +80,8 @@ func TestExportStopped(t *testing.T) {
 	r.stop()
 }
 
-// What may change while the store is open takes hold at once; what may not keeps its value.
+// SetConfig applies the keys that can change while the store is open. The other keys keep their
+// values.
 func TestSetConfig(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	c := DefaultConfig()

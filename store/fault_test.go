@@ -40,7 +40,8 @@ func TestCleanErrors(t *testing.T) {
 	}
 }
 
-// breakSync puts /dev/null in the place of the database's descriptor: writes pass and go nowhere, fdatasync is EINVAL.
+// breakSync puts /dev/null in the place of the database's descriptor: writes pass and go nowhere,
+// fdatasync is EINVAL.
 func breakSync(t *testing.T, r *rig) {
 	t.Helper()
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
@@ -55,7 +56,8 @@ func breakSync(t *testing.T, r *rig) {
 	}
 }
 
-// After a failed sync nothing succeeds any more, every caller hears of it, and a reopened file has every write that was acknowledged.
+// After a failed sync nothing succeeds any more, every caller hears of it, and a reopened file has
+// every write that was acknowledged.
 func TestFailedSyncPoisons(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
@@ -107,7 +109,9 @@ func TestFailedSyncPoisons(t *testing.T) {
 func checkPoisoned(t *testing.T, r *rig) {
 	t.Helper()
 	var gone context.Context = t.Context()
-	if _, err := Commit(gone, r.Store, Control, put{Key: "x"}); !errors.Is(err, ErrPoisoned) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrDied) {
+	if _, err := Commit(gone, r.Store, Control,
+		put{Key: "x"}); !errors.Is(err, ErrPoisoned) || errors.Is(err, ErrUnknown) ||
+		errors.Is(err, ErrDied) {
 		t.Errorf("commit: %v", err)
 	}
 	if err := r.View(gone, func(Reader) error { return nil }); !errors.Is(err, ErrPoisoned) {
@@ -137,7 +141,8 @@ func hookWrites(t *testing.T, db *bolt.DB, fn func(b []byte, off int64) (int, er
 	p.writeAt = fn
 }
 
-// Errors of single page writes: want of room is clean and heals, any other poisons. A command in hand learns what became of it.
+// Errors of single page writes: want of room is clean and heals, any other poisons. A command in
+// hand learns what became of it.
 func TestFailedWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -187,7 +192,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// A disk that fails while a file is prepared, or migrated, ends the process as one that fails later does; the file is as it was.
+// A disk that fails while a file is prepared, or migrated, ends the process as one that fails later
+// does; the file is as it was.
 func TestFailedPrepare(t *testing.T) {
 	for name, make := range map[string]func(path string) *Store{
 		"boot":      func(path string) *Store { return newStore(path, testConfig()) },
@@ -198,20 +204,24 @@ func TestFailedPrepare(t *testing.T) {
 		if err := s.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		hookWrites(t, s.db, func([]byte, int64) (int, error) { return 0, &fs.PathError{Op: "write", Path: path, Err: syscall.EIO} })
-		if err := s.Prepare(t.Context()); !errors.Is(err, ErrPoisoned) || !errors.Is(s.Err(), ErrPoisoned) || !errors.Is(s.Close(), ErrPoisoned) {
+		hookWrites(t, s.db,
+			func([]byte, int64) (int, error) { return 0, &fs.PathError{Op: "write", Path: path, Err: syscall.EIO} })
+		if err := s.Prepare(t.Context()); !errors.Is(err, ErrPoisoned) || !errors.Is(s.Err(), ErrPoisoned) ||
+			!errors.Is(s.Close(), ErrPoisoned) {
 			t.Errorf("%s: %v, store %v", name, err, s.Err())
 		}
 		if err := s.db.Close(); err != nil {
 			t.Error(err)
 		}
-		if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Schema != Schema || !rep.Info.Clean {
+		if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Schema != Schema ||
+			!rep.Info.Clean {
 			t.Errorf("%s: %+v, %v", name, rep, err)
 		}
 	}
 }
 
-// A meta page that was written and yet reported as "no room" shows the new state: that is no clean error.
+// A meta page that was written and yet reported as "no room" shows the new state: that is no clean
+// error.
 func TestNoRoomAfterTheMetaPage(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
@@ -224,7 +234,8 @@ func TestNoRoomAfterTheMetaPage(t *testing.T) {
 		}
 		return n, err
 	})
-	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Value: "new"}); !errors.Is(err, ErrPoisoned) || !errors.Is(err, ErrUnknown) {
+	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Value: "new"}); !errors.Is(err, ErrPoisoned) ||
+		!errors.Is(err, ErrUnknown) {
 		t.Errorf("err = %v", err)
 	}
 	r.abandon()
@@ -250,7 +261,8 @@ func TestMaxBytes(t *testing.T) {
 	r.stop()
 }
 
-// A page the disk does not give is a fault of the map: the reader gets an error, the store is poisoned, the process lives to say so.
+// A page the disk does not give is a fault of the map: the reader gets an error, the store is
+// poisoned, the process lives to say so.
 func TestUnreadablePagePoisons(t *testing.T) {
 	for _, via := range []string{"view", "command"} {
 		path := newFile(t)
@@ -271,16 +283,19 @@ func TestUnreadablePagePoisons(t *testing.T) {
 		if via == "view" {
 			err = r.View(t.Context(), func(rd Reader) error { walk(rd); return nil })
 		} else {
-			_, err = Commit(t.Context(), r.Store, Work, do[int]{"test.walk/1", func(rd Reader, _ Stamp, _ *Writes) (int, error) { return walk(rd), nil }})
+			_, err = Commit(t.Context(), r.Store, Work,
+				do[int]{"test.walk/1", func(rd Reader, _ Stamp, _ *Writes) (int, error) { return walk(rd), nil }})
 		}
-		if !errors.Is(err, ErrPoisoned) || !errors.Is(r.Err(), ErrPoisoned) || errors.Is(r.Err(), ErrDied) || errors.Is(err, ErrUnknown) {
+		if !errors.Is(err, ErrPoisoned) || !errors.Is(r.Err(), ErrPoisoned) || errors.Is(r.Err(), ErrDied) ||
+			errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: err = %v, store %v", via, err, r.Err())
 		}
 		r.abandon()
 	}
 }
 
-// limitFileSize makes the kernel refuse to let this process's files grow beyond n bytes, until it is called again.
+// limitFileSize makes the kernel refuse to let this process's files grow beyond n bytes, until it
+// is called again.
 func limitFileSize(n uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var l unix.Rlimit

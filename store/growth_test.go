@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that does not say what it has, memory or a tmpfs without a limit, can refuse a write too; with time it is tried again.
+// A file system that does not report its free space, such as memory or a tmpfs without a limit, can
+// also refuse a write. The store tries again after some time.
 func TestRefusalWithoutADisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inMemory(t, Options{})
@@ -30,7 +31,7 @@ func TestRefusalWithoutADisk(t *testing.T) {
 	})
 }
 
-// Trying whether the file can grow leaves it as it is, on the disk too.
+// grows leaves the file unchanged, and releases the blocks on the disk.
 func TestGrowsGivesBack(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
@@ -52,10 +53,12 @@ func TestGrowsGivesBack(t *testing.T) {
 	}
 }
 
-// Only want of room says that the file cannot grow; a file system that cannot be asked, or was interrupted, does not.
+// Only errors for lack of space mean that the file cannot grow. An unsupported or interrupted
+// attempt does not.
 func TestNoRoomErrors(t *testing.T) {
 	for err, want := range map[error]bool{
-		unix.ENOSPC: true, unix.EDQUOT: true, unix.EFBIG: true, unix.EOPNOTSUPP: false, unix.ENOSYS: false, unix.EINVAL: false, unix.EINTR: false,
+		unix.ENOSPC: true, unix.EDQUOT: true, unix.EFBIG: true, unix.EOPNOTSUPP: false, unix.ENOSYS: false,
+		unix.EINVAL: false, unix.EINTR: false,
 	} {
 		if wantsRoom(err) != want {
 			t.Errorf("%v: want %v", err, want)
@@ -63,13 +66,14 @@ func TestNoRoomErrors(t *testing.T) {
 	}
 }
 
-// What file systems say of themselves is not always a number one can count with.
+// bytesOf handles numbers of file systems that overflow.
 func TestBytesOf(t *testing.T) {
 	for _, tt := range []struct {
 		blocks uint64
 		size   int64
 		want   int64
-	}{{0, 4096, 0}, {3, 4096, 12288}, {1 << 63, 4096, spaceMax}, {math.MaxUint64, 1, spaceMax}, {7, 0, 0}, {1 << 50, 1 << 20, spaceMax}} {
+	}{{0, 4096, 0}, {3, 4096, 12288}, {1 << 63, 4096, spaceMax}, {math.MaxUint64, 1, spaceMax}, {7, 0, 0}, {1 << 50,
+		1 << 20, spaceMax}} {
 		if got := bytesOf(tt.blocks, tt.size); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
@@ -96,7 +100,7 @@ func TestOneGroupFillsTheFile(t *testing.T) {
 	})
 }
 
-// One row deleted twice gives its room once.
+// A row that is deleted twice is counted once.
 func TestShrinksCountsARowOnce(t *testing.T) {
 	r := inMemory(t, Options{}).start()
 	mustCommit(r, put{Key: "k", Value: strings.Repeat("v", 64<<10)})

@@ -19,12 +19,14 @@ func (a told) ended(seq uint64, err error) {
 	a.errs <- err
 }
 
-// What is handed over is told how it ended, once, after its group is published; the context of who handed it over counts for the place alone.
+// What is handed over is told how it ended, once, after its group is published; the context of who
+// handed it over counts for the place alone.
 func TestHand(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	a := newTold()
 	ctx, leave := context.WithCancel(t.Context())
-	for _, c := range []put{{Key: "k", Value: "v"}, {Key: "no", Refuse: true}, {Key: "bug", Panic: true}, {Key: "k", Value: "w"}} {
+	for _, c := range []put{{Key: "k", Value: "v"}, {Key: "no", Refuse: true}, {Key: "bug", Panic: true},
+		{Key: "k", Value: "w"}} {
 		err := Hand(ctx, r.Store, Work, c, func(seq uint64, err error) {
 			if want := r.Info().Seq; want != 2 {
 				t.Errorf("told before the group was published, at %d", want)

@@ -8,7 +8,12 @@ import (
 )
 
 func TestHeartbeat(t *testing.T) {
-	const quick, middling, late, stuck = 100 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 2500 * time.Millisecond
+	const (
+		quick    = 100 * time.Millisecond
+		middling = 600 * time.Millisecond
+		late     = 1200 * time.Millisecond
+		stuck    = 2500 * time.Millisecond
+	)
 	for _, tt := range []struct {
 		name    string
 		commits []time.Duration

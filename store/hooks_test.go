@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// tally is an engine's state in memory: what its commands added, tentative until the group is committed.
+// tally is an engine's state in memory: what its commands added, tentative until the group is
+// committed.
 type tally struct {
 	calls     []string
 	tentative int
@@ -68,7 +69,7 @@ func TestAfterSeesTheCommit(t *testing.T) {
 	}
 }
 
-// bomb is a group whose hook of the given name panics.
+// bomb is a group that panics in the hook with the given name.
 type bomb struct{ at string }
 
 func (g bomb) Begin()     { g.hook("begin") }
@@ -81,8 +82,8 @@ func (g bomb) hook(name string) {
 	}
 }
 
-// A bug in a hook ends the committer, and nothing succeeds any more. Its callers learn that the outcome is unknown where it is: once the
-// commit has begun.
+// A panic in a hook ends the committer, and all later calls fail. Callers get ErrUnknown only if
+// the commit has begun.
 func TestPanicInAHook(t *testing.T) {
 	then := do[uint64]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (uint64, error) {
 		w.Then(func() { panic("a bug") })
@@ -112,7 +113,8 @@ func TestPanicInAHook(t *testing.T) {
 		if !errors.Is(r.end, ErrDied) || !errors.Is(r.Err(), ErrDied) {
 			t.Errorf("%s: committer ended with %v, store %v", tt.name, r.end, r.Err())
 		}
-		if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k"}); !errors.Is(err, ErrPoisoned) || errors.Is(err, ErrUnknown) {
+		if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k"}); !errors.Is(err, ErrPoisoned) ||
+			errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: next command: %v", tt.name, err)
 		}
 	}
@@ -141,7 +143,8 @@ func TestAuditIsChained(t *testing.T) {
 		got, err = Audit(rd, 0, 100)
 		return err
 	})
-	if err != nil || len(got) != 5 || got[0].Seq != 3 || got[0].Reason != "c" || got[4].Reason != "g" || got[4].Detail["k"] != "�" {
+	if err != nil || len(got) != 5 || got[0].Seq != 3 || got[0].Reason != "c" || got[4].Reason != "g" ||
+		got[4].Detail["k"] != "�" {
 		t.Errorf("rows %+v, %v", got, err)
 	}
 	head := r.Info().position()

@@ -58,7 +58,8 @@ func usedPages(t *testing.T) []byte {
 	return raw[:field(raw, current(raw), metaHighWater)*PageSize]
 }
 
-// Files made to mislead end in a report, not in a crash: bbolt and the checks before it must look at the same tree.
+// Files made to mislead end in a report, not in a crash: bbolt and the checks before it must look
+// at the same tree.
 func TestVerifyOfHostileFiles(t *testing.T) {
 	whole := usedPages(t)
 	for _, tt := range []struct {
@@ -67,8 +68,10 @@ func TestVerifyOfHostileFiles(t *testing.T) {
 		edit func(raw []byte)
 	}{
 		{"untouched", true, func([]byte) {}},
-		{"an older meta page with another page size", false, func(raw []byte) { forge(raw, 1-current(raw), metaPageSize, 8192) }},
-		{"the current meta page with another page size", false, func(raw []byte) { forge(raw, current(raw), metaPageSize, 1024) }},
+		{"an older meta page with another page size", false,
+			func(raw []byte) { forge(raw, 1-current(raw), metaPageSize, 8192) }},
+		{"the current meta page with another page size", false,
+			func(raw []byte) { forge(raw, current(raw), metaPageSize, 1024) }},
 		{"two meta pages of one age", false, func(raw []byte) { // bbolt takes the first
 			forge(raw, 0, metaTxid, 99)
 			forge(raw, 1, metaTxid, 99)
@@ -252,7 +255,10 @@ func TestMetaFlips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(db.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(metaBucket.Name))) }), db.Close()); err != nil {
+		if err := errors.Join(
+			db.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(metaBucket.Name))) }),
+			db.Close(),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -285,7 +291,8 @@ func TestMetaFlips(t *testing.T) {
 	}
 }
 
-// Rows of meta without checksums, as older programs wrote them, are read; the boot adds the checksums.
+// Rows of meta without checksums, as older programs wrote them, are read; the boot adds the
+// checksums.
 func TestMetaWithoutSums(t *testing.T) {
 	path := counted(t, 3)
 	db, err := openBolt(path, &opening{})
@@ -347,11 +354,12 @@ func TestMetaWithoutSums(t *testing.T) {
 	}
 }
 
-// An engine's check that stumbles over what it reads is a finding, and a manifest must be of this very file.
+// Verify reports a panic in an engine's check as a finding. A manifest must belong to the file.
 func TestVerifyStumbles(t *testing.T) {
 	snapshot := snapshotOf(t)
 	stumbles := Check{Name: "engine", Run: func(Reader) error { panic("index out of range") }}
-	if rep, err := Verify(t.Context(), snapshot, nil, []Check{stumbles}, nil); err != nil || !strings.HasPrefix(rep.Problem, "engine: ") {
+	if rep, err := Verify(t.Context(), snapshot, nil, []Check{stumbles}, nil); err != nil ||
+		!strings.HasPrefix(rep.Problem, "engine: ") {
 		t.Errorf("a check that panics: %+v, %v", rep, err)
 	}
 	m, err := ReadManifest(snapshot)
@@ -369,7 +377,8 @@ func TestVerifyStumbles(t *testing.T) {
 		if err := other.write(); err != nil {
 			t.Fatal(err)
 		}
-		if rep, err := Verify(t.Context(), snapshot, nil, nil, nil); err != nil || !strings.HasPrefix(rep.Problem, "manifest: ") {
+		if rep, err := Verify(t.Context(), snapshot, nil, nil, nil); err != nil ||
+			!strings.HasPrefix(rep.Problem, "manifest: ") {
 			t.Errorf("%s: %+v, %v", name, rep, err)
 		}
 	}

@@ -13,18 +13,19 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Schema is the number of the file layout that this program writes. In schema 2 every row that no hash or signature covers ends in a
-// checksum. An older file is migrated when it is opened.
+// Schema is the version of the file layout that this program writes. Since schema 2, every row
+// that no hash or signature covers ends in a checksum. An older file is migrated when it is
+// opened.
 const Schema = 2
 
-// Identity names a node and one life of its file.
+// Identity identifies a node and one incarnation of its file.
 type Identity struct {
 	NodeID      string    // ULID, for the life of the node
 	Incarnation string    // ULID, new after each restore
-	CreatedAt   time.Time // of the file
+	CreatedAt   time.Time // when the file was created
 }
 
-// NewIdentity draws both ids.
+// NewIdentity returns an identity with new ids.
 func NewIdentity(now time.Time) (Identity, error) {
 	node, err := newID(now)
 	if err != nil {
@@ -42,24 +43,24 @@ func newID(now time.Time) (string, error) {
 	return id.String(), nil
 }
 
-// Info is what the file says of itself. A value is never changed once published.
+// Info is the state stored in the meta bucket. A published value is never changed.
 type Info struct {
 	NodeID       string
 	Incarnation  string
 	Schema       int
-	AuthEpoch    uint64 // tokens of older epochs are void
-	Restored     bool   // from a snapshot, and not accepted yet
-	RestoredFrom string // the incarnation the snapshot was taken of
+	AuthEpoch    uint64 // tokens of older epochs are invalid
+	Restored     bool   // restored from a snapshot and not accepted yet
+	RestoredFrom string // the incarnation of the snapshot
 	CreatedAt    int64  // Unix ns
 	Clean        bool   // the last stop before this boot was orderly
-	Seq          uint64 // commands accepted since the file was made
-	At           int64  // stamp of the last one, Unix ns
+	Seq          uint64 // commands accepted since the file was created
+	At           int64  // stamp of the last command, Unix ns
 	AuditSeq     uint64 // rows ever written to the audit chain
 	AuditHead    b3.Digest
-	AuditFirst   uint64 // the oldest row kept; 1 before the ring has turned
+	AuditFirst   uint64 // the oldest row kept
 }
 
-// identRow is the part of Info that seldom changes.
+// identRow is the part of Info that rarely changes.
 type identRow struct {
 	NodeID       string `cbor:"1,keyasint"`
 	Incarnation  string `cbor:"2,keyasint"`
@@ -80,13 +81,14 @@ var (
 	keyPosition = []byte("position")
 	keyClean    = []byte("clean")
 	keyBuckets  = []byte("buckets")
-	keyAudit1   = []byte("audit_first") // 8 bytes; absent until rows were let go
+	keyAudit1   = []byte("audit_first") // 8 bytes; absent until rows were deleted
 )
 
-// Each row of meta ends in a checksum, which a file that no newer program has opened lacks: the boot adds it. A row of fixed size shows by its
-// length whether it has one, one of CBOR by its version byte.
+// Each row of meta ends in a checksum. A file of an older program lacks them until its first boot
+// by this one. The length of a fixed-size row, or the version byte of a CBOR row, shows whether it
+// has a checksum.
 
-// fixedRow takes the checksum off a row of meta whose value has n bytes.
+// fixedRow removes the checksum of a row of meta with a value of n bytes.
 func fixedRow(key, row []byte, n int) ([]byte, error) {
 	if len(row) == n {
 		return row, nil
@@ -94,7 +96,8 @@ func fixedRow(key, row []byte, n int) ([]byte, error) {
 	return CutSum(key, row)
 }
 
-// position is the part of Info that moves with every group: 56 bytes in the file and their checksum, and the oldest audit row beside them.
+// position is the part of Info that changes with every group: 56 bytes and a checksum, plus the
+// number of the oldest audit row in a row of its own.
 type position struct {
 	seq        uint64
 	at         int64
@@ -105,10 +108,10 @@ type position struct {
 
 const (
 	positionLen = 3*8 + b3.Size // without its checksum
-	positionMax = 1 << 62       // of each number: half way to where counting on would wrap
+	positionMax = 1 << 62       // limit of each number, far below overflow
 )
 
-// row is the position as the file has it.
+// row encodes the position.
 func (p position) row() []byte {
 	b := make([]byte, 0, positionLen+SumSize)
 	b = binary.BigEndian.AppendUint64(b, p.seq)
@@ -137,7 +140,8 @@ func parsePosition(row []byte) (position, error) {
 	return p, nil
 }
 
-// readFirst is the oldest audit row kept. A file that does not say has let go what was too many for a ring of auditRows.
+// readFirst reads the number of the oldest audit row. A file without that row has kept a ring of
+// auditRows.
 func (p *position) readFirst(raw []byte) error {
 	p.auditFirst = 1
 	first, err := fixedRow(keyAudit1, raw, 8)
@@ -155,7 +159,7 @@ func (p *position) readFirst(raw []byte) error {
 	return nil
 }
 
-// put writes the position; from is what the file has.
+// put writes the position; from is the position in the file.
 func (p position) put(meta *bolt.Bucket, from position) error {
 	if p.auditFirst != from.auditFirst {
 		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(p.auditFirst))); err != nil {
@@ -169,13 +173,13 @@ func (i Info) position() position {
 	return position{i.Seq, i.At, i.AuditSeq, i.AuditHead, i.AuditFirst}
 }
 
-// with is the Info after a group.
+// with returns a copy of i at the given position.
 func (i Info) with(p position) *Info {
 	i.Seq, i.At, i.AuditSeq, i.AuditHead, i.AuditFirst = p.seq, p.at, p.auditSeq, p.auditHead, p.auditFirst
 	return &i
 }
 
-// readInfo reads the meta bucket. A file without one was not made by Create.
+// readInfo reads the meta bucket. It returns ErrCorrupt if the bucket does not exist.
 func readInfo(tx *bolt.Tx) (Info, error) {
 	meta := tx.Bucket([]byte(metaBucket.Name))
 	if meta == nil {
@@ -197,8 +201,14 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 		return Info{}, fmt.Errorf("%w: meta clean: %w", ErrCorrupt, err)
 	}
 	i := Info{
-		NodeID: row.NodeID, Incarnation: row.Incarnation, Schema: row.Schema, AuthEpoch: row.AuthEpoch, Restored: row.Restored,
-		RestoredFrom: row.RestoredFrom, CreatedAt: row.CreatedAt, Clean: string(stopped) == "1",
+		NodeID:       row.NodeID,
+		Incarnation:  row.Incarnation,
+		Schema:       row.Schema,
+		AuthEpoch:    row.AuthEpoch,
+		Restored:     row.Restored,
+		RestoredFrom: row.RestoredFrom,
+		CreatedAt:    row.CreatedAt,
+		Clean:        string(stopped) == "1",
 	}
 	if i.Schema < 1 {
 		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
@@ -206,11 +216,16 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	return *i.with(p), nil
 }
 
-// known refuses a file that a newer program wrote.
+// known returns ErrSchema if a newer program wrote the file.
 func (i Info) known(schema int) error {
 	if i.Schema > schema {
-		return fmt.Errorf("%w: the file has %d, the program %d; run the newer program, or restore a snapshot older than the migration",
-			ErrSchema, i.Schema, schema)
+		return fmt.Errorf(
+			"%w: the file has %d, the program %d; run the newer program, "+
+				"or restore a snapshot older than the migration",
+			ErrSchema,
+			i.Schema,
+			schema,
+		)
 	}
 	return nil
 }
@@ -229,7 +244,7 @@ func writeInfo(tx *bolt.Tx, i Info) error {
 	return errors.Join(meta.Put(keyIdent, ident), i.position().put(meta, made), meta.Put(keyClean, cleanFlag(i.Clean)))
 }
 
-// cleanFlag is the row that reports whether the last stop was orderly.
+// cleanFlag returns the row that records whether the last stop was orderly.
 func cleanFlag(clean bool) []byte {
 	if clean {
 		return AddSum(keyClean, []byte("1"))
@@ -237,7 +252,7 @@ func cleanFlag(clean bool) []byte {
 	return AddSum(keyClean, []byte("0"))
 }
 
-// bucketRow records a declaration, so that the file alone can be verified.
+// bucketRow records a declaration, so that the file can be verified without the program.
 type bucketRow struct {
 	Name   string `cbor:"1,keyasint"`
 	Class  Class  `cbor:"2,keyasint"`
@@ -246,7 +261,7 @@ type bucketRow struct {
 	Subs   bool   `cbor:"5,keyasint,omitempty"`
 }
 
-// makeBuckets creates the declared buckets that are missing and records all declarations.
+// makeBuckets creates the missing declared buckets and records all declarations.
 func makeBuckets(tx *bolt.Tx, s schema) error {
 	rows := make([]bucketRow, 0, len(s))
 	for _, d := range s.sorted() {
@@ -262,7 +277,7 @@ func makeBuckets(tx *bolt.Tx, s schema) error {
 	return tx.Bucket([]byte(metaBucket.Name)).Put(keyBuckets, raw)
 }
 
-// readBuckets gives the declarations the file records.
+// readBuckets returns the declarations recorded in the file.
 func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 	meta := tx.Bucket([]byte(metaBucket.Name))
 	if meta == nil {
@@ -270,7 +285,7 @@ func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 	}
 	raw := meta.Get(keyBuckets)
 	if raw == nil {
-		return nil, nil // made, never opened by a node
+		return nil, nil // never opened by a node
 	}
 	var rows []bucketRow
 	if err := decodeSummed(keyBuckets, raw, &rows); err != nil {

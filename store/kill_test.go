@@ -32,14 +32,15 @@ func childSnapshot(path string) int {
 	}
 	for n := 0; ; n++ {
 		o := SnapshotOptions{Compact: n%2 == 1}
-		if _, err := s.Snapshot(context.Background(), filepath.Dir(path), o, func(int64, int64) { fmt.Println("at") }); err != nil {
+		if _, err := s.Snapshot(context.Background(), filepath.Dir(path), o,
+			func(int64, int64) { fmt.Println("at") }); err != nil {
 			fmt.Println("x", err)
 			return 1
 		}
 	}
 }
 
-// killAt lets a child work until it has told of so many steps, and a moment more.
+// killAt kills a child after it has printed the given number of steps, plus a delay.
 func killAt(t *testing.T, role, path string, steps int, more time.Duration) {
 	t.Helper()
 	cmd, said, in := childProcess(t, role, path)
@@ -57,7 +58,7 @@ func killAt(t *testing.T, role, path string, steps int, more time.Duration) {
 	_ = in.Close()
 }
 
-// Killed anywhere in a compaction, the file is whole, and has the rows it had.
+// After a kill at any point of a compaction, the file is intact and has the same rows.
 func TestKillCompaction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -78,7 +79,8 @@ func TestKillCompaction(t *testing.T) {
 	}
 }
 
-// Killed anywhere in a snapshot, what has the name of one is one; the rest is swept.
+// After a kill at any point of a snapshot, every file with the name of a snapshot is complete, and
+// the other files are swept.
 func TestKillSnapshot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -87,7 +89,7 @@ func TestKillSnapshot(t *testing.T) {
 	dir := filepath.Dir(path)
 	for cycle := range killCycles {
 		killAt(t, "snapshot", path, 1+5*cycle, time.Duration(cycle)*time.Millisecond)
-		old := time.Now().Add(-2 * restAge)
+		old := time.Now().Add(-2 * leftoverAge)
 		rests, _ := filepath.Glob(filepath.Join(dir, "*.partial"))
 		for _, rest := range rests {
 			if err := os.Chtimes(rest, old, old); err != nil {

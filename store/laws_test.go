@@ -30,7 +30,8 @@ func drawSteps(t *rapid.T) []step {
 	}), 1, 24).Draw(t, "steps")
 }
 
-// runGroups applies the steps in the given grouping, one transaction each, without the lanes: order and grouping are the test's.
+// runGroups applies the steps in the given grouping, one transaction each, without the lanes: order
+// and grouping are the test's.
 func runGroups(t *rapid.T, r *rig, groups [][]step) {
 	var g group
 	g.open(r.Store)
@@ -60,8 +61,8 @@ func cutGroups(t *rapid.T, steps []step, label string) [][]step {
 	return out
 }
 
-// A group with failing or panicking commands equals the group without them; and any grouping of the same commands gives one state hash,
-// the same stamps and the same answers.
+// A group with failing or panicking commands equals the group without them. Any grouping of the
+// same commands results in the same state hash, stamps and answers.
 func TestGroupingDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := drawSteps(rt)
@@ -82,8 +83,10 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 				rt.Errorf("%+v: err = %v, want %v", s.cmd, s.err, want)
 			}
 		}
-		if first.hash() != second.hash() || first.Info().Seq != second.Info().Seq || first.Info().Seq != uint64(len(good)) {
-			rt.Errorf("%d of %d good: seq %d and %d, hash %s and %s", len(good), len(steps), first.Info().Seq, second.Info().Seq, first.hash(), second.hash())
+		if first.hash() != second.hash() || first.Info().Seq != second.Info().Seq ||
+			first.Info().Seq != uint64(len(good)) {
+			rt.Errorf("%d of %d good: seq %d and %d, hash %s and %s", len(good), len(steps), first.Info().Seq,
+				second.Info().Seq, first.hash(), second.hash())
 		}
 		if got := first.all(); !maps.Equal(got, model) {
 			rt.Errorf("rows %v, want %v", got, model)
@@ -117,7 +120,8 @@ func (r *rig) all() map[string]string {
 	return out
 }
 
-// Restoring a snapshot gives the state it was taken of, whatever is written meanwhile and after.
+// A restored snapshot has the state at the time of the snapshot, whatever is written during and
+// after it.
 func TestRestoreOfSnapshotIsIdentity(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := idle(t, newFile(t), testConfig())
@@ -130,11 +134,13 @@ func TestRestoreOfSnapshotIsIdentity(t *testing.T) {
 		runGroups(rt, r, cutGroups(rt, drawSteps(rt), "after"))
 		node := r.Info()
 		r.stop()
-		info, err := Restore(t.Context(), m.Path, r.Path(), RestoreOptions{Now: day, By: Event{Event: "db.restore", Decision: "allow"}}, nil)
+		info, err := Restore(t.Context(), m.Path, r.Path(),
+			RestoreOptions{Now: day, By: Event{Event: "db.restore", Decision: "allow"}}, nil)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if info.NodeID != node.NodeID || info.Incarnation == node.Incarnation || info.AuthEpoch != node.AuthEpoch+1 || info.Seq != m.Seq {
+		if info.NodeID != node.NodeID || info.Incarnation == node.Incarnation || info.AuthEpoch != node.AuthEpoch+1 ||
+			info.Seq != m.Seq {
 			rt.Errorf("restored %+v from %+v", info, node)
 		}
 		back := idle(t, r.Path(), testConfig())
@@ -155,10 +161,16 @@ func TestStampsGrow(t *testing.T) {
 			r.now = func() time.Time { return day.Add(time.Duration(clock)) }
 			var g group
 			g.open(r.Store)
-			q := newRequest(t.Context(), 0, Work, Command[Stamp](do[Stamp]{"test.stamp/1", func(_ Reader, at Stamp, w *Writes) (Stamp, error) {
-				rows.Put(w, fmt.Sprint(i), nil)
-				return at, nil
-			}}), nil)
+			q := newRequest(
+				t.Context(),
+				0,
+				Work,
+				Command[Stamp](do[Stamp]{"test.stamp/1", func(_ Reader, at Stamp, w *Writes) (Stamp, error) {
+					rows.Put(w, fmt.Sprint(i), nil)
+					return at, nil
+				}}),
+				nil,
+			)
 			if err := g.run(context.Background(), []job{q}); err != nil {
 				rt.Fatal(err)
 			}

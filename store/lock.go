@@ -5,7 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +20,8 @@ import (
 // lockRetry is the pause between two tries for the lock.
 const lockRetry = 20 * time.Millisecond
 
-// lockFile takes the flock of f, shared or exclusive, and gives up after wait with a LockedError. bbolt's own flock then finds it taken by
-// the same descriptor.
+// lockFile takes the flock of f, shared or exclusive. It returns a LockedError if the lock is not
+// available within wait. The later flock of bbolt succeeds because it uses the same descriptor.
 func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 	how := unix.LOCK_SH | unix.LOCK_NB
 	if exclusive {
@@ -32,13 +36,29 @@ func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 			return fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 		if !time.Now().Before(deadline) {
-			return holder(f)
+			return holder(f, false)
 		}
 	}
 }
 
-// holder finds who has f locked, in /proc/locks.
-func holder(f *os.File) *LockedError {
+// Holder returns the process that holds an exclusive lock of path, as a node does of its file, or
+// nil if it finds no such process. It takes no lock itself, so that it cannot interfere with a
+// process that starts.
+func Holder(path string) *LockedError {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	if e := holder(f, true); e.PID > 0 {
+		return e
+	}
+	return nil
+}
+
+// holder finds the process that has locked f in /proc/locks. If exclusive is set, shared locks are
+// ignored.
+func holder(f *os.File, exclusive bool) *LockedError {
 	e := &LockedError{Path: f.Name()}
 	info, err := f.Stat()
 	if err != nil {
@@ -52,14 +72,22 @@ func holder(f *os.File) *LockedError {
 	if err != nil {
 		return e
 	}
+	if exclusive {
+		lines := slices.DeleteFunc(
+			bytes.Split(table, []byte("\n")),
+			func(line []byte) bool { return !bytes.Contains(line, []byte(" WRITE ")) },
+		)
+		table = bytes.Join(lines, []byte("\n"))
+	}
 	if e.PID = lockHolder(table, uint64(st.Dev), st.Ino); e.PID > 0 {
 		e.Command = commandOf(e.PID)
 	}
 	return e
 }
 
-// lockHolder reads lines such as "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131073 0 EOF". Some file systems show another device number there
-// than stat does, so the inode alone is the second choice.
+// lockHolder parses lines such as "1: FLOCK ADVISORY WRITE 1234 fe:00:131073 0 EOF". Some file
+// systems show another device number there than stat returns, so a line that matches only the inode
+// is used if no line matches both.
 func lockHolder(table []byte, dev, inode uint64) (pid int) {
 	want := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), inode)
 	suffix := fmt.Sprintf(":%d", inode)
@@ -81,11 +109,115 @@ func lockHolder(table []byte, dev, inode uint64) (pid int) {
 	return pid
 }
 
-// commandOf is the command line of a process, arguments joined by blanks.
+// commandOf returns the command line of a process, arguments separated by spaces.
 func commandOf(pid int) string {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return "unknown command"
 	}
 	return strings.TrimSpace(strings.ReplaceAll(string(raw), "\x00", " "))
+}
+
+// makeDir creates a folder (mode 0700) and its missing parents, and syncs each parent.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	above := filepath.Dir(dir)
+	if err := makeDir(above); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(above)
+}
+
+// lockFolder creates the folder of path and locks it exclusively, so that only one process creates
+// or replaces the database in it. Closing the returned handle releases the lock.
+func lockFolder(path string) (*os.File, error) {
+	dir := filepath.Dir(path)
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(d, true, 0); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// shareFolder creates a folder of snapshots and locks it in shared mode, so that a sweep does not
+// remove files that are being written.
+func shareFolder(dir string) (*os.File, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(d, false, sweepPatience); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// sweepPatience bounds the wait of a snapshot for a sweep of its folder, which takes milliseconds.
+const sweepPatience = 2 * time.Second
+
+// ownedLike sets the owner of path to the owner of other if the process is root. Otherwise the node
+// could not open the file.
+func ownedLike(path, other string) error {
+	var st unix.Stat_t
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := unix.Stat(other, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: other, Err: err}
+	}
+	return os.Chown(path, int(st.Uid), int(st.Gid))
+}
+
+// closing closes c and joins its error to err.
+func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
+
+// SyncDir syncs dir, which makes a rename inside it durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ReplaceFile creates or replaces the file at path with the bytes that write produces. The file is
+// either complete or unchanged, and survives a power cut once ReplaceFile has returned nil.
+func ReplaceFile(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if err := removeIfThere(path + ".tmp"); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 64<<10)
+	if err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// removeIfThere removes path and ignores a missing file.
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -62,7 +62,7 @@ func (c put) Apply(r Reader, at Stamp, w *Writes) (uint64, error) {
 	return at.Seq, nil
 }
 
-// add is a counter: the result tells what it saw.
+// add increments a counter and returns the new value.
 type add struct{ Key string }
 
 func (add) Kind() string { return "test.add/1" }
@@ -150,7 +150,7 @@ func ready(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// idle opens a store whose committer does not run yet.
+// idle opens a store without a running committer.
 func idle(t testing.TB, path string, cfg Config) *rig {
 	t.Helper()
 	s := newStore(path, cfg)
@@ -191,12 +191,13 @@ func (r *rig) stop() {
 	}
 }
 
-// abandon ends a poisoned store as the death of the process would: nothing is written.
+// abandon ends a poisoned store as a kill of the process would, without writes.
 func (r *rig) abandon() {
 	r.t.Helper()
 	<-r.done
 	r.cancel()
-	// Not db.Close, which waits for the transaction that was left open. The lock goes with the last reference to the file, the map.
+	// Not db.Close, which waits for the transaction that was left open. The lock goes with the last
+	// reference to the file, the map.
 	mapped := *(*[]byte)(fieldOf(r.t, r.db, "dataref", unsafe.Sizeof([]byte{})))
 	if err := errors.Join(fileOf(r.t, r.db).Close(), unix.Munmap(mapped)); err != nil {
 		r.t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A store in memory is a store: it commits, reads, tells of itself, and gives no snapshot. Nothing appears in any folder, and a second one
-// beside it shares nothing.
+// A store in memory commits, reads and reports its state, but takes no snapshot. It creates no file
+// in any folder and shares no data with a second store in memory.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -19,7 +19,8 @@ func TestMemory(t *testing.T) {
 	other := inMemory(t, Options{}).start()
 	mustCommit(r, put{Key: "k", Value: "v"})
 	mustCommit(r, subCommand{Ops: []subOp{{Sub: "a", Key: "k", Value: "v"}}})
-	if r.get("k") != "v" || other.get("k") != "" || r.Info().NodeID == other.Info().NodeID || r.Info().Seq != 2 || !r.Info().Clean {
+	if r.get("k") != "v" || other.get("k") != "" || r.Info().NodeID == other.Info().NodeID || r.Info().Seq != 2 ||
+		!r.Info().Clean {
 		t.Errorf("%+v beside %+v", r.Info(), other.Info())
 	}
 	if _, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil); !errors.Is(err, ErrAmnesia) {
@@ -73,7 +74,8 @@ func TestMemoryFile(t *testing.T) {
 	}
 }
 
-// Memory that cannot be locked is refused at the start, unless the process may lock what it likes.
+// Memory that cannot be locked is refused at the start, unless the process may lock unlimited
+// memory.
 func TestMemoryLocked(t *testing.T) {
 	cfg := DefaultAmnesiaConfig()
 	cfg.MaxBytes = minMemory

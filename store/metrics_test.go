@@ -18,7 +18,10 @@ func TestMetrics(t *testing.T) {
 	m := obs.NewMetrics()
 	var log bytes.Buffer
 	s := New(testConfig(), Options{
-		Path: newFile(t), Metrics: m, Catalog: flow.NewCatalog(m, nil), Log: hclog.New(&hclog.LoggerOptions{Output: &log}),
+		Path:    newFile(t),
+		Metrics: m,
+		Catalog: flow.NewCatalog(m, nil),
+		Log:     hclog.New(&hclog.LoggerOptions{Output: &log}),
 	})
 	s.Declare("test", testRows, testDerived, testLog)
 	if err := ready(t.Context(), s); err != nil {
@@ -74,14 +77,16 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// The room shows as the verdict sees it; what is not known is no number, with which no alert compares.
+// The gauges show the same free space that Health uses. An unknown value is NaN, which matches no
+// alert.
 func TestRoomGauges(t *testing.T) {
 	m := obs.NewMetrics()
 	s := New(testConfig(), Options{Path: newFile(t), Metrics: m, Catalog: flow.NewCatalog(m, nil)})
 	want := func(free, reserve, used, most string) {
 		t.Helper()
 		text := scrape(m)
-		for name, value := range map[string]string{"disk_free": free, "disk_reserve": reserve, "used": used, "max": most} {
+		for name, value := range map[string]string{"disk_free": free, "disk_reserve": reserve, "used": used,
+			"max": most} {
 			if line := "store_" + name + "_bytes{service=\"store\"} " + value + "\n"; !strings.Contains(text, line) {
 				t.Errorf("no %s", line)
 			}

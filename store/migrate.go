@@ -13,24 +13,26 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Migration lifts a file from one schema to the next, in steps that a crash may come between.
+// Migration converts a file from one schema to the next, in steps that a crash may interrupt.
 type Migration struct {
-	From int       // the schema it begins at; it ends at From+1
-	Make []*Bucket // that the file may lack
-	// Step does a part of the work, of at most MigrationKeys rows put or deleted, and says where the next step goes on. A nil next is the
-	// end. It sees every bucket of the file. Like a command it uses no clock, randomness, map order or I/O: a step that was not committed
-	// is done again.
+	From int       // converts schema From to From+1
+	Make []*Bucket // created if missing
+	// Step performs a part of the work, at most MigrationKeys rows put or deleted, and returns the
+	// cursor of the next step, or nil at the end. It may use every bucket of the file. Like a
+	// command it must not use a clock, randomness, map order or I/O: a step that was not committed
+	// is repeated.
 	Step func(r Reader, w *Writes, cursor []byte) (next []byte, err error)
 }
 
-// MigrationKeys bounds one step: each transaction writes the list of free pages whole.
+// MigrationKeys bounds the rows of one step, because each transaction writes the whole list of free
+// pages.
 const MigrationKeys = 10_000
 
-// AddSums returns the step of a migration that appends a checksum to every row of the buckets, which hold no sub-buckets. The tables of the
-// buckets are Summed from then on.
+// AddSums returns the step of a migration that appends a checksum to every row of the buckets,
+// which must not hold sub-buckets. The tables of these buckets must be Summed afterwards.
 func AddSums(buckets []*Bucket) func(Reader, *Writes, []byte) ([]byte, error) {
 	return func(r Reader, w *Writes, cursor []byte) (next []byte, err error) {
-		at := 0 // the first byte of the cursor; the others are the key to go on with
+		at := 0 // the first byte of the cursor; the rest is the next key
 		if cursor != nil {
 			at, cursor = int(cursor[0]), cursor[1:]
 		}
@@ -55,7 +57,7 @@ type migrations struct {
 	list   []Migration
 }
 
-// from returns the migration that begins at a schema. A gap in the list is a bug.
+// from returns the migration that begins at a schema. It panics if the list has no such migration.
 func (m migrations) from(schema int) Migration {
 	for _, one := range m.list {
 		if one.From == schema {
@@ -65,34 +67,34 @@ func (m migrations) from(schema int) Migration {
 	panic(fmt.Sprintf("store: no migration begins at schema %d", schema))
 }
 
-// migrationRow is the meta row of a migration under way.
+// migrationRow is the meta row of a running migration.
 type migrationRow struct {
 	From   int    `cbor:"1,keyasint"`
 	Cursor []byte `cbor:"2,keyasint"`
 	Rows   uint64 `cbor:"3,keyasint"` // put and deleted so far
 }
 
-// keyMigration is in the meta bucket while a migration is under way.
+// keyMigration is the key of migrationRow in the meta bucket.
 var keyMigration = []byte("migration")
 
-// migrator brings one file to the schema of the program.
+// migrator migrates one file to the schema of the program.
 type migrator struct {
 	db       *bolt.DB
-	dir      string // of the snapshot
+	dir      string // folder of the snapshot
 	table    migrations
 	now      func() int64 // Unix ns
 	progress func(stage string, done, total int64)
-	marked   bool // the file says that it is in use
+	marked   bool // the file is marked as in use
 }
 
-// target is the schema of the program.
+// target returns the schema of the program.
 func (s *Store) target() int { return s.migrationTable().schema }
 
 func (s *Store) migrationTable() migrations {
 	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: s.opt.Migrations}
 }
 
-// migrate brings the file to the program's schema, if it is older.
+// migrate migrates the file to the schema of the program, if it is older.
 func (s *Store) migrate(ctx context.Context, db *bolt.DB) error {
 	done, err := s.migrator(db).run(ctx)
 	if err == nil && done.To != done.From {
@@ -103,7 +105,7 @@ func (s *Store) migrate(ctx context.Context, db *bolt.DB) error {
 
 func (s *Store) migrator(db *bolt.DB) *migrator {
 	dir := s.config().SnapshotDir
-	if !filepath.IsAbs(dir) { // as the owner takes it: beside the file
+	if !filepath.IsAbs(dir) { // relative to the folder of the file
 		dir = filepath.Join(filepath.Dir(s.Path()), dir)
 	}
 	return &migrator{
@@ -112,7 +114,7 @@ func (s *Store) migrator(db *bolt.DB) *migrator {
 	}
 }
 
-// Migrated says what became of a file.
+// Migrated is the result of a migration.
 type Migrated struct {
 	From     int    `json:"from"`
 	To       int    `json:"to"`
@@ -120,9 +122,15 @@ type Migrated struct {
 	Snapshot string `json:"snapshot,omitzero"` // taken before
 }
 
-// Migrate brings a file that no process has open (ErrLocked) to the schema of this program, as Open does: after a verified snapshot
-// pre-migrate-vN in dir, or beside the file if dir is "". When ctx ends the next run goes on where this one was.
-func Migrate(ctx context.Context, path, dir string, list []Migration, progress func(stage string, done, total int64)) (Migrated, error) {
+// Migrate migrates a file to the schema of this program, as Open and Prepare do. It first takes a
+// verified snapshot pre-migrate-vN in dir, or beside the file if dir is "". If ctx ends the next
+// run resumes the migration. Migrate returns ErrLocked if a process has the file open.
+func Migrate(
+	ctx context.Context,
+	path, dir string,
+	list []Migration,
+	progress func(stage string, done, total int64),
+) (Migrated, error) {
 	if dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -145,7 +153,7 @@ func (s *Store) migrateOffline(ctx context.Context) (done Migrated, err error) {
 	return done, errors.Join(err, s.Close())
 }
 
-// run is every migration that the file still needs.
+// run performs every migration that the file needs.
 func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
 	info, at, err := m.look()
 	if err == nil {
@@ -153,19 +161,22 @@ func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
 	}
 	done.From, done.To = info.Schema, info.Schema
 	if err == nil && info.Schema == m.table.schema && at.Cursor != nil {
-		err = fmt.Errorf("%w: a newer one has begun to migrate the file: run that one, or restore the snapshot it took before", ErrSchema)
+		err = fmt.Errorf(
+			"%w: a newer release has begun to migrate the file: run that release, or restore its snapshot",
+			ErrSchema,
+		)
 	}
 	if err != nil || info.Schema == m.table.schema {
 		return done, err
 	}
-	if at.From == 0 { // not begun: a step that was made stands behind a snapshot already
+	if at.From == 0 { // not begun: a migration in progress already has its snapshot
 		if done.Snapshot, err = m.snapshot(ctx, info); err != nil {
 			return done, fmt.Errorf("snapshot before the migration: %w", err)
 		}
 	}
 	for done.To < m.table.schema && err == nil {
 		var rows uint64
-		rows, err = m.lift(ctx, m.table.from(done.To))
+		rows, err = m.migrateOne(ctx, m.table.from(done.To))
 		done.Rows += rows
 		if err == nil {
 			done.To++
@@ -177,10 +188,14 @@ func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
 	return done, err
 }
 
-// unmark says again that the last stop was orderly. Without room for that the next boot looks at the file as after a crash, no more.
+// unmark marks the file as cleanly closed again. If there is no space for that, the next boot only
+// checks the file as after a crash.
 func (m *migrator) unmark() error {
 	err := guarded(func() error {
-		return update(m.db, func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true)) })
+		return update(
+			m.db,
+			func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true)) },
+		)
 	})
 	if err != nil && !clean(err) {
 		return err
@@ -188,7 +203,7 @@ func (m *migrator) unmark() error {
 	return nil
 }
 
-// look reads where the file is.
+// look reads the state of the migration.
 func (m *migrator) look() (info Info, at migrationRow, err error) {
 	err = guarded(func() error {
 		return m.db.View(func(tx *bolt.Tx) error {
@@ -200,7 +215,8 @@ func (m *migrator) look() (info Info, at migrationRow, err error) {
 				return nil
 			}
 			if err := decodeSummed(keyMigration, raw, &at); err != nil || at.From != info.Schema {
-				return fmt.Errorf("%w: meta migration: %w", ErrCorrupt, errors.Join(err, fmt.Errorf("from %d", at.From)))
+				return fmt.Errorf("%w: meta migration: %w", ErrCorrupt,
+					errors.Join(err, fmt.Errorf("from %d", at.From)))
 			}
 			return nil
 		})
@@ -208,8 +224,8 @@ func (m *migrator) look() (info Info, at migrationRow, err error) {
 	return info, at, err
 }
 
-// lift takes one migration to its end, from wherever it is.
-func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err error) {
+// migrateOne runs one migration from its cursor to its end.
+func (m *migrator) migrateOne(ctx context.Context, one Migration) (rows uint64, err error) {
 	stage := fmt.Sprintf("migrate v%d to v%d", one.From, one.From+1)
 	for end := false; !end; {
 		if ctx.Err() != nil {
@@ -234,8 +250,8 @@ func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err er
 	return rows, nil
 }
 
-// step is one transaction: rows, the cursor, at the end the number of the schema, and the mark of a file in use: should a sync fail, the next
-// boot must not believe the page cache.
+// step is one transaction: it writes the rows, the cursor, and at the end the new schema. It also
+// marks the file as in use: if a sync fails, the next boot must not trust the page cache.
 func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err error) {
 	for _, b := range one.Make {
 		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
@@ -274,7 +290,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	return at.Rows, false, meta.Put(keyMigration, raw)
 }
 
-// run takes one step, whose panic is its own bug unless the file is at fault.
+// run performs one step. A panic is returned as ErrInternal, or as a fault of the file.
 func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -286,7 +302,7 @@ func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
 	return one.Step(w.r, w, cursor)
 }
 
-// finish raises the schema, and notes it in the audit chain.
+// finish sets the new schema and appends an audit row.
 func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	info, err := readInfo(tx)
 	if err != nil {
@@ -310,12 +326,13 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	if info.Schema == m.table.schema {
 		return errors.Join(writeInfo(tx, info), meta.Delete(keyMigration))
 	}
-	raw, err := encodeSummed(keyMigration, migrationRow{From: info.Schema}) // the next one goes on behind the same snapshot
+	// the next migration uses the same snapshot
+	raw, err := encodeSummed(keyMigration, migrationRow{From: info.Schema})
 	return errors.Join(err, writeInfo(tx, info), meta.Put(keyMigration, raw))
 }
 
-// snapshot takes the file as it is, once: one of the same state that a run before has taken, and that verifies, serves as well. Its name
-// has the incarnation, since nodes may share the folder.
+// snapshot takes a snapshot of the file, unless an earlier run took one of the same state that
+// still verifies. Its name contains the incarnation, because nodes may share the folder.
 func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err error) {
 	stem := fmt.Sprintf("pre-migrate-v%d-%s-%d", info.Schema, info.Incarnation, info.Seq)
 	shot := &shot{
@@ -327,7 +344,8 @@ func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err er
 	}
 	path = filepath.Join(m.dir, stem+".db")
 	rep, err := Verify(ctx, path, nil, nil, nil)
-	if err == nil && rep.OK && rep.Manifest && rep.Info.Incarnation == info.Incarnation && rep.Info.position() == info.position() {
+	if err == nil && rep.OK && rep.Manifest && rep.Info.Incarnation == info.Incarnation &&
+		rep.Info.position() == info.position() {
 		return path, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// While a migration runs the file says that it is in use: after a failed sync or a power cut the next boot must not believe the page cache.
-// Ended in order, it says again what it said before.
+// While a migration runs, the file is marked as in use: after a failed sync or a power cut the next
+// boot must not trust the page cache. An orderly end restores the previous mark.
 func TestMigrationIsMarked(t *testing.T) {
 	path := counted(t, 30)
 	cmd, said, in := childProcess(t, "migrate", path)

@@ -19,7 +19,8 @@ var (
 	errOfStep = errors.New("step failed")
 )
 
-// lifts are two migrations: to the next schema, values double, a slice of rows in each step; to the one after it, rows move to another bucket.
+// lifts are two migrations: to the next schema, values double, a slice of rows in each step; to the
+// one after it, rows move to another bucket.
 func lifts(slice int) *migrations {
 	return &migrations{schema: Schema + 2, list: []Migration{
 		{From: Schema + 1, Make: []*Bucket{testNew}, Step: moveRows(slice)},
@@ -69,7 +70,17 @@ func counted(t testing.TB, n int) string {
 
 // lifted opens path with migrations, as a program with a newer schema does.
 func lifted(path string, m *migrations, progress func(stage string, done, total int64)) *Store {
-	s := New(testConfig(), Options{Path: path, Strict: true, Progress: progress, Now: func() time.Time { return day }, Migrations: m.list, schema: m.schema})
+	s := New(
+		testConfig(),
+		Options{
+			Path:       path,
+			Strict:     true,
+			Progress:   progress,
+			Now:        func() time.Time { return day },
+			Migrations: m.list,
+			schema:     m.schema,
+		},
+	)
 	s.Declare("test", testRows, testNew, testLog, testSubs, testDerived)
 	return s
 }
@@ -90,8 +101,9 @@ func liftedHash(t testing.TB, s *Store) (hash string, info Info) {
 	return hash, info
 }
 
-// Wherever a migration is interrupted and however often, the file ends in the state of one that was not, and stays what a node of the old
-// schema left until it is done. The snapshot before it is the old state.
+// A migration that is interrupted anywhere, any number of times, ends in the same state as an
+// uninterrupted one. Until it is done, the file keeps the state that the old schema left. The
+// snapshot taken before it has the old state.
 func TestMigrationResumes(t *testing.T) {
 	const n = 40
 	plain := counted(t, n)
@@ -132,7 +144,8 @@ func TestMigrationResumes(t *testing.T) {
 	}
 }
 
-// interrupted opens the file and ends the context after so many steps; one that was done by then opens.
+// interrupted opens the file and ends the context after so many steps; one that was done by then
+// opens.
 func interrupted(t *testing.T, path string, slice, after int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -213,7 +226,7 @@ func childMigrate(path string) int {
 	return 0
 }
 
-// What goes wrong leaves the old schema, and says what it was.
+// A failed migration leaves the old schema and returns the cause.
 func TestMigrationFails(t *testing.T) {
 	fail := func(r Reader, w *Writes, cursor []byte) ([]byte, error) {
 		w.Put(testRows, []byte("half"), make([]byte, 8))
@@ -238,7 +251,8 @@ func TestMigrationFails(t *testing.T) {
 		path := counted(t, 3)
 		s := lifted(path, &migrations{schema: Schema + 1, list: []Migration{{From: Schema, Step: tt.step}}}, nil)
 		err := ready(t.Context(), s)
-		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) || errors.Is(err, ErrCorrupt) {
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) ||
+			errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		rep, err := Verify(t.Context(), path, nil, nil, nil)
@@ -306,7 +320,9 @@ func TestMigrationRowIsChecked(t *testing.T) {
 		}
 		raw, err := encodeCBOR(row)
 		if err == nil {
-			err = db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyMigration, raw) })
+			err = db.Update(
+				func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyMigration, raw) },
+			)
 		}
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)

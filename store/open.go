@@ -1,11 +1,15 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -13,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opening says how a file is to be opened.
+// opening holds the options for opening a file, and the file that was opened.
 type opening struct {
 	readOnly bool
-	maxBytes int64         // limit and size of the map; 0: as large as the file
+	maxBytes int64         // limit and map size; 0: the size of the file
 	wait     time.Duration // for the lock
-	fresh    bool          // the file is being made: there is nothing to check yet
-	memory   *os.File      // in the place of the file at the path; nil: that one
+	fresh    bool          // the file is new: there is nothing to check
+	memory   *os.File      // used instead of the file at the path; nil: that file
 	mlock    bool          // keep the pages in memory
-	uncached bool          // what is read comes from the disk
-	noSync   bool          // the caller syncs in the end: the file has no name yet that matters
-	file     *os.File      // set by openBolt: what bbolt reads and writes
+	uncached bool          // drop the page cache before reading
+	noSync   bool          // the caller syncs before it renames the file
+	file     *os.File      // set by openBolt: the file that bbolt uses
 }
 
 // openBolt locks and checks the file before bbolt maps it.
@@ -42,7 +46,7 @@ func openBolt(path string, o *opening) (db *bolt.DB, err error) {
 	})
 	if err != nil {
 		if o.file != nil {
-			_ = o.file.Close() // bbolt has closed it already unless it panicked
+			_ = o.file.Close() // bbolt has closed it unless it panicked
 		}
 		return nil, openError(path, err)
 	}
@@ -56,7 +60,8 @@ func openBolt(path string, o *opening) (db *bolt.DB, err error) {
 	return db, nil
 }
 
-// open is bbolt's way to the file: memory for the one path of the database if there is any, never for another.
+// open is the OpenFile hook of bbolt. If the store is in memory it returns the memory file for path
+// and ErrAmnesia for any other name.
 func (o *opening) open(path, name string, flag int, mode os.FileMode) (*os.File, error) {
 	if o.memory == nil {
 		return openChecked(name, flag, mode, *o)
@@ -67,7 +72,7 @@ func (o *opening) open(path, name string, flag int, mode os.FileMode) (*os.File,
 	return o.memory, nil
 }
 
-// openChecked takes the lock first, then looks at the meta pages and the freelist.
+// openChecked opens and locks a file, then checks its meta pages and its freelist.
 func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, error) {
 	if !o.fresh {
 		flag &^= os.O_CREATE // a missing file is an error, never a new empty one
@@ -94,7 +99,7 @@ func checkOpened(f *os.File, o opening) error {
 		return err
 	}
 	if named, err := os.Stat(f.Name()); err != nil || !os.SameFile(info, named) {
-		return &LockedError{Path: f.Name()} // a restore has put another file in its place while we waited for the lock
+		return &LockedError{Path: f.Name()} // a restore replaced the file while this call waited for the lock
 	}
 	if o.uncached {
 		err = dropCache(f)
@@ -104,12 +109,13 @@ func checkOpened(f *os.File, o opening) error {
 	}
 	w, err := newPageWalk(f, info.Size())
 	if err == nil {
-		_, err = w.freelist() // bbolt reads it as it opens, and would leave a damaged one mapped and locked
+		_, err = w.freelist() // bbolt would leave a file with a damaged freelist mapped and locked
 	}
 	return err
 }
 
-// guarded runs fn, which reads the map, and turns a fault or a panic of bbolt into ErrCorrupt.
+// guarded runs fn, which reads mapped pages, and converts a memory fault or a panic of bbolt to
+// ErrCorrupt.
 func guarded(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -124,7 +130,7 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// openError sorts what bbolt says.
+// openError converts an error of bbolt.Open to an error of this package.
 func openError(path string, err error) error {
 	for _, damaged := range []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch} {
 		if errors.Is(err, damaged) {
@@ -141,9 +147,10 @@ func openError(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
-// forget drops the file's clean pages from the page cache, so that what is read comes from the disk: a failed sync leaves pages marked
-// clean that never reached it. Mapped pages stay.
-func forget(path string) error {
+// dropPages drops the clean pages of the file from the page cache, so that later reads come from
+// the disk: after a failed sync, pages that never reached the disk are marked clean. Mapped pages
+// stay.
+func dropPages(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -153,4 +160,214 @@ func forget(path string) error {
 
 func dropCache(f *os.File) error {
 	return onFile(f, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
+}
+
+// Create creates a new file and its folder (mode 0700). The file is built under another name,
+// synced and renamed, and the folder is synced, because bbolt does not survive a power cut during
+// its first write. Create returns fs.ErrExist if the file exists, ErrLocked if another process is
+// creating it, and ErrFull if the disk has no space.
+func Create(path string, id Identity) (err error) {
+	folder, err := lockFolder(path)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if _, err := os.Lstat(path); err == nil {
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+	fresh := path + newSuffix
+	if err := removeIfThere(fresh); err != nil {
+		return err
+	}
+	if err = build(fresh, newInfo(id, Schema)); err == nil {
+		err = os.Rename(fresh, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("create %s: %w", path, roomError(err)), removeIfThere(fresh))
+	}
+	return folder.Sync()
+}
+
+func build(path string, info Info) error {
+	db, err := openBolt(path, &opening{fresh: true})
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bolt.Tx) error { return firstRows(tx, info) })
+	if err == nil {
+		err = db.Sync()
+	}
+	return errors.Join(err, db.Close())
+}
+
+// newInfo returns the Info of a new file.
+func newInfo(id Identity, schema int) Info {
+	return Info{
+		NodeID:      id.NodeID,
+		Incarnation: id.Incarnation,
+		Schema:      schema,
+		CreatedAt:   id.CreatedAt.UnixNano(),
+		AuthEpoch:   1,
+		Clean:       true,
+		AuditFirst:  1,
+	}
+}
+
+// firstRows creates the store's own buckets.
+func firstRows(tx *bolt.Tx, info Info) error {
+	if err := writeInfo(tx, info); err != nil {
+		return err
+	}
+	_, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
+	return err
+}
+
+type unixStat = syscall.Stat_t
+
+// Layout of a bbolt meta page: a 16-byte header, the fields, and the FNV-64a hash of the fields.
+const (
+	metaMagic   = 0xED0CDAED
+	metaVersion = 2
+	pageHeader  = 16
+	metaSummed  = 56
+)
+
+// metaPage holds the fields of a bbolt meta page that preflight needs.
+type metaPage struct {
+	root      uint64 // page of the root bucket
+	freelist  uint64
+	highWater uint64 // pages in use; the file is at least that long
+	txid      uint64
+	pageSize  uint32
+}
+
+// preflight reads the meta pages with plain reads before the file is mapped: reading a mapped file
+// that is too short would fault. The file must be locked, so that no other process is writing the
+// pages.
+func preflight(f io.ReaderAt, size int64) (metaPage, error) {
+	var best metaPage
+	var errs []error
+	for page := range int64(2) {
+		m, err := readMeta(f, page)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case m.pageSize != PageSize: // valid, so bbolt would use it
+			return m, fmt.Errorf("%w: meta page %d: pages of %d bytes, not %d", ErrCorrupt, page, m.pageSize, PageSize)
+		case len(errs) == int(page) || m.txid > best.txid: // the first valid one, or a newer one, as bbolt chooses
+			best = m
+		}
+	}
+	if len(errs) == 2 {
+		return best, fmt.Errorf("%w: no valid meta page: %w", ErrCorrupt, errors.Join(errs...))
+	}
+	if need := int64(best.highWater) * PageSize; best.highWater > 1<<40 || need > size {
+		return best, fmt.Errorf("%w: the file has %d bytes but its pages need %d: it was truncated", ErrCorrupt, size,
+			need)
+	}
+	return best, nil
+}
+
+func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
+	b := make([]byte, pageHeader+metaSummed+8)
+	if _, err := f.ReadAt(b, page*PageSize); err != nil {
+		return metaPage{}, fmt.Errorf("meta page %d: %w", page, err)
+	}
+	b = b[pageHeader:]
+	le := binary.LittleEndian
+	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion {
+		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d", page, metaVersion)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(b[:metaSummed]) // never fails
+	if sum.Sum64() != le.Uint64(b[metaSummed:]) {
+		return metaPage{}, fmt.Errorf("meta page %d: wrong checksum", page)
+	}
+	return metaPage{
+		root: le.Uint64(b[16:]), freelist: le.Uint64(b[32:]), highWater: le.Uint64(b[40:]), txid: le.Uint64(b[48:]),
+		pageSize: le.Uint32(b[8:]),
+	}, nil
+}
+
+// memoryName is the path of a store in memory.
+const memoryName = "memfd:ronbox"
+
+// newMemory creates the memory file of a store in memory. It is not executable on kernels from 6.3;
+// older kernels do not support the flag.
+func newMemory() (*os.File, error) {
+	const name = "ronbox"
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	return os.NewFile(uintptr(fd), memoryName), nil
+}
+
+// openMemory creates and opens a new, empty store in memory. It takes no lock and touches no
+// folder: no other process can reach the store.
+func (s *Store) openMemory() (*bolt.DB, error) {
+	id, err := NewIdentity(s.now())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayLock(); err != nil {
+		return nil, err
+	}
+	f, err := newMemory()
+	if err != nil {
+		return nil, err
+	}
+	o := opening{fresh: true, memory: f, maxBytes: s.maxBytes(), mlock: s.opt.Mlock}
+	db, err := openBolt(memoryName, &o)
+	if err != nil {
+		return nil, err
+	}
+	s.room.file, s.room.memory = f, true
+	if err := db.Update(func(tx *bolt.Tx) error { return firstRows(tx, newInfo(id, s.target())) }); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// mayLock returns an error if RLIMIT_MEMLOCK does not allow the memory to be locked up to
+// max_bytes: bbolt would meet the limit in the middle of a commit.
+func (s *Store) mayLock() error {
+	var limit unix.Rlimit
+	if !s.opt.Mlock || locksFreely() {
+		return nil
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return fmt.Errorf("getrlimit: %w", err)
+	}
+	if limit.Cur < uint64(s.maxBytes()) {
+		return fmt.Errorf("amnesia.max_bytes: %d bytes cannot be locked in memory, RLIMIT_MEMLOCK is %d", s.maxBytes(),
+			limit.Cur)
+	}
+	return nil
+}
+
+// locksFreely reports whether the process may lock memory beyond RLIMIT_MEMLOCK.
+func locksFreely() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
+}
+
+// maxBytes returns the limit of the file size.
+func (s *Store) maxBytes() int64 {
+	if s.opt.Memory != nil {
+		return s.opt.Memory.MaxBytes.Bytes()
+	}
+	return s.config().MaxBytes.Bytes()
+}
+
+// step returns the growth step of the file in bytes.
+func (s *Store) step() int64 {
+	if s.opt.Memory != nil {
+		return memoryStep
+	}
+	return allocSize
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What could not be opened is named once, whoever says so.
+// An error of opening names the file once, whichever layer returns it.
 func TestOpenErrorNamesTheFileOnce(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

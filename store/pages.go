@@ -20,16 +20,18 @@ const (
 	maxDepth     = 64
 )
 
-// treePageMax is more than any branch or leaf has: bbolt splits none of up to four rows, each of at most MaxKey and MaxValue.
+// treePageMax is more than the size of any branch or leaf page: bbolt does not split pages of up to
+// four rows, each of at most MaxKey and MaxValue.
 const treePageMax = 16 << 20
 
-// pageWalk follows every page from the root with plain reads, each bound checked before it is used.
+// pageWalk follows every page from the root with plain reads and checks each bound before it uses
+// it.
 type pageWalk struct {
 	f    io.ReaderAt
 	meta metaPage
-	seen []uint64 // bitmap of the pages met, used or free
+	seen []uint64 // bitmap of the visited pages, used or free
 	met  uint64
-	each func(met uint64) error // once in walkTold pages; an error ends the walk; nil: nobody
+	each func(met uint64) error // called every walkTold pages; an error ends the walk; may be nil
 }
 
 // walkTold is a MiB of pages.
@@ -43,8 +45,9 @@ func newPageWalk(f io.ReaderAt, size int64) (*pageWalk, error) {
 	return &pageWalk{f: f, meta: m, seen: make([]uint64, m.highWater/64+1)}, nil
 }
 
-// all checks the structure of the file: page ids, kinds, element bounds, key order, and that each page is used or free, once. It finds
-// damage that would send a reader of the map outside of it; it does not see a changed value.
+// all checks the structure of the file: page ids, page types, element bounds, key order, and that
+// each page is either used or free, once. It detects damage that would lead a reader outside of the
+// map. It does not detect changed values.
 func (w *pageWalk) all() error {
 	if _, err := w.freelist(); err != nil {
 		return err
@@ -58,7 +61,7 @@ func (w *pageWalk) all() error {
 	return nil
 }
 
-// mark notes n pages from id on as met.
+// mark records n pages from id on as visited.
 func (w *pageWalk) mark(id, n uint64) error {
 	if id < 2 || id >= w.meta.highWater || n > w.meta.highWater-id {
 		return damaged(id, "is out of bounds")
@@ -84,7 +87,7 @@ type pageHead struct {
 	size  int64 // bytes, header and overflow included
 }
 
-// head reads the header of a page of at most so many bytes and marks the page as met.
+// head reads the header of a page of at most most bytes and marks the page.
 func (w *pageWalk) head(id uint64, most int64) (h pageHead, err error) {
 	var b [pageHeader]byte
 	if id >= w.meta.highWater {
@@ -105,9 +108,9 @@ func (w *pageWalk) head(id uint64, most int64) (h pageHead, err error) {
 	return h, w.mark(id, n)
 }
 
-// freelist marks the pages that are free and counts them.
+// freelist marks and counts the free pages.
 func (w *pageWalk) freelist() (free uint64, err error) {
-	h, err := w.head(w.meta.freelist, pageHeader+8*int64(w.meta.highWater+1)+PageSize) // an id of each page, rounded up
+	h, err := w.head(w.meta.freelist, pageHeader+8*int64(w.meta.highWater+1)+PageSize) // one id per page, rounded up
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +120,7 @@ func (w *pageWalk) freelist() (free uint64, err error) {
 	ids := bufio.NewReader(io.NewSectionReader(w.f, int64(w.meta.freelist)*PageSize+pageHeader, h.size-pageHeader))
 	var b [8]byte
 	count := uint64(h.count)
-	if count == 0xFFFF { // it did not fit: it is the first number
+	if count == 0xFFFF { // the count is the first number
 		if _, err := io.ReadFull(ids, b[:]); err != nil {
 			return 0, damaged(w.meta.freelist, err.Error())
 		}
@@ -134,10 +137,11 @@ func (w *pageWalk) freelist() (free uint64, err error) {
 	return count, nil
 }
 
-// span bounds the keys below a branch element: lo included, hi not, nil: no bound.
+// span bounds the keys below a branch element: lo is included, hi is not; nil means no bound.
 type span struct{ lo, hi []byte }
 
-// holds tells whether key may follow the one before it on its page, nil if it is the first.
+// holds reports whether key is within s and may follow before on its page. before is nil for the
+// first key.
 func (s span) holds(before, key []byte) bool {
 	if s.hi != nil && bytes.Compare(key, s.hi) >= 0 {
 		return false
@@ -163,7 +167,8 @@ func (w *pageWalk) page(id uint64, keys span, depth int) error {
 	return w.elements(id, page, h, keys, depth)
 }
 
-// elements checks the elements of a page, which may be inline in the value of a bucket, and goes down.
+// elements checks the elements of a page, which may be inline in the value of a bucket, and the
+// pages below.
 func (w *pageWalk) elements(id uint64, page []byte, h pageHead, keys span, depth int) error {
 	if len(page) < pageHeader+h.count*elementLen {
 		return damaged(id, "is shorter than its count")
@@ -191,7 +196,8 @@ func (w *pageWalk) elements(id uint64, page []byte, h pageHead, keys span, depth
 	return w.down(id, before, span{before.key, keys.hi}, h.flags, depth)
 }
 
-// down goes into what an element leads to: a page of the same tree, whose keys are bounded, or a bucket's own tree.
+// down checks the page below an element: a page of the same tree, with bounds on its keys, or the
+// tree of a bucket.
 func (w *pageWalk) down(id uint64, e pageElement, keys span, flags uint16, depth int) error {
 	le := binary.LittleEndian
 	switch {
@@ -219,7 +225,7 @@ type pageElement struct {
 	key, value []byte
 }
 
-// element reads the element whose head is at page[at:]; positions count from there.
+// element reads the element with the header at page[at:]. Its positions are relative to at.
 func element(page []byte, at int, flags uint16) (e pageElement, err error) {
 	le, head := binary.LittleEndian, page[at:at+elementLen]
 	pos, ksize, vsize := le.Uint32(head), le.Uint32(head[4:]), uint32(0)

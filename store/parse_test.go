@@ -9,9 +9,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// What is taken for a manifest says the same when it is written again; what is not is ErrCorrupt, or ErrSchema.
+// An accepted manifest is unchanged after it is written and parsed again. Any other input returns
+// ErrCorrupt or ErrSchema.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"format":1,"file":"a.db","seq":7,"at":"2026-03-01T12:00:00Z","buckets":{"meta":1},"compacted":true}`))
+	f.Add(
+		[]byte(`{"format":1,"file":"a.db","seq":7,"at":"2026-03-01T12:00:00Z","buckets":{"meta":1},"compacted":true}`),
+	)
 	f.Add([]byte(`{"format":1,"versions":{"ronbox":"1"},"cas":{"count":1,"bytes":2,"list_b3":""}}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -36,7 +39,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// What is taken for a position is within bounds, and written as it was read.
+// An accepted position is within bounds and is written as it was read.
 func FuzzPosition(f *testing.F) {
 	f.Add(position{seq: 7, at: 8, auditSeq: 9, auditFirst: 1}.row(), auditKey(3))
 	f.Add([]byte{}, []byte(nil))
@@ -58,7 +61,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A file whose ring turned before it said where it begins is taken to have kept auditRows.
+// A file with a full ring but without a recorded start is assumed to have kept auditRows rows.
 func TestOldRing(t *testing.T) {
 	for seq, want := range map[uint64]uint64{0: 1, 1: 1, auditRows: 1, auditRows + 1: 2, auditRows + 50: 51} {
 		p := position{auditSeq: seq}

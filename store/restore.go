@@ -14,21 +14,29 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// RestoreOptions says how a snapshot becomes a node's file.
+// RestoreOptions holds the options of a restore.
 type RestoreOptions struct {
-	KeepTokens bool // do not raise the auth epoch: tokens stay valid, and so do those revoked since the snapshot
+	// keep the auth epoch: tokens stay valid, also those revoked after the snapshot
+	KeepTokens bool
 	Now        time.Time
-	By         Event // who asked; written to the audit chain
+	By         Event // written to the audit chain
 	Buckets    []*Bucket
 	Checks     []Check
 }
 
-// Restore verifies a snapshot, copies it beside dst, gives the copy a new incarnation and the mark of a restored file, and moves it to
-// dst. A file that was there is kept as <dst>.before-restore-<time>, and the new one belongs to whom it belonged. No process may have dst open, nor be making it: that is ErrLocked. A
-// snapshot that does not verify is ErrCorrupt, a disk without room ErrFull. After any error, and after a crash, dst is as before, or the
-// restored file whole. The restored store takes no work until AcceptRestore.
-func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
-	rep, err := Verify(ctx, snapshot, o.Buckets, o.Checks, half(progress, 0))
+// Restore verifies a snapshot, copies it beside dst, writes a new incarnation into the copy, marks
+// it as restored and renames it to dst. An existing file is kept as <dst>.before-restore-<time>;
+// the new file gets its owner. The restored store accepts no work until AcceptRestore. Restore
+// returns ErrLocked if a process has dst open or is creating it, ErrCorrupt if the snapshot does
+// not verify, and ErrFull if the disk has no space. After any error or crash dst is either
+// unchanged or the complete restored file.
+func Restore(
+	ctx context.Context,
+	snapshot, dst string,
+	o RestoreOptions,
+	progress func(done, total int64),
+) (info Info, err error) {
+	rep, err := Verify(ctx, snapshot, o.Buckets, o.Checks, halfProgress(progress, 0))
 	if err != nil {
 		return info, fmt.Errorf("restore: %w", err)
 	}
@@ -49,15 +57,16 @@ func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progre
 	return info, nil
 }
 
-// half makes one bar of two passes over the same bytes.
-func half(progress func(done, total int64), pass int64) func(done, total int64) {
+// halfProgress maps the progress of one of two passes over the same bytes to one total.
+func halfProgress(progress func(done, total int64), pass int64) func(done, total int64) {
 	if progress == nil {
 		return nil
 	}
 	return func(done, total int64) { progress(pass*total+done, 2*total) }
 }
 
-// claimOld locks the file that is to be replaced, nil if there is none. The lock is held until the new file has its name.
+// claimOld locks the file that is to be replaced, or returns nil if the file does not exist. The
+// lock is held until the new file has its name.
 func claimOld(dst string) (*os.File, error) {
 	f, err := os.OpenFile(dst, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,20 +81,29 @@ func claimOld(dst string) (*os.File, error) {
 	return f, nil
 }
 
-// pastEpoch is at least every auth epoch that a file at dst has had: tokens of none of them may come to life again when one snapshot is
-// restored twice. Where no file tells, the clock does: epochs count restores, and no node has had one a second.
+// pastEpoch returns a number at least as large as every auth epoch that a file at dst has had, so
+// that restoring a snapshot twice does not make older tokens valid again. If there is no readable
+// file it uses the Unix time: epochs count restores, and a node is restored less than once a
+// second.
 func pastEpoch(dst string, now time.Time) uint64 {
 	r, err := OpenReader(dst)
 	if err != nil {
 		return uint64(max(now.Unix(), 0))
 	}
 	past := r.Info().AuthEpoch
-	_ = r.Close() // was read only
+	_ = r.Close() // opened for reading
 	return past
 }
 
-// restoreOver makes the new file beside dst and exchanges the two. The caller has the folder to itself.
-func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
+// restoreOver creates the new file beside dst and renames it. The caller holds the lock of the
+// folder.
+func restoreOver(
+	ctx context.Context,
+	snapshot, dst string,
+	rep Report,
+	o RestoreOptions,
+	progress func(done, total int64),
+) (info Info, err error) {
 	past := pastEpoch(dst, o.Now)
 	old, err := claimOld(dst)
 	if err != nil {
@@ -98,7 +116,7 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 	if err := removeIfThere(fresh); err != nil {
 		return info, err
 	}
-	defer func() { err = errors.Join(err, removeIfThere(fresh)) }() // gone by then if it has become dst
+	defer func() { err = errors.Join(err, removeIfThere(fresh)) }() // already renamed on success
 	if info, err = restoreCopy(ctx, snapshot, fresh, rep, past, o, progress); err != nil {
 		return info, err
 	}
@@ -122,9 +140,16 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 	return info, nil
 }
 
-// restoreCopy makes the file that is to take the place, complete and synced.
-func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, past uint64, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
-	c := &copier{ctx: ctx, hash: b3.New(), total: rep.Size, progress: half(progress, 1)}
+// restoreCopy creates the complete, synced new file.
+func restoreCopy(
+	ctx context.Context,
+	snapshot, fresh string,
+	rep Report,
+	past uint64,
+	o RestoreOptions,
+	progress func(done, total int64),
+) (info Info, err error) {
+	c := &copier{ctx: ctx, hash: b3.New(), total: rep.Size, progress: halfProgress(progress, 1)}
 	sum, err := copyFile(snapshot, fresh, c)
 	if err != nil {
 		return info, err
@@ -138,15 +163,16 @@ func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, past u
 	}
 	err = guarded(func() error {
 		return db.Update(func(tx *bolt.Tx) error {
-			info, err = relife(tx, past, o)
+			info, err = renew(tx, past, o)
 			return err
 		})
 	})
 	return info, errors.Join(err, db.Close())
 }
 
-// relife gives a copy its new life: incarnation, auth epoch, the mark, an audit row.
-func relife(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
+// renew sets the new incarnation, the auth epoch and the restored mark of a copy, and appends an
+// audit row.
+func renew(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 	info, err := readInfo(tx)
 	if err != nil {
 		return info, err
@@ -171,12 +197,12 @@ func relife(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 	return info, writeInfo(tx, info)
 }
 
-// acceptRestore lifts the mark of a restored file. A file without it stays as it is.
+// acceptRestore clears the restored mark. It has no effect on a file without it.
 type acceptRestore struct{ By Event }
 
 func (acceptRestore) Kind() string { return "store.accept_restore/1" }
 
-// Apply rewrites the identity row and audits who accepted.
+// Apply rewrites the identity row and appends an audit row.
 func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (done struct{}, err error) {
 	var row identRow
 	if err := decodeSummed(keyIdent, r.Get(metaBucket, keyIdent), &row); err != nil {
@@ -195,7 +221,8 @@ func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (done struct{}, err e
 	return done, nil
 }
 
-// AcceptRestore opens a restored store for work; by goes to the audit chain. On a store that is not restored it changes nothing.
+// AcceptRestore lets a restored store accept work and appends the event by to the audit chain. It
+// has no effect on a store that is not restored.
 func (s *Store) AcceptRestore(ctx context.Context, by Event) error {
 	_, err := Commit(ctx, s, Control, acceptRestore{by}, func(struct{}) {
 		info := *s.info.Load()

@@ -18,10 +18,17 @@ func TestRestoreNeedsAcceptance(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "ronbox.db")
 	by := Event{Event: "db.restore", Decision: "allow", Reason: "drill", UID: "0"}
 	var pct []int64
-	info, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day, By: by, KeepTokens: true}, func(done, total int64) {
-		pct = append(pct, done*100/total)
-	})
-	if err != nil || !info.Restored || info.AuthEpoch != 1 || info.RestoredFrom == "" || info.RestoredFrom == info.Incarnation {
+	info, err := Restore(
+		t.Context(),
+		snapshot,
+		path,
+		RestoreOptions{Now: day, By: by, KeepTokens: true},
+		func(done, total int64) {
+			pct = append(pct, done*100/total)
+		},
+	)
+	if err != nil || !info.Restored || info.AuthEpoch != 1 || info.RestoredFrom == "" ||
+		info.RestoredFrom == info.Incarnation {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	if len(pct) == 0 || pct[len(pct)-1] != 100 {
@@ -47,7 +54,8 @@ func TestRestoreNeedsAcceptance(t *testing.T) {
 		}
 	}
 	mustCommit(r, put{Key: "k", Value: "v"})
-	if i := r.Info(); i.Restored || i.AuditSeq != 2 || i.RestoredFrom != info.RestoredFrom || i.Incarnation != info.Incarnation {
+	if i := r.Info(); i.Restored || i.AuditSeq != 2 || i.RestoredFrom != info.RestoredFrom ||
+		i.Incarnation != info.Incarnation {
 		t.Errorf("accepted: %+v", i)
 	}
 	r.stop()
@@ -68,11 +76,18 @@ func TestRestoreKeepsTheOldFile(t *testing.T) {
 	if _, err := Restore(t.Context(), bad, path, RestoreOptions{Now: day}, nil); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a damaged snapshot: %v", err)
 	}
-	if _, err := Restore(t.Context(), path+".none", path, RestoreOptions{Now: day}, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Restore(t.Context(), path+".none", path, RestoreOptions{Now: day}, nil); !errors.Is(
+		err,
+		fs.ErrNotExist,
+	) {
 		t.Errorf("a missing snapshot: %v", err)
 	}
 	failing := Check{Name: "engine", Run: func(Reader) error { return errRefused }}
-	if _, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day, Checks: []Check{failing}}, nil); !errors.Is(err, ErrCorrupt) {
+	if _, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day, Checks: []Check{failing}},
+		nil); !errors.Is(
+		err,
+		ErrCorrupt,
+	) {
 		t.Errorf("a snapshot that an engine refuses: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +139,8 @@ func TestOneMaker(t *testing.T) {
 	}
 }
 
-// What a crash leaves between the steps of a restore opens as the old file, and the next restore passes.
+// What a crash leaves between the steps of a restore opens as the old file, and the next restore
+// passes.
 func TestRestoreAfterACrash(t *testing.T) {
 	snapshot, path := snapshotOf(t), filled(t)
 	if err := os.WriteFile(path+".restoring", []byte("half a copy"), 0o600); err != nil {
@@ -150,7 +166,8 @@ func TestRestoreAfterACrash(t *testing.T) {
 	}
 }
 
-// What root makes in the place of a node's file is the node's, or it could not open it. For others there is nothing to change.
+// What root makes in the place of a node's file is the node's, or it could not open it. For others
+// there is nothing to change.
 func TestOwnerIsKept(t *testing.T) {
 	snapshot, path := snapshotOf(t), newFile(t)
 	fresh := filepath.Join(t.TempDir(), "ronbox.db")

@@ -12,19 +12,21 @@ import (
 	"time"
 )
 
-// RetainPolicy says of how many hours, days and weeks the last snapshot is kept. Periods without one do not count.
+// RetainPolicy is the number of hours, days and weeks of which the last snapshot is kept. Periods
+// without a snapshot do not count.
 type RetainPolicy struct {
 	Hourly, Daily, Weekly int
 }
 
-// DefaultRetain reaches back a month with at most 35 snapshots.
+// DefaultRetain keeps at most 35 snapshots of the last month.
 func DefaultRetain() RetainPolicy { return RetainPolicy{Hourly: 24, Daily: 7, Weekly: 4} }
 
-// badKept is how many copies that did not verify are kept: each is as large as the file, and the newest ones tell most.
+// badKept is the number of copies that did not verify to keep. Each is as large as the file.
 const badKept = 3
 
-// Keep chooses among the times of snapshots, in any order: the last one of each hour, day and ISO week (UTC), of as many as the policy
-// says, the newest first. The newest of all is always kept, and so is what lies after now: a clock was wrong, and nobody knows when.
+// Keep returns the times of the snapshots to keep: the last one of each hour, day and ISO week
+// (UTC), for as many periods as the policy has, newest first. The times may be in any order. The
+// newest snapshot is always kept, and so are snapshots dated after now: the clock was wrong.
 func (p RetainPolicy) Keep(times []time.Time, now time.Time) []time.Time {
 	sorted := slices.Clone(times)
 	slices.SortFunc(sorted, func(a, b time.Time) int { return b.Compare(a) })
@@ -47,40 +49,47 @@ func (p RetainPolicy) Keep(times []time.Time, now time.Time) []time.Time {
 
 func periods(t time.Time) map[string]string {
 	year, week := t.ISOWeek()
-	return map[string]string{"hour": t.Format("2006010215"), "day": t.Format("20060102"), "week": fmt.Sprintf("%d/%d", year, week)}
+	return map[string]string{
+		"hour": t.Format("2006010215"),
+		"day":  t.Format("20060102"),
+		"week": fmt.Sprintf("%d/%d", year, week),
+	}
 }
 
-// snapshotName is how Snapshot names its files; with .bad it is a copy that did not verify.
+// snapshotName matches the names of Snapshot's files: snapshots, manifests, and copies that did not
+// verify (.bad).
 var snapshotName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^ronbox-(\d{8}T\d{6}\.\d{3}Z)-\d+\.db(\.bad|\.manifest\.json)?$`)
 })
 
-// shelf is a folder of snapshots, sorted into what a sweep handles.
-type shelf struct {
+// snapshotFolder is a listed folder of snapshots.
+type snapshotFolder struct {
 	dir       string
 	snapshots map[string]time.Time
 	bad       map[string]time.Time
-	rests     []string // partial files, and manifests, which are rests where they stand alone
+	rests     []string // partial files, and manifests, which are leftovers if their snapshot is missing
 }
 
-// restAge is how long a rest was not written to before it is swept. Beside the lock of the folder it guards a snapshot that another host
-// takes in it, whose lock cannot be seen.
-const restAge = time.Hour
+// leftoverAge is the age from which a leftover file is removed. Besides the lock of the folder it
+// protects a snapshot that another host is writing: the lock of that host is not visible here.
+const leftoverAge = time.Hour
 
-// Retain removes the snapshots in dir that the policy does not keep, each with its manifest, what killed snapshots have left an hour ago
-// (.partial, a manifest alone), and all but the newest copies that did not verify. Nodes may share the folder: of each, by its manifests,
-// as many are kept. Files of other names are not touched, nor snapshots without a manifest, nor what a snapshot that is being taken writes.
-// It gives the paths it removed. A folder that does not exist is empty.
+// Retain removes the snapshots in dir that the policy does not keep, with their manifests;
+// leftovers of killed snapshots that are an hour old (.partial files, manifests without a
+// snapshot); and all but the newest copies that did not verify. Nodes may share the folder: the
+// policy applies to each node, identified by the manifests. Files with other names, snapshots
+// without a manifest and files of a running snapshot are not touched. Retain returns the removed
+// paths. A missing folder counts as empty.
 func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err error) {
-	return clearShelf(dir, func(s *shelf) []string { return s.surplus(now, keep) })
+	return sweepFolder(dir, func(s *snapshotFolder) []string { return s.surplus(now, keep) })
 }
 
-// Sweep removes what killed snapshots have left in dir an hour ago, and nothing else.
+// Sweep removes only the leftovers of killed snapshots in dir that are an hour old.
 func Sweep(dir string) (removed []string, err error) {
-	return clearShelf(dir, func(*shelf) []string { return nil })
+	return sweepFolder(dir, func(*snapshotFolder) []string { return nil })
 }
 
-func clearShelf(dir string, surplus func(*shelf) []string) (removed []string, err error) {
+func sweepFolder(dir string, surplus func(*snapshotFolder) []string) (removed []string, err error) {
 	folder, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -88,15 +97,15 @@ func clearShelf(dir string, surplus func(*shelf) []string) (removed []string, er
 	if err != nil {
 		return nil, err
 	}
-	alone := lockFile(folder, true, 0) == nil // else a snapshot is being taken: its partial file stays
+	alone := lockFile(folder, true, 0) == nil // else a snapshot is running: keep its partial file
 	defer func() { err = closing(folder, err) }()
-	s, err := readShelf(dir)
+	s, err := readFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	names := surplus(s)
 	if alone {
-		names = append(names, s.dead(time.Now().Add(-restAge))...)
+		names = append(names, s.dead(time.Now().Add(-leftoverAge))...)
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -111,9 +120,10 @@ func clearShelf(dir string, surplus func(*shelf) []string) (removed []string, er
 	return removed, err
 }
 
-// Newest is the time of the newest snapshot of a node in dir that does not lie after now; zero: there is none.
+// Newest returns the time of the newest snapshot of a node in dir that is not after now, or the
+// zero time.
 func Newest(dir, node string, now time.Time) (newest time.Time, err error) {
-	s, err := readShelf(dir)
+	s, err := readFolder(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return newest, nil
 	}
@@ -128,12 +138,12 @@ func Newest(dir, node string, now time.Time) (newest time.Time, err error) {
 	return newest, nil
 }
 
-func readShelf(dir string) (*shelf, error) {
+func readFolder(dir string) (*snapshotFolder, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{dir: dir, snapshots: map[string]time.Time{}, bad: map[string]time.Time{}}
+	s := &snapshotFolder{dir: dir, snapshots: map[string]time.Time{}, bad: map[string]time.Time{}}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
 			s.add(e.Name())
@@ -142,8 +152,9 @@ func readShelf(dir string) (*shelf, error) {
 	return s, nil
 }
 
-func (s *shelf) add(name string) {
-	if strings.HasSuffix(name, ".partial") && (strings.HasPrefix(name, "ronbox-") || strings.HasPrefix(name, "pre-migrate-")) {
+func (s *snapshotFolder) add(name string) {
+	if strings.HasSuffix(name, ".partial") &&
+		(strings.HasPrefix(name, "ronbox-") || strings.HasPrefix(name, "pre-migrate-")) {
 		s.rests = append(s.rests, name)
 		return
 	}
@@ -163,8 +174,9 @@ func (s *shelf) add(name string) {
 	}
 }
 
-// surplus names what goes, in the order it goes: a snapshot before its manifest, which alone would be swept the next time.
-func (s *shelf) surplus(now time.Time, keep RetainPolicy) []string {
+// surplus returns the names to remove, in order: a snapshot before its manifest, so that an
+// interrupted run leaves a manifest that the next run removes.
+func (s *snapshotFolder) surplus(now time.Time, keep RetainPolicy) []string {
 	var out []string
 	for _, names := range s.byNode() {
 		var times []time.Time
@@ -182,8 +194,8 @@ func (s *shelf) surplus(now time.Time, keep RetainPolicy) []string {
 	return append(out, bad[:max(0, len(bad)-badKept)]...)
 }
 
-// byNode sorts the snapshots that have a manifest by the node it names.
-func (s *shelf) byNode() map[string][]string {
+// byNode groups the snapshots that have a manifest by the node in it.
+func (s *snapshotFolder) byNode() map[string][]string {
 	out := map[string][]string{}
 	for name := range s.snapshots {
 		if m, err := ReadManifest(filepath.Join(s.dir, name)); err == nil {
@@ -193,8 +205,8 @@ func (s *shelf) byNode() map[string][]string {
 	return out
 }
 
-// dead names the rests that nobody has written to since.
-func (s *shelf) dead(since time.Time) []string {
+// dead returns the leftovers that were last written before since.
+func (s *snapshotFolder) dead(since time.Time) []string {
 	var out []string
 	for _, name := range s.rests {
 		of, isManifest := strings.CutSuffix(name, manifestSuffix)
@@ -208,7 +220,7 @@ func (s *shelf) dead(since time.Time) []string {
 	return out
 }
 
-// sortedKeys lists names in byte order, which is that of their times.
+// sortedKeys returns the names in byte order, which is the order of their times.
 func sortedKeys(m map[string]time.Time) []string {
 	var out []string
 	for name := range m {

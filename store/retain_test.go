@@ -29,16 +29,22 @@ func TestKeep(t *testing.T) {
 	}{
 		{"none", DefaultRetain(), "", ""},
 		{"the newest whatever the policy", RetainPolicy{}, "2026-03-15 11:00,2025-01-01 00:00", "2026-03-15 11:00"},
-		{"the last of an hour", RetainPolicy{Hourly: 2}, "2026-03-15 11:50,2026-03-15 11:10,2026-03-15 10:59,2026-03-15 09:00",
+		{"the last of an hour", RetainPolicy{Hourly: 2},
+			"2026-03-15 11:50,2026-03-15 11:10,2026-03-15 10:59,2026-03-15 09:00",
 			"2026-03-15 11:50,2026-03-15 10:59"},
-		{"the last of a day", RetainPolicy{Daily: 2}, "2026-03-15 11:50,2026-03-15 01:00,2026-03-14 23:00,2026-03-13 23:00",
+		{"the last of a day", RetainPolicy{Daily: 2},
+			"2026-03-15 11:50,2026-03-15 01:00,2026-03-14 23:00,2026-03-13 23:00",
 			"2026-03-15 11:50,2026-03-14 23:00"},
-		{"the last of a week", RetainPolicy{Weekly: 2}, "2026-03-15 11:50,2026-03-09 00:00,2026-03-08 23:59,2026-03-01 12:00",
+		{"the last of a week", RetainPolicy{Weekly: 2},
+			"2026-03-15 11:50,2026-03-09 00:00,2026-03-08 23:59,2026-03-01 12:00",
 			"2026-03-15 11:50,2026-03-08 23:59"},
-		{"a year has its weeks", RetainPolicy{Weekly: 9}, "2026-01-01 00:00,2025-12-31 00:00,2025-12-28 00:00", "2026-01-01 00:00,2025-12-28 00:00"},
-		{"periods without one do not count", RetainPolicy{Hourly: 2}, "2026-03-15 11:00,2024-01-01 05:00,2023-01-01 05:00",
+		{"a year has its weeks", RetainPolicy{Weekly: 9}, "2026-01-01 00:00,2025-12-31 00:00,2025-12-28 00:00",
+			"2026-01-01 00:00,2025-12-28 00:00"},
+		{"periods without one do not count", RetainPolicy{Hourly: 2},
+			"2026-03-15 11:00,2024-01-01 05:00,2023-01-01 05:00",
 			"2026-03-15 11:00,2024-01-01 05:00"},
-		{"what lies after now takes no place", RetainPolicy{Hourly: 1}, "2027-01-01 00:00,2026-03-15 13:00,2026-03-15 11:00,2026-03-15 10:00",
+		{"what lies after now takes no place", RetainPolicy{Hourly: 1},
+			"2027-01-01 00:00,2026-03-15 13:00,2026-03-15 11:00,2026-03-15 10:00",
 			"2027-01-01 00:00,2026-03-15 13:00,2026-03-15 11:00"},
 	} {
 		var given, got []time.Time
@@ -59,8 +65,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Whatever is there: what is kept is some of it, the newest among it, within the bounds; keeping again keeps all of it; and every hour of the
-// last day that had a snapshot still has one.
+// For any times: Keep returns a subset within the bounds that includes the newest; keeping again
+// keeps all of it; and every hour of the last day that had a snapshot still has one.
 func TestKeepLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var times []time.Time
@@ -69,7 +75,8 @@ func TestKeepLaws(t *testing.T) {
 		}
 		p := DefaultRetain()
 		kept := p.Keep(times, day)
-		if len(kept) > p.Hourly+p.Daily+p.Weekly || len(times) > 0 && !kept[0].Equal(slices.MaxFunc(times, time.Time.Compare)) {
+		if len(kept) > p.Hourly+p.Daily+p.Weekly ||
+			len(times) > 0 && !kept[0].Equal(slices.MaxFunc(times, time.Time.Compare)) {
 			t.Fatalf("kept %d of %d, the newest %v", len(kept), len(times), kept)
 		}
 		hours := map[string]bool{}
@@ -90,7 +97,7 @@ func TestKeepLaws(t *testing.T) {
 	})
 }
 
-// writeAged writes files that nobody has touched for two hours; manifests are of one node.
+// writeAged writes files that were last modified two hours ago. Their manifests are of one node.
 func writeAged(t *testing.T, dir string, names []string) {
 	t.Helper()
 	for _, n := range names {
@@ -98,24 +105,36 @@ func writeAged(t *testing.T, dir string, names []string) {
 		if strings.HasSuffix(n, manifestSuffix) {
 			text = `{"format":1,"node_id":"n1"}`
 		}
-		old := time.Now().Add(-2 * restAge)
+		old := time.Now().Add(-2 * leftoverAge)
 		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Retain removes what is too old, what killed snapshots have left, and nothing else; while a snapshot is taken its files stay.
+// Retain removes only surplus snapshots and leftovers of killed snapshots. The files of a running
+// snapshot stay.
 func TestRetain(t *testing.T) {
 	dir := t.TempDir()
 	stay := []string{
-		"ronbox-20260301T110000.000Z-7.db", "ronbox-20260301T110000.000Z-7.db.manifest.json", "mine.db", "ronbox.db", "pre-migrate-v1-3.db",
-		"ronbox-20260301T100000.000Z-3.db.bad", "ronbox-20260301T090000.000Z-2.db.bad", "ronbox-20260301T080000.000Z-1.db.bad", "x.partial",
-		"ronbox-20250301T090000.000Z-1.db", "ronbox-20260301T120000.000000002Z.partial",
-		"ronbox-20250301T100000.000Z-1.db", "ronbox-20250301T100000.000Z-1.db.manifest.json", // of another node
+		"ronbox-20260301T110000.000Z-7.db",
+		"ronbox-20260301T110000.000Z-7.db.manifest.json",
+		"mine.db",
+		"ronbox.db",
+		"pre-migrate-v1-3.db",
+		"ronbox-20260301T100000.000Z-3.db.bad",
+		"ronbox-20260301T090000.000Z-2.db.bad",
+		"ronbox-20260301T080000.000Z-1.db.bad",
+		"x.partial",
+		"ronbox-20250301T090000.000Z-1.db",
+		"ronbox-20260301T120000.000000002Z.partial",
+		"ronbox-20250301T100000.000Z-1.db",
+		"ronbox-20250301T100000.000Z-1.db.manifest.json", // of another node
 	}
 	leave := []string{
-		"ronbox-20260301T103000.000Z-6.db", "ronbox-20260301T103000.000Z-6.db.manifest.json", "ronbox-20260201T070000.000Z-1.db.bad",
+		"ronbox-20260301T103000.000Z-6.db",
+		"ronbox-20260301T103000.000Z-6.db.manifest.json",
+		"ronbox-20260201T070000.000Z-1.db.bad",
 	}
 	killed := []string{"ronbox-20260301T120000.000000001Z.partial", "ronbox-20260301T090000.000Z-5.db.manifest.json"}
 	writeAged(t, dir, append(append(stay, leave...), killed...))
@@ -159,7 +178,8 @@ func TestRetain(t *testing.T) {
 	}
 	none := filepath.Join(dir, "none")
 	newest, err := Newest(none, "n1", day)
-	if removed, rerr := Retain(none, day, DefaultRetain()); errors.Join(err, rerr) != nil || len(removed) != 0 || !newest.IsZero() {
+	if removed, rerr := Retain(none, day, DefaultRetain()); errors.Join(err, rerr) != nil || len(removed) != 0 ||
+		!newest.IsZero() {
 		t.Errorf("no folder: %v, %v, %v", newest, removed, errors.Join(err, rerr))
 	}
 }
@@ -195,8 +215,9 @@ func TestRetainKnowsSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := readShelf(dir)
-	if err != nil || len(s.snapshots) != 1 || len(s.rests) != 1 || !s.snapshots[m.File].Equal(m.At.Truncate(time.Millisecond)) {
+	s, err := readFolder(dir)
+	if err != nil || len(s.snapshots) != 1 || len(s.rests) != 1 ||
+		!s.snapshots[m.File].Equal(m.At.Truncate(time.Millisecond)) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	_, err = r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(done, total int64) {
@@ -208,7 +229,7 @@ func TestRetainKnowsSnapshots(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a copy that was damaged: %v", err)
 	}
-	if s, err = readShelf(dir); err != nil || len(s.snapshots) != 1 || len(s.bad) != 1 || len(s.rests) != 1 {
+	if s, err = readFolder(dir); err != nil || len(s.snapshots) != 1 || len(s.bad) != 1 || len(s.rests) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	r.stop()

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,40 +16,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When the file counts as filling, full, and as having room again: used pages in percent of what they may come to.
+// Thresholds of the used pages, in percent of the capacity.
 const (
-	roomWarn = 85
-	roomFull = 95
-	roomHeal = 90
+	roomWarn = 85 // a warning is logged
+	roomFull = 95 // the store is full
+	roomHeal = 90 // a full store has space again
 )
 
-// How often the disk is asked for its free space, and how long a disk that refused a write counts as full although it claims to have room:
-// refusals that follow each other within diskAgain double that, so that readiness cannot flap with them.
+// A disk that refused a write counts as full for some time even if it reports free space. The time
+// doubles if the refusals follow each other closely, so that readiness does not flap.
 const (
-	diskEvery   = 50 * time.Millisecond
-	diskRest    = 2 * time.Second
+	diskEvery   = 50 * time.Millisecond // interval of asking the disk for its free space
+	diskRest    = 2 * time.Second       // after the first refusal
 	diskRestMax = time.Minute
-	diskAgain   = 10 * time.Minute
+	diskAgain   = 10 * time.Minute // refusals within this time double the rest
 )
 
-// space is one look at the room there is, in bytes.
+// space describes the space in the file and on the disk at one moment, in bytes.
 type space struct {
-	size     int64 // up to the last page that was ever used
-	used     int64 // pages of the file that hold something, or are pinned by readers
-	capacity int64 // what used may come to: max_bytes less the slack that a growing file wants
-	disk     int64 // free for this process; negative: not known, or without a limit
-	own      int64 // what the file takes of the disk
-	total    int64 // size of the disk; 0: not known, or without a limit
+	size     int64 // end of the last page that was ever used
+	used     int64 // pages that hold data or are pinned by readers
+	capacity int64 // limit of used: max_bytes minus the slack of a growing file
+	disk     int64 // free for this process; negative: unknown or unlimited
+	own      int64 // disk space of the file
+	total    int64 // size of the disk; 0: unknown or unlimited
 	minFree  int64 // store.min_free
 	step     int64 // growth step of the file
 }
 
-// reserve is what has to stay free on the disk. min_free is meant for disks with gigabytes to spare; elsewhere it would leave nothing to
-// use, so the reserve is never more than an eighth of what file and free space come to together, which does not change as the file grows:
-// whoever has 300 MB free can use 260 of them. It is not less than a growth of the file either.
+// reserve returns the space that must stay free on the disk. min_free suits disks with gigabytes to
+// spare; on a small disk it would leave nothing to use, so the reserve is at most an eighth of the
+// file size plus the free space. That sum does not change as the file grows. The reserve is at
+// least one growth step of the file.
 func (p space) reserve() int64 { return min(p.minFree, max((p.disk+p.own)/8, p.growth())) }
 
-// growth is the room a full store must see again beyond its reserve: the growth step of the file, or what a tiny disk has instead.
+// growth returns the space beyond the reserve that a full store needs before it accepts writes
+// again: the growth step of the file, or an eighth of a tiny disk.
 func (p space) growth() int64 {
 	if p.total == 0 {
 		return p.step
@@ -54,45 +59,55 @@ func (p space) growth() int64 {
 	return min(p.step, p.total/8)
 }
 
-// short tells what there is too little of; nil: nothing.
+// short returns ErrFull with the reason if there is too little space, else nil.
 func (p space) short() error {
 	if p.used*100 >= p.capacity*roomFull {
-		return fmt.Errorf("%w: %d%% of store.max_bytes are used; raise it and restart, or delete", ErrFull, p.used*100/max(p.capacity, 1))
+		return fmt.Errorf("%w: %d%% of store.max_bytes are used; raise it and restart, or delete", ErrFull,
+			p.used*100/max(p.capacity, 1))
 	}
 	if p.disk >= 0 && p.disk < p.reserve() {
-		return fmt.Errorf("%w: the disk has %d MiB left, %d MiB are kept free; make room on it, or lower store.min_free", ErrFull, p.disk>>20, p.reserve()>>20)
+		return fmt.Errorf(
+			"%w: the disk has %d MiB left, %d MiB are kept free; make room on it, or lower store.min_free",
+			ErrFull,
+			p.disk>>20,
+			p.reserve()>>20,
+		)
 	}
 	return nil
 }
 
-// healed tells whether a store that was full has room again: by a margin, so that the writes it then takes do not fill it at once.
+// healed reports whether a store that was full has enough space again. The margin keeps the next
+// writes from filling it at once.
 func (p space) healed() bool {
 	return p.used*100 < p.capacity*roomHeal && (p.disk < 0 || p.disk >= p.reserve()+p.growth())
 }
 
-// room is the verdict on the space there is. The committer steps it, anyone reads it.
+// room holds the verdict on the available space. Only the committer updates it; any goroutine may
+// read it.
 type room struct {
-	file    *os.File
-	memory  bool // there is no disk to ask
-	state   atomic.Pointer[fullness]
-	last    atomic.Pointer[space]
-	asked   int64    // when the disk was, ns on the store's clock; owned by the committer, like what follows
-	refusal *refusal // the last one
-	pending bool     // it is not forgiven yet
+	file   *os.File
+	memory bool // the store is in memory: there is no disk
+	state  atomic.Pointer[fullness]
+	last   atomic.Pointer[space]
+	// when the disk was last asked, ns; owned by the committer, as are the fields below
+	asked   int64
+	refusal *refusal // the last refusal
+	pending bool     // the last refusal still applies
 	warned  bool
 }
 
-// fullness is why work is refused. It is ErrFull.
+// fullness is the reason why work is refused. It is ErrFull.
 type fullness struct{ error }
 
-// refusal is a write that the disk did not take although its free space said it would: a quota, a limit on the size of files.
+// refusal is a write that the disk refused although it reported free space, because of a quota or a
+// limit on the file size.
 type refusal struct {
 	at   int64         // ns on the store's clock
-	disk int64         // free then
-	rest time.Duration // how long the disk's word is not taken
+	disk int64         // free space at that time
+	rest time.Duration // how long the reported free space is ignored
 }
 
-// cause is nil while there is room.
+// cause returns ErrFull if there is no space, else nil.
 func (m *room) cause() error {
 	if f := m.state.Load(); f != nil {
 		return f.error
@@ -100,7 +115,7 @@ func (m *room) cause() error {
 	return nil
 }
 
-// disk is the file; nil in memory.
+// disk returns the file, or nil if the store is in memory.
 func (m *room) disk() *os.File {
 	if m.memory {
 		return nil
@@ -108,10 +123,11 @@ func (m *room) disk() *os.File {
 	return m.file
 }
 
-// full tells whether work is refused.
+// full reports whether work is refused.
 func (m *room) full() bool { return m.state.Load() != nil }
 
-// look judges the space as of now: size is where the pages of the last commit end. The disk is asked now and then, or by force.
+// look updates the verdict on the space. size is the end of the pages of the last commit. The disk
+// is asked at most every diskEvery, unless force is set.
 func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	m, now := &s.room, s.mono()
 	p := space{
@@ -127,7 +143,7 @@ func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	s.judge(p)
 }
 
-// usedBytes are those of the last look.
+// usedBytes returns the used bytes as of the last look.
 func (s *Store) usedBytes() int64 {
 	if p := s.room.last.Load(); p != nil {
 		return p.used
@@ -135,7 +151,7 @@ func (s *Store) usedBytes() int64 {
 	return 0
 }
 
-// judge moves the verdict, and logs where it turns.
+// judge updates the verdict and logs changes.
 func (s *Store) judge(p space) {
 	m := &s.room
 	m.last.Store(&p)
@@ -156,7 +172,8 @@ func (s *Store) judge(p space) {
 	s.warnFilling(p)
 }
 
-// warnFilling tells once that the file comes near its limit, and again after it has been well below.
+// warnFilling logs a warning when the file comes near its limit, and again after it has been well
+// below.
 func (s *Store) warnFilling(p space) {
 	m, pct := &s.room, p.used*100/max(p.capacity, 1)
 	if pct >= roomWarn && !m.warned {
@@ -165,8 +182,9 @@ func (s *Store) warnFilling(p space) {
 	m.warned = pct >= roomWarn || m.warned && pct >= roomWarn-5
 }
 
-// refused takes note of a commit that failed for want of room. At the file's own limit the arithmetic speaks, or the group was too large
-// for the free pages that lie together: the next one may fit. What the disk refuses it refuses to all.
+// refused records a commit that failed for lack of space. At the limit of the file itself nothing
+// is recorded: either the computed space already shows it, or the group was too large for the
+// contiguous free pages and the next one may fit. A refusal of the disk makes the store full.
 func (s *Store) refused(err error) {
 	if errors.Is(err, berrors.ErrMaxSizeReached) {
 		return
@@ -184,8 +202,8 @@ func (s *Store) refused(err error) {
 	m.state.Store(&fullness{fullError(err)})
 }
 
-// forgiven tells whether what the disk once refused it would take now: there is more room than then, or some time has passed, and the
-// growth step can be allotted.
+// forgiven reports whether the disk would accept a write that it refused before: there is more free
+// space, or some time has passed, and the growth step can be allocated.
 func (s *Store) forgiven(p space) bool {
 	m := &s.room
 	if !m.pending {
@@ -195,7 +213,8 @@ func (s *Store) forgiven(p space) bool {
 	return (more || s.mono()-m.refusal.at > int64(m.refusal.rest)) && grows(m.file, p.growth())
 }
 
-// grows tries to allot n bytes behind the end of the file, and gives them back. The caller alone changes the length of the file.
+// grows reports whether n bytes can be allocated after the end of the file, and releases them. Only
+// the caller may change the length of the file.
 func grows(f *os.File, n int64) bool {
 	info, err := f.Stat()
 	if err != nil {
@@ -207,21 +226,23 @@ func grows(f *os.File, n int64) bool {
 	}
 	err = onFile(f, func(fd int) error {
 		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, info.Size(), n)
-		return errors.Join(err, unix.Ftruncate(fd, info.Size())) // gives back too what an attempt that failed has got; a hole there would not, on ext4
+		// also releases the blocks of a failed attempt; punching a hole would not, on ext4
+		return errors.Join(err, unix.Ftruncate(fd, info.Size()))
 	})
 	return !wantsRoom(err)
 }
 
-// wantsRoom tells whether an attempt to grow failed for want of room. Any other error is of a file system that cannot be asked, or was
-// interrupted: the next commit will tell.
+// wantsRoom reports whether an attempt to grow failed for lack of space. Any other error means that
+// the file system does not support the attempt or that it was interrupted; the next commit will
+// show.
 func wantsRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
 
-// spaceMax is as large as anything on a disk counts as, bytes: sums of a few, and hundredfolds of what fits into a file, do not wrap.
+// spaceMax caps sizes of disks, bytes, so that sums and percentages do not overflow.
 const spaceMax = 1 << 60
 
-// bytesOf is the size of so many blocks.
+// bytesOf returns the size of a number of blocks, capped at spaceMax.
 func bytesOf(blocks uint64, size int64) int64 {
 	if high, low := bits.Mul64(blocks, uint64(max(size, 0))); high == 0 && low < spaceMax {
 		return int64(low)
@@ -229,8 +250,8 @@ func bytesOf(blocks uint64, size int64) int64 {
 	return spaceMax
 }
 
-// diskSpace asks the file system of f for what is free, what f takes of it, and its size. A negative number: it has no limit, or does not
-// say.
+// diskSpace returns the free space of the file system of f, the disk space of f, and the size of
+// the file system. free is negative if the file system has no limit or does not report one.
 func diskSpace(f *os.File) (free, own, total int64) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
@@ -238,14 +259,14 @@ func diskSpace(f *os.File) (free, own, total int64) {
 	if err != nil || fs.Blocks == 0 {
 		return -1, 0, 0
 	}
-	unit := int64(fs.Frsize) // what blocks are counted in; Bsize is the best length to transfer, which differs on some
+	unit := int64(fs.Frsize) // the unit of Blocks; Bsize is the preferred transfer size, which may differ
 	if unit == 0 {
 		unit = int64(fs.Bsize)
 	}
 	return bytesOf(fs.Bavail, unit), bytesOf(uint64(st.Blocks), 512), bytesOf(fs.Blocks, unit)
 }
 
-// onFile runs fn with the descriptor, which stays open meanwhile.
+// onFile runs fn with the descriptor of f, which stays open until fn returns.
 func onFile(f *os.File, fn func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -254,4 +275,104 @@ func onFile(f *os.File, fn func(fd int) error) error {
 	var inner error
 	err = raw.Control(func(fd uintptr) { inner = fn(int(fd)) })
 	return errors.Join(err, inner)
+}
+
+// networkFS returns the file systems, by number, on which locks and syncs cannot be trusted.
+func networkFS() map[int64]string {
+	return map[int64]string{
+		0x6969:     "NFS",
+		0x517B:     "SMB",
+		0xFF534D42: "CIFS",
+		0xFE534D42: "SMB2",
+		0x01021997: "9p",
+		0x65735546: "FUSE",
+		0x00C36400: "Ceph",
+		0x5346414F: "AFS",
+		0x6B414653: "AFS",
+		0x73757245: "Coda",
+		0x564C:     "NCP",
+		0x0BD00BD0: "Lustre",
+		0x47504653: "GPFS",
+		0x19830326: "BeeGFS",
+		0x20030528: "OrangeFS",
+		0x01161970: "GFS2",
+		0x7461636F: "OCFS2",
+		0x013111A8: "IBRIX",
+		0xAAD7AAEA: "PanFS",
+	}
+}
+
+// ext4 is the number of the ext4 file system.
+const ext4 = 0xEF53
+
+// checkDisk returns ErrNetwork for a file on a network file system, and logs a warning for a file
+// system that is known to lose writes.
+func (s *Store) checkDisk() error {
+	var st unix.Statfs_t
+	path := s.opt.Path
+	if err := unix.Statfs(path, &st); err != nil {
+		return &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	magic := int64(st.Type) & 0xFFFFFFFF
+	if err := judgeDisk(path, magic, networkFS(), s.config().AllowNetwork); err != nil {
+		return err
+	}
+	if magic == ext4 && fastCommits(path) && fastCommitBroken(kernelRelease()) {
+		s.log.Warn("fast_commit", "reason", "this kernel can lose writes on ext4 with fast_commit", "kernel",
+			kernelRelease(), "next", "run 5.17 or newer, or turn it off with tune2fs -O ^fast_commit")
+	}
+	return nil
+}
+
+func judgeDisk(path string, magic int64, refused map[int64]string, allow bool) error {
+	if name, network := refused[magic]; network && !allow {
+		return fmt.Errorf("%w: %s is on %s; move it to a local disk, or set store.allow_network", ErrNetwork, path,
+			name)
+	}
+	return nil
+}
+
+// fastCommits reports whether the ext4 file system that holds path makes fast commits, according to
+// its fc_info. It returns false if that cannot be read.
+func fastCommits(path string) bool {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return false
+	}
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		return false
+	}
+	info, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(device), "fc_info"))
+	return err == nil && countsFastCommits(string(info))
+}
+
+// countsFastCommits parses text such as "fc stats:\n12 commits\n…".
+func countsFastCommits(info string) bool {
+	for line := range strings.Lines(info) {
+		if n, ok := strings.CutSuffix(strings.TrimSpace(line), " commits"); ok {
+			count, err := strconv.ParseUint(n, 10, 64)
+			return err == nil && count > 0
+		}
+	}
+	return false
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// fastCommitBroken reports whether a kernel has fast commits (from 5.10) without the fixes of 5.17.
+// On such a kernel a file that grows by truncation, as the database does, could lose writes to its
+// new part. A release that cannot be parsed counts as fixed.
+func fastCommitBroken(release string) bool {
+	var major, minor int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
+		return false
+	}
+	return major == 5 && minor >= 10 && minor < 17
 }

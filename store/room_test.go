@@ -38,24 +38,31 @@ func TestSpace(t *testing.T) {
 		{"less left than the file may grow by", large, func(p *space) { p.disk, p.own = 15*mib, 0 }, true, false},
 		{"a tiny disk", large, func(p *space) { p.disk, p.own, p.total = 2*mib, 6*mib, 8*mib }, false, true},
 		{"a tiny disk, full", large, func(p *space) { p.disk, p.own, p.total = mib-1024, 7*mib, 8*mib }, true, false},
-		{"nothing left, no reserve wanted", large, func(p *space) { p.disk, p.own, p.minFree = 0, 20<<30, 0 }, false, false},
+		{"nothing left, no reserve wanted", large, func(p *space) { p.disk, p.own, p.minFree = 0, 20<<30, 0 }, false,
+			false},
 		{"a disk that does not say", large, func(p *space) { p.disk = -1 }, false, true},
 	} {
 		tt.edit(&tt.p)
-		if err := tt.p.short(); (err != nil) != tt.full || err != nil && !errors.Is(err, ErrFull) || tt.p.healed() != tt.healed {
+		if err := tt.p.short(); (err != nil) != tt.full || err != nil && !errors.Is(err, ErrFull) ||
+			tt.p.healed() != tt.healed {
 			t.Errorf("%s: short = %v, healed = %v", tt.name, err, tt.p.healed())
 		}
 	}
 }
 
-// Whatever is written and freed: what is full has no room, and what is healed can take the growth step, or a twentieth of the file, before
-// it is full again. So the verdict cannot flap.
+// For any writes and deletes: a full store has no space, and a store that is no longer full can
+// grow by the growth step, or a twentieth of the file, before it is full again. So Health cannot
+// flap.
 func TestRoomDoesNotFlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := space{
-			used: rapid.Int64Range(0, 1<<30).Draw(t, "used"), capacity: rapid.Int64Range(1<<20, 1<<30).Draw(t, "capacity"),
-			disk: rapid.Int64Range(0, 1<<30).Draw(t, "disk"), own: rapid.Int64Range(0, 1<<30).Draw(t, "own"),
-			minFree: rapid.Int64Range(0, 1<<29).Draw(t, "min_free"), step: allocSize,
+			used: rapid.Int64Range(0, 1<<30).
+				Draw(t, "used"),
+			capacity: rapid.Int64Range(1<<20, 1<<30).Draw(t, "capacity"),
+			disk:     rapid.Int64Range(0, 1<<30).Draw(t, "disk"),
+			own:      rapid.Int64Range(0, 1<<30).Draw(t, "own"),
+			minFree:  rapid.Int64Range(0, 1<<29).Draw(t, "min_free"),
+			step:     allocSize,
 		}
 		p.total = p.disk + p.own + rapid.Int64Range(0, 1<<30).Draw(t, "others")
 		if p.short() != nil && p.healed() {
@@ -72,7 +79,7 @@ func TestRoomDoesNotFlap(t *testing.T) {
 	})
 }
 
-// inMemory is an open store of 16 MiB in memory, whose committer does not run.
+// inMemory opens a store of 16 MiB in memory without a running committer.
 func inMemory(t *testing.T, o Options) *rig {
 	t.Helper()
 	cfg := DefaultAmnesiaConfig()
@@ -87,7 +94,7 @@ func inMemory(t *testing.T, o Options) *rig {
 	return &rig{Store: s, t: t}
 }
 
-// fillUp commits until work is refused and gives the keys that were taken.
+// fillUp commits until work is refused and returns the committed keys.
 func fillUp(r *rig, size int) (keys []string) {
 	r.t.Helper()
 	value := strings.Repeat("v", size)
@@ -121,7 +128,8 @@ func sweep(keys []string, grow bool) do[int] {
 	}}
 }
 
-// Near max_bytes work is refused, deletes and control go on, and readiness follows; below 90 % it is work again, without a restart.
+// Near max_bytes work is refused, deletes and control go on, and readiness follows; below 90 % it
+// is work again, without a restart.
 func TestFullFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inMemory(t, Options{}).start()
@@ -163,7 +171,8 @@ func TestFullFile(t *testing.T) {
 	})
 }
 
-// Commands that were queued before the file was full are refused by the committer, so the reserve stays.
+// Commands that were queued before the file was full are refused by the committer, so the reserve
+// stays.
 func TestQueuedWhileFull(t *testing.T) {
 	r := inMemory(t, Options{})
 	got := make(chan error, 3)
@@ -201,8 +210,8 @@ func TestQueuedWhileFull(t *testing.T) {
 	r.stop()
 }
 
-// What the disk refuses although it shows room, a quota, is not forgotten by the next probe: only by more room, or with time, the longer
-// the more often it happens.
+// What the disk refuses although it shows room, a quota, is not forgotten by the next probe: only
+// by more room, or with time, the longer the more often it happens.
 func TestRefusalIsNotForgottenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(t, newFile(t), testConfig())
@@ -242,7 +251,8 @@ func TestRefusalIsNotForgottenAtOnce(t *testing.T) {
 	})
 }
 
-// A file at its limit opens: it can be read, deletes make room, and the mark of an unclean stop is written with the first commit.
+// A file at its limit opens: it can be read, deletes make room, and the mark of an unclean stop is
+// written with the first commit.
 func TestBootOfAFullFile(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
@@ -257,15 +267,15 @@ func TestBootOfAFullFile(t *testing.T) {
 	if err := r.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.get("k") != "v" || !errors.Is(r.Health(), ErrFull) || !r.owed {
-		t.Errorf("k = %q, health %v, owed %v", r.get("k"), r.Health(), r.owed)
+	if r.get("k") != "v" || !errors.Is(r.Health(), ErrFull) || !r.inUseUnset {
+		t.Errorf("k = %q, health %v, owed %v", r.get("k"), r.Health(), r.inUseUnset)
 	}
 	hookWrites(t, r.db, file.WriteAt)
 	r.start()
 	if _, err := Commit(t.Context(), r.Store, Control, put{Key: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	r.poison(errRefused, false) // as a crash: nothing is marked clean
+	r.poison(errRefused, false) // as a crash: the file is not marked clean
 	<-r.done
 	r.cancel()
 	if err := r.db.Close(); err != nil {
@@ -301,7 +311,10 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 	}
 	small(t, 1<<20, func(dir string) {
 		for _, compact := range []bool{false, true} {
-			if _, err := r.Snapshot(t.Context(), dir, SnapshotOptions{Compact: compact}, nil); !errors.Is(err, ErrFull) {
+			if _, err := r.Snapshot(t.Context(), dir, SnapshotOptions{Compact: compact}, nil); !errors.Is(
+				err,
+				ErrFull,
+			) {
 				t.Errorf("compact %v: %v", compact, err)
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
@@ -315,7 +328,7 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 	r.stop()
 }
 
-// A disk without room for the file says so to whoever makes or restores one, and keeps no half of it.
+// Create and Restore return ErrFull on a full disk and leave no partial file.
 func TestMakingWithoutRoom(t *testing.T) {
 	snapshot := snapshotOf(t)
 	id, err := NewIdentity(day)

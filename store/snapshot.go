@@ -4,27 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
 )
 
-// SnapshotOptions say what a snapshot is to be.
+// SnapshotOptions holds the options of a snapshot.
 type SnapshotOptions struct {
-	Compact  bool              // rows alone: no deleted data, no free pages; it takes longer
-	Versions map[string]string // of the program and its parts, for the manifest; nil: none
-	CAS      *CASList          // of what lies beside the file, for the manifest; nil: nothing
+	Compact  bool              // leave out deleted data and free pages; takes longer
+	Versions map[string]string // versions of the program and its parts, for the manifest; may be nil
+	CAS      *CASList          // objects stored beside the file, for the manifest; may be nil
 }
 
-// Snapshot copies the state of one moment into dir (made if missing) while writers keep going, verifies the copy, and only then gives it
-// its name and its manifest. It blocks for as long as that takes; progress, which may be nil, counts bytes, copying and checking each file
-// once. A second one at the same time is ErrBusy; a copy that does not verify is kept as .bad and is ErrCorrupt; a store in memory gives
-// none, ErrAmnesia. When ctx ends nothing is left behind.
-func (s *Store) Snapshot(ctx context.Context, dir string, o SnapshotOptions, progress func(done, total int64)) (Manifest, error) {
+// Snapshot copies the state of one moment into dir, which is created if missing, while writers
+// continue. The copy gets its name and manifest only after it was verified. Snapshot blocks until
+// then. progress, which may be nil, counts bytes over both passes, copying and checking. Snapshot
+// returns ErrBusy if another snapshot is running, ErrCorrupt if the copy does not verify (it is
+// kept with the suffix .bad), and ErrAmnesia for a store in memory. If ctx ends no file is left.
+func (s *Store) Snapshot(
+	ctx context.Context,
+	dir string,
+	o SnapshotOptions,
+	progress func(done, total int64),
+) (Manifest, error) {
 	if s.opt.Memory != nil {
 		return Manifest{}, fmt.Errorf("snapshot: %w", ErrAmnesia)
 	}
@@ -57,16 +66,17 @@ type shot struct {
 	db       *bolt.DB
 	schema   schema
 	dir      string
-	stem     string // of the name while it is not done
+	stem     string // name without suffix while the copy is partial
 	name     func(seq uint64) string
 	at       time.Time
 	options  SnapshotOptions
 	progress func(done, total int64)
-	copied   func()       // the read transaction has ended
-	sound    func() error // a store that has failed meanwhile may have shown what is not on the disk
+	copied   func()       // called when the read transaction has ended
+	sound    func() error // returns an error if the store has failed: the copy may hold data that is not on the disk
 }
 
-// take copies, verifies and publishes. The folder is locked against a sweep meanwhile, shared with other snapshots.
+// take copies, verifies and publishes. It holds a shared lock of the folder, which excludes a sweep
+// but not other snapshots.
 func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 	ended := false
 	end := func() {
@@ -82,7 +92,7 @@ func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	partial := filepath.Join(t.dir, t.stem+".partial")
-	defer func() { err = errors.Join(err, removeIfThere(partial)) }() // gone by then if it has another name
+	defer func() { err = errors.Join(err, removeIfThere(partial)) }() // already renamed on success
 	if m, err = t.copyTo(ctx, partial); err != nil {
 		return m, err
 	}
@@ -104,7 +114,7 @@ func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 	return m, m.publish(partial)
 }
 
-// publish gives the copy its name once the manifest is in place.
+// publish writes the manifest and then renames the copy.
 func (m Manifest) publish(partial string) error {
 	err := m.write()
 	if err == nil {
@@ -116,7 +126,7 @@ func (m Manifest) publish(partial string) error {
 	return SyncDir(filepath.Dir(m.Path))
 }
 
-// vacant refuses to write over a snapshot.
+// vacant returns an error if path exists.
 func vacant(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s: %w", path, os.ErrExist)
@@ -124,7 +134,8 @@ func vacant(path string) error {
 	return nil
 }
 
-// copyTo writes one read transaction, synced. It keeps that transaction open no longer than the copying takes.
+// copyTo writes the state of one read transaction, synced. The transaction ends when the copy is
+// complete.
 func (t *shot) copyTo(ctx context.Context, path string) (m Manifest, err error) {
 	err = readRows(t.db, t.schema, func(r *txReader) error {
 		info, err := r.info()
@@ -132,12 +143,17 @@ func (t *shot) copyTo(ctx context.Context, path string) (m Manifest, err error) 
 			return err
 		}
 		m = Manifest{
-			Format: manifestFormat, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema, Seq: info.Seq,
-			PageSize: PageSize, Size: r.tx.Size(),
+			Format:      manifestFormat,
+			NodeID:      info.NodeID,
+			Incarnation: info.Incarnation,
+			Schema:      info.Schema,
+			Seq:         info.Seq,
+			PageSize:    PageSize,
+			Size:        r.tx.Size(),
 		}
 		if t.options.Compact {
 			r.inside = true
-			m.Size, err = rewrite(ctx, r.tx, path, m.Size, half(t.progress, 0))
+			m.Size, err = rewrite(ctx, r.tx, path, m.Size, halfProgress(t.progress, 0))
 			r.inside = false
 			return err
 		}
@@ -150,14 +166,14 @@ func (t *shot) copyTo(ctx context.Context, path string) (m Manifest, err error) 
 	return m, roomError(err)
 }
 
-// copyPages writes the pages of a transaction as they are.
+// copyPages copies the pages of a transaction unchanged.
 func (t *shot) copyPages(ctx context.Context, tx *bolt.Tx, path string) (sum b3.Digest, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	c := &copier{ctx: ctx, to: f, hash: b3.New(), total: tx.Size(), progress: half(t.progress, 0)}
+	c := &copier{ctx: ctx, to: f, hash: b3.New(), total: tx.Size(), progress: halfProgress(t.progress, 0)}
 	_, err = tx.WriteTo(c)
 	if c.err != nil {
 		err = c.err
@@ -168,12 +184,12 @@ func (t *shot) copyPages(ctx context.Context, tx *bolt.Tx, path string) (sum b3.
 	return c.hash.Sum32(), err
 }
 
-// measure verifies the copy as it is on the disk and takes its counts and state hash.
+// measure verifies the copy as it is on the disk and sets the row counts and the state hash.
 func (m *Manifest) measure(ctx context.Context, path string, progress func(done, total int64)) error {
-	if err := forget(path); err != nil {
+	if err := dropPages(path); err != nil {
 		return err
 	}
-	v := &verifier{ctx: ctx, file: path, want: m, progress: half(progress, 1)}
+	v := &verifier{ctx: ctx, file: path, want: m, progress: halfProgress(progress, 1)}
 	rep, err := v.run()
 	if err != nil {
 		return err
@@ -183,4 +199,180 @@ func (m *Manifest) measure(ctx context.Context, path string, progress func(done,
 	}
 	m.Buckets, m.StateHash = rep.Buckets, rep.StateHash
 	return nil
+}
+
+// copyChunk is the size of one read, hash and write, bytes.
+const copyChunk = 1 << 20
+
+// copier is a writer that hashes the data, reports progress and fails when its context ends.
+type copier struct {
+	ctx      context.Context
+	to       io.Writer // nil: hash only
+	hash     *b3.Hasher
+	done     int64
+	total    int64
+	progress func(done, total int64) // may be nil
+	err      error                   // first error of Write; bbolt passes on only its text
+}
+
+// Write implements io.Writer.
+func (c *copier) Write(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		c.err = context.Cause(c.ctx)
+		return 0, c.err
+	}
+	if c.to != nil {
+		if n, err := c.to.Write(p); err != nil {
+			c.err = err
+			return n, err
+		}
+	}
+	_, _ = c.hash.Write(p) // never fails
+	c.done += int64(len(p))
+	if c.progress != nil {
+		c.progress(c.done, c.total)
+	}
+	return len(p), nil
+}
+
+// ReadFrom implements io.ReaderFrom, so that io.Copy uses large chunks.
+func (c *copier) ReadFrom(r io.Reader) (n int64, err error) {
+	buf := make([]byte, copyChunk)
+	for {
+		m, err := io.ReadFull(r, buf)
+		if m > 0 {
+			if _, werr := c.Write(buf[:m]); werr != nil {
+				return n, werr
+			}
+			n += int64(m)
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// hashFile hashes a whole file.
+func hashFile(path string, c *copier) (b3.Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return b3.Digest{}, err
+	}
+	_, err = c.ReadFrom(f)
+	return c.hash.Sum32(), errors.Join(err, f.Close())
+}
+
+// copyFile copies a whole file to a new file, synced.
+func copyFile(from, to string, c *copier) (d b3.Digest, err error) {
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return d, err
+	}
+	c.to = dst
+	if d, err = hashFile(from, c); err == nil {
+		err = dst.Sync()
+	}
+	return d, errors.Join(err, dst.Close())
+}
+
+// manifestFormat is the version of the manifest format.
+const manifestFormat = 1
+
+// manifestMax is the maximum size of a manifest, bytes.
+const manifestMax = 16 << 20
+
+// manifestSuffix is appended to the name of a snapshot to name its manifest.
+const manifestSuffix = ".manifest.json"
+
+// Manifest describes a snapshot. It is stored beside it as <snapshot>.manifest.json.
+type Manifest struct {
+	Format      int               `json:"format"`
+	File        string            `json:"file"` // file name of the snapshot
+	NodeID      string            `json:"node_id"`
+	Incarnation string            `json:"incarnation"`
+	Schema      int               `json:"schema"`
+	Seq         uint64            `json:"seq"`
+	At          time.Time         `json:"at"`
+	PageSize    int               `json:"page_size"`
+	Size        int64             `json:"size"`
+	B3          b3.Digest         `json:"b3"`
+	StateHash   b3.Digest         `json:"state_hash"`
+	Buckets     map[string]uint64 `json:"buckets"` // rows by bucket
+	Compacted   bool              `json:"compacted,omitzero"`
+	Versions    map[string]string `json:"versions,omitempty"` // versions of the program and its parts
+	CAS         *CASList          `json:"cas,omitzero"`
+
+	Path         string `json:"-"` // of the snapshot
+	ManifestPath string `json:"-"`
+}
+
+// CASList describes the objects stored beside the file.
+type CASList struct {
+	Count  uint64    `json:"count"`
+	Bytes  int64     `json:"bytes"`
+	ListB3 b3.Digest `json:"list_b3"` // hash of the sorted hashes
+}
+
+// ReadManifest reads the manifest beside a snapshot. It returns fs.ErrNotExist if the snapshot has
+// no manifest.
+func ReadManifest(snapshot string) (Manifest, error) {
+	path := snapshot + manifestSuffix
+	f, err := os.Open(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, manifestMax))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return Manifest{}, err
+	}
+	m, err := parseManifest(raw)
+	if err != nil {
+		return m, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	m.Path, m.ManifestPath = snapshot, path
+	return m, nil
+}
+
+// parseManifest parses a manifest and rejects unknown members.
+func parseManifest(raw []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(raw, &m, json.RejectUnknownMembers(true)); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if m.Format != manifestFormat {
+		return Manifest{}, fmt.Errorf("%w: format %d, not %d", ErrSchema, m.Format, manifestFormat)
+	}
+	return m, nil
+}
+
+// describes returns an error if the manifest does not match the identity stored in the file.
+func (m Manifest) describes(i Info) error {
+	type identity struct {
+		node, incarnation string
+		schema, pageSize  int
+		seq               uint64
+	}
+	return differ(
+		identity{m.NodeID, m.Incarnation, m.Schema, m.PageSize, m.Seq},
+		identity{i.NodeID, i.Incarnation, i.Schema, PageSize, i.Seq},
+	)
+}
+
+// write writes and syncs the manifest.
+func (m Manifest) write() error {
+	raw, err := json.Marshal(m, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(m.ManifestPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A snapshot under load is one moment: as many rows as its seq says, and no write was refused meanwhile.
+// A snapshot under load is one moment: as many rows as its seq says, and no write was refused
+// meanwhile.
 func TestSnapshotUnderLoad(t *testing.T) {
 	r := open(t, newFile(t))
 	stop := make(chan struct{})
@@ -65,7 +66,8 @@ func TestSnapshotManners(t *testing.T) {
 	if err != nil || end != [2]int64{2 * m.Size, 2 * m.Size} {
 		t.Errorf("progress ended at %v of a snapshot of %d bytes, %v", end, m.Size, err)
 	}
-	if read, err := ReadManifest(m.Path); err != nil || read.B3 != m.B3 || read.StateHash != m.StateHash || !read.At.Equal(m.At) {
+	if read, err := ReadManifest(m.Path); err != nil || read.B3 != m.B3 || read.StateHash != m.StateHash ||
+		!read.At.Equal(m.At) {
 		t.Errorf("manifest %+v, %v; want %+v", read, err, m)
 	}
 	for step := range 2 {
@@ -155,21 +157,24 @@ func TestVerifyFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		rep, err := Verify(t.Context(), snapshot, nil, nil, nil)
-		if err != nil || rep.OK || !strings.HasPrefix(rep.Problem, tt.step+": ") || rep.Steps[len(rep.Steps)-1].Name != tt.step {
+		if err != nil || rep.OK || !strings.HasPrefix(rep.Problem, tt.step+": ") ||
+			rep.Steps[len(rep.Steps)-1].Name != tt.step {
 			t.Errorf("%s: %+v, %v", tt.step, rep, err)
 		}
 	}
 	if err := os.WriteFile(m.ManifestPath, []byte(`{"format":1,"format":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := Verify(t.Context(), snapshot, nil, nil, nil); err != nil || rep.OK || !strings.HasPrefix(rep.Problem, "manifest: ") && rep.Steps[0].Name != "manifest" {
+	if rep, err := Verify(t.Context(), snapshot, nil, nil, nil); err != nil || rep.OK ||
+		!strings.HasPrefix(rep.Problem, "manifest: ") && rep.Steps[0].Name != "manifest" {
 		t.Errorf("a garbled manifest: %+v, %v", rep, err)
 	}
 	if err := m.write(); err != nil {
 		t.Fatal(err)
 	}
 	panics := Check{Name: "row", Run: func(r Reader) error { panic(&RowError{Bucket: "b", Cause: errRefused}) }}
-	if rep, err := Verify(t.Context(), snapshot, nil, []Check{panics}, nil); err != nil || rep.OK || !strings.HasPrefix(rep.Problem, "row: ") {
+	if rep, err := Verify(t.Context(), snapshot, nil, []Check{panics}, nil); err != nil || rep.OK ||
+		!strings.HasPrefix(rep.Problem, "row: ") {
 		t.Errorf("a check that meets a bad row: %+v, %v", rep, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

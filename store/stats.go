@@ -3,44 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 )
 
-// BucketStats tells of one bucket.
-type BucketStats struct {
-	Name  string
-	Class Class
-	Rows  uint64 // of its sub-buckets too
-	Bytes int64  // of its pages; what is small lies in the page that names the bucket, and counts 0
-	Depth int    // levels of its tree
-}
-
-// Stats tells of the file and of the commits since the store was opened.
-type Stats struct {
-	Bytes        int64 // length of the file
-	MaxBytes     int64
-	PageSize     int
-	UsedBytes    int64 // pages that hold something
-	FreePages    int64 // taken first by new rows
-	PendingPages int64 // free once older readers have gone, or at the next commit
-	DiskFree     int64 // negative: not known
-	Reserve      int64 // of DiskFree, that work may not use
-	Full         bool  // work is refused
-	Buckets      []BucketStats
-	Readers      int64
-	OldestReader time.Duration
-	Groups       uint64    // transactions committed
-	Commands     uint64    // in them
-	Commit       Quantiles // ns of a commit
-	Sync         Quantiles // ns of it that went into writing pages and both syncs
-	Batch        Quantiles // commands in one transaction
-}
-
-// Stats reads what the file holds, bucket by bucket, each in a read transaction of its own: it visits the pages of all, and with gigabytes
-// that takes seconds. A second one at the same time is ErrBusy, so that asking often pins no more pages. Other errors: ErrPoisoned, ErrClosed,
-// the cause of ctx.
+// Stats reads the size of each bucket in a read transaction of its own. It visits all pages, which
+// takes seconds for gigabytes. It returns ErrBusy if another call is running, so that frequent
+// calls do not pin more pages, or else ErrPoisoned, ErrClosed or the cause of ctx.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	if err := s.readable(ctx); err != nil {
 		return Stats{}, err
@@ -51,10 +20,18 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	defer s.counting.Store(false)
 	pages := s.pages()
 	out := Stats{
-		Bytes: s.Bytes(), MaxBytes: s.maxBytes(), PageSize: PageSize, FreePages: pages.free, PendingPages: pages.pending,
-		Full: s.room.full(), Readers: s.views.open.Load(), OldestReader: time.Duration(s.views.oldest(s.mono())),
-		Commit: s.metrics.pace.commit.quantiles(), Sync: s.metrics.pace.sync.quantiles(), Batch: s.metrics.pace.batch.quantiles(),
-		Commands: s.metrics.pace.commands.Load(),
+		Bytes:        s.Bytes(),
+		MaxBytes:     s.maxBytes(),
+		PageSize:     PageSize,
+		FreePages:    pages.free,
+		PendingPages: pages.pending,
+		Full:         s.room.full(),
+		Readers:      s.views.open.Load(),
+		OldestReader: time.Duration(s.views.oldest(s.mono())),
+		Commit:       s.metrics.pace.commit.quantiles(),
+		Sync:         s.metrics.pace.sync.quantiles(),
+		Batch:        s.metrics.pace.batch.quantiles(),
+		Commands:     s.metrics.pace.commands.Load(),
 	}
 	out.Groups = out.Batch.Count
 	if p := s.room.last.Load(); p != nil {
@@ -70,7 +47,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	return out, nil
 }
 
-// bucketStats is one read transaction.
+// bucketStats reads one bucket in a read transaction.
 func (s *Store) bucketStats(ctx context.Context, b *Bucket) (out BucketStats, err error) {
 	if err := s.readable(ctx); err != nil {
 		return out, err
@@ -100,7 +77,7 @@ func (r *txReader) stats(b *Bucket) BucketStats {
 	return out
 }
 
-// Stats reads what the file holds; of commits it knows nothing.
+// Stats reads the sizes of the file and its buckets. The result has no commit figures.
 func (r *ReadOnly) Stats(ctx context.Context) (Stats, error) {
 	out := Stats{Bytes: r.size, PageSize: PageSize, FreePages: r.FreeBytes() / PageSize, DiskFree: -1}
 	err := readRows(r.db, nil, func(rd *txReader) error {
@@ -116,21 +93,40 @@ func (r *ReadOnly) Stats(ctx context.Context) (Stats, error) {
 	return out, err
 }
 
-// phaseNames are the values of the phase label, in the order of phases.
-var phaseNames = [...]string{"apply", "spill", "grow", "sync", "commit"}
+// viewSlots is the number of concurrent views with a tracked age. Further views are only counted.
+const viewSlots = 64
 
-// phases splits one commit by what bbolt measures of it.
-type phases struct {
-	apply  time.Duration // commands and their merge, before the commit
-	spill  time.Duration // rows to pages
-	grow   time.Duration // list of free pages, growth of the file
-	sync   time.Duration // writing pages, and both syncs
-	commit time.Duration // spill, grow and sync
+// viewGauge counts the open read transactions and tracks their age.
+type viewGauge struct {
+	open  atomic.Int64
+	next  atomic.Uint32
+	began [viewSlots]atomic.Int64 // ns on the store's clock; 0: free
 }
 
-// phasesOf reads the statistics of a transaction that has ended.
-func phasesOf(tx bolt.TxStats, apply, commit time.Duration) phases {
-	p := phases{apply: apply, commit: commit, spill: tx.GetRebalanceTime() + tx.GetSpillTime(), sync: tx.GetWriteTime()}
-	p.grow = max(commit-p.spill-p.sync, 0)
-	return p
+// begin registers a view and returns the slot to pass to end, or -1.
+func (g *viewGauge) begin(now int64) (slot int) {
+	g.open.Add(1)
+	slot = int(g.next.Add(1) % viewSlots)
+	if !g.began[slot].CompareAndSwap(0, max(now, 1)) {
+		return -1
+	}
+	return slot
+}
+
+func (g *viewGauge) end(slot int) {
+	if slot >= 0 {
+		g.began[slot].Store(0)
+	}
+	g.open.Add(-1)
+}
+
+// oldest returns the age of the oldest tracked view in ns, or 0.
+func (g *viewGauge) oldest(now int64) int64 {
+	var age int64
+	for i := range g.began {
+		if began := g.began[i].Load(); began != 0 {
+			age = max(age, now-began)
+		}
+	}
+	return age
 }

@@ -63,11 +63,16 @@ func TestStats(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if st.Groups != 100 || st.Commands != 100 || st.Commit.P50 == 0 || st.Commit.P99 < st.Commit.P50 || st.Sync.P50 == 0 || st.Batch.P99 != 1 {
+	if st.Groups != 100 || st.Commands != 100 || st.Commit.P50 == 0 || st.Commit.P99 < st.Commit.P50 ||
+		st.Sync.P50 == 0 ||
+		st.Batch.P99 != 1 {
 		t.Errorf("commits: %+v", st)
 	}
-	if st.Bytes != r.Bytes() || st.MaxBytes != DefaultConfig().MaxBytes.Bytes() || st.FreePages+st.PendingPages == 0 || st.Readers != 1 ||
-		st.OldestReader <= 0 || st.DiskFree <= 0 || st.Full || st.UsedBytes < 100*1000 || st.UsedBytes > st.Bytes {
+	if st.Bytes != r.Bytes() || st.MaxBytes != DefaultConfig().MaxBytes.Bytes() ||
+		st.FreePages+st.PendingPages == 0 || st.Readers != 1 ||
+		st.OldestReader <= 0 || st.DiskFree <= 0 || st.Full ||
+		st.UsedBytes < 100*1000 ||
+		st.UsedBytes > st.Bytes {
 		t.Errorf("file: %+v", st)
 	}
 	byName := map[string]BucketStats{}
@@ -89,7 +94,8 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	cold, err := off.Stats(t.Context())
-	if err != nil || len(cold.Buckets) != len(st.Buckets) || cold.Groups != 0 || cold.Bytes != st.Bytes || cold.FreePages == 0 {
+	if err != nil || len(cold.Buckets) != len(st.Buckets) || cold.Groups != 0 || cold.Bytes != st.Bytes ||
+		cold.FreePages == 0 {
 		t.Errorf("%+v, %v", cold, err)
 	}
 	if err := off.Close(); err != nil {
@@ -97,7 +103,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// One walk over the file at a time: whoever asks meanwhile is told so, and none is left behind by an error.
+// Stats runs one walk over the file at a time. A concurrent call returns an error, and an error
+// does not block later calls.
 func TestStatsOneAtATime(t *testing.T) {
 	r := open(t, newFile(t))
 	r.counting.Store(true)

@@ -18,7 +18,7 @@ func TestClosedLanes(t *testing.T) {
 		t.Errorf("after the gate: %v", err)
 	}
 	r.start()
-	wg.Wait() // what was accepted is drained
+	wg.Wait() // accepted commands are drained
 	r.stop()
 	if err := r.View(t.Context(), nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("view of a closed store: %v", err)
@@ -28,7 +28,7 @@ func TestClosedLanes(t *testing.T) {
 	}
 }
 
-// Stop now answers what is left: nobody waits for ever.
+// A cancelled committer answers all queued commands, so no caller waits forever.
 func TestCancelledCommitter(t *testing.T) {
 	r := open(t, newFile(t))
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -42,7 +42,10 @@ func TestCancelledCommitter(t *testing.T) {
 	<-entered
 	for i := range 5 {
 		wg.Go(func() {
-			if _, err := Commit(t.Context(), r.Store, Lane(i%lanes), put{Key: "queued", Value: "1"}); !errors.Is(err, ErrClosed) {
+			if _, err := Commit(t.Context(), r.Store, Lane(i%lanes), put{Key: "queued", Value: "1"}); !errors.Is(
+				err,
+				ErrClosed,
+			) {
 				t.Errorf("queued command: %v", err)
 			}
 		})
@@ -79,7 +82,8 @@ func TestCloseAnswersWhatIsLeft(t *testing.T) {
 	wg.Wait()
 }
 
-// A file that cannot be read any more makes Close an error, not a crash; and a poisoned store says so each time.
+// A file that cannot be read any more makes Close an error, not a crash; and a poisoned store says
+// so each time.
 func TestCloseOfAnUnreadableFile(t *testing.T) {
 	path := newFile(t)
 	r := idle(t, path, testConfig())
@@ -108,7 +112,8 @@ func TestPanicInTheCommitter(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := Commit(ctx, r.Store, l, put{Key: "k"}); !errors.Is(err, ErrDied) || errors.Is(err, ErrUnknown) {
+			if _, err := Commit(ctx, r.Store, l, put{Key: "k"}); !errors.Is(err, ErrDied) ||
+				errors.Is(err, ErrUnknown) {
 				t.Errorf("command %d: %v", i, err)
 			}
 		})

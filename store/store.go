@@ -14,29 +14,33 @@ import (
 	"ronbox/appliance/obs"
 )
 
-// Options are what a Store is given by its owner.
+// Options are the dependencies and fixed settings of a Store.
 type Options struct {
 	Path      string
 	Catalog   *flow.Catalog
 	Metrics   *obs.Metrics      // nil: none
 	Log       hclog.Logger      // nil: none
 	Now       func() time.Time  // stamps; nil: time.Now
-	Strict    bool              // check all pages after every commit: tests only
-	Producers map[Lane][]string // who submits to a lane, for the catalogue: "registry.pipeline", "http"
+	Strict    bool              // check all pages after every commit; for tests
+	Producers map[Lane][]string // producers of each lane for the catalogue, such as "registry.pipeline"
 
-	Memory   *AmnesiaConfig                        // the file is memory: no path, no lock, no snapshot; nil: a file
-	Mlock    bool                                  // with Memory: it is never swapped out
-	Audit    *AuditConfig                          // nil: the default
-	Audited  func([]AuditRow)                      // told of audit rows once they are synced, by the committer: it must not wait; nil: nobody
-	Slow     func(op string, took time.Duration)   // told of a commit over 2 s, likewise; nil: nobody
-	Tracer   *obs.Tracer                           // of commits; nil: none
-	Progress func(stage string, done, total int64) // of what a boot does for long: "check", "snapshot", "migrate v1 to v2"; total 0: not known; nil: nobody
+	Memory *AmnesiaConfig // keep the file in memory: no path, lock or snapshot; nil: a file on disk
+	Mlock  bool           // with Memory: lock the pages
+	Audit  *AuditConfig   // nil: the default
+	// called by the committer with audit rows that are synced; must not block; may be nil
+	Audited func([]AuditRow)
+	Slow    func(op string, took time.Duration) // called by the committer after a commit of more than 2 s; may be nil
+	Tracer  *obs.Tracer                         // traces commits; may be nil
+	// called during long steps of a boot: "check", "snapshot", "migrate v1 to v2"; a total of 0 is
+	// unknown; may be nil
+	Progress func(stage string, done, total int64)
 
-	Migrations []Migration // one from each older schema up to Schema
-	schema     int         // that Migrations lead to; 0: Schema. Tests have others
+	Migrations []Migration // one from each older schema
+	schema     int         // the schema that Migrations lead to; 0: Schema; set by tests
 }
 
-// Store is one open file. Its methods are safe for concurrent use, but for Declare, RegisterGroup, Open and Close, which its owner calls.
+// Store is one open file. Its methods are safe for concurrent use, except Declare, RegisterGroup,
+// Open, Prepare and Close.
 type Store struct {
 	cfg    atomic.Pointer[Config]
 	audit  atomic.Pointer[AuditConfig]
@@ -48,24 +52,24 @@ type Store struct {
 	groups []Group // fixed by Open
 	lanes  [lanes]*flow.Queue[job]
 
-	db       *bolt.DB // set by Open; writes are the committer's
-	info     atomic.Pointer[Info]
-	failure  atomic.Pointer[PoisonError]
-	failed   chan struct{}
-	closed   atomic.Bool
-	running  atomic.Bool // the committer
-	restored atomic.Bool // work is refused until AcceptRestore
-	copying  atomic.Bool // a snapshot is being taken
-	counting atomic.Bool // Stats walks the file
-	heart    heartbeat
-	room     room
-	unclean  bool // the last stop was
-	owed     bool // the file still says that the last stop was clean: it was full at boot; owned by the committer
-	views    viewGauge
-	metrics  *metrics
+	db         *bolt.DB // set by Open; only the committer writes
+	info       atomic.Pointer[Info]
+	failure    atomic.Pointer[PoisonError]
+	failed     chan struct{}
+	closed     atomic.Bool
+	running    atomic.Bool // the committer runs
+	restored   atomic.Bool // Work and Bulk are refused until AcceptRestore
+	copying    atomic.Bool // a snapshot is being taken
+	counting   atomic.Bool // Stats is reading the file
+	heart      heartbeat
+	room       room
+	unclean    bool // the last stop was not orderly
+	inUseUnset bool // the clean flag is still set because the file was full at boot; owned by the committer
+	views      viewGauge
+	metrics    *metrics
 }
 
-// New declares the lanes and the committer. It touches no file and starts nothing.
+// New declares the lanes and the committer. It opens no file and starts nothing.
 func New(cfg Config, o Options) *Store {
 	if o.Catalog == nil {
 		o.Catalog = flow.NewCatalog(nil, nil)
@@ -77,7 +81,12 @@ func New(cfg Config, o Options) *Store {
 		o.Now = time.Now
 	}
 	s := &Store{
-		opt: o, log: o.Log.Named(ownService), now: o.Now, born: time.Now(), schema: newSchema(), failed: make(chan struct{}),
+		opt:    o,
+		log:    o.Log.Named(ownService),
+		now:    o.Now,
+		born:   time.Now(),
+		schema: newSchema(),
+		failed: make(chan struct{}),
 	}
 	s.cfg.Store(&cfg)
 	audit := DefaultAuditConfig()
@@ -97,7 +106,8 @@ func New(cfg Config, o Options) *Store {
 	return s
 }
 
-// Declare names the buckets of a service; its commands may touch no others. Before Open.
+// Declare registers the buckets of a service. The commands of the service may use no other buckets.
+// It must be called before Open.
 func (s *Store) Declare(service string, b ...*Bucket) {
 	if s.db != nil {
 		panic("store: Declare after Open")
@@ -105,7 +115,8 @@ func (s *Store) Declare(service string, b ...*Bucket) {
 	s.schema.add(service, b...)
 }
 
-// RegisterGroup adds an engine's state in memory, which lives through groups as the file does. Before Open.
+// RegisterGroup adds an in-memory state of an engine that follows the groups of the committer. It
+// must be called before Open.
 func (s *Store) RegisterGroup(g Group) {
 	if s.db != nil {
 		panic("store: RegisterGroup after Open")
@@ -113,7 +124,8 @@ func (s *Store) RegisterGroup(g Group) {
 	s.groups = append(s.groups, g)
 }
 
-// Tasks lists the committer. It must run from Prepare on, and is never restarted: what it read cannot be trusted once it has failed.
+// Tasks returns the committer task. It must be started after Prepare and is never restarted: after
+// it has failed, its reads cannot be trusted.
 func (s *Store) Tasks() []flow.Task {
 	return []flow.Task{{
 		Service: ownService, Name: "committer", Count: 1, Restart: flow.Never, Run: s.runCommitter,
@@ -121,20 +133,23 @@ func (s *Store) Tasks() []flow.Task {
 	}}
 }
 
-// SetConfig changes the keys that may change while the store is open; the others keep the values of New.
+// SetConfig changes the keys that can change while the store is open. The other keys keep the
+// values given to New.
 func (s *Store) SetConfig(c Config) {
 	old := s.config()
 	c.MaxBytes, c.LockTimeout, c.AllowNetwork = old.MaxBytes, old.LockTimeout, old.AllowNetwork
 	s.cfg.Store(&c)
 }
 
-// SetAudit changes whether audit rows are written and how many are kept. A shorter ring lets the old rows go with the next new ones.
+// SetAudit changes whether audit rows are written and how many are kept. If fewer are kept, the
+// surplus is deleted as new rows are written.
 func (s *Store) SetAudit(c AuditConfig) { s.audit.Store(&c) }
 
 func (s *Store) config() *Config { return s.cfg.Load() }
 
-// Open locks, checks and opens the file that Create made, and writes nothing; Prepare comes next. A LockedError names the process that has
-// the file; ErrCorrupt, ErrSchema and ErrNetwork refuse it.
+// Open locks, checks and opens the file that Create made. It writes nothing; call Prepare next. It
+// returns a LockedError if another process has the file open, and ErrCorrupt, ErrSchema or
+// ErrNetwork if the file cannot be used.
 func (s *Store) Open(ctx context.Context) error {
 	if s.db != nil {
 		panic("store: opened twice")
@@ -148,8 +163,9 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// openFile gives the file, or memory in its place. The page cache is dropped before anything is read or mapped, the mark of the last stop
-// too: a Close whose last sync failed has left it there as clean.
+// openFile opens the file, or creates it in memory. The page cache is dropped before anything is
+// read, including the flag of a clean stop: a Close with a failed last sync leaves that flag set in
+// the page cache.
 func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	if s.opt.Memory != nil {
 		return s.openMemory()
@@ -178,11 +194,13 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	return db, err
 }
 
-// Prepare makes the opened file ready for the committer: it checks every page after an unclean stop, if the size allows, brings the file to
-// the program's schema, makes the declared buckets that are missing, and marks the file as in use. ErrCorrupt is a damaged file,
-// ErrPoisoned a disk that failed. A file without room is taken as it is, and takes no work until there is some; ErrFull is one to which
-// buckets would have to be added first, or a migration. When ctx ends the next Prepare begins the check anew, and goes on with a migration. After an error
-// the store is good for Close alone.
+// Prepare makes the opened file ready for the committer. It checks all pages after an unclean stop
+// (if CheckOnCrash and CheckMaxBytes allow it), migrates the file to the schema of the program,
+// creates missing buckets and marks the file as in use. It returns ErrCorrupt if the file is
+// damaged and ErrPoisoned if the disk failed. A file without space is accepted, and refuses work
+// until there is space; ErrFull is returned if a bucket must be created or a migration is needed.
+// If ctx ends, the next Prepare restarts the check and resumes the migration. After an error only
+// Close may be called.
 func (s *Store) Prepare(ctx context.Context) error {
 	if s.db == nil || s.info.Load() != nil {
 		panic("store: Prepare comes once, after Open")
@@ -209,7 +227,7 @@ func (s *Store) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// checkUnclean looks at all pages of a file that was not closed in order.
+// checkUnclean checks all pages of a file that was not closed in order.
 func (s *Store) checkUnclean(ctx context.Context) error {
 	c := s.config()
 	info, err := s.room.file.Stat()
@@ -236,8 +254,8 @@ func (s *Store) checkUnclean(ctx context.Context) error {
 	return err
 }
 
-// boot is the first transaction of a boot. The Info it gives says how the last stop was. A file without room is taken as it is, if it has
-// every bucket: it can be read, and what is deleted from it makes room.
+// boot runs the first transaction of a boot. The returned Info describes the last stop. A file
+// without space is accepted if it has every bucket: it can be read, and deletes free space in it.
 func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 	err = update(db, func(tx *bolt.Tx) error {
 		if info, err = readInfo(tx); err != nil {
@@ -249,7 +267,8 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		}
 		meta, used := tx.Bucket([]byte(metaBucket.Name)), info
 		used.Clean = false
-		return errors.Join(meta.Delete(keyMigration), writeInfo(tx, used)) // a program between the two schemas ends here
+		// left by a migration to a newer schema of which no step was made
+		return errors.Join(meta.Delete(keyMigration), writeInfo(tx, used))
 	})
 	if err == nil || !clean(err) {
 		return info, err
@@ -258,14 +277,14 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 	if db.View(func(tx *bolt.Tx) error { return s.schema.made(tx) }) != nil {
 		return info, fullError(err)
 	}
-	s.owed = true
+	s.inUseUnset = true
 	return info, nil
 }
 
-// Info is what the file says of itself, as of the last commit. It is nil before Prepare.
+// Info returns the state of the file as of the last commit, or nil before Prepare.
 func (s *Store) Info() *Info { return s.info.Load() }
 
-// Path is the file; in memory, what is said in its place.
+// Path returns the path of the file, or a fixed name for a store in memory.
 func (s *Store) Path() string {
 	if s.opt.Memory != nil {
 		return memoryName
@@ -273,28 +292,29 @@ func (s *Store) Path() string {
 	return s.opt.Path
 }
 
-// CloseLanes ends the intake: once the last producer has returned, the committer drains the lanes and returns nil.
+// CloseLanes ends the intake. The committer drains the lanes and returns nil.
 func (s *Store) CloseLanes() {
 	for _, q := range s.lanes {
 		q.Close()
 	}
 }
 
-// Close marks the file clean and lets it go; it blocks until open views and a running snapshot have ended. While the committer still runs
-// it is an error. A poisoned store is left open: the process ends, and the next boot decides what is on the disk.
+// Close marks the file as clean and closes it. It blocks until open views and a running snapshot
+// have ended. It returns an error if the committer still runs. A poisoned store is left open: the
+// process must end, and the next boot reads the disk.
 func (s *Store) Close() error {
 	s.CloseLanes()
 	if s.running.Load() {
 		return errors.New("store: close while the committer runs")
 	}
-	s.turnAway(nil, "closed")
+	s.rejectQueued(nil, "closed")
 	if err := s.Err(); err != nil {
 		return err
 	}
 	if s.db == nil || s.closed.Swap(true) {
 		return nil
 	}
-	if s.info.Load() == nil { // not prepared: nothing was begun that would have to be marked as ended
+	if s.info.Load() == nil { // not prepared: the file is not marked as in use
 		return s.db.Close()
 	}
 	err := guarded(func() error {
@@ -306,7 +326,7 @@ func (s *Store) Close() error {
 		s.poison(fmt.Errorf("mark clean: %w", err), false)
 		return s.Err()
 	}
-	if err != nil { // no room, not even for this: the next boot looks at the file as after a crash, no more
+	if err != nil { // no space for the flag: the next boot only checks the file as after a crash
 		s.log.Warn("not_marked_clean", "reason", err.Error())
 	}
 	return s.db.Close()

@@ -44,7 +44,7 @@ func (c subCommand) Apply(_ Reader, _ Stamp, w *Writes) (int, error) {
 	return len(c.Ops), nil
 }
 
-// subModel is what the sub-buckets must hold; an empty one may be there or not.
+// subModel holds the expected sub-buckets. An empty sub-bucket may exist or not.
 type subModel map[string]map[string]string
 
 func (m subModel) apply(ops []subOp) {
@@ -86,7 +86,8 @@ func subRows(r Reader) subModel {
 	return out
 }
 
-// Sub-buckets are maps of maps, whatever is put, deleted and dropped in one command or in one transaction, and a refused command leaves none.
+// Sub-buckets are maps of maps, whatever is put, deleted and dropped in one command or in one
+// transaction, and a refused command leaves none.
 func TestSubsAreMaps(t *testing.T) {
 	name := rapid.SampledFrom([]string{"a", "b", "b\x00c"})
 	op := rapid.Custom(func(t *rapid.T) subOp {
@@ -102,7 +103,10 @@ func TestSubsAreMaps(t *testing.T) {
 		return o
 	})
 	command := rapid.Custom(func(t *rapid.T) subCommand {
-		return subCommand{Ops: rapid.SliceOfN(op, 0, 8).Draw(t, "ops"), Refuse: rapid.IntRange(0, 4).Draw(t, "refuse") == 0}
+		return subCommand{
+			Ops:    rapid.SliceOfN(op, 0, 8).Draw(t, "ops"),
+			Refuse: rapid.IntRange(0, 4).Draw(t, "refuse") == 0,
+		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		c, err := NewScratch(day, testSubs)
@@ -126,13 +130,19 @@ func TestSubsAreMaps(t *testing.T) {
 	})
 }
 
-// What lies in sub-buckets is in the state hash, the counts, a snapshot, an export, and outlives a compaction.
+// What lies in sub-buckets is in the state hash, the counts, a snapshot, an export, and outlives a
+// compaction.
 func TestSubsAreState(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
 	mustCommit(r, put{Key: "k", Value: "v"})
 	empty := r.hashAll()
-	mustCommit(r, subCommand{Ops: []subOp{{Sub: "a", Key: "k", Value: "v"}, {Sub: "b", Key: "k", Value: "v"}, {Sub: "b", Key: "l"}}})
+	mustCommit(
+		r,
+		subCommand{
+			Ops: []subOp{{Sub: "a", Key: "k", Value: "v"}, {Sub: "b", Key: "k", Value: "v"}, {Sub: "b", Key: "l"}},
+		},
+	)
 	full := r.hashAll()
 	mustCommit(r, subCommand{Ops: []subOp{{Sub: "b", Drop: true}}})
 	part := r.hashAll()
@@ -180,7 +190,8 @@ func (r *rig) hashAll() (hash string) {
 	return hash
 }
 
-// What is no use of sub-buckets is the command's bug, and refuses it alone; other engines' are out of reach.
+// What is no use of sub-buckets is the command's bug, and refuses it alone; other engines' are out
+// of reach.
 func TestSubsMisused(t *testing.T) {
 	r := open(t, newFile(t))
 	for name, fn := range map[string]func(w *Writes){
@@ -192,10 +203,15 @@ func TestSubsMisused(t *testing.T) {
 		"a name too long":          func(w *Writes) { testSubs.Sub(strings.Repeat("n", MaxKey+1)) },
 		"no name":                  func(w *Writes) { testSubs.Sub("") },
 	} {
-		_, err := Commit(t.Context(), r.Store, Work, do[int]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
-			fn(w)
-			return 0, nil
-		}})
+		_, err := Commit(
+			t.Context(),
+			r.Store,
+			Work,
+			do[int]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+				fn(w)
+				return 0, nil
+			}},
+		)
 		if !errors.Is(err, ErrInternal) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A row of a summed table with any bit turned, cut short, or in the place of another, is none.
+// A row of a summed table that has a flipped bit, is truncated or replaces another row is detected
+// as damaged.
 func TestSummedRowsAreHeld(t *testing.T) {
 	table := NewTable(testRows, U64(), CBOR[string]()).Summed()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -23,7 +24,12 @@ func TestSummedRowsAreHeld(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		put := func(fn func(Reader, *Writes)) {
-			if _, err := Try(c, Command[int](do[int]{"test.sum/1", func(r Reader, _ Stamp, w *Writes) (int, error) { fn(r, w); return 0, nil }})); err != nil {
+			if _, err := Try(
+				c,
+				Command[int](
+					do[int]{"test.sum/1", func(r Reader, _ Stamp, w *Writes) (int, error) { fn(r, w); return 0, nil }},
+				),
+			); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -59,7 +65,8 @@ func readSummed(table Table[uint64, string], r Reader, key uint64) (v string, er
 	return v, nil
 }
 
-// Whatever bit of a key a disk has changed, in a leaf or on the way to it: the row is read as it was, or found damaged, and never not there.
+// Whatever bit of a key a disk has changed, in a leaf or on the way to it: the row is read as it
+// was, or found damaged, and never not there.
 func TestTurnedKeysAreNotAbsent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -94,7 +101,8 @@ func TestTurnedKeysAreNotAbsent(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, known, err := readTurned(r.Path(), table, key)
-				if err == nil && (!known || got != i) || err != nil && !errors.Is(err, ErrCorrupt) || err != nil && b == file[turned] {
+				if err == nil && (!known || got != i) || err != nil && !errors.Is(err, ErrCorrupt) ||
+					err != nil && b == file[turned] {
 					t.Errorf("%s, byte %d of the file: %d, %v, %v", key, turned, got, known, err)
 				}
 				if err != nil {
@@ -142,7 +150,10 @@ func TestTurnedFlagsHideNoRow(t *testing.T) {
 				continue
 			}
 			overwrite(t, r.Path(), int64(page+at), []byte{b[at] ^ 1}) // a sub-bucket
-			if n, known, err := readTurned(r.Path(), table, binary.BigEndian.Uint64(e.key)); !errors.Is(err, ErrCorrupt) {
+			if n, known, err := readTurned(r.Path(), table, binary.BigEndian.Uint64(e.key)); !errors.Is(
+				err,
+				ErrCorrupt,
+			) {
 				t.Fatalf("row %d is taken for %d, %v, %v", binary.BigEndian.Uint64(e.key), n, known, err)
 			}
 			overwrite(t, r.Path(), int64(page+at), b[at:at+1])

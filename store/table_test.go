@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// A table is a sorted map: every walk gives what the map gives.
+// A table is a sorted map: every walk returns the same rows as the map.
 func TestTableIsASortedMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		table := NewTable(testRows, U64(), CBOR[string]())
@@ -85,7 +85,8 @@ func same(t *rapid.T, name string, got []pair, keys []uint64, model map[uint64]s
 	}
 }
 
-// Key codecs keep the order of their values, and every codec gives back what it was given.
+// Key codecs keep the order of their values, and every codec decodes its own output to the original
+// value.
 func TestCodecs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Uint64().Draw(t, "a"), rapid.Uint64().Draw(t, "b")
@@ -140,7 +141,8 @@ func TestStrictCBOR(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"u64": second(U64().Decode([]byte{1})), "u32": second(U32().Decode(nil)), "array": second(Array32[[32]byte]().Decode([]byte{1})),
+		"u64": second(U64().Decode([]byte{1})), "u32": second(U32().Decode(nil)),
+		"array": second(Array32[[32]byte]().Decode([]byte{1})),
 	} {
 		if err == nil {
 			t.Errorf("%s: a key of the wrong length decoded", name)
@@ -181,7 +183,8 @@ func TestStateHash(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for i, h := range []string{
-		hash(), hash(row(testRows, "a", "")), hash(row(testRows, "a", "b")), hash(row(testRows, "ab", "")), hash(row(otherRows, "a", "b")),
+		hash(), hash(row(testRows, "a", "")), hash(row(testRows, "a", "b")), hash(row(testRows, "ab", "")),
+		hash(row(otherRows, "a", "b")),
 	} {
 		if j, dup := seen[h]; dup {
 			t.Errorf("states %d and %d have one hash", i, j)
@@ -193,7 +196,8 @@ func TestStateHash(t *testing.T) {
 	}
 }
 
-// The definition, spelled out: BLAKE3 over bucket, key and value, each behind its u32 length, big-endian, of the truth in byte order.
+// The definition, spelled out: BLAKE3 over bucket, key and value, each behind its u32 length,
+// big-endian, of the truth in byte order.
 func TestStateHashByHand(t *testing.T) {
 	auth := &Bucket{Name: authName}
 	c, err := NewScratch(day, otherRows, testRows, testDerived, auth)
@@ -213,7 +217,10 @@ func TestStateHashByHand(t *testing.T) {
 	want := "\x00\x00\x00\x0aother/rows" + "\x00\x00\x00\x01z" + "\x00\x00\x01\x2c" + string(make([]byte, 300)) +
 		"\x00\x00\x00\x09test/rows" + "\x00\x00\x00\x01a" + "\x00\x00\x00\x0212" +
 		"\x00\x00\x00\x09test/rows" + "\x00\x00\x00\x01b" + "\x00\x00\x00\x00"
-	if got := StateHash(c.Reader(), []*Bucket{testRows, auth, otherRows, testDerived, metaBucket, auditBucket}); got != b3.Sum([]byte(want)) {
+	if got := StateHash(
+		c.Reader(),
+		[]*Bucket{testRows, auth, otherRows, testDerived, metaBucket, auditBucket},
+	); got != b3.Sum([]byte(want)) {
 		t.Errorf("state hash %s", got)
 	}
 	if err := c.Close(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const sector = 512 // what a disk writes whole, bytes
+const sector = 512 // bytes that a disk writes atomically
 
 // pageWrite is one write of bbolt.
 type pageWrite struct {
@@ -20,7 +20,7 @@ type pageWrite struct {
 	data []byte
 }
 
-// isMeta tells whether it is of a meta page, which makes a commit count.
+// isMeta reports whether w writes a meta page, which completes a commit.
 func (w pageWrite) isMeta() bool { return w.off < 2*PageSize }
 
 // disk is what lies on one: the pages, and how long the file is.
@@ -68,7 +68,8 @@ func fill(from, to, size int) do[int] {
 	}}
 }
 
-// recordCommits runs commits of several shapes: pages that split and merge, values of more than a page, pages used again.
+// recordCommits runs commits of several shapes: pages that split and merge, values of more than a
+// page, pages used again.
 func recordCommits(t *testing.T) (out []recordedCommit) {
 	t.Helper()
 	r := open(t, newFile(t))
@@ -85,7 +86,8 @@ func recordCommits(t *testing.T) (out []recordedCommit) {
 		writes = append(writes, pageWrite{off, bytes.Clone(b)})
 		return file.WriteAt(b, off)
 	})
-	for _, c := range []do[int]{fill(60, 61, 10), fill(60, 61, 20<<10), fill(61, 160, 300), fill(20, 120, -1), fill(10, 12, 100), fill(0, 1, 8<<10), fill(5, 6, 4)} {
+	for _, c := range []do[int]{fill(60, 61, 10), fill(60, 61, 20<<10), fill(61, 160, 300), fill(20, 120, -1),
+		fill(10, 12, 100), fill(0, 1, 8<<10), fill(5, 6, 4)} {
 		was := r.state()
 		writes = nil
 		mustCommit(r, c)
@@ -106,7 +108,7 @@ func recordCommits(t *testing.T) (out []recordedCommit) {
 	return out
 }
 
-// state is what a file holds, in a word.
+// state returns the seq and the hash of the open file.
 func (r *rig) state() string {
 	r.t.Helper()
 	return fmt.Sprint(r.Info().Seq, " ", r.hash())
@@ -131,7 +133,7 @@ func (d disk) boot(t *testing.T, path string) (string, error) {
 	return state, nil
 }
 
-// torn gives what a write that was cut off leaves: some of its sectors, or what no one wrote.
+// torn returns the possible results of a torn write: some of its sectors, or garbage.
 func (w pageWrite) torn(rnd *rand.Rand) (out []pageWrite) {
 	for n := sector; n < len(w.data); n *= 2 {
 		out = append(out, pageWrite{w.off, w.data[:n]}, pageWrite{w.off + int64(n), w.data[n:]})
@@ -149,8 +151,8 @@ func (w pageWrite) garbled(rnd *rand.Rand) pageWrite {
 	return pageWrite{w.off, junk}
 }
 
-// Whatever of a commit has reached the disk before its first sync, each write of it whole, in part, garbled or not at all, the state is the
-// one before it.
+// If the writes of a commit before its first sync reach the disk whole, in part, garbled or not at
+// all, the state is the previous one.
 func TestTornBeforeTheSync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -183,7 +185,8 @@ func TestTornBeforeTheSync(t *testing.T) {
 	}
 }
 
-// A meta page of which some reached the disk makes the state the new one or leaves the one before it.
+// A meta page of which some reached the disk makes the state the new one or leaves the one before
+// it.
 func TestTornMetaPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -192,7 +195,8 @@ func TestTornMetaPage(t *testing.T) {
 	for i, c := range recordCommits(t) {
 		synced := c.before.with(c.data...)
 		cuts := c.meta.torn(rnd)
-		for _, n := range []int{1, pageHeader, pageHeader + 32, pageHeader + 48, pageHeader + metaSummed, pageHeader + metaSummed + 7} {
+		for _, n := range []int{1, pageHeader, pageHeader + 32, pageHeader + 48, pageHeader + metaSummed,
+			pageHeader + metaSummed + 7} {
 			cuts = append(cuts, pageWrite{c.meta.off, c.meta.data[:n]})
 		}
 		for j, w := range cuts {
@@ -206,7 +210,8 @@ func TestTornMetaPage(t *testing.T) {
 	}
 }
 
-// A page of the last commit that a disk has lost nevertheless, zeroed, garbled or cut off, is said to be; the state is never another one.
+// A page of the last commit that a disk has lost nevertheless, zeroed, garbled or cut off, is said
+// to be; the state is never another one.
 func TestLostPages(t *testing.T) {
 	rnd, path := rand.New(rand.NewPCG(5, 6)), filepath.Join(t.TempDir(), "torn.db")
 	for i, c := range recordCommits(t) {

@@ -22,7 +22,10 @@ func TestCommitIsTraced(t *testing.T) {
 		_, _ = io.Copy(&sent, r.Body)
 	}))
 	defer srv.Close()
-	tracer, err := obs.NewTracer(obs.OTelConfig{Exporter: "otlp", Endpoint: srv.URL, SampleReads: 1, SampleWrites: 1}, obs.TracerID{})
+	tracer, err := obs.NewTracer(
+		obs.OTelConfig{Exporter: "otlp", Endpoint: srv.URL, SampleReads: 1, SampleWrites: 1},
+		obs.TracerID{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,8 @@ func TestCommitIsTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.stop()
-	// The span of the request never ends, so its trace is in what was sent only as the link of the commit.
+	// The span of the request never ends, so the output contains its trace only as the link of the
+	// commit.
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,27 +11,27 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Check is an engine's own proof over a file: chains, sums, references.
+// Check is a verification by an engine: of chains, sums and references.
 type Check struct {
 	Name   string
-	Schema int // the oldest whose rows Run reads; an older file is migrated first
+	Schema int // the oldest schema that Run can read; the check is skipped for an older file
 	Run    func(Reader) error
 }
 
-// Step is one thing Verify looked at.
+// Step is the result of one part of a verification.
 type Step struct {
 	Name   string `json:"name"` // manifest, size, b3, open, pages, buckets, audit, state_hash, or a Check's
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	File      string            `json:"file"`
 	OK        bool              `json:"ok"`
 	Problem   string            `json:"problem,omitzero"` // the first step that failed
 	Steps     []Step            `json:"steps"`
-	Manifest  bool              `json:"manifest"` // there was one to hold the file against
+	Manifest  bool              `json:"manifest"` // the file has a manifest
 	Size      int64             `json:"size"`
 	B3        b3.Digest         `json:"b3"`
 	StateHash b3.Digest         `json:"state_hash"`
@@ -39,10 +39,18 @@ type Report struct {
 	Info      Info              `json:"-"`
 }
 
-// Verify proves a file that no one writes: against its manifest if it has one, then page by page, the audit chain, the state hash and the
-// engines' checks. With nil buckets it takes those the file records. Progress, which may be nil, counts bytes hashed. A damaged file is a
-// Report that is not OK; an error means that it could not be looked at: missing, ErrLocked, the cause of ctx.
-func Verify(ctx context.Context, file string, buckets []*Bucket, checks []Check, progress func(done, total int64)) (Report, error) {
+// Verify verifies a file that no process writes: its manifest if it has one, its pages, the audit
+// chain, the state hash and the checks of the engines. If buckets is nil it uses the declarations
+// recorded in the file. progress, which may be nil, counts hashed bytes. A damaged file results in
+// a Report that is not OK. Verify returns an error if the file cannot be read: it is missing,
+// ErrLocked, or the cause of ctx.
+func Verify(
+	ctx context.Context,
+	file string,
+	buckets []*Bucket,
+	checks []Check,
+	progress func(done, total int64),
+) (Report, error) {
 	v := &verifier{ctx: ctx, file: file, buckets: buckets, checks: checks, progress: progress}
 	m, err := ReadManifest(file)
 	switch {
@@ -54,18 +62,19 @@ func Verify(ctx context.Context, file string, buckets []*Bucket, checks []Check,
 	return v.run()
 }
 
-// verifier is one run over one file.
+// verifier is one verification of one file.
 type verifier struct {
 	ctx      context.Context
 	file     string
-	want     *Manifest // nil: none
+	want     *Manifest // may be nil
 	buckets  []*Bucket
 	checks   []Check
 	progress func(done, total int64)
 	rep      Report
 }
 
-// run takes the steps in order and stops at the first that fails: what comes later would read a file known to be damaged.
+// run performs the steps in order and stops at the first failure, because later steps would read a
+// damaged file.
 func (v *verifier) run() (Report, error) {
 	v.rep = Report{File: v.file, Manifest: v.want != nil}
 	err := v.steps()
@@ -100,7 +109,7 @@ func (v *verifier) steps() error {
 	return r.Close()
 }
 
-// bytes holds the file against its manifest.
+// bytes compares the bytes of the file with its manifest.
 func (v *verifier) bytes() (ok bool, err error) {
 	st, err := os.Stat(v.file)
 	if err != nil {
@@ -120,7 +129,7 @@ func (v *verifier) bytes() (ok bool, err error) {
 	return true, nil
 }
 
-// content reads the file as a database.
+// content verifies the file as a database.
 func (v *verifier) content(r *ReadOnly) {
 	if v.buckets == nil {
 		v.buckets = r.buckets
@@ -128,12 +137,17 @@ func (v *verifier) content(r *ReadOnly) {
 	if !v.note("pages", fmt.Sprintf("%d pages", r.size/PageSize), r.checkPages(v.ctx)) {
 		return
 	}
-	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) || !v.read(r, "state_hash", v.stateHash) {
+	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) ||
+		!v.read(r, "state_hash", v.stateHash) {
 		return
 	}
 	for _, c := range v.checks {
 		if r.info.Schema < c.Schema {
-			skipped := fmt.Sprintf("not checked: the file has schema %d, `ronbox db migrate` brings it to %d", r.info.Schema, Schema)
+			skipped := fmt.Sprintf(
+				"not checked: the file has schema %d; `ronbox db migrate` migrates it to %d",
+				r.info.Schema,
+				Schema,
+			)
 			v.note(c.Name, skipped, nil)
 			continue
 		}
@@ -143,10 +157,10 @@ func (v *verifier) content(r *ReadOnly) {
 	}
 }
 
-// read takes one step in a read transaction of its own.
+// read performs one step in its own read transaction.
 func (v *verifier) read(r *ReadOnly, name string, step func(Reader) (string, error)) bool {
 	var detail string
-	err := guarded(func() error { // what a check does not expect, it may panic over
+	err := guarded(func() error { // a check may panic on unexpected data
 		return r.View(v.ctx, func(rd Reader) (err error) {
 			detail, err = step(rd)
 			return err
@@ -155,7 +169,7 @@ func (v *verifier) read(r *ReadOnly, name string, step func(Reader) (string, err
 	return v.note(name, detail, err)
 }
 
-// note writes down a step. The end of ctx is no finding.
+// note records a step. It records nothing once ctx has ended.
 func (v *verifier) note(name, detail string, err error) bool {
 	if v.ctx.Err() != nil {
 		return false

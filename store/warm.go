@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Warm asks the kernel to read the pages in which the rows of keys, ascending, lie, all side by side, and waits only for those above them:
-// Gets one after the other would wait for each in turn. It is a hint for tables that memory may not hold: it says nothing, reads what was
-// committed, and costs one to three microseconds a key where all is in memory.
+// Warm asks the kernel to read the pages that hold the rows of keys, in parallel. keys must be
+// ascending. Warm blocks only for the branch pages above them; calls of Get would wait for each
+// page in turn. It is a hint for tables larger than memory: it returns no error, uses the committed
+// state, and costs one to three microseconds per key if all pages are in memory.
 func Warm(r Reader, b *Bucket, keys [][]byte) {
 	spans := make([]span, len(keys))
 	for i, k := range keys {
@@ -22,20 +23,25 @@ func Warm(r Reader, b *Bucket, keys [][]byte) {
 	warm(r, b, spans)
 }
 
-// WarmRange is Warm for the rows from one key up to another, nil: no bound. All of them should fit into memory.
+// WarmRange is Warm for the rows from one key up to another; nil means no bound. All of the rows
+// should fit into memory.
 func WarmRange(r Reader, b *Bucket, from, to []byte) { warm(r, b, []span{{from, to}}) }
 
 func warm(r Reader, b *Bucket, spans []span) {
 	tr := r.(*txReader)
 	t := tr.table(b)
-	if tr.file == nil || t.rows == nil || t.rows.Root() == 0 { // memory; no rows; they lie within another page
+	if tr.file == nil || t.rows == nil || t.rows.Root() == 0 { // in memory, no rows, or an inline bucket
 		return
 	}
-	w := warming{f: tr.file, pages: int(tr.tx.Size() / PageSize), ask: func(pages []uint64) { willNeed(tr.file, pages) }}
+	w := warming{
+		f:     tr.file,
+		pages: int(tr.tx.Size() / PageSize),
+		ask:   func(pages []uint64) { willNeed(tr.file, pages) },
+	}
 	w.run(uint64(t.rows.Root()), spans)
 }
 
-// willNeed has pages read by and by.
+// willNeed asks the kernel to read pages in the background.
 func willNeed(f *os.File, pages []uint64) {
 	_ = onFile(f, func(fd int) error {
 		for i := 0; i < len(pages); {
@@ -52,14 +58,16 @@ func willNeed(f *os.File, pages []uint64) {
 	})
 }
 
-// warming goes down a tree level by level. What it cannot read it leaves out: whoever needs it will tell.
+// warming descends a tree level by level. It skips pages that it cannot read; a later Get reports
+// the error.
 type warming struct {
 	f     io.ReaderAt
-	pages int                  // of the file: no level has more
-	ask   func(pages []uint64) // ascending
+	pages int                  // pages of the file, the limit of a level
+	ask   func(pages []uint64) // pages are ascending
 }
 
-// branch is a page that leads to the rows of spans, whose upper bounds are included here: at most one page too many is asked for.
+// branch is a page that leads to the rows of spans. The upper bounds of spans are inclusive here,
+// so at most one page too many is requested.
 type branch struct {
 	page  uint64
 	spans []span
@@ -88,7 +96,7 @@ func (w *warming) run(root uint64, spans []span) {
 	}
 }
 
-// height counts the levels above the leaves, on the way to the first row: all leaves of a tree lie on one.
+// height returns the number of levels above the leaves, all of which are on one level.
 func (w *warming) height(at branch) (levels int) {
 	for levels < maxDepth {
 		below := at.children(w.read(at.page), nil)
@@ -101,7 +109,7 @@ func (w *warming) height(at branch) (levels int) {
 	return levels
 }
 
-// read gives a branch page; nil: it is none.
+// read returns a branch page, or nil if the page is not one.
 func (w *warming) read(id uint64) []byte {
 	page := make([]byte, PageSize)
 	if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
@@ -124,7 +132,7 @@ func (w *warming) read(id uint64) []byte {
 	return page
 }
 
-// children appends what the branch page leads to; each child has those of the spans that reach into it.
+// children appends the children of a branch page that spans reach, each with its spans.
 func (at branch) children(page []byte, to []branch) []branch {
 	if page == nil {
 		return to

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// grown is a file whose table has several levels, and what it is.
+// grown returns a file with a table of several levels, and its keys.
 func grown(t *testing.T) (path string, keys [][]byte) {
 	t.Helper()
 	r := open(t, newFile(t))
@@ -50,7 +50,8 @@ func leafOf(raw []byte, page uint64, key []byte) uint64 {
 	}
 }
 
-// Whatever keys are asked for, there or not, exactly the pages in which they lie are asked for last; of a range, all in between too.
+// Whatever keys are asked for, there or not, exactly the pages in which they lie are asked for
+// last; of a range, all in between too.
 func TestWarmFindsThePages(t *testing.T) {
 	path, keys := grown(t)
 	raw, err := os.ReadFile(path)
@@ -100,7 +101,7 @@ func TestWarmFindsThePages(t *testing.T) {
 	})
 }
 
-// It is a hint: a table that is empty, small or in memory, and a damaged file, are none of its business.
+// Warm is only a hint: it ignores tables that are empty, small or in memory, and damaged files.
 func TestWarmSaysNothing(t *testing.T) {
 	path, keys := grown(t)
 	for _, r := range []*rig{open(t, newFile(t)), open(t, path), inMemory(t, Options{}).start()} {

@@ -1,9 +1,17 @@
 package store
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
 
-// Writes is one command's buffer. It is merged into the transaction only if Apply returns nil. Slices given to it must not change
-// before the command is answered.
+	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// Writes buffers the changes of one command. They are merged into the transaction only if Apply
+// returns nil. Slices passed to it must not change before the command is answered.
 type Writes struct {
 	r      *txReader // resolves buckets and enforces ownership
 	ops    []write
@@ -14,10 +22,11 @@ type Writes struct {
 // write is one buffered change.
 type write struct {
 	t          *table
-	key, value []byte // value nil: delete; both nil: drop the table, a sub-bucket, or clear it
+	key, value []byte // value nil: delete; both nil: drop a sub-bucket or clear a bucket
 }
 
-// Put sets a row. A key that is empty or over MaxKey, or a value over MaxValue, is the command's bug and refuses it.
+// Put sets a row. A key that is empty or longer than MaxKey, or a value longer than MaxValue, is a
+// bug of the command, which is refused.
 func (w *Writes) Put(b *Bucket, k, v []byte) {
 	if len(v) > MaxValue {
 		panic(fmt.Sprintf("value of %d bytes for bucket %s: the limit is %d", len(v), b.Name, MaxValue))
@@ -28,13 +37,14 @@ func (w *Writes) Put(b *Bucket, k, v []byte) {
 	w.add(b, k, v)
 }
 
-// Delete removes a row; one that is not there is no fault.
+// Delete removes a row. It has no effect if the row does not exist.
 func (w *Writes) Delete(b *Bucket, k []byte) {
 	w.add(b, k, nil)
 }
 
-// Drop removes a sub-bucket with all its rows; one that is not there is no fault. Pages are given back all at once, and every commit
-// writes the list of free pages: drop what has some thousand pages alone in its command.
+// Drop removes a sub-bucket with all its rows. It has no effect if the sub-bucket does not exist.
+// All its pages become free in one commit, and every commit writes the list of free pages: drop a
+// sub-bucket of thousands of pages in a command of its own.
 func (w *Writes) Drop(b *Bucket) {
 	if b.parent == nil {
 		panic(fmt.Sprintf("bucket %s is not a sub-bucket: only those are dropped", b.Name))
@@ -42,8 +52,9 @@ func (w *Writes) Drop(b *Bucket) {
 	w.ops = append(w.ops, write{t: w.r.table(b)})
 }
 
-// Clear removes every row of b, also rows that a search by their key does not find: a key that a disk has changed may stand in the wrong place.
-// Every commit writes the list of free pages: clear what has some thousand pages alone in its command.
+// Clear removes every row of b, including rows that a search by key cannot find because the disk
+// changed their key. Every commit writes the list of free pages: clear a bucket of thousands of
+// pages in a command of its own.
 func (w *Writes) Clear(b *Bucket) {
 	if b.parent != nil || b.Subs {
 		panic(fmt.Sprintf("bucket %s is not a flat bucket: only those are cleared", b.Name))
@@ -65,17 +76,19 @@ func (w *Writes) add(b *Bucket, k, v []byte) {
 	w.ops = append(w.ops, write{t, k, v})
 }
 
-// Audit adds a row to the node's audit chain, in the same transaction.
+// Audit adds a row to the audit chain of the node, in the same transaction.
 func (w *Writes) Audit(e Event) {
 	w.events = append(w.events, e.bounded())
 }
 
-// Then has fn run at the merge, in order: it updates an engine's tentative layer in memory. A panic in it ends the process.
+// Then registers fn to run when the writes are merged, in order. fn updates the tentative in-memory
+// layer of an engine. A panic in it ends the process.
 func (w *Writes) Then(fn func()) {
 	w.then = append(w.then, fn)
 }
 
-// reset empties the buffer and keeps its room. The slices it held belong to the transaction now.
+// reset empties the buffer and keeps its capacity. The slices it held now belong to the
+// transaction.
 func (w *Writes) reset() {
 	clear(w.ops)
 	clear(w.events)
@@ -83,7 +96,8 @@ func (w *Writes) reset() {
 	w.ops, w.events, w.then = w.ops[:0], w.events[:0], w.then[:0]
 }
 
-// merge moves the buffer into the transaction. Sizes and owners were checked when it was filled, so an error is the file's.
+// merge writes the buffer into the transaction. Sizes and owners were checked when it was filled,
+// so an error is a fault of the file.
 func (w *Writes) merge() error {
 	w.r.inside = true
 	for i := range w.ops {
@@ -108,7 +122,7 @@ func (op *write) merge() (err error) {
 	return t.rows.Put(op.key, op.value)
 }
 
-// clear makes the bucket anew.
+// clear deletes and recreates the bucket.
 func (op *write) clear() (err error) {
 	t, tx, name := op.t, op.t.rows.Tx(), []byte(op.t.Name)
 	if err := tx.DeleteBucket(name); err != nil {
@@ -119,11 +133,11 @@ func (op *write) clear() (err error) {
 	return err
 }
 
-// mergeSub drops a sub-bucket, or makes the one that a row is put into.
+// mergeSub drops a sub-bucket, or creates the one that a row is put into.
 func (op *write) mergeSub() (err error) {
 	t, name := op.t, []byte(op.t.Name)
 	switch {
-	case t.rows == nil && op.value == nil: // neither is there to be deleted
+	case t.rows == nil && op.value == nil: // nothing to delete
 		return nil
 	case op.key == nil:
 		t.rows = nil
@@ -136,7 +150,7 @@ func (op *write) mergeSub() (err error) {
 	return t.rows.Put(op.key, op.value)
 }
 
-// home is the declared bucket of t.
+// home returns the declared bucket of t.
 func (t *table) home() *table {
 	if t.in != nil {
 		return t.in
@@ -144,8 +158,8 @@ func (t *table) home() *table {
 	return t
 }
 
-// shrinks tells whether the buffer leaves the file with fewer bytes than it has: what may still be written while there is no room. A few
-// bytes, such as the place a sweep has reached, are let pass.
+// shrinks reports whether the writes reduce the number of bytes in the file. Such writes are
+// allowed in a full store. A few extra bytes, such as the cursor of a sweep, are ignored.
 func (w *Writes) shrinks() bool {
 	type row struct {
 		t   *table
@@ -170,5 +184,80 @@ func (w *Writes) shrinks() bool {
 	return put <= gone
 }
 
-// sweepNotes is what shrinks lets pass, bytes.
+// sweepNotes is the number of extra bytes that shrinks ignores.
 const sweepNotes = 4 << 10
+
+// Scratch is an in-memory state for trying commands: one transaction that is never committed. Tests
+// of engines use it through package storetest. Only one goroutine may use it; a command may use all
+// of its buckets.
+type Scratch struct {
+	db *bolt.DB
+	tx *bolt.Tx
+	g  group
+}
+
+// NewScratch creates an empty state with the given buckets. Stamps begin at now.
+func NewScratch(now time.Time, buckets ...*Bucket) (*Scratch, error) {
+	fd, err := unix.MemfdCreate("ronbox-scratch", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "ronbox-scratch")
+	db, err := bolt.Open(f.Name(), 0o600, &bolt.Options{
+		PageSize:        PageSize,
+		FreelistType:    bolt.FreelistMapType,
+		NoSync:          true,
+		NoStatistics:    true,
+		InitialMmapSize: 256 << 20,
+		OpenFile:        func(string, int, os.FileMode) (*os.File, error) { return f, nil },
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c := &Scratch{db: db}
+	if err := c.begin(now, buckets); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return c, nil
+}
+
+func (c *Scratch) begin(now time.Time, buckets []*Bucket) (err error) {
+	s := New(DefaultConfig(), Options{Now: func() time.Time { return now }})
+	s.schema = nil
+	s.info.Store(&Info{Schema: Schema, AuditFirst: 1})
+	if c.tx, err = c.db.Begin(true); err != nil {
+		return err
+	}
+	for _, b := range append([]*Bucket{metaBucket, auditBucket}, buckets...) {
+		if _, err := c.tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
+			return err
+		}
+	}
+	c.g.open(s)
+	c.g.use(c.tx)
+	return nil
+}
+
+// Register adds a group for GroupOf. Its hooks are not called.
+func (c *Scratch) Register(g Group) { c.g.reader.groups = append(c.g.reader.groups, g) }
+
+// Reader returns a Reader that sees every command tried so far.
+func (c *Scratch) Reader() Reader { return c.g.reader }
+
+// Close discards the state.
+func (c *Scratch) Close() error {
+	return errors.Join(c.tx.Rollback(), c.db.Close())
+}
+
+// Try applies one command and, if it returns nil, merges it.
+func Try[R any](c *Scratch, cmd Command[R]) (R, error) {
+	q := &request[R]{body: body[R]{head: head{kind: cmd.Kind()}, cmd: cmd}}
+	err := c.g.step(q, c.g.s.now().UnixNano())
+	if err == nil {
+		err = q.err
+	}
+	if err == nil {
+		err = c.g.fault
+	}
+	return q.result, err
+}

@@ -12,24 +12,24 @@ import (
 // Size is the length of a digest in bytes.
 const Size = 32
 
-// prefix opens the text form of a digest.
+// prefix starts the text form of a digest.
 const prefix = "b3:"
 
 // textLen is the length of the text form.
 const textLen = len(prefix) + 2*Size
 
-// ErrSyntax says that a text is not a digest in its one spelling.
+// ErrSyntax is returned for a text that is not a digest.
 var ErrSyntax = errors.New(`b3: a digest is "b3:" and 64 lower-case hex digits`)
 
-// Digest is a BLAKE3-256 hash. The zero Digest stands for "none"; no known input hashes to it.
+// Digest is a BLAKE3-256 hash. The zero Digest means "none"; no known input has that hash.
 type Digest [Size]byte
 
-// Sum hashes b.
+// Sum returns the digest of b.
 func Sum(b []byte) Digest {
 	return blake3.Sum256(b)
 }
 
-// Parse reads the text form. Anything but "b3:" and 64 lower-case hex digits is ErrSyntax.
+// Parse parses the text form. It returns ErrSyntax unless s is "b3:" and 64 lower-case hex digits.
 func Parse(s string) (Digest, error) {
 	var d Digest
 	if len(s) != textLen || s[:len(prefix)] != prefix {
@@ -45,7 +45,7 @@ func Parse(s string) (Digest, error) {
 	return d, nil
 }
 
-// nibble is the value of a lower-case hex digit, or 255.
+// nibble returns the value of a lower-case hex digit, or 255.
 func nibble(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
@@ -56,22 +56,22 @@ func nibble(c byte) byte {
 	return 255
 }
 
-// String is the text form.
+// String returns the text form.
 func (d Digest) String() string {
 	return string(d.append(make([]byte, 0, textLen)))
 }
 
-// IsZero reports whether d stands for "none".
+// IsZero reports whether d is the zero Digest.
 func (d Digest) IsZero() bool {
 	return d == Digest{}
 }
 
-// MarshalText is the text form.
+// MarshalText returns the text form.
 func (d Digest) MarshalText() ([]byte, error) {
 	return d.append(make([]byte, 0, textLen)), nil
 }
 
-// UnmarshalText is Parse.
+// UnmarshalText parses the text form.
 func (d *Digest) UnmarshalText(b []byte) error {
 	v, err := Parse(string(b))
 	if err != nil {
@@ -90,64 +90,65 @@ func (d Digest) append(b []byte) []byte {
 	return hex.AppendEncode(append(b, prefix...), d[:])
 }
 
-// Hasher hashes what is written to it piece by piece. It serves one goroutine.
+// Hasher computes the digest of data written in pieces. It must not be used concurrently.
 type Hasher struct {
 	h *blake3.Hasher
 }
 
 var _ hash.Hash = (*Hasher)(nil)
 
-// New is an empty Hasher.
+// New returns an empty Hasher.
 func New() *Hasher {
 	return &Hasher{h: blake3.New()}
 }
 
-// Write adds p to what is hashed. It never fails.
+// Write adds p to the input. It never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	return h.h.Write(p)
 }
 
-// Sum appends the digest of what was written so far to b.
+// Sum appends the digest of the input so far to b.
 func (h *Hasher) Sum(b []byte) []byte {
 	d := h.Sum32()
 	return append(b, d[:]...)
 }
 
-// Sum32 is the digest, 32 bytes, of what was written so far; more may be written after it.
+// Sum32 returns the digest of the input so far. More input may follow.
 func (h *Hasher) Sum32() Digest {
 	var d Digest
 	h.h.Sum(d[:0])
 	return d
 }
 
-// Reset forgets what was written.
+// Reset discards the input.
 func (h *Hasher) Reset() {
 	h.h.Reset()
 }
 
-// Size is the length of a digest in bytes.
+// Size returns the length of a digest in bytes.
 func (h *Hasher) Size() int {
 	return Size
 }
 
-// BlockSize is the length of BLAKE3's block in bytes.
+// BlockSize returns the block length of BLAKE3 in bytes.
 func (h *Hasher) BlockSize() int {
 	return h.h.BlockSize()
 }
 
-// Mode is BLAKE3 under a key or for one purpose: its digests are those of no other Mode and of no Sum. It serves many goroutines, and
-// allocates nothing once it is warm.
+// Mode is BLAKE3 with a key or for one purpose. Its digests differ from those of Sum and of every
+// other Mode. It is safe for concurrent use, and does not allocate after its first uses.
 type Mode struct {
 	idle sync.Pool // of *scratch
 }
 
-// scratch is one computation's memory: a hasher is 10 KB, too much to make for a few hundred bytes.
+// scratch is the memory of one computation. A hasher has 10 KB, too much to allocate for a short
+// input.
 type scratch struct {
 	h   *blake3.Hasher
 	out Digest
 }
 
-// Keyed is BLAKE3's keyed hash.
+// Keyed returns the keyed hash of BLAKE3.
 func Keyed(key [Size]byte) *Mode {
 	return newMode(func() *blake3.Hasher {
 		h, err := blake3.NewKeyed(key[:])
@@ -158,7 +159,8 @@ func Keyed(key [Size]byte) *Mode {
 	})
 }
 
-// Derive is BLAKE3's key derivation in the context, which is a constant of the program and says what the digests are for.
+// Derive returns BLAKE3's key derivation with a context: a constant of the program that names the
+// purpose of the digests.
 func Derive(context string) *Mode {
 	first := blake3.NewDeriveKey(context)
 	return newMode(first.Clone)
@@ -168,7 +170,7 @@ func newMode(fresh func() *blake3.Hasher) *Mode {
 	return &Mode{idle: sync.Pool{New: func() any { return &scratch{h: fresh()} }}}
 }
 
-// Sum hashes the parts as if they were one.
+// Sum returns the digest of the concatenated parts.
 func (m *Mode) Sum(parts ...[]byte) Digest {
 	s := m.idle.Get().(*scratch)
 	s.h.Reset()

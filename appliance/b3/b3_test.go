@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Whatever Parse accepts is exactly what it prints.
+// Parse accepts only the output of String.
 func FuzzParse(f *testing.F) {
 	f.Add(Sum(nil).String())
 	f.Add("b3:")
@@ -106,7 +106,8 @@ func BenchmarkString(b *testing.B) {
 	}
 }
 
-// The published vectors of the keyed and the derived modes: input as in TestVectors, key and context as published.
+// The published vectors of the keyed and the derived modes: input as in TestVectors, key and
+// context as published.
 func TestModeVectors(t *testing.T) {
 	keyed := Keyed([Size]byte([]byte("whats the Elvish word for friend")))
 	derived := Derive("BLAKE3 2019-12-27 16:29:52 test vectors context")

@@ -1,17 +1,20 @@
-// Package b3 is the digest of ronbox: BLAKE3 with 256 bits of output, and its one text form, "b3:" and 64 lower-case hex digits.
+// Package b3 provides the digests of ronbox: BLAKE3 with 256 bits of output, and their only text
+// form, "b3:" and 64 lower-case hex digits.
 //
 // # Invariants
 //
-//  1. A digest has one spelling: Parse takes what String prints and nothing else.
-//  2. A Mode answers what no other mode does, the plain one included; it holds no state from one Sum to the next.
-//  3. A Gang says of every input what Sum says, on every processor; a test holds its assembly to that for every length and lane.
+//  1. A digest has one text form: Parse accepts only the output of String.
+//  2. The digests of a Mode differ from those of every other mode, including Sum. A Mode keeps no
+//     state between two calls of Sum.
+//  3. A Gang returns the same digests as Sum on every processor. A test compares its assembly with
+//     Sum for every length and lane.
 //  4. Only this package imports the BLAKE3 library.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package b3

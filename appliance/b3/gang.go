@@ -11,11 +11,11 @@ const (
 	laneSize  = 1024 // one chunk of BLAKE3: longer inputs are trees of chunks
 	blockSize = 64
 
-	// alone is how many inputs are not worth a pass over eight lanes.
+	// alone is the number of inputs up to which a pass over eight lanes does not pay off.
 	alone = 2
 )
 
-// Flags of BLAKE3's compression, by the first and the last block of a single chunk.
+// Flags of BLAKE3's compression for the first and the last block of a single chunk.
 const (
 	chunkStart = 1 << 0
 	chunkEnd   = 1 << 1
@@ -25,8 +25,8 @@ const (
 // iv is the chaining value that the plain mode starts with.
 var iv = [8]uint32{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}
 
-// Gang hashes many short inputs faster than one by one: eight at a time, where the processor can. It serves one goroutine; the zero Gang
-// is ready, and 8 KB large.
+// Gang hashes many short inputs faster than one at a time: eight at once if the processor supports
+// it. It must not be used concurrently. The zero Gang is ready to use and has 8 KB.
 type Gang struct {
 	n    int // lanes in use
 	size [lanes]int
@@ -35,7 +35,8 @@ type Gang struct {
 	cv   [8][lanes]uint32
 }
 
-// Add makes *dst, by the next Flush at the latest, what Sum says of prefix, a and b in this order. It keeps nothing of a and b.
+// Add sets *dst, at the latest at the next Flush, to the digest of prefix, a and b in this order.
+// It does not retain a or b.
 func (g *Gang) Add(dst *Digest, prefix byte, a, b []byte) {
 	size := 1 + len(a) + len(b)
 	if size > laneSize {
@@ -47,7 +48,7 @@ func (g *Gang) Add(dst *Digest, prefix byte, a, b []byte) {
 	copy(in[1:], a)
 	copy(in[1+len(a):], b)
 	if rest := size % blockSize; rest != 0 {
-		clear(in[size : size+blockSize-rest]) // what is left of the last block counts as zeros
+		clear(in[size : size+blockSize-rest]) // the last block is padded with zeros
 	}
 	g.size[g.n], g.dst[g.n] = size, dst
 	if g.n++; g.n == lanes {
@@ -64,7 +65,7 @@ func sumParts(prefix byte, a, b []byte) (d Digest) {
 	return d
 }
 
-// Flush finishes the digests of all that was added. It writes to no dst afterwards.
+// Flush completes all digests. It writes to no dst afterwards.
 func (g *Gang) Flush() {
 	if !wide || g.n <= alone {
 		for i := range g.n {
@@ -76,7 +77,8 @@ func (g *Gang) Flush() {
 	g.n, g.dst = 0, [lanes]*Digest{}
 }
 
-// flushWide compresses block after block of all lanes at once; what a lane computes after its last block is thrown away.
+// flushWide compresses all lanes block by block. Results of a lane after its last block are
+// discarded.
 func (g *Gang) flushWide() {
 	blocks := 0
 	for i := range g.n {

@@ -8,11 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A gang says of every input what Sum says, however many there are and however long, and touches no digest but theirs.
+// A gang returns the same digests as Sum for any number and length of inputs, and writes no other
+// memory.
 func TestGangIsSum(t *testing.T) {
 	var g Gang
 	rapid.Check(t, func(t *rapid.T) {
-		length := rapid.OneOf(rapid.IntRange(0, 130), rapid.IntRange(300, 400), rapid.IntRange(960, 1100), rapid.SampledFrom([]int{62, 63, 64, 127, 1022, 1023, 1024}))
+		length := rapid.OneOf(rapid.IntRange(0, 130), rapid.IntRange(300, 400), rapid.IntRange(960, 1100),
+			rapid.SampledFrom([]int{62, 63, 64, 127, 1022, 1023, 1024}))
 		lengths := rapid.SliceOfN(length, 0, 40).Draw(t, "lengths")
 		got, want := make([]Digest, len(lengths)+1), make([]Digest, len(lengths)+1)
 		for i, n := range lengths {
@@ -29,7 +31,7 @@ func TestGangIsSum(t *testing.T) {
 	})
 }
 
-// Every length of an input, in every lane, beside neighbours of other lengths.
+// Every length of an input, in every lane, with other lengths in the other lanes.
 func TestGangLengths(t *testing.T) {
 	var g Gang
 	text := make([]byte, laneSize+3)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// job is what a queue item looks like: a few words.
+// job is a typical queue item of a few words.
 type job struct {
 	ctx   context.Context
 	key   string

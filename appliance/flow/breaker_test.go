@@ -109,13 +109,14 @@ func (m *breakerModel) enter(s BreakerState) {
 	*m = breakerModel{rule: m.rule, state: s, era: m.era + 1, now: m.now, until: m.now + m.cooldown(), opens: m.opens}
 }
 
-// breakerRules are what the engines' breakers look like, in small.
+// breakerRules are small versions of the engines' rules.
 var breakerRules = map[string]BreakerRule{
 	"count": {Failures: 3, Window: windowSlots * time.Second, Cooldown: 3 * time.Second, Probes: 2},
 	"ratio": {Ratio: 0.5, Min: 2, Window: windowSlots * time.Second, Cooldown: 3 * time.Second, Probes: 3, MayFail: 1},
 }
 
-// breakerRun drives a breaker and its model by events, one byte each, and reports the first difference.
+// breakerRun drives a breaker and its model by events, one byte each, and reports the first
+// difference.
 type breakerRun struct {
 	b      *Breaker
 	m      breakerModel
@@ -132,8 +133,8 @@ func newBreakerRun(rule BreakerRule, start time.Time) *breakerRun {
 	return r
 }
 
-// breakerEvents: a permit is asked for; the oldest call out ends well, badly, or says nothing, the youngest ends badly; time goes on by 0, 1
-// or 9 units.
+// breakerEvents: a permit is asked for; the oldest call out ends well, badly, or says nothing, the
+// youngest ends badly; time goes on by 0, 1 or 9 units.
 const breakerEvents = "p+-o!019"
 
 func (r *breakerRun) do(event byte) error {
@@ -176,7 +177,8 @@ func (r *breakerRun) settle(event byte) {
 	r.passes, r.eras = append(r.passes[:i:i], r.passes[i+1:]...), append(r.eras[:i:i], r.eras[i+1:]...)
 }
 
-// Every sequence of five events, from each of the three states, ends as the model says at every event.
+// Every sequence of five events, from each of the three states, ends as the model says at every
+// event.
 func TestBreakerEverySequence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -285,7 +287,7 @@ func TestBreakerOfALedger(t *testing.T) {
 	want(BreakerOpen)
 }
 
-// A probe nobody settles holds its permit for one cooldown, then the probing begins anew.
+// An unsettled probe holds its permit for one cooldown, then probing starts again.
 func TestBreakerForgetsLostProbes(t *testing.T) {
 	r := newBreakerRun(breakerRules["count"], time.Unix(1e9, 0))
 	if err := replay(r, "pp--03"+"pp"+"p"+"0111"+"pp"+"++0"); err != nil {
@@ -302,7 +304,9 @@ func TestBreakerForgetsLostProbes(t *testing.T) {
 func TestBreakerStaysAreDrawn(t *testing.T) {
 	start, seen := time.Now(), map[time.Duration]bool{}
 	for range 200 {
-		b := NewBreaker(BreakerRule{Failures: 1, Window: time.Second, Cooldown: time.Second, Drawn: 5 * time.Second, Probes: 1})
+		b := NewBreaker(
+			BreakerRule{Failures: 1, Window: time.Second, Cooldown: time.Second, Drawn: 5 * time.Second, Probes: 1},
+		)
 		pass, _ := b.Permit()
 		b.Record(pass, Failed, 1)
 		b.Step(start)
@@ -332,7 +336,7 @@ func TestBreakerReload(t *testing.T) {
 	r.b.Step(now.Add(3 * time.Second))
 	r.b.Permit()
 	wider.Probes = 1
-	r.b.Reload(wider) // begins the probing anew
+	r.b.Reload(wider) // restarts probing
 	if _, ok := r.b.Permit(); !ok {
 		t.Error("no permit after the reload")
 	}
@@ -376,7 +380,9 @@ func TestBreakerStateNames(t *testing.T) {
 // Many callers and steppers: no half-open era ever lets more calls through than there are probes.
 func TestBreakerConcurrently(t *testing.T) {
 	const probes = 3
-	b := NewBreaker(BreakerRule{Failures: 5, Window: time.Second, Cooldown: time.Millisecond, Probes: probes, MayFail: 1})
+	b := NewBreaker(
+		BreakerRule{Failures: 5, Window: time.Second, Cooldown: time.Millisecond, Probes: probes, MayFail: 1},
+	)
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex

@@ -17,15 +17,16 @@ func newBus(capacity int) *Broadcast[int] {
 	return NewBroadcast[int](NewCatalog(nil, nil), Spec{Service: "t", Name: "events_tx", Cap: capacity})
 }
 
-// subModel is what a subscription should know: the values published since it began, and how many of them it has read or lost.
+// subModel is the expected state of a subscription: the values published since it began, and the
+// numbers read and lost.
 type subModel struct {
 	sub                     *Subscription[int]
 	from, delivered, lagged int
 	told                    int
 }
 
-// In any sequence of calls every subscription gets the values since it began, in order, without those that fell out of the ring, and
-// published = delivered + lagged + pending.
+// In any sequence of calls every subscription gets the values since it began, in order, without
+// those that fell out of the ring, and published = delivered + lagged + pending.
 func TestBroadcastAccountsForEveryValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(1, 5).Draw(t, "cap")
@@ -78,7 +79,8 @@ func TestBroadcastAccountsForEveryValue(t *testing.T) {
 	})
 }
 
-// With publishers and readers at once: values come in order, delivered and lagged add up to what was published, and the close is seen.
+// With publishers and readers at once: values come in order, delivered and lagged add up to what
+// was published, and the close is seen.
 func TestBroadcastAtOnce(t *testing.T) {
 	const publishers, each, readers = 3, 2000, 3
 	b := newBus(16)
@@ -207,7 +209,8 @@ func TestSubscribeToAClosedBusWakesASelect(t *testing.T) {
 	}
 }
 
-// Lag is counted when it happens, even if the subscriber is stalled, and warned about by the reader at most every 5 s.
+// Lag is counted when it happens, even if the subscriber is stalled, and warned about by the reader
+// at most every 5 s.
 func TestBroadcastTellsOfLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -253,7 +256,10 @@ func TestRecvLooksAtContextFirst(t *testing.T) {
 // A bus counts under the label that its Spec gives, in which metrics may know it by another name.
 func TestBroadcastLabel(t *testing.T) {
 	m := newFakeMeter()
-	b := NewBroadcast[int](NewCatalog(m, nil), Spec{Service: "wallet", Name: "events_tx", Cap: 1, Producers: []string{"worker"}, Label: "audit"})
+	b := NewBroadcast[int](
+		NewCatalog(m, nil),
+		Spec{Service: "wallet", Name: "events_tx", Cap: 1, Producers: []string{"worker"}, Label: "audit"},
+	)
 	sub := b.Subscribe("stream")
 	defer sub.Close()
 	b.Publish(1)

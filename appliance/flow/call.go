@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// callState is where a Call stands: waiting → claimed → settled, where claimed may be skipped, or waiting → left.
+// callState is the state of a Call: waiting → claimed → settled, where claimed may be skipped, or
+// waiting → left.
 type callState uint8
 
 const (
 	callWaiting callState = iota
 	callClaimed
 	callSettled
-	callLeft // the last who waited has gone and nothing was begun
+	callLeft // the last waiter has left before any work began
 )
 
-// Call is one call of a Flight and its answer: a Reply for which several wait.
+// Call is one call of a Flight with its result: a Reply with several waiters.
 type Call[K, F comparable, V any] struct {
 	flight *Flight[K, F, V]
 	shard  *flightShard[K, F, V]
@@ -24,18 +25,19 @@ type Call[K, F comparable, V any] struct {
 	done   chan struct{} // closed after value and err are set
 
 	state   callState               // guarded by shard.mu
-	waiting int                     // callers that wait; guarded by shard.mu
-	cancel  context.CancelCauseFunc // ends the run, if Do made one; guarded by shard.mu
+	waiting int                     // number of waiters; guarded by shard.mu
+	cancel  context.CancelCauseFunc // ends the run, if started by Do; guarded by shard.mu
 	value   V                       // set before done is closed
 	err     error                   // set before done is closed
 }
 
-// Key returns what the call is for.
+// Key returns the key of the call.
 func (c *Call[K, F, V]) Key() K {
 	return c.key
 }
 
-// Claim takes the call: true means it must be answered, false that all who waited have left or that it is taken, and nothing may be done.
+// Claim claims the call. If it returns true, the caller must answer the call. If it returns false,
+// all waiters have left or the call is already claimed, and the caller must not work on it.
 func (c *Call[K, F, V]) Claim() bool {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
@@ -46,20 +48,22 @@ func (c *Call[K, F, V]) Claim() bool {
 	return true
 }
 
-// Canceled reports whether all who waited left before the call was claimed: nobody waits and nothing may be done.
+// Canceled reports whether all waiters left before the call was claimed. Such a call must not be
+// worked on.
 func (c *Call[K, F, V]) Canceled() bool {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	return c.state == callLeft
 }
 
-// Answer settles the call with v, claimed or not, and reports whether this was its outcome. Who asks for the key from now on begins a new
-// call, even before those who wait have the answer.
+// Answer settles the call with v, claimed or not. It returns false if the call was already settled
+// or all waiters have left. The key is free again before the waiters get the result.
 func (c *Call[K, F, V]) Answer(v V) bool {
 	return c.settle(v, nil)
 }
 
-// Fail settles the call with err, claimed or not, and reports whether this was its outcome.
+// Fail settles the call with err, claimed or not. It returns false if the call was already settled
+// or all waiters have left.
 func (c *Call[K, F, V]) Fail(err error) bool {
 	var zero V
 	return c.settle(zero, err)
@@ -72,7 +76,7 @@ func (c *Call[K, F, V]) settle(v V, err error) bool {
 		return false
 	}
 	c.value, c.err = v, err
-	c.over(callSettled)
+	c.end(callSettled)
 	c.shard.mu.Unlock()
 	point("settle")
 	close(c.done)
@@ -80,8 +84,8 @@ func (c *Call[K, F, V]) settle(v V, err error) bool {
 	return true
 }
 
-// over ends the call and frees its key. Called with the shard's lock held.
-func (c *Call[K, F, V]) over(s callState) {
+// end ends the call and frees its key. Called with shard.mu held.
+func (c *Call[K, F, V]) end(s callState) {
 	c.state, c.cancel = s, nil
 	delete(c.shard.keys, c.key)
 	c.flight.calls.Add(-1)
@@ -94,8 +98,9 @@ func (c *Call[K, F, V]) hold(cancel context.CancelCauseFunc) {
 	c.state, c.cancel = callClaimed, cancel
 }
 
-// Wait returns the answer. When ctx ends first, it returns the cause of ctx if the call is not claimed: nothing was done, and nothing will
-// be once the last who waits has left. A claimed call gets its Grace more, then ErrUnknown: it may take effect or not.
+// Wait returns the result. If ctx ends first and the call is not claimed, Wait returns the cause of
+// ctx; the call has no effect if no other caller waits for it. For a claimed call Wait continues
+// for its [Grace] and then returns ErrUnknown: the call may or may not take effect.
 func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	assertFree("Call.Wait")
 	point("Call.Wait")
@@ -127,16 +132,16 @@ func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	case <-grace.C:
 		woken("Call.Wait, too late")
 	}
-	if c.part() {
+	if c.detach() {
 		return zero, ErrUnknown
 	}
-	<-c.done // settled as the grace ran out
+	<-c.done // settled when the grace ended
 	woken("Call.Wait, settled")
 	return c.value, c.err
 }
 
-// Await is Wait without the grace: it returns the cause of ctx as soon as ctx ends. A claimed call goes on; one that is not claimed ends with
-// the last caller that waits for it, and [Call.Canceled] then reports true.
+// Await is Wait without the grace: it returns the cause of ctx as soon as ctx ends. A claimed call
+// continues. An unclaimed call ends with its last waiter, and [Call.Canceled] then returns true.
 func (c *Call[K, F, V]) Await(ctx context.Context) (V, error) {
 	assertFree("Call.Await")
 	done, over := either2("Await", c.done, ctx.Done())
@@ -147,16 +152,17 @@ func (c *Call[K, F, V]) Await(ctx context.Context) (V, error) {
 	case <-over:
 		woken("Await, over")
 	}
-	if c.withdraw() || c.part() {
+	if c.withdraw() || c.detach() {
 		var zero V
 		return zero, context.Cause(ctx)
 	}
-	<-c.done // settled while ctx ended
+	<-c.done // settled when ctx ended
 	woken("Await, settled")
 	return c.value, c.err
 }
 
-// withdraw takes a waiter out of a call that is not claimed, and with the last the call. It reports false for any other call.
+// withdraw removes a waiter from an unclaimed call, and ends the call with the last one. It returns
+// false if the call is claimed, settled or ended.
 func (c *Call[K, F, V]) withdraw() bool {
 	c.shard.mu.Lock()
 	if c.state != callWaiting {
@@ -166,7 +172,7 @@ func (c *Call[K, F, V]) withdraw() bool {
 	c.waiting--
 	last := c.waiting == 0
 	if last {
-		c.over(callLeft)
+		c.end(callLeft)
 	}
 	c.shard.mu.Unlock()
 	if last {
@@ -175,8 +181,9 @@ func (c *Call[K, F, V]) withdraw() bool {
 	return true
 }
 
-// part takes a waiter out of a call that goes on without it. It reports false if the call is settled.
-func (c *Call[K, F, V]) part() bool {
+// detach removes a waiter from a claimed call, which continues. It returns false if the call is
+// settled.
+func (c *Call[K, F, V]) detach() bool {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	if c.state == callSettled {

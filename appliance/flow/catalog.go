@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// Catalog knows every channel, task and lock of the process. Safe for concurrent use; no method but CloseFedBy blocks.
+// Catalog holds every channel, task and lock of the process. It is safe for concurrent use. No
+// method blocks except CloseFedBy.
 type Catalog struct {
 	meter Meter
 	log   hclog.Logger
@@ -19,16 +21,18 @@ type Catalog struct {
 	channels []*channel      // guarded by mu
 	tasks    []Task          // guarded by mu
 	locks    []Lock          // guarded by mu
-	draining map[string]bool // services whose drain gate is shut; guarded by mu
+	draining map[string]bool // services that are draining; guarded by mu
 }
 
-// channel is a declared channel and, where flow can close it, who still feeds it.
+// channel is a declared channel. If flow can close it, live holds its remaining producers.
 type channel struct {
-	spec  Spec
-	fixed int             // how many of spec.Producers were declared with it; tasks with this queue among their Lanes follow, by service
-	live  map[string]bool // the feeders that have not returned for good
+	spec Spec
+	// the number of spec.Producers it was declared with; tasks that have this queue among their
+	// Lanes follow, by service
+	fixed int
+	live  map[string]bool // producers that have not returned for good
 	close func()          // nil: not closable, or closed already
-	gauge Gauge           // nil: only a name
+	gauge Gauge           // nil: the state cannot be read
 }
 
 // Lock is one declared Mutex rank of a service.
@@ -39,7 +43,8 @@ type Lock struct {
 	Count   int    `json:"count"` // how many locks share the rank (shards)
 }
 
-// NewCatalog returns an empty catalogue whose channels and tasks report to m and log; both may be nil.
+// NewCatalog returns an empty catalogue. Its channels and tasks report to m and log. Both may be
+// nil.
 func NewCatalog(m Meter, log hclog.Logger) *Catalog {
 	if m == nil {
 		m = noMeter{}
@@ -50,18 +55,20 @@ func NewCatalog(m Meter, log hclog.Logger) *Catalog {
 	return &Catalog{meter: m, log: log, draining: map[string]bool{}}
 }
 
-// Declare enters a channel that is built elsewhere: another name of a cell, a library's hidden queue. It panics if the spec is incomplete
-// or its service has a channel of that name, since only a bug can do that.
+// Declare adds a channel that is built elsewhere, such as an alias of a cell or an internal queue
+// of a library. It panics if the spec is incomplete or if the service already has a channel of that
+// name.
 func (c *Catalog) Declare(s Spec) {
 	c.enter(s, nil, nil)
 }
 
-// DeclareHeld is Declare for a channel whose state g can read, from any goroutine and without waiting.
+// DeclareHeld is like Declare for a channel whose state can be read. g is called from any goroutine
+// and must not block.
 func (c *Catalog) DeclareHeld(s Spec, g Gauge) {
 	c.enter(s, nil, g)
 }
 
-// enter declares s; closeAll, if not nil, is called once when the last of its producers has returned.
+// enter adds s. closeAll, if not nil, is called once, after the last producer has returned.
 func (c *Catalog) enter(s Spec, closeAll func(), g Gauge) {
 	if err := s.check(); err != nil {
 		panic(err.Error())
@@ -72,13 +79,17 @@ func (c *Catalog) enter(s Spec, closeAll func(), g Gauge) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.ContainsFunc(c.channels, func(o *channel) bool { return o.spec.Service == s.Service && o.spec.Name == s.Name }) {
+	if slices.ContainsFunc(
+		c.channels,
+		func(o *channel) bool { return o.spec.Service == s.Service && o.spec.Name == s.Name },
+	) {
 		panic(fmt.Sprintf("flow: %s.%s is declared twice", s.Service, s.Name))
 	}
 	c.channels = append(c.channels, ch)
 }
 
-// DeclareTask enters tasks that will be started later, so that the topology can be printed without starting anything.
+// DeclareTask adds tasks that will be started later, so that the topology can be printed without
+// starting anything.
 func (c *Catalog) DeclareTask(ts ...Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +108,8 @@ func (c *Catalog) DeclareTask(ts ...Task) {
 	}
 }
 
-// feedLane adds t to the producers of a declared queue; Check reports one that is not declared. It is called with mu held.
+// feedLane adds t to the producers of a declared queue. Check reports a queue that is not declared.
+// Called with mu held.
 func (c *Catalog) feedLane(lane string, t Task) {
 	i := slices.IndexFunc(c.channels, func(ch *channel) bool { return qualify(ch.spec.Service, ch.spec.Name) == lane })
 	if i < 0 {
@@ -112,7 +124,7 @@ func (c *Catalog) feedLane(lane string, t Task) {
 	ch.live[name] = true
 }
 
-// declareStarted enters t unless DeclareTask did so before.
+// declareStarted adds t unless DeclareTask has added it.
 func (c *Catalog) declareStarted(t Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +133,7 @@ func (c *Catalog) declareStarted(t Task) {
 	}
 }
 
-// hasTask is called with mu held.
+// hasTask reports whether the task is declared. Called with mu held.
 func (c *Catalog) hasTask(service, name string) bool {
 	return slices.ContainsFunc(c.tasks, func(o Task) bool { return o.Service == service && o.Name == name })
 }
@@ -174,7 +186,8 @@ func (c *Catalog) ranks() []Lock {
 	return locks
 }
 
-// Check reports every producer and consumer that is neither a declared task, nor HTTP, nor "*", and every lane that is no channel.
+// Check returns an error for each producer and consumer that is not a declared task, HTTP or "*",
+// and for each lane that is not a declared channel.
 func (c *Catalog) Check() error {
 	known := map[string]bool{}
 	for _, t := range c.Tasks() {
@@ -186,23 +199,31 @@ func (c *Catalog) Check() error {
 		lanes[qualify(s.Service, s.Name)] = true
 		for _, name := range slices.Concat(s.Producers, s.Consumers) {
 			if name != HTTP && name != everyTask && !known[qualify(s.Service, name)] {
-				errs = append(errs, fmt.Errorf("flow: %s.%s names %q, which is no declared task", s.Service, s.Name, name))
+				errs = append(
+					errs,
+					fmt.Errorf("flow: %s.%s names %q, which is no declared task", s.Service, s.Name, name),
+				)
 			}
 		}
 	}
 	for _, t := range c.Tasks() {
 		for _, lane := range t.Lanes {
 			if !lanes[lane] {
-				errs = append(errs, fmt.Errorf("flow: task %s.%s names the lane %s, which is no declared channel", t.Service, t.Name, lane))
+				errs = append(
+					errs,
+					fmt.Errorf("flow: task %s.%s names the lane %s, which is no declared channel", t.Service, t.Name,
+						lane),
+				)
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// CloseFedBy tells that producer, a task of service or HTTP, will send no more, and closes each queue and bus of which it was the last
-// live producer. With HTTP it is the drain gate of service: from then on its tasks return nil when they have drained. The supervisor calls
-// it as tasks return for good. It blocks only as long as Queue.Close does.
+// CloseFedBy records that producer, a task of service or HTTP, sends no more, and closes each queue
+// and bus of which it was the last producer. With HTTP it starts the drain of service: from then on
+// a nil return of its tasks means that they have drained. The supervisor calls it when a task has
+// returned for good. It blocks only as long as Queue.Close does.
 func (c *Catalog) CloseFedBy(service, producer string) {
 	if producer == HTTP {
 		c.mu.Lock()
@@ -231,14 +252,15 @@ func (c *Catalog) feederGone(name string) {
 	}
 }
 
-// isDraining reports whether the drain gate of service is shut.
+// isDraining reports whether service is draining.
 func (c *Catalog) isDraining(service string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.draining[service]
 }
 
-// feeder is the key of a producer: "svc.task", or "svc http" for the handlers, since a task may be called "http" too.
+// feeder returns the key of a producer: "svc.task", or "svc http" for the handlers, because a task
+// may also be named "http".
 func feeder(service, producer string) string {
 	if producer == HTTP {
 		return service + " " + HTTP
@@ -252,4 +274,48 @@ func qualify(service, name string) string {
 		return name
 	}
 	return service + "." + name
+}
+
+// ChannelState is the state of a channel at one moment.
+type ChannelState struct {
+	Spec
+	Len     int    // queued items; of a broadcast, the lag of its slowest subscriber
+	Dropped uint64 // items refused, evicted, discarded or overrun since the start
+}
+
+// Gauge returns the state of a channel that flow does not hold.
+type Gauge func() (length int, dropped uint64)
+
+// Channels returns every channel whose state is known, sorted by service and name: those that flow
+// holds, and those declared with a Gauge. Aliases of a cell and internal queues of libraries are
+// listed by Specs only.
+func (c *Catalog) Channels() []ChannelState {
+	c.mu.Lock()
+	known := slices.DeleteFunc(slices.Clone(c.channels), func(ch *channel) bool { return ch.gauge == nil })
+	c.mu.Unlock()
+	out := make([]ChannelState, 0, len(known))
+	for _, ch := range known {
+		n, dropped := ch.gauge() // outside the lock: a bus takes its own lock
+		out = append(out, ChannelState{Spec: ch.spec, Len: n, Dropped: dropped})
+	}
+	slices.SortFunc(out, func(a, b ChannelState) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// holdsOne is the Gauge of a cell, holdsNone that of a ticker.
+func holdsOne() (int, uint64) { return 1, 0 }
+
+func holdsNone() (int, uint64) { return 0, 0 }
+
+// tally is a counter that is read by Channels and exported to a Meter.
+type tally struct {
+	total atomic.Uint64
+	meter func(n int)
+}
+
+func (t *tally) add(n int) {
+	t.total.Add(uint64(n))
+	t.meter(n)
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,19 +19,46 @@ func sample(turn int) *Catalog {
 	c := NewCatalog(nil, nil)
 	steps := []func(){
 		func() {
-			NewQueue[int](c, Spec{Service: "registry", Name: "proposals_tx", Cap: 512, Policy: RejectNew, Producers: []string{HTTP},
-				Consumers: []string{"pipeline"}, Doc: "429 `Busy`; `busy_rejections_total{endpoint=\"propose\"|\"supersede\"}`"})
-			NewQueue[int](c, Spec{Service: "registry", Name: "cfg_reload_tx", Cap: 16, Policy: Collapse, Producers: []string{HTTP},
-				Consumers: []string{"pipeline"}})
-			NewQueue[int](c, Spec{Service: "registry", Name: "approvals_tx", Cap: 64, Policy: RejectNew, Producers: []string{HTTP},
-				Consumers: []string{"pipeline"}})
+			NewQueue[int](
+				c,
+				Spec{
+					Service:   "registry",
+					Name:      "proposals_tx",
+					Cap:       512,
+					Policy:    RejectNew,
+					Producers: []string{HTTP},
+					Consumers: []string{"pipeline"},
+					Doc:       "429 `Busy`; `busy_rejections_total{endpoint=\"propose\"|\"supersede\"}`",
+				},
+			)
+			NewQueue[int](
+				c,
+				Spec{Service: "registry", Name: "cfg_reload_tx", Cap: 16, Policy: Collapse, Producers: []string{HTTP},
+					Consumers: []string{"pipeline"}},
+			)
+			NewQueue[int](
+				c,
+				Spec{Service: "registry", Name: "approvals_tx", Cap: 64, Policy: RejectNew, Producers: []string{HTTP},
+					Consumers: []string{"pipeline"}},
+			)
 		},
 		func() {
-			NewBroadcast[int](c, Spec{Service: "registry", Name: "committed_tx", Cap: 1024, Producers: []string{"store.committer"},
-				Consumers: []string{"publisher", "verifier", "sse"}, Doc: "`bus_lagged_total`;\nreconcile from state"})
+			NewBroadcast[int](
+				c,
+				Spec{
+					Service:   "registry",
+					Name:      "committed_tx",
+					Cap:       1024,
+					Producers: []string{"store.committer"},
+					Consumers: []string{"publisher", "verifier", "sse"},
+					Doc:       "`bus_lagged_total`;\nreconcile from state",
+				},
+			)
 		},
 		func() {
-			NewWatch(c, Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}}, Booting)
+			NewWatch(c,
+				Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}},
+				Booting)
 		},
 		func() {
 			c.Declare(Spec{Service: "registry", Name: "shutdown_rx", Kind: KindWatch, Cap: 1, Policy: LastWins,
@@ -40,13 +68,17 @@ func sample(turn int) *Catalog {
 		func() {
 			NewQueue[int](c, Spec{Service: "store", Name: "work", Cap: 2048, Policy: WaitDeadline,
 				Producers: []string{"registry.pipeline", HTTP}, Consumers: []string{"committer"}})
-			NewQueue[int](c, Spec{Service: "store", Name: "bulk", Cap: 16, Policy: WaitDeadline, Consumers: []string{"committer"}})
+			NewQueue[int](
+				c,
+				Spec{Service: "store", Name: "bulk", Cap: 16, Policy: WaitDeadline, Consumers: []string{"committer"}},
+			)
 		},
 		func() { NewMutex(c, "registry", RankCounters); NewMutex(c, "registry", RankStateMeta) },
 		func() { NewMutex(c, "registry", RankCounters) },
 		func() {
 			c.DeclareTask(Task{Service: "registry", Name: "pipeline", Doc: "the only writer of HEAD"},
-				Task{Service: "registry", Name: "verifier", Background: true}, Task{Service: "registry", Name: "publisher", Count: 2})
+				Task{Service: "registry", Name: "verifier", Background: true},
+				Task{Service: "registry", Name: "publisher", Count: 2})
 		},
 		func() { c.DeclareTask(Task{Service: "store", Name: "committer", Restart: Never}) },
 	}
@@ -83,7 +115,8 @@ func TestEmptyCatalog(t *testing.T) {
 	c := NewCatalog(nil, nil)
 	js, err := c.JSON()
 	var doc map[string][]any
-	if err != nil || json.Unmarshal(js, &doc) != nil || doc["channels"] == nil || doc["tasks"] == nil || doc["locks"] == nil {
+	if err != nil || json.Unmarshal(js, &doc) != nil || doc["channels"] == nil || doc["tasks"] == nil ||
+		doc["locks"] == nil {
 		t.Errorf("JSON = %s, %v", js, err)
 	}
 	if c.Markdown() != "" || c.Mermaid() != "flowchart LR\n" || c.Check() != nil {
@@ -123,13 +156,17 @@ func TestCheckNamesStrangers(t *testing.T) {
 	}
 }
 
-// A queue closes with the last of its producers, wherever they live; one without declared producers never by itself.
+// A queue closes with the last of its producers, wherever they live; one without declared producers
+// never by itself.
 func TestCloseFedBy(t *testing.T) {
 	c := NewCatalog(nil, nil)
 	queue := func(name string, producers ...string) *Queue[int] {
 		return NewQueue[int](c, Spec{Service: "x", Name: name, Cap: 1, Policy: Wait, Producers: producers})
 	}
-	gate, both, own, far, orphan := queue("gate", HTTP), queue("both", HTTP, "a"), queue("own", "a", "b"), queue("far", "y.a"), queue("orphan")
+	gate, both, own, far, orphan := queue("gate", HTTP), queue("both", HTTP, "a"), queue("own", "a", "b"), queue(
+		"far",
+		"y.a",
+	), queue("orphan")
 	bus := NewBroadcast[int](c, Spec{Service: "x", Name: "bus", Cap: 1, Producers: []string{"b"}})
 	sub := bus.Subscribe("test")
 	for _, tt := range []struct {
@@ -177,10 +214,14 @@ func TestCloseFedByTellsHandlersFromATask(t *testing.T) {
 	}
 }
 
-// Tasks that name a queue of another service as a lane are its producers, by service and then in their own order.
+// Tasks that name a queue of another service as a lane are its producers, by service and then in
+// their own order.
 func TestLanes(t *testing.T) {
 	c := NewCatalog(nil, nil)
-	work := NewQueue[int](c, Spec{Service: "store", Name: "work", Cap: 1, Policy: Wait, Producers: []string{"node.janitor", HTTP}})
+	work := NewQueue[int](
+		c,
+		Spec{Service: "store", Name: "work", Cap: 1, Policy: Wait, Producers: []string{"node.janitor", HTTP}},
+	)
 	for _, name := range []string{"registry.pipeline", "wallet.worker", "wallet.ticker", "ledger.flusher", "ledger.expirer"} {
 		service, task, _ := strings.Cut(name, ".")
 		c.DeclareTask(Task{Service: service, Name: task, Lanes: []string{"store.work"}})
@@ -206,5 +247,54 @@ func TestLanes(t *testing.T) {
 	c.DeclareTask(Task{Service: "x", Name: "y", Lanes: []string{"store.none"}})
 	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "store.none") {
 		t.Errorf("a lane that is no channel: %v", err)
+	}
+}
+
+// A drain follows the channels from the handlers on, cancels background tasks at once, and ends
+// with what only another service can end.
+func TestShutdownSequence(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	queue := func(name, from, to string) {
+		NewQueue[int](
+			c,
+			Spec{
+				Service:   "s",
+				Name:      name,
+				Cap:       1,
+				Policy:    RejectNew,
+				Producers: []string{from},
+				Consumers: []string{to},
+			},
+		)
+	}
+	queue("in", HTTP, "first")
+	queue("mid", "first", "last")
+	queue("never", "other.task", "waits")
+	for _, name := range []string{"first", "last", "waits"} {
+		c.DeclareTask(Task{Service: "s", Name: name})
+	}
+	c.DeclareTask(Task{Service: "s", Name: "aside", Background: true})
+	var steps []string
+	for line := range strings.Lines(c.ShutdownSequence("s")) {
+		if !strings.HasPrefix(line, "  participant") {
+			steps = append(steps, strings.TrimSpace(line))
+		}
+	}
+	want := []string{
+		"sequenceDiagram",
+		"supervisor->>http: shutdown, new work is refused",
+		"supervisor-xaside: cancelled",
+		"http-->>supervisor: intake stopped",
+		"http->>first: in closed",
+		"first-->>supervisor: drained, or aborted at the deadline",
+		"first->>last: mid closed",
+		"last-->>supervisor: drained, or aborted at the deadline",
+		"waits-->>supervisor: drained, or aborted at the deadline",
+	}
+	if !slices.Equal(steps, want) {
+		t.Errorf("%q", steps)
+	}
+	if other := c.ShutdownSequence("other"); other != "" {
+		t.Errorf("a service without handlers: %s", other)
 	}
 }

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -9,10 +10,31 @@ import (
 	"time"
 )
 
-// line is a service of two steps: HTTP → first → 3 workers → second → writer, each item taking a second in a worker.
+// line is a service of two steps: HTTP → first → 3 workers → second → writer, each item taking a
+// second in a worker.
 func line(r *rig, written *atomic.Int64) (in *Queue[int], out *Queue[int]) {
-	in = NewQueue[int](r.c, Spec{Service: "x", Name: "first", Cap: 100, Policy: RejectNew, Producers: []string{HTTP}, Consumers: []string{"worker"}})
-	out = NewQueue[int](r.c, Spec{Service: "x", Name: "second", Cap: 1, Policy: Wait, Producers: []string{"worker"}, Consumers: []string{"writer"}})
+	in = NewQueue[int](
+		r.c,
+		Spec{
+			Service:   "x",
+			Name:      "first",
+			Cap:       100,
+			Policy:    RejectNew,
+			Producers: []string{HTTP},
+			Consumers: []string{"worker"},
+		},
+	)
+	out = NewQueue[int](
+		r.c,
+		Spec{
+			Service:   "x",
+			Name:      "second",
+			Cap:       1,
+			Policy:    Wait,
+			Producers: []string{"worker"},
+			Consumers: []string{"writer"},
+		},
+	)
 	r.Start(
 		Task{Service: "x", Name: "worker", Count: 3, Run: func(ctx context.Context) error {
 			for v := range in.C() {
@@ -37,7 +59,8 @@ func line(r *rig, written *atomic.Int64) (in *Queue[int], out *Queue[int]) {
 	return in, out
 }
 
-// Queues close downstream in order, everything accepted is worked off, nothing is restarted, and Drain returns with the last task.
+// Queues close downstream in order, every accepted item is processed, no task is restarted, and
+// Drain returns with the last task.
 func TestDrainClosesDownstream(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		var written atomic.Int64
@@ -59,7 +82,8 @@ func TestDrainClosesDownstream(t *testing.T) {
 	})
 }
 
-// At the deadline what is left is aborted: the cause is ErrAborted, the count tells how many, and what waits downstream ends too.
+// At the deadline the remaining tasks are aborted with ErrAborted and counted, and downstream tasks
+// end too.
 func TestDrainAborts(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		var written atomic.Int64
@@ -84,7 +108,7 @@ func TestDrainAborts(t *testing.T) {
 	})
 }
 
-// A task that ignores its context is left behind after the grace, and Close does not wait for it.
+// A task that ignores its context is abandoned after the grace, and Close does not wait for it.
 func TestDrainLeavesAStragglerBehind(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		hung := make(chan struct{})
@@ -127,7 +151,8 @@ func TestDrainIsCutShort(t *testing.T) {
 	})
 }
 
-// It does so even if a task ignores its context: when the second Drain leaves it behind, the first has nothing left to wait for.
+// It does so even if a task ignores its context: when the second Drain leaves it behind, the first
+// has nothing left to wait for.
 func TestDrainIsCutShortByAStraggler(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		hung := make(chan struct{})
@@ -143,7 +168,8 @@ func TestDrainIsCutShortByAStraggler(t *testing.T) {
 	})
 }
 
-// Background tasks are cancelled when the drain begins, those started later too; a task that waits for its restart is not waited out.
+// Background tasks are cancelled when the drain begins, those started later too; a task that waits
+// for its restart is not waited out.
 func TestCancelBackground(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		causes := make(chan error, 2)
@@ -153,7 +179,8 @@ func TestCancelBackground(t *testing.T) {
 			return err
 		}
 		failing := func(context.Context) error { return errWork }
-		r.Start(Task{Service: "x", Name: "pruner", Background: true, Run: note}, Task{Service: "x", Name: "worker", Run: until},
+		r.Start(Task{Service: "x", Name: "pruner", Background: true, Run: note},
+			Task{Service: "x", Name: "worker", Run: until},
 			Task{Service: "x", Name: "failing", Background: true, Run: failing})
 		synctest.Wait()
 		start := time.Now()
@@ -191,7 +218,7 @@ func TestCloseJoins(t *testing.T) {
 	})
 }
 
-// A task that fails while it drains is restarted, so that what is in its queue is still worked off.
+// A task that fails while it drains is restarted, so that its queue is still drained.
 func TestFailureWhileDraining(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		q := NewQueue[int](r.c, Spec{Service: "x", Name: "q", Cap: 9, Policy: RejectNew, Producers: []string{HTTP}})
@@ -213,5 +240,48 @@ func TestFailureWhileDraining(t *testing.T) {
 		if n := r.Drain("x", time.Minute, time.Second); n != 0 || !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
 			t.Errorf("%d aborted, got %v", n, got)
 		}
+	})
+}
+
+// Drain counts an abandoned instance, even if it is its hook that hangs.
+func TestDrainCountsWhoIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		c := NewCatalog(nil, nil)
+		fails := errors.New("fails")
+		s := NewSupervisor(t.Context(), c, Hooks{Escalated: func(_, _ string, is bool) {
+			if !is {
+				<-hold
+			}
+		}})
+		n := 0
+		s.Start(
+			Task{
+				Service: "a",
+				Name:    "b",
+				Count:   1,
+				Restart: Always,
+				Doc:     "fails, then waits.",
+				Run: func(ctx context.Context) error {
+					if n++; n < 12 {
+						return fails
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				},
+			},
+		)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		s.mu.Lock()
+		b := s.branch("a")
+		s.mu.Unlock()
+		b.cancel(ErrCanceled)
+		synctest.Wait()
+		if got := s.Drain("a", time.Second, time.Second); got != 1 {
+			t.Errorf("%d aborted, and one was left behind", got)
+		}
+		close(hold)
+		s.Close()
 	})
 }

@@ -13,35 +13,38 @@ import (
 )
 
 var (
-	// ErrFlightFull is returned to a caller that would be one too many to wait for a call. Nothing was begun for it.
-	ErrFlightFull = errors.New("flow: as many wait for this call as may")
-	// ErrFenceMoved is returned to a caller whose fence is not the one the call under way began with: its answer may not serve this caller.
-	ErrFenceMoved = errors.New("flow: the call under way began before another fence")
+	// ErrFlightFull is returned to a caller if the call already has the most waiters. It did not
+	// join.
+	ErrFlightFull = errors.New("flow: too many waiters for this call")
+	// ErrFenceMoved is returned to a caller whose fence differs from that of the call in progress:
+	// the result may not be valid for this caller.
+	ErrFenceMoved = errors.New("flow: the call in progress has another fence")
 )
 
 // FlightSpec declares a Flight.
 type FlightSpec struct {
 	Service string
-	Name    string // what is called; the value of the label kind
+	Name    string // of the call; the value of the label kind
 	Shards  int    // locks over the keys, a power of two; 0 means 1
-	Waiters int    // callers that may wait for a call beside the one that began it
-	Calls   int    // calls under way at once; ErrBusy beyond
+	Waiters int    // callers that may wait for a call, besides the one that began it
+	Calls   int    // calls in progress at once; more get ErrBusy
 }
 
-// Flight joins callers that ask for the same: one call a key is under way at any time, and every caller that waits for it gets its one
-// answer. F is the fence: who comes with another than the call began with is refused. Safe for concurrent use.
+// Flight merges concurrent calls with the same key: at most one call per key is in progress, and
+// every caller that waits for it gets its result. F is the type of the fence: a caller with another
+// fence than that of the call in progress is refused. A Flight is safe for concurrent use.
 type Flight[K, F comparable, V any] struct {
 	spec     FlightSpec
 	seed     maphash.Seed
 	shards   []flightShard[K, F, V]
-	calls    atomic.Int64 // keys under way
+	calls    atomic.Int64 // keys in progress
 	panicked func(n int)
 	log      hclog.Logger
 
-	// owed counts the calls and goroutines that Close waits for, plus shut once the flight is closed: as in a Queue, when it is exactly
-	// shut nothing is under way, nor will be.
+	// owed is the number of calls and goroutines that Close waits for, plus shut once the flight is
+	// closed. As in a Queue: when owed equals shut, nothing is in progress now or later.
 	owed atomic.Int64
-	idle chan struct{} // closed when owed is shut
+	idle chan struct{} // closed when owed equals shut
 	once sync.Once     // closes idle
 }
 
@@ -50,11 +53,14 @@ type flightShard[K, F comparable, V any] struct {
 	keys map[K]*Call[K, F, V] // guarded by mu
 }
 
-// NewFlight returns a flight whose locks are declared in c. It panics on a spec without names, places or calls.
+// NewFlight returns a flight and declares its locks in c. It panics if s lacks names, calls or
+// waiters.
 func NewFlight[K, F comparable, V any](c *Catalog, s FlightSpec) *Flight[K, F, V] {
 	s.Shards = max(s.Shards, 1)
 	if s.Service == "" || s.Name == "" || s.Waiters < 0 || s.Calls < 1 || s.Shards&(s.Shards-1) != 0 {
-		panic(fmt.Sprintf("flow: flight %s.%s needs both names, calls, and a power of two of shards", s.Service, s.Name))
+		panic(
+			fmt.Sprintf("flow: flight %s.%s needs both names, calls, and a power of two of shards", s.Service, s.Name),
+		)
 	}
 	f := &Flight[K, F, V]{
 		spec:     s,
@@ -70,8 +76,9 @@ func NewFlight[K, F comparable, V any](c *Catalog, s FlightSpec) *Flight[K, F, V
 	return f
 }
 
-// Join enters the call under way for key, or begins one. The first must see to it that the call is settled, by Answer or Fail, and everyone
-// who joined calls Wait once. ErrFlightFull and ErrFenceMoved refuse a joiner, ErrBusy a beginner, ErrClosed both. Join never waits.
+// Join joins the call in progress for key, or begins one. If first is true, the caller must settle
+// the call with Answer or Fail. Every caller that joined must call Wait once. ErrFlightFull and
+// ErrFenceMoved refuse to join, ErrBusy refuses to begin, ErrClosed either. Join never waits.
 func (f *Flight[K, F, V]) Join(key K, fence F) (c *Call[K, F, V], first bool, err error) {
 	if err := f.enter(); err != nil {
 		return nil, false, err
@@ -113,10 +120,18 @@ func (f *Flight[K, F, V]) shard(key K) *flightShard[K, F, V] {
 	return &f.shards[maphash.Comparable(f.seed, key)&uint64(len(f.shards)-1)]
 }
 
-// Do joins the call under way for key, or makes it: run, on a goroutine and a context of its own that keeps the values of ctx but ends after
-// within, whatever becomes of its callers. Do waits for the answer until ctx ends and then returns its cause; the call goes on. A panic in
-// run is answered to all who wait as a *PanicError. The errors of Join come before anything is done.
-func (f *Flight[K, F, V]) Do(ctx context.Context, key K, fence F, within time.Duration, run func(context.Context) (V, error)) (V, error) {
+// Do joins the call in progress for key, or makes it by calling run on a goroutine of its own. The
+// context of run has the values of ctx and ends after within, even if all callers have left. Do
+// waits for the result. If ctx ends first, it returns the cause of ctx and the call continues. If
+// run panics, every waiter gets a *PanicError. An error of Join is returned before anything is
+// done.
+func (f *Flight[K, F, V]) Do(
+	ctx context.Context,
+	key K,
+	fence F,
+	within time.Duration,
+	run func(context.Context) (V, error),
+) (V, error) {
 	assertFree("Flight.Do")
 	c, first, err := f.Join(key, fence)
 	if err != nil {
@@ -124,13 +139,18 @@ func (f *Flight[K, F, V]) Do(ctx context.Context, key K, fence F, within time.Du
 		return zero, err
 	}
 	if first {
-		f.fly(ctx, c, within, run)
+		f.start(ctx, c, within, run)
 	}
 	return c.Await(ctx)
 }
 
-// fly runs c on a goroutine that Close joins.
-func (f *Flight[K, F, V]) fly(ctx context.Context, c *Call[K, F, V], within time.Duration, run func(context.Context) (V, error)) {
+// start runs c on a goroutine that Close waits for.
+func (f *Flight[K, F, V]) start(
+	ctx context.Context,
+	c *Call[K, F, V],
+	within time.Duration,
+	run func(context.Context) (V, error),
+) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), within)
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.hold(cancel)
@@ -146,12 +166,12 @@ func (f *Flight[K, F, V]) fly(ctx context.Context, c *Call[K, F, V], within time
 				c.Answer(v)
 			}
 			return err
-		}, func(err error) { f.land(c, err) })
+		}, func(err error) { f.fail(c, err) })
 	}()
 }
 
-// land fails c if its run did, and tells of a panic.
-func (f *Flight[K, F, V]) land(c *Call[K, F, V], err error) {
+// fail fails c if its run returned an error, and logs a panic.
+func (f *Flight[K, F, V]) fail(c *Call[K, F, V], err error) {
 	if err == nil {
 		return
 	}
@@ -163,12 +183,12 @@ func (f *Flight[K, F, V]) land(c *Call[K, F, V], err error) {
 	c.Fail(err)
 }
 
-// Len returns how many calls are under way.
+// Len returns the number of calls in progress.
 func (f *Flight[K, F, V]) Len() int {
 	return int(f.calls.Load())
 }
 
-// enter counts one more that Close waits for.
+// enter adds to the calls that Close waits for.
 func (f *Flight[K, F, V]) enter() error {
 	point("flight.enter")
 	if f.owed.Add(1) > shut {
@@ -189,8 +209,9 @@ func (f *Flight[K, F, V]) finish() {
 	f.once.Do(func() { close(f.idle) })
 }
 
-// Close refuses new calls and waits until those under way are settled and their goroutines gone. When ctx ends first, it ends the contexts
-// of the runs with ErrAborted, waits a moment more, and returns an error if some are left. Safe to call again.
+// Close refuses new calls and waits until those in progress are settled and their goroutines have
+// returned. If ctx ends first, Close ends the contexts of the runs with ErrAborted, waits a moment
+// more, and returns an error if some are left. It may be called again.
 func (f *Flight[K, F, V]) Close(ctx context.Context) error {
 	assertFree("Flight.Close")
 	point("Flight.Close")
@@ -214,7 +235,8 @@ func (f *Flight[K, F, V]) Close(ctx context.Context) error {
 		return nil
 	case <-grace.C:
 		woken("Flight.Close, too late")
-		return fmt.Errorf("flow: flight %s.%s: %d calls do not end: %w", f.spec.Service, f.spec.Name, f.Len(), context.Cause(ctx))
+		return fmt.Errorf("flow: flight %s.%s: %d calls have not ended: %w", f.spec.Service, f.spec.Name, f.Len(),
+			context.Cause(ctx))
 	}
 }
 

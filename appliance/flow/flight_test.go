@@ -15,12 +15,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newFlight returns a flight in a catalogue of its own, with room for 2 waiters beside the first and 3 calls.
+// newFlight returns a flight in a catalogue of its own, with room for 2 waiters beside the first
+// and 3 calls.
 func newFlight(m Meter) *Flight[string, int, int] {
-	return NewFlight[string, int, int](NewCatalog(m, nil), FlightSpec{Service: "t", Name: "lookup", Shards: 2, Waiters: 2, Calls: 3})
+	return NewFlight[string, int, int](
+		NewCatalog(m, nil),
+		FlightSpec{Service: "t", Name: "lookup", Shards: 2, Waiters: 2, Calls: 3},
+	)
 }
 
-// In any sequence of joins, claims, answers and departures a flight is a map from a key to who waits for it.
+// In any sequence of joins, claims, answers and departures a flight is a map from a key to who
+// waits for it.
 func TestFlightIsAMapOfWaiters(t *testing.T) {
 	over, cancel := context.WithCancelCause(t.Context())
 	cancel(ErrCanceled)
@@ -84,7 +89,8 @@ func TestFlightIsAMapOfWaiters(t *testing.T) {
 					}
 					end(k)
 					for range e.waiting {
-						if v, err := e.call.Wait(over); v != n || err != nil { // an answer that is there goes before the end of ctx
+						// an answer that is there goes before the end of ctx
+						if v, err := e.call.Wait(over); v != n || err != nil {
 							t.Fatalf("Wait = %d, %v", v, err)
 						}
 					}
@@ -121,7 +127,10 @@ func TestFlightIsAMapOfWaiters(t *testing.T) {
 // However many ask, one run answers all, on a context of its own.
 func TestFlightRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFlight[string, int, int](NewCatalog(nil, nil), FlightSpec{Service: "t", Name: "lookup", Waiters: 99, Calls: 1})
+		f := NewFlight[string, int, int](
+			NewCatalog(nil, nil),
+			FlightSpec{Service: "t", Name: "lookup", Waiters: 99, Calls: 1},
+		)
 		type mark struct{}
 		runs := 0
 		run := func(ctx context.Context) (int, error) {
@@ -135,7 +144,10 @@ func TestFlightRunsOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), mark{}, 1), time.Duration(i+1)*20*time.Millisecond)
+				ctx, cancel := context.WithTimeout(
+					context.WithValue(t.Context(), mark{}, 1),
+					time.Duration(i+1)*20*time.Millisecond,
+				)
 				defer cancel()
 				began := time.Now()
 				v, err := f.Do(ctx, "k", 0, time.Minute, run)
@@ -170,7 +182,8 @@ func TestFlightOwnDeadline(t *testing.T) {
 	})
 }
 
-// Waiters of a claimed call get a grace and then know that they do not know; a late answer meets nobody and frees the key.
+// Waiters of a claimed call get a grace and then know that they do not know; a late answer meets
+// nobody and frees the key.
 func TestFlightClaimedCallIsNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlight(nil)
@@ -246,7 +259,8 @@ func TestFlightCloseJoinsItsRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, ended := newFlight(nil), false
 		go func() {
-			_, _ = f.Do(t.Context(), "k", 0, time.Minute, func(context.Context) (int, error) { time.Sleep(time.Second); ended = true; return 0, nil })
+			_, _ = f.Do(t.Context(), "k", 0, time.Minute,
+				func(context.Context) (int, error) { time.Sleep(time.Second); ended = true; return 0, nil })
 		}()
 		synctest.Wait()
 		if err := f.Close(t.Context()); err != nil || !ended {
@@ -261,7 +275,8 @@ func TestFlightCloseJoinsItsRuns(t *testing.T) {
 	})
 }
 
-// A Close whose context ends aborts the runs; only what ignores that, and a call nobody settles, is reported.
+// A Close whose context ends aborts the runs. It reports only runs that ignore that and unsettled
+// calls.
 func TestFlightCloseAborts(t *testing.T) {
 	for _, tt := range []struct {
 		doc   string
@@ -314,9 +329,13 @@ func TestFlightSpecsThatCannotWork(t *testing.T) {
 	}
 }
 
-// Many callers of few keys, some impatient: one call a key at a time, exactly one answer for everyone, nothing left at the end.
+// Many callers of few keys, some impatient: one call a key at a time, exactly one answer for
+// everyone, nothing left at the end.
 func TestFlightConcurrently(t *testing.T) {
-	f := NewFlight[int, int, int64](NewCatalog(nil, nil), FlightSpec{Service: "t", Name: "lookup", Shards: 4, Waiters: 3, Calls: 8})
+	f := NewFlight[int, int, int64](
+		NewCatalog(nil, nil),
+		FlightSpec{Service: "t", Name: "lookup", Shards: 4, Waiters: 3, Calls: 8},
+	)
 	var under [8]atomic.Int32
 	var runs, answers, refused atomic.Int64
 	run := func(key int) func(context.Context) (int64, error) {
@@ -361,7 +380,10 @@ func TestFlightConcurrently(t *testing.T) {
 
 // The same, with calls that workers settle: a call is answered once or left by all, never both.
 func TestFlightSettledByWorkers(t *testing.T) {
-	f := NewFlight[int, int, int](NewCatalog(nil, nil), FlightSpec{Service: "t", Name: "post", Shards: 4, Waiters: 8, Calls: 64})
+	f := NewFlight[int, int, int](
+		NewCatalog(nil, nil),
+		FlightSpec{Service: "t", Name: "post", Shards: 4, Waiters: 8, Calls: 64},
+	)
 	work := newQueue[*Call[int, int, int]](16)
 	var workers, callers sync.WaitGroup
 	for range 2 {
@@ -395,7 +417,8 @@ func TestFlightSettledByWorkers(t *testing.T) {
 					c.Fail(ErrBusy)
 				}
 				v, err := c.Wait(ctx)
-				if ok := err == nil && v == key && key%3 != 0 || err == errWork && key%3 == 0 || err == ErrBusy || err == ErrCanceled && ctx == over; !ok {
+				if ok := err == nil && v == key && key%3 != 0 || err == errWork && key%3 == 0 || err == ErrBusy ||
+					err == ErrCanceled && ctx == over; !ok {
 					t.Errorf("key %d: %d, %v", key, v, err)
 				}
 			}
@@ -410,7 +433,10 @@ func TestFlightSettledByWorkers(t *testing.T) {
 }
 
 func BenchmarkFlight(b *testing.B) {
-	f := NewFlight[[16]byte, [32]byte, int](NewCatalog(nil, nil), FlightSpec{Service: "t", Name: "post", Shards: 64, Waiters: 8, Calls: 1024})
+	f := NewFlight[[16]byte, [32]byte, int](
+		NewCatalog(nil, nil),
+		FlightSpec{Service: "t", Name: "post", Shards: 64, Waiters: 8, Calls: 1024},
+	)
 	ctx := b.Context()
 	b.Run("join and answer", func(b *testing.B) {
 		var key [16]byte

@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// goroutine returns the id of the running goroutine, which the runtime tells only in a stack trace: "goroutine 7 [running]:".
+// goroutine returns the id of the calling goroutine. The runtime shows it only in a stack trace:
+// "goroutine 7 [running]:".
 func goroutine() uint64 {
 	var buf [40]byte
 	head := buf[:runtime.Stack(buf[:], false)]

@@ -1,17 +1,20 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// taskRun is what the instances of one started task share.
+// taskRun is the state that the instances of one started task share.
 type taskRun struct {
 	Task
 	super *Supervisor
@@ -19,13 +22,13 @@ type taskRun struct {
 
 	spawned, abortedCount, canceled, panicked, restarted func(n int)
 
-	instances []*instance // set before they run
+	instances []*instance // set before they start
 
 	mu      lock
 	left    int  // instances that have not ended for good; guarded by mu
-	bad     int  // instances escalated now; guarded by mu
-	told    bool // what Escalated was last told; guarded by mu
-	telling bool // somebody is telling it; guarded by mu
+	bad     int  // escalated instances; guarded by mu
+	told    bool // argument of the last call of Escalated; guarded by mu
+	telling bool // Escalated is being called; guarded by mu
 }
 
 func newTaskRun(s *Supervisor, t Task) *taskRun {
@@ -44,8 +47,9 @@ func newTaskRun(s *Supervisor, t Task) *taskRun {
 	}
 }
 
-// escalate counts an instance in or out of trouble and tells the owner when the task as a whole changes, in order and without a lock held:
-// whoever finds another telling leaves it to that one.
+// escalate adds by to the escalated instances. It calls Hooks.Escalated when the state of the task
+// as a whole changes, in order and without a lock held: a goroutine that finds another one calling
+// it leaves the call to that one.
 func (t *taskRun) escalate(by int) {
 	t.mu.Lock()
 	t.bad += by
@@ -73,7 +77,7 @@ func (t *taskRun) ended() (last bool) {
 	return t.left == 0
 }
 
-// instance is one of the Count parallel copies of a task.
+// instance is one of the Count copies of a task.
 type instance struct {
 	task   *taskRun
 	branch *branch
@@ -81,13 +85,13 @@ type instance struct {
 	name   string // "worker/3", "pipeline" if there is only one
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it is waited for no longer: it has ended for good, or was left behind
+	done   chan struct{} // closed when the instance has ended for good or was abandoned
 
-	counted atomic.Bool              // how it ended is settled: aborted, cancelled, or neither
+	counted atomic.Bool              // its end is counted as aborted, cancelled or neither
 	view    atomic.Pointer[lifeView] // written by run
 
 	restarts  restartLog  // owned by run
-	escalated *time.Timer // runs out a minute after the last restart; nil while all is well; owned by run
+	escalated *time.Timer // fires a minute after the last restart; nil if not escalated; owned by run
 }
 
 func newInstance(t *taskRun, b *branch, i int) *instance {
@@ -100,7 +104,7 @@ func newInstance(t *taskRun, b *branch, i int) *instance {
 	return in
 }
 
-// run lives the lives of the instance until one is its last.
+// run calls Run again and again until the verdict is that the instance ends.
 func (in *instance) run() {
 	begin("instance")
 	defer in.end()
@@ -127,7 +131,7 @@ func (in *instance) run() {
 	}
 }
 
-// asFailure names the failure that a nil return before draining is.
+// asFailure returns ErrEnded for a nil return before draining.
 func asFailure(err error) error {
 	if err == nil {
 		return ErrEnded
@@ -135,7 +139,7 @@ func asFailure(err error) error {
 	return err
 }
 
-// life runs the task once and returns how it ended. Meanwhile it lifts an escalation whose minute is over.
+// life calls Run once and returns its result. Meanwhile it ends an escalation after a minute.
 func (in *instance) life() error {
 	in.task.spawned(1)
 	in.show(LifeRunning, nil)
@@ -167,7 +171,8 @@ func (in *instance) logPanic(err error) {
 	}
 }
 
-// restart waits out the delay, records the restart and escalates if there were too many. It returns early if the context ends.
+// restart waits for the backoff, records the restart, and escalates after too many. It returns
+// early if the context ends.
 func (in *instance) restart(err error) {
 	n := in.restarts.recent(time.Now())
 	delay := restartDelay(n)
@@ -188,7 +193,8 @@ func (in *instance) restart(err error) {
 	}
 }
 
-// sleep waits for d and reports whether it was waited out. An escalation never ends here: its minute starts anew at the restart.
+// sleep waits for d and reports whether it did so. An escalation does not end here, because its
+// minute starts again at the restart.
 func (in *instance) sleep(d time.Duration) bool {
 	point("sleep")
 	timer := time.NewTimer(d)
@@ -203,7 +209,7 @@ func (in *instance) sleep(d time.Duration) bool {
 	}
 }
 
-// calm yields when a minute has passed since the last restart of an escalated instance.
+// calm returns a channel that yields a minute after the last restart of an escalated instance.
 func (in *instance) calm() <-chan time.Time {
 	if in.escalated == nil {
 		return nil
@@ -221,7 +227,8 @@ func (in *instance) settle() {
 	in.task.escalate(-1)
 }
 
-// end takes the instance out; with the last one of its task, queues that only this task still fed are closed.
+// end ends the instance. The last instance of a task closes the queues that only this task still
+// feeds.
 func (in *instance) end() {
 	in.isFirstEnd()
 	in.settle()
@@ -233,13 +240,14 @@ func (in *instance) end() {
 	in.release()
 }
 
-// isFirstEnd is true once: a Drain whose deadline has passed and the run of the instance agree by it on how the instance has ended.
+// isFirstEnd returns true once. A Drain that passes its deadline and the run of the instance use it
+// to agree on how the instance has ended.
 func (in *instance) isFirstEnd() bool {
 	point("isFirstEnd")
 	return in.counted.CompareAndSwap(false, true)
 }
 
-// release ends all waiting for the instance and reports whether this was the first time.
+// release ends all waits for the instance and reports whether this was the first call.
 func (in *instance) release() bool {
 	s := in.task.super
 	s.mu.Lock()
@@ -250,4 +258,71 @@ func (in *instance) release() bool {
 	delete(in.branch.live, in)
 	close(in.done)
 	return true
+}
+
+// TaskState is the state of an instance at one moment.
+type TaskState struct {
+	Service   string
+	Task      string
+	Index     int // of the instance, from 0
+	State     LifeState
+	Since     time.Time // when State began
+	Restarts  int       // within the last minute
+	LastError error     // result of the last failed run; nil if none failed
+}
+
+// LifeState is the state of an instance.
+type LifeState string
+
+// The states of an instance.
+const (
+	LifeRunning LifeState = "running"
+	LifeBackoff LifeState = "backoff" // waits before a restart
+	LifeDone    LifeState = "done"    // will not run again
+)
+
+// lifeView is the published state of an instance. It is replaced, never modified.
+type lifeView struct {
+	state    LifeState
+	since    time.Time
+	restarts []time.Time
+	last     error
+}
+
+// show publishes a new state of the instance. Only run calls it.
+func (in *instance) show(s LifeState, err error) {
+	next := &lifeView{state: s, since: time.Now(), restarts: slices.Clone(in.restarts.times), last: err}
+	if old := in.view.Load(); err == nil && old != nil {
+		next.last = old.last
+	}
+	in.view.Store(next)
+}
+
+// look returns the published state.
+func (in *instance) look(now time.Time) TaskState {
+	v := in.view.Load()
+	log := restartLog{times: v.restarts}
+	return TaskState{
+		Service: in.task.Service, Task: in.task.Name, Index: in.index, State: v.state, Since: v.since,
+		Restarts: log.recent(now), LastError: v.last,
+	}
+}
+
+// Tasks returns every started instance, sorted by service, task and index.
+func (s *Supervisor) Tasks() []TaskState {
+	now := time.Now()
+	var out []TaskState
+	s.mu.Lock()
+	for _, b := range s.branches {
+		for _, t := range b.tasks {
+			for _, in := range t.instances {
+				out = append(out, in.look(now))
+			}
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b TaskState) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Task, b.Task), a.Index-b.Index)
+	})
+	return out
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// What a channel holds and has lost shows for queue, bus, cell and ticker; a mere name does not show.
+// What a channel holds and has lost shows for queue, bus, cell and ticker; a mere name does not
+// show.
 func TestChannelsShowTheirState(t *testing.T) {
 	c := NewCatalog(nil, nil)
 	q := NewQueue[int](c, Spec{Service: "a", Name: "jobs_tx", Cap: 2, Policy: RejectNew})
@@ -19,7 +20,10 @@ func TestChannelsShowTheirState(t *testing.T) {
 	NewWatch(c, Spec{Service: "b", Name: "cell"}, 1)
 	Every(c, Spec{Service: "b", Name: "tick"}, time.Hour)
 	c.Declare(Spec{Service: "b", Name: "alias", Kind: KindWatch, Cap: 1, Policy: LastWins})
-	c.DeclareHeld(Spec{Service: "b", Name: "ring", Kind: KindQueue, Cap: 9, Policy: "drop newest"}, func() (int, uint64) { return 4, 2 })
+	c.DeclareHeld(
+		Spec{Service: "b", Name: "ring", Kind: KindQueue, Cap: 9, Policy: "drop newest"},
+		func() (int, uint64) { return 4, 2 },
+	)
 	for i := range 3 {
 		_ = q.TrySend(i)
 	}
@@ -50,7 +54,8 @@ func TestChannelsShowTheirState(t *testing.T) {
 	}
 }
 
-// The life of an instance is seen from outside: it runs, waits out a delay, runs again, and is done.
+// The life of an instance is seen from outside: it runs, waits out a delay, runs again, and is
+// done.
 func TestTasksShowTheirLives(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		lives := 0
@@ -62,7 +67,8 @@ func TestTasksShowTheirLives(t *testing.T) {
 			return until(ctx)
 		}
 		began := time.Now()
-		r.Start(Task{Service: "s", Name: "flaky", Run: flaky}, Task{Service: "s", Name: "worker", Count: 11, Run: until},
+		r.Start(Task{Service: "s", Name: "flaky", Run: flaky},
+			Task{Service: "s", Name: "worker", Count: 11, Run: until},
 			Task{Service: "r", Name: "once", Restart: OneShot, Run: func(context.Context) error { return nil }})
 		synctest.Wait()
 		states := r.Tasks()
@@ -103,7 +109,7 @@ func TestTasksShowTheirLives(t *testing.T) {
 	})
 }
 
-// A list of goroutines says whose each one is, also of those that a task started.
+// A goroutine profile labels each goroutine with its task, including those that a task started.
 func TestGoroutinesAreLabelled(t *testing.T) {
 	s := NewSupervisor(t.Context(), NewCatalog(nil, nil), Hooks{})
 	defer s.Close()

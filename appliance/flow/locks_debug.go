@@ -8,10 +8,11 @@ import (
 	"sync"
 )
 
-// holders knows which locks each goroutine holds. It is one table for the process because a goroutine is one, and exists in debug builds only.
-var holders sync.Map // goroutine id → []*Mutex, in the order taken; each value is touched by its own goroutine only
+// holders maps each goroutine to the locks that it holds. It is global because goroutines are, and
+// it exists in debug builds only.
+var holders sync.Map // goroutine id → []*Mutex, in the order taken; each value is used by its own goroutine only
 
-// assertOrder panics if the goroutine may not take m now.
+// assertOrder panics if the goroutine must not take m now.
 func assertOrder(m *Mutex) {
 	for _, h := range held(goroutine()) {
 		if h.service != m.service {
@@ -41,7 +42,7 @@ func noteFreed(m *Mutex) {
 	holders.Store(g, rest)
 }
 
-// assertFree panics if the goroutine holds a lock: what it is about to do may wait.
+// assertFree panics if the goroutine holds a lock: the next operation may wait.
 func assertFree(wait string) {
 	if h := held(goroutine()); len(h) > 0 {
 		panic(fmt.Sprintf("flow: %s while holding %v", wait, h[len(h)-1]))

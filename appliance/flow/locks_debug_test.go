@@ -76,3 +76,20 @@ func TestUnlockByAnotherGoroutineIsChecked(t *testing.T) {
 	wg.Wait()
 	m.Unlock()
 }
+
+// A lock that readers share has its place in the order, to read as well as to write.
+func TestRWMutexOrderIsChecked(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	m, inner := NewRWMutex(c, "wallet", RankCacheMeta), NewMutex(c, "wallet", RankCounters)
+	inner.Lock()
+	for _, take := range []func(){m.RLock, m.Lock} {
+		if text := wantPanic(t, take); !strings.Contains(text, "rank inversion") {
+			t.Errorf("panic = %q", text)
+		}
+	}
+	inner.Unlock()
+	m.RLock()
+	inner.Lock()
+	inner.Unlock()
+	m.RUnlock()
+}

@@ -2,7 +2,7 @@
 
 package flow
 
-// Without the tag flowdebug the order of locks is not checked; these compile to nothing.
+// Without the tag flowdebug the lock order is not checked, and these compile to nothing.
 
 func assertOrder(*Mutex) {}
 func noteHeld(*Mutex)    {}

@@ -47,7 +47,7 @@ func (m *fakeMeter) count(key string) int {
 	return m.counts[key]
 }
 
-// wantPanic runs f and returns what it panicked with, as text.
+// wantPanic calls f and returns the text of its panic.
 func wantPanic(t *testing.T, f func()) (text string) {
 	t.Helper()
 	defer func() {

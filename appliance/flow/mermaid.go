@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// everyTask is the consumer name that stands for every task.
+// everyTask is the consumer name that stands for all tasks.
 const everyTask = "*"
 
-// Mermaid returns the catalogue as a flowchart. Tasks are boxes, grouped by service, with their tickers in them. A channel between two
-// nodes is an edge, which it shares with others between the same two; one with more ends, or an open one, is a rounded node, so that it
-// is named once. Queues are drawn solid, all else dotted. Handlers and the services that they feed come first.
+// Mermaid returns the catalogue as a flowchart. Each service is a group of boxes, one per task,
+// which also name the task's tickers. A channel between two nodes is an edge; channels between the
+// same two nodes share one. A channel with more ends, or with an open end, is a rounded node.
+// Queues are solid, all other channels dotted. Handlers and the services they feed come first.
 func (c *Catalog) Mermaid() string {
 	p := picture{drawn: map[string]bool{}, shared: map[edge][]Spec{}}
 	tasks, specs := c.Tasks(), c.Specs()
@@ -38,8 +39,9 @@ func (c *Catalog) Mermaid() string {
 	return p.text.String()
 }
 
-// Overview returns the services as a flowchart: a box with the tasks of each, and an edge, with the names of the channels, from each
-// that produces to each other that consumes. Channels of every task, tickers and what stays within a service are left to Mermaid.
+// Overview returns the services as a flowchart. Each service is one box that lists its tasks. An
+// edge names the channels from one service to another. Tickers, channels read by every task, and
+// channels within a service are omitted.
 func (c *Catalog) Overview() string {
 	p := picture{drawn: map[string]bool{}, shared: map[edge][]Spec{}}
 	p.line("flowchart LR")
@@ -52,7 +54,8 @@ func (c *Catalog) Overview() string {
 			}
 		}
 		if len(tasks) > 0 {
-			p.node("", id(service), "[%q]", strings.Join(append([]string{"<b>" + plain(service) + "</b>"}, tasks...), br))
+			p.node("", id(service), "[%q]",
+				strings.Join(append([]string{"<b>" + plain(service) + "</b>"}, tasks...), br))
 		}
 	}
 	for _, s := range c.Specs() {
@@ -70,7 +73,7 @@ func (c *Catalog) Overview() string {
 	return p.text.String()
 }
 
-// between notes the edges of s that join two services.
+// between adds the edges of s that join two services.
 func (p *picture) between(s Spec) {
 	arrow := "-.->"
 	if s.Kind == KindQueue {
@@ -88,7 +91,7 @@ func (p *picture) between(s Spec) {
 	}
 }
 
-// serviceID is the id, in an overview, of the service of a producer or consumer of s.
+// serviceID returns the id, in an overview, of the service of a producer or consumer of s.
 func serviceID(s Spec, name string) string {
 	if name == HTTP {
 		return "http_handlers"
@@ -97,12 +100,12 @@ func serviceID(s Spec, name string) string {
 	return id(service)
 }
 
-// picture is a flowchart being written.
+// picture is a flowchart under construction.
 type picture struct {
 	text   strings.Builder
 	drawn  map[string]bool // ids of the nodes written so far
-	edges  []edge          // in the order in which they were met
-	shared map[edge][]Spec // the channels whose names an edge carries; none for one to or from a channel's own node
+	edges  []edge          // in order of appearance
+	shared map[edge][]Spec // channels named on an edge; empty for an edge to or from a channel's own node
 }
 
 // edge is an arrow between two nodes, given by their ids.
@@ -112,7 +115,7 @@ func (p *picture) line(format string, args ...any) {
 	fmt.Fprintf(&p.text, format+"\n", args...)
 }
 
-// group draws the tasks of one service and those of its channels that are nodes.
+// group draws the tasks of one service and its channels that are nodes.
 func (p *picture) group(service string, tasks []Task, specs []Spec) {
 	if len(tasks) == 0 {
 		return
@@ -129,7 +132,7 @@ func (p *picture) group(service string, tasks []Task, specs []Spec) {
 	p.line("  end")
 }
 
-// channel notes the edges of s and draws the nodes at its ends that are no tasks.
+// channel adds the edges of s and draws those of its ends that are not tasks.
 func (p *picture) channel(s Spec) {
 	if s.Kind == KindTicker {
 		return
@@ -151,7 +154,7 @@ func (p *picture) channel(s Spec) {
 	}
 }
 
-// join notes an edge once, with what it carries.
+// join adds an edge once, and s to the channels that it carries.
 func (p *picture) join(e edge, s ...Spec) {
 	if !slices.Contains(p.edges, e) {
 		p.edges = append(p.edges, e)
@@ -159,7 +162,7 @@ func (p *picture) join(e edge, s ...Spec) {
 	p.shared[e] = append(p.shared[e], s...)
 }
 
-// end returns the id of a producer or consumer, drawing it first if it is no declared task.
+// end returns the id of a producer or consumer. If it is not a declared task, end draws it first.
 func (p *picture) end(service, name string) string {
 	switch name {
 	case everyTask:
@@ -180,14 +183,14 @@ func (p *picture) node(indent, node, shape, label string) string {
 	return node
 }
 
-// isNode reports whether s is drawn as a node of its own and not as an edge.
+// isNode reports whether s is drawn as a node instead of an edge.
 func isNode(s Spec) bool {
 	return s.Kind != KindTicker && (len(s.Producers) != 1 || len(s.Consumers) != 1)
 }
 
 const br = "<br>"
 
-// taskLabel is "worker ×3" and a line for each ticker of the task.
+// taskLabel returns a label such as "worker ×3", with one line for each ticker of the task.
 func taskLabel(t Task, specs []Spec) string {
 	label := plain(t.Name)
 	if t.Count > 1 {
@@ -202,7 +205,8 @@ func taskLabel(t Task, specs []Spec) string {
 	return label
 }
 
-// text is the edge with the names of what it carries, each above the policy that it shares with the next.
+// text returns the edge with the names of its channels. Consecutive channels with the same policy
+// name it once.
 func (e edge) text(carried []Spec) string {
 	if len(carried) == 0 {
 		return fmt.Sprintf("%s %s %s", e.from, e.arrow, e.to)
@@ -218,7 +222,8 @@ func (e edge) text(carried []Spec) string {
 	return fmt.Sprintf("%s %s|%q| %s", e.from, e.arrow, strings.Join(lines, br), e.to)
 }
 
-// bounded is "proposals_tx · q512", with bc for a broadcast; a watch holds one value by nature.
+// bounded returns a name with its capacity, such as "proposals_tx · q512", or bc for a broadcast. A
+// watch always holds one value, so its capacity is not shown.
 func bounded(s Spec) string {
 	switch s.Kind {
 	case KindQueue:
@@ -229,7 +234,8 @@ func bounded(s Spec) string {
 	return plain(s.Name)
 }
 
-// policy is what happens when s is full; a watch always keeps the last value, so its kind says more.
+// policy returns the overflow policy of s. For a watch it returns the kind, because a watch always
+// keeps the last value.
 func policy(s Spec) string {
 	if s.Kind == KindWatch {
 		return string(KindWatch)
@@ -237,17 +243,18 @@ func policy(s Spec) string {
 	return plain(string(s.Policy))
 }
 
-// plain removes what ends a label.
+// plain replaces characters that would end a label.
 func plain(text string) string {
 	return strings.NewReplacer(`"`, "'", "|", "/").Replace(text)
 }
 
-// channelID is the id of a channel's own node; a task may have the same name.
+// channelID returns the id of a channel's own node. It differs from that of a task of the same
+// name.
 func channelID(s Spec) string {
 	return "ch_" + id(s.Service+"."+s.Name)
 }
 
-// id makes a name an identifier of the flowchart.
+// id converts a name to an identifier of the flowchart.
 func id(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

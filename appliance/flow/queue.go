@@ -2,26 +2,47 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 )
 
-// Queue is a bounded first-in-first-out channel from many producers to many consumers that can be closed while they send. Requests enter
-// with TrySend, which never waits; tasks may Send. Items keep their order per producer.
+var (
+	// ErrBusy is returned when a queue or flight is full. Nothing was enqueued. The same call may
+	// succeed later.
+	ErrBusy = errors.New("flow: queue full")
+	// ErrClosed is returned for a closed queue, bus or flight. Nothing was enqueued.
+	ErrClosed = errors.New("flow: closed")
+	// ErrCanceled answers an item that was dropped before any work on it began. It is also the
+	// cause of a context cancelled by shutdown.
+	ErrCanceled = errors.New("flow: canceled")
+	// ErrUnknown is returned to a waiter whose deadline passed while its item was being processed.
+	// The item may or may not take effect.
+	ErrUnknown = errors.New("flow: outcome unknown")
+	// ErrAborted is the cause of a task's context after the drain deadline.
+	ErrAborted = errors.New("flow: drain deadline over, aborted")
+	// ErrEnded is reported for a task that returned nil before it was told to drain.
+	ErrEnded = errors.New("flow: task returned before shutdown")
+)
+
+// Queue is a bounded FIFO channel with many producers and many consumers. It may be closed while
+// producers send. Requests enter with TrySend, which never waits; tasks may use Send. The items of
+// each producer keep their order.
 type Queue[T any] struct {
 	items   chan T
 	closing chan struct{} // closed first: wakes senders that wait for room
-	drained chan struct{} // closed last: no sender is inside and items is closed
+	drained chan struct{} // closed last: no sender is active and items is closed
 
-	// state counts the senders inside, plus shut once the queue is closed. A sender that finds shut does not touch items, so when
-	// state is exactly shut nobody does or will, and items may be closed.
+	// state is the number of active senders, plus shut once the queue is closed. A sender that
+	// finds shut does not use items. So when state equals shut, no sender uses items now or later,
+	// and items may be closed.
 	state    atomic.Int64
 	finished atomic.Bool
 
 	dropped tally
-	note    func(n int, reason string) // logs a discard
+	note    func(n int, reason string) // logs discarded items
 }
 
-// shut marks a closed queue in state, far above any count of senders.
+// shut marks a closed queue in state. It exceeds any number of senders.
 const shut = int64(1) << 62
 
 // NewQueue declares s in c and returns the queue. s.Cap must be at least 1.
@@ -39,11 +60,12 @@ func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 	return q
 }
 
-// TrySend enqueues v, or returns ErrBusy if the queue is full or ErrClosed if it is closed; both count as dropped. It never blocks.
+// TrySend enqueues v. It returns ErrBusy if the queue is full and ErrClosed if it is closed; both
+// count as dropped. It never blocks.
 func (q *Queue[T]) TrySend(v T) error {
 	point("TrySend")
 	if len(q.items) == cap(q.items) && q.state.Load() < shut {
-		q.dropped.add(1) // full and open: refused without a shared write, since this is the path of overload
+		q.dropped.add(1) // overload path: refused without a write to shared memory
 		return ErrBusy
 	}
 	if !q.enter() {
@@ -61,8 +83,8 @@ func (q *Queue[T]) TrySend(v T) error {
 	}
 }
 
-// Send enqueues v and waits for room until ctx ends or the queue closes. It returns nil, ErrClosed or the cause of ctx, and v was enqueued
-// exactly if it returns nil.
+// Send enqueues v. It waits for room until ctx ends or the queue closes. It returns nil, ErrClosed
+// or the cause of ctx. v was enqueued if and only if it returns nil.
 func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	assertFree("Queue.Send")
 	if ctx.Err() != nil {
@@ -74,7 +96,7 @@ func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	defer q.leave()
 	point("Send, entered")
 	select {
-	case q.items <- v: // there is room, as a rule
+	case q.items <- v: // usually there is room
 		return nil
 	default:
 	}
@@ -93,7 +115,7 @@ func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	}
 }
 
-// enter counts the caller in as a sender; false means the queue is closed and nothing may be sent.
+// enter registers a sender. It returns false if the queue is closed.
 func (q *Queue[T]) enter() bool {
 	point("queue.enter")
 	if q.state.Add(1) < shut {
@@ -111,7 +133,8 @@ func (q *Queue[T]) leave() {
 	}
 }
 
-// finish is reached by whoever finds the queue closed and without senders; the first one closes the channels.
+// finish is called whenever the queue is closed and has no senders. The first call closes the
+// channels.
 func (q *Queue[T]) finish() {
 	point("queue.finish")
 	if q.finished.CompareAndSwap(false, true) {
@@ -122,14 +145,16 @@ func (q *Queue[T]) finish() {
 	}
 }
 
-// C is the receiving end for a select: v, ok := <-q.C(), where !ok means closed, empty, and no sender inside. A select picks at random
-// among ready cases, so a task that must stop at once looks at its context again after it.
+// C returns the channel to receive from in a select: v, ok := <-q.C(). If ok is false, the queue is
+// closed, empty and has no senders. A select picks at random among ready cases, so a task that must
+// stop at once checks its context after the select.
 func (q *Queue[T]) C() <-chan T {
 	assertFree("Queue.C")
 	return q.items
 }
 
-// Recv waits for an item. It looks at ctx first and returns its cause, or ErrClosed when the queue is closed and empty.
+// Recv waits for an item. It checks ctx first and returns its cause if ctx has ended. It returns
+// ErrClosed when the queue is closed and empty.
 func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
 	assertFree("Queue.Recv")
 	var zero T
@@ -150,7 +175,8 @@ func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
 	}
 }
 
-// Each calls do for every item, one after the other. It returns nil once the queue is closed and empty, and the cause of ctx when that ends.
+// Each calls do for every item, one at a time. It returns nil when the queue is closed and empty,
+// and the cause of ctx when ctx ends.
 func (q *Queue[T]) Each(ctx context.Context, do func(v T)) error {
 	for {
 		v, err := q.Recv(ctx)
@@ -165,8 +191,9 @@ func (q *Queue[T]) Each(ctx context.Context, do func(v T)) error {
 	}
 }
 
-// Close refuses further items; those accepted can still be received. It waits for the senders inside, which it wakes, and returns when C is
-// closed. Safe to call again and at the same time.
+// Close makes the queue refuse further items. Items accepted before can still be received. Close
+// wakes active senders, waits for them, and returns when C is closed. It may be called again and
+// concurrently.
 func (q *Queue[T]) Close() {
 	assertFree("Queue.Close")
 	point("Close")
@@ -182,8 +209,9 @@ func (q *Queue[T]) Close() {
 	woken("Close, drained")
 }
 
-// Discard closes the queue and returns what was left in it, counted as dropped and logged with reason, so that the caller can answer
-// every waiter. Items that a consumer takes at the same time are that consumer's.
+// Discard closes the queue and returns the remaining items, so that the caller can answer every
+// waiter. It counts them as dropped and logs reason. Items that a consumer receives concurrently
+// are not among them.
 func (q *Queue[T]) Discard(reason string) []T {
 	q.Close()
 	var left []T
@@ -199,8 +227,8 @@ func (q *Queue[T]) Discard(reason string) []T {
 	return left
 }
 
-// Len is the number of items in the queue at this moment.
+// Len returns the number of queued items.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// Cap is the number of items the queue holds.
+// Cap returns the capacity.
 func (q *Queue[T]) Cap() int { return cap(q.items) }

@@ -96,8 +96,8 @@ func produce(q *Queue[sent], producer, n int, wait bool) (accepted []sent) {
 	return accepted
 }
 
-// Whoever sends, receives and closes at once: what was accepted is what comes out, once, in order per producer, and no send meets a closed
-// channel, although blocked Sends may win after Close.
+// With concurrent senders, receivers and closers, the accepted items come out once, in order per
+// producer, and no send meets a closed channel. A blocked Send may still succeed after Close.
 func TestQueueKeepsWhatItAccepts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue[sent](rapid.IntRange(1, 3).Draw(t, "cap"))
@@ -152,8 +152,9 @@ func checkKept(t *rapid.T, accepted []sent, received [][]sent) {
 	}
 }
 
-// The trap: senders are blocked on a full queue when it closes, and a receiver makes room at that moment. Each Send either wins, and
-// its item comes out, or is refused; it must never panic. Both ends are reached: in every other round there is room before the close.
+// The trap: senders are blocked on a full queue when it closes, and a receiver makes room at that
+// moment. Each Send either wins, and its item comes out, or is refused; it must never panic. Both
+// ends are reached: in every other round there is room before the close.
 func TestQueueCloseAgainstBlockedSends(t *testing.T) {
 	const senders = 4
 	won, refused := 0, 0
@@ -199,7 +200,8 @@ func TestQueueCloseAgainstBlockedSends(t *testing.T) {
 	}
 }
 
-// Senders that never wait run into the close at full speed: none meets a closed channel and nothing is lost.
+// Senders that never wait run into the close at full speed: none meets a closed channel and nothing
+// is lost.
 func TestQueueCloseAgainstTrySends(t *testing.T) {
 	const senders = 3
 	for range 4000 {
@@ -227,8 +229,8 @@ func TestQueueCloseAgainstTrySends(t *testing.T) {
 	}
 }
 
-// The trap, step by step: while a sender is inside, a closed queue keeps its channel open, and what that sender enqueues after the close
-// still comes out. The sender is held inside by hand.
+// The trap, step by step: while a sender is inside, a closed queue keeps its channel open, and what
+// that sender enqueues after the close still comes out. The sender is held inside by hand.
 func TestQueueStaysOpenForASenderInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int](1)

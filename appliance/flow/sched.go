@@ -8,33 +8,36 @@ import (
 	"sync/atomic"
 )
 
-// exploring is the schedule that runs now, if one does. There is one for the process because the points in the code know of no other, and
-// it exists in this build only.
+// exploring is the running schedule, or nil. It is global because the points in the code cannot get
+// it otherwise. It exists in this build only.
 var exploring atomic.Pointer[schedule]
 
-// point is a place between two accesses to what is shared: any other thread may go on here.
+// point marks a place between two accesses to shared state, where any other thread may continue.
 func point(at string) {
 	if s := exploring.Load(); s != nil {
 		s.stop(at, nil)
 	}
 }
 
-// woken stands behind a channel operation that may wait. Whoever did wait stops again at once, so that one thread runs at a time.
+// woken follows a channel operation that may wait. A thread that did wait stops again at once, so
+// that only one thread runs at a time.
 func woken(at string) {
 	if s := exploring.Load(); s != nil {
 		s.stopWoken(at)
 	}
 }
 
-// begin is the first that a goroutine of this package does.
+// begin is the first call of every goroutine of this package.
 func begin(at string) {
 	if s := exploring.Load(); s != nil {
 		s.enter(at)
 	}
 }
 
-// either2 stands before a select over a and b and is a point. A select picks at random among ready cases: if both are, the schedule picks,
-// and the other comes back nil. A channel to send on is passed as such. Timers are not passed: they run out only while everyone waits.
+// either2 precedes a select over a and b and is a point. A select picks at random among ready
+// cases. If both are ready, the schedule picks one, and either2 returns nil for the other. A
+// channel to send on is converted to its send-only type first. Timers are not passed: they fire
+// only while every thread waits.
 func either2[A, B any](at string, a A, b B) (A, B) {
 	point(at)
 	var (
@@ -50,7 +53,7 @@ func either2[A, B any](at string, a A, b B) (A, B) {
 	return a, b
 }
 
-// either3 is either2 of three.
+// either3 is either2 for three channels.
 func either3[A, B, C any](at string, a A, b B, c C) (A, B, C) {
 	point(at)
 	var (
@@ -69,7 +72,7 @@ func either3[A, B, C any](at string, a A, b B, c C) (A, B, C) {
 	return a, b, c
 }
 
-// pick returns the case that the schedule takes, -1 if it has no choice.
+// pick returns the case that the schedule picks, or -1 if there is no choice.
 func pick(cases ...any) int {
 	s := exploring.Load()
 	if s == nil {
@@ -87,7 +90,7 @@ func pick(cases ...any) int {
 	return open[s.choose(len(open))]
 }
 
-// isReady reports whether an operation on c would not wait.
+// isReady reports whether an operation on c would not block.
 func isReady(c reflect.Value) bool {
 	switch {
 	case c.IsNil():
@@ -104,7 +107,7 @@ func isReady(c reflect.Value) bool {
 	return v.IsValid()
 }
 
-// lock is a sync.Mutex whose Lock is a point, and for which a thread waits where the schedule sees it.
+// lock is a sync.Mutex whose Lock is a point. A thread waits for it where the schedule sees it.
 type lock struct {
 	mu   sync.Mutex
 	held bool // guarded by mu; a schedule reads it while no thread runs

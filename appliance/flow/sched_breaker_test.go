@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// gate is what the scenarios need of a Breaker.
+// gate is the part of a Breaker that the scenarios use.
 type gate interface {
 	Permit() (Pass, bool)
 	Record(pass Pass, r CallResult, n int)
@@ -31,7 +31,8 @@ func halfOpened(r BreakerRule) (*Breaker, time.Time) {
 	return b, now
 }
 
-// probed: callers meet at a half-open breaker while another steps. No more are let through than probe, and their results decide.
+// probed: callers meet at a half-open breaker while another steps. No more are let through than
+// probe, and their results decide.
 func probed(make func(*Breaker) gate, results ...CallResult) scenario {
 	return func(w *world) func() error {
 		b, now := halfOpened(schedRule(1))
@@ -67,7 +68,8 @@ func probed(make func(*Breaker) gate, results ...CallResult) scenario {
 	}
 }
 
-// tallied: what callers record while the breaker is closed is counted, all of it and once, whoever steps meanwhile.
+// tallied: each result recorded while the breaker is closed is counted once, despite concurrent
+// Steps.
 func tallied(make func(*Breaker) gate) scenario {
 	return func(w *world) func() error {
 		b, now := NewBreaker(schedRule(100)), time.Now()
@@ -89,7 +91,8 @@ func tallied(make func(*Breaker) gate) scenario {
 	}
 }
 
-// outlived: a call is let through, and the breaker opens and closes again before its result is recorded: that counts nowhere.
+// outlived: a call is let through, and the breaker opens and closes again before its result is
+// recorded: that counts nowhere.
 func outlived(w *world) func() error {
 	b, now := NewBreaker(schedRule(1)), time.Now()
 	var slow, last Pass
@@ -113,7 +116,8 @@ func outlived(w *world) func() error {
 	})
 	return func() error {
 		state := b.Step(now)
-		w.check(last.no == 0 || slow.no == last.no || state == BreakerClosed, "%v: a result of era %d counts in era %d", state, slow.no, last.no)
+		w.check(last.no == 0 || slow.no == last.no || state == BreakerClosed, "%v: a result of era %d counts in era %d",
+			state, slow.no, last.no)
 		return w.err
 	}
 }
@@ -150,7 +154,7 @@ func (b laxBreaker) Permit() (Pass, bool) {
 	return Pass{e.no()}, true
 }
 
-// wipingBreaker reads what was recorded and clears it in two steps.
+// wipingBreaker reads the results and clears them in two steps.
 type wipingBreaker struct{ *Breaker }
 
 func (b wipingBreaker) Step(now time.Time) BreakerState {
@@ -165,7 +169,8 @@ func (b wipingBreaker) Step(now time.Time) BreakerState {
 
 func TestScheduleBreakerTwins(t *testing.T) {
 	t.Run("too many probes", func(t *testing.T) {
-		breaks(t, probed(func(b *Breaker) gate { return laxBreaker{b} }, Succeeded, Succeeded, Succeeded), "3 probes at once")
+		breaks(t, probed(func(b *Breaker) gate { return laxBreaker{b} }, Succeeded, Succeeded, Succeeded),
+			"3 probes at once")
 	})
 	t.Run("lost results", func(t *testing.T) {
 		breaks(t, tallied(func(b *Breaker) gate { return wipingBreaker{b} }), "want 3 and 6")

@@ -62,7 +62,8 @@ func (a *audience) listen(name string, next recv, all int) {
 	a.laws = append(a.laws, func() {
 		st := s.Stats()
 		a.check(st.Published == st.Delivered+st.Lagged+st.Pending, "%s: %+v do not add up", name, st)
-		a.check(st.Delivered == delivered && st.Lagged == told, "%s: %+v, but %d values came and %d were told lost", name, st, delivered, told)
+		a.check(st.Delivered == delivered && st.Lagged == told, "%s: %+v, but %d values came and %d were told lost",
+			name, st, delivered, told)
 		a.check(st.Pending == 0, "%s: %d values were not read", name, st.Pending)
 		a.check(all == 0 || st.Published == uint64(all), "%s: %d of %d values were published", name, st.Published, all)
 		n := a.meter.count(series("bus_lagged_total", "t", []string{"bus", "bus", "consumer", name}))
@@ -77,7 +78,8 @@ func (a *audience) law() error {
 	return a.err
 }
 
-// heard: publishers overrun a ring of two, the last closes the bus, and subscribers read to the end.
+// heard: publishers overrun a ring of two, the last closes the bus, and subscribers read to the
+// end.
 func heard(next recv, publishers, values, subscribers int) scenario {
 	return func(w *world) func() error {
 		a := newAudience(w, 2)

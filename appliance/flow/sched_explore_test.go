@@ -15,16 +15,19 @@ import (
 	"time"
 )
 
-// A failing schedule is printed; with this it runs again: go test -tags flowsched -run 'TestSchedule…/…' -args -schedule 0102.
+// A failing schedule is printed; with this it runs again: go test -tags flowsched -run
+// 'TestSchedule…/…' -args -schedule 0102.
 var replayed = flag.String("schedule", "", "run this schedule of the scenario named by -run, instead of all")
 
 // The limits of the scenarios are what there is time for at each commit.
 var deeper = flag.Int("deeper", 1, "run so many times as many schedules")
 
-// mostPreemptions bounds how often a schedule takes the turn from a thread that could have gone on. Few bugs need more than two.
+// mostPreemptions bounds how often a schedule takes the turn from a thread that could have gone on.
+// Few bugs need more than two.
 const mostPreemptions = 3
 
-// scenario sets up what is shared and the threads, and returns the law that holds when all are over. It is called for each schedule.
+// scenario sets up shared state and threads, and returns the law that must hold after all threads
+// have ended. It is called for each schedule.
 type scenario func(w *world) (law func() error)
 
 // world is a scenario under one schedule.
@@ -41,8 +44,8 @@ type beginning struct {
 	run  func()
 }
 
-// thread adds a thread that runs f. As after any wait, it goes on to its first point at once. Threads of one name are alike: it does not
-// matter which of them moves first.
+// thread adds a thread that runs f. As after any wait, it goes on to its first point at once.
+// Threads of one name are alike: it does not matter which of them moves first.
 func (w *world) thread(name string, f func()) {
 	w.begins = append(w.begins, beginning{name, f})
 }
@@ -80,7 +83,8 @@ type prefix struct {
 	sum  uint64 // of the trace where it ends, 0 if not known
 }
 
-// errDiverged is the end of a schedule that does not find what it found before: something else than the schedule decides.
+// errDiverged is returned if a schedule cannot be repeated, because something else than the
+// schedule decides.
 var errDiverged = errors.New("the schedule does not run again as it ran")
 
 // runSchedule runs sc as p says. The breach is nil if all laws hold.
@@ -146,8 +150,9 @@ func (e explored) count() (n int) {
 	return n
 }
 
-// explore runs the schedules of sc, those with few preemptions first, until one fails or limit have run. Those with one number of preemptions
-// get half of what is left, the last all; where there are more, it draws them, the same ones each time.
+// explore runs the schedules of sc, those with few preemptions first, until one fails or limit have
+// run. Each number of preemptions gets half of the rest, the last one all of it. If there are more
+// schedules, it draws a fixed sample.
 func explore(t *testing.T, sc scenario, limit int) (e explored) {
 	synctest.Test(t, func(t *testing.T) {
 		var work [mostPreemptions + 2][]prefix
@@ -190,7 +195,8 @@ func take(all *[]prefix, most int, draw *rand.Rand) prefix {
 	return p
 }
 
-// alternatives adds what else could have been decided from the decision no. from on: to more if that takes the turn from a thread, else to same.
+// alternatives adds what else could have been decided from the decision no. from on: to more if
+// that takes the turn from a thread, else to same.
 func alternatives(made []decision, from int, same, more *[]prefix) {
 	took := make([]uint8, len(made))
 	for i, d := range made {
@@ -220,7 +226,7 @@ func thin(all *[]prefix, most int) {
 
 const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-// spell writes what was decided as a string, without the zeros at its end.
+// spell encodes decisions as a string, without trailing zeros.
 func spell(made []decision) string {
 	var b strings.Builder
 	for _, d := range made {
@@ -251,7 +257,8 @@ func runAgain(t *testing.T, sc scenario, s string) (trace []string, breach error
 	return trace, breach
 }
 
-// holds explores sc, and fails with the schedule that breaks its law, or if fewer than least were there to explore.
+// holds explores sc, and fails with the schedule that breaks its law, or if fewer than least were
+// there to explore.
 func holds(t *testing.T, sc scenario, least, limit int) {
 	t.Helper()
 	if *replayed != "" {
@@ -270,7 +277,8 @@ func holds(t *testing.T, sc scenario, least, limit int) {
 	}
 }
 
-// breaks explores a twin of sc that has a bug, and fails unless a schedule shows it and shows it again.
+// breaks explores a twin of sc that has a bug, and fails unless a schedule shows it and shows it
+// again.
 func breaks(t *testing.T, sc scenario, want string) {
 	t.Helper()
 	e := explore(t, sc, 20_000)

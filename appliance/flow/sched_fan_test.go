@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// fanned: two legs fail and a third sees why it is stopped. That is what Fan returns, after all have ended.
+// fanned: two legs fail and a third sees why it is stopped. That is what Fan returns, after all
+// have ended.
 func fanned(fan func(context.Context, int, func(context.Context, int) error) error) scenario {
 	return func(w *world) func() error {
 		legs := []error{errors.New("first leg"), errors.New("second leg"), nil}
@@ -64,13 +65,14 @@ func hastyFan(ctx context.Context, n int, leg func(context.Context, int) error) 
 	return nil
 }
 
-// deadline is what the scenario needs of a Late.
+// deadline is the part of a Late that the scenario uses.
 type deadline interface {
 	context.Context
 	Release()
 }
 
-// awaited: several wait for one Late: they all have the same channel, and when the moment has come all agree.
+// awaited: several wait for one Late: they all have the same channel, and when the moment has come
+// all agree.
 func awaited(make func(context.Context, time.Time) deadline) scenario {
 	return func(w *world) func() error {
 		l := make(w.ctx, time.Now().Add(time.Second))
@@ -98,7 +100,7 @@ func awaited(make func(context.Context, time.Time) deadline) scenario {
 	}
 }
 
-// wastefulLate keeps the last timer that somebody has made.
+// wastefulLate keeps the timer that was created last.
 type wastefulLate struct{ *Late }
 
 func (l wastefulLate) Done() <-chan struct{} {

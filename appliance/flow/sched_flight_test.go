@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// joint is what the scenarios need of a Flight that is used by way of Do.
+// joint is the part of a Flight that scenarios with Do use.
 type joint interface {
 	Do(ctx context.Context, key, fence int, within time.Duration, run func(context.Context) (int, error)) (int, error)
 }
@@ -69,18 +69,22 @@ func isAny(err error, of []error) bool {
 	return false
 }
 
-// landed: nothing is under way, and the flight can be closed at once.
+// landed: no call is in progress, and Close returns at once.
 func landed(w *world, f *Flight[int, int, int]) error {
 	w.check(f.Len() == 0, "%d calls are still under way", f.Len())
 	over, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
 	cancel()
 	w.check(f.Close(over) == nil, "it does not close")
-	w.check(f.owed.Load() == shut && len(f.shards[0].keys) == 0, "owed %d, keys %v", f.owed.Load()-shut, f.shards[0].keys)
+	w.check(f.owed.Load() == shut && len(f.shards[0].keys) == 0, "owed %d, keys %v", f.owed.Load()-shut,
+		f.shards[0].keys)
 	return w.err
 }
 
 func schedFlight(waiters, calls int) *Flight[int, int, int] {
-	return NewFlight[int, int, int](NewCatalog(nil, nil), FlightSpec{Service: "t", Name: "call", Waiters: waiters, Calls: calls})
+	return NewFlight[int, int, int](
+		NewCatalog(nil, nil),
+		FlightSpec{Service: "t", Name: "call", Waiters: waiters, Calls: calls},
+	)
 }
 
 // flown: callers of one key ask again and again.
@@ -227,7 +231,8 @@ func TestScheduleFlight(t *testing.T) {
 	}
 }
 
-// lazyFlight answers before it frees the key; blindFlight looks for a call and enters its own under two locks.
+// lazyFlight answers before it frees the key; blindFlight looks for a call and enters its own under
+// two locks.
 type lazyFlight struct {
 	mu    lock
 	keys  map[int]*lazyCall
@@ -239,7 +244,12 @@ type lazyCall struct {
 	value int
 }
 
-func (f *lazyFlight) Do(ctx context.Context, key, _ int, _ time.Duration, run func(context.Context) (int, error)) (v int, err error) {
+func (f *lazyFlight) Do(
+	ctx context.Context,
+	key, _ int,
+	_ time.Duration,
+	run func(context.Context) (int, error),
+) (v int, err error) {
 	f.mu.Lock()
 	c := f.keys[key]
 	if c != nil {

@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// sentJob is a job in a queue: what it asks for and where the answer goes.
+// sentJob is a job in a queue with its reply.
 type sentJob struct {
 	n     int
 	reply *Reply[int]
 }
 
-// worked: producers of one job each, a queue, as many workers, and a shutdown that discards what is left and refuses it; and perhaps the
-// producers leave. Every accepted job is answered once and applied at most once, and exactly if its producer is told so.
+// worked: producers of one job each, a queue, workers, and a shutdown that discards the rest; if
+// leave is set, the producers may leave. Every accepted job is answered once, and applied if and
+// only if its producer learns so.
 func worked(producers int, leave bool, take func(*Reply[int]) bool) scenario {
 	return func(w *world) func() error {
 		q := newQueue[sentJob](2)
@@ -59,7 +60,8 @@ func worked(producers int, leave bool, take func(*Reply[int]) bool) scenario {
 			w.check(len(outcomes) == accepted, "%d accepted, outcomes %v", accepted, outcomes)
 			for n, err := range outcomes {
 				w.check(err == nil || err == ErrCanceled || leave && err == errLeft, "%d: %v", n, err)
-				w.check((err == nil) == (applied[n] == 1) && applied[n] <= 1, "%d is applied %d times, its producer has %v", n, applied[n], err)
+				w.check((err == nil) == (applied[n] == 1) && applied[n] <= 1,
+					"%d is applied %d times, its producer has %v", n, applied[n], err)
 			}
 			return w.err
 		}
@@ -71,6 +73,7 @@ func TestScheduleJobs(t *testing.T) {
 	t.Run("2x2 and shutdown", func(t *testing.T) { holds(t, worked(2, false, claim), 1000, 8_000) })
 	t.Run("1x1, shutdown and leaver", func(t *testing.T) { holds(t, worked(1, true, claim), 1000, 5_000) })
 	t.Run("twin", func(t *testing.T) { // looks whether the producer has left, but does not claim
-		breaks(t, worked(1, true, func(r *Reply[int]) bool { return !r.Canceled() }), "is applied 1 times, its producer has left")
+		breaks(t, worked(1, true, func(r *Reply[int]) bool { return !r.Canceled() }),
+			"is applied 1 times, its producer has left")
 	})
 }

@@ -4,13 +4,17 @@ package flow
 
 import "testing"
 
-// pipelined is the shape of the registry's pipeline: proposals and commits wait in two queues for the one task that decides them, which tells a bus
-// of each version before it answers; a shutdown closes both queues. Whoever was let in is answered, a proposal becomes one version however often
-// it is committed, the reader of the bus has seen the version whose answer came, and all see the end.
+// pipelined has the structure of the registry's pipeline: proposals and commits wait in two queues
+// for one task, which publishes each version on a bus before it answers. A shutdown closes both
+// queues. Every accepted job is answered. A proposal becomes one version, however often it is
+// committed. The reader of the bus sees every answered version. All threads see the end.
 func pipelined(committed func(done map[int]bool, n int) bool) scenario {
 	return func(w *world) func() error {
 		proposals, commits := newQueue[sentJob](1), newQueue[sentJob](2)
-		bus := NewBroadcast[item](NewCatalog(nil, nil), Spec{Service: "t", Name: "committed", Cap: 2, Policy: DropOldest})
+		bus := NewBroadcast[item](
+			NewCatalog(nil, nil),
+			Spec{Service: "t", Name: "committed", Cap: 2, Policy: DropOldest},
+		)
 		news := bus.Subscribe("reader")
 		accepted, answered, versions, read, lost := 0, 0, 0, 0, uint64(0)
 		ask := func(q *Queue[sentJob], name string, n int) {
@@ -85,7 +89,7 @@ func pipelined(committed func(done map[int]bool, n int) bool) scenario {
 func TestSchedulePipeline(t *testing.T) {
 	once := func(done map[int]bool, n int) bool { return done[n] }
 	t.Run("two queues and shutdown", func(t *testing.T) { holds(t, pipelined(once), 1000, 8_000) })
-	t.Run("twin", func(t *testing.T) { // does not ask what has become of the proposal
+	t.Run("twin", func(t *testing.T) { // does not check the state of the proposal
 		breaks(t, pipelined(func(map[int]bool, int) bool { return false }), "2 versions of one proposal")
 	})
 }

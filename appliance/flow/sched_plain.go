@@ -4,7 +4,7 @@ package flow
 
 import "sync"
 
-// Without the tag flowsched no schedule is explored; these compile to nothing.
+// Without the tag flowsched no schedule is explored, and these compile to nothing.
 
 type lock = sync.Mutex
 

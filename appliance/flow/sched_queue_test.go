@@ -12,7 +12,7 @@ import (
 // item is no. n of producer by.
 type item struct{ by, n int }
 
-// lane is what the scenarios need of a queue, so that a twin of it can take its place.
+// lane is the part of a queue that the scenarios use, so that a faulty twin can replace it.
 type lane interface {
 	Send(ctx context.Context, v item) error
 	TrySend(v item) error
@@ -81,7 +81,7 @@ func (c *traffic) take(v item, newest map[int]int) {
 	c.got = append(c.got, v)
 }
 
-// law: what was accepted came out, once, and everyone saw the end.
+// law: accepted items came out once, and every thread saw the end.
 func (c *traffic) law() error {
 	for _, v := range c.got {
 		c.check(slices.Contains(c.sent, v), "%v came out but was not accepted", v)
@@ -136,7 +136,7 @@ func drained(make func(int) lane, capacity, producers, items, consumers int) sce
 	}
 }
 
-// closedAgainstPut: a lane that nobody reads is closed while a producer waits for room.
+// closedAgainstPut: a queue without a reader is closed while a producer waits for room.
 func closedAgainstPut(make func(int) lane) scenario {
 	return func(w *world) func() error {
 		c := newTraffic(w, make(1))
@@ -154,7 +154,7 @@ func closedAgainstPut(make func(int) lane) scenario {
 	}
 }
 
-// discarded: what is left is handed back while producers send and consumers take.
+// discarded: the remaining items are discarded while producers send and consumers take.
 func discarded(make func(int) lane, consumers int) scenario {
 	return func(w *world) func() error {
 		c := newTraffic(w, make(2))
@@ -229,7 +229,7 @@ func (q *deafQueue) Close() {
 	woken("deaf Close")
 }
 
-// curtQueue hands back what is left before it is closed.
+// curtQueue discards the remaining items before it is closed.
 type curtQueue struct{ *Queue[item] }
 
 func (q *curtQueue) Discard(string) (left []item) {

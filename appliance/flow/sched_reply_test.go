@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// answer is what the scenarios need of a Reply.
+// answer is the part of a Reply that the scenarios use.
 type answer interface {
 	Claim() bool
 	Answer(v int) bool
@@ -21,7 +21,7 @@ type answer interface {
 
 var (
 	errLeft    = errors.New("left")    // the cause of the waiter's context
-	errRefused = errors.New("refused") // what a Fail says
+	errRefused = errors.New("refused") // argument of Fail
 )
 
 // asked is what became of one job.
@@ -29,7 +29,7 @@ type asked struct {
 	*world
 	answer
 	claims  int
-	settled []string // what was settled, by those who were told that this was the outcome
+	settled []string // outcomes of calls that returned true
 	value   int
 	err     error
 }
@@ -63,22 +63,26 @@ func (a *asked) refuse() {
 	})
 }
 
-// law: the waiter has exactly one outcome, and it is the one that was settled; a claimed job is not cancelled.
+// law: the waiter has exactly one outcome, and it is the one that was settled; a claimed job is not
+// cancelled.
 func (a *asked) law() error {
 	switch {
 	case a.claims > 1 || len(a.settled) > 1:
 		a.check(false, "%d claims, settled %v", a.claims, a.settled)
 	case a.err == errLeft:
-		a.check(a.claims == 0 && len(a.settled) == 0 && a.Canceled(), "the waiter left, but %d claims, settled %v", a.claims, a.settled)
+		a.check(a.claims == 0 && len(a.settled) == 0 && a.Canceled(), "the waiter left, but %d claims, settled %v",
+			a.claims, a.settled)
 	case a.err == ErrUnknown:
 		a.check(a.claims == 1 || len(a.settled) == 1, "unknown, but nothing was begun")
 	default:
-		a.check(slices.Equal(a.settled, []string{fmt.Sprint(a.value, a.err)}), "the waiter has %d, %v, settled is %v", a.value, a.err, a.settled)
+		a.check(slices.Equal(a.settled, []string{fmt.Sprint(a.value, a.err)}), "the waiter has %d, %v, settled is %v",
+			a.value, a.err, a.settled)
 	}
 	return a.world.err
 }
 
-// answered: workers, refusers and the end of the waiter's context meet at one job, and its grace may pass at any moment.
+// answered: workers, refusers and the end of the waiter's context meet at one job, and its grace
+// may pass at any moment.
 func answered(make func() answer, workers, refusers int) scenario {
 	return func(w *world) func() error {
 		a := &asked{world: w, answer: make()}

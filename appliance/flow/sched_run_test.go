@@ -14,7 +14,7 @@ import (
 // mostSteps ends a schedule in which threads go round in circles.
 const mostSteps = 5000
 
-// errDeadlock is the end of a schedule in which nobody can go on although not all are over.
+// errDeadlock is returned if no thread can continue although some have not ended.
 var errDeadlock = errors.New("deadlock")
 
 // start runs f as a thread, which stops before its first step.
@@ -44,7 +44,8 @@ func (s *schedule) exit(t *thread) {
 	s.tell()
 }
 
-// run lets the threads go on until all are over. It returns errDeadlock when none can, and may be called again.
+// run lets the threads go on until all are over. It returns errDeadlock when none can, and may be
+// called again.
 func (s *schedule) run() error {
 	for range mostSteps {
 		synctest.Wait()
@@ -68,7 +69,8 @@ func (s *schedule) run() error {
 	return fmt.Errorf("no end after %d steps: %s", mostSteps, s.where())
 }
 
-// open returns the threads that can go on, first the one whose turn it was. One that is about to do nothing but its own goes on at once.
+// open returns the threads that can continue, first the one that ran last. A thread that will touch
+// no shared state continues at once.
 func (s *schedule) open() (open []*thread, local *thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +91,8 @@ func (s *schedule) open() (open []*thread, local *thread) {
 	return open, nil
 }
 
-// hasTwin reports whether t has not moved and neither has one before it of the same name, which does the same: that one moves first. Called
-// with mu held.
+// hasTwin reports whether t has not moved and neither has one before it of the same name, which
+// does the same: that one moves first. Called with mu held.
 func (s *schedule) hasTwin(t *thread) bool {
 	if t.moved || !t.started {
 		return false
@@ -113,14 +115,16 @@ func (s *schedule) goOn(t *thread) {
 	t.turn <- struct{}{}
 }
 
-// isOver reports whether all that the scenario has started are over. Others may wait for ever: the bubble finds them.
+// isOver reports whether all that the scenario has started are over. Others may wait for ever: the
+// bubble finds them.
 func (s *schedule) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(s.threads, func(t *thread) bool { return t.started && !t.over })
 }
 
-// timePasses lets the fake time move until a timer has brought a thread to a point, and reports whether there was one.
+// timePasses lets the fake time move until a timer has brought a thread to a point, and reports
+// whether there was one.
 func (s *schedule) timePasses() bool {
 	select {
 	case <-s.came:
@@ -136,7 +140,7 @@ func (s *schedule) timePasses() bool {
 	}
 }
 
-// where says what the threads that are not over are doing.
+// where describes the threads that have not ended.
 func (s *schedule) where() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,8 @@ func TestScheduleFindsAllOrders(t *testing.T) {
 	}
 }
 
-// What two ready cases of a select are, the schedule decides; what waits is woken, and fake time moves when nobody else does.
+// The schedule decides between two ready cases of a select. Waiting threads are woken, and fake
+// time advances when all threads wait.
 func TestScheduleTakesEveryCase(t *testing.T) {
 	took := map[string]int{}
 	explore(t, func(w *world) func() error {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// crew is a supervisor whose tasks are watched.
+// crew is a supervisor with observed tasks.
 type crew struct {
 	*world
 	*Supervisor
@@ -27,7 +27,7 @@ func newCrew(w *world) *crew {
 	return c
 }
 
-// task returns a task of service x whose life is run.
+// task returns a task of service x that calls run with the number of its run.
 func (c *crew) task(name string, run func(ctx context.Context, life int) error) Task {
 	return Task{Service: "x", Name: name, Run: func(ctx context.Context) error {
 		c.lives++
@@ -55,7 +55,8 @@ func untilTold(ctx context.Context) error {
 
 var errLife = errors.New("this life fails")
 
-// restarted: a task fails once and is restarted while the supervisor is closed. Close joins it, wherever it is.
+// restarted: a task fails once and is restarted while the supervisor is closed. Close joins it,
+// wherever it is.
 func restarted(w *world) func() error {
 	c := newCrew(w)
 	started := make(chan struct{})
@@ -77,19 +78,26 @@ func restarted(w *world) func() error {
 	})
 	return func() error {
 		w.check(c.lives == 100, "a life began after Close")
-		spawned, again, cancelled := c.count("tasks_spawned_total", "worker"), c.count("service_restarts_total", "worker"), c.count("tasks_canceled_total", "worker")
+		spawned, again, cancelled := c.count("tasks_spawned_total", "worker"), c.count(
+			"service_restarts_total",
+			"worker",
+		), c.count("tasks_canceled_total", "worker")
 		w.check(again == max(spawned-1, 0) || again == spawned, "%d lives, %d restarts", spawned, again)
 		w.check(cancelled <= 1, "cancelled %d times", cancelled)
 		return w.err
 	}
 }
 
-// downstream: HTTP → jobs → two workers → results → writer. The gate shuts and the service is drained: all that was accepted is written,
-// nobody is aborted, and nobody restarted. With rash the first worker to return closes the results.
+// downstream: HTTP → jobs → two workers → results → writer. The service is drained: every accepted
+// item is written, and no task is aborted or restarted. With rash the first worker to return closes
+// the results.
 func downstream(rash bool) scenario {
 	return func(w *world) func() error {
 		c := newCrew(w)
-		jobs := NewQueue[int](c.c, Spec{Service: "x", Name: "jobs", Cap: 2, Policy: RejectNew, Producers: []string{HTTP}})
+		jobs := NewQueue[int](
+			c.c,
+			Spec{Service: "x", Name: "jobs", Cap: 2, Policy: RejectNew, Producers: []string{HTTP}},
+		)
 		feeders := []string{"worker"}
 		if rash {
 			feeders = nil
@@ -135,7 +143,10 @@ func downstream(rash bool) scenario {
 			w.check(slices.Equal(written, []int{1, 2}), "%v is written", written)
 			w.check(aborted == 0 && c.running == 0, "%d aborted, %d still run", aborted, c.running)
 			for _, name := range []string{"worker", "writer"} {
-				n := c.count("service_restarts_total", name) + c.count("tasks_aborted_total", name) + c.count("tasks_canceled_total", name)
+				n := c.count("service_restarts_total", name) + c.count("tasks_aborted_total", name) + c.count(
+					"tasks_canceled_total",
+					name,
+				)
 				w.check(n == 0, "%s is restarted, aborted or cancelled %d times", name, n)
 			}
 			return w.err
@@ -151,7 +162,8 @@ func ignore(err error) error {
 	return err
 }
 
-// abortedOnce: a task that waits for its context is drained by two, against a Close: it is aborted once or cancelled, and both come back.
+// abortedOnce: a task that waits for its context is drained by two, against a Close: it is aborted
+// once or cancelled, and both come back.
 func abortedOnce(w *world) func() error {
 	c := newCrew(w)
 	aborted := 0
@@ -182,7 +194,8 @@ func abortedOnce(w *world) func() error {
 // teller is what escalates.
 type teller interface{ escalate(by int) }
 
-// escalated: two instances get into trouble and out again, a third perhaps stays in it. Who is told hears of every turn once, in order, and last how it stands.
+// escalated: two instances get into trouble and out again, a third perhaps stays in it. Who is told
+// hears of every turn once, in order, and last how it stands.
 func escalated(make func(*taskRun) teller, stays bool) scenario {
 	return func(w *world) func() error {
 		var told []bool
@@ -228,7 +241,7 @@ func TestScheduleSupervisor(t *testing.T) {
 	}
 }
 
-// rashTeller tells what it has found without a look at who else is telling.
+// rashTeller calls the hook without a check for concurrent calls.
 type rashTeller struct{ *taskRun }
 
 func (t rashTeller) escalate(by int) {

@@ -4,19 +4,20 @@ package flow
 
 import "testing"
 
-// watch is what the scenarios need of a Watch.
+// watch is the part of a Watch that the scenarios use.
 type watch interface {
 	Load() (int, <-chan struct{})
 	Store(v int)
 }
 
-// loaded is what a Load returned.
+// loaded is the result of a Load.
 type loaded struct {
 	value int
 	next  <-chan struct{}
 }
 
-// followed: one reader follows the cell to the end of what one writer stores, another looks at it now and then.
+// followed: one reader follows the cell to the end of what one writer stores, another looks at it
+// now and then.
 func followed(make func() watch, stores int) scenario {
 	return func(w *world) func() error {
 		var loads []loaded
@@ -81,7 +82,8 @@ func settledLoads(w *world, c watch, loads []loaded) error {
 			closed = true
 		default:
 		}
-		w.check(closed == (l.value != now), "%d was loaded and its channel is closed: %v, but the value is %d", l.value, closed, now)
+		w.check(closed == (l.value != now), "%d was loaded and its channel is closed: %v, but the value is %d", l.value,
+			closed, now)
 	}
 	return w.err
 }

@@ -10,35 +10,37 @@ import (
 	"time"
 )
 
-// schedule runs threads one at a time, in a synctest bubble: a thread goes on from a point to its next, or until it waits or is over. Who
-// goes on is decided whenever nobody can by himself. Threads are the goroutines a scenario starts and those they start by way of begin.
+// schedule runs threads one at a time in a synctest bubble. A thread runs from one point to the
+// next, or until it waits or ends. When every thread stands at a point, waits or has ended, the
+// schedule decides which one continues. Threads are the goroutines that a scenario starts, and
+// those that they start by way of begin.
 type schedule struct {
-	decide func(n int, stay bool) int // picks one of n; stay says that 0 is to go on with the thread whose turn it was
+	decide func(n int, stay bool) int // picks one of n; stay: 0 continues the same thread
 
-	came chan struct{} // holds a token when a thread has stopped or is over
+	came chan struct{} // holds a token when a thread has stopped or ended
 	mu   sync.Mutex    // held for a few lines between points
 
-	threads []*thread          // in the order they began; guarded by mu, as is all below
+	threads []*thread          // in the order they began; guarded by mu, as are all below
 	of      map[uint64]*thread // by goroutine
-	turn    *thread            // who runs
-	last    *thread            // whose going on was decided last
-	trace   []string           // who went on, and from where
-	sum     uint64             // tells traces apart
+	turn    *thread            // the running thread
+	last    *thread            // the thread that was last chosen to continue
+	trace   []string           // which threads continued, and from where
+	sum     uint64             // identifies a trace
 }
 
 // thread is a goroutine of a schedule.
 type thread struct {
 	name    string
-	started bool // by the scenario, which tells when it is over
-	moved   bool // it has gone on from its first point
+	started bool // started by the scenario, which reports its end
+	moved   bool // it has continued from its first point
 	turn    chan struct{}
 
 	stopped bool
-	at      string        // the point
-	local   bool          // up to its next point it touches nothing that is shared: no need to decide
-	free    func() bool   // nil, or whether it can go on
-	pass    time.Duration // fake time that passes before it goes on
-	waited  bool          // in a channel operation, since it went on
+	at      string        // name of the point
+	local   bool          // up to its next point it touches no shared state: no decision is needed
+	free    func() bool   // nil, or reports whether it can continue
+	pass    time.Duration // fake time that passes before it continues
+	waited  bool          // in a channel operation, since it continued
 	over    bool
 }
 
@@ -61,13 +63,15 @@ func (s *schedule) enter(name string) {
 	s.park(t, "begins", nil)
 }
 
-// stop is called by the thread whose turn it is, the only one that can come to a point: those that it wakes stop in stopWoken.
+// stop is called by the running thread. No other thread can reach a point: those that it wakes stop
+// in stopWoken.
 func (s *schedule) stop(at string, free func() bool) {
 	s.mu.Lock()
 	s.park(s.turn, at, free)
 }
 
-// stopWoken is called by the thread whose turn it is, and goes on, or by one that it has woken. To ask who calls takes long.
+// stopWoken is called by the running thread, which continues, or by a thread that it has woken,
+// which stops. Identifying the goroutine is slow, so it is done only if a thread has waited.
 func (s *schedule) stopWoken(at string) {
 	s.mu.Lock()
 	if slices.ContainsFunc(s.threads, func(t *thread) bool { return t.waited }) {
@@ -80,10 +84,10 @@ func (s *schedule) stopWoken(at string) {
 	s.mu.Unlock()
 }
 
-// park is called with mu held and releases it.
+// park stops t at a point until its turn. Called with mu held; park releases it.
 func (s *schedule) park(t *thread, at string, free func() bool) {
 	if t.stopped {
-		panic(fmt.Sprintf("flow: somebody has come to %s who did not stop when he was woken, or did not begin", at))
+		panic(fmt.Sprintf("flow: a thread reached %s without a call of woken or begin before", at))
 	}
 	t.stopped, t.waited, t.at, t.free = true, false, at, free
 	s.mu.Unlock()
@@ -107,10 +111,10 @@ func (s *schedule) choose(n int) int {
 	return i
 }
 
-// traceSeed is drawn once, so that sums of one process can be compared.
+// traceSeed is drawn once per process, so that sums can be compared.
 var traceSeed = maphash.MakeSeed()
 
-// note is called with mu held.
+// note adds a step to the trace. Called with mu held.
 func (s *schedule) note(step string) {
 	s.trace = append(s.trace, step)
 	s.sum = s.sum*31 + maphash.String(traceSeed, step)

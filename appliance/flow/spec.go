@@ -1,8 +1,11 @@
 package flow
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// Kind says what a channel is.
+// Kind is the kind of a channel.
 type Kind string
 
 // The kinds of channels.
@@ -13,10 +16,10 @@ const (
 	KindTicker    Kind = "ticker"
 )
 
-// Policy says in words what happens when a channel is full; it is printed in the catalogue.
+// Policy describes how a full channel behaves. The catalogue prints it.
 type Policy string
 
-// The overflow policies in use. A queue that needs other words may declare them.
+// The overflow policies in use. A queue may declare another text.
 const (
 	RejectNew    Policy = "reject new"
 	DropOldest   Policy = "drop oldest"
@@ -29,21 +32,22 @@ const (
 	Merge        Policy = "missed ticks merge"
 )
 
-// HTTP names the request handlers as a producer; what they feed closes at the drain gate (Catalog.CloseFedBy).
+// HTTP is the producer name of the request handlers. Channels that they feed close when the service
+// starts to drain ([Catalog.CloseFedBy]).
 const HTTP = "http"
 
-// Spec declares one channel. Producers and Consumers name tasks of the same service, "svc.task" across services, or HTTP; a consumer "*"
-// stands for every task.
+// Spec declares one channel. Producers and Consumers are names of tasks of the same service,
+// "svc.task" for another service, or HTTP. The consumer "*" stands for all tasks.
 type Spec struct {
 	Service   string
 	Name      string
 	Kind      Kind
-	Cap       int // items held; 0 for a ticker
+	Cap       int // items; 0 for a ticker
 	Policy    Policy
 	Producers []string
 	Consumers []string
-	Doc       string // what is dropped, and what the caller sees
-	Label     string // of a broadcast: the value of the label bus, if it is not the name without "_tx" or "_bus"
+	Doc       string // which items are dropped, and the result for the caller
+	Label     string // of a broadcast: value of the label bus, if not the name without "_tx" or "_bus"
 }
 
 // as returns s with its kind set and the defaults of that kind filled in.
@@ -63,7 +67,7 @@ func (s Spec) as(k Kind) Spec {
 	return s
 }
 
-// check reports what makes s unfit to be declared.
+// check returns an error if s cannot be declared.
 func (s Spec) check() error {
 	switch {
 	case s.Service == "" || s.Name == "":
@@ -78,4 +82,30 @@ func (s Spec) check() error {
 		return fmt.Errorf("flow: %s.%s: a %s needs an overflow policy", s.Service, s.Name, s.Kind)
 	}
 	return nil
+}
+
+// Meter creates counters and gauges. Each call resolves one series with labels given as name,
+// value, …; the returned function is called on hot paths. Package flow uses queue_depth,
+// queue_capacity and queue_dropped_total {queue}, bus_lagged_total {bus,consumer},
+// backoff_retries_total {op}, circuit_open_total {svc}, tasks_spawned_total, tasks_aborted_total,
+// tasks_canceled_total, tasks_panicked_total {kind} and service_restarts_total {task}.
+type Meter interface {
+	Counter(family, service string, pairs ...string) func(n int)
+	Gauge(family, service string, read func() float64, pairs ...string)
+}
+
+// noMeter discards all counts.
+type noMeter struct{}
+
+func (noMeter) Counter(string, string, ...string) func(int)     { return func(int) {} }
+func (noMeter) Gauge(string, string, func() float64, ...string) {}
+
+// queueLabel returns the value of the label queue: the name without "_tx".
+func queueLabel(name string) string {
+	return strings.TrimSuffix(name, "_tx")
+}
+
+// busLabel returns the value of the label bus: the name without "_tx" or "_bus".
+func busLabel(name string) string {
+	return strings.TrimSuffix(queueLabel(name), "_bus")
 }

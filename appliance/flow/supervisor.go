@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Hooks tell the owner of a Supervisor what it must act on. They are called on the supervisor's goroutines, one at a time per task, and must
-// not wait for the Supervisor.
+// Hooks are callbacks of a Supervisor to its owner. They are called on the supervisor's goroutines,
+// one at a time per task, and must not wait for the Supervisor.
 type Hooks struct {
-	// Escalated is called with bad when an instance of the task is restarted more than 5 times in a minute, and without when every
-	// instance has lived a minute since.
+	// Escalated is called with bad = true when an instance of the task is restarted more than 5
+	// times within a minute, and with false when every instance has run for a minute since.
 	Escalated func(service, task string, bad bool)
 	// Died is called when a Never task has ended other than by draining or cancellation.
 	Died func(service, task string, err error)
 }
 
-// Supervisor runs tasks, restarts them, and joins them. It is the root from which their contexts come: one per process, per service, per
-// instance.
+// Supervisor runs tasks, restarts them, and waits for them. Their contexts form a tree: process,
+// service, instance.
 type Supervisor struct {
 	catalog *Catalog
 	hooks   Hooks
@@ -31,7 +31,7 @@ type Supervisor struct {
 	branches map[string]*branch // by service; guarded by mu
 }
 
-// branch is the supervisor of one service.
+// branch is the part of the Supervisor that belongs to one service.
 type branch struct {
 	service string
 	ctx     context.Context
@@ -42,7 +42,8 @@ type branch struct {
 	live     map[*instance]bool  // guarded by Supervisor.mu
 }
 
-// NewSupervisor returns a supervisor whose tasks live under parent. Close it.
+// NewSupervisor returns a supervisor. The contexts of its tasks descend from parent. The caller
+// must call Close.
 func NewSupervisor(parent context.Context, c *Catalog, hooks Hooks) *Supervisor {
 	if hooks.Escalated == nil {
 		hooks.Escalated = func(string, string, bool) {}
@@ -54,8 +55,8 @@ func NewSupervisor(parent context.Context, c *Catalog, hooks Hooks) *Supervisor 
 	return &Supervisor{catalog: c, hooks: hooks, root: root, cancel: cancel, branches: map[string]*branch{}}
 }
 
-// Start declares the tasks, unless the catalogue has them already, and starts their instances. It panics on a task without names or Run, or
-// one that was started before.
+// Start declares the tasks, unless the catalogue has them, and starts their instances. It panics on
+// a task without names or Run, or one that was already started.
 func (s *Supervisor) Start(ts ...Task) {
 	for _, t := range ts {
 		t = t.normal()
@@ -70,7 +71,7 @@ func (s *Supervisor) Start(ts ...Task) {
 	}
 }
 
-// admit enters t and its instances as live.
+// admit registers t and its instances as live.
 func (s *Supervisor) admit(t Task) []*instance {
 	run := newTaskRun(s, t)
 	s.mu.Lock()
@@ -91,7 +92,7 @@ func (s *Supervisor) admit(t Task) []*instance {
 	return run.instances
 }
 
-// branch returns the branch of service, a new one if need be. Called with mu held.
+// branch returns the branch of service, and creates it if necessary. Called with mu held.
 func (s *Supervisor) branch(service string) *branch {
 	b := s.branches[service]
 	if b == nil {
@@ -102,7 +103,7 @@ func (s *Supervisor) branch(service string) *branch {
 	return b
 }
 
-// isDraining reports whether a nil return of a task of service is its regular end.
+// isDraining reports whether a task of service that returns nil has ended regularly.
 func (s *Supervisor) isDraining(service string) bool {
 	if s.catalog.isDraining(service) {
 		return true
@@ -112,8 +113,8 @@ func (s *Supervisor) isDraining(service string) bool {
 	return s.draining || s.branch(service).draining
 }
 
-// CancelBackground begins the drain of the process: from now on tasks end by returning nil, and those marked Background are cancelled. It
-// does not wait for them.
+// CancelBackground starts the drain of the process: from now on tasks end by returning nil, and
+// Background tasks are cancelled. It does not wait for them.
 func (s *Supervisor) CancelBackground() {
 	s.mu.Lock()
 	s.draining = true
@@ -132,10 +133,11 @@ func (s *Supervisor) CancelBackground() {
 	}
 }
 
-// Drain waits up to within for the tasks of service to return. Those left are aborted: their contexts end with ErrAborted, and they get
-// grace to return. One that does not return even then is left behind and no longer waited for. It returns how many were aborted, or left behind
-// if these are more: one that ends as its time is over may hang yet in what follows its last run. Another Drain of the same service, with
-// within 0, cuts a running one short.
+// Drain waits up to within for the tasks of service to return. The remaining ones are aborted:
+// their contexts end with ErrAborted, and they get grace to return. A task that still does not
+// return is abandoned. Drain returns the number of aborted or of abandoned instances, whichever is
+// larger: an instance that ends at the deadline may still hang after its last run. Another Drain of
+// the same service with within = 0 cuts a running one short.
 func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted int) {
 	assertFree("Supervisor.Drain")
 	s.mu.Lock()
@@ -167,7 +169,8 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	return max(aborted, left)
 }
 
-// Close cancels all that is left, with ErrCanceled, and joins it, except tasks that a Drain has left behind. Safe to call again.
+// Close cancels all remaining tasks with ErrCanceled and waits for them, except those that a Drain
+// has abandoned. It may be called again.
 func (s *Supervisor) Close() {
 	assertFree("Supervisor.Close")
 	s.mu.Lock()
@@ -186,7 +189,7 @@ func (s *Supervisor) Close() {
 	}
 }
 
-// instances returns what lives in b, by name. Called with Supervisor.mu held.
+// instances returns the live instances of b, by name. Called with Supervisor.mu held.
 func (b *branch) instances() []*instance {
 	live := make([]*instance, 0, len(b.live))
 	for in := range b.live {

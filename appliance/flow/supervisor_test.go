@@ -76,7 +76,8 @@ func (r *rig) counts(t *testing.T, want map[string]int) {
 	}
 }
 
-// The n-th restart waits U[100,400] ms × 2ⁿ, at most 5 s; the sixth escalates, and a minute of life without one lifts it.
+// The n-th restart waits U[100,400] ms × 2ⁿ, at most 5 s; the sixth escalates, and a minute of life
+// without one lifts it.
 func TestRestartDelaysAndEscalation(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		var starts []time.Time
@@ -114,19 +115,33 @@ func TestRestartDelaysAndEscalation(t *testing.T) {
 		if got := r.heard(); !slices.Equal(got, []string{"wallet.worker bad=true", "wallet.worker bad=false"}) {
 			t.Errorf("told %q", got)
 		}
-		r.counts(t, map[string]int{"tasks_spawned_total{wallet,kind,worker}": 10, "service_restarts_total{wallet,task,worker}": 9,
-			"tasks_panicked_total{wallet,kind,worker}": 1})
-		if log := r.log.String(); strings.Count(log, "supervisor_test.go") != 1 || strings.Count(log, "keeps failing") != 1 {
+		r.counts(
+			t,
+			map[string]int{
+				"tasks_spawned_total{wallet,kind,worker}":    10,
+				"service_restarts_total{wallet,task,worker}": 9,
+				"tasks_panicked_total{wallet,kind,worker}":   1,
+			},
+		)
+		if log := r.log.String(); strings.Count(log, "supervisor_test.go") != 1 ||
+			strings.Count(log, "keeps failing") != 1 {
 			t.Errorf("want one stack and one error:\n%s", log)
 		}
 	})
 }
 
-// A restart every 15 s never escalates; a sick instance escalates the task, and the task is well when all its instances are.
+// A restart every 15 s never escalates; a sick instance escalates the task, and the task is well
+// when all its instances are.
 func TestEscalationIsPerInstanceToldPerTask(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		var lives atomic.Int64
-		r.Start(Task{Service: "index", Name: "steady", Run: func(context.Context) error { time.Sleep(15 * time.Second); return errWork }})
+		r.Start(
+			Task{
+				Service: "index",
+				Name:    "steady",
+				Run:     func(context.Context) error { time.Sleep(15 * time.Second); return errWork },
+			},
+		)
 		r.Start(Task{Service: "index", Name: "resolver", Count: 3, Run: func(ctx context.Context) error {
 			if lives.Add(1) <= 24 { // so at least one instance is restarted eight times
 				return errWork
@@ -178,14 +193,18 @@ func TestEndingsOfATask(t *testing.T) {
 	}
 }
 
-// An item that a task had claimed when it panicked is answered by the deferred Fail, once, and the restarted task goes on with the next.
+// An item that a task had claimed when it panicked is answered by the deferred Fail, once, and the
+// restarted task goes on with the next.
 func TestPanicAnswersTheClaimedItem(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {
 		type item struct {
 			bad   bool
 			reply *Reply[string]
 		}
-		q := NewQueue[item](r.c, Spec{Service: "x", Name: "jobs_tx", Cap: 4, Policy: RejectNew, Producers: []string{HTTP}})
+		q := NewQueue[item](
+			r.c,
+			Spec{Service: "x", Name: "jobs_tx", Cap: 4, Policy: RejectNew, Producers: []string{HTTP}},
+		)
 		work := func(i item) {
 			defer i.reply.Fail(ErrCanceled)
 			if i.bad {
@@ -216,7 +235,8 @@ func TestPanicAnswersTheClaimedItem(t *testing.T) {
 	})
 }
 
-// The hook calls of one task never overlap, and the last word is true, whichever instances fall ill and recover during a slow call.
+// The hook calls of one task never overlap, and the last word is true, whichever instances fall ill
+// and recover during a slow call.
 func TestEscalationKeepsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []bool

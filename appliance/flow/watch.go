@@ -1,19 +1,25 @@
 package flow
 
-import "sync/atomic"
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-// Watch is a cell with a current value, for values that many tasks follow and of which only the last matters.
+// Watch is a cell with a current value. It is for values that many tasks follow and of which only
+// the last matters.
 type Watch[T any] struct {
 	cell atomic.Pointer[watched[T]]
 }
 
-// watched is immutable but for next, which is closed when the cell is replaced.
+// watched is one value of a Watch. It is immutable. next is closed when the value is replaced.
 type watched[T any] struct {
 	value T
 	next  chan struct{}
 }
 
-// NewWatch declares s in c and returns the cell holding first.
+// NewWatch declares s in c and returns a cell that holds first.
 func NewWatch[T any](c *Catalog, s Spec, first T) *Watch[T] {
 	c.enter(s.as(KindWatch), nil, holdsOne)
 	w := &Watch[T]{}
@@ -21,18 +27,113 @@ func NewWatch[T any](c *Catalog, s Spec, first T) *Watch[T] {
 	return w
 }
 
-// Load returns the value and a channel that closes at the next Store, at once if there was one since. It never blocks. Whoever loads again
-// after the channel closed sees that Store or a later one; values in between may be skipped.
+// Load returns the current value and a channel that is closed by the next Store. It never blocks.
+// After the channel is closed, another Load returns the value of that Store or of a later one;
+// values in between may be skipped.
 func (w *Watch[T]) Load() (T, <-chan struct{}) {
 	point("Load")
 	cell := w.cell.Load()
 	return cell.value, cell.next
 }
 
-// Store replaces the value and wakes all who hold the channel of the one before. It never blocks. Of concurrent Stores the last one wins.
+// Store replaces the value and closes the channels that Load returned with the previous one. It
+// never blocks. Of concurrent Stores the last one wins.
 func (w *Watch[T]) Store(v T) {
 	point("Store")
 	old := w.cell.Swap(&watched[T]{value: v, next: make(chan struct{})})
 	point("Store, swapped")
 	close(old.next)
+}
+
+// Ticker is a declared time.Ticker for one task. Missed ticks merge into one.
+type Ticker struct {
+	mu    sync.Mutex
+	every time.Duration // guarded by mu
+	t     *time.Ticker  // nil until C is called, and after Stop; guarded by mu
+}
+
+// Every declares s in c and returns a ticker with period d. It starts with the first call of C.
+func Every(c *Catalog, s Spec, d time.Duration) *Ticker {
+	if d <= 0 {
+		panic(fmt.Sprintf("flow: ticker %s.%s needs a positive period, not %v", s.Service, s.Name, d))
+	}
+	c.enter(s.as(KindTicker), nil, holdsNone)
+	return &Ticker{every: d}
+}
+
+// C returns the channel of ticks. It starts the ticker if it is not running.
+func (t *Ticker) C() <-chan time.Time {
+	assertFree("Ticker.C")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.t == nil {
+		t.t = time.NewTicker(t.every)
+	}
+	return t.t.C
+}
+
+// Set changes the period. A running ticker is reset to it.
+func (t *Ticker) Set(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d == t.every {
+		return
+	}
+	t.every = d
+	if t.t != nil {
+		t.t.Reset(d)
+	}
+}
+
+// Stop stops the ticker until C is called again, so that a restarted task begins a new period. The
+// task defers Stop.
+func (t *Ticker) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.t != nil {
+		t.t.Stop()
+		t.t = nil
+	}
+}
+
+// Phase is the phase of the process between boot and exit. It is the value of the lifecycle cell.
+type Phase int
+
+// The phases, in order. Degraded alternates with Running. Poisoned can follow any phase and ends
+// the process.
+const (
+	Booting Phase = iota
+	Recovering
+	Running
+	Degraded
+	Draining
+	Aborting
+	Stopping
+	Stopped
+	Poisoned
+)
+
+// String returns the phase in lower case, as metrics and answers print it.
+func (p Phase) String() string {
+	switch p {
+	case Booting:
+		return "booting"
+	case Recovering:
+		return "recovering"
+	case Running:
+		return "running"
+	case Degraded:
+		return "degraded"
+	case Draining:
+		return "draining"
+	case Aborting:
+		return "aborting"
+	case Stopping:
+		return "stopping"
+	case Stopped:
+		return "stopped"
+	case Poisoned:
+		return "poisoned"
+	}
+	return fmt.Sprintf("phase(%d)", int(p))
 }

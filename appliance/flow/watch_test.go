@@ -1,8 +1,11 @@
 package flow
 
 import (
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func newWatch[T any](first T) *Watch[T] {
@@ -12,7 +15,8 @@ func newWatch[T any](first T) *Watch[T] {
 // pair is torn if its halves differ.
 type pair struct{ a, b, c, d int }
 
-// While one task stores 1, 2, … n, followers see whole values that only grow, and all of them reach n: no wake-up is lost.
+// While one task stores 1, 2, … n, followers see whole values that only grow, and all of them reach
+// n: no wake-up is lost.
 func TestWatchIsNeverTornAndWakes(t *testing.T) {
 	const n = 5000
 	w := newWatch(pair{})
@@ -63,5 +67,76 @@ func TestWatchConcurrentStores(t *testing.T) {
 	case <-next:
 		t.Error("the channel of the present value is closed")
 	default:
+	}
+}
+
+func TestTicker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tick := Every(NewCatalog(nil, nil), Spec{Service: "wallet", Name: "metrics_tick"}, time.Second)
+		time.Sleep(time.Minute) // nothing ticks before C
+		start := time.Now()
+		<-tick.C()
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("first tick after %v", d)
+		}
+		time.Sleep(10 * time.Second) // misses ten, which merge into one
+		<-tick.C()
+		if at := <-tick.C(); at.Sub(start) != 12*time.Second {
+			t.Errorf("tick at %v", at.Sub(start))
+		}
+		tick.Stop()
+		tick.Stop()
+		time.Sleep(time.Minute)
+		start = time.Now()
+		if at := <-tick.C(); at.Sub(start) != time.Second {
+			t.Errorf("first tick of the new period after %v", at.Sub(start))
+		}
+		tick.Stop()
+	})
+	c := NewCatalog(nil, nil)
+	if text := wantPanic(t, func() { Every(c, Spec{Service: "t", Name: "x"}, 0) }); !strings.Contains(
+		text,
+		"positive period",
+	) {
+		t.Errorf("panic = %q", text)
+	}
+}
+
+// A new period counts from the moment it is set; the same one changes nothing, and one that is set
+// while the ticker stands holds later.
+func TestTickerChangesItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tick := Every(NewCatalog(nil, nil), Spec{Service: "registry", Name: "verify_tick"}, time.Hour)
+		tick.Set(time.Minute)
+		start := time.Now()
+		if at := <-tick.C(); at.Sub(start) != time.Minute {
+			t.Errorf("first tick after %v", at.Sub(start))
+		}
+		time.Sleep(30 * time.Second)
+		tick.Set(time.Minute)
+		if at := <-tick.C(); at.Sub(start) != 2*time.Minute {
+			t.Errorf("second tick after %v", at.Sub(start))
+		}
+		tick.Set(time.Second)
+		if at := <-tick.C(); at.Sub(start) != 2*time.Minute+time.Second {
+			t.Errorf("third tick after %v", at.Sub(start))
+		}
+		tick.Stop()
+	})
+}
+
+func TestNames(t *testing.T) {
+	for got, want := range map[string]string{
+		Booting.String(): "booting", Recovering.String(): "recovering", Running.String(): "running", Degraded.String(): "degraded",
+		Draining.String(): "draining", Aborting.String(): "aborting", Stopping.String(): "stopping", Stopped.String(): "stopped",
+		Poisoned.String(): "poisoned", Phase(99).String(): "phase(99)",
+		Always.String(): "always", OneShot.String(): "one-shot", Never.String(): "never", Restart(99).String(): "restart(99)",
+		RankStateMeta.String(): "state_meta", RankRunRegistry.String(): "run_registry", RankRoutingTable.String(): "routing_table",
+		RankFlights.String(): "flights", RankCacheMeta.String(): "cache_meta", RankBalanceCache.String(): "balance_cache",
+		RankBreakerTable.String(): "breaker_table", RankCounters.String(): "counters", Rank(99).String(): "rank(99)",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

@@ -12,14 +12,16 @@ import (
 	"strings"
 )
 
-// Group is what the control groups of the process allow it, all those above it counted. Zero is no bound.
+// Group holds the bounds that control groups set for the process, including those of parent groups.
+// Zero means no bound.
 type Group struct {
 	Memory int64   // bytes
-	Swap   int64   // bytes; -1: none at all
+	Swap   int64   // bytes; -1: no swap
 	CPUs   float64 // cores
 }
 
-// noMemoryLimit is what version 1 has for no limit: the largest number of whole pages, whatever their size.
+// noMemoryLimit is the value of version 1 for no limit: the largest number of whole pages,
+// regardless of their size.
 const noMemoryLimit = 1 << 62
 
 // membership is one line of /proc/self/cgroup.
@@ -28,7 +30,7 @@ type membership struct {
 	path        string
 }
 
-// parseMemberships reads the text of /proc/self/cgroup.
+// parseMemberships parses the text of /proc/self/cgroup.
 func parseMemberships(r io.Reader) ([]membership, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxText))
 	if err != nil {
@@ -53,7 +55,8 @@ func parseMemberships(r io.Reader) ([]membership, error) {
 	return out, nil
 }
 
-// group reads the bounds. Control groups that are not mounted, or that the kernel lacks, bound nothing.
+// group reads the bounds. Control groups that are not mounted, or not supported by the kernel, set
+// no bound.
 func (h host) group() (Group, error) {
 	mounts, err := h.mounts()
 	if err != nil {
@@ -83,13 +86,13 @@ func (h host) group() (Group, error) {
 	return g, nil
 }
 
-// groupDirs are the folders of a group and of those above it, as far as they are mounted.
+// groupDirs returns the folders of a group and of its parents, as far as they are mounted.
 func groupDirs(m membership, mounts []mount) []string {
 	at, ok := groupMount(m, mounts)
 	if !ok {
 		return nil
 	}
-	rel := "/" // a group that is mounted nowhere has bounds above it at least
+	rel := "/" // if the group is not mounted, a parent may be
 	if within(at.Root, m.path) {
 		rel = path.Clean("/" + strings.TrimPrefix(m.path, path.Clean(at.Root)))
 	}
@@ -102,11 +105,15 @@ func groupDirs(m membership, mounts []mount) []string {
 	}
 }
 
-// groupMount is the mount of m's hierarchy that shows its group, else the first one.
+// groupMount returns the mount of m's hierarchy that shows its group, or else its first mount.
 func groupMount(m membership, mounts []mount) (best mount, found bool) {
 	for _, at := range mounts {
 		v2 := len(m.controllers) == 0 && at.Type == "cgroup2"
-		v1 := at.Type == "cgroup" && slices.ContainsFunc(m.controllers, func(c string) bool { return slices.Contains(strings.Split(at.Super, ","), c) })
+		v1 := at.Type == "cgroup" &&
+			slices.ContainsFunc(
+				m.controllers,
+				func(c string) bool { return slices.Contains(strings.Split(at.Super, ","), c) },
+			)
 		if !v2 && !v1 {
 			continue
 		}
@@ -120,10 +127,10 @@ func groupMount(m membership, mounts []mount) (best mount, found bool) {
 	return best, found
 }
 
-// bound2 reads one folder of version 2.
+// bound2 reads the bounds in one folder of version 2.
 func (h host) bound2(dir string) (g Group) {
-	for _, name := range []string{"/memory.max", "/memory.high"} { // beyond high it is throttled
-		n, _ := h.number(dir + name) // "max" is no number: no bound
+	for _, name := range []string{"/memory.max", "/memory.high"} { // beyond high the process is throttled
+		n, _ := h.number(dir + name) // "max" is not a number: no bound
 		g.narrow(Group{Memory: n})
 	}
 	if n, err := h.number(dir + "/memory.swap.max"); err == nil {
@@ -139,7 +146,7 @@ func (h host) bound2(dir string) (g Group) {
 	return g
 }
 
-// bound1 reads one folder of version 1.
+// bound1 reads the bounds in one folder of version 1.
 func (h host) bound1(dir string, controllers []string) (g Group) {
 	if slices.Contains(controllers, "memory") {
 		if n, err := h.number(dir + "/memory.limit_in_bytes"); err == nil && n < noMemoryLimit {
@@ -154,7 +161,7 @@ func (h host) bound1(dir string, controllers []string) (g Group) {
 	return g
 }
 
-// cores is how many cores a quota of microseconds in each period is, 0 for none.
+// cores returns the number of cores for a quota of microseconds per period, or 0 for no quota.
 func cores(quota, period string) float64 {
 	q, err := strconv.ParseFloat(quota, 64)
 	p, err2 := strconv.ParseFloat(period, 64)
@@ -164,7 +171,7 @@ func cores(quota, period string) float64 {
 	return q / p
 }
 
-// narrow takes the tighter of each bound.
+// narrow reduces each bound to that of by if that is tighter.
 func (g *Group) narrow(by Group) {
 	if by.Memory > 0 && (g.Memory == 0 || by.Memory < g.Memory) {
 		g.Memory = by.Memory
@@ -186,7 +193,8 @@ type mount struct {
 	Super  string // options of the file system, comma separated
 }
 
-// parseMounts reads the text of mountinfo. Lines it does not understand are an error.
+// parseMounts parses the text of mountinfo. It returns an error for a line that it does not
+// understand.
 func parseMounts(r io.Reader) ([]mount, error) {
 	var out []mount
 	lines := bufio.NewScanner(r)
@@ -204,7 +212,8 @@ func parseMounts(r io.Reader) ([]mount, error) {
 	return out, lines.Err()
 }
 
-// parseMount reads "36 35 98:0 /root /point opts optional… - type source super", of which the source may be empty.
+// parseMount parses "36 35 98:0 /root /point opts optional… - type source super". The source may be
+// empty.
 func parseMount(f []string) (mount, bool) {
 	if len(f) < 9 {
 		return mount{}, false
@@ -223,7 +232,7 @@ func parseMount(f []string) (mount, bool) {
 	return m, m.Point != "" && m.Type != ""
 }
 
-// unescape undoes \040 and its like, which stand for space, tab, newline and backslash.
+// unescape decodes octal escapes such as \040, which encode space, tab, newline and backslash.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -242,7 +251,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// mountOf gives the mount that holds an absolute path: the deepest one above it, of several at one place the last.
+// mountOf returns the mount that contains an absolute path: the deepest one, and the last one if
+// several have the same mount point.
 func mountOf(all []mount, name string) (mount, bool) {
 	best, found := mount{}, false
 	for _, m := range all {

@@ -113,7 +113,8 @@ func TestNumber(t *testing.T) {
 func TestCompressedSwapWithADisk(t *testing.T) {
 	h := tree(map[string]string{
 		"proc/swaps":                  "Filename Type Size Used Priority\n/dev/zram0 partition 4096 0 5\n/dev/zram1 partition 4096 0 5\n/dev/zram2 partition 4096 0 5",
-		"sys/block/zram0/backing_dev": "none", "sys/block/zram1/backing_dev": "/dev/sda5",
+		"sys/block/zram0/backing_dev": "none",
+		"sys/block/zram1/backing_dev": "/dev/sda5",
 	})
 	areas, err := h.swap()
 	if err != nil || len(areas) != 3 || !areas[0].Compressed() || areas[1].Compressed() || !areas[2].Compressed() {

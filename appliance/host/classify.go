@@ -14,19 +14,22 @@ import (
 )
 
 const (
-	// slowSync and hopelessSync grade a disk by its median sync. A commit waits for two: at 10 ms it takes as long as a rotating disk
-	// does, at 200 ms the node will report its store as slow most of the time.
+	// slowSync and hopelessSync grade a disk by its median sync. A commit waits for two syncs. At
+	// 10 ms a disk is as slow as a rotating one. At 200 ms the node reports its store as slow most
+	// of the time.
 	slowSync     = 10 * time.Millisecond
 	hopelessSync = 200 * time.Millisecond
-	// spareFiles are those beside connections: the database, logs, sockets, snapshots.
+	// spareFiles is the number of files besides connections: the database, logs, sockets,
+	// snapshots.
 	spareFiles = 64
-	// littleMemory is what a busy node takes beside its page cache.
+	// littleMemory is the memory of a busy node without its page cache.
 	littleMemory = 256 << 20
-	// fewPending connections are lost in a burst that larger tables hold.
+	// A listen queue of fewPending connections overflows in bursts.
 	fewPending = 512
-	// clockMayMiss is far below what tokens (30 s) and signatures (5 m) allow for: the clock that made them may be off as well.
+	// clockMayMiss is well below the tolerance of tokens (30 s) and signatures (5 m), because the
+	// clock that made them may be wrong as well.
 	clockMayMiss = time.Second
-	// growth is the step in which the database grows.
+	// growth is the increment by which the database grows.
 	growth = 16 << 20
 )
 
@@ -44,7 +47,7 @@ func checkFolder(in Inputs) Finding {
 	return classifyFolder(in.DataDir, info.Mode(), ownerOf(info), os.Geteuid())
 }
 
-// ownerOf is the uid that owns the file, -1 where it is unknown.
+// ownerOf returns the uid of the file's owner, or -1 if it is unknown.
 func ownerOf(info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -60,7 +63,8 @@ func classifyFolder(dir string, mode fs.FileMode, owner, self int) Finding {
 	case perm&0o055 != 0:
 		return warn(check, "chmod 700 "+dir, "others may look into %s (%04o)", dir, perm)
 	case owner != self && self != 0:
-		return warn(check, fmt.Sprintf("run as its owner, or chown it to uid %d", self), "%s belongs to uid %d, this is uid %d", dir, owner, self)
+		return warn(check, fmt.Sprintf("run as its owner, or chown it to uid %d", self),
+			"%s belongs to uid %d, this is uid %d", dir, owner, self)
 	}
 	return ok(check, "%s (%04o)", dir, mode.Perm())
 }
@@ -73,7 +77,8 @@ func classifyPort(in Inputs, err error) Finding {
 	case errors.Is(err, unix.EADDRINUSE) && in.Running:
 		return ok(check, "%s is the running node's", in.Bind)
 	case errors.Is(err, unix.EADDRINUSE):
-		return bad(check, "stop what listens there (ss -ltnp), or set server.bind (RONBOX_SERVER__BIND)", "%s is taken", in.Bind)
+		return bad(check, "stop what listens there (ss -ltnp), or set server.bind (RONBOX_SERVER__BIND)", "%s is taken",
+			in.Bind)
 	case errors.Is(err, unix.EACCES):
 		return bad(check, "take a port from 1024 on, or grant CAP_NET_BIND_SERVICE", "%s needs a privilege", in.Bind)
 	}
@@ -93,17 +98,19 @@ func classifyFileSystem(in Inputs, f FileSystem, k Kernel) Finding {
 	case f.Memory && !in.Amnesia:
 		return warn(check, "put the data directory on a disk", "%s: all is lost when the machine stops", where)
 	case f.Type == "ext4" && !k.FastCommitFixed() && f.FastCommit == Yes:
-		return bad(check, fmt.Sprintf("tune2fs -O ^fast_commit %s on the unmounted disk, or a kernel from 5.17 on", f.Source),
+		return bad(check,
+			fmt.Sprintf("tune2fs -O ^fast_commit %s on the unmounted disk, or a kernel from 5.17 on", f.Source),
 			"%s with fast_commit on kernel %s can damage the database", where, k.Release)
 	case f.Type == "ext4" && !k.FastCommitFixed() && f.FastCommit == Unknown:
-		return warn(check, fmt.Sprintf("see that dumpe2fs -h %s does not list fast_commit, or run doctor as root", f.Source),
+		return warn(check,
+			fmt.Sprintf("see that dumpe2fs -h %s does not list fast_commit, or run doctor as root", f.Source),
 			"%s on kernel %s, fast_commit cannot be told", where, k.Release)
 	}
 	return ok(check, "%s", where)
 }
 
-// keptFree is what the store leaves free: store.min_free, but of a small disk not more than an eighth of what the database could have of
-// it, and not less than a step of its growth.
+// keptFree returns the space that the store leaves free: store.min_free, but at most an eighth of
+// what the database could use of the disk, and at least one increment of its growth.
 func keptFree(in Inputs, f FileSystem) int64 {
 	return min(in.MinFree, max((f.Free+in.Held)/8, min(growth, f.Total/8)))
 }
@@ -112,8 +119,8 @@ func classifySpace(in Inputs, f FileSystem) Finding {
 	const check = "disk_space"
 	switch kept := keptFree(in, f); {
 	case f.Free < kept:
-		return bad(check, "free some space, or lower store.min_free: the node refuses writes", "%s free of %s, kept free are %s",
-			bytesText(f.Free), bytesText(f.Total), bytesText(kept))
+		return bad(check, "free some space, or lower store.min_free: the node refuses writes",
+			"%s free of %s, kept free are %s", bytesText(f.Free), bytesText(f.Total), bytesText(kept))
 	case f.Free < in.MaxBytes-in.Held:
 		return warn(check, "keep an eye on it, or lower store.max_bytes", "%s free of %s, the database may grow to %s",
 			bytesText(f.Free), bytesText(f.Total), bytesText(in.MaxBytes))
@@ -128,7 +135,9 @@ func classifySync(l Latency) Finding {
 	case l.Median >= hopelessSync:
 		return bad(check, "take another disk: a commit waits for two syncs", "%s", seen)
 	case l.Median >= slowSync:
-		return warn(check, "an SSD with power-loss protection syncs in well under a millisecond; a commit waits for two syncs", "%s", seen)
+		return warn(check,
+			"an SSD with power-loss protection syncs in well under a millisecond; a commit waits for two syncs", "%s",
+			seen)
 	}
 	return ok(check, "%s", seen)
 }
@@ -141,7 +150,8 @@ func classifyKernel(k Kernel) Finding {
 }
 
 func classifyClock(c Clock) Finding {
-	const check, advice = "clock", "run a time daemon (timedatectl set-ntp true, or chrony): tokens and signatures carry times"
+	const check = "clock"
+	const advice = "run a time daemon (timedatectl set-ntp true, or chrony): tokens and signatures carry times"
 	switch {
 	case !c.Synchronised:
 		return warn(check, advice, "not synchronised")
@@ -171,7 +181,9 @@ func classifySwap(in Inputs, areas []SwapArea, g Group, lockable bool) Finding {
 	case in.Amnesia && lockable:
 		return ok(check, "%s on disk, memory can be locked", bytesText(size))
 	case in.Amnesia:
-		return bad(check, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap", "%s on disk may keep what should be forgotten", bytesText(size))
+		return bad(check,
+			"swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap",
+			"%s on disk may keep what should be forgotten", bytesText(size))
 	}
 	return ok(check, "%s", bytesText(size))
 }
@@ -190,7 +202,8 @@ func classifyMemory(in Inputs, m Memory, g Group) Finding {
 	}
 	switch {
 	case in.Amnesia && room < need:
-		return bad(check, "lower amnesia.max_bytes, or give it more memory", "%s, and the database alone may take %s", seen, bytesText(in.MaxBytes))
+		return bad(check, "lower amnesia.max_bytes, or give it more memory", "%s, and the database alone may take %s",
+			seen, bytesText(in.MaxBytes))
 	case room < need:
 		return warn(check, "give it "+bytesText(need)+" or more", "%s", seen)
 	case m.Available > 0 && min(m.Available, room) < need:
@@ -212,7 +225,8 @@ func classifyFiles(in Inputs, l Limits) Finding {
 func classifyCPU(l Limits) Finding {
 	const check = "cpu"
 	if l.Group.CPUs > 0 && l.Group.CPUs <= 1 {
-		return warn(check, "give it more than one core: while it is throttled every request waits", "a quota of %.3g cores", l.Group.CPUs)
+		return warn(check, "give it more than one core: while it is throttled every request waits",
+			"a quota of %.3g cores", l.Group.CPUs)
 	}
 	if l.Group.CPUs > 0 {
 		return ok(check, "%d in use, a quota of %.3g cores", l.Cores, l.Group.CPUs)
@@ -227,7 +241,7 @@ func classifyBacklog(n int64) Finding {
 	return ok("somaxconn", "%d", n)
 }
 
-// bytesText is n for people, in whole units once there are ten of them.
+// bytesText formats n for people, in whole units from ten units on.
 func bytesText(n int64) string {
 	for _, u := range []int64{1 << 40, 1 << 30, 1 << 20, 1 << 10} {
 		if n >= 10*u {
@@ -238,7 +252,7 @@ func bytesText(n int64) string {
 	return unit.Size(n).String()
 }
 
-// short is d with three digits or so.
+// short rounds d to about three digits.
 func short(d time.Duration) string {
 	for _, u := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= u {

@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystem is what a folder stands on.
+// FileSystem describes the file system of a folder.
 type FileSystem struct {
 	Type       string // "ext4", "" if unknown
 	Source     string // "/dev/nvme0n1p2"
-	Network    bool   // its locks and syncs depend on another machine, or on another process
-	Memory     bool   // it ends with the power
-	Free       int64  // bytes that this process may still write
+	Network    bool   // its locks and syncs depend on another machine or process
+	Memory     bool   // its content is lost with the power
+	Free       int64  // bytes that this process may write
 	Total      int64  // bytes
 	FastCommit Answer // ext4 only
 }
 
-// Answer is yes, no, or not known.
+// Answer is yes, no, or unknown.
 type Answer string
 
 // The answers.
@@ -36,10 +36,24 @@ const (
 	Unknown Answer = "unknown"
 )
 
-// networkTypes are the file systems whose locks and syncs cannot be trusted.
-var networkTypes = [...]string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "ocfs2", "gfs2", "virtiofs"}
+// networkTypes are file systems with unreliable locks and syncs.
+var networkTypes = [...]string{
+	"nfs",
+	"nfs4",
+	"cifs",
+	"smb3",
+	"smbfs",
+	"9p",
+	"ceph",
+	"glusterfs",
+	"lustre",
+	"afs",
+	"ocfs2",
+	"gfs2",
+	"virtiofs",
+}
 
-// ReadFileSystem looks at the file system of path, or of the nearest folder above it that exists.
+// ReadFileSystem describes the file system of path, or of its nearest existing parent.
 func ReadFileSystem(path string) (FileSystem, error) {
 	dir, err := existing(path)
 	if err != nil {
@@ -49,7 +63,7 @@ func ReadFileSystem(path string) (FileSystem, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return FileSystem{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	size := uint64(st.Frsize) // what blocks are counted in; the other size is that of good reads
+	size := uint64(st.Frsize) // the unit of block counts; st.Bsize is the preferred read size
 	if size == 0 {
 		size = uint64(st.Bsize)
 	}
@@ -68,7 +82,7 @@ func ReadFileSystem(path string) (FileSystem, error) {
 	return out, nil
 }
 
-// existing is path, absolute and without links, or the nearest folder above it.
+// existing returns path, absolute and without symbolic links, or its nearest existing parent.
 func existing(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -87,7 +101,7 @@ func existing(path string) (string, error) {
 	}
 }
 
-// fastCommit looks into the superblock of a device, which takes the right to read it.
+// fastCommit reads the superblock of a device, which needs permission.
 func fastCommit(device string) Answer {
 	f, err := os.Open(device)
 	if err != nil {
@@ -114,7 +128,7 @@ const (
 	compatFast   = 0x400 // COMPAT_FAST_COMMIT
 )
 
-// parseFastCommit reads from an ext4 file system whether fast commits are on.
+// parseFastCommit reports whether fast commits are enabled in an ext4 file system.
 func parseFastCommit(r io.ReaderAt) (bool, error) {
 	var super [superSize]byte
 	if _, err := r.ReadAt(super[:], superAt); err != nil {
@@ -126,17 +140,17 @@ func parseFastCommit(r io.ReaderAt) (bool, error) {
 	return binary.LittleEndian.Uint32(super[compatAt:])&compatFast != 0, nil
 }
 
-// Latency is how long single syncs took.
+// Latency holds the durations of single syncs.
 type Latency struct {
 	Median, Most time.Duration
 	Samples      int
 }
 
-// syncBlock is what is written before each sync: a page, as a small commit writes some.
+// syncBlock is the size of the write before each sync: one page, as in a small commit.
 const syncBlock = 4096
 
-// SyncLatency writes a page and syncs it, n times, in a file of its own in dir, which it removes. It ends early with ctx; a disk that
-// stands still holds it up nevertheless.
+// SyncLatency measures n writes and syncs of a page, in a temporary file in dir. It ends early if
+// ctx ends, but a sync that hangs blocks it.
 func SyncLatency(ctx context.Context, dir string, n int) (l Latency, err error) {
 	f, err := os.CreateTemp(dir, ".ronbox-sync-*")
 	if err != nil {

@@ -1,18 +1,21 @@
-// Package host reads what the machine under the node is like: its limits, memory, disk, kernel and clock, and turns it into findings with advice.
+// Package host reads facts about the machine: its limits, memory, disk, kernel and clock. It turns
+// them into findings with advice.
 //
 // # Invariants
 //
-//  1. A function returns facts or an error; none logs, prints or ends the process.
-//  2. Only Raise, NoDump and LockMemory change anything, and only of this process; SyncLatency removes the file it makes.
-//  3. What cannot be read is said to be unknown. An unknown fact is never reported as good or bad.
-//  4. Parsers take text of any shape without a panic; what they do not understand is an error or left out.
-//  5. Every finding that is not ok says what to do.
+//  1. A function returns facts or an error. None logs, prints or ends the process.
+//  2. Only Raise, NoDump and LockMemory change anything, and only in this process. SyncLatency
+//     removes the file that it creates.
+//  3. A fact that cannot be read is reported as unknown, never as good or bad.
+//  4. Parsers accept any text without a panic. Text that they do not understand is an error or is
+//     skipped.
+//  5. Every finding that is not ok has advice.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package host

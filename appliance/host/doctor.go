@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Level is how a finding bears on the node.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
 	OK   Level = "ok"
-	Warn Level = "warn" // the node works, but worse than it could, or the fact is unknown
-	Bad  Level = "bad"  // the node will not start, or cannot keep its promises
+	Warn Level = "warn" // the node works but not well, or the fact is unknown
+	Bad  Level = "bad"  // the node will not start, or cannot keep its guarantees
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
 	Seen   string `json:"seen"`
-	Advice string `json:"advice,omitempty"` // what to do; "" when all is well
+	Advice string `json:"advice,omitempty"` // what to do; "" if the level is ok
 }
 
 func ok(check, format string, args ...any) Finding {
@@ -38,20 +38,20 @@ func bad(check, advice, format string, args ...any) Finding {
 	return Finding{Check: check, Level: Bad, Seen: fmt.Sprintf(format, args...), Advice: advice}
 }
 
-// unknown is a check that could not be made.
+// unknown returns the finding of a check that failed.
 func unknown(check string, err error) Finding {
 	return warn(check, "look at it by hand, or run doctor as the user of the node", "cannot be told: %v", err)
 }
 
-// Inputs are what the node is going to need of the machine.
+// Inputs are the resources that the node will need.
 type Inputs struct {
 	DataDir      string
-	Private      []string // files that nobody else is to read; those that are not there do not matter
-	Bind         string   // address of the HTTP listener; "" is not looked at
-	Running      bool     // a node runs here already: its port is taken, and by it
-	MaxBytes     int64    // what the database may grow to; with Amnesia in memory
-	MinFree      int64    // what the disk must keep free
-	Held         int64    // what the database takes of the disk already
+	Private      []string // files that only their owner may read; missing ones are ignored
+	Bind         string   // address of the HTTP listener; "" is not checked
+	Running      bool     // a node already runs here and holds its port
+	MaxBytes     int64    // size limit of the database, in memory with Amnesia
+	MinFree      int64    // disk space to keep free
+	Held         int64    // disk space that the database uses already
 	MaxConns     int
 	Amnesia      bool
 	AllowSwap    bool
@@ -59,23 +59,24 @@ type Inputs struct {
 }
 
 const (
-	// syncSamples are enough for a median and few enough for a slow disk: 32 syncs of 30 ms are a second.
+	// syncSamples is enough for a median and takes about a second on a slow disk (30 ms per sync).
 	syncSamples = 32
 	// syncBudget ends the sampling of a very slow disk early.
 	syncBudget = 2 * time.Second
 )
 
-// Doctor looks at everything the node depends on. It changes nothing but a temporary file in the data directory, and takes some
-// hundred milliseconds, or as long as the disk does.
+// Doctor checks everything that the node depends on. It changes nothing except a temporary file in
+// the data directory. It takes some hundred milliseconds, or more on a slow disk.
 func Doctor(ctx context.Context, in Inputs) []Finding {
 	out := fileChecks(in)
 	if in.Bind != "" {
 		out = append(out, classifyPort(in, PortFree(ctx, in.Bind)))
 	}
 	out = append(out, machineChecks(in)...)
-	if !in.Amnesia { // else nothing is written there
+	if !in.Amnesia { // with Amnesia the node does not write there
 		disk, err := ReadFileSystem(in.DataDir)
-		out = append(out, check("disk_space", err, func() Finding { return classifySpace(in, disk) }), checkSync(ctx, in))
+		out = append(out, check("disk_space", err, func() Finding { return classifySpace(in, disk) }),
+			checkSync(ctx, in))
 	}
 	clock, err := ReadClock()
 	out = append(out, check("clock", err, func() Finding { return classifyClock(clock) }))
@@ -83,7 +84,7 @@ func Doctor(ctx context.Context, in Inputs) []Finding {
 	return append(out, check("somaxconn", err, func() Finding { return classifyBacklog(backlog) }))
 }
 
-// check is the finding of facts that were read, or that they could not be.
+// check returns the finding of classify, or an unknown finding if err is not nil.
 func check(name string, err error, classify func() Finding) Finding {
 	if err != nil {
 		return unknown(name, err)
@@ -91,7 +92,8 @@ func check(name string, err error, classify func() Finding) Finding {
 	return classify()
 }
 
-// BootChecks are the checks whose findings a boot logs: they only read, and take a millisecond or so.
+// BootChecks returns the findings that are logged at boot. They only read, which takes about a
+// millisecond.
 func BootChecks(in Inputs) []Finding { return append(fileChecks(in), machineChecks(in)...) }
 
 func fileChecks(in Inputs) []Finding { return []Finding{checkFolder(in), checkPrivate(in)} }
@@ -102,8 +104,8 @@ func machineChecks(in Inputs) []Finding {
 	areas, swapErr := ReadSwap()
 	memory, memoryErr := ReadMemory()
 	limits, limitsErr := ReadLimits()
-	group, _ := here().group() // without it no group forbids swap, and only the machine bounds memory
-	lockable, _ := mayLock()   // unknown: not to be relied on
+	group, _ := here().group() // on error no group forbids swap, and only the machine bounds memory
+	lockable, _ := mayLock()   // on error locking is not relied on
 	return []Finding{
 		check("file_system", diskErr, func() Finding { return classifyFileSystem(in, disk, kernel) }),
 		check("kernel", kernelErr, func() Finding { return classifyKernel(kernel) }),
@@ -114,7 +116,7 @@ func machineChecks(in Inputs) []Finding {
 	}
 }
 
-// checkPrivate looks at the permissions of the private files.
+// checkPrivate checks the permissions of the private files.
 func checkPrivate(in Inputs) Finding {
 	const check = "private_files"
 	var open, advice []string

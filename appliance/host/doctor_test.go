@@ -13,13 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever the machine under the test is, doctor looks at everything once and says what to do about what is not well.
+// On any machine, Doctor runs each check once and gives advice for each problem.
 func TestDoctor(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	in := Inputs{DataDir: filepath.Join(dir, "not", "yet"), Bind: "127.0.0.1:0", MaxBytes: 1 << 20, MinFree: 1, MaxConns: 16}
+	in := Inputs{
+		DataDir:  filepath.Join(dir, "not", "yet"),
+		Bind:     "127.0.0.1:0",
+		MaxBytes: 1 << 20,
+		MinFree:  1,
+		MaxConns: 16,
+	}
 	seen := map[string]int{}
 	for _, f := range Doctor(t.Context(), in) {
 		seen[f.Check]++
@@ -160,7 +166,7 @@ func TestFileSystem(t *testing.T) {
 	}
 }
 
-// Raising again what was raised changes nothing.
+// Raise is idempotent.
 func TestLimits(t *testing.T) {
 	l, err := ReadLimits()
 	if err != nil || l.Cores < 1 || l.FilesHard < l.Files || l.Files == 0 {

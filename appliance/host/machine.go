@@ -15,17 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host reads the machine through a file tree, in tests a map.
+// host reads facts from a file tree, which is a map in tests.
 type host struct {
 	files fs.FS // rooted at "/"
 }
 
 func here() host { return host{files: os.DirFS("/")} }
 
-// maxText bounds a file of /proc or /sys that is read whole: the longest, mountinfo of a busy container host, has a few hundred KiB.
+// maxText bounds a file of /proc or /sys. The longest, mountinfo on a busy container host, has some
+// hundred KiB.
 const maxText = 4 << 20
 
-// text is the content of a file, without the space around it. path has no leading "/".
+// text returns the trimmed content of a file. path has no leading "/".
 func (h host) text(path string) (string, error) {
 	b, err := fs.ReadFile(h.files, path)
 	if err != nil {
@@ -37,7 +38,7 @@ func (h host) text(path string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// number reads a file that holds one whole number.
+// number reads a file that contains one integer.
 func (h host) number(path string) (int64, error) {
 	s, err := h.text(path)
 	if err != nil {
@@ -50,7 +51,7 @@ func (h host) number(path string) (int64, error) {
 	return n, nil
 }
 
-// Memory is the machine's, in bytes.
+// Memory is the memory of the machine, in bytes.
 type Memory struct {
 	Total     int64
 	Available int64 // without swapping
@@ -67,7 +68,7 @@ func (h host) memory() (Memory, error) {
 	return parseMemory(strings.NewReader(text))
 }
 
-// parseMemory reads the text of meminfo: "MemTotal:  12345 kB".
+// parseMemory parses the text of meminfo: "MemTotal:  12345 kB".
 func parseMemory(r io.Reader) (Memory, error) {
 	var m Memory
 	text, err := io.ReadAll(io.LimitReader(r, maxText))
@@ -79,7 +80,7 @@ func parseMemory(r io.Reader) (Memory, error) {
 		if len(f) < 2 {
 			continue
 		}
-		n, err := strconv.ParseInt(f[1], 10, 50) // KiB: a bit fewer, so that the bytes fit
+		n, err := strconv.ParseInt(f[1], 10, 50) // KiB: 50 bits, so that the bytes fit 64 bits
 		switch {
 		case err != nil:
 		case f[0] == "MemTotal:":
@@ -98,13 +99,13 @@ func parseMemory(r io.Reader) (Memory, error) {
 type SwapArea struct {
 	Name string
 	Size int64 // bytes
-	disk bool  // memory that is written back to a disk
+	disk bool  // compressed memory that is also written to a disk
 }
 
-// Compressed says that the area is memory itself (zram), which ends with the power.
+// Compressed reports whether the area is in memory (zram), so that it is lost with the power.
 func (a SwapArea) Compressed() bool { return strings.HasPrefix(a.Name, "/dev/zram") && !a.disk }
 
-// ReadSwap lists the areas that are in use. None means that no page of the process can reach a disk.
+// ReadSwap lists the active areas. If there are none, no page of the process can reach a disk.
 func ReadSwap() ([]SwapArea, error) { return here().swap() }
 
 func (h host) swap() ([]SwapArea, error) {
@@ -120,7 +121,7 @@ func (h host) swap() ([]SwapArea, error) {
 	return areas, err
 }
 
-// parseSwap reads the text of swaps: a heading, then "/dev/sda2  partition  2097148  0  -2".
+// parseSwap parses the text of swaps: a heading, then "/dev/sda2  partition  2097148  0  -2".
 func parseSwap(r io.Reader) ([]SwapArea, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxText))
 	if err != nil {
@@ -144,13 +145,13 @@ func parseSwap(r io.Reader) ([]SwapArea, error) {
 	return out, nil
 }
 
-// Kernel is which Linux runs.
+// Kernel is the version of the running Linux kernel.
 type Kernel struct {
 	Release             string // "6.1.0-18-amd64"
 	Major, Minor, Patch int
 }
 
-// ReadKernel asks the kernel.
+// ReadKernel returns the version of the running kernel.
 func ReadKernel() (Kernel, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -159,7 +160,8 @@ func ReadKernel() (Kernel, error) {
 	return parseKernel(unix.ByteSliceToString(u.Release[:]))
 }
 
-// parseKernel reads a release: two or three numbers with points, then whatever the distribution adds.
+// parseKernel parses a release: two or three numbers with dots, then any suffix of the
+// distribution.
 func parseKernel(release string) (Kernel, error) {
 	head := release
 	if i := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); i >= 0 {
@@ -180,13 +182,14 @@ func parseKernel(release string) (Kernel, error) {
 	return Kernel{Release: release, Major: n[0], Minor: n[1], Patch: n[2]}, nil
 }
 
-// atLeast compares the first two numbers.
+// atLeast reports whether the version is major.minor or later.
 func (k Kernel) atLeast(major, minor int) bool {
 	return k.Major > major || k.Major == major && k.Minor >= minor
 }
 
-// FastCommitFixed reports whether ext4's fast commits are safe: two faults of theirs that can damage a database are mended in 5.17 and in the
-// long-lived series from 5.10.94 and 5.15.27 on; older than 5.10 has no fast commits.
+// FastCommitFixed reports whether fast commits of ext4 are safe. Two bugs in them can damage a
+// database. They are fixed in 5.17, and in the long-term series from 5.10.94 and 5.15.27 on.
+// Kernels before 5.10 have no fast commits.
 func (k Kernel) FastCommitFixed() bool {
 	switch {
 	case k.atLeast(5, 17) || !k.atLeast(5, 10):
@@ -199,13 +202,13 @@ func (k Kernel) FastCommitFixed() bool {
 	return false
 }
 
-// Clock is what the kernel thinks of its own clock.
+// Clock is the kernel's state of its clock.
 type Clock struct {
 	Synchronised bool
-	MaxError     time.Duration // by how much it may be off; meaningless while not synchronised
+	MaxError     time.Duration // estimated error; meaningless if not synchronised
 }
 
-// ReadClock asks the kernel, which hears it from the time daemon.
+// ReadClock returns the kernel's state, which the time daemon sets.
 func ReadClock() (Clock, error) {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -222,7 +225,7 @@ func clockOf(state int, status int32, maxErrorMicros int64) Clock {
 	}
 }
 
-// PortFree says nil if the node could listen at addr, by doing so for a moment.
+// PortFree returns nil if the node can listen on addr. It tries to do so for a moment.
 func PortFree(ctx context.Context, addr string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -231,5 +234,5 @@ func PortFree(ctx context.Context, addr string) error {
 	return l.Close()
 }
 
-// ReadSoMaxConn is how many connections the kernel lets wait for accept, at most.
+// ReadSoMaxConn returns the kernel's bound of connections that wait for accept.
 func ReadSoMaxConn() (int64, error) { return here().number("proc/sys/net/core/somaxconn") }

@@ -55,7 +55,11 @@ func TestUnescape(t *testing.T) {
 }
 
 func TestParseMemory(t *testing.T) {
-	m, err := parseMemory(strings.NewReader("MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:   1000 kB\nHugePages_Total: 0\nBroken: x kB\n"))
+	m, err := parseMemory(
+		strings.NewReader(
+			"MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:   1000 kB\nHugePages_Total: 0\nBroken: x kB\n",
+		),
+	)
 	if err != nil || m.Total != 24684096<<10 || m.Available != 1000<<10 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -68,8 +72,16 @@ func TestParseMemory(t *testing.T) {
 
 func TestParseSwap(t *testing.T) {
 	const head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
-	areas, err := parseSwap(strings.NewReader(head + "/dev/sda2 partition 2097148 12 -2\n/swap\\040file file 1024 0 -3\n/dev/zram0 partition 4096 0 100\n"))
-	want := []SwapArea{{Name: "/dev/sda2", Size: 2097148 << 10}, {Name: "/swap file", Size: 1 << 20}, {Name: "/dev/zram0", Size: 4 << 20}}
+	areas, err := parseSwap(
+		strings.NewReader(
+			head + "/dev/sda2 partition 2097148 12 -2\n/swap\\040file file 1024 0 -3\n/dev/zram0 partition 4096 0 100\n",
+		),
+	)
+	want := []SwapArea{
+		{Name: "/dev/sda2", Size: 2097148 << 10},
+		{Name: "/swap file", Size: 1 << 20},
+		{Name: "/dev/zram0", Size: 4 << 20},
+	}
 	if err != nil || !reflect.DeepEqual(areas, want) {
 		t.Errorf("%+v, %v", areas, err)
 	}
@@ -136,7 +148,7 @@ func TestParseFastCommit(t *testing.T) {
 	}
 }
 
-// No text makes a parser panic, and what it makes of one is within bounds.
+// Parsers never panic, and their results are within bounds.
 func FuzzParsers(f *testing.F) {
 	f.Add(mountinfo)
 	f.Add("      -  0")

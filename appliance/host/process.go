@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits is what the process may use.
+// Limits are the resource limits of the process.
 type Limits struct {
-	Files     uint64 // open files, as it is
-	FilesHard uint64 // and as far as it may be raised
+	Files     uint64 // open files, the current limit
+	FilesHard uint64 // open files, the hard limit
 	Locked    uint64 // bytes of memory that may be locked
 	Group     Group
-	Cores     int // that Go runs on
+	Cores     int // cores that Go uses
 }
 
-// ReadLimits reads all it can; what it cannot is 0 and in the error.
+// ReadLimits reads the limits. Those that it cannot read are 0 and in the error.
 func ReadLimits() (Limits, error) {
 	l := Limits{Cores: runtime.GOMAXPROCS(0)}
 	var files, locked unix.Rlimit
@@ -33,12 +33,12 @@ func ReadLimits() (Limits, error) {
 	return l, errors.Join(fileErr, lockErr, groupErr)
 }
 
-// memoryPart is the part of the control group's memory that Go's heap aims to stay below: the rest is for stacks, the page cache of the
-// database and memory that is measured late.
+// memoryPart is the share of the control group's memory that Go's heap should stay below. The rest
+// is for stacks, the page cache of the database and memory that is measured late.
 const memoryPart = 0.9
 
-// Raise lifts the limit of open files to the hard one, and sets the garbage collector's memory limit unless GOMEMLIMIT did.
-// It returns what holds now; memory is 0 where nothing bounds it.
+// Raise raises the limit of open files to the hard limit. It sets the garbage collector's memory
+// limit unless GOMEMLIMIT is set. It returns the resulting limits; memory is 0 if it is unbounded.
 func Raise(l Limits) (files uint64, memory int64, err error) {
 	files = l.Files
 	if l.Files < l.FilesHard {
@@ -57,7 +57,8 @@ func Raise(l Limits) (files uint64, memory int64, err error) {
 	return files, memory, err
 }
 
-// NoDump keeps the memory of the process out of core dumps, and from other processes of its user.
+// NoDump excludes the memory of the process from core dumps and hides it from other processes of
+// its user.
 func NoDump() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
@@ -65,10 +66,13 @@ func NoDump() error {
 	return nil
 }
 
-// ErrLockLimit says that memory cannot be locked for good: a later allocation beyond the limit would fail and end the process.
-var ErrLockLimit = errors.New("the limit of locked memory is not unlimited: set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited")
+// ErrLockLimit is returned if memory cannot be locked permanently, because a later allocation
+// beyond the limit would fail and end the process.
+var ErrLockLimit = errors.New(
+	"the limit of locked memory is not unlimited: set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited",
+)
 
-// LockMemory keeps every page of the process, those to come included, out of swap once it has been touched.
+// LockMemory keeps every page of the process, including later ones, out of swap from its first use.
 func LockMemory() error {
 	may, err := mayLock()
 	if err != nil {
@@ -83,7 +87,7 @@ func LockMemory() error {
 	return nil
 }
 
-// mayLock reports whether locked memory has no bound.
+// mayLock reports whether locked memory is unbounded.
 func mayLock() (bool, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {

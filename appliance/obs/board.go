@@ -10,52 +10,56 @@ import (
 	"time"
 )
 
-// Plane is what a failing probe takes away.
+// Plane is the part of the service that a failing probe disables.
 type Plane int
 
 // The planes of a Probe.
 const (
-	WritePlane Plane = iota // writes only; reads go on
-	ReadPlane               // reads, and with them writes
+	WritePlane Plane = iota // writes only
+	ReadPlane               // reads and writes
 )
 
-// Probe is one readiness key: a row of the table.
+// Probe is one readiness key, a row of the table.
 type Probe struct {
 	Service string
 	Key     string
-	// Hard keys make the node unready; soft ones only their own service, and the node degraded.
+	// Hard keys make the node unready. Soft keys make only their own service unready, and the node
+	// degraded.
 	Hard bool
-	// Own makes a soft key take its plane away from its own service.
+	// Own makes a soft key disable its plane in its own service.
 	Own   bool
 	Plane Plane
-	// Every is the least time between two samples of Func.
+	// Every is the least time between two calls of Func.
 	Every time.Duration
-	// Bad and Good are how many samples in a row flip the key to failing and back; 0 counts as 1.
+	// Bad and Good are the numbers of consecutive samples that flip the key to failing and back. 0
+	// counts as 1.
 	Bad, Good int
-	// Func is nil while the key holds, else the cause. It must not wait. A nil Func makes a key that only Set flips.
+	// Func returns nil if the key is good, or the cause. It must not block. A key without Func
+	// changes only by Set.
 	Func func() error
 }
 
-// errStarting is the cause of a key that nobody has looked at yet.
+// errStarting is the cause of a key that was neither set nor sampled yet.
 var errStarting = errors.New("starting")
 
-// row is a Probe and its state, guarded by the Board's mu.
+// row is a Probe and its state, guarded by Board.mu.
 type row struct {
 	Probe
-	cause   error // nil while the key holds
+	cause   error // nil while the key is good
 	fresh   bool  // neither set nor sampled yet
-	against int   // samples in a row that contradict the state
+	against int   // consecutive samples that contradict the state
 	due     time.Time
-	sets    uint // how often it was set or flipped
+	sets    uint // number of changes
 }
 
-// set flips the row at once and starts the counts anew.
+// set changes the row at once and resets the counts.
 func (r *row) set(cause error) {
 	r.cause, r.fresh, r.against = cause, false, 0
 	r.sets++
 }
 
-// sampled applies one sample: the first one decides, later ones flip the row when enough contradict it in a row.
+// sampled applies one sample. The first sample decides. Later samples flip the row if enough
+// consecutive ones contradict it.
 func (r *row) sampled(cause error) {
 	if r.fresh || (cause == nil) == (r.cause == nil) {
 		r.set(cause)
@@ -71,7 +75,7 @@ func (r *row) sampled(cause error) {
 	}
 }
 
-// run calls Func; a panic of it is a cause like any other.
+// run calls Func. A panic is a cause like any other.
 func (p Probe) run() (cause error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -81,33 +85,34 @@ func (p Probe) run() (cause error) {
 	return p.Func()
 }
 
-// shown is what readers see of a row.
+// shown is the published state of a row.
 type shown struct {
 	service, key string
 	hard         bool
-	own          bool // takes its plane from its service, though it is soft
+	own          bool // disables its plane in its service, though it is soft
 	plane        Plane
 	cause        error
 }
 
-// Board is the probe table of a node. It is safe for concurrent use; a nil *Board takes everything and is always ready. Readers take no lock:
-// they see the table as the last change of it left it.
+// Board is the probe table of a node. It is safe for concurrent use. A nil *Board ignores changes
+// and is always ready. Readers take no lock: they see the table as of its last change.
 type Board struct {
 	metrics *Metrics
-	seen    atomic.Pointer[[]shown] // never changed once it is there
+	seen    atomic.Pointer[[]shown] // immutable once stored
 
-	mu   sync.Mutex // of those who change the table
+	mu   sync.Mutex // serializes changes of the table
 	rows []*row     // by service, then key; guarded by mu
 }
 
-// NewBoard is an empty table. Each key added shows as readyz_degraded{cause=key}, 1 while it fails.
+// NewBoard returns an empty table. Each added key is exported as readyz_degraded{cause=key}, which
+// is 1 while the key fails.
 func NewBoard(m *Metrics) *Board {
 	b := &Board{metrics: m}
 	b.show()
 	return b
 }
 
-// show lets readers see the rows as they are. It wants b.mu held.
+// show publishes the rows. Called with b.mu held.
 func (b *Board) show() {
 	seen := make([]shown, len(b.rows))
 	for i, r := range b.rows {
@@ -116,8 +121,8 @@ func (b *Board) show() {
 	b.seen.Store(&seen)
 }
 
-// Add puts keys into the table. A new key fails with cause "starting" until it is first set or sampled; adding a key again replaces its
-// definition and keeps its state.
+// Add adds keys to the table. A new key fails with cause "starting" until it is first set or
+// sampled. Adding a key again replaces its definition and keeps its state.
 func (b *Board) Add(p ...Probe) {
 	if b == nil {
 		return
@@ -138,18 +143,19 @@ func (b *Board) add(p Probe) {
 	b.show()
 	b.mu.Unlock()
 	if !known {
-		b.metrics.Gauge("readyz_degraded", p.Service, func() float64 { return b.failing(p.Service, p.Key) }, "cause", p.Key)
+		b.metrics.Gauge("readyz_degraded", p.Service, func() float64 { return b.failing(p.Service, p.Key) }, "cause",
+			p.Key)
 	}
 }
 
-// find wants b.mu held. It gives the row's place, or where it belongs.
+// find returns the index of the row, or where to insert it. Called with b.mu held.
 func (b *Board) find(service, key string) (int, bool) {
 	return slices.BinarySearchFunc(b.rows, [2]string{service, key}, func(r *row, want [2]string) int {
 		return cmp.Or(cmp.Compare(r.Service, want[0]), cmp.Compare(r.Key, want[1]))
 	})
 }
 
-// failing is 1 while the key fails.
+// failing returns 1 while the key fails, else 0.
 func (b *Board) failing(service, key string) float64 {
 	for _, r := range *b.seen.Load() {
 		if r.service == service && r.key == key && r.cause != nil {
@@ -159,8 +165,8 @@ func (b *Board) failing(service, key string) float64 {
 	return 0
 }
 
-// Set flips a key at once, whatever its samples said: nil says that it holds. A key that was never added, such as one of a task that
-// keeps failing, is added as hard and of the write plane.
+// Set changes a key at once, regardless of its samples. A nil cause makes it good. A key that was
+// not added, such as that of a task that keeps failing, is added as a hard key of the write plane.
 func (b *Board) Set(service, key string, cause error) {
 	if b == nil {
 		return
@@ -183,7 +189,7 @@ func (b *Board) set(service, key string, cause error) bool {
 	return ok
 }
 
-// Soften makes every key of a service soft: it no longer bears on the readiness of the node.
+// Soften makes every key of a service soft, so that it no longer affects the readiness of the node.
 func (b *Board) Soften(service string) {
 	if b == nil {
 		return
@@ -198,8 +204,9 @@ func (b *Board) Soften(service string) {
 	b.show()
 }
 
-// Sample runs the Funcs that are due at now, one after the other and outside the lock, and applies Bad and Good. Several tasks may call
-// it; each sample is run by one of them. A sample during which its key was set is stale.
+// Sample calls the Funcs that are due at now, one at a time and without the lock, and applies Bad
+// and Good. Several tasks may call it; each sample is taken by one of them. A sample is discarded
+// if its key was set meanwhile.
 func (b *Board) Sample(now time.Time) {
 	if b == nil {
 		return
@@ -215,14 +222,15 @@ func (b *Board) Sample(now time.Time) {
 	}
 }
 
-// claim is a sample to be taken: the probe, its row, and how often that had been set. A row is never taken out of the table.
+// claim is a sample to take: the probe, its row, and the row's number of changes. A row is never
+// removed from the table.
 type claim struct {
 	Probe
 	row  *row
 	sets uint
 }
 
-// claimDue moves the due rows' next sample ahead.
+// claimDue returns the samples that are due and schedules the next ones.
 func (b *Board) claimDue(now time.Time) []claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,34 +244,36 @@ func (b *Board) claimDue(now time.Time) []claim {
 	return due
 }
 
-// Report is the table read at one moment.
+// Report is the state of the table at one moment.
 type Report struct {
-	// Ready is what was asked: of one service that all its keys hold, of the node that all hard ones do; with plane "read" only keys of
-	// the read plane count.
+	// Ready reports whether all keys of the requested service are good, or all hard keys of the
+	// node. With plane "read" only keys of the read plane count.
 	Ready bool
-	// WriteReady and ReadReady look at hard keys: whether writes, and whether reads, are taken. Of one service they look at its Own keys too.
+	// WriteReady and ReadReady report whether writes and reads are accepted. They depend on hard
+	// keys and, for one service, on its Own keys.
 	WriteReady bool
 	ReadReady  bool
-	// Degraded says that some key fails, hard or soft.
+	// Degraded reports whether any key fails, hard or soft.
 	Degraded bool
-	// Missing are the failing keys as "service.key", sorted; never nil.
+	// Missing lists the failing keys as "service.key", sorted. It is never nil.
 	Missing []string
-	// Causes says why, by the same names; never nil.
+	// Causes maps each failing key to its cause. It is never nil.
 	Causes map[string]string
-	// RetryAfter is the seconds after which to ask again, 0 when Ready.
+	// RetryAfter is the number of seconds until the next request, or 0 if Ready.
 	RetryAfter int
-	// Services has one entry for each service in the report; never nil.
+	// Services has one entry for each service in the report. It is never nil.
 	Services map[string]ServiceReport
 }
 
-// ServiceReport is one service's part of a Report.
+// ServiceReport is the part of a Report about one service.
 type ServiceReport struct {
-	Ready      bool // all its keys hold; with plane "read" those of the read plane
-	WriteReady bool // all its hard and Own keys hold
+	Ready      bool // all its keys are good; with plane "read" those of the read plane
+	WriteReady bool // all its hard and Own keys are good
 	Missing    []string
 }
 
-// Report reads the table, without a lock. service is "" for the whole node; plane is "", "write" (the same) or "read". A service without keys is not ready.
+// Report returns the state of the table, without taking a lock. service is "" for the whole node.
+// plane is "read", or "" or "write". A service without keys is not ready.
 func (b *Board) Report(service, plane string) Report {
 	out := Report{
 		Ready: true, WriteReady: true, ReadReady: true,
@@ -287,7 +297,7 @@ func (b *Board) Report(service, plane string) Report {
 
 // count adds one row to the report of one service or of the whole node.
 func (out *Report) count(r *shown, one bool, plane string) {
-	asked := r.plane == ReadPlane || plane != "read" // the row bears on the plane of the report
+	asked := r.plane == ReadPlane || plane != "read" // the row counts for the requested plane
 	stops := r.hard || r.own && one
 	s, ok := out.Services[r.service]
 	if !ok {
@@ -311,7 +321,8 @@ func (out *Report) count(r *shown, one bool, plane string) {
 	out.Services[r.service] = s
 }
 
-// retryAfter is how many seconds a service usually takes to be ready again: those close to the user say so soonest.
+// retryAfter returns the seconds after which a service is usually ready again. It is shorter for
+// services close to the user.
 func retryAfter(service string) int {
 	switch service {
 	case "edge":

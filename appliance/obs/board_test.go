@@ -19,13 +19,10 @@ var (
 // testBoard has one key of every sort, all holding but those named.
 func testBoard(failing ...string) *Board {
 	b := NewBoard(nil)
-	b.Add(
-		Probe{Service: "node", Key: "storage_ready", Hard: true},
+	b.Add(Probe{Service: "node", Key: "storage_ready", Hard: true},
 		Probe{Service: "node", Key: "listener_bound", Hard: true, Plane: ReadPlane},
-		Probe{Service: "registry", Key: "commit_ready"},
-		Probe{Service: "registry", Key: "bus_attached", Hard: true},
-		Probe{Service: "edge", Key: "packs_verified", Plane: ReadPlane},
-	)
+		Probe{Service: "registry", Key: "commit_ready"}, Probe{Service: "registry", Key: "bus_attached", Hard: true},
+		Probe{Service: "edge", Key: "packs_verified", Plane: ReadPlane})
 	for _, r := range b.rows {
 		b.Set(r.Service, r.Key, nil)
 		if slices.Contains(failing, r.Service+"."+r.Key) {
@@ -35,12 +32,13 @@ func testBoard(failing ...string) *Board {
 	return b
 }
 
-// Who reads the board waits for nobody who changes it.
+// Readers of the board do not wait for writers.
 func TestReportTakesNoLock(t *testing.T) {
 	b := testBoard("registry.commit_ready")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.Report("", ""); !r.Ready || len(r.Missing) != 1 || b.failing("registry", "commit_ready") != 1 || b.failing("node", "storage_ready") != 0 {
+	if r := b.Report("", ""); !r.Ready || len(r.Missing) != 1 || b.failing("registry", "commit_ready") != 1 ||
+		b.failing("node", "storage_ready") != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -70,18 +68,22 @@ func TestReport(t *testing.T) {
 	} {
 		got := testBoard(tt.failing).Report(tt.service, tt.plane)
 		if (want{got.Ready, got.WriteReady, got.ReadReady}) != tt.want || got.RetryAfter != tt.retry {
-			t.Errorf("%s, asked for %q %q: %+v, want %+v, retry %d", tt.failing, tt.service, tt.plane, got, tt.want, tt.retry)
+			t.Errorf("%s, asked for %q %q: %+v, want %+v, retry %d", tt.failing, tt.service, tt.plane, got, tt.want,
+				tt.retry)
 		}
 		seen := tt.failing != "" && (tt.service == "" || strings.HasPrefix(tt.failing, tt.service+"."))
-		if got.Degraded != seen || seen != slices.Equal(got.Missing, []string{tt.failing}) || seen != (got.Causes[tt.failing] == errSlow.Error()) {
-			t.Errorf("%s, asked for %q: degraded %v, missing %q, causes %q", tt.failing, tt.service, got.Degraded, got.Missing, got.Causes)
+		if got.Degraded != seen || seen != slices.Equal(got.Missing, []string{tt.failing}) ||
+			seen != (got.Causes[tt.failing] == errSlow.Error()) {
+			t.Errorf("%s, asked for %q: degraded %v, missing %q, causes %q", tt.failing, tt.service, got.Degraded,
+				got.Missing, got.Causes)
 		}
 	}
 }
 
 func TestReportOfServices(t *testing.T) {
 	got := testBoard("registry.commit_ready", "registry.bus_attached", "edge.packs_verified").Report("", "")
-	if s := got.Services["registry"]; s.Ready || s.WriteReady || !slices.Equal(s.Missing, []string{"bus_attached", "commit_ready"}) {
+	if s := got.Services["registry"]; s.Ready || s.WriteReady ||
+		!slices.Equal(s.Missing, []string{"bus_attached", "commit_ready"}) {
 		t.Errorf("registry %+v", s)
 	}
 	if s := got.Services["edge"]; s.Ready || !s.WriteReady || !slices.Equal(s.Missing, []string{"packs_verified"}) {
@@ -123,7 +125,8 @@ func TestNewKeysAreStarting(t *testing.T) {
 func TestSetAddsKeys(t *testing.T) {
 	b := testBoard()
 	b.Set("registry", "task:pipeline", errSlow)
-	if got := b.Report("", ""); got.Ready || got.WriteReady || !got.ReadReady || !slices.Equal(got.Missing, []string{"registry.task:pipeline"}) {
+	if got := b.Report("", ""); got.Ready || got.WriteReady || !got.ReadReady ||
+		!slices.Equal(got.Missing, []string{"registry.task:pipeline"}) {
 		t.Errorf("%+v", got)
 	}
 	b.Set("registry", "task:pipeline", nil)
@@ -136,10 +139,20 @@ func TestSample(t *testing.T) {
 	b := NewBoard(nil)
 	var cause error
 	calls := 0
-	b.Add(Probe{Service: "node", Key: "metrics_live", Hard: true, Every: 250 * time.Millisecond, Bad: 2, Good: 4, Func: func() error {
-		calls++
-		return cause
-	}})
+	b.Add(
+		Probe{
+			Service: "node",
+			Key:     "metrics_live",
+			Hard:    true,
+			Every:   250 * time.Millisecond,
+			Bad:     2,
+			Good:    4,
+			Func: func() error {
+				calls++
+				return cause
+			},
+		},
+	)
 	now := start
 	for i, tt := range []struct {
 		cause error
@@ -148,7 +161,7 @@ func TestSample(t *testing.T) {
 	}{
 		{nil, false, true},      // the first sample decides
 		{errSlow, false, true},  // one is not enough
-		{nil, false, true},      // the count starts anew
+		{nil, false, true},      // the count restarts
 		{errSlow, false, true},  //
 		{errSlow, false, false}, // two in a row
 		{nil, false, false}, {nil, false, false}, {nil, false, false},
@@ -188,7 +201,7 @@ func TestFirstSampleMayFail(t *testing.T) {
 	}
 }
 
-// A Func may use the board, and reports may run beside.
+// A Func may use the board, and reports may run concurrently.
 func TestFuncsRunUnlocked(t *testing.T) {
 	b := NewBoard(nil)
 	b.Add(Probe{Service: "a", Key: "one", Func: func() error {
@@ -246,7 +259,14 @@ func TestReportIsConsistent(t *testing.T) {
 		b := NewBoard(nil)
 		for _, service := range []string{"node", "registry", "edge"} {
 			for _, key := range []string{"a", "b", "c"} {
-				b.Add(Probe{Service: service, Key: key, Hard: rapid.Bool().Draw(t, "hard"), Plane: Plane(rapid.IntRange(0, 1).Draw(t, "plane"))})
+				b.Add(
+					Probe{
+						Service: service,
+						Key:     key,
+						Hard:    rapid.Bool().Draw(t, "hard"),
+						Plane:   Plane(rapid.IntRange(0, 1).Draw(t, "plane")),
+					},
+				)
 				if rapid.Bool().Draw(t, "holds") {
 					b.Set(service, key, nil)
 				}
@@ -256,14 +276,16 @@ func TestReportIsConsistent(t *testing.T) {
 		if all.Ready != all.WriteReady || all.Ready && !b.Report("", "read").Ready || all.WriteReady && !all.ReadReady {
 			t.Fatalf("planes contradict: %+v", all)
 		}
-		if all.Degraded != (len(all.Missing) > 0) || len(all.Missing) != len(all.Causes) || all.Ready != (all.RetryAfter == 0) {
+		if all.Degraded != (len(all.Missing) > 0) || len(all.Missing) != len(all.Causes) ||
+			all.Ready != (all.RetryAfter == 0) {
 			t.Fatalf("missing contradicts: %+v", all)
 		}
 		missing := 0
 		for _, service := range slices.Sorted(maps.Keys(all.Services)) {
 			own := b.Report(service, "")
 			missing += len(own.Missing)
-			if own.Ready != all.Services[service].Ready || own.WriteReady != all.Services[service].WriteReady || own.Ready == own.Degraded {
+			if own.Ready != all.Services[service].Ready || own.WriteReady != all.Services[service].WriteReady ||
+				own.Ready == own.Degraded {
 				t.Fatalf("%s contradicts: %+v, in all %+v", service, own, all.Services[service])
 			}
 			if all.Ready && !own.WriteReady {

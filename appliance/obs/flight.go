@@ -9,32 +9,33 @@ import (
 	"time"
 )
 
-// Flight keeps the last seconds of what the Go scheduler did, for a look back after something was slow. It records while anyone wants it
-// to. The runtime has one recorder for the process. It is safe for concurrent use.
+// Flight keeps an execution trace of the last seconds, to be read after something was slow. It
+// records from the first Start to the last Stop. The runtime has one recorder per process. A Flight
+// is safe for concurrent use.
 type Flight struct {
 	mu    sync.Mutex
 	rec   *trace.FlightRecorder // nil while stopped; guarded by mu
-	users int                   // Starts without their Stop; guarded by mu
+	users int                   // Starts without a Stop; guarded by mu
 	began time.Time             // when rec was started; guarded by mu
 }
 
-// The window of a Flight: long enough to hold a commit that was slow for two seconds. The bytes are a hint to the runtime, which drops
-// whole generations of about a second only: a busy node keeps up to 12 MB.
+// The window of a Flight is long enough for a commit that took two seconds. The size is a hint to
+// the runtime, which drops whole generations of about a second: a busy node keeps up to 12 MB.
 const (
 	flightAge   = 5 * time.Second
 	flightBytes = 4 << 20
 )
 
-// ErrNotRecording says that no window is kept.
+// ErrNotRecording is returned when the recorder is not running.
 var ErrNotRecording = errors.New("obs: the flight recorder is not running")
 
-// NewFlight records nothing until Start.
+// NewFlight returns a Flight that is not recording.
 func NewFlight() *Flight {
 	return new(Flight)
 }
 
-// Start begins to record. A Flight that records already goes on, until each Start has had its Stop. After an error, which means that
-// another Flight of the process records, there is nothing to stop.
+// Start starts recording, unless it is running. Each Start needs a Stop, except one that fails
+// because another Flight of the process is recording.
 func (f *Flight) Start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,14 +50,14 @@ func (f *Flight) Start() error {
 	return nil
 }
 
-// Recording reports whether there is a window to look at.
+// Recording reports whether the recorder is running.
 func (f *Flight) Recording() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rec != nil
 }
 
-// Lacks is for how long it has to go on until the window is whole.
+// Lacks returns how much longer it must record until the window is full.
 func (f *Flight) Lacks() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,9 +67,9 @@ func (f *Flight) Lacks() time.Duration {
 	return max(0, flightAge-time.Since(f.began))
 }
 
-// WriteTo writes the window in the form that "go tool trace" reads, as it was when it was called.
+// WriteTo writes the window as of the call, in the format of "go tool trace".
 func (f *Flight) WriteTo(w io.Writer) (int64, error) {
-	var window bytes.Buffer // the recorder is held no longer than its own memory takes
+	var window bytes.Buffer // so that the recorder is held only for a copy in memory
 	if err := f.copyTo(&window); err != nil {
 		return 0, err
 	}
@@ -85,12 +86,12 @@ func (f *Flight) copyTo(window *bytes.Buffer) error {
 	return err
 }
 
-// Stop takes one Start back. The last one ends recording and drops the window.
+// Stop cancels one Start. The last one stops recording and drops the window.
 func (f *Flight) Stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.users == 0 {
-		panic("obs: a flight recorder is stopped that nobody has started")
+		panic("obs: Stop of a flight recorder without Start")
 	}
 	if f.users--; f.users == 0 {
 		f.rec.Stop()

@@ -52,7 +52,8 @@ func TestFlight(t *testing.T) {
 	f.Stop()
 }
 
-// One that the runtime does not let record has nothing to stop, and may record once the other is done.
+// One that the runtime does not let record has nothing to stop, and may record once the other is
+// done.
 func TestSecondFlight(t *testing.T) {
 	f, other := NewFlight(), NewFlight()
 	if err := other.Start(); err != nil {

@@ -12,20 +12,23 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/unit"
 )
 
-// LogConfig says how log lines look and which are written.
+// LogConfig configures the format and the level of the log.
 type LogConfig struct {
-	Format string `toml:"format" reload:"r" oneof:"json text"`                      // "json" or "text"
-	Level  string `toml:"level" reload:"r" oneof:"trace debug info warn error off"` // "trace", "debug", "info", "warn", "error" or "off"
+	Format string `toml:"format" reload:"r" oneof:"json text"` // "json" or "text"
+	// "trace", "debug", "info", "warn", "error" or "off"
+	Level string `toml:"level" reload:"r" oneof:"trace debug info warn error off"`
 }
 
-// DefaultLogConfig is JSON at level info.
+// DefaultLogConfig returns JSON at level info.
 func DefaultLogConfig() LogConfig {
 	return LogConfig{Format: "json", Level: "info"}
 }
 
-// Validate joins all faults.
+// Validate joins all errors.
 func (c LogConfig) Validate() error {
 	var errs []error
 	if c.Format != "json" && c.Format != "text" {
@@ -37,27 +40,31 @@ func (c LogConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger is the Logger of a Control that nobody turns.
+// NewLogger returns the logger of a new Control.
 func NewLogger(cfg LogConfig, out io.Writer) hclog.Logger {
 	return NewControl(cfg, out).Logger()
 }
 
-// Control owns the node's logger: what it writes, and how that is changed while it runs. It is safe for concurrent use.
+// Control owns the node's logger and changes its configuration while it runs. It is safe for
+// concurrent use.
 //
-// It writes one line per call to out, in one Write. A logger's name, up to its first dot, is the line's "service"; the message, a
-// constant, its "event"; the key-value pairs follow, secrets hidden. Of lines that say the same, 10 a second are written, the others
-// summed. A call waits as long as out does: give it a Ring.
+// Each log call writes one line to out, in one Write. The name of the logger, up to its first dot,
+// is the field "service"; the message, a constant, is the field "event"; the key-value pairs
+// follow, with secrets hidden. Of equal lines, 10 a second are written and the others are counted.
+// A call waits for out, so out should be a Ring.
 type Control struct {
 	base hclog.InterceptLogger
 	sink *sink
 
-	mu sync.Mutex // serialises the changes
+	mu sync.Mutex // serializes changes
 }
 
-// NewControl makes the logger. What is not valid in cfg falls back to the default.
+// NewControl returns a Control that writes to out. Invalid values in cfg are replaced by the
+// default.
 func NewControl(cfg LogConfig, out io.Writer) *Control {
 	c := &Control{sink: newSink(out)}
-	// The logger below the sink must print nothing, but it keeps the lowest level there is and answers IsDebug.
+	// The logger below the sink must not print, but it has the lowest level so that it answers
+	// IsDebug.
 	c.base = hclog.NewInterceptLogger(&hclog.LoggerOptions{
 		Output: io.Discard, Exclude: func(hclog.Level, string, ...any) bool { return true },
 	})
@@ -69,12 +76,12 @@ func NewControl(cfg LogConfig, out io.Writer) *Control {
 	return c
 }
 
-// Logger is the node's logger; services take a named one of it.
+// Logger returns the node's logger. Each service uses a named sub-logger.
 func (c *Control) Logger() hclog.Logger {
 	return c.base
 }
 
-// Set applies cfg to all services, those whose level was set by hand included.
+// Set applies cfg to all services, including those whose level was set by SetLevel.
 func (c *Control) Set(cfg LogConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +99,8 @@ func (c *Control) Set(cfg LogConfig) {
 
 var errNoLevel = errors.New("must be trace, debug, info, warn, error or off")
 
-// SetLevel sets the level of one service until the next Set, or for "" that of all without one of their own.
+// SetLevel sets the level of one service until the next Set. For service "" it sets the level of
+// all services without a level of their own.
 func (c *Control) SetLevel(level, service string) error {
 	l := hclog.LevelFromString(level)
 	if l == hclog.NoLevel {
@@ -110,24 +118,24 @@ func (c *Control) SetLevel(level, service string) error {
 	return nil
 }
 
-// Level is the level that holds for a service, or for those without one of their own.
+// Level returns the level of a service; for "" that of services without a level of their own.
 func (c *Control) Level(service string) string {
 	return c.sink.levels.Load().of(service).String()
 }
 
-// apply wants c.mu held.
+// apply publishes l. Called with c.mu held.
 func (c *Control) apply(l levels) {
 	c.sink.levels.Store(&l)
 	c.base.SetLevel(l.least())
 }
 
-// levels are the levels of the services. They are never changed, only replaced.
+// levels are the levels of the services. They are replaced, never modified.
 type levels struct {
 	all hclog.Level
 	by  map[string]hclog.Level
 }
 
-// of is the level of service.
+// of returns the level of service.
 func (l *levels) of(service string) hclog.Level {
 	if own, ok := l.by[service]; ok {
 		return own
@@ -135,7 +143,7 @@ func (l *levels) of(service string) hclog.Level {
 	return l.all
 }
 
-// least is the lowest level of all: no service writes a line below it.
+// least returns the lowest level of all.
 func (l *levels) least() hclog.Level {
 	out := l.all
 	for _, own := range l.by {
@@ -152,24 +160,24 @@ func (l *levels) clone() levels {
 	return levels{all: l.all, by: by}
 }
 
-// line is one log call, taken apart.
+// line is a parsed log call.
 type line struct {
 	at      time.Time
 	level   hclog.Level
 	service string
-	part    string // what follows the service in the logger's name
+	part    string // rest of the logger's name, after the service
 	event   string
 	fields  []field
 }
 
-// field is one key with its value; the value is rendered but not quoted.
+// field is a key with its rendered, unquoted value.
 type field struct {
 	key  string
 	text string
-	bare bool // a JSON number, bool or document, printed as it is
+	bare bool // a JSON number, bool or document, printed without quotes
 }
 
-// sink turns the calls of a logger and its sub-loggers into lines. It is safe for concurrent use.
+// sink writes the calls of a logger and its sub-loggers as lines. It is safe for concurrent use.
 type sink struct {
 	out     io.Writer
 	levels  atomic.Pointer[levels]
@@ -178,20 +186,21 @@ type sink struct {
 	bufs    sync.Pool // of *[]byte
 }
 
-// maxPooled is the largest buffer that is kept: one giant line must not pin its memory.
+// maxPooled is the size of the largest buffer that is reused, so that a huge line does not pin
+// memory.
 const maxPooled = 64 << 10
 
 func newSink(out io.Writer) *sink {
 	return &sink{out: out, repeats: repeats{by: make(map[kind]*repeat)}}
 }
 
-// Accept implements hclog.SinkAdapter. It gets every level and filters here.
+// Accept implements hclog.SinkAdapter. It receives calls of every level and filters them.
 func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	levels := s.levels.Load()
 	if level < levels.least() {
 		return
 	}
-	msg = clip(msg, maxText)
+	msg = unit.Clip(msg, maxText)
 	k := kindOf(name, level, msg, args)
 	if least := levels.of(k.service); level < least || least == hclog.Off {
 		return
@@ -206,7 +215,8 @@ func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	s.write(l)
 }
 
-// sweep writes the sums that are due: one line for all repeats of a kind within its second. With final set it writes all there are.
+// sweep writes the counts that are due: one line for all suppressed lines of a kind within its
+// second. If final is set, it writes all counts.
 func (s *sink) sweep(now time.Time, final bool) {
 	for _, one := range s.repeats.over(now, final) {
 		s.write(one.line(now))
@@ -219,13 +229,14 @@ func (s *sink) write(l line) {
 		buf = new([]byte)
 	}
 	*buf = append((*s.render.Load())((*buf)[:0], l), '\n')
-	_, _ = s.out.Write(*buf) // there is nowhere left to report it
+	_, _ = s.out.Write(*buf) // an error cannot be reported anywhere
 	if cap(*buf) <= maxPooled {
 		s.bufs.Put(buf)
 	}
 }
 
-// kindOf finds what a line is a repeat of. A field "service" stands for the logger's name: a supervisor logs for many.
+// kindOf returns the kind of a line. A field "service" replaces the logger's name, because a
+// supervisor logs for many services.
 func kindOf(name string, level hclog.Level, msg string, args []any) kind {
 	k := kind{level: level, event: msg}
 	k.service, _, _ = strings.Cut(name, ".")
@@ -247,7 +258,8 @@ func kindOf(name string, level hclog.Level, msg string, args []any) kind {
 	return k
 }
 
-// fieldsOf pairs up args. A key given again takes the later value, a value without key is "extra", a line's own key gets an underscore.
+// fieldsOf returns the pairs in args. The last value of a repeated key wins. A value without a key
+// is named "extra". A key that the line itself uses gets an underscore.
 func fieldsOf(args []any) []field {
 	fields := make([]field, 0, (len(args)+1)/2)
 	for i := 0; i < len(args); i += 2 {
@@ -256,7 +268,7 @@ func fieldsOf(args []any) []field {
 			break
 		}
 		if _, named := args[i+1].(string); named && args[i] == "service" {
-			continue // the line's own
+			continue // used by the line itself
 		}
 		fields = putField(fields, fieldOf(keyOf(args[i]), args[i+1]))
 	}
@@ -268,7 +280,7 @@ func keyOf(k any) string {
 	if !ok {
 		key = fieldOf("", k).text
 	}
-	switch key = clip(key, maxText); key {
+	switch key = unit.Clip(key, maxText); key {
 	case "ts", "level", "event", "part", "service":
 		return key + "_"
 	}

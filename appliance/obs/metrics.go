@@ -15,19 +15,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Limits of the scrape handler: scrapes at one time, and how long one may take.
+// Limits of the scrape handler: concurrent scrapes, and the duration of one.
 const (
 	maxScrapes    = 4
 	scrapeTimeout = 5 * time.Second
 )
 
-// Resolution of a native histogram: neighbouring buckets differ by a tenth, and 100 of them are at most some KiB a series.
+// Resolution of native histograms: adjacent buckets differ by a tenth, and 100 of them take some
+// KiB per series.
 const (
 	nativeFactor  = 1.1
 	nativeBuckets = 100
 )
 
-// Metrics holds the families of one node and resolves their series. It is safe for concurrent use; a nil *Metrics counts nothing.
+// Metrics holds the families of one node and resolves their series. It is safe for concurrent use.
+// A nil *Metrics discards everything.
 type Metrics struct {
 	reg         *prometheus.Registry
 	openMetrics atomic.Bool
@@ -37,7 +39,7 @@ type Metrics struct {
 	native   bool               // guarded by mu
 }
 
-// family is a declared Family with what holds its series, of which one is set.
+// family is a declared Family with its collector. Only one of the collectors is set.
 type family struct {
 	Family
 	counters   *prometheus.CounterVec
@@ -45,7 +47,8 @@ type family struct {
 	histograms map[string]*prometheus.HistogramVec // by service, each with its own buckets; guarded by Metrics.mu
 }
 
-// NewMetrics is a registry of its own with the families that services share, and those of the Go runtime and the process.
+// NewMetrics returns a new registry with the families that services share, and those of the Go
+// runtime and the process.
 func NewMetrics() *Metrics {
 	m := &Metrics{reg: prometheus.NewRegistry(), families: make(map[string]*family)}
 	prometheus.WrapRegistererWith(prometheus.Labels{"service": "node"}, m.reg).MustRegister(
@@ -54,8 +57,10 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Declare makes families known, once, by the package that owns them. Declaring one again in the same shape does nothing; in another shape
-// it panics, and so does a wrong Family. A family shows only with its first series, so resolve at construction what must show at 0.
+// Declare declares families. The package that owns a family calls it once. Declaring a family again
+// is a no-op, or panics if the shape differs. Declare panics on an invalid Family. A family is
+// exported once it has a series, so a series that must be exported at 0 is resolved by a
+// constructor.
 func (m *Metrics) Declare(f ...Family) {
 	if m == nil {
 		return
@@ -67,7 +72,7 @@ func (m *Metrics) Declare(f ...Family) {
 	}
 }
 
-// declare wants m.mu held.
+// declare declares one family. Called with m.mu held.
 func (m *Metrics) declare(f Family) {
 	if err := f.check(); err != nil {
 		panic("obs: " + err.Error())
@@ -93,10 +98,11 @@ func (m *Metrics) declare(f Family) {
 	m.families[f.Name] = added
 }
 
-// anyType is the type of a family that may be of any.
+// anyType matches all types in a call of family.
 const anyType Type = 0
 
-// family finds a declared family and orders the labels of one of its series. What it cannot find is a bug, so it panics.
+// family returns a declared family and the label values of one of its series. It panics if there is
+// no such family, because that is a bug.
 func (m *Metrics) family(name string, t Type, service string, pairs []string) (*family, []string) {
 	m.mu.Lock()
 	f, ok := m.families[name]
@@ -111,7 +117,8 @@ func (m *Metrics) family(name string, t Type, service string, pairs []string) (*
 	return f, values
 }
 
-// Counter resolves a series, which shows 0 from now on, to the func that adds to it. A negative n panics. Missing labels are "".
+// Counter resolves a series and returns a function that adds to it. The series is exported as 0
+// from now on. The function panics if n is negative. Missing labels are "".
 func (m *Metrics) Counter(name, service string, pairs ...string) func(n int) {
 	if m == nil {
 		return func(int) {}
@@ -121,8 +128,8 @@ func (m *Metrics) Counter(name, service string, pairs ...string) func(n int) {
 	return func(n int) { c.Add(float64(n)) }
 }
 
-// Gauge makes a series that calls read at each scrape, possibly from several goroutines. It replaces an earlier one with the same labels.
-// A read that panics shows as NaN.
+// Gauge adds a series whose value is that of read at each scrape. read may be called from several
+// goroutines. The series replaces one with the same labels. If read panics, the value is NaN.
 func (m *Metrics) Gauge(name, service string, read func() float64, pairs ...string) {
 	if m == nil {
 		return
@@ -131,7 +138,7 @@ func (m *Metrics) Gauge(name, service string, read func() float64, pairs ...stri
 	f.gauges.put(values, read)
 }
 
-// Set resolves a gauge series, 0 until first set, to the func that sets it.
+// Set resolves a gauge series and returns a function that sets it. It is 0 at first.
 func (m *Metrics) Set(name, service string, pairs ...string) func(v float64) {
 	if m == nil {
 		return func(float64) {}
@@ -140,7 +147,7 @@ func (m *Metrics) Set(name, service string, pairs ...string) func(v float64) {
 	return f.gauges.cell(values)
 }
 
-// Histogram resolves a series to the func that observes one value.
+// Histogram resolves a series and returns a function that observes one value.
 func (m *Metrics) Histogram(name, service string, pairs ...string) func(v float64) {
 	if m == nil {
 		return func(float64) {}
@@ -149,9 +156,10 @@ func (m *Metrics) Histogram(name, service string, pairs ...string) func(v float6
 	return m.histogram(f, service).WithLabelValues(values[1:]...).Observe
 }
 
-// Remove takes a series out of the scrape. Functions that were resolved to it may still be called and change nothing that shows; resolving
-// it again begins a new series, a counter's at 0. Removing a series that does not exist does nothing. It is for label values that come and
-// go, such as peers and epochs: the owner removes a series with what it counts, so that their number stays bounded.
+// Remove removes a series. Functions that were resolved before may still be called, without effect.
+// Resolving the series again starts a new one; a counter starts at 0. Removing an unknown series is
+// a no-op. Remove is for label values that come and go, such as peers and epochs: their owner
+// removes the series so that their number stays bounded.
 func (m *Metrics) Remove(name, service string, pairs ...string) {
 	if m == nil {
 		return
@@ -167,14 +175,17 @@ func (m *Metrics) Remove(name, service string, pairs ...string) {
 	}
 }
 
-// histogram is the vector of service, since one vector has one set of buckets.
+// histogram returns the vector of service. One vector has one set of buckets.
 func (m *Metrics) histogram(f *family, service string) *prometheus.HistogramVec {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := f.histograms[service]
 	if !ok {
 		opts := prometheus.HistogramOpts{
-			Name: f.Name, Help: f.Help, Buckets: f.bucketsFor(service), ConstLabels: prometheus.Labels{"service": service},
+			Name:        f.Name,
+			Help:        f.Help,
+			Buckets:     f.bucketsFor(service),
+			ConstLabels: prometheus.Labels{"service": service},
 		}
 		if m.native {
 			opts.NativeHistogramBucketFactor, opts.NativeHistogramMaxBucketNumber = nativeFactor, nativeBuckets
@@ -186,7 +197,8 @@ func (m *Metrics) histogram(f *family, service string) *prometheus.HistogramVec 
 	return v
 }
 
-// Families lists what was declared, by name, to be read only. Beside these there are those of the Go runtime and the process.
+// Families returns what was declared, by name. Callers must not modify it. Metrics of the Go
+// runtime and the process are not included.
 func (m *Metrics) Families() []Family {
 	if m == nil {
 		return nil
@@ -201,7 +213,7 @@ func (m *Metrics) Families() []Family {
 	return out
 }
 
-// Registry is what Handler serves.
+// Registry returns the registry that Handler serves.
 func (m *Metrics) Registry() *prometheus.Registry {
 	if m == nil {
 		return prometheus.NewRegistry()
@@ -209,8 +221,9 @@ func (m *Metrics) Registry() *prometheus.Registry {
 	return m.reg
 }
 
-// Handler answers scrapes in the format they ask for, OpenMetrics only where it is turned on: 4 at one time, 5 s each, a collection shared
-// by those that overlap.
+// Handler returns a handler for scrapes. It serves the requested format, OpenMetrics only if that
+// is turned on. It allows 4 concurrent scrapes of 5 s each; overlapping scrapes share one
+// collection.
 func (m *Metrics) Handler() http.Handler {
 	plain, open := m.handler(false), m.handler(true)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -224,12 +237,15 @@ func (m *Metrics) Handler() http.Handler {
 
 func (m *Metrics) handler(open bool) http.Handler {
 	return promhttp.HandlerFor(m.Registry(), promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout, CoalesceGather: true,
-		EnableOpenMetrics: open,
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
+		CoalesceGather:      true,
+		EnableOpenMetrics:   open,
 	})
 }
 
-// gauges collects the series of one gauge family by asking each for its value.
+// gauges collects the series of one gauge family by calling their readers.
 type gauges struct {
 	desc *prometheus.Desc
 
@@ -241,7 +257,7 @@ type gauges struct {
 type gauge struct {
 	values []string
 	read   func() float64
-	set    func(float64) // nil unless the series is pushed
+	set    func(float64) // nil unless the series is set by Set
 }
 
 func newGauges(desc *prometheus.Desc) *gauges {
@@ -255,7 +271,7 @@ func (g *gauges) put(values []string, read func() float64) {
 	g.series[strings.Join(values, "\xff")] = &gauge{values: values, read: read}
 }
 
-// cell is the setter of a pushed series, one for all that ask for the same labels.
+// cell returns the setter of a pushed series, the same for every call with these label values.
 func (g *gauges) cell(values []string) func(float64) {
 	key := strings.Join(values, "\xff")
 	g.mu.Lock()
@@ -273,7 +289,7 @@ func (g *gauges) cell(values []string) func(float64) {
 	return made.set
 }
 
-// remove forgets the series with these label values.
+// remove removes the series with these label values.
 func (g *gauges) remove(values []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,7 +301,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.desc
 }
 
-// Collect implements prometheus.Collector. The reads run outside the lock.
+// Collect implements prometheus.Collector. It calls the readers without holding the lock.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	all := make([]*gauge, 0, len(g.series))
@@ -298,7 +314,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// value reads the series; one broken reader must not hide the other series.
+// value reads the series. It recovers a panic, so that one reader does not hide the other series.
 func (s *gauge) value() (v float64) {
 	defer func() {
 		if recover() != nil {
@@ -310,21 +326,23 @@ func (s *gauge) value() (v float64) {
 
 // MetricsConfig is the section [metrics].
 type MetricsConfig struct {
-	// NativeHistograms adds the sparse buckets of Prometheus, which only scrapes in protobuf carry, to the classic ones.
+	// NativeHistograms adds the sparse buckets of Prometheus to the classic ones. Only scrapes in
+	// protobuf carry them.
 	NativeHistograms bool `toml:"native_histograms" reload:"x"`
-	// OpenMetrics answers scrapers that ask for it in that format; counters without _total lose their type there.
+	// OpenMetrics permits the OpenMetrics format. In it, counters without _total lose their type.
 	OpenMetrics bool `toml:"openmetrics" reload:"r"`
 }
 
-// DefaultMetricsConfig is the classic text format alone.
+// DefaultMetricsConfig returns the classic text format only.
 func DefaultMetricsConfig() MetricsConfig {
 	return MetricsConfig{}
 }
 
-// Validate has nothing to refuse: every combination works.
+// Validate returns nil: every combination is valid.
 func (c MetricsConfig) Validate() error { return nil }
 
-// Configure takes OpenMetrics for the scrapes from now on, and NativeHistograms for the histograms resolved from now on: so first of all.
+// Configure applies OpenMetrics to later scrapes and NativeHistograms to histograms that are
+// resolved later, so it must be called before all others.
 func (m *Metrics) Configure(c MetricsConfig) {
 	if m == nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 )
 
-// scrape is what a scraper reads.
+// scrape returns the text of a scrape.
 func scrape(t testing.TB, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -58,13 +58,18 @@ func touch(m *Metrics) {
 	}
 }
 
-// Every shared family parses, has its type and help, and carries the label service; promtool finds nothing to say.
+// Every shared family parses, has its type and help, and carries the label service; promtool finds
+// nothing to say.
 func TestExposition(t *testing.T) {
 	m := NewMetrics()
 	touch(m)
 	text := scrape(t, m)
 	got := parse(t, text)
-	types := map[Type]dto.MetricType{Counter: dto.MetricType_COUNTER, Gauge: dto.MetricType_GAUGE, Histogram: dto.MetricType_HISTOGRAM}
+	types := map[Type]dto.MetricType{
+		Counter:   dto.MetricType_COUNTER,
+		Gauge:     dto.MetricType_GAUGE,
+		Histogram: dto.MetricType_HISTOGRAM,
+	}
 	for _, f := range families() {
 		mf := got[f.Name]
 		if mf == nil || mf.GetType() != types[f.Type] || mf.GetHelp() != f.Help {
@@ -73,7 +78,10 @@ func TestExposition(t *testing.T) {
 	}
 	for name, mf := range got {
 		for _, series := range mf.GetMetric() {
-			if !slices.ContainsFunc(series.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "service" }) {
+			if !slices.ContainsFunc(
+				series.GetLabel(),
+				func(l *dto.LabelPair) bool { return l.GetName() == "service" },
+			) {
 				t.Errorf("%s has a series without service", name)
 			}
 		}
@@ -87,7 +95,7 @@ func TestExposition(t *testing.T) {
 	})
 }
 
-// Beside what is declared there are the families of the Go runtime and the process.
+// Families of the Go runtime and the process are exported as well.
 func TestRuntimeFamilies(t *testing.T) {
 	got := parse(t, scrape(t, NewMetrics()))
 	for _, name := range []string{"go_goroutines", "process_open_fds"} {
@@ -97,7 +105,7 @@ func TestRuntimeFamilies(t *testing.T) {
 	}
 }
 
-// One family serves services with different labels and buckets; what a service lacks is "".
+// Services may use a family with different labels and buckets. A missing label is "".
 func TestUnionOfLabels(t *testing.T) {
 	m := NewMetrics()
 	m.Counter("bus_lagged_total", "registry", "consumer", "sse")(3)
@@ -147,7 +155,13 @@ func TestGauges(t *testing.T) {
 
 func TestDeclare(t *testing.T) {
 	own := Family{Name: "x_total", Help: "X.", Type: Counter, Labels: []string{"a"}}
-	hist := Family{Name: "h", Help: "H.", Type: Histogram, Buckets: []float64{1}, ServiceBuckets: map[string][]float64{"s": {2}}}
+	hist := Family{
+		Name:           "h",
+		Help:           "H.",
+		Type:           Histogram,
+		Buckets:        []float64{1},
+		ServiceBuckets: map[string][]float64{"s": {2}},
+	}
 	m := NewMetrics()
 	m.Declare(own, hist)
 	m.Declare(own, hist)
@@ -214,7 +228,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// A removed series leaves the scrape, whatever its type; one that is resolved again begins anew.
+// Remove removes series of every type. A series that is resolved again starts anew.
 func TestRemove(t *testing.T) {
 	m := NewMetrics()
 	count, set := m.Counter("rejected_total", "index", "reason", "p1"), m.Set("queue_capacity", "index", "queue", "p1")
@@ -241,12 +255,14 @@ func TestRemove(t *testing.T) {
 		t.Errorf("made again:\n%s", text)
 	}
 	(*Metrics)(nil).Remove("x", "y", "odd")
-	if !panics(func() { m.Remove("none_total", "index") }) || !panics(func() { m.Remove("rejected_total", "index", "other", "x") }) {
+	if !panics(func() { m.Remove("none_total", "index") }) ||
+		!panics(func() { m.Remove("rejected_total", "index", "other", "x") }) {
 		t.Error("what no family has was removed")
 	}
 }
 
-// Series come and go while others are counted and scraped: a scrape sees each whole or not at all, and what stays is exact.
+// Series come and go while others are counted and scraped: a scrape sees each whole or not at all,
+// and what stays is exact.
 func TestRemoveConcurrently(t *testing.T) {
 	m := NewMetrics()
 	var wg sync.WaitGroup
@@ -274,7 +290,8 @@ func TestRemoveConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if text := scrape(t, m); strings.Contains(text, `="a"`) || !strings.Contains(text, `rejected_total{reason="stays",service="index"} 800`) {
+	if text := scrape(t, m); strings.Contains(text, `="a"`) ||
+		!strings.Contains(text, `rejected_total{reason="stays",service="index"} 800`) {
 		t.Errorf("in the end:\n%s", text)
 	}
 }
@@ -295,7 +312,8 @@ func BenchmarkHistogram(b *testing.B) {
 	}
 }
 
-// Native buckets are added to the classic ones, and only where they were asked for before the series was made.
+// Native buckets are added to the classic ones, and only where they were asked for before the
+// series was made.
 func TestNativeHistograms(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		m := NewMetrics()

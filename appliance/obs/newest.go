@@ -2,22 +2,23 @@ package obs
 
 import "sync"
 
-// Older is the label value under which a Newest sums up what it does not name any more.
+// Older is the label value under which a Newest adds up values that no longer have a series.
 const Older = "older"
 
-// Newest counts by a label whose values come without end, such as epochs. The newest values have a series each, the older ones one together, so that
-// the number of series stays bounded and no count is lost.
+// Newest counts by a label with unbounded values, such as epochs. The newest values have one series
+// each. The older values share one. So the number of series stays bounded and no count is lost.
 type Newest struct {
 	counter func(value string) func(n int)
 	remove  func(value string)
 	most    int
 
 	mu     sync.Locker
-	order  []string       // of the values that have a series, the newest last; guarded by mu
-	counts map[string]int // of these; guarded by mu
+	order  []string       // values that have a series, oldest first; guarded by mu
+	counts map[string]int // counts of these; guarded by mu
 }
 
-// Newest resolves a counter family by its one label, at most so many values by name. mu guards what it holds, at the caller's place in the lock order.
+// Newest resolves a counter family with one label. At most most values have a series of their own.
+// mu guards its state; it has the rank that the caller chooses.
 func (m *Metrics) Newest(mu sync.Locker, most int, name, service, label string) *Newest {
 	n := &Newest{
 		counter: func(v string) func(int) { return m.Counter(name, service, label, v) },
@@ -28,7 +29,7 @@ func (m *Metrics) Newest(mu sync.Locker, most int, name, service, label string) 
 	return n
 }
 
-// Add counts one under value. A value that is new may move the oldest one under Older.
+// Add counts one under value. If value is new, the oldest value may move to Older.
 func (n *Newest) Add(value string) {
 	gone, count := n.note(value)
 	n.counter(value)(1)
@@ -38,7 +39,7 @@ func (n *Newest) Add(value string) {
 	}
 }
 
-// note takes value in, and tells which one has to go for it, with its count, if one has.
+// note adds value. If another value has lost its series, note returns it with its count.
 func (n *Newest) note(value string) (gone string, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,7 +25,12 @@ func TestNewestIsBounded(t *testing.T) {
 				}
 			}
 		}
-		if want := map[string]float64{"e2": 2, "e3": 2, "e4": 2, Older: []float64{4, 14}[round]}; !maps.Equal(got, want) {
+		if want := map[string]float64{
+			"e2":  2,
+			"e3":  2,
+			"e4":  2,
+			Older: []float64{4, 14}[round],
+		}; !maps.Equal(got, want) {
 			t.Errorf("round %d: %v, want %v", round, got, want)
 		}
 	}

@@ -20,23 +20,24 @@ import (
 )
 
 const (
-	// spanCap bounds the spans that wait for the exporter, about 2 MiB of them.
+	// spanCap bounds the spans that wait for the exporter, about 2 MiB.
 	spanCap = 2048
 	// spanBatch is how many go out in one request, and spanEvery how long the first of them waits.
 	spanBatch = 512
 	spanEvery = 2 * time.Second
-	// exportTimeout bounds one request with its retries: a collector that hangs must not cost more than a few batches.
+	// exportTimeout bounds one request with its retries: a collector that hangs must not cost more
+	// than a few batches.
 	exportTimeout = 5 * time.Second
-	// closeTimeout is what the last spans get when the node stops.
+	// closeTimeout bounds the export of the last spans when the node stops.
 	closeTimeout = time.Second
 )
 
-// SpanCap is the bound of the spans that wait, for the catalogue.
+// SpanCap returns the bound of the waiting spans, for the catalogue.
 func SpanCap() int {
 	return spanCap
 }
 
-// pipeline is the way of a span to one collector. Its goroutine is the library's batcher.
+// pipeline sends spans to one collector. The batcher of the library runs its goroutine.
 type pipeline struct {
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
@@ -47,7 +48,7 @@ type pipeline struct {
 	dropped  func(n int)
 	exporter sdktrace.SpanExporter
 
-	pending atomic.Int64 // ended spans that the exporter has not been given
+	pending atomic.Int64 // ended spans that the exporter has not received
 }
 
 func newPipeline(cfg OTelConfig, id TracerID, r *atomic.Pointer[rates], dropped func(int)) (*pipeline, error) {
@@ -61,43 +62,60 @@ func newPipeline(cfg OTelConfig, id TracerID, r *atomic.Pointer[rates], dropped 
 	}
 	web := &http.Client{
 		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: closeTimeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: closeTimeout, ForceAttemptHTTP2: true,
+			DialContext:         (&net.Dialer{Timeout: closeTimeout}).DialContext,
+			MaxIdleConnsPerHost: 1,
+			IdleConnTimeout:     time.Minute,
+			TLSHandshakeTimeout: closeTimeout,
+			ForceAttemptHTTP2:   true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	p.idle = web.CloseIdleConnections
 	p.client = otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(target), otlptracehttp.WithHTTPClient(web),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-			Enabled: true, InitialInterval: 250 * time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: 3 * time.Second,
+			Enabled:         true,
+			InitialInterval: 250 * time.Millisecond,
+			MaxInterval:     time.Second,
+			MaxElapsedTime:  3 * time.Second,
 		}))
-	p.exporter = otlptrace.NewUnstarted(p.client) // over HTTP there is nothing to start
-	p.next = sdktrace.NewBatchSpanProcessor(p, sdktrace.WithMaxQueueSize(spanCap), sdktrace.WithMaxExportBatchSize(spanBatch),
-		sdktrace.WithBatchTimeout(spanEvery), sdktrace.WithExportTimeout(exportTimeout))
+	p.exporter = otlptrace.NewUnstarted(p.client) // nothing to start for OTLP over HTTP
+	p.next = sdktrace.NewBatchSpanProcessor(p, sdktrace.WithMaxQueueSize(spanCap),
+		sdktrace.WithMaxExportBatchSize(spanBatch), sdktrace.WithBatchTimeout(spanEvery),
+		sdktrace.WithExportTimeout(exportTimeout))
 	p.provider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler{r}), sdktrace.WithSpanProcessor(tail{p}),
 		sdktrace.WithRawSpanLimits(spanLimits()), sdktrace.WithResource(id.resource()))
 	p.tracer = p.provider.Tracer("ronbox")
 	return p, nil
 }
 
-// resource names the sender of the spans. The node's own id stands in the file, which is opened later.
+// resource describes the sender of the spans. It lacks the node's id, because the file with it is
+// opened later.
 func (id TracerID) resource() *resource.Resource {
-	all := []attribute.KeyValue{attribute.String("service.name", "ronbox"), text("service.version", id.Version), attribute.Int("process.pid", os.Getpid())}
+	all := []attribute.KeyValue{
+		attribute.String("service.name", "ronbox"),
+		text("service.version", id.Version),
+		attribute.Int("process.pid", os.Getpid()),
+	}
 	if name, err := os.Hostname(); err == nil {
 		all = append(all, text("host.name", name))
 	}
 	return resource.NewSchemaless(all...)
 }
 
-// spanLimits bound one span: a commit links to no more requests than a page shows.
+// spanLimits bounds one span: a commit may link to at most as many requests as a page shows.
 func spanLimits() sdktrace.SpanLimits {
 	return sdktrace.SpanLimits{
-		AttributeValueLengthLimit: maxSpanText + len("…"), AttributeCountLimit: 32, EventCountLimit: 8, LinkCountLimit: 128,
-		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
+		AttributeValueLengthLimit:   maxSpanText + len("…"),
+		AttributeCountLimit:         32,
+		EventCountLimit:             8,
+		LinkCountLimit:              128,
+		AttributePerEventCountLimit: 8,
+		AttributePerLinkCountLimit:  8,
 	}
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It keeps the library from printing errors: they are counted and logged.
+// ExportSpans implements sdktrace.SpanExporter. Errors are counted and logged, so that the library
+// does not print them.
 func (p *pipeline) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	p.pending.Add(-int64(len(spans)))
 	if err := p.exporter.ExportSpans(ctx, spans); err != nil {
@@ -113,7 +131,7 @@ func (p *pipeline) Shutdown(ctx context.Context) error {
 	return p.exporter.Shutdown(ctx)
 }
 
-// tail decides at the end of a span whether it is sent: the sampled ones and those that failed.
+// tail decides whether an ended span is sent: it sends sampled spans and failed ones.
 type tail struct {
 	*pipeline
 }
@@ -130,7 +148,8 @@ func (k kept) SpanContext() trace.SpanContext {
 
 func (t tail) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
-// OnEnd hands the span on if there is room. The batcher's own queue holds spanCap too, so it never drops unseen.
+// OnEnd queues the span if there is room. The queue of the batcher also holds spanCap spans, so it
+// never drops one.
 func (t tail) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() && s.Status().Code != codes.Error {
 		return
@@ -146,7 +165,7 @@ func (t tail) OnEnd(s sdktrace.ReadOnlySpan) {
 func (t tail) Shutdown(ctx context.Context) error   { return t.next.Shutdown(ctx) }
 func (t tail) ForceFlush(ctx context.Context) error { return t.next.ForceFlush(ctx) }
 
-// closeAll closes pipelines within closeTimeout together, and joins them.
+// closeAll closes the pipelines concurrently, within closeTimeout, and waits for them.
 func closeAll(ctx context.Context, all []*pipeline) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -160,26 +179,31 @@ func closeAll(ctx context.Context, all []*pipeline) error {
 	return errors.Join(errs...)
 }
 
-// close sends what is pending until ctx ends, then cuts the request in flight: what is left fails at once, so the join is short.
+// close sends pending spans until ctx ends, then aborts the request in progress, so that the wait
+// is short.
 func (p *pipeline) close(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.client.Stop(ctx) })
 	defer stop()
 	return p.provider.Shutdown(context.WithoutCancel(ctx))
 }
 
-// methodKey is the attribute of a request's method.
+// methodKey is the attribute with the method of a request.
 const methodKey = "http.request.method"
 
-// rates are the samplers of traces that begin here.
+// rates are the samplers of traces that begin in this node.
 type rates struct {
 	reads, writes sdktrace.Sampler
 }
 
 func newRates(cfg OTelConfig) *rates {
-	return &rates{reads: sdktrace.TraceIDRatioBased(cfg.SampleReads), writes: sdktrace.TraceIDRatioBased(cfg.SampleWrites)}
+	return &rates{
+		reads:  sdktrace.TraceIDRatioBased(cfg.SampleReads),
+		writes: sdktrace.TraceIDRatioBased(cfg.SampleWrites),
+	}
 }
 
-// sampler follows the parent of a span, else the rates. What is not sampled is recorded nevertheless, until it is known to be no error.
+// sampler follows the parent of a span, or else the rates. Spans that are not sampled are recorded
+// as well, because they may fail.
 type sampler struct {
 	*atomic.Pointer[rates]
 }

@@ -17,12 +17,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/unit"
 )
 
-// stampFormat is RFC 3339 in UTC to the millisecond.
+// stampFormat is RFC 3339 in UTC with milliseconds.
 const stampFormat = "2006-01-02T15:04:05.000Z"
 
-// appendJSONLine is l as one JSON object.
+// appendJSONLine appends l as a JSON object.
 func appendJSONLine(b []byte, l line) []byte {
 	b = append(b, `{"ts":"`...)
 	b = l.at.UTC().AppendFormat(b, stampFormat)
@@ -48,7 +50,7 @@ func appendJSONLine(b []byte, l line) []byte {
 	return append(b, '}')
 }
 
-// appendTextLine is l for people, still one line.
+// appendTextLine appends l as one line of text for people.
 func appendTextLine(b []byte, l line) []byte {
 	b = l.at.UTC().AppendFormat(b, time.RFC3339)
 	b = append(b, ' ')
@@ -72,7 +74,8 @@ func appendTextLine(b []byte, l line) []byte {
 	return b
 }
 
-// appendPlain writes s, quoted if it holds anything that does not print or that moves a terminal's cursor.
+// appendPlain appends s. It quotes s if it holds characters that do not print or that control a
+// terminal.
 func appendPlain(b []byte, s string) []byte {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, unprintable) {
 		return strconv.AppendQuote(b, s)
@@ -82,7 +85,7 @@ func appendPlain(b []byte, s string) []byte {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// plain reports whether s can stand after key= without quotes.
+// plain reports whether s can follow key= without quotes.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\' {
@@ -92,8 +95,9 @@ func plain(s string) bool {
 	return s != ""
 }
 
-// appendJSONString quotes s. Bytes that are not UTF-8 become U+FFFD, and whatever is not to be seen is escaped, such as line separators,
-// the controls of terminals and marks that turn the direction of the text: a line stays one line for every reader.
+// appendJSONString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD. Invisible characters
+// are escaped, such as line separators, terminal controls and marks of text direction, so that a
+// line is one line for every reader.
 func appendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
@@ -119,7 +123,7 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendEscaped writes r as JSON escapes it: in two halves if it is beyond 16 bits.
+// appendEscaped appends r as a JSON escape, as a surrogate pair if it exceeds 16 bits.
 func appendEscaped(b []byte, r rune) []byte {
 	if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
 		return appendEscaped(appendEscaped(b, high), low)
@@ -128,21 +132,11 @@ func appendEscaped(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// maxText bounds one text of a line, in bytes: a stack fits, and a body that got into an error does not fill the ring.
+// maxText bounds one text of a line, in bytes. A stack trace fits. A request body in an error does
+// not fill the ring.
 const maxText = 16 << 10
 
-// clip cuts s at a letter, and shows it.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
-}
-
-// fieldOf renders v under key, cut to maxText. It never panics, whatever v's own methods do.
+// fieldOf renders v under key, shortened to maxText. It never panics, even if a method of v does.
 func fieldOf(key string, v any) (f field) {
 	defer func() {
 		if recover() != nil {
@@ -153,11 +147,11 @@ func fieldOf(key string, v any) (f field) {
 		return field{key: key, text: hidden}
 	}
 	text, bare := render(v)
-	cut := clip(text, maxText)
+	cut := unit.Clip(text, maxText)
 	return field{key: key, text: cut, bare: bare && len(cut) == len(text)}
 }
 
-// render is the text of v, and whether it stands in JSON without quotes.
+// render returns the text of v, and whether JSON needs no quotes around it.
 func render(v any) (text string, bare bool) {
 	switch v := v.(type) {
 	case nil:
@@ -204,7 +198,8 @@ func renderFormat(v hclog.Format) string {
 	return fmt.Sprintf(pattern, v[1:]...)
 }
 
-// renderOther prints what has a text of its own as that, the rest as JSON: unlike %v, that never reaches an unexported Secret.
+// renderOther returns the text of a value that has one, or else its JSON. Unlike %v, JSON omits
+// unexported fields.
 func renderOther(v any) (text string, bare bool) {
 	switch v := v.(type) {
 	case error:
@@ -226,7 +221,7 @@ func renderOther(v any) (text string, bare bool) {
 	return string(appendDocument(nil, doc)), true
 }
 
-// document is v as JSON has it: maps, lists, texts, numbers, truth values and nil.
+// document returns the JSON form of v as maps, lists, strings, numbers, bools and nil.
 func document(v any) (doc any, err error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -238,7 +233,7 @@ func document(v any) (doc any, err error) {
 	return doc, err
 }
 
-// appendDocument writes a document as a line has it: members whose names say that they are secrets are hidden, however deep they are.
+// appendDocument appends a document. Members with names of secrets are hidden at every depth.
 func appendDocument(b []byte, doc any) []byte {
 	switch doc := doc.(type) {
 	case map[string]any:

@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// repeatLimit is how many lines of one kind are written each second: enough to see what happens, few enough to stay readable.
+	// repeatLimit is the number of lines of one kind that are written each second.
 	repeatLimit = 10
-	// repeatKinds bounds the table. Kinds are closed sets but for the texts of libraries; those that find it full are counted as one kind
-	// for each level.
+	// repeatKinds bounds the table. Only texts of libraries can exceed it. Kinds beyond it are
+	// counted as one kind per level.
 	repeatKinds = 1024
-	// otherKinds is the event of what is counted so.
+	// otherKinds is the event of kinds beyond repeatKinds.
 	otherKinds = "other"
 )
 
-// kind is what makes two lines repeats of each other.
+// kind is the identity of a line: lines of the same kind are repeats of each other.
 type kind struct {
 	level                         hclog.Level
 	service, event, route, status string
 }
 
-// repeats counts the lines of each kind within a second that begins with its first one.
+// repeats counts the lines of each kind within a second that begins with the first one.
 type repeats struct {
 	mu   sync.Mutex
 	by   map[kind]*repeat // guarded by mu
-	next time.Time        // when the first second of any kind may end; guarded by mu
+	next time.Time        // earliest end of a second of any kind; guarded by mu
 }
 
 type repeat struct {
 	since time.Time
 	n     int // lines in this second
-	held  int // of those, not written
+	held  int // lines that were not written
 }
 
-// sum is a line that stands for others.
+// sum is a line that reports suppressed lines.
 type sum struct {
 	kind
 	held int
@@ -66,7 +66,7 @@ func (r *repeats) pass(k kind, now time.Time) bool {
 	return false
 }
 
-// over takes the seconds that have ended out of the table, all of them when final, and gives what they held back.
+// over removes the seconds that have ended, or all of them if final, and returns their sums.
 func (r *repeats) over(now time.Time, final bool) []sum {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *repeats) over(now time.Time, final bool) []sum {
 	return out
 }
 
-// line is what a sum is written as.
+// line returns the line to write.
 func (s sum) line(now time.Time) line {
 	l := line{at: now, level: s.level, service: s.service, event: s.event}
 	for _, f := range []field{{key: "route", text: s.route}, {key: "status", text: s.status, bare: true}} {

@@ -28,7 +28,8 @@ func lines(t testing.TB, text string) []map[string]any {
 	return out
 }
 
-// Ten lines of a kind are written each second, one more says how many were not; other kinds are not held up.
+// Ten lines of a kind are written each second, and one more counts the others. Other kinds are not
+// affected.
 func TestRepeatsAreSummed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -47,13 +48,16 @@ func TestRepeatsAreSummed(t *testing.T) {
 		l.Info("something else")
 		got := lines(t, out.String())
 		if len(got) != 2 || got[0]["repeated"] != 40.0 || got[0]["event"] != "http.request" || got[0]["route"] != "/registry/head" ||
-			got[0]["status"] != 429.0 || got[0]["service"] != "registry" || got[0]["level"] != "info" || got[1]["event"] != "something else" {
+			got[0]["status"] != 429.0 || got[0]["service"] != "registry" ||
+			got[0]["level"] != "info" ||
+			got[1]["event"] != "something else" {
 			t.Errorf("%v", got)
 		}
 	})
 }
 
-// A storm that lasts gives at most eleven lines a second, and its end shows although nothing else is logged.
+// A lasting storm writes at most eleven lines per second, and its last count is written even if
+// nothing else is logged.
 func TestSumsShowByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
@@ -110,7 +114,7 @@ var storms = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) storm {
 	}
 }), 1, 60)
 
-// Whatever is logged when, every line is written or counted in a sum, and none of a kind beyond ten in a second of its own.
+// Every line is written or counted, and at most ten of a kind are written in its second.
 func TestNothingIsLostInSums(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		all := storms.Draw(rt, "storms")
@@ -154,8 +158,8 @@ func TestNothingIsLostInSums(t *testing.T) {
 	})
 }
 
-// A table that is full does not grow: what finds no room in it is counted together, so that not even a flood of ever new messages is
-// written whole.
+// A table that is full does not grow: what finds no room in it is counted together, so that not
+// even a flood of ever new messages is written whole.
 func TestRepeatsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -163,7 +167,8 @@ func TestRepeatsAreBounded(t *testing.T) {
 		for i := range 3 * repeatKinds {
 			c.Logger().Info(fmt.Sprintf("event %d", i))
 		}
-		if kinds, written := len(c.sink.repeats.by), strings.Count(out.String(), "\n"); kinds != repeatKinds+1 || written != repeatKinds+repeatLimit {
+		if kinds, written := len(c.sink.repeats.by), strings.Count(out.String(), "\n"); kinds != repeatKinds+1 ||
+			written != repeatKinds+repeatLimit {
 			t.Errorf("%d kinds, %d lines", kinds, written)
 		}
 		time.Sleep(time.Second)
@@ -171,7 +176,10 @@ func TestRepeatsAreBounded(t *testing.T) {
 		if n := len(c.sink.repeats.by); n != 1 {
 			t.Errorf("%d kinds are kept after their second", n)
 		}
-		if want := fmt.Sprintf(`"event":"other","repeated":%d}`, 2*repeatKinds-repeatLimit); !strings.Contains(out.String(), want) {
+		if want := fmt.Sprintf(
+			`"event":"other","repeated":%d}`,
+			2*repeatKinds-repeatLimit,
+		); !strings.Contains(out.String(), want) {
 			t.Errorf("no line has %s", want)
 		}
 	})
@@ -189,7 +197,9 @@ func TestControl(t *testing.T) {
 	if err := c.SetLevel("debug", "registry"); err != nil {
 		t.Fatal(err)
 	}
-	if !wrote(registry, hclog.Debug) || wrote(store, hclog.Debug) || !wrote(store, hclog.Debug, "service", "registry") || !registry.IsDebug() {
+	if !wrote(registry, hclog.Debug) || wrote(store, hclog.Debug) ||
+		!wrote(store, hclog.Debug, "service", "registry") ||
+		!registry.IsDebug() {
 		t.Error("debug of registry alone")
 	}
 	if c.Level("registry") != "debug" || c.Level("store") != "info" || c.Level("") != "info" {
@@ -198,7 +208,8 @@ func TestControl(t *testing.T) {
 	if err := c.SetLevel("error", "registry"); err != nil || wrote(registry, hclog.Warn) || !wrote(store, hclog.Warn) {
 		t.Errorf("errors of registry alone: %v", err)
 	}
-	if err := c.SetLevel("warn", ""); err != nil || wrote(store, hclog.Info) || !wrote(store, hclog.Warn) || wrote(registry, hclog.Warn) {
+	if err := c.SetLevel("warn", ""); err != nil || wrote(store, hclog.Info) || !wrote(store, hclog.Warn) ||
+		wrote(registry, hclog.Warn) {
 		t.Errorf("all others at warn: %v", err)
 	}
 	if c.SetLevel("loud", "store") == nil || c.SetLevel("", "store") == nil || c.SetLevel("", "") == nil {
@@ -223,7 +234,10 @@ func TestControl(t *testing.T) {
 
 // The stack of a panic stands in one line of its own.
 func TestStackIsOneLine(t *testing.T) {
-	got := logged(DefaultLogConfig(), func(l hclog.Logger) { l.Error("task panicked", "stack", "goroutine 1 [running]:\nmain.main()\n") })
+	got := logged(
+		DefaultLogConfig(),
+		func(l hclog.Logger) { l.Error("task panicked", "stack", "goroutine 1 [running]:\nmain.main()\n") },
+	)
 	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"stack":"goroutine 1 [running]:\nmain.main()\n"`) {
 		t.Error(got)
 	}

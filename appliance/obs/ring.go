@@ -13,28 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ringBytes bounds the lines that wait for the writer: some seconds of a busy node, little beside its memory.
+// ringBytes bounds the lines that wait for the writer: some seconds of a busy node.
 const ringBytes = 1 << 20
 
-// Ring stands between the logger and a reader that may be slow or stuck. From the start until Run has returned, Write takes what has room,
-// drops the rest, and never waits; after that it writes through and waits as long as the reader does.
+// Ring decouples the logger from a reader that may be slow or stuck. Until Run has returned, Write
+// never waits: it drops lines that do not fit. After that it writes through and waits for the
+// reader.
 type Ring struct {
 	out     io.Writer
 	counted func(n int)
 	lost    atomic.Uint64 // lines dropped
-	wake    chan struct{} // holds one token while something may be pending
+	wake    chan struct{} // holds one token while lines may be pending
 
-	writing sync.Mutex // held over writes to out; its holder takes no other lock
+	writing sync.Mutex // held during writes to out; its holder takes no other lock
 
 	mu      sync.Mutex
-	mode    ringMode                        // guarded by mu
-	pending []byte                          // whole lines; guarded by mu
-	busy    bool                            // the writer task is writing; guarded by mu
-	idle    chan struct{}                   // closed when nothing is pending or being written, nil when nobody waits; guarded by mu
-	sweep   func(now time.Time, final bool) // writes the sums that are due; guarded by mu
+	mode    ringMode // guarded by mu
+	pending []byte   // whole lines; guarded by mu
+	busy    bool     // the writer task is writing; guarded by mu
+	// closed when no line is pending or being written, nil if no Flush waits; guarded by mu
+	idle  chan struct{}
+	sweep func(now time.Time, final bool) // writes the counts that are due; guarded by mu
 }
 
-// ringMode is what becomes of a line.
+// ringMode is the way in which a line is written.
 type ringMode int
 
 const (
@@ -43,7 +45,7 @@ const (
 	through                 // written by the caller of the logger
 )
 
-// NewRing writes to out. It shows as the queue "log" of service node.
+// NewRing returns a ring that writes to out. It is exported as the queue "log" of service node.
 func NewRing(out io.Writer, m *Metrics) *Ring {
 	r := &Ring{
 		out: out, counted: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1),
@@ -53,12 +55,13 @@ func NewRing(out io.Writer, m *Metrics) *Ring {
 	return r
 }
 
-// RingCap is the ring's bound in bytes, for the catalogue.
+// RingCap returns the bound of the ring in bytes, for the catalogue.
 func RingCap() int {
 	return ringBytes
 }
 
-// setSweep makes the ring call sweep once a second, and at its end: sums must show even if nothing else is logged.
+// setSweep makes the ring call sweep once a second and at its end, so that counts are written even
+// if nothing else is logged.
 func (r *Ring) setSweep(sweep func(now time.Time, final bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +80,8 @@ func (r *Ring) dropped(lines int) {
 	r.counted(lines)
 }
 
-// Write takes one whole line. It reports success for a line that it drops: no logger could do anything about it.
+// Write takes one whole line. It returns no error for a dropped line, because a logger cannot act
+// on one.
 func (r *Ring) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	if r.mode == through {
@@ -93,12 +97,12 @@ func (r *Ring) Write(p []byte) (int, error) {
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
-	default: // the writer is awake already
+	default: // the writer is already awake
 	}
 	return len(p), nil
 }
 
-// write hands p to out and counts the lines that it does not take.
+// write writes p to out and counts lines that fail.
 func (r *Ring) write(p []byte, out func([]byte) (int, error)) (int, error) {
 	n, err := r.alone(p, out)
 	if err != nil {
@@ -107,17 +111,19 @@ func (r *Ring) write(p []byte, out func([]byte) (int, error)) (int, error) {
 	return n, err
 }
 
-// alone calls out while nobody else does.
+// alone calls out with writing held.
 func (r *Ring) alone(p []byte, out func([]byte) (int, error)) (int, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	return out(p) //lockwait: writing is there to keep two writes from mixing; it guards nothing else, and its holder takes no other lock
+	//lockwait: writing only serializes the writes, and its holder takes no other lock
+	return out(p)
 }
 
-// errTwoWriters says that Run was called while it ran.
+// errTwoWriters is returned if Run is called while it runs.
 var errTwoWriters = errors.New("obs: the log ring has a writer")
 
-// Run is the writer task. It returns once ctx is done and what was pending is written; a reader that is stuck holds it up.
+// Run is the writer task. It returns after ctx has ended and all pending lines are written. A stuck
+// reader delays it.
 func (r *Ring) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.mode == runs {
@@ -129,7 +135,8 @@ func (r *Ring) Run(ctx context.Context) error {
 	return r.drain(ctx)
 }
 
-// drain is Run's loop. It leaves the ring writing through, also when out.Write panics: a Run started again picks up what is left.
+// drain is the loop of Run. It leaves the ring writing through, even if out.Write panics: a
+// restarted Run writes what is left.
 func (r *Ring) drain(ctx context.Context) error {
 	ended := false
 	defer func() {
@@ -147,7 +154,7 @@ func (r *Ring) drain(ctx context.Context) error {
 		}
 		batch = r.swapPending(batch, last)
 		if len(batch) > 0 {
-			_, _ = r.write(batch, r.out.Write) // counted
+			_, _ = r.write(batch, r.out.Write) // failures are counted
 			continue
 		}
 		if last {
@@ -163,8 +170,9 @@ func (r *Ring) drain(ctx context.Context) error {
 	}
 }
 
-// swapPending exchanges the pending lines for the buffer written last. If nothing is pending, callers waiting in Flush go on, and when last
-// is set the ring writes through from then on, in the same step, so that no line is left in it.
+// swapPending exchanges the pending lines for the buffer written last. If nothing is pending, it
+// wakes callers of Flush. If last is set as well, the ring writes through from then on. Both happen
+// under one lock, so no line is left behind.
 func (r *Ring) swapPending(spare []byte, last bool) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +196,7 @@ func (r *Ring) stop() {
 	r.release()
 }
 
-// release wants r.mu held.
+// release wakes callers of Flush. Called with r.mu held.
 func (r *Ring) release() {
 	if r.idle != nil {
 		close(r.idle)
@@ -196,8 +204,8 @@ func (r *Ring) release() {
 	}
 }
 
-// Flush waits until all lines taken so far are written, or until ctx ends and gives its cause. Before Run has started it writes them
-// itself: for a node that ends before it began.
+// Flush waits until all lines accepted so far are written. It returns the cause of ctx if ctx ends
+// first. Before Run has started, it writes them itself, for a node that fails to start.
 func (r *Ring) Flush(ctx context.Context) error {
 	r.sum(true)
 	r.mu.Lock()
@@ -225,14 +233,14 @@ func (r *Ring) Flush(ctx context.Context) error {
 	}
 }
 
-// State is how many bytes of lines are pending, and how many lines were dropped so far.
+// State returns the number of pending bytes and of lines dropped so far.
 func (r *Ring) State() (pending int, dropped uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pending), r.lost.Load()
 }
 
-// depth is how many lines are pending.
+// depth returns the number of pending lines.
 func (r *Ring) depth() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,13 +248,14 @@ func (r *Ring) depth() float64 {
 }
 
 const (
-	// atomicWrite is what a pipe that is ready takes without waiting (PIPE_BUF).
+	// atomicWrite is the size that a pipe which is ready accepts without blocking (PIPE_BUF).
 	atomicWrite = 4096
-	// readyPoll is how soon the end of a context is seen while a pipe is full.
+	// readyPoll is the interval of checks of the context while a pipe is full.
 	readyPoll = 20 * time.Millisecond
 )
 
-// writeReady writes p as far as out takes it before ctx ends. An out that is no file is written to in one piece, as long as it takes.
+// writeReady writes p until it is written or ctx ends. If out is not a file, it is one blocking
+// Write.
 func writeReady(ctx context.Context, out io.Writer, p []byte) (n int, err error) {
 	file, ok := out.(syscall.Conn)
 	if !ok {
@@ -270,7 +279,8 @@ func writeReady(ctx context.Context, out io.Writer, p []byte) (n int, err error)
 	return n, nil
 }
 
-// ready waits up to readyPoll for the file to take a write, or to have failed, which the write then returns.
+// ready waits up to readyPoll until the file accepts a write or has failed. The write then returns
+// the error.
 func ready(raw syscall.RawConn) bool {
 	events := 0
 	err := raw.Control(func(fd uintptr) {

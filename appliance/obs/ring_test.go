@@ -50,7 +50,7 @@ func put(t testing.TB, r *Ring, line string) {
 	}
 }
 
-// Before the writer starts nothing is written, whatever the reader does; a node that ends before that flushes by itself.
+// Nothing is written before the writer starts. A node that ends before that flushes itself.
 func TestRingGathersUntilRun(t *testing.T) {
 	p := &pipe{}
 	r := NewRing(p, nil)
@@ -67,7 +67,8 @@ func TestRingGathersUntilRun(t *testing.T) {
 	}
 }
 
-// A pipe that is full from the start holds up neither those who log nor, beyond its time, the flush of a node that ends.
+// A pipe that is full from the start holds up neither those who log nor, beyond its time, the flush
+// of a node that ends.
 func TestRingWithFullPipe(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -106,7 +107,8 @@ func TestRingWithFullPipe(t *testing.T) {
 	}
 }
 
-// A stuck reader stalls no one: what does not fit is dropped and counted, what fits comes out in order once it reads again.
+// A stuck reader stalls no one: what does not fit is dropped and counted, what fits comes out in
+// order once it reads again.
 func TestRingWithStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, m := &pipe{stuck: make(chan struct{})}, NewMetrics()
@@ -153,7 +155,7 @@ func TestRingWithStuckReader(t *testing.T) {
 	})
 }
 
-// Run ends only when what was taken before is written, and the ring can be run again.
+// Run returns only after all accepted lines are written, and can be called again.
 func TestRingDrainsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{stuck: make(chan struct{})}
@@ -203,7 +205,7 @@ type panicking struct{}
 
 func (panicking) Write([]byte) (int, error) { panic("gone") }
 
-// A Run whose reader panics leaves a ring that can be flushed and run again.
+// After a panic of the reader in Run, the ring can be flushed and run again.
 func TestRingSurvivesPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRing(panicking{}, nil)
@@ -229,7 +231,8 @@ func TestRingSurvivesPanic(t *testing.T) {
 	})
 }
 
-// While lines fit, each comes out once and whole, and those of one writer in order, however Run comes and goes.
+// While lines fit, each comes out once and whole, and those of one writer in order, however Run
+// comes and goes.
 func TestRingKeepsOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rounds := rapid.IntRange(1, 3).Draw(rt, "rounds")

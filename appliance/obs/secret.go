@@ -1,40 +1,17 @@
 package obs
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
-// hidden is what a secret prints as.
+// hidden replaces a secret in output.
 const hidden = "***"
 
-// Secret is a text that prints as *** wherever it is formatted, logged or encoded. Reveal gives the text itself.
-type Secret string
+// Hides reports whether a field of this name, such as "auth.api_key", is hidden in log lines and in
+// all other output of the node.
+func Hides(name string) bool { return secretKey(name) }
 
-// Reveal is the text itself.
-func (s Secret) Reveal() string { return string(s) }
-
-// String hides the text.
-func (s Secret) String() string { return hidden }
-
-// Format hides the text from every verb of package fmt.
-func (s Secret) Format(f fmt.State, verb rune) {
-	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verbOf(verb)), hidden)
-}
-
-// verbOf keeps the quotes of %q.
-func verbOf(verb rune) rune {
-	if verb == 'q' {
-		return verb
-	}
-	return 's'
-}
-
-// MarshalText hides the text from encoders.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
-
-// secretKey reports whether a name is that of a secret: one of its words is ("api_key", "tokens", "authToken"), and its last word does not
-// say that the value is only something about it ("token_id", "key_hint", "body_bytes").
+// secretKey reports whether a name is that of a secret. One of its words names a secret ("api_key",
+// "tokens", "authToken"), and its last word does not say that the value only describes it
+// ("token_id", "key_hint", "body_bytes").
 func secretKey(key string) bool {
 	named, last := false, ""
 	for rest := key; rest != ""; {
@@ -44,7 +21,7 @@ func secretKey(key string) bool {
 	return named && !aboutWord(last)
 }
 
-// nextWord cuts a name behind its first word, which a mark or a capital letter ends.
+// nextWord splits a name after its first word, which a separator or a capital letter ends.
 func nextWord(name string) (word, rest string) {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -62,7 +39,20 @@ func lower(c byte) bool { return c >= 'a' && c <= 'z' }
 
 func secretWord(w string) bool {
 	switch strings.TrimSuffix(strings.ToLower(w), "s") {
-	case "authorization", "cookie", "token", "macaroon", "secret", "key", "salt", "body", "password", "passphrase", "credential", "bearer", "jwt", "seed":
+	case "authorization",
+		"cookie",
+		"token",
+		"macaroon",
+		"secret",
+		"key",
+		"salt",
+		"body",
+		"password",
+		"passphrase",
+		"credential",
+		"bearer",
+		"jwt",
+		"seed":
 		return true
 	}
 	return false
@@ -75,6 +65,3 @@ func aboutWord(w string) bool {
 	}
 	return false
 }
-
-// Hides reports whether a field of this name, "auth.api_key", is hidden in log lines and wherever else the node shows it.
-func Hides(name string) bool { return secretKey(name) }

@@ -16,22 +16,26 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"ronbox/appliance/unit"
 )
 
-// OTelConfig is the section [otel]: where spans go and how many of them.
+// OTelConfig is the section [otel]: the collector of spans and the sampling rates.
 type OTelConfig struct {
-	Exporter     string  `toml:"exporter" reload:"r" oneof:"none otlp"` // "none" or "otlp"
-	Endpoint     string  `toml:"endpoint" reload:"r"`                   // URL of an OTLP/HTTP collector; without a path it is /v1/traces
-	SampleReads  float64 `toml:"sample_reads" reload:"r"`               // part of the traces that begin with a read, 0 to 1
-	SampleWrites float64 `toml:"sample_writes" reload:"r"`              // part of all others, 0 to 1
+	Exporter string `toml:"exporter" reload:"r" oneof:"none otlp"` // "none" or "otlp"
+	// URL of an OTLP/HTTP collector; without a path it is /v1/traces
+	Endpoint string `toml:"endpoint" reload:"r"`
+	// share of traces that begin with a read, 0 to 1
+	SampleReads  float64 `toml:"sample_reads" reload:"r"`
+	SampleWrites float64 `toml:"sample_writes" reload:"r"` // share of all other traces, 0 to 1
 }
 
-// DefaultOTelConfig sends nothing.
+// DefaultOTelConfig returns a configuration without a collector.
 func DefaultOTelConfig() OTelConfig {
 	return OTelConfig{Exporter: "none", Endpoint: "http://127.0.0.1:4318", SampleReads: 0.05, SampleWrites: 1}
 }
 
-// Validate joins all faults.
+// Validate joins all errors.
 func (c OTelConfig) Validate() error {
 	var errs []error
 	if c.Exporter != "none" && c.Exporter != "otlp" {
@@ -40,10 +44,11 @@ func (c OTelConfig) Validate() error {
 	if _, err := c.url(); err != nil {
 		errs = append(errs, fmt.Errorf("otel.endpoint = %s: %w", shownURL(c.Endpoint), err))
 	}
-	return errors.Join(append(errs, fraction("otel.sample_reads", c.SampleReads), fraction("otel.sample_writes", c.SampleWrites))...)
+	return errors.Join(
+		append(errs, fraction("otel.sample_reads", c.SampleReads), fraction("otel.sample_writes", c.SampleWrites))...)
 }
 
-// url is the endpoint with its path.
+// url returns the endpoint with its path.
 func (c OTelConfig) url() (string, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -58,7 +63,7 @@ func (c OTelConfig) url() (string, error) {
 	return u.String(), nil
 }
 
-// shownURL quotes an endpoint for a message, unless it holds a password or a query.
+// shownURL quotes an endpoint for a message, unless it contains a password or a query.
 func shownURL(endpoint string) string {
 	if strings.ContainsAny(endpoint, "@?") {
 		return strconv.Quote(hidden)
@@ -66,7 +71,7 @@ func shownURL(endpoint string) string {
 	return strconv.Quote(endpoint)
 }
 
-// sameTarget reports whether c and d send to the same place.
+// sameTarget reports whether c and d send to the same collector.
 func (c OTelConfig) sameTarget(d OTelConfig) bool {
 	return c.Exporter == d.Exporter && (c.Exporter == "none" || c.Endpoint == d.Endpoint)
 }
@@ -78,15 +83,16 @@ func fraction(key string, v float64) error {
 	return nil
 }
 
-// TracerID names the sender of the spans, and where the tracer reports its own trouble.
+// TracerID identifies the sender of the spans. Log receives the tracer's own errors.
 type TracerID struct {
 	Version string
-	Log     hclog.Logger // nil: trouble is only counted
+	Log     hclog.Logger // nil: errors are only counted
 	Metrics *Metrics
 }
 
-// Tracer makes spans and sends them to a collector. It never waits for the collector: spans that do not fit its bounded queue are
-// dropped and counted. A nil Tracer, and one whose exporter is "none", makes spans that cost nothing. It is safe for concurrent use.
+// Tracer creates spans and sends them to a collector. It never waits for the collector: spans that
+// do not fit its bounded queue are dropped and counted. The spans of a nil Tracer, or of one with
+// the exporter "none", cost nothing. A Tracer is safe for concurrent use.
 type Tracer struct {
 	id      TracerID
 	dropped func(n int)
@@ -95,13 +101,18 @@ type Tracer struct {
 
 	mu      sync.Mutex
 	cfg     OTelConfig  // guarded by mu
-	retired []*pipeline // replaced, but not closed yet; guarded by mu
+	retired []*pipeline // replaced but not closed; guarded by mu
 	closed  bool        // guarded by mu
 }
 
-// NewTracer wants a valid cfg. It connects to nothing yet. It shows as the queue "spans" of service node.
+// NewTracer returns a tracer. cfg must be valid. It does not connect yet. Its queue is exported as
+// "spans" of service node.
 func NewTracer(cfg OTelConfig, id TracerID) (*Tracer, error) {
-	t := &Tracer{id: id, dropped: id.Metrics.Counter("queue_dropped_total", "node", "queue", "spans"), cfg: DefaultOTelConfig()}
+	t := &Tracer{
+		id:      id,
+		dropped: id.Metrics.Counter("queue_dropped_total", "node", "queue", "spans"),
+		cfg:     DefaultOTelConfig(),
+	}
 	id.Metrics.Gauge("queue_depth", "node", t.depth, "queue", "spans")
 	id.Metrics.Set("queue_capacity", "node", "queue", "spans")(spanCap)
 	next, err := t.open(cfg)
@@ -112,15 +123,15 @@ func NewTracer(cfg OTelConfig, id TracerID) (*Tracer, error) {
 	return t, nil
 }
 
-// Prepare readies a change of the configuration: swap applies it and does not wait, undo releases it. One of them is called, once.
-// Spans that were made before the swap still reach the collector they were meant for; Prepare itself waits up to a second for those of
-// an earlier swap.
+// Prepare prepares a change of the configuration. The caller must call one of swap and undo, once:
+// swap applies the change, undo discards it, and neither waits. Spans created before swap still go
+// to the old collector. Prepare waits up to a second for the spans of an earlier swap.
 func (t *Tracer) Prepare(ctx context.Context, cfg OTelConfig) (swap, undo func(), err error) {
 	now, retired, err := t.reopen()
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = closeAll(ctx, retired) // what they could not send is counted
+	_ = closeAll(ctx, retired) // failures are counted
 	next := t.live.Load()
 	if cfg.sameTarget(now) {
 		return func() { t.swap(cfg, next) }, func() {}, nil
@@ -131,12 +142,12 @@ func (t *Tracer) Prepare(ctx context.Context, cfg OTelConfig) (swap, undo func()
 	undo = func() { _ = closeAll(context.WithoutCancel(ctx), []*pipeline{next}) }
 	return func() {
 		if !t.swap(cfg, next) {
-			undo() // no span was handed to it, so that this does not wait
+			undo() // it has no spans, so this does not wait
 		}
 	}, undo, nil
 }
 
-// reopen returns the current configuration and the pipelines to be closed.
+// reopen returns the current configuration and the pipelines to close.
 func (t *Tracer) reopen() (OTelConfig, []*pipeline, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +161,7 @@ func (t *Tracer) reopen() (OTelConfig, []*pipeline, error) {
 
 var errTracerClosed = errors.New("obs: the tracer is closed")
 
-// open builds what cfg asks for, nil for none.
+// open returns the pipeline for cfg, or nil if there is no exporter.
 func (t *Tracer) open(cfg OTelConfig) (*pipeline, error) {
 	if cfg.Exporter == "none" {
 		return nil, nil
@@ -158,7 +169,7 @@ func (t *Tracer) open(cfg OTelConfig) (*pipeline, error) {
 	return newPipeline(cfg, t.id, &t.rates, t.dropped)
 }
 
-// swap makes next the current pipeline, unless the tracer was closed meanwhile.
+// swap makes next the current pipeline, unless the tracer is closed.
 func (t *Tracer) swap(cfg OTelConfig, next *pipeline) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,8 +184,9 @@ func (t *Tracer) swap(cfg OTelConfig, next *pipeline) bool {
 	return true
 }
 
-// StartRequest begins the span "http.request" of r, as a child of what its traceparent names. Whether it is sampled follows the parent,
-// else sample_reads for GET, HEAD and OPTIONS, else sample_writes.
+// StartRequest starts the span "http.request" of r, as a child of the one in its traceparent
+// header. Sampling follows the parent. Without one it follows sample_reads for GET, HEAD and
+// OPTIONS, and sample_writes for all others.
 func (t *Tracer) StartRequest(ctx context.Context, r *http.Request, service string) (context.Context, Span) {
 	p := t.pipeline()
 	if p == nil {
@@ -186,7 +198,8 @@ func (t *Tracer) StartRequest(ctx context.Context, r *http.Request, service stri
 	return ctx, Span{span}
 }
 
-// Start begins a span below the one in ctx, if there is one. name is "svc.<service>.<op>" or "store.commit".
+// Start starts a span as a child of the one in ctx, if any. name is "svc.<service>.<op>" or
+// "store.commit".
 func (t *Tracer) Start(ctx context.Context, name, service string) (context.Context, Span) {
 	p := t.pipeline()
 	if p == nil {
@@ -210,7 +223,8 @@ func (t *Tracer) depth() float64 {
 	return 0
 }
 
-// Close sends what is left, for at most a second or until ctx ends, and joins the exporter. Spans that end later are lost.
+// Close sends the remaining spans, for at most a second or until ctx ends, and waits for the
+// exporter. Spans that end later are lost.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -231,7 +245,7 @@ type Span struct {
 	span trace.Span
 }
 
-// Attr notes one fact. A key that names a secret hides its value.
+// Attr adds an attribute. If the key names a secret, the value is hidden.
 func (s Span) Attr(key, value string) {
 	if s.span == nil {
 		return
@@ -242,14 +256,14 @@ func (s Span) Attr(key, value string) {
 	s.span.SetAttributes(text(key, value))
 }
 
-// Int notes one number.
+// Int adds a number.
 func (s Span) Int(key string, value int) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.Int(key, value))
 	}
 }
 
-// Link ties the span to the one in ctx, whose work it does.
+// Link links the span to the one in ctx, which it works for.
 func (s Span) Link(ctx context.Context) {
 	if s.span == nil {
 		return
@@ -259,22 +273,23 @@ func (s Span) Link(ctx context.Context) {
 	}
 }
 
-// Fail notes why the step failed. A span that failed is sent however the dice fell. A nil err does nothing.
+// Fail records an error. A failed span is always sent, whatever the sampling rate. Fail(nil) is a
+// no-op.
 func (s Span) Fail(err error) {
 	if s.span != nil && err != nil {
 		s.span.SetStatus(codes.Error, spanText(err.Error()))
 	}
 }
 
-// maxSpanText bounds a text of a span, in bytes: a line of it.
+// maxSpanText bounds a text of a span, in bytes.
 const maxSpanText = 1024
 
-// spanText is s as a span may hold it: one text that is not UTF-8 would spoil all spans that are sent with it.
-func spanText(s string) string { return strings.ToValidUTF8(clip(s, maxSpanText), "\ufffd") }
+// spanText returns s shortened, as valid UTF-8. An invalid text would spoil all spans of its batch.
+func spanText(s string) string { return strings.ToValidUTF8(unit.Clip(s, maxSpanText), "\ufffd") }
 
 func text(key, value string) attribute.KeyValue { return attribute.String(key, spanText(value)) }
 
-// End ends the step. It never waits.
+// End ends the span. It never waits.
 func (s Span) End() {
 	if s.span != nil {
 		s.span.End()

@@ -104,7 +104,8 @@ func TestOTelConfig(t *testing.T) {
 	}
 }
 
-// A request, what it waits for and the commit that serves it reach the collector, with who sent them and without secrets.
+// The spans of a request, of its waits and of its commit reach the collector, with the identity of
+// the node and without secrets.
 func TestSpansReachTheCollector(t *testing.T) {
 	c := newCollector(t)
 	tr := newTracer(t, to(c.URL), nil)
@@ -131,7 +132,8 @@ func TestSpansReachTheCollector(t *testing.T) {
 	}
 }
 
-// The parent of a request decides, whatever the rates; without one they do; what fails is always sent.
+// The parent of a request decides, whatever the rates; without one they do; what fails is always
+// sent.
 func TestWhatIsSampled(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for _, tt := range []struct {
@@ -152,7 +154,8 @@ func TestWhatIsSampled(t *testing.T) {
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			c := newCollector(t)
-			tr := newTracer(t, OTelConfig{Exporter: "otlp", Endpoint: c.URL, SampleReads: tt.reads, SampleWrites: tt.writes}, nil)
+			tr := newTracer(t,
+				OTelConfig{Exporter: "otlp", Endpoint: c.URL, SampleReads: tt.reads, SampleWrites: tt.writes}, nil)
 			ctx, span := tr.StartRequest(t.Context(), request(tt.method, tt.parent), "registry")
 			_, child := tr.Start(ctx, "svc.registry.op", "registry")
 			child.End()
@@ -177,7 +180,7 @@ func TestWhatIsSampled(t *testing.T) {
 	}
 }
 
-// Nothing of a tracer that is off costs an allocation, whether it is nil or its exporter is none.
+// A tracer that is off does not allocate, whether it is nil or its exporter is "none".
 func TestOffCostsNothing(t *testing.T) {
 	r, ctx, err := request("GET", ""), t.Context(), errors.New("x")
 	off := newTracer(t, DefaultOTelConfig(), nil)
@@ -200,7 +203,8 @@ func useTracer(ctx context.Context, tr *Tracer, r *http.Request, err error) {
 	span.End()
 }
 
-// A collector that hangs makes no request wait: spans beyond the bound are dropped and counted, and the close takes its second.
+// A collector that hangs makes no request wait: spans beyond the bound are dropped and counted, and
+// the close takes its second.
 func TestCollectorThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	asked := make(chan struct{}, 64)
@@ -242,14 +246,17 @@ func TestCollectorThatHangs(t *testing.T) {
 	if took := time.Since(began); took < closeTimeout/2 {
 		t.Errorf("the last spans got %s", took)
 	}
-	if want := fmt.Sprintf(`queue_dropped_total{queue="spans",service="node"} %d`, spanBatch+spanCap+extra); !strings.Contains(scrape(t, m), want) {
+	if want := fmt.Sprintf(
+		`queue_dropped_total{queue="spans",service="node"} %d`,
+		spanBatch+spanCap+extra,
+	); !strings.Contains(scrape(t, m), want) {
 		t.Errorf("%s is missing", want)
 	}
 }
 
-// No collector at all: the spans are lost and counted, nothing else happens.
+// Without a collector, spans are lost and counted, without other effects.
 func TestNoCollector(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.53.54:0") // where nobody else comes to listen
+	l, err := net.Listen("tcp", "127.0.53.54:0") // an address that is not used elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +277,8 @@ func TestNoCollector(t *testing.T) {
 	}
 }
 
-// A reload turns the tracer on, over to another collector and off; an undone one leaves it as it was.
+// A reload turns the tracer on, over to another collector and off; an undone one leaves it as it
+// was.
 func TestTracerPrepare(t *testing.T) {
 	one, two := newCollector(t), newCollector(t)
 	tr := newTracer(t, DefaultOTelConfig(), nil)
@@ -309,12 +317,13 @@ func TestTracerPrepare(t *testing.T) {
 	if got := two.text(); !strings.Contains(got, "step.two") || strings.Count(got, "step.") != 1 {
 		t.Errorf("the second collector has %q", got)
 	}
-	if _, _, err := newTracer(t, DefaultOTelConfig(), nil).Prepare(t.Context(), OTelConfig{Exporter: "otlp"}); err == nil {
+	if _, _, err := newTracer(t, DefaultOTelConfig(),
+		nil).Prepare(t.Context(), OTelConfig{Exporter: "otlp"}); err == nil {
 		t.Error("a bad endpoint passes")
 	}
 }
 
-// A swap that comes after the close changes nothing: the node is about to end, and nobody would close what it brings.
+// A swap after Close is a no-op, because its pipeline would never be closed.
 func TestSwapAfterClose(t *testing.T) {
 	c := newCollector(t)
 	for _, now := range []OTelConfig{DefaultOTelConfig(), to(c.URL)} {
@@ -357,7 +366,8 @@ func BenchmarkTracerUnsampled(b *testing.B) {
 	}
 }
 
-// What a client sent and an error repeats cannot spoil the spans that go out with it, nor be of any length.
+// What a client sent and an error repeats cannot spoil the spans that go out with it, nor be of any
+// length.
 func TestSpansTakeAnyText(t *testing.T) {
 	c := newCollector(t)
 	tr := newTracer(t, to(c.URL), nil)
@@ -369,7 +379,8 @@ func TestSpansTakeAnyText(t *testing.T) {
 	odd.Fail(errors.New("no such name: \xff" + strings.Repeat("x", 1<<20)))
 	odd.End()
 	closeTracer(t, tr)
-	if got := c.text(); !strings.Contains(got, "01J-corr") || !strings.Contains(got, "no such name") || len(got) > 64<<10 {
+	if got := c.text(); !strings.Contains(got, "01J-corr") || !strings.Contains(got, "no such name") ||
+		len(got) > 64<<10 {
 		t.Errorf("%d bytes were sent", len(got))
 	}
 }

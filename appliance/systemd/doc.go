@@ -1,16 +1,18 @@
-// Package systemd is what a service manager and the node exchange: readiness, sockets, and the units that ship.
+// Package systemd implements the interface to the service manager: readiness, sockets, and the
+// units that ship with ronbox.
 //
 // # Invariants
 //
-//  1. Outside a service manager everything here does nothing and is no error.
-//  2. Listeners hands out a socket once, of the kind its name stands for, and leaves nothing for a child process to inherit.
-//  3. The units are text made from a few values, none of which can add a line.
+//  1. Without a service manager every function is a no-op and returns no error.
+//  2. Listeners returns each socket once, and only sockets of the kind that their name requires. A
+//     child process inherits none.
+//  3. Units are made from a few values. No value can add a line.
 //
 // # Tasks and queues
 //
-// None: the node calls Notify from tasks of its own.
+// None. The node calls Notify from its own tasks.
 //
 // # Lock order
 //
-// none
+// None.
 package systemd

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notify sends the service manager a state such as "READY=1", several separated by newlines. It waits for no answer.
+// Notify sends the service manager a state such as "READY=1", or several separated by newlines. It
+// does not wait for an answer.
 func Notify(state string) error {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		return fmt.Errorf("notify the service manager: %w", err)
@@ -23,12 +23,12 @@ func Notify(state string) error {
 	return nil
 }
 
-// WatchdogInterval is how often the service manager wants to hear "WATCHDOG=1" at least, 0 when it does not. It is
-// to be fed at half of that.
+// WatchdogInterval returns the longest time between two notifications "WATCHDOG=1" that the service
+// manager accepts, or 0 if it expects none. Notify at half of that interval.
 func WatchdogInterval() time.Duration {
 	d, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		return 0 // a manager that cannot say its interval waits for nothing
+		return 0 // an invalid interval counts as none
 	}
 	return d
 }
@@ -39,7 +39,7 @@ const (
 	AdminName = "ronbox-admin"
 )
 
-// network is the kind of socket that a name stands for, "" for a name of nobody's.
+// network returns the kind of the socket with this name, or "" for an unknown name.
 func network(name string) string {
 	switch name {
 	case HTTPName:
@@ -50,9 +50,10 @@ func network(name string) string {
 	return ""
 }
 
-// Listeners are the sockets that the service manager has opened for this process, by name. A second call finds none. A
-// socket of another name or kind, one that nobody can connect to, or two of one name, is an error that closes all: a node
-// must not run deaf on what it was given, nor take clients for peers of its admin socket.
+// Listeners returns the sockets that the service manager has opened for this process, by name. A
+// second call returns none. If a socket has an unknown name or the wrong kind, does not listen, or
+// if two have the same name, Listeners closes all and returns an error: a node must neither ignore
+// a socket nor treat TCP clients as peers of its admin socket.
 func Listeners() (map[string]net.Listener, error) {
 	named, err := inherit(activation.Files(true))
 	if err == nil {
@@ -64,7 +65,7 @@ func Listeners() (map[string]net.Listener, error) {
 	return nil, err
 }
 
-// inherit makes listeners of files and closes the files.
+// inherit returns listeners for the files and closes the files.
 func inherit(files []*os.File) (map[string]net.Listener, error) {
 	named := map[string]net.Listener{}
 	var faults []error
@@ -84,7 +85,7 @@ func inherit(files []*os.File) (map[string]net.Listener, error) {
 	return named, errors.Join(faults...)
 }
 
-// listener makes one of a file that is of the kind its name stands for, and listens.
+// listener returns a listener for a file that has the kind its name requires and listens.
 func listener(f *os.File) (net.Listener, error) {
 	want := network(f.Name())
 	if want == "" {
@@ -107,7 +108,7 @@ func listener(f *os.File) (net.Listener, error) {
 	return l, nil
 }
 
-// The shipped units, with @NAME@ where a value goes.
+// The units, with @NAME@ in place of each value.
 var (
 	//go:embed ronbox.service
 	service string
@@ -124,19 +125,19 @@ const (
 	AdminSocketName = "ronbox-admin.socket"
 )
 
-// Unit is ronbox.service, which runs binary as user on dataDir. Both paths are absolute. (A "$" means nothing in the name
-// of a binary.)
+// Unit returns ronbox.service, which runs binary as user on dataDir. Both paths are absolute. A "$"
+// in the name of the binary has no special meaning.
 func Unit(binary, dataDir, user string) string {
 	return fill(service, "@BINARY@", quote(binary), "@DATA_ARG@", dollars(quote(dataDir)), "@DATA@", quote(dataDir),
 		"@USER@", plain(user), "@HOME@", homes(dataDir))
 }
 
-// HTTPSocket is ronbox-http.socket, which opens bind before the node runs. Enable it, if the port is below 1024 or no
-// connection may be refused while the node is started again. A host that is a name but not localhost is left as it is, and
-// systemd, which knows no names, refuses it.
+// HTTPSocket returns ronbox-http.socket, which opens bind before the node runs. It is needed if the
+// port is below 1024 or if no connection may be refused during a restart. A host name other than
+// localhost is left as it is, and systemd refuses it.
 func HTTPSocket(bind string) string { return fill(httpSocket, "@BIND@", plain(stream(bind))) }
 
-// stream writes host:port as systemd does.
+// stream formats host:port for systemd.
 func stream(bind string) string {
 	host, port, err := net.SplitHostPort(bind)
 	switch {
@@ -148,24 +149,22 @@ func stream(bind string) string {
 	return bind
 }
 
-// AdminSocket is ronbox-admin.socket, which opens path, uds.path of the node, for user.
+// AdminSocket returns ronbox-admin.socket, which opens path, the node's uds.path, for user.
 func AdminSocket(path, user string) string {
 	return fill(adminSocket, "@PATH@", plain(path), "@USER@", plain(user))
 }
 
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
-// homes says what of the homes the service sees: nothing, unless its data is there.
+// homes returns the value of ProtectHome: home directories are hidden unless the data is in one.
 func homes(dataDir string) string {
-	for _, home := range []string{"/home", "/root", "/run/user"} {
-		if rel, err := filepath.Rel(home, dataDir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return "read-only"
-		}
+	if under(dataDir, homeDirs) {
+		return "read-only"
 	}
 	return "yes"
 }
 
-// plain keeps a value in its line and % from being a specifier.
+// plain removes newlines and escapes % specifiers.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -176,7 +175,7 @@ func plain(s string) string {
 	return strings.ReplaceAll(s, "%", "%%")
 }
 
-// quote makes one word of a value in a line that is split into words.
+// quote quotes a value as one word of a line that is split into words.
 func quote(s string) string {
 	s = plain(s)
 	if !strings.ContainsAny(s, " \"'\\;") {
@@ -185,5 +184,5 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// dollars keeps a value of a command line from being taken for a variable.
+// dollars escapes "$" in a value of a command line.
 func dollars(s string) string { return strings.ReplaceAll(s, "$", "$$") }

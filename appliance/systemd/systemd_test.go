@@ -59,7 +59,7 @@ func TestWatchdogInterval(t *testing.T) {
 	}
 }
 
-// TestMain plays the started process when it is told to: it takes its sockets and prints what it got.
+// TestMain also runs as the started process, which prints the sockets that it got.
 func TestMain(m *testing.M) {
 	if os.Getenv("SYSTEMD_TEST_CHILD") == "" {
 		goleak.VerifyTestMain(m)
@@ -223,7 +223,8 @@ func TestUnitKeepsTheNodesPromises(t *testing.T) {
 		}
 	}
 	for name, text := range shipped() {
-		if strings.Contains(text, "@") && name != UnitName || strings.Count(text, "@") != strings.Count(text, "@system-service") {
+		if strings.Contains(text, "@") && name != UnitName ||
+			strings.Count(text, "@") != strings.Count(text, "@system-service") {
 			t.Errorf("%s has a place left unfilled", name)
 		}
 	}
@@ -264,7 +265,10 @@ func TestNoValueAddsALine(t *testing.T) {
 				t.Errorf("%q adds a line:\n%s", evil, got)
 			}
 		}
-		if strings.Count(HTTPSocket(evil)+AdminSocket(evil, evil), "\n") != strings.Count(HTTPSocket("")+AdminSocket("", ""), "\n") {
+		if strings.Count(HTTPSocket(evil)+AdminSocket(evil, evil), "\n") != strings.Count(
+			HTTPSocket("")+AdminSocket("", ""),
+			"\n",
+		) {
 			t.Errorf("%q adds a line to a socket", evil)
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Within returns the fault of a key of a configuration whose value is not between lo and hi, both included, in the words of all sections:
-// `shards = 0: must be 1..64`. A text is quoted, as TOML has it. An empty range, whose bound another key sets, is the fault of that key alone.
+// Within returns an error if v is not between lo and hi, inclusive, with the text used by all
+// sections of the configuration: `shards = 0: must be 1..64`. A text is quoted as in TOML. If lo
+// exceeds hi, a bound that comes from another key is wrong, and Within returns nil.
 func Within[T ~int | ~int64 | ~float64](key string, v, lo, hi T) error {
 	if v >= lo && v <= hi || lo > hi {
 		return nil

@@ -1,16 +1,17 @@
-// Package unit reads and writes durations and byte sizes as the config file and the command line spell them, "250ms", "30d", "8GiB",
-// checks the bounds of their values, and finds the name that a misspelt one is closest to.
+// Package unit reads and writes durations and byte sizes in the form of the configuration file and
+// the command line ("250ms", "30d", "8GiB"), checks bounds, and finds the closest match of a
+// misspelt name. It also shortens texts for messages.
 //
 // # Invariants
 //
-//  1. String prints one short exact form, and parsing it gives the value back.
+//  1. String returns a short, exact form. Parsing it returns the same value.
 //  2. A value that does not fit is refused, never wrapped or rounded.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package unit

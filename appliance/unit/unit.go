@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration, not negative, whose text is "250ms", "5s", "1m30s", "72h" or "30d".
+// Duration is a non-negative time.Duration with texts such as "250ms", "5s", "1m30s", "72h" or
+// "30d".
 type Duration time.Duration
 
 // durations are the units of a Duration, largest first.
@@ -17,7 +18,8 @@ var durations = []scale{
 	{"ms", uint64(time.Millisecond)}, {"us", uint64(time.Microsecond)}, {"ns", 1},
 }
 
-// ParseDuration reads one or more numbers, each with its unit (d h m s ms us ns), units falling: "1m30s". A bare "0" is zero.
+// ParseDuration parses one or more numbers with units (d h m s ms us ns) in descending order:
+// "1m30s". A bare "0" is zero.
 func ParseDuration(s string) (Duration, error) {
 	if s == "0" {
 		return 0, nil
@@ -34,12 +36,13 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(total), nil
 }
 
-// D is the value as package time has it.
+// D returns the value as a time.Duration.
 func (d Duration) D() time.Duration {
 	return time.Duration(d)
 }
 
-// String is the shorter of the two exact forms: the value in the one largest unit that divides it ("90s"), or spread over several ("1h1ms").
+// String returns the shorter of the two exact forms: one unit, the largest that divides the value
+// ("90s"), or several units ("1h1ms").
 func (d Duration) String() string {
 	if d <= 0 {
 		return "0s"
@@ -56,7 +59,7 @@ func (d Duration) String() string {
 	return best
 }
 
-// mixed spells v with as many units as it takes.
+// mixed formats v with as many units as necessary.
 func mixed(v uint64) string {
 	var b []byte
 	for _, u := range durations {
@@ -68,7 +71,7 @@ func mixed(v uint64) string {
 	return string(b)
 }
 
-// MarshalText is String. A negative Duration has none.
+// MarshalText returns the text form, or an error if the Duration is negative.
 func (d Duration) MarshalText() ([]byte, error) {
 	if d < 0 {
 		return nil, fmt.Errorf("unit: duration %s is negative", time.Duration(d))
@@ -76,7 +79,7 @@ func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(d.String()), nil
 }
 
-// UnmarshalText is ParseDuration.
+// UnmarshalText parses the text form.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := ParseDuration(string(b))
 	if err != nil {
@@ -86,15 +89,23 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Size is a number of bytes, not negative, whose text is "512B", "4KiB", "1MB" or "8GiB".
+// Size is a non-negative number of bytes with texts such as "512B", "4KiB", "1MB" or "8GiB".
 type Size int64
 
-// sizes are the units of a Size; of two that fit, the earlier is printed.
+// sizes are the units of a Size. If two fit, the earlier one is printed.
 var sizes = []scale{
-	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"KB", 1e3}, {"B", 1},
+	{"TiB", 1 << 40},
+	{"TB", 1e12},
+	{"GiB", 1 << 30},
+	{"GB", 1e9},
+	{"MiB", 1 << 20},
+	{"MB", 1e6},
+	{"KiB", 1 << 10},
+	{"KB", 1e3},
+	{"B", 1},
 }
 
-// ParseSize reads a number with its unit (B KB KiB MB MiB GB GiB TB TiB). A bare "0" is zero.
+// ParseSize parses a number with its unit (B KB KiB MB MiB GB GiB TB TiB). A bare "0" is zero.
 func ParseSize(s string) (Size, error) {
 	if s == "0" {
 		return 0, nil
@@ -106,12 +117,12 @@ func ParseSize(s string) (Size, error) {
 	return Size(v), nil
 }
 
-// Bytes is the value in bytes.
+// Bytes returns the number of bytes.
 func (z Size) Bytes() int64 {
 	return int64(z)
 }
 
-// String is the shortest exact form.
+// String returns the shortest exact form.
 func (z Size) String() string {
 	if z <= 0 {
 		return "0B"
@@ -128,7 +139,7 @@ func (z Size) String() string {
 	return best
 }
 
-// MarshalText is the shortest exact form. A negative Size has none.
+// MarshalText returns the shortest exact form, or an error if the Size is negative.
 func (z Size) MarshalText() ([]byte, error) {
 	if z < 0 {
 		return nil, fmt.Errorf("unit: size %d is negative", int64(z))
@@ -136,7 +147,7 @@ func (z Size) MarshalText() ([]byte, error) {
 	return []byte(z.String()), nil
 }
 
-// UnmarshalText is ParseSize.
+// UnmarshalText parses the text form.
 func (z *Size) UnmarshalText(b []byte) error {
 	v, err := ParseSize(string(b))
 	if err != nil {
@@ -146,7 +157,7 @@ func (z *Size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// scale is one unit of a text: its suffix and how many base units it stands for.
+// scale is a unit: its suffix and its number of base units.
 type scale struct {
 	suffix string
 	base   uint64
@@ -155,8 +166,8 @@ type scale struct {
 // maxValue is the largest value of either type, in base units.
 const maxValue = uint64(math.MaxInt64)
 
-// term reads one number with its unit, at most 19 digits and no sign, from the front of s. ok is false when s does not begin with one or
-// when the value does not fit.
+// term parses a number with its unit, at most 19 digits without a sign, from the start of s. ok is
+// false if s does not begin with one or the value does not fit.
 func term(s string, scales []scale) (value uint64, unit scale, rest string, ok bool) {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {

@@ -78,8 +78,12 @@ func TestRefused(t *testing.T) {
 // What is printed is read back as the same value.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int64Range(0, math.MaxInt64).Draw(t, "n") / rapid.SampledFrom([]int64{1, 1000, 1e6, 1e12}).Draw(t, "d")
-		scale := rapid.SampledFrom([]int64{1, 1000, 1024, 1e6, 1 << 20, 1e9, int64(time.Minute), int64(24 * time.Hour)}).Draw(t, "scale")
+		n := rapid.Int64Range(0, math.MaxInt64).
+			Draw(t, "n") /
+			rapid.SampledFrom([]int64{1, 1000, 1e6, 1e12}).
+				Draw(t, "d")
+		scale := rapid.SampledFrom([]int64{1, 1000, 1024, 1e6, 1 << 20, 1e9, int64(time.Minute), int64(24 * time.Hour)}).
+			Draw(t, "scale")
 		n = n / scale * scale
 		text, _ := Duration(n).MarshalText()
 		if d, err := ParseDuration(string(text)); err != nil || d != Duration(n) {
@@ -92,7 +96,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// A value out of bounds is told with them; a text is quoted. NaN is in no bounds, and nothing is told of a range that is empty.
+// The error for a value out of bounds names the bounds, and quotes a text. NaN is always out of
+// bounds. An empty range is not an error.
 func TestBounds(t *testing.T) {
 	for want, err := range map[string]error{
 		"":                                   errors.Join(Within("a", 1, 1, 3), Within("b", 3, 1, 3), Within("c", 9, 5, 4), Between("d", 0, 0, time.Second)),

@@ -15,20 +15,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"ronbox/appliance"
-	"ronbox/appliance/alerts"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/alerts"
 )
 
-// release is the version of the sources; a release build replaces nothing but the commit, which Go records itself.
+// release is the version of the sources.
 const release = "0.1.0-dev"
 
-// build says what this binary was made of.
-func build() appliance.Build {
-	return appliance.Build{Version: release, Commit: buildSetting("vcs.revision")}
+// build returns the version and the commit of this binary.
+func build() server.Build {
+	return server.Build{Version: release, Commit: buildSetting("vcs.revision")}
 }
 
-// buildSetting is the value that Go recorded of the build under key, or empty.
+// buildSetting returns the value that Go recorded in the build information for key, or "".
 func buildSetting(key string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -46,8 +46,8 @@ func versionCmd(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this binary",
-		Long: `Show the version of this binary, the commit it was built from and the Go it was built
-with. ` + "`ronbox status`" + ` shows a running node's.`,
+		Long: `Show the version of this binary, its commit and its Go version. ` + "`ronbox status`" + ` shows
+the version of a running node.`,
 		Example: `  ronbox version
   ronbox version --json`,
 		RunE: a.Verb(func(context.Context, []string) error { return version(a) }),
@@ -72,10 +72,10 @@ func version(a *cli.App) error {
 func alertsCmd(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "alerts",
-		Short: "Print the alert rules for Prometheus that fit this binary's metrics",
-		Long: `Print the alert rules for Prometheus, a file for its rule_files. Each rule says in its
-description what to do next. They fit the metrics of this binary: print them anew when
-it is replaced.`,
+		Short: "Print Prometheus alert rules for this binary",
+		Long: `Print alert rules for Prometheus, as a file for its rule_files. The description of each
+rule contains the next step. The rules match the metrics of this binary: print them again
+after an upgrade.`,
 		Example: `  ronbox alerts > /etc/prometheus/ronbox.yml
   ronbox alerts --json | jq -r .rules | promtool check rules`,
 		RunE: a.Verb(func(context.Context, []string) error {
@@ -89,27 +89,40 @@ it is replaced.`,
 	}
 }
 
-// completionCmd has a verb for each shell that cobra can write a completion script for. Its own command knows no --json.
+// completionCmd returns a group with a verb for each shell that cobra supports. It replaces cobra's
+// own completion command, which has no --json.
 func completionCmd(a *cli.App) *cobra.Command {
-	return cli.Group("completion", "Print the script that lets a shell complete verbs and flags",
-		shellCmd(a, "bash", `  source <(ronbox completion bash)                              # this session; wants the package bash-completion
-  ronbox completion bash > /etc/bash_completion.d/ronbox        # every session`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }),
+	return cli.Group(
+		"completion",
+		"Print a shell completion script",
+		shellCmd(
+			a,
+			"bash",
+			`  source <(ronbox completion bash)                        # this session; needs bash-completion
+  ronbox completion bash > /etc/bash_completion.d/ronbox  # every session`,
+			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		),
 		shellCmd(a, "zsh", `  source <(ronbox completion zsh)                               # this session
   ronbox completion zsh > "${fpath[1]}/_ronbox"                 # every session`,
 			(*cobra.Command).GenZshCompletion),
 		shellCmd(a, "fish", `  ronbox completion fish | source                               # this session
   ronbox completion fish > ~/.config/fish/completions/ronbox.fish`,
 			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
-		shellCmd(a, "powershell", `  ronbox completion powershell | Out-String | Invoke-Expression # this session; add it to $PROFILE for every one`,
-			(*cobra.Command).GenPowerShellCompletionWithDesc))
+		shellCmd(
+			a,
+			"powershell",
+			`  ronbox completion powershell | Out-String | Invoke-Expression # or add it to $PROFILE`,
+			(*cobra.Command).GenPowerShellCompletionWithDesc,
+		),
+	)
 }
 
 func shellCmd(a *cli.App, shell, example string, generate func(root *cobra.Command, w io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     shell,
-		Short:   "Print the completion script of " + shell,
-		Long:    "Print the completion script of " + shell + ".\nVerbs, flags and their fixed values complete; no node is asked.",
+		Use:   shell,
+		Short: "Print the completion script for " + shell,
+		Long: "Print the completion script for " + shell + ".\nIt completes commands, flags and their fixed " +
+			"values without a node.",
 		Example: example,
 	}
 	cmd.RunE = a.Verb(func(context.Context, []string) error {
@@ -131,9 +144,9 @@ func shellCmd(a *cli.App, shell, example string, generate func(root *cobra.Comma
 func manCmd(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write a manual page for every verb",
-		Long: `Write a manual page for every verb into DIR, which is made if it is not there. Pages
-of the same name are replaced.`,
+		Short: "Write manual pages",
+		Long: `Write a manual page for every command into DIR, which is created if needed. Existing pages
+are replaced.`,
 		Example: `  ronbox man /usr/local/share/man/man1 && man ronbox-db-snapshot
   ronbox man /tmp/man && man -l /tmp/man/ronbox-init.1`,
 		Args: cli.Exactly(1, "one directory"),
@@ -146,13 +159,15 @@ func man(a *cli.App, root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
-	// The pages carry the date of the sources, so that one binary always writes the same bytes; without a record of it, the epoch.
+	// The date of the pages is that of the sources, so that one binary always writes the same
+	// bytes. If it is not recorded, the date is the Unix epoch.
 	made, err := time.Parse(time.RFC3339, buildSetting("vcs.time"))
 	if err != nil {
 		made = time.Unix(0, 0).UTC()
 	}
-	root.DisableAutoGenTag = true // it would date every page by the day it was made
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "ronbox " + release, Manual: "ronbox", Date: &made}, dir); err != nil {
+	root.DisableAutoGenTag = true // the tag would add today's date to every page
+	if err := doc.GenManTree(root,
+		&doc.GenManHeader{Section: "1", Source: "ronbox " + release, Manual: "ronbox", Date: &made}, dir); err != nil {
 		return err
 	}
 	out := struct {
@@ -168,7 +183,7 @@ func man(a *cli.App, root *cobra.Command, dir string) error {
 	})
 }
 
-// commands are cmd and all below it that a person can call: those that have a manual page.
+// commands returns cmd and all available commands below it. Each of them has a manual page.
 func commands(cmd *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {

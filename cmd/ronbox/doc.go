@@ -1,22 +1,22 @@
-// Command ronbox is the appliance and its administration in one binary: serve
-// runs the node, the other verbs make, ask, change and check one.
+// Command ronbox contains the appliance and its administration in one binary. The verb serve runs
+// the node; the other verbs create, query, change and check a node.
 //
-// A verb is online or offline. An online verb finds the node by --data-dir (its
-// admin socket) or by --url and --token-file; an offline verb reads files that
-// no node holds, and says so with exit code 75 when one does. Results go to
-// stdout, progress and messages to stderr; with --json the result is one
-// document (one per line for streams) and a failure is a problem object.
+// A verb is online or offline. An online verb connects to the node with --data-dir (its admin
+// socket), or with --url and --token-file. An offline verb reads files that no node has open; it
+// exits with code 75 if a node has them open. Results go to stdout, progress and messages to
+// stderr. With --json the result is one document (one per line for streams), and an error is a
+// problem object.
 //
-// Each package below holds the verbs of one subject, and cli what they share; root.go lists them.
+// Each subpackage contains the verbs of one command group. Package cli contains the code that they
+// share. root.go lists all groups.
 //
 // # Invariants
 //
-//  1. A secret is never an argument and never printed, but for the token that
-//     token mint or attenuate is asked for.
-//  2. What cannot be taken back wants --yes, or a person at a terminal who types
-//     what it is about.
-//  3. Every verb explains itself, with examples that are taken as they stand, and
-//     is seen at work in a transcript, for people and with --json.
+//  1. A secret is never an argument and never printed, except the token that token mint or token
+//     attenuate returns.
+//  2. An irreversible verb requires --yes, or a confirmation typed at a terminal.
+//  3. Every verb has help with examples that run unchanged, and appears in a transcript, for people
+//     and with --json.
 //
 // # Tasks and queues
 //

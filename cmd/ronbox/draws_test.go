@@ -15,10 +15,10 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "what the tests that kill draw from; KILL_SEED does the same, 0 draws a new one")
 
-// killSeed is the seed of all that the tests that kill draw, one for the whole run.
+// killSeed returns the seed of all random draws of the kill tests. A run has one seed.
 var killSeed = sync.OnceValues(func() (uint64, error) { return seedOf(*seedFlag, os.Getenv("KILL_SEED")) })
 
-// seedOf is the seed that is given, or a new one.
+// seedOf returns the given seed, else the seed in env, else a new seed.
 func seedOf(given uint64, env string) (uint64, error) {
 	if given != 0 {
 		return given, nil
@@ -36,8 +36,9 @@ func seedOf(given uint64, env string) (uint64, error) {
 	return given, nil
 }
 
-// draws is a source for one goroutine of a test, who is its name: the same seed makes the same draws, that is when to kill
-// and what to pay. What is not repeated is timing: how far the processes have come by then.
+// draws returns a random source for one goroutine of a test; the argument is the name of the
+// goroutine. The same seed repeats the draws (when to kill, what to pay) but not the timing of the
+// processes.
 func draws(t testing.TB, who string) *rand.Rand {
 	t.Helper()
 	seed, err := killSeed()
@@ -53,12 +54,12 @@ func drawsOf(t testing.TB, who string, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// drawTime draws a time from 0 to most.
+// drawTime draws a duration from 0 to most.
 func drawTime(d *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(d.Int64N(int64(most)))
 }
 
-// tellSeed tells the seed of a test, and again at the end of one that failed.
+// tellSeed logs the seed of a test, and logs it again at the end if the test failed.
 func tellSeed(t testing.TB) {
 	t.Helper()
 	seed, err := killSeed()
@@ -68,12 +69,18 @@ func tellSeed(t testing.TB) {
 	t.Logf("-seed %d", seed)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("draw the same again, though not at the same times: go test ./cmd/ronbox -run '^%s$' -v -args -kills %d -seed %d", t.Name(), *kills, seed)
+			t.Logf(
+				"draw the same again, though not at the same times: go test ./cmd/ronbox -run '^%s$' -v -args "+
+					"-kills %d -seed %d",
+				t.Name(),
+				*kills,
+				seed,
+			)
 		}
 	})
 }
 
-// loggedTest is a test of which only the name counts, and what it logs.
+// loggedTest is a test with a name that records its log lines.
 type loggedTest struct {
 	testing.TB
 	lines []string
@@ -92,8 +99,8 @@ func (t *loggedTest) Logf(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf(format, args...))
 }
 
-// A seed is taken from the command line, else from the environment; the same one draws the same for the same goroutine
-// and other things for another.
+// The seed on the command line takes precedence over the environment. The same seed repeats the
+// draws of a goroutine, and goroutines with different names draw different values.
 func TestSeedIsTaken(t *testing.T) {
 	for _, tt := range []struct {
 		given uint64
@@ -113,14 +120,19 @@ func TestSeedIsTaken(t *testing.T) {
 		t.Errorf("new seeds are %d and %d, %v, %v", a, b, errA, errB)
 	}
 	first := drawsOf(t, "x", 7).Uint64()
-	if drawsOf(t, "x", 7).Uint64() != first || drawsOf(t, "y", 7).Uint64() == first || drawsOf(t, "x", 8).Uint64() == first {
+	if drawsOf(t, "x", 7).Uint64() != first || drawsOf(t, "y", 7).Uint64() == first ||
+		drawsOf(t, "x", 8).Uint64() == first {
 		t.Error("draws do not follow the seed and the name")
 	}
 	l := &loggedTest{TB: t}
 	tellSeed(l)
 	l.ends[0]()
 	seed, err := killSeed()
-	if want := fmt.Sprintf("-seed %d", seed); err != nil || len(l.lines) != 2 || l.lines[0] != want || !strings.Contains(l.lines[1], "'^TestX$'") || !strings.HasSuffix(l.lines[1], want) {
+	if want := fmt.Sprintf(
+		"-seed %d",
+		seed,
+	); err != nil || len(l.lines) != 2 || l.lines[0] != want || !strings.Contains(l.lines[1], "'^TestX$'") ||
+		!strings.HasSuffix(l.lines[1], want) {
 		t.Errorf("%v, %q", err, l.lines)
 	}
 }

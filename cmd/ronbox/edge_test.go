@@ -25,14 +25,15 @@ import (
 	"ronbox/store"
 )
 
-// assetHost serves content of its own for every path, over TLS, unless it is closed.
+// assetHost serves different content on every path, over TLS, until it is closed.
 type assetHost struct {
 	*httptest.Server
 	name   string // as edge.allow spells it
 	closed atomic.Bool
 }
 
-// assetBytes is the content of an asset: up to 1.2 MiB, so that some are held in memory and some are not.
+// assetBytes returns the content of an asset, up to 1.2 MiB, so that only some assets fit in
+// memory.
 func assetBytes(n int) []byte {
 	out := make([]byte, 1+(n*7919)%(1200<<10))
 	for i := range out {
@@ -59,7 +60,7 @@ func newAssetHost(t *testing.T) (h *assetHost, caFile string) {
 		}
 		body := assetBytes(n)
 		w.Header().Set("Etag", fmt.Sprintf(`"%d"`, n))
-		for len(body) > 0 { // slowly, so that some fills are in the middle at any moment
+		for len(body) > 0 { // slowly, so that some fills are always in progress
 			part := min(len(body), 64<<10)
 			_, _ = w.Write(body[:part])
 			body = body[part:]
@@ -77,7 +78,7 @@ func newAssetHost(t *testing.T) (h *assetHost, caFile string) {
 	return h, a.file
 }
 
-// swapPack puts another pack in the place of p.pmtiles, as one does who replaces a pack: by a rename.
+// swapPack replaces p.pmtiles by a rename, as an operator does.
 func swapPack(t *testing.T, dir string, packs [][]byte, n int) {
 	t.Helper()
 	tmp := filepath.Join(dir, "new.part")
@@ -89,19 +90,18 @@ func swapPack(t *testing.T, dir string, packs [][]byte, n int) {
 	}
 }
 
-// A node that is killed while it fetches and while its packs are swapped keeps what it has acknowledged, byte for byte: every row has its object,
-// every object its hash, nothing half written is left, and the pack is one of those that were put there.
+// A node is killed while it fetches assets and while its packs are replaced. It keeps every
+// acknowledged asset, byte for byte: every row has its object, every object matches its hash, no
+// partial file is left, and the pack is one of the packs that the test installed.
 func TestKill9Edge(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
 	t.Parallel()
-	cycles := 10
-	if *kills >= 1000 {
-		cycles = 200
-	}
+	cycles := killCycles(2, 10, 5)
 	host, ca := newAssetHost(t)
-	b, d := newBox(t), draws(t, "kills")
-	b.env = append(b.env, "RONBOX_EDGE__MODE=live", "RONBOX_EDGE__ALLOW="+host.name, "RONBOX_EDGE__ALLOW_PRIVATE=127.0.0.0/8,::1/128", "RONBOX_EDGE__CA_FILE="+ca,
+	b, d := newDiskBox(t), draws(t, "kills")
+	b.env = append(b.env, "RONBOX_EDGE__MODE=live", "RONBOX_EDGE__ALLOW="+host.name,
+		"RONBOX_EDGE__ALLOW_PRIVATE=127.0.0.0/8,::1/128", "RONBOX_EDGE__CA_FILE="+ca,
 		"RONBOX_EDGE__INGRESS__RPS_LIMIT=100000")
 	packsDir := filepath.Join(b.dir, "packs")
 	if err := os.MkdirAll(packsDir, 0o700); err != nil {
@@ -121,7 +121,8 @@ func TestKill9Edge(t *testing.T) {
 	for i := range cycles {
 		host.closed.Store(false)
 		p := b.start(t)
-		b.stormEdge(t, d, p, host, func(n int, o edgeapi.Object) { mu.Lock(); acked[n] = o; acks++; mu.Unlock() }, func(n int) { swapPack(t, packsDir, packs, n) })
+		b.stormEdge(t, d, p, host, func(n int, o edgeapi.Object) { mu.Lock(); acked[n] = o; acks++; mu.Unlock() },
+			func(n int) { swapPack(t, packsDir, packs, n) })
 		host.closed.Store(true)
 		p = b.start(t)
 		b.checkEdge(t, i, acked, packs)
@@ -133,8 +134,16 @@ func TestKill9Edge(t *testing.T) {
 	t.Logf("%d kills, %d fills acknowledged", cycles, acks)
 }
 
-// stormEdge fetches and swaps until the node is killed, a while after it has acknowledged a first fill, with others in the middle.
-func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost, ack func(int, edgeapi.Object), swap func(int)) {
+// stormEdge fetches assets and replaces packs until the node is killed. The kill comes a while
+// after the first acknowledged fill, with other fills in progress.
+func (b *box) stormEdge(
+	t *testing.T,
+	d *rand.Rand,
+	p *process,
+	host *assetHost,
+	ack func(int, edgeapi.Object),
+	swap func(int),
+) {
 	t.Helper()
 	c := b.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +154,10 @@ func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost,
 		wg.Go(func() {
 			for own := rand.New(rand.NewPCG(seed, 1)); ctx.Err() == nil; {
 				n := own.IntN(400)
-				if o, err := c.Fill(ctx, edgeapi.Fill{URL: "https://" + host.name + fmt.Sprint("/a/", n), Refresh: own.IntN(4) == 0}); err == nil {
+				if o, err := c.Fill(
+					ctx,
+					edgeapi.Fill{URL: "https://" + host.name + fmt.Sprint("/a/", n), Refresh: own.IntN(4) == 0},
+				); err == nil {
 					ack(n, o)
 					filled.Store(true)
 				}
@@ -165,7 +177,8 @@ func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost,
 	wg.Wait()
 }
 
-// checkEdge holds a node whose host is gone against what was acknowledged.
+// checkEdge compares the content of a node, whose host no longer answers, with the acknowledged
+// assets.
 func (b *box) checkEdge(t *testing.T, cycle int, acked map[int]edgeapi.Object, packs [][]byte) {
 	t.Helper()
 	c := b.client(t)
@@ -192,7 +205,8 @@ func (b *box) checkEdge(t *testing.T, cycle int, acked map[int]edgeapi.Object, p
 	}
 }
 
-// checkObjects holds the rows of a stopped node against its files: each object has one of each, and the bytes of its name.
+// checkObjects compares the rows of a stopped node with its files: each object has one row and one
+// file, and the file has the bytes that the hash names.
 func (b *box) checkObjects(t *testing.T, cycle int) {
 	t.Helper()
 	f, err := store.OpenReader(filepath.Join(b.dir, "ronbox.db"))
@@ -214,7 +228,10 @@ func (b *box) checkObjects(t *testing.T, cycle int) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := filepath.Glob(filepath.Join(b.dir, "edge", "cas", "b3", "*", "*")); err != nil || len(files) != rows || rows == 0 {
+	if files, err := filepath.Glob(
+		filepath.Join(b.dir, "edge", "cas", "b3", "*", "*"),
+	); err != nil || len(files) != rows ||
+		rows == 0 {
 		t.Errorf("cycle %d: %d files, %d rows, %v", cycle, len(files), rows, err)
 	}
 }

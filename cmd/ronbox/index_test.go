@@ -26,7 +26,8 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Bounds of the histories of TestNamesAreLinearizable: few names, so that the clients meet at them.
+// Bounds of the histories of TestNamesAreLinearizable. The names are few, so that clients contend
+// for them.
 const (
 	nameClients = 8
 	nameKeys    = 3
@@ -42,21 +43,22 @@ const (
 	opDelete
 )
 
-// nameIn is one operation on a name; value is the manifest that is put.
+// nameIn is one operation on a name. value is the manifest that a put writes.
 type nameIn struct {
 	op    nameOp
 	key   int
 	value string
 }
 
-// nameOut is its outcome: the value that was read or "", whether a removal found something, and open where nobody knows.
+// nameOut is the outcome of an operation: value is the value read, found reports whether a removal
+// found a value, and open is set if the outcome is unknown.
 type nameOut struct {
 	value string
 	found bool
 	open  bool
 }
 
-// nameStep is a register that can be empty.
+// nameStep is the model of a register that can be empty.
 func nameStep(state, input, output any) (bool, any) {
 	s, in, out := state.(string), input.(nameIn), output.(nameOut)
 	switch in.op {
@@ -70,14 +72,15 @@ func nameStep(state, input, output any) (bool, any) {
 	return false, s
 }
 
-// nameHistory is a history in the making.
+// nameHistory records the operations of a test.
 type nameHistory struct {
 	clock atomic.Int64
 	mu    sync.Mutex
 	ops   []porcupine.Operation // guarded by mu
 }
 
-// do performs one operation and keeps it, unless it was certainly not done. It reports whether the node is still there.
+// do performs one operation and records it, unless the operation certainly had no effect. It
+// reports whether the node still answers.
 func (h *nameHistory) do(ctx context.Context, c indexapi.Client, id int, in nameIn) bool {
 	key, call := fmt.Sprintf("name:n%d.example", in.key), h.clock.Add(1)
 	var out nameOut
@@ -109,9 +112,10 @@ func (h *nameHistory) do(ctx context.Context, c indexapi.Client, id int, in name
 	return !out.open
 }
 
-// Reads through the cache and the file, and writes that a kill cuts short, are as if one after the other: whoever has an answer to a write
-// never reads what was before it.
+// Operations on names are linearizable, although reads use the cache and kills interrupt writes:
+// after a write is answered, no read returns an older value.
 func TestNamesAreLinearizable(t *testing.T) {
+	t.Parallel()
 	skipRaceOnly(t)
 	b := newBox(t)
 	h := &nameHistory{}
@@ -122,7 +126,7 @@ func TestNamesAreLinearizable(t *testing.T) {
 		var clients sync.WaitGroup
 		for i := range nameClients {
 			c := indexapi.NewClient(b.client(t).Client)
-			id := life*nameClients + i // one that was cut off is another client in the next life
+			id := life*nameClients + i // an interrupted client gets a new id in the next life
 			clients.Go(func() {
 				d := rand.New(rand.NewPCG(seeds, uint64(i)))
 				for n := range nameOps {
@@ -165,26 +169,30 @@ func TestNamesAreLinearizable(t *testing.T) {
 	}
 }
 
-// tourMasks take out of a tour what differs from run to run, beside what differs in every transcript.
-var tourMasks = []struct {
-	re *regexp.Regexp
-	by string
-}{
-	{regexp.MustCompile(`took [0-9]+ ms`), "took N ms"},
+// tourMasks replace values of a tour that differ between runs. They extend the masks of every
+// transcript.
+var tourMasks = []maskRule{
+	{regexp.MustCompile(`(took|after) [0-9]+ ms`), "$1 N ms"},
 	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
 	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
-	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // of who answered last
+	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // the peer that answered last
 	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},
 }
 
-// The tour that README promises: four nodes, of which some hang, go on and die. It ends with 1 where a step does not hold.
+// The tour in the README runs four nodes and stops, resumes and kills some of them. It exits with 1
+// if a step fails.
 func TestTourOfTheIndex(t *testing.T) {
-	skipRaceOnly(t)
+	if !*tours {
+		t.Skip("half a minute: `make check` runs it, with -tour")
+	}
+	t.Parallel()
 	script, file := "../../testdata/tour/index.sh", "../../testdata/tour/index.txt"
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, hosttest.Tool(t, "bash", "bash"), script)
-	cmd.Env = append(os.Environ(), "RONBOX="+binary)
+	// on a busy machine a hedged request must not overtake a peer that answers
+	cmd.Env = append(os.Environ(), "RONBOX="+binary,
+		"RONBOX_INDEX__DHT__HEDGE_MS=1000", "RONBOX_INDEX__DHT__DEADLINE_MS=5000")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it ends its nodes
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -207,6 +215,7 @@ func TestTourOfTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the tour differs from %s; run with -update and read the diff. It should be:\n%s", file, firstDifference(got, string(want)))
+		t.Errorf("the tour differs from %s; run with -update and read the diff. It should be:\n%s", file,
+			firstDifference(got, string(want)))
 	}
 }

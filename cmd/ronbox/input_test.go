@@ -19,10 +19,10 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// oneItem is a desired state of one descriptor.
+// oneItem is a desired state with one descriptor.
 const oneItem = `{"id":"a","kind":"node","meta":{}}`
 
-// signerKey makes the key file of a signer.
+// signerKey creates the key file of a signer.
 func signerKey(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "signer.key")
@@ -30,7 +30,7 @@ func signerKey(t *testing.T) string {
 	return path
 }
 
-// What a stranger sends cannot steer the terminal of who reads it.
+// Control characters in an answer of a server do not reach the terminal.
 func TestTerminalsAreNotSteered(t *testing.T) {
 	const evil = "\x1b]0;x\a\u009b2J\u202eabc\xff"
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,8 @@ func TestTerminalsAreNotSteered(t *testing.T) {
 	defer srv.Close()
 	for _, verb := range [][]string{{"registry", "head"}, {"registry", "get", "1"}} {
 		r := ronbox(t, append([]string{"--url", srv.URL}, verb...)...)
-		if text := r.stdout + r.stderr; strings.ContainsAny(text, "\x1b\a\t\u009b\u202e") || !strings.Contains(text, `\x1b`) {
+		if text := r.stdout + r.stderr; strings.ContainsAny(text, "\x1b\a\t\u009b\u202e") ||
+			!strings.Contains(text, `\x1b`) {
 			t.Errorf("%v printed %q", verb, text)
 		}
 	}
@@ -56,7 +57,7 @@ func TestTerminalsAreNotSteered(t *testing.T) {
 	}
 }
 
-// Wrong arguments are told in words that help, and change nothing.
+// Wrong arguments are refused with a helpful message and change nothing.
 func TestWrongArguments(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -84,27 +85,32 @@ func TestWrongArguments(t *testing.T) {
 		{[]string{"db", "restore", filepath.Join(dir, "none")}, cli.ExitFailed, "check the path"},
 		{[]string{"db", "restore", pipe}, cli.ExitFailed, "is no regular file"},
 		{[]string{"registry", "apply", dir, "--key", key}, cli.ExitFailed, "name a file"},
-		{[]string{"registry", "apply", file("bom", "\xef\xbb\xbf"+oneItem), "--key", key}, cli.ExitFailed, "byte order mark"},
+		{[]string{"registry", "apply", file("bom", "\xef\xbb\xbf"+oneItem), "--key", key}, cli.ExitFailed,
+			"byte order mark"},
 		{[]string{"registry", "apply", "-", "--key", key}, cli.ExitUsage, "add --yes"},
 		{[]string{"registry", "apply", os.DevNull, "--key", key}, cli.ExitUsage, "add --yes"},
 		{[]string{"registry", "apply", "-", "-", "--key", key}, cli.ExitUsage, "once"},
 		{[]string{"registry", "apply", file("item", oneItem), "--key", dir}, cli.ExitFailed, "name a file"},
-		{[]string{"registry", "propose", file("garbage", "garbage")}, cli.ExitFailed, "garbage: malformed: invalid character"},
-		{[]string{"registry", "keygen", "--signer-id", "org:a#b", "--out", filepath.Join(dir, "no", "k")}, cli.ExitFailed, "write " + filepath.Join(dir, "no", "k") + ": no such file"},
-		{[]string{"--url", "http://127.0.0.1:1", "--token-file", file("token", "a\nb\n"), "status"}, cli.ExitFailed, "holds no token"},
+		{[]string{"registry", "propose", file("garbage", "garbage")}, cli.ExitFailed,
+			"garbage: malformed: invalid character"},
+		{[]string{"registry", "keygen", "--signer-id", "org:a#b", "--out", filepath.Join(dir, "no", "k")},
+			cli.ExitFailed, "write " + filepath.Join(dir, "no", "k") + ": no such file"},
+		{[]string{"--url", "http://127.0.0.1:1", "--token-file", file("token", "a\nb\n"), "status"}, cli.ExitFailed,
+			"holds no token"},
 		{[]string{"registry", "head", "--timeout", "-1s"}, cli.ExitUsage, "--timeout"},
-		{[]string{"token", "mint", "--scope", "a.b", "--ip", ""}, cli.ExitUsage, "--ip is given nothing"},
-		{[]string{"token", "mint", "--scope", ""}, cli.ExitUsage, "--scope is given nothing"},
-		{[]string{"token", "mint", "--scope", "a.b", "--tenant="}, cli.ExitUsage, "--tenant is given nothing"},
-		{[]string{"db", "verify", dir, "--genesis", ""}, cli.ExitUsage, "--genesis is given nothing"},
-		{[]string{"--token-file", "", "status"}, cli.ExitUsage, "--token-file is given nothing"},
+		{[]string{"token", "mint", "--scope", "a.b", "--ip", ""}, cli.ExitUsage, "--ip has no value"},
+		{[]string{"token", "mint", "--scope", ""}, cli.ExitUsage, "--scope has no value"},
+		{[]string{"token", "mint", "--scope", "a.b", "--tenant="}, cli.ExitUsage, "--tenant has no value"},
+		{[]string{"db", "verify", dir, "--genesis", ""}, cli.ExitUsage, "--genesis has no value"},
+		{[]string{"--token-file", "", "status"}, cli.ExitUsage, "--token-file has no value"},
 		{[]string{"drain", "--reason", ""}, cli.ExitUnreachable, "not reachable"},
 		{[]string{"registry", "stream", "--count", "-1"}, cli.ExitUsage, "--count"},
 		{[]string{"registry", "stream", "--tries", "-1"}, cli.ExitUsage, "--tries"},
 	} {
 		args := append([]string{"--data-dir", filepath.Join(dir, "none")}, tt.args...)
 		r := ronbox(t, args...)
-		if text := r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) || strings.Contains(text, ".ronbox-") {
+		if text := r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) ||
+			strings.Contains(text, ".ronbox-") {
 			t.Errorf("%v: exit %d, want %d and %q:\n%s", tt.args, r.code, tt.code, tt.want, text)
 		}
 		var p wire.Problem
@@ -117,7 +123,8 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// A signature for what cannot be signed for is never made from a file either, and the secret never shows.
+// A statement that must not be signed is not signed when it comes from a file, and output never
+// contains the secret key.
 func TestKeysAreNeverPrinted(t *testing.T) {
 	path := signerKey(t)
 	raw, err := os.ReadFile(path)
@@ -137,15 +144,19 @@ func TestKeysAreNeverPrinted(t *testing.T) {
 		if err := os.WriteFile(broken, edit(bytes.Clone(raw)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"registry", "apply", "x", "--key", broken}, {"registry", "sign", "--payload", broken, "--key", broken}, {"--token-file", broken, "token", "inspect"}} {
-			if r := ronbox(t, args...); r.code == cli.ExitDone || strings.Contains(r.stdout+r.stderr, string(seed[1:20])) {
+		for _, args := range [][]string{{"registry", "apply", "x", "--key", broken},
+			{"registry", "sign", "--payload", broken, "--key", broken}, {"--token-file", broken, "token", "inspect"}} {
+			if r := ronbox(
+				t,
+				args...); r.code == cli.ExitDone ||
+				strings.Contains(r.stdout+r.stderr, string(seed[1:20])) {
 				t.Errorf("%v: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
 			}
 		}
 	}
 }
 
-// An answer that is too large is not asked for again and again.
+// A client does not retry a request whose answer is too large.
 func TestLargeAnswersEnd(t *testing.T) {
 	calls := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -157,7 +168,8 @@ func TestLargeAnswersEnd(t *testing.T) {
 	if err := os.WriteFile(item, []byte(oneItem), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := ronbox(t, "--url", srv.URL, "--timeout", time.Minute.String(), "registry", "apply", item, "--key", signerKey(t))
+	r := ronbox(t, "--url", srv.URL, "--timeout", time.Minute.String(), "registry", "apply", item, "--key",
+		signerKey(t))
 	if r.code != cli.ExitFailed || calls != 1 || !strings.Contains(r.stderr, "too large") {
 		t.Errorf("exit %d after %d calls: %s", r.code, calls, r.stderr)
 	}

@@ -25,25 +25,26 @@ import (
 )
 
 const (
-	killsPerBox = 25 // lives of one file: a check of the whole log gets slower with every version
+	killsPerBox = 25 // kills per file: checking the whole log gets slower with every version
 	checkEvery  = 5
 )
 
-// TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
-// the log is never torn, and a stream that asks for what follows its last event gets exactly that.
+// TestKill9 kills the node at random points while it applies the eight states. HEAD never precedes
+// an acknowledged version, the log is never torn, and a stream that resumes after its last event
+// gets exactly the events that follow.
 func TestKill9(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
 	for done := 0; done < *kills; done += killsPerBox {
 		cycles := min(killsPerBox, *kills-done)
 		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
-			t.Parallel() // each has a node of its own, and waits for it most of the time
+			t.Parallel() // each subtest mostly waits for its own node
 			t.Logf("%d kills, %d versions acknowledged", cycles, killBox(t, cycles))
 		})
 	}
 }
 
-// acks collects the versions that apply has acknowledged.
+// acks collects the versions that apply acknowledged.
 type acks struct {
 	mu   sync.Mutex
 	last uint64
@@ -63,10 +64,10 @@ func (a *acks) head() (uint64, string) {
 	return a.last, a.b3[a.last]
 }
 
-// killBox kills one node so many times and gives the last version it acknowledged.
+// killBox kills one node the given number of times and returns the last acknowledged version.
 func killBox(t *testing.T, cycles int) uint64 {
 	t.Helper()
-	b, d := newBox(t), draws(t, "kills")
+	b, d := newDiskBox(t), draws(t, "kills")
 	ctx, cancel := context.WithCancel(t.Context())
 	acked := &acks{b3: map[uint64]string{}}
 	var wg sync.WaitGroup
@@ -94,7 +95,7 @@ func killBox(t *testing.T, cycles int) uint64 {
 		follower = follow(t, ctx, c, follower, head.Version)
 		c.Close()
 	}
-	until(t, "something is acknowledged", func() bool { // by the last life at the latest, however slow the machine is
+	until(t, "something is acknowledged", func() bool { // at the latest in the last life, however slow the machine is
 		last, _ := acked.head()
 		return last > 1
 	})
@@ -108,11 +109,13 @@ func killBox(t *testing.T, cycles int) uint64 {
 	return last
 }
 
-// One apply may take from minPatience, in which some only wait for the node to come back and some are killed halfway, to
-// maxPatience, which suffices on the slowest machine.
+// An apply may take between minPatience and maxPatience. With minPatience, some applies only wait
+// for the node to come back and some are killed halfway. maxPatience suffices on the slowest
+// machine.
 const minPatience, maxPatience = 400 * time.Millisecond, time.Minute
 
-// applyForEver applies the eight states again and again, through every crash, the applying process's own included.
+// applyForEver applies the eight states repeatedly, through every crash of the node and of the
+// applying process.
 func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
 	files, patience := states(t), minPatience
 	for i := 0; ctx.Err() == nil; {
@@ -131,7 +134,12 @@ func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
 	}
 }
 
-func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duration, file string) (d appliedStates, code int) {
+func (b *box) applyOnce(
+	t *testing.T,
+	ctx context.Context,
+	patience time.Duration,
+	file string,
+) (d appliedStates, code int) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	cmd := exec.CommandContext(ctx, binary, b.args("registry", "apply", file, "--key", b.key, "--json")...)
@@ -151,88 +159,63 @@ func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duratio
 	return d, -1
 }
 
-// follow reads the stream after version from until it has brought version to, and gives the last it saw.
+// follow reads the stream after version from until it receives version to. It returns the last
+// version that it received.
 func follow(t *testing.T, ctx context.Context, c *apiClient, from, to uint64) uint64 {
 	t.Helper()
 	if from >= to {
 		return from
 	}
-	err := c.Stream(ctx, client.StreamOptions{LastEventID: strconv.FormatUint(from, 10), Tries: 3}, func(e client.Event) error {
-		if e.Name == wire.EventLagged {
-			t.Errorf("lagged after version %d: %s", from, e.Data)
-		}
-		if e.Name != registryapi.EventUpdate {
+	err := c.Stream(
+		ctx,
+		client.StreamOptions{LastEventID: strconv.FormatUint(from, 10), Tries: 3},
+		func(e client.Event) error {
+			if e.Name == wire.EventLagged {
+				t.Errorf("lagged after version %d: %s", from, e.Data)
+			}
+			if e.Name != registryapi.EventUpdate {
+				return nil
+			}
+			if want := strconv.FormatUint(from+1, 10); e.ID != want {
+				t.Errorf("the stream went from version %d to %s", from, e.ID)
+			}
+			if from++; from >= to {
+				return client.ErrStop
+			}
 			return nil
-		}
-		if want := strconv.FormatUint(from+1, 10); e.ID != want {
-			t.Errorf("the stream went from version %d to %s", from, e.ID)
-		}
-		if from++; from >= to {
-			return client.ErrStop
-		}
-		return nil
-	})
+		},
+	)
 	if err != nil {
 		t.Errorf("stream after version %d: %v", from, err)
 	}
 	return from
 }
 
-// TestKill9Seal kills the node while it seals slots of the idempotency index, payments going on: each one that was answered is answered
-// with the same bytes, and the ledger is sound. A slot holds eight keys here, so that payments close one with almost every batch and each
-// turn of the sealer has many to seal. Among a thousand kills a key counts for a minute: runs are dropped, and the node is killed doing it.
+// TestKill9Seal kills the node while it seals slots of the idempotency index and payments continue.
+// A repeated payment gets the same bytes as before, and the ledger is sound. A slot holds only
+// eight keys here, so that payments close a slot with almost every batch and each turn of the
+// sealer has many slots to seal. With a thousand kills or more a key expires after a minute, so
+// that the node is also killed while it drops runs.
 func TestKill9Seal(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
 	t.Parallel() // the sealer looks once a second
-	b, d := newBox(t), draws(t, "kills")
-	halves, cycles, ttl := 0, 4, "1h"
+	b, d := newDiskBox(t), draws(t, "kills")
+	halves, ttl := 0, "1h"
 	if *kills >= 1000 {
-		cycles, ttl = *kills/10, "1m"
+		ttl = "1m"
 	}
-	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000", "RONBOX_LEDGER__SLOT_MAX=8",
-		"RONBOX_WALLET__IDEMPOTENCY_TTL="+ttl, "RONBOX_LEDGER__SLOT_WIDTH=1m")
-	p := b.start(t)
-	var ps []*payer
-	var gate sync.RWMutex
-	for i := range payers {
-		name := fmt.Sprint("payer", i)
-		must(t, nil, b.args("wallet", "issue", name, fmt.Sprint(fortune), "-q")...)
-		ps = append(ps, &payer{box: b, name: name, to: fmt.Sprint("payer", (i+1)%payers), gate: &gate})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, payer := range ps {
-		wg.Go(func() { payer.run(t, ctx) })
-	}
-	for range cycles {
+	b.env = append(b.env, "RONBOX_LEDGER__SLOT_MAX=8", "RONBOX_WALLET__IDEMPOTENCY_TTL="+ttl,
+		"RONBOX_LEDGER__SLOT_WIDTH=1m")
+	b.killPayers(t, killCycles(2, 4, 10), func(p *process, _ int) {
 		b.killSealing(t, d, p)
 		halves += b.halfRuns(t)
 		b.checkLedger(t)
-		p = b.start(t)
-		c := b.client(t)
-		gate.Lock()
-		for _, payer := range ps {
-			payer.look(t, c)
-		}
-		gate.Unlock()
-		c.Close()
-		if t.Failed() {
-			break
-		}
-	}
-	cancel()
-	wg.Wait()
-	b.checkMoney(t, ps)
-	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
-		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
-	}
-	b.checkLedger(t)
+	})
 	t.Logf("%d runs were left without an end", halves)
 }
 
-// killSealing kills the node a moment after it has sealed or dropped a slot.
+// killSealing kills the node a moment after it sealed or dropped a slot.
 func (b *box) killSealing(t *testing.T, d *rand.Rand, p *process) {
 	t.Helper()
 	c := b.client(t)
@@ -243,7 +226,7 @@ func (b *box) killSealing(t *testing.T, d *rand.Rand, p *process) {
 	<-p.done
 }
 
-// sealedKeys is how many keys a node has in sealed slots.
+// sealedKeys returns the number of keys that a node has in sealed slots.
 func sealedKeys(t *testing.T, c *apiClient) (keys int) {
 	t.Helper()
 	raw, err := c.Metrics(t.Context())
@@ -251,7 +234,8 @@ func sealedKeys(t *testing.T, c *apiClient) (keys int) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		if series, value, _ := strings.Cut(line, " "); strings.HasPrefix(series, "idem_entries{") && strings.Contains(series, `"sealed"`) {
+		if series, value, _ := strings.Cut(line, " "); strings.HasPrefix(series, "idem_entries{") &&
+			strings.Contains(series, `"sealed"`) {
 			_, _ = fmt.Sscan(value, &keys)
 			return keys
 		}
@@ -260,7 +244,7 @@ func sealedKeys(t *testing.T, c *apiClient) (keys int) {
 	return 0
 }
 
-// halfRuns is how many sealed slots of a node that does not run have no end.
+// halfRuns returns the number of sealed slots without an end record, in the file of a stopped node.
 func (b *box) halfRuns(t *testing.T) int {
 	t.Helper()
 	f, err := store.OpenReader(filepath.Join(b.dir, "ronbox.db"))

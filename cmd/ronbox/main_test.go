@@ -16,8 +16,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.uber.org/goleak"
 
-	"ronbox/appliance"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
 	nodeapi "ronbox/httpapi/node"
@@ -29,10 +30,30 @@ import (
 // binary is the program under test, built once.
 var binary string
 
-var kills = flag.Int("kills", 50, "how often TestKill9 kills the node")
+// disk is a folder for temporary files that must be on a disk, not in memory.
+var disk string
+
+var (
+	kills = flag.Int("kills", 5,
+		"how often TestKill9 kills the node; make check has it 50 times, make kill as often as one likes")
+	tours = flag.Bool("tour", false, "run the tour of the index too")
+)
+
+// killCycles returns the number of kills of a test: few if TestKill9 has a few kills (make test),
+// usual if it has 50 (make check), and a share of its kills if it has a thousand or more.
+func killCycles(few, usual, share int) int {
+	switch {
+	case *kills >= 1000:
+		return *kills / share
+	case *kills >= 50:
+		return usual
+	}
+	return few
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // parallel tests mostly wait
 	os.Exit(buildAndRun(m))
 }
 
@@ -40,18 +61,19 @@ func buildAndRun(m *testing.M) int {
 	if file := os.Getenv(armedFile); file != "" {
 		return serveArmed(file)
 	}
-	if flag.Lookup("test.fuzz").Value.String() != "" { // each worker would build it, and none runs it
+	if flag.Lookup("test.fuzz").Value.String() != "" { // fuzz workers do not run the binary
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "rb")
+	disk = hosttest.InMemory()
+	dir, err := os.MkdirTemp(disk, "rb")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "ronbox")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` compiles it
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		return 1
@@ -64,7 +86,7 @@ func buildAndRun(m *testing.M) int {
 	return code
 }
 
-// result is what one command line gave.
+// result is the outcome of one command line.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -75,14 +97,20 @@ func ronbox(t testing.TB, args ...string) result { return ronboxIn(t, t.Context(
 
 func ronboxIn(t testing.TB, ctx context.Context, stdin string, args ...string) result {
 	t.Helper()
+	return ronboxWith(t, ctx, os.Environ(), stdin, args...)
+}
+
+func ronboxWith(t testing.TB, ctx context.Context, env []string, stdin string, args ...string) result {
+	t.Helper()
 	var out, errs bytes.Buffer
 	a := cli.New(strings.NewReader(stdin), &out, &errs, build())
+	a.Env = env
 	code := a.Run(ctx, root(a), args)
 	return result{code, out.String(), errs.String()}
 }
 
-// spawn runs a command line in a process of its own. Unlike the test, the binary is never built for the race detector,
-// under which to check a whole log takes ten times as long.
+// spawn runs a command line in a separate process. The binary is always built without the race
+// detector, which makes checking a whole log ten times slower.
 func spawn(t testing.TB, args ...string) (r result) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -94,7 +122,8 @@ func spawn(t testing.TB, args ...string) (r result) {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// must runs a command line that has to end well and decodes its --json document into doc, unless that is nil.
+// must runs a command line that has to succeed and decodes its --json document into doc, unless doc
+// is nil.
 func must(t testing.TB, doc any, args ...string) result {
 	t.Helper()
 	r := ronbox(t, args...)
@@ -114,7 +143,7 @@ func decode(t testing.TB, text string, into any) {
 	}
 }
 
-// What the verbs print with --json, as far as tests read it.
+// The --json output of the verbs, as far as tests read it.
 type (
 	appliedStates struct {
 		Version     uint64 `json:"version"`
@@ -139,7 +168,7 @@ type (
 	}
 )
 
-// box is a dev node's data directory, short enough for a socket.
+// box is the data directory of a dev node. Its path is short enough for a socket.
 type box struct {
 	dir     string
 	key     string
@@ -147,41 +176,64 @@ type box struct {
 	env     []string
 }
 
-// skipRaceOnly skips a test under -short, which is for the race detector: the node is another process, of which it sees nothing.
+// skipRaceOnly skips a test under -short, which is used with the race detector: the detector does
+// not cover the node, which is another process.
 func skipRaceOnly(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the node is another process: `make test` runs this, the race detector sees nothing of it")
+		t.Skip("what counts is another process, or one goroutine: `make test` runs this")
 	}
 }
 
-// patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
+// patience bounds the wait for an event that must happen. A busy machine is slow; on a broken one
+// the event never happens.
 const patience = 2 * time.Minute
 
-// patient settings have a node take a slow disk of a busy machine for that: for no stall, no late answer and no drain that hangs.
+// patient settings let a node tolerate the slow disk of a busy machine without stalls, late answers
+// or a drain that hangs.
 var patient = []string{
-	"RONBOX_LEDGER__STALL_AFTER=2s", "RONBOX_WALLET__REQ_TIMEOUT=30s", "RONBOX_SERVER__READ_TIMEOUT=1m", "RONBOX_SERVER__WRITE_TIMEOUT=1m",
-	"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s", "RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s", "RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
-	"RONBOX_NODE__DRAIN_CAP=30s", "RONBOX_REGISTRY__DRAIN_DEADLINE=30s", "RONBOX_EDGE__DRAIN_DEADLINE=5s", "RONBOX_INDEX__DRAIN_DEADLINE=5s",
-	"RONBOX_REWARDER__DRAIN_DEADLINE=5s", "RONBOX_REWARDER__READ_TIMEOUT=1m",
+	"RONBOX_LEDGER__STALL_AFTER=2s",
+	"RONBOX_WALLET__REQ_TIMEOUT=30s",
+	"RONBOX_SERVER__READ_TIMEOUT=1m",
+	"RONBOX_SERVER__WRITE_TIMEOUT=1m",
+	"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s",
+	"RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s",
+	"RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
+	"RONBOX_NODE__DRAIN_CAP=30s",
+	"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
+	"RONBOX_EDGE__DRAIN_DEADLINE=5s",
+	"RONBOX_INDEX__DRAIN_DEADLINE=5s",
+	"RONBOX_REWARDER__DRAIN_DEADLINE=5s",
+	"RONBOX_REWARDER__READ_TIMEOUT=1m",
 }
 
 func newBox(t testing.TB) *box {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rb")
+	return newBoxIn(t, "")
+}
+
+// newDiskBox returns a box on disk, for tests that inspect the files after the node was killed.
+func newDiskBox(t testing.TB) *box {
+	t.Helper()
+	return newBoxIn(t, disk)
+}
+
+func newBoxIn(t testing.TB, parent string) *box {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "rb")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), patient...)}
 	b.env = append(b.env, "RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LOG__LEVEL=warn")
-	var made appliance.InitResult
+	var made server.InitResult
 	must(t, &made, "--data-dir", b.dir, "init", "--dev", "--json")
 	b.key, b.genesis = made.SignerKey, made.Genesis
 	return b
 }
 
-// args puts the flags that find the box before a verb.
+// args prepends the flags that select the box to a verb.
 func (b *box) args(verb ...string) []string { return append([]string{"--data-dir", b.dir}, verb...) }
 
 // process is a running node.
@@ -191,7 +243,7 @@ type process struct {
 	done   chan struct{}
 }
 
-// start runs `serve` and waits until the node is ready to read.
+// start runs `serve` and waits until the node is ready for reads.
 func (b *box) start(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := b.launch(t, args...)
@@ -206,12 +258,16 @@ func (b *box) launch(t testing.TB, args ...string) *process {
 	return p
 }
 
-// prepare makes the process of `serve`; run keeps its output where nobody has led it elsewhere.
+// prepare creates the process of `serve`. run captures its output unless the caller redirected it.
 func (b *box) prepare(args ...string) *process {
-	return &process{cmd: exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+	return &process{
+		cmd:    exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...),
+		stderr: &bytes.Buffer{},
+		done:   make(chan struct{}),
+	}
 }
 
-// run starts a process that ends with the test.
+// run starts a process that is killed at the end of the test.
 func (b *box) run(t testing.TB, p *process) {
 	t.Helper()
 	p.cmd.Env = b.env
@@ -221,7 +277,7 @@ func (b *box) run(t testing.TB, p *process) {
 	p.begin(t, &syscall.SysProcAttr{})
 }
 
-// begin starts the process; it ends with the test.
+// begin starts the process, which is killed at the end of the test.
 func (p *process) begin(t testing.TB, attr *syscall.SysProcAttr) {
 	t.Helper()
 	attr.Pdeathsig = syscall.SIGKILL
@@ -236,7 +292,7 @@ func (p *process) begin(t testing.TB, attr *syscall.SysProcAttr) {
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
 }
 
-// awaitReady polls the socket: a node that is not there yet has nothing that could be waited for.
+// awaitReady polls the socket, because a node that has not started yet offers no event to wait for.
 func (b *box) awaitReady(t testing.TB, p *process) {
 	t.Helper()
 	c := b.client(t)
@@ -264,10 +320,17 @@ func (b *box) client(t testing.TB) *apiClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return &apiClient{c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c), edgeapi.NewClient(c), rewarderapi.NewClient(c)}
+	return &apiClient{
+		c,
+		nodeapi.NewClient(c),
+		registryapi.NewClient(c),
+		walletapi.NewClient(c),
+		edgeapi.NewClient(c),
+		rewarderapi.NewClient(c),
+	}
 }
 
-// apiClient has the calls of all services.
+// apiClient has the methods of all services.
 type (
 	nodeAPI     = nodeapi.Client
 	registryAPI = registryapi.Client
@@ -285,7 +348,7 @@ type (
 	}
 )
 
-// signal sends sig and waits for the end.
+// signal sends sig and waits until the process ends.
 func (p *process) signal(t testing.TB, sig os.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -295,7 +358,7 @@ func (p *process) signal(t testing.TB, sig os.Signal) int {
 	return p.code()
 }
 
-// await waits for the end, which why should have brought.
+// await waits until the process ends; why is the expected cause.
 func (p *process) await(t testing.TB, why any) {
 	t.Helper()
 	select {
@@ -307,7 +370,7 @@ func (p *process) await(t testing.TB, why any) {
 
 func (p *process) code() int { return p.cmd.ProcessState.ExitCode() }
 
-// states are the eight real desired states, in order.
+// states returns the files of the eight real desired states, in order.
 func states(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/registry/*.ndjson")

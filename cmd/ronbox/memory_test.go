@@ -14,22 +14,40 @@ import (
 	"ronbox/cmd/ronbox/cli"
 )
 
-// In memory mode a node opens no path for writing over its whole life: it starts, answers reads and writes, and stops, under strace.
+// A node in memory mode never opens a path for writing: the test starts it under strace, reads,
+// writes and stops it.
 func TestMemoryModeWritesNoFile(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	strace := hosttest.Tool(t, "strace", "strace")
-	b := newBox(t) // its directory holds the configuration and the socket; the database in it stays as it is
+	b := newBox(t) // its directory holds the configuration and the socket; its database must not change
 	db := filepath.Join(b.dir, "ronbox.db")
 	was, err := os.ReadFile(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.env = append(b.env, "RONBOX_AMNESIA__ENABLED=true", "RONBOX_AMNESIA__ALLOW_SWAP=true", "RONBOX_REGISTRY__ORIGIN=registry.example/memory")
+	b.env = append(b.env, "RONBOX_AMNESIA__ENABLED=true", "RONBOX_AMNESIA__ALLOW_SWAP=true",
+		"RONBOX_REGISTRY__ORIGIN=registry.example/memory")
 	trace := filepath.Join(t.TempDir(), "trace")
 	p := b.prepare()
-	p.cmd.Args = append([]string{strace, "-f", "-qq", "-s", "4096", "-e", "trace=open,openat,openat2,creat,truncate", "-o", trace, "--"}, p.cmd.Args...)
+	p.cmd.Args = append(
+		[]string{
+			strace,
+			"-f",
+			"-qq",
+			"-s",
+			"4096",
+			"-e",
+			"trace=open,openat,openat2,creat,truncate",
+			"-o",
+			trace,
+			"--",
+		},
+		p.cmd.Args...)
 	p.cmd.Path = strace
 	b.run(t, p)
-	stop := func() result { return ronboxIn(t, context.Background(), "", b.args("drain")...) } // strace, the child, keeps signals to itself
+	// strace does not forward signals to the node
+	stop := func() result { return ronboxIn(t, context.Background(), "", b.args("drain")...) }
 	t.Cleanup(func() { stop() })
 	b.awaitReady(t, p)
 	b.useInMemory(t)
@@ -56,7 +74,8 @@ func TestMemoryModeWritesNoFile(t *testing.T) {
 	}
 }
 
-// useInMemory makes the node answer: reads, tokens, a genesis and a version of a registry of its own, and what it must refuse.
+// useInMemory sends requests to the node: reads, tokens, a genesis, a version of a new registry,
+// and requests that it must refuse.
 func (b *box) useInMemory(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +84,8 @@ func (b *box) useInMemory(t *testing.T) {
 		Public string `json:"public_key"`
 	}
 	must(t, &made, "registry", "keygen", "--signer-id", "org:test#a", "--out", key, "--json")
-	must(t, nil, "registry", "genesis", "--origin", "registry.example/memory", "--signer", "org:test#a="+made.Public, "--out", genesis)
+	must(t, nil, "registry", "genesis", "--origin", "registry.example/memory", "--signer", "org:test#a="+made.Public,
+		"--out", genesis)
 	must(t, nil, b.args("registry", "init", "--payload", genesis, "--key", key)...)
 	must(t, nil, b.args("registry", "apply", states(t)[0], "--key", key)...)
 	must(t, nil, b.args("registry", "head")...)
@@ -79,7 +99,7 @@ func (b *box) useInMemory(t *testing.T) {
 			t.Errorf("%v: exit %d, %s%s", verb, r.code, r.stdout, r.stderr)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "ronbox.toml"), nil, 0o600); err != nil { // a reload reads, too
+	if err := os.WriteFile(filepath.Join(b.dir, "ronbox.toml"), nil, 0o600); err != nil { // a reload only reads it
 		t.Fatal(err)
 	}
 	_ = ronbox(t, b.args("config", "reload")...)
@@ -87,8 +107,8 @@ func (b *box) useInMemory(t *testing.T) {
 
 var openCall = regexp.MustCompile(`\b(open|openat|openat2|creat|truncate)\(([^"]*)"([^"]*)"(.*)`)
 
-// openedPaths gives the paths of a trace, and the calls that would write to one of a file system. A memfd has none; /proc/self/fd leads
-// back to one.
+// openedPaths returns all paths of a trace, and the calls that open a path of a file system for
+// writing. A memfd has no such path; a path in /proc/self/fd refers to an open memfd.
 func openedPaths(trace string) (all, written []string) {
 	for line := range strings.Lines(trace) {
 		m := openCall.FindStringSubmatch(line)
@@ -97,7 +117,8 @@ func openedPaths(trace string) (all, written []string) {
 		}
 		call, path, flags := m[1], m[3], m[4]
 		all = append(all, path)
-		writes := call == "creat" || call == "truncate" || regexp.MustCompile(`O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND|O_TMPFILE`).MatchString(flags)
+		writes := call == "creat" || call == "truncate" ||
+			regexp.MustCompile(`O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND|O_TMPFILE`).MatchString(flags)
 		if writes && path != "/dev/null" && !strings.HasPrefix(path, "/proc/self/fd/") {
 			written = append(written, strings.TrimSpace(line))
 		}
@@ -105,7 +126,7 @@ func openedPaths(trace string) (all, written []string) {
 	return all, written
 }
 
-// The reader of traces sees what it is there for.
+// openedPaths finds every kind of call that opens a file for writing.
 func TestOpenedPaths(t *testing.T) {
 	all, written := openedPaths(`7 openat(AT_FDCWD, "/a", O_RDONLY|O_CLOEXEC) = 3
 7 openat(AT_FDCWD, "/b", O_RDWR|O_CREAT|O_CLOEXEC, 0600 <unfinished ...>

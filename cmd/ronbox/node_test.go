@@ -18,16 +18,21 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	"ronbox/store"
 )
 
-// The main job on real input: eight states over a dev genesis are versions 2 to 9.
+// The main job on real input: applying eight states over a dev genesis creates versions 2 to 9.
 func TestEightRealStates(t *testing.T) {
+	t.Parallel()
 	skipRaceOnly(t)
 	b := newBox(t)
 	b.start(t)
@@ -44,7 +49,8 @@ func TestEightRealStates(t *testing.T) {
 	}
 	var head registryapi.Head
 	must(t, &head, b.args("registry", "head", "--json")...)
-	if head.Version != 9 || head.PayloadB3.String() != doc.PayloadB3 || head.Hash.String() != doc.Hash || head.CommittedAt != doc.CommittedAt {
+	if head.Version != 9 || head.PayloadB3.String() != doc.PayloadB3 || head.Hash.String() != doc.Hash ||
+		head.CommittedAt != doc.CommittedAt {
 		t.Errorf("head is %+v, apply said %+v", head, doc)
 	}
 	var v registryapi.Version
@@ -57,13 +63,20 @@ func TestEightRealStates(t *testing.T) {
 	if again.Version != 9 || again.Results[0].Changed || again.Hash != doc.Hash {
 		t.Errorf("applying the same state again gave %+v", again)
 	}
-	if r := must(t, nil, b.args("registry", "apply", files[7], "--key", b.key)...); !strings.Contains(r.stdout, "nothing differs from version 9") {
+	if r := must(
+		t,
+		nil,
+		b.args("registry", "apply", files[7], "--key", b.key)...); !strings.Contains(
+		r.stdout,
+		"nothing differs from version 9",
+	) {
 		t.Errorf("a person is told %q", r.stdout)
 	}
 }
 
 func TestSecondServeNamesTheFirst(t *testing.T) {
-	t.Parallel() // the second waits two seconds for the first to go
+	skipRaceOnly(t)
+	t.Parallel() // the second start waits two seconds for the first node to stop
 	b := newBox(t)
 	first := b.start(t)
 	second := b.launch(t)
@@ -75,7 +88,10 @@ func TestSecondServeNamesTheFirst(t *testing.T) {
 	for _, verb := range [][]string{
 		{"db", "info", db}, {"db", "verify", db}, {"registry", "verify", "--db", db, "--genesis", b.genesis},
 	} {
-		if r := ronbox(t, b.args(verb...)...); r.code != cli.ExitLocked || !strings.Contains(r.stderr, fmt.Sprint(first.cmd.Process.Pid)) {
+		if r := ronbox(
+			t,
+			b.args(verb...)...); r.code != cli.ExitLocked ||
+			!strings.Contains(r.stderr, fmt.Sprint(first.cmd.Process.Pid)) {
 			t.Errorf("%v beside a node: exit %d, %s", verb, r.code, r.stderr)
 		}
 	}
@@ -84,8 +100,68 @@ func TestSecondServeNamesTheFirst(t *testing.T) {
 	}
 }
 
-// SIGTERM under load: what was begun is answered, and the node leaves in order.
+// A second `init --start` in the directory of a running node fails; its message names the process
+// and the next step. In another directory with the same port, the message names the node that has
+// the port.
+func TestSecondStartNamesTheFirst(t *testing.T) {
+	b := newBox(t)
+	first := b.start(t)
+	pid := fmt.Sprintf("process %d", first.cmd.Process.Pid)
+	again := ronbox(t, b.args("init", "--dev", "--start")...)
+	if again.code != cli.ExitLocked || !strings.Contains(again.stderr, pid) ||
+		!strings.Contains(again.stderr, "drain") {
+		t.Errorf("the same directory: exit %d, %s", again.code, again.stderr)
+	}
+	other := filepath.Join(t.TempDir(), "d")
+	var status nodeapi.Status
+	must(t, &status, b.args("status", "--json")...)
+	t.Setenv("RONBOX_SERVER__BIND", strings.TrimPrefix(status.URL, "http://"))
+	r := ronbox(t, "--data-dir", other, "init", "--dev", "--start")
+	if r.code != cli.ExitLocked || !strings.Contains(r.stderr, pid) ||
+		!strings.Contains(r.stderr, "--data-dir "+b.dir+" drain") {
+		t.Errorf("another directory: exit %d, %s", r.code, r.stderr)
+	}
+}
+
+// A verb that follows `init --start` at once waits until the node serves. Without a starting
+// process, a verb does not wait.
+func TestVerbWaitsForAStart(t *testing.T) {
+	for _, start := range [][]string{{"init", "--dev", "--start"}, {"serve"}} {
+		b := newBox(t)
+		p := b.prepare()
+		p.cmd.Args = append(p.cmd.Args[:1], b.args(start...)...)
+		if start[0] == "init" {
+			if err := os.RemoveAll(b.dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.run(t, p)
+		// wait until the process has locked a file in the directory
+		for store.Holder(filepath.Join(b.dir, "node.key")) == nil && store.Holder(filepath.Join(b.dir,
+			"ronbox.db")) == nil {
+			select {
+			case <-p.done:
+				t.Fatalf("%v ended with %d\n%s", start, p.code(), p.stderr)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if r := ronbox(t, b.args("wallet", "balance", "alice")...); r.code != cli.ExitDone {
+			t.Errorf("%v, then a verb: exit %d, %s\n%s", start, r.code, r.stderr, p.stderr)
+		}
+		p.signal(t, syscall.SIGKILL)
+		begun := time.Now()
+		if r := ronbox(
+			t,
+			b.args("status")...); r.code != cli.ExitUnreachable ||
+			time.Since(begun) >= client.StartWithin {
+			t.Errorf("after a kill: exit %d in %s, %s", r.code, time.Since(begun), r.stderr)
+		}
+	}
+}
+
+// SIGTERM under load: requests in progress are answered, and the node stops in order.
 func TestTermUnderLoad(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +173,7 @@ func TestTermUnderLoad(t *testing.T) {
 	for range 8 {
 		c := b.client(t)
 		readers.Go(func() {
-			for { // until the node is gone: a read that the test cut short would look like one that was not answered
+			for { // until the node has stopped: a read that the test interrupts would count as unanswered
 				_, err := c.Head(t.Context())
 				if errors.Is(err, client.ErrUnknown) {
 					torn.Add(1)
@@ -129,6 +205,8 @@ func TestTermUnderLoad(t *testing.T) {
 }
 
 func TestDrainVerbStopsTheNode(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
 	var doc struct {
@@ -139,12 +217,16 @@ func TestDrainVerbStopsTheNode(t *testing.T) {
 	if !doc.Draining || p.code() != cli.ExitDone {
 		t.Errorf("drain said %+v, serve ended with %d\n%s", doc, p.code(), p.stderr)
 	}
-	if r := ronbox(t, b.args("status")...); r.code != cli.ExitUnreachable || !strings.Contains(r.stderr, "ronbox serve") {
+	if r := ronbox(
+		t,
+		b.args("status")...); r.code != cli.ExitUnreachable ||
+		!strings.Contains(r.stderr, "ronbox serve") {
 		t.Errorf("status of no node: exit %d, %s", r.code, r.stderr)
 	}
 }
 
 func TestURLAndToken(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	var s nodeapi.Status
@@ -176,13 +258,20 @@ func TestURLAndToken(t *testing.T) {
 	}
 }
 
-// One command makes a node and serves it, the same command serves it again, and a person is told what to try.
+// One command creates a node and serves it, the same command serves it again, and the output
+// suggests commands to try.
 func TestInitStart(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	made := newBox(t)
 	b := &box{dir: made.dir + "2", env: made.env}
 	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
 	for _, life := range []string{"made", "is a node already"} {
-		p := &process{cmd: exec.Command(binary, b.args("init", "--dev", "--start")...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+		p := &process{
+			cmd:    exec.Command(binary, b.args("init", "--dev", "--start")...),
+			stderr: &bytes.Buffer{},
+			done:   make(chan struct{}),
+		}
 		began := time.Now()
 		b.run(t, p)
 		until(t, "the node is ready", func() bool {
@@ -193,7 +282,8 @@ func TestInitStart(t *testing.T) {
 		if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 			t.Errorf("exit %d\n%s", code, p.stderr)
 		}
-		for _, want := range []string{life, "URL ", "admin.token", b.dir + " status", "wallet transfer alice bob 100\n", "dev-signer.key"} {
+		for _, want := range []string{life, "URL ", "admin.token", b.dir + " console", "wallet transfer alice bob 100\n",
+			"dev-signer.key"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("nobody is told %q:\n%s", want, p.stderr)
 			}
@@ -202,6 +292,7 @@ func TestInitStart(t *testing.T) {
 }
 
 func TestTopologyIsPrintedWithoutANode(t *testing.T) {
+	skipRaceOnly(t)
 	var doc struct {
 		Channels []map[string]any `json:"channels"`
 		Tasks    []map[string]any `json:"tasks"`
@@ -218,16 +309,23 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 {
 		t.Errorf("%d channels and %d tasks: some are missing", len(doc.Channels), len(doc.Tasks))
 	}
-	if r := must(t, nil, "--data-dir", none, "debug", "topology", "--mermaid"); !strings.Contains(r.stdout, "flowchart") {
+	if r := must(t, nil, "--data-dir", none, "debug", "topology", "--mermaid"); !strings.Contains(
+		r.stdout,
+		"flowchart",
+	) {
 		t.Errorf("no picture: %s", r.stdout)
 	}
-	if r := must(t, nil, "--data-dir", none, "debug", "topology"); !strings.Contains(r.stdout, "| `proposals_tx` | queue | 512 |") {
+	if r := must(t, nil, "--data-dir", none, "debug", "topology"); !strings.Contains(
+		r.stdout,
+		"| `proposals_tx` | queue | 512 |",
+	) {
 		t.Errorf("no table: %s", r.stdout)
 	}
 }
 
-// Ctrl-C is how a stream ends: quietly, and well.
+// Ctrl-C ends a stream with exit code 0 and no message.
 func TestInterruptedStreamEndsWell(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	for _, extra := range [][]string{{}, {"--json"}} {
@@ -255,7 +353,7 @@ func TestInterruptedStreamEndsWell(t *testing.T) {
 	}
 }
 
-// checkLog verifies the log of a node that does not run.
+// checkLog verifies the log of a stopped node.
 func (b *box) checkLog(t testing.TB) rverify.Report {
 	t.Helper()
 	r := spawn(t, "registry", "verify", "--db", filepath.Join(b.dir, "ronbox.db"), "--genesis", b.genesis, "--json")
@@ -267,6 +365,8 @@ func (b *box) checkLog(t testing.TB) rverify.Report {
 }
 
 func TestServeAnswersProbesOverTCP(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	var s nodeapi.Status
@@ -282,8 +382,10 @@ func TestServeAnswersProbesOverTCP(t *testing.T) {
 	}
 }
 
-// A node goes on when whoever read its log has gone, and when its terminal has closed.
+// A node continues after the reader of its log exits and after its terminal closes.
 func TestLostReaderAndTerminalDoNotEndTheNode(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	b := newBox(t)
 	b.env = append(b.env, "RONBOX_LOG__LEVEL=debug")
 	r, w, err := os.Pipe()
@@ -303,7 +405,7 @@ func TestLostReaderAndTerminalDoNotEndTheNode(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // each leaves lines in a log that nobody reads
+	for range 3 { // each request writes lines to a log without a reader
 		if _, err := b.client(t).Head(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -318,8 +420,10 @@ type checkup struct {
 	Findings []host.Finding `json:"findings"`
 }
 
-// doctor looks at everything the node needs, and its exit code is that of the worst it finds.
+// doctor checks everything that the node needs. Its exit code is that of the worst finding.
 func TestDoctor(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	b := newBox(t)
 	for _, running := range []bool{false, true} {
 		if running {
@@ -339,10 +443,12 @@ func TestDoctor(t *testing.T) {
 				worst = host.Bad
 			}
 		}
-		if bad := worst == host.Bad; doc.OK == bad || (r.code == cli.ExitBad) != bad || (r.code == cli.ExitDone) == bad {
+		if bad := worst == host.Bad; doc.OK == bad || (r.code == cli.ExitBad) != bad ||
+			(r.code == cli.ExitDone) == bad {
 			t.Errorf("the worst is %s, ok is %t, exit %d", worst, doc.OK, r.code)
 		}
-		for _, check := range []string{"config", "node", "port", "data_dir", "file_system", "disk_space", "disk_sync", "kernel", "clock", "swap", "memory", "open_files", "cpu", "somaxconn"} {
+		for _, check := range []string{"config", "node", "port", "data_dir", "file_system", "disk_space", "disk_sync",
+			"kernel", "clock", "swap", "memory", "open_files", "cpu", "somaxconn"} {
 			if seen[check].Seen == "" {
 				t.Errorf("nothing is said of %s", check)
 			}
@@ -357,12 +463,32 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// A faulty configuration is a finding like any other: the rest is looked at all the same.
+// An invalid configuration is a finding, and doctor still runs the other checks.
 func TestDoctorOfABadConfiguration(t *testing.T) {
 	t.Setenv("RONBOX_SERVER__BIND", "nonsense")
 	var doc checkup
 	r := ronbox(t, "--data-dir", filepath.Join(t.TempDir(), "none"), "doctor", "--json")
-	if decode(t, r.stdout, &doc); r.code != cli.ExitBad || len(doc.Findings) < 10 || doc.Findings[0].Level != host.Bad || !strings.Contains(doc.Findings[0].Seen, "server.bind") {
+	if decode(t, r.stdout,
+		&doc); r.code != cli.ExitBad || len(doc.Findings) < 10 || doc.Findings[0].Level != host.Bad ||
+		!strings.Contains(doc.Findings[0].Seen, "server.bind") {
 		t.Errorf("exit %d, %+v", r.code, doc)
+	}
+}
+
+// A verb does not wait for a node that is stopping, whose sockets are closed while it closes its
+// database.
+func TestVerbMeetsAStop(t *testing.T) {
+	b := newBox(t)
+	stopping, err := os.Open(filepath.Join(b.dir, server.StoppingName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stopping.Close() })
+	if err := unix.Flock(int(stopping.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	r := ronbox(t, b.args("status")...)
+	if r.code != cli.ExitUnreachable || !strings.Contains(r.stderr, "the node is stopping (process ") {
+		t.Errorf("exit %d, %s", r.code, r.stderr)
 	}
 }

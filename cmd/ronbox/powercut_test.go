@@ -20,19 +20,22 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// Sizes of the power cuts.
+// Parameters of the simulated power cuts.
 const (
 	cutPayers   = 4
-	cutPayments = 8 // of each
+	cutPayments = 8 // per payer
 	cutImages   = 60
-	cutSector   = 512 // what a disk writes whole
+	cutSector   = 512 // bytes that a disk writes atomically
 )
 
-// A power cut at any moment leaves what was synced, and of the rest any sectors: the ledger on it is sound, and has every
-// payment that was answered by then. What was written, synced and answered, and when, is what strace saw of a node.
+// A power cut at any moment keeps all synced writes and any subset of the unsynced sectors. The
+// ledger in the resulting file is sound and has every payment that was answered before the cut. The
+// order of writes, syncs and answers comes from a trace of strace.
 func TestPowerCut(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	tellSeed(t)
-	b := newBox(t)
+	b := newDiskBox(t)
 	first := b.start(t)
 	for i := range cutPayers {
 		must(t, nil, b.args("wallet", "issue", fmt.Sprint("payer", i), "1000", "-q")...)
@@ -65,12 +68,13 @@ func TestPowerCut(t *testing.T) {
 		r := ronbox(t, "ledger", "verify", path, "--json")
 		var doc lverify.Report
 		if decode(t, r.stdout, &doc); r.code != cli.ExitDone || !doc.OK || doc.Head.Seq < answered {
-			t.Fatalf("cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", at, len(events), answered, r.code, doc, r.stderr)
+			t.Fatalf("cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", at, len(events), answered,
+				r.code, doc, r.stderr)
 		}
 	}
 }
 
-// traced has a node make payments under strace, and gives the trace.
+// traced runs payments on a node under strace and returns the trace.
 func (b *box) traced(t *testing.T) string {
 	t.Helper()
 	strace := hosttest.Tool(t, "strace", "strace")
@@ -78,10 +82,27 @@ func (b *box) traced(t *testing.T) string {
 	trace := filepath.Join(t.TempDir(), "trace")
 	p := b.prepare()
 	calls := "trace=pwrite64,pwritev,pwritev2,fdatasync,fsync,ftruncate,fallocate,write,writev"
-	p.cmd.Args = append([]string{strace, "-f", "-qq", "-y", "-xx", "-s", "1048576", "-e", calls, "-e", "signal=none", "-o", trace, "--"}, p.cmd.Args...)
+	p.cmd.Args = append(
+		[]string{
+			strace,
+			"-f",
+			"-qq",
+			"-y",
+			"-xx",
+			"-s",
+			"1048576",
+			"-e",
+			calls,
+			"-e",
+			"signal=none",
+			"-o",
+			trace,
+			"--",
+		},
+		p.cmd.Args...)
 	p.cmd.Path = strace
 	b.run(t, p)
-	stop := func() { ronboxIn(t, context.Background(), "", b.args("drain")...) } // strace keeps signals to itself
+	stop := func() { ronboxIn(t, context.Background(), "", b.args("drain")...) } // strace does not forward signals to the node
 	t.Cleanup(stop)
 	b.awaitReady(t, p)
 	var all sync.WaitGroup
@@ -89,8 +110,15 @@ func (b *box) traced(t *testing.T) string {
 		c := b.client(t)
 		all.Go(func() {
 			for n := range cutPayments {
-				body := walletapi.Transfer{From: fmt.Sprint("payer", i), To: "shop", Asset: "ron", AmountMinor: "1", Nonce: uint64(n + 1)}
-				if _, err := (paid{key: fmt.Sprint("cut-", i, "-", n), body: body}).again(t, c); err != nil { // strace makes a slow disk slower
+				body := walletapi.Transfer{
+					From:        fmt.Sprint("payer", i),
+					To:          "shop",
+					Asset:       "ron",
+					AmountMinor: "1",
+					Nonce:       uint64(n + 1),
+				}
+				// strace makes a slow disk slower
+				if _, err := (paid{key: fmt.Sprint("cut-", i, "-", n), body: body}).again(t, c); err != nil {
 					t.Error(err)
 				}
 			}
@@ -106,14 +134,14 @@ func (b *box) traced(t *testing.T) string {
 	return string(raw)
 }
 
-// traceEvent is one thing that a node did: it wrote to its file, or made it so long, or had synced what it had written by some
-// event before, or answered a payment.
+// traceEvent is one event of a traced node: a write to its file, a change of its length, a finished
+// sync of all writes before an earlier event, or an answered payment.
 type traceEvent struct {
 	data     []byte
 	at       int64
 	size     int64
-	synced   int    // events before this one, one more
-	answered uint64 // the record
+	synced   int    // index of the first event that the sync does not cover, plus one
+	answered uint64 // sequence number of the record
 }
 
 var (
@@ -123,7 +151,7 @@ var (
 	traceEnds = regexp.MustCompile(`^(\d+) +<\.\.\. (?:fdatasync|fsync) resumed>.*= 0`)
 )
 
-// parseTrace reads what strace saw: calls in their order, those that took long in two lines.
+// parseTrace parses the output of strace: calls in order, with two lines for a call that took long.
 func parseTrace(t *testing.T, trace string) (out []traceEvent) {
 	t.Helper()
 	begun := map[string]int{} // by thread: events when its sync began
@@ -141,7 +169,8 @@ func parseTrace(t *testing.T, trace string) (out []traceEvent) {
 		switch call, rest := m[2], m[4]; {
 		case call == "write" && !ours:
 			if text := traceText.FindStringSubmatch(rest); text != nil {
-				if seq := traceSeq.FindStringSubmatch(unhex(text[1])); seq != nil && strings.HasPrefix(unhex(text[1]), "HTTP/1.1 200") {
+				if seq := traceSeq.FindStringSubmatch(unhex(text[1])); seq != nil &&
+					strings.HasPrefix(unhex(text[1]), "HTTP/1.1 200") {
 					n, _ := strconv.ParseUint(seq[1], 10, 64)
 					out = append(out, traceEvent{answered: n})
 				}
@@ -168,7 +197,7 @@ func parseTrace(t *testing.T, trace string) (out []traceEvent) {
 	return out
 }
 
-// unhex reads \x00\x01.
+// unhex decodes text of the form \x00\x01.
 func unhex(text string) string {
 	raw, _ := hex.DecodeString(strings.ReplaceAll(text, `\x`, ""))
 	return string(raw)
@@ -176,7 +205,7 @@ func unhex(text string) string {
 
 var traceNumber = regexp.MustCompile(`(\d+)(?: <unfinished \.\.\.>|\) += \d+)?$`)
 
-// lastNumber is a call's last argument.
+// lastNumber returns the last argument of a call.
 func lastNumber(t *testing.T, args string) int64 {
 	t.Helper()
 	m := traceNumber.FindStringSubmatch(args)
@@ -190,14 +219,15 @@ func lastNumber(t *testing.T, args string) int64 {
 	return n
 }
 
-// cutAt is what the disk has of a file after some events and a power cut, and the last record that was answered by then.
+// cutAt returns the file as a disk holds it after some events and a power cut, and the last record
+// that was answered before the cut.
 func cutAt(d *rand.Rand, whole []byte, events []traceEvent) (image []byte, answered uint64) {
 	image = bytes.Clone(whole)
 	synced := 0
 	for _, e := range events {
 		synced, answered = max(synced, e.synced), max(answered, e.answered)
 	}
-	share := float64(d.IntN(3)) / 2 // nothing of what was not synced, half of it, or all
+	share := float64(d.IntN(3)) / 2 // share of unsynced sectors that are kept: 0, a half, or all
 	for i, e := range events {
 		if more := max(int64(len(image)), e.size, e.at+int64(len(e.data))); more > int64(len(image)) {
 			image = append(image, make([]byte, more-int64(len(image)))...)

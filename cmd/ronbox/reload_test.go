@@ -25,8 +25,8 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// load is a crowd of readers that go on until they are called off. A request whose answer was lost is torn; one that found nobody was
-// never sent.
+// load is a group of readers that send requests until they are stopped. A request counts as torn if
+// its answer was lost, and as missed if the connection was refused.
 type load struct {
 	done, torn, missed atomic.Int64
 	wg                 sync.WaitGroup
@@ -34,7 +34,8 @@ type load struct {
 	failure            atomic.Pointer[error]
 }
 
-// press reads HEAD over and over, each reader through a client of its own; where finds the node again after it has moved.
+// press reads HEAD repeatedly, with one client per reader. where returns a client for the current
+// address of the node.
 func press(t *testing.T, readers int, where func() (*client.Client, error)) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,9 +56,10 @@ func (l *load) read(ctx context.Context, where func() (*client.Client, error)) {
 			continue
 		}
 		for err == nil && ctx.Err() == nil {
-			_, err = registryapi.NewClient(c).Head(context.WithoutCancel(ctx)) // one that the test cut short would look like one that was torn
+			// a read that the test interrupts would count as torn
+			_, err = registryapi.NewClient(c).Head(context.WithoutCancel(ctx))
 			if p, told := errors.AsType[*wire.Problem](err); told && p.Reason == "rate_limit" {
-				err = nil // an answer like any other: the crowd asks as fast as it can
+				err = nil // rate limiting is a valid answer: readers send as fast as they can
 			}
 			if err == nil {
 				l.done.Add(1)
@@ -74,7 +76,7 @@ func (l *load) read(ctx context.Context, where func() (*client.Client, error)) {
 	}
 }
 
-// await lets so many more requests be answered.
+// await waits until the given number of further requests is answered.
 func (l *load) await(t *testing.T, more int64) {
 	t.Helper()
 	from := l.done.Load()
@@ -86,12 +88,13 @@ func (l *load) off(t *testing.T) {
 	l.stop()
 	l.wg.Wait()
 	if l.torn.Load() > 0 {
-		t.Errorf("%d of %d requests were left without an answer, such as: %v", l.torn.Load(), l.done.Load(), *l.failure.Load())
+		t.Errorf("%d of %d requests were left without an answer, such as: %v", l.torn.Load(), l.done.Load(),
+			*l.failure.Load())
 	}
 	t.Logf("%d requests answered, %d found the old address closed", l.done.Load(), l.missed.Load())
 }
 
-// until polls for what another process does.
+// until polls a condition that depends on another process.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -106,16 +109,20 @@ func until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// fileBox is a box whose settings stand in its file, where a reload finds them.
+// fileBox is a box with its settings in the configuration file instead of the environment, so that
+// a reload reads them.
 func fileBox(t *testing.T, text string) *box {
 	t.Helper()
 	b := newBox(t)
-	b.env = slices.DeleteFunc(b.env, func(e string) bool { return strings.HasPrefix(e, "RONBOX_") && !slices.Contains(patient, e) })
+	b.env = slices.DeleteFunc(
+		b.env,
+		func(e string) bool { return strings.HasPrefix(e, "RONBOX_") && !slices.Contains(patient, e) },
+	)
 	b.configure(t, text)
 	return b
 }
 
-// configure replaces the settings that follow the ones every box has.
+// configure replaces the settings of the test, and keeps the settings that every box has.
 func (b *box) configure(t testing.TB, text string) {
 	t.Helper()
 	file := filepath.Join(b.dir, "ronbox.toml")
@@ -132,7 +139,7 @@ func (b *box) configure(t testing.TB, text string) {
 	}
 }
 
-// url is where the node answers over TCP.
+// url returns the TCP address of the node.
 func (b *box) url(t testing.TB) string {
 	t.Helper()
 	s, err := b.client(t).Status(t.Context())
@@ -151,8 +158,10 @@ func (b *box) configVersion(t testing.TB) uint64 {
 	return c.Version
 }
 
-// SIGHUP moves a node to another address and another log level, and no request that was sent goes without its answer.
+// SIGHUP moves a node to another address and another log level, and every request that was sent is
+// answered.
 func TestHangupMovesTheNodeUnderLoad(t *testing.T) {
+	skipRaceOnly(t)
 	b := fileBox(t, "server.bind = \"127.0.0.1:0\"\nlog.level = \"warn\"\n")
 	p := b.start(t)
 	admin := b.client(t)
@@ -194,8 +203,10 @@ func TestHangupMovesTheNodeUnderLoad(t *testing.T) {
 	}
 }
 
-// Whatever stands in the file, the node goes on with what it had, counts the failure, and takes the next good one.
+// After a reload of an invalid file, the node keeps its configuration, counts the failure, and
+// accepts the next valid file.
 func TestBadReloadKeepsServing(t *testing.T) {
+	skipRaceOnly(t)
 	good := "server.bind = \"127.0.0.1:0\"\nlog.level = \"error\"\n"
 	b := fileBox(t, good)
 	p := b.start(t)
@@ -243,7 +254,7 @@ func TestBadReloadKeepsServing(t *testing.T) {
 
 var failedReload = regexp.MustCompile(`(?m)^registry_reload_fail_total\{[^}]*\} (\d+)`)
 
-// failedReloads is the sum over all reasons.
+// failedReloads returns the number of failed reloads, summed over all reasons.
 func failedReloads(t testing.TB, url string) (sum int) {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
@@ -266,11 +277,14 @@ func failedReloads(t testing.TB, url string) (sum int) {
 	return sum
 }
 
-// A storm of SIGHUPs over a file that keeps changing: no request is lost, and what is in force in the end is what stands in the file.
+// Many SIGHUPs while the file keeps changing: no request is lost, and the configuration in force at
+// the end matches the file.
 func TestReloadStorm(t *testing.T) {
+	skipRaceOnly(t)
 	levels := []string{"error", "warn", "info"}
 	text := func(i int) string {
-		return fmt.Sprintf("server.bind = \"127.0.0.1:0\"\nlog.level = %q\nserver.max_conns = %d\n", levels[i%len(levels)], 1000+i)
+		return fmt.Sprintf("server.bind = \"127.0.0.1:0\"\nlog.level = %q\nserver.max_conns = %d\n",
+			levels[i%len(levels)], 1000+i)
 	}
 	b := fileBox(t, text(0))
 	p := b.start(t)
@@ -282,7 +296,7 @@ func TestReloadStorm(t *testing.T) {
 	const storm = 100
 	for i := range storm {
 		if i%3 == 2 {
-			b.configure(t, "server.bind = ") // half written
+			b.configure(t, "server.bind = ") // a partially written file
 		} else {
 			b.configure(t, text(i))
 		}
@@ -298,7 +312,8 @@ func TestReloadStorm(t *testing.T) {
 	}
 	var shown nodeapi.ConfigShow
 	must(t, &shown, b.args("config", "show", "server.max_conns", "--running", "--json")...)
-	if len(shown.Keys) != 1 || shown.Keys[0].Value != fmt.Sprint(1000+storm) || shown.Version < 2 || shown.Version > storm+2 {
+	if len(shown.Keys) != 1 || shown.Keys[0].Value != fmt.Sprint(1000+storm) || shown.Version < 2 ||
+		shown.Version > storm+2 {
 		t.Errorf("in force: %+v", shown)
 	}
 	readers.await(t, 50)
@@ -312,10 +327,11 @@ func TestReloadStorm(t *testing.T) {
 	}
 }
 
-// A reload reads the file again. The variables that the node was started with stay; those of the shell that asks play no part.
+// `config diff running` predicts a reload: it reads the file again, keeps the variables that the
+// node was started with, and ignores the variables of the calling shell.
 func TestDiffRunningIsWhatAReloadDoes(t *testing.T) {
 	b := newBox(t)
-	b.start(t) // with a bind and a level of its own environment
+	b.start(t) // with a bind address and a log level in its environment
 	t.Setenv("RONBOX_REGISTRY__LIMITS__RPS", "7")
 	changes := func() []string {
 		var d configChanges
@@ -334,7 +350,8 @@ func TestDiffRunningIsWhatAReloadDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.Replace(raw, []byte("#openmetrics = false"), []byte("openmetrics = true"), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(raw, []byte("#openmetrics = false"), []byte("openmetrics = true"), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := changes(); len(got) != 1 || got[0] != "metrics.openmetrics false true" {

@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"testing"
 
-	"ronbox/appliance"
-	"ronbox/appliance/config"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/rverify"
@@ -27,20 +27,23 @@ import (
 	rewarderapi "ronbox/httpapi/rewarder"
 )
 
-// armedFile is the environment variable that makes the test binary a node which dies where the file that it names says: "step n" is the n-th time
-// that a run comes to the step, from when the file is there.
+// armedFile is an environment variable that makes the test binary run a node that kills itself at a
+// step. The variable names a file with "step n": the node dies when a run reaches that step for the
+// n-th time after the file appeared.
 const armedFile = "RONBOX_TEST_ARMED"
 
-// serveArmed runs a node until it is stopped, or kills itself.
+// serveArmed runs a node until it is stopped or kills itself.
 func serveArmed(file string) int {
-	cfg, entries, err := config.Explain(config.LoadOptions{DataDir: os.Getenv("RONBOX_NODE__DATA_DIR"), Env: os.Environ()})
+	cfg, entries, err := config.Explain(
+		config.LoadOptions{DataDir: os.Getenv("RONBOX_NODE__DATA_DIR"), Env: os.Environ()},
+	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return cli.ExitConfig
 	}
 	var mu sync.Mutex
 	times := map[string]int{}
-	node, err := appliance.New(cfg, appliance.Build{}, appliance.Options{Entries: entries, RunStep: func(step string) {
+	node, err := server.New(cfg, server.Build{}, server.Options{Entries: entries, RunStep: func(step string) {
 		mu.Lock()
 		defer mu.Unlock()
 		raw, err := os.ReadFile(file)
@@ -61,7 +64,7 @@ func serveArmed(file string) int {
 	return node.Run(ctx)
 }
 
-// startArmed runs such a node, not armed yet.
+// startArmed starts a node with an armedFile that does not exist yet.
 func (b *box) startArmed(t testing.TB, file string) *process {
 	t.Helper()
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +82,7 @@ func (b *box) startArmed(t testing.TB, file string) *process {
 	return p
 }
 
-// rewards is an epoch of made-up usage, and what it pays.
+// rewards is an epoch of generated usage and the actors that it pays.
 type rewards struct {
 	epoch, csv string
 	actors     []string
@@ -102,15 +105,15 @@ func makeRewards(t testing.TB, d *rand.Rand, dir, epoch string) rewards {
 	return r
 }
 
-// args are those of the verb that runs the epoch.
+// args returns the command line that runs the epoch.
 func (r *rewards) args(b *box) []string { return r.argsOf(b, rewardPool) }
 
 func (r *rewards) argsOf(b *box, pool int) []string {
-	return b.args("rewarder", "run", r.epoch, r.csv, "--policy", "../../testdata/rewarder/policy.json", "--key", filepath.Join(b.dir, appliance.PolicyKeyName),
-		"--pool", strconv.Itoa(pool), "--json")
+	return b.args("rewarder", "run", r.epoch, r.csv, "--policy", "../../testdata/rewarder/policy.json", "--key",
+		filepath.Join(b.dir, server.PolicyKeyName), "--pool", strconv.Itoa(pool), "--json")
 }
 
-// ranEpoch is what rewarder run prints.
+// ranEpoch is the output of rewarder run.
 type ranEpoch struct {
 	RunKey       string `json:"run_key"`
 	Commitment   string `json:"commitment"`
@@ -119,7 +122,8 @@ type ranEpoch struct {
 	Replayed     bool   `json:"replayed"`
 }
 
-// check wants the epoch settled, every actor to have what its files say, and these to be what another program makes of the usage.
+// check fails the test unless the epoch is settled, every actor has the amount in the files of the
+// epoch, and these files match the result of an independent program.
 func (r *rewards) check(t testing.TB, b *box) {
 	t.Helper()
 	c := b.client(t)
@@ -135,7 +139,8 @@ func (r *rewards) check(t testing.TB, b *box) {
 		e, err = c.Epoch(t.Context(), r.epoch)
 		return err == nil && e.State == "settled" && e.Artifact == "done"
 	})
-	folder := filepath.Join(b.dir, "rewarder", rewarder.DefaultTenant, r.epoch, e.RunKey.String()[len("b3:"):len("b3:")+16])
+	folder := filepath.Join(b.dir, "rewarder", rewarder.DefaultTenant, r.epoch,
+		e.RunKey.String()[len("b3:"):len("b3:")+16])
 	run, err := rverify.Verify(folder)
 	if err != nil || run.Commitment != e.Commitment {
 		t.Fatalf("%s: %v, commitment %s, the node's is %s", folder, err, run.Commitment, e.Commitment)
@@ -144,8 +149,11 @@ func (r *rewards) check(t testing.TB, b *box) {
 		t.Errorf("the folder has %v", names)
 	}
 	gets := map[string]string{}
-	for _, a := range run.Allocations {
+	if err := run.EachAllocation(func(a rverify.Allocation) error {
 		gets[a.Actor] = a.Amount
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	for _, actor := range r.actors {
 		balance, err := c.Balance(t.Context(), actor, "ron", 0)
@@ -162,15 +170,13 @@ func (r *rewards) check(t testing.TB, b *box) {
 	}
 }
 
-// TestKill9Rewarder kills the node at each step of a run that lasts, in turn. Started again it ends the run by itself, or once the caller asks
-// again where nothing had been accepted: every actor is paid once, to the unit, and the files are what they would have been.
+// TestKill9Rewarder kills the node at each durable step of a run, in turn. After a restart the node
+// completes the run, or completes it after the caller repeats a request that was not accepted.
+// Every actor is paid once, to the unit, and the files are the same as without the kill.
 func TestKill9Rewarder(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
-	rounds := 3
-	if *kills >= 1000 {
-		rounds = *kills / 10
-	}
+	rounds := killCycles(1, 3, 10)
 	steps := []string{
 		"accept_before", "accepted", "staging", "seal_before", "sealed",
 		"settled_chunk", "acked_chunk", "artifact_temp",
@@ -178,10 +184,13 @@ func TestKill9Rewarder(t *testing.T) {
 	for half := range 2 {
 		t.Run(strconv.Itoa(half+1), func(t *testing.T) {
 			t.Parallel() // each has a node of its own
-			b, d := newBox(t), draws(t, "kills")
+			b, d := newDiskBox(t), draws(t, "kills")
 			file := filepath.Join(filepath.Dir(b.dir), "armed")
 			p := b.startArmed(t, file)
-			must(t, nil, b.args("wallet", "issue", "pool:protocol", strconv.Itoa(rounds*len(steps)*rewardPool), "-q")...)
+			must(
+				t,
+				nil,
+				b.args("wallet", "issue", "pool:protocol", strconv.Itoa(rounds*len(steps)*rewardPool), "-q")...)
 			for i, step := range steps {
 				for round := range rounds {
 					if (i+round)%2 != half || t.Failed() {
@@ -190,7 +199,9 @@ func TestKill9Rewarder(t *testing.T) {
 					r := makeRewards(t, d, filepath.Dir(b.dir), fmt.Sprintf("%s-%d", step, round))
 					n := 1
 					switch step {
-					case "settled_chunk": // up to 16 transactions are noted at once: after the first or the second the node is between them
+					// the node records up to 16 transactions at once: it is between two records
+					// after the first or the second
+					case "settled_chunk":
 						n += round % 3
 					case "artifact_temp":
 						n += 2 * round % 6
@@ -218,12 +229,7 @@ func TestKill9Rewarder(t *testing.T) {
 // killAt runs an epoch until the node dies at a step, and starts the node again.
 func (b *box) killAt(t *testing.T, p *process, file, at string, r *rewards) *process {
 	t.Helper()
-	if err := os.WriteFile(file+".new", []byte(at), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	arm(t, file, at)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var got result
@@ -232,12 +238,14 @@ func (b *box) killAt(t *testing.T, p *process, file, at string, r *rewards) *pro
 	cancel()
 	wg.Wait()
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("%s: the node ended with %v, the run with %d\n%s%s%s", at, p.cmd.ProcessState, got.code, got.stdout, got.stderr, p.stderr)
+		t.Fatalf("%s: the node ended with %v, the run with %d\n%s%s%s", at, p.cmd.ProcessState, got.code, got.stdout,
+			got.stderr, p.stderr)
 	}
 	return b.startArmed(t, file)
 }
 
-// A snapshot from before an epoch was paid knows nothing of it: what is restored pays it, once in that file. One from after it pays nothing more.
+// A node restored from a snapshot taken before an epoch was paid pays the epoch once. A node
+// restored from a snapshot taken after the payment pays nothing more.
 func TestRewarderRestored(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
@@ -262,7 +270,8 @@ func TestRewarderRestored(t *testing.T) {
 	}{{"before", before, false}, {"after", after, true}} {
 		old := &box{dir: filepath.Join(filepath.Dir(b.dir), tt.name), env: b.env}
 		must(t, nil, old.args("db", "restore", tt.snap.File, "--json")...)
-		for _, name := range []string{"ronbox.toml", appliance.PolicyKeyName} { // the files beside the database are the operator's to keep
+		// the files beside the database are the operator's to keep
+		for _, name := range []string{"ronbox.toml", server.PolicyKeyName} {
 			raw, err := os.ReadFile(filepath.Join(b.dir, name))
 			if err == nil {
 				err = os.MkdirAll(filepath.Dir(filepath.Join(old.dir, name)), 0o700)
@@ -295,7 +304,8 @@ func TestRewarderRestored(t *testing.T) {
 	}
 }
 
-// A run that the ledger has refused to pay is paused; the same command again goes on with it, once there is enough.
+// A run pauses when the ledger refuses to pay it. The same command resumes the run after the
+// account has enough money.
 func TestRewarderResumed(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
@@ -309,7 +319,7 @@ func TestRewarderResumed(t *testing.T) {
 	run := func(epoch string) []string { return (&rewards{epoch: epoch, csv: usage}).argsOf(b, 1000) }
 	c := b.client(t)
 	defer c.Close()
-	ask := sealAhead(t, c, "second", usage) // while the account has the pool
+	ask := sealAhead(t, c, "second", usage) // while the account holds enough for the pool
 	must(t, nil, run("first")...)
 	if err := computed(t, c, "second", ask); err != nil {
 		t.Fatal(err)
@@ -340,7 +350,8 @@ func TestRewarderResumed(t *testing.T) {
 	b.checkLedger(t)
 }
 
-// computed asks for a run, again while nobody has answered in time: the same run is the same.
+// computed requests a run and retries until it gets an answer. Repeated requests refer to the same
+// run.
 func computed(t testing.TB, c *apiClient, epoch string, ask rewarder.ComputeRequest) (err error) {
 	t.Helper()
 	until(t, "an answer", func() bool {
@@ -350,7 +361,7 @@ func computed(t testing.TB, c *apiClient, epoch string, ask rewarder.ComputeRequ
 	return err
 }
 
-// sealAhead seals the usage of an epoch as rewarder run would, and leaves it at that.
+// sealAhead seals the usage of an epoch as rewarder run does, without running the epoch.
 func sealAhead(t testing.TB, c *apiClient, epoch, usage string) rewarder.ComputeRequest {
 	t.Helper()
 	const pool = "1000"
@@ -381,7 +392,12 @@ func sealAhead(t testing.TB, c *apiClient, epoch, usage string) rewarder.Compute
 	}
 	rew := rewarderapi.NewClient(c.Client)
 	u, err := rew.Open(t.Context(), rewarder.OpenInput{
-		EpochID: epoch, Asset: policy.Asset, PoolMinor: amount, Metrics: snapshot.Metrics, Account: policy.Account, Expect: snapshot.CID(),
+		EpochID:   epoch,
+		Asset:     policy.Asset,
+		PoolMinor: amount,
+		Metrics:   snapshot.Metrics,
+		Account:   policy.Account,
+		Expect:    snapshot.CID(),
 	})
 	if err == nil {
 		_, err = rew.PutPart(t.Context(), u.ID, 0, []byte(rows[0].Line()))

@@ -15,21 +15,22 @@ import (
 	"ronbox/cmd/ronbox/wallet"
 )
 
-// root builds the commands. Each group stands in a package of its name.
+// root returns the root command with all commands. Each command group has a package with its name.
 func root(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ronbox",
 		Short: "One node, one binary, one file: a signed registry, a wallet, maps and assets on an embedded store",
 		Long: `One node, one binary, one file: a signed registry, a wallet, maps and assets on an embedded store.
 
-A verb finds the node by --data-dir (its admin socket), or by --url and --token-file;
-verbs that read a file need no node. Results go to stdout, everything else to stderr.
-With --json a result is one document, and an error a problem object.
+A command reaches the node by --data-dir (its admin socket), or by --url and
+--token-file; commands that read a file need no node. Results go to stdout, messages to
+stderr. With --json a result is one JSON document, and an error is a problem object.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 checked and found bad, 4 node not reachable,
-5 denied, 6 busy (try again), 65 corrupt, 74 storage failed, 75 locked by another
-process, 77 permissions, 78 configuration; 20 to 39 are told in the help of their verb.`,
-		Example: `  ronbox --data-dir data init --dev --start       # make a node to try things with, and serve it
+Exit codes: 0 done, 1 failed, 2 usage, 3 check failed, 4 node not reachable, 5 denied,
+6 busy (try again), 65 corrupt, 74 storage failed, 75 locked by another process,
+77 permissions, 78 configuration. Codes 20 to 39 are described in the help of their
+command.`,
+		Example: `  ronbox --data-dir data init --dev --start       # create a node for trials and serve it
   ronbox --data-dir data status                   # in another terminal
   ronbox --data-dir data registry --help`,
 		SilenceUsage:  true,
@@ -38,21 +39,21 @@ process, 77 permissions, 78 configuration; 20 to 39 are told in the help of thei
 		RunE:          cli.GroupHelp,
 	}
 	a.AddFlags(root)
-	chapter(root, "node", "A node:", node.Commands(a)...)
-	chapter(root, "services", "Its services:",
+	chapter(root, "node", "Node", node.Commands(a)...)
+	chapter(root, "services", "Services",
 		registry.Command(a), wallet.Command(a), ledger.Command(a),
 		rewarder.Command(a),
 		edge.Command(a),
 		index.Command(a),
 	)
-	chapter(root, "keep", "Its keeping:", append(access.Commands(a), db.Command(a), node.DebugCommand(a))...)
-	chapter(root, "binary", "This binary:", versionCmd(a), alertsCmd(a), completionCmd(a), manCmd(a))
+	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), node.DebugCommand(a))...)
+	chapter(root, "about", "About", versionCmd(a), alertsCmd(a), completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())
-	root.SetHelpCommandGroupID("binary")
+	root.SetHelpCommandGroupID("about")
 	return root
 }
 
-// chapter puts commands under a heading of the help.
+// chapter adds commands under a heading of the help.
 func chapter(root *cobra.Command, id, title string, cmds ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: id, Title: title})
 	for _, c := range cmds {

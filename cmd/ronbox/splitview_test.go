@@ -12,7 +12,7 @@ import (
 	registryapi "ronbox/httpapi/registry"
 )
 
-// copyDir copies the files of a folder into another one.
+// copyDir copies the files of a folder to another folder.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -28,8 +28,9 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// A copy of a node that was restored from an older snapshot, with all keys and the high-water mark, never becomes a second
-// log of the same name: it reads, and signs and commits nothing, until it has what it lacks.
+// A copy of a node that is restored from an older snapshot, with all keys and the high-water mark,
+// never creates a second log of the same name. It serves reads and refuses to sign or commit until
+// it has received the missing entries.
 func TestSplitView(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
@@ -74,7 +75,8 @@ func TestSplitView(t *testing.T) {
 	if got := ronbox(t, r.args("registry", "checkpoint", "--now")...); got.code == cli.ExitDone {
 		t.Errorf("the copy signs a checkpoint:\n%s", got.stdout)
 	}
-	if now, err := os.ReadFile(filepath.Join(r.dir, "registry", "highwater.note")); err != nil || string(now) != string(mark) {
+	if now, err := os.ReadFile(filepath.Join(r.dir, "registry", "highwater.note")); err != nil ||
+		string(now) != string(mark) {
 		t.Errorf("the mark of the copy has moved: %v", err)
 	}
 
@@ -82,8 +84,11 @@ func TestSplitView(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "log")
 	must(t, nil, b.args("registry", "export", "--out", out, "--json")...)
 	must(t, nil, "registry", "verify", "--export", out, "--genesis", b.genesis, "--checkpoint", seen, "--json")
-	must(t, nil, "registry", "verify", "--db", filepath.Join(b.dir, "ronbox.db"), "--genesis", b.genesis, "--checkpoint", seen, "--json")
-	if got := spawn(t, "registry", "verify", "--db", snap.File, "--genesis", b.genesis, "--checkpoint", seen, "--json"); got.code != cli.ExitBad || !strings.Contains(got.stdout, "older than") {
+	must(t, nil, "registry", "verify", "--db", filepath.Join(b.dir, "ronbox.db"), "--genesis", b.genesis,
+		"--checkpoint", seen, "--json")
+	if got := spawn(t, "registry", "verify", "--db", snap.File, "--genesis", b.genesis, "--checkpoint", seen,
+		"--json"); got.code != cli.ExitBad ||
+		!strings.Contains(got.stdout, "older than") {
 		t.Errorf("the older snapshot against what was seen: exit %d, %s", got.code, got.stdout)
 	}
 
@@ -97,5 +102,6 @@ func TestSplitView(t *testing.T) {
 	if code := rp.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("serve ended with %d\n%s", code, rp.stderr)
 	}
-	must(t, nil, "registry", "verify", "--db", filepath.Join(r.dir, "ronbox.db"), "--genesis", b.genesis, "--checkpoint", seen, "--json")
+	must(t, nil, "registry", "verify", "--db", filepath.Join(r.dir, "ronbox.db"), "--genesis", b.genesis,
+		"--checkpoint", seen, "--json")
 }

@@ -20,7 +20,7 @@ import (
 
 const ctrlC = "\x03"
 
-// openTerminal gives both ends of a new pseudo-terminal: the person's and the process's.
+// openTerminal returns both ends of a new pseudo-terminal.
 func openTerminal(t *testing.T) (person, process *os.File) {
 	t.Helper()
 	person = openDevice(t, "/dev/ptmx")
@@ -44,8 +44,8 @@ func openDevice(t *testing.T, path string) *os.File {
 	return f
 }
 
-// atTerminal runs a command line whose stdin and stderr are a terminal, and types keys once that shows prompt. The
-// result's stderr is what the terminal showed up to then.
+// atTerminal runs a command line with a terminal as stdin and stderr, and types keys after the
+// terminal shows prompt. The stderr of the result is the text that the terminal had shown by then.
 func atTerminal(t *testing.T, prompt, keys string, args ...string) result {
 	t.Helper()
 	person, end := openTerminal(t)
@@ -75,9 +75,10 @@ func awaitText(t *testing.T, person *os.File, text string) string {
 	return shown.String()
 }
 
-// What cannot be taken back is done once a person has typed what it is about, and only then; Ctrl-C at the question ends
-// the verb at once.
+// An irreversible verb runs only after the user types the name of its object. Ctrl-C at the prompt
+// ends the verb at once.
 func TestConfirmationAtATerminal(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	epoch := func() string { return must(t, nil, b.args("key", "list", "--json")...).stdout }
@@ -85,12 +86,8 @@ func TestConfirmationAtATerminal(t *testing.T) {
 	for _, tt := range []struct {
 		keys string
 		code int
-	}{
-		{"no\n", cli.ExitFailed},
-		{"\n", cli.ExitFailed},
-		{ctrlC, cli.ExitInterrupted},
-	} {
-		r := atTerminal(t, "to go on: ", tt.keys, b.args("token", "revoke", "--all")...)
+	}{{"no\n", cli.ExitFailed}, {"\n", cli.ExitFailed}, {ctrlC, cli.ExitInterrupted}} {
+		r := atTerminal(t, "to confirm: ", tt.keys, b.args("token", "revoke", "--all")...)
 		if r.code != tt.code || r.stdout != "" || !strings.Contains(r.stderr, "void every token made so far") {
 			t.Errorf("%q: exit %d, %q\n%s", tt.keys, r.code, r.stdout, r.stderr)
 		}
@@ -98,7 +95,12 @@ func TestConfirmationAtATerminal(t *testing.T) {
 			t.Fatalf("%q: the keys are others: %s", tt.keys, got)
 		}
 	}
-	if r := atTerminal(t, "to go on: ", "all\n", b.args("token", "revoke", "--all", "--json")...); r.code != cli.ExitDone || !strings.Contains(r.stdout, `"what":"epoch"`) {
+	if r := atTerminal(
+		t,
+		"to confirm: ",
+		"all\n",
+		b.args("token", "revoke", "--all", "--json")...); r.code != cli.ExitDone ||
+		!strings.Contains(r.stdout, `"what":"epoch"`) {
 		t.Errorf("exit %d, %s", r.code, r.stdout)
 	}
 	if epoch() == before {
@@ -106,8 +108,9 @@ func TestConfirmationAtATerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C in the middle of a recording leaves nothing behind.
+// Ctrl-C during a recording leaves no file.
 func TestInterruptedVerbLeavesNoFile(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	dir := t.TempDir()
@@ -140,9 +143,11 @@ func TestInterruptedVerbLeavesNoFile(t *testing.T) {
 	}
 }
 
-// A verb that waits for what cannot be called back, here a pipe that nobody fills, ends when Ctrl-C is pressed again.
+// A second Ctrl-C ends a verb that waits for an operation without cancellation, here a pipe without
+// a writer.
 func TestSecondInterruptEndsAVerb(t *testing.T) {
-	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // else who runs the tests in the background has them, and the verb, ignore it
+	// a shell that runs the tests in the background makes them, and the verb, ignore the signal
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt)
 	defer stop()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -158,7 +163,7 @@ func TestSecondInterruptEndsAVerb(t *testing.T) {
 		return err == nil
 	})
 	until(t, "the verb has ended", func() bool {
-		_ = p.cmd.Process.Signal(os.Interrupt) // until it has: the process may be gone
+		_ = p.cmd.Process.Signal(os.Interrupt) // repeat until it ends; the process may have ended already
 		select {
 		case <-p.done:
 			return true

@@ -22,11 +22,11 @@ import (
 	"ronbox/httpapi/client"
 )
 
-// authority signs the certificates of a test.
+// authority is a CA that signs the certificates of a test.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // in PEM, for --ca-file
+	file string // path of the PEM file for --ca-file
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -36,8 +36,13 @@ func newAuthority(t *testing.T) *authority {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "test authority"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -52,7 +57,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes a certificate for 127.0.0.1 and localhost, and its key, as one who renews it does: each file whole.
+// issue writes a certificate for 127.0.0.1 and localhost and its key. It replaces each file
+// atomically, as a renewal does.
 func (a *authority) issue(t *testing.T, serial int64, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,9 +66,14 @@ func (a *authority) issue(t *testing.T, serial int64, certFile, keyFile string) 
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(serial),
+		Subject:      pkix.Name{CommonName: "node"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
@@ -86,12 +97,13 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	}
 }
 
-// serial is the number of the certificate that a newcomer is shown.
+// serial returns the serial number of the certificate that a new connection receives.
 func (a *authority) serial(t *testing.T, url string) int64 {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"),
+		&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +111,23 @@ func (a *authority) serial(t *testing.T, url string) int64 {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// A renewed certificate is shown to newcomers after SIGHUP, one that cannot be read changes nothing, and nobody's request is lost.
+// After SIGHUP new connections receive the renewed certificate. An unreadable certificate changes
+// nothing. No request is lost.
 func TestCertificateChangesUnderLoad(t *testing.T) {
+	skipRaceOnly(t)
 	ca := newAuthority(t)
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "node.pem"), filepath.Join(dir, "node.key")
 	ca.issue(t, 100, cert, key)
-	b := fileBox(t, fmt.Sprintf("server.bind = \"127.0.0.1:0\"\nlog.level = \"error\"\n[tls]\nenabled = true\ncert_path = %q\nkey_path = %q\n", cert, key))
+	b := fileBox(
+		t,
+		fmt.Sprintf(
+			"server.bind = \"127.0.0.1:0\"\nlog.level = \"error\"\n[tls]\nenabled = true\ncert_path = %q\nkey_path "+
+				"= %q\n",
+			cert,
+			key,
+		),
+	)
 	p := b.start(t)
 	url := b.url(t)
 	if !strings.HasPrefix(url, "https://") {
@@ -146,9 +168,11 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 	}{
 		{"trusted by --ca-file", []string{"--url", url, "--ca-file", ca.file, "registry", "head"}, cli.ExitDone, ""},
 		{"not without it", []string{"--url", url, "registry", "head"}, cli.ExitUnreachable, "--ca-file"},
-		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"}, cli.ExitFailed, ""},
+		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"},
+			cli.ExitFailed, ""},
 		{"no certificate in it", []string{"--url", url, "--ca-file", key, "registry", "head"}, cli.ExitUsage, ""},
-		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"}, cli.ExitFailed, ""},
+		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"},
+			cli.ExitFailed, ""},
 	} {
 		if r := ronbox(t, tt.args...); r.code != tt.want || !strings.Contains(r.stderr, tt.say) {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)

@@ -13,7 +13,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 )
 
-// leafVerbs are the commands that do something, by their path without "ronbox".
+// leafVerbs returns the commands without sub-commands, by path without "ronbox".
 func leafVerbs(t testing.TB) map[string]*cobra.Command {
 	t.Helper()
 	out := map[string]*cobra.Command{}
@@ -28,7 +28,7 @@ func leafVerbs(t testing.TB) map[string]*cobra.Command {
 	return out
 }
 
-// commandWords are the words of a command line up to what a shell would take for itself.
+// commandWords splits a command line into words, up to the first shell operator.
 func commandWords(line string) []string {
 	for _, end := range []string{" | ", " > ", " >> ", " && ", " & ", " << ", " # ", " ; "} {
 		line, _, _ = strings.Cut(line+" ", end)
@@ -36,7 +36,7 @@ func commandWords(line string) []string {
 	return shellWords(strings.TrimRight(line, " )"))
 }
 
-// shellWords splits a line at its spaces, but for those between double quotes.
+// shellWords splits a line at spaces outside double quotes.
 func shellWords(line string) []string {
 	var out []string
 	for i, part := range strings.Split(line, `"`) {
@@ -49,9 +49,9 @@ func shellWords(line string) []string {
 	return out
 }
 
-var htmlTag = regexp.MustCompile(`<[^ =>]+>`) // as Markdown knows them
+var htmlTag = regexp.MustCompile(`<[^ =>]+>`) // as Markdown parses it
 
-// Whoever asks for help is told what the verb does at some length, and shown how it is called.
+// The help of every verb has a short description, a long description and an example.
 func TestEveryVerbExplainsItself(t *testing.T) {
 	for path, cmd := range leafVerbs(t) {
 		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
@@ -78,7 +78,8 @@ func TestEveryVerbExplainsItself(t *testing.T) {
 	}
 }
 
-// An example is a command line that this binary takes: its verb, its flags, its number of arguments.
+// Every example is a command line that the binary accepts: its verb, its flags and its number of
+// arguments.
 func TestExamplesAreTaken(t *testing.T) {
 	for path, cmd := range leafVerbs(t) {
 		calls := 0
@@ -111,13 +112,16 @@ func TestExamplesAreTaken(t *testing.T) {
 	}
 }
 
-// A flag never takes a secret: what it names is a file, or the public side of one. An idempotency key is none.
+// No flag takes a secret as its value: a flag takes a file name or a public key instead. An
+// idempotency key is not a secret.
 func TestNoFlagTakesASecret(t *testing.T) {
 	secret := regexp.MustCompile(`token|secret|password|key|seed`)
 	for path, cmd := range leafVerbs(t) {
 		for _, name := range flagNames(cmd) {
 			f := cmd.Flag(name)
-			if secret.MatchString(name) && f.Value.Type() != "bool" && !strings.Contains(f.Usage, "file") && !strings.Contains(f.Usage, "public key") && !strings.Contains(f.Usage, "idempotency") {
+			if secret.MatchString(name) && f.Value.Type() != "bool" && !strings.Contains(f.Usage, "file") &&
+				!strings.Contains(f.Usage, "public key") &&
+				!strings.Contains(f.Usage, "idempotency") {
 				t.Errorf("%s --%s: %s", path, name, f.Usage)
 			}
 			if f.Usage == "" {
@@ -127,10 +131,11 @@ func TestNoFlagTakesASecret(t *testing.T) {
 	}
 }
 
-// flagNames reads the names out of the help, which shows all a person can give.
+// flagNames returns the flags that the help of a command shows.
 func flagNames(cmd *cobra.Command) []string {
 	var out []string
-	for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(cmd.LocalFlags().FlagUsages()+cmd.InheritedFlags().FlagUsages(), -1) {
+	usages := cmd.LocalFlags().FlagUsages() + cmd.InheritedFlags().FlagUsages()
+	for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(usages, -1) {
 		if cmd.Flag(m[1]) != nil {
 			out = append(out, m[1])
 		}
@@ -138,36 +143,40 @@ func flagNames(cmd *cobra.Command) []string {
 	return out
 }
 
-// Help is for people who ask for what is there.
+// Help exits with 0 for a known topic and with a usage error for an unknown one.
 func TestHelp(t *testing.T) {
 	for _, tt := range []struct {
 		line string
 		code int
 		want string
 	}{
-		{"help db restore", cli.ExitDone, "Make a snapshot the database"},
+		{"help db restore", cli.ExitDone, "Restore a snapshot as the database"},
 		{"help", cli.ExitDone, "One node, one binary"},
-		{"db", cli.ExitDone, "Look after the database file"},
+		{"db", cli.ExitDone, "Inspect, back up and maintain the database"},
 		{"help db restor", cli.ExitUsage, "did you mean restore?"},
 		{"help tokn", cli.ExitUsage, "did you mean token?"},
 		{"db --json", cli.ExitUsage, "want a verb"},
 		{"--json", cli.ExitUsage, "want a verb"},
 	} {
-		if r := ronbox(t, strings.Fields(tt.line)...); r.code != tt.code || !strings.Contains(r.stdout+r.stderr, tt.want) {
+		if r := ronbox(
+			t,
+			strings.Fields(tt.line)...); r.code != tt.code ||
+			!strings.Contains(r.stdout+r.stderr, tt.want) {
 			t.Errorf("%s: exit %d\n%s%s", tt.line, r.code, r.stdout, r.stderr)
 		}
 	}
 }
 
-// shown is a command line of a transcript that ended neither as a usage error nor for want of a node.
+// shown records whether a transcript has a command line that succeeded with human output and one
+// with --json. Usage errors and calls without a node do not count.
 type shown struct{ human, json bool }
 
-// withoutTranscript are the verbs that no transcript can hold.
+// withoutTranscript lists the verbs that a transcript cannot run, with the reason.
 var withoutTranscript = map[string]string{
 	"serve": "the direction `> start` runs it; it prints its log, not a result",
 }
 
-// Every verb is seen at work in a transcript: once as people read it, once with --json.
+// The transcripts run every verb once with human output and once with --json.
 func TestEveryVerbHasATranscript(t *testing.T) {
 	seen := transcribed(t)
 	for path := range leafVerbs(t) {
@@ -175,7 +184,8 @@ func TestEveryVerbHasATranscript(t *testing.T) {
 			continue
 		}
 		if s := seen[path]; !s.human || !s.json {
-			t.Errorf("testdata has no command line of %q that works: for people %t, with --json %t", path, s.human, s.json)
+			t.Errorf("testdata has no command line of %q that works: for people %t, with --json %t", path, s.human,
+				s.json)
 		}
 	}
 }

@@ -27,7 +27,8 @@ func (b *box) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(b.dir, "admin.sock"))
 }
 
-// batchUntilKilled runs a batch that may be killed, ever later, and gives what it printed when it ended.
+// batchUntilKilled runs a batch and may kill it, later with each run. It returns the output of a
+// batch that ended.
 func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int, mayKill bool) (doc batchResult) {
 	t.Helper()
 	ctx, cancel := t.Context(), func() {}
@@ -39,7 +40,9 @@ func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int,
 	if ctx.Err() != nil {
 		return batchResult{}
 	}
-	if ended, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || ended.ExitCode() != cli.ExitNothingLeft) { // all was done when the last run was killed
+	// the killed run before may have paid all lines
+	if ended, is := errors.AsType[*exec.ExitError](err); err != nil &&
+		(!is || ended.ExitCode() != cli.ExitNothingLeft) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := json.Unmarshal(out, &doc); err != nil {
@@ -51,12 +54,12 @@ func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int,
 const (
 	payers    = 8
 	fortune   = 1_000_000_000
-	tellEvery = 5 // lives after which the whole ledger is checked
+	tellEvery = 5 // number of lives between checks of the whole ledger
 )
 
-// TestKill9Wallet kills the node at random points of payments, boots among them: each payment that was answered is there
-// and answered with the same bytes, each that was not is made once when it is sent again, no money is made or lost, and
-// the ledger is sound.
+// TestKill9Wallet kills the node at random points of payments and of boots. Every answered payment
+// exists and a repeat gets the same bytes, a payment without an answer is made once when it is
+// repeated, money is neither created nor lost, and the ledger is sound.
 func TestKill9Wallet(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
@@ -69,20 +72,21 @@ func TestKill9Wallet(t *testing.T) {
 	}
 }
 
-// payer pays its neighbour again and again, one nonce after the other, and repeats what has no answer.
+// payer pays its neighbour repeatedly with increasing nonces, and repeats a payment that got no
+// answer.
 type payer struct {
 	box   *box
 	name  string
 	to    string
 	nonce uint64
-	gate  *sync.RWMutex // held to write while all payers stand still
+	gate  *sync.RWMutex // write-locked while all payers pause
 
 	mu   sync.Mutex
-	told []paid // since the last look
+	told []paid // since the last call of look
 	all  int
 }
 
-// paid is a payment and the receipt that was given for it.
+// paid is a payment and its receipt.
 type paid struct {
 	key     string
 	body    walletapi.Transfer
@@ -93,8 +97,14 @@ func (p *payer) run(t *testing.T, ctx context.Context) {
 	c, d := p.box.client(t), draws(t, p.name)
 	for ctx.Err() == nil {
 		p.nonce++
-		body := walletapi.Transfer{From: p.name, To: p.to, Asset: "ron", AmountMinor: fmt.Sprint(1 + d.Uint64N(1000)), Nonce: p.nonce}
-		key := fmt.Sprintf("%s-%d-%d", p.name, p.nonce, d.Uint64()) // of its own each time
+		body := walletapi.Transfer{
+			From:        p.name,
+			To:          p.to,
+			Asset:       "ron",
+			AmountMinor: fmt.Sprint(1 + d.Uint64N(1000)),
+			Nonce:       p.nonce,
+		}
+		key := fmt.Sprintf("%s-%d-%d", p.name, p.nonce, d.Uint64()) // a new key for each payment
 		for {
 			got, err := p.send(ctx, c, key, body)
 			if err == nil {
@@ -102,7 +112,7 @@ func (p *payer) run(t *testing.T, ctx context.Context) {
 				break
 			}
 			if ctx.Err() != nil {
-				p.nonce-- // perhaps
+				p.nonce-- // the payment may or may not have been made
 				return
 			}
 			if !client.Retryable(err) {
@@ -116,8 +126,8 @@ func (p *payer) run(t *testing.T, ctx context.Context) {
 	}
 }
 
-// send waits while payments are looked at: what is paid meanwhile would have to be looked at too, and there would be more of
-// it each time.
+// send blocks while look checks payments, which would otherwise have more payments to check each
+// time.
 func (p *payer) send(ctx context.Context, c *apiClient, key string, body walletapi.Transfer) (walletapi.Posted, error) {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
@@ -131,7 +141,7 @@ func (p *payer) note(d paid) {
 	p.all++
 }
 
-// look sends all that was answered since the last look again and wants the same bytes.
+// look repeats every payment that was answered since the last call and expects the same bytes.
 func (p *payer) look(t *testing.T, c *apiClient) {
 	p.mu.Lock()
 	told := p.told
@@ -140,29 +150,48 @@ func (p *payer) look(t *testing.T, c *apiClient) {
 	for _, d := range told {
 		got, err := d.again(t, c)
 		if err != nil || !got.Replayed || !bytes.Equal(got.Raw, d.receipt) {
-			t.Errorf("payment %s was answered\n%s, and now %v, replayed %t:\n%s", d.key, d.receipt, err, got.Replayed, got.Raw)
+			t.Errorf("payment %s was answered\n%s, and now %v, replayed %t:\n%s", d.key, d.receipt, err, got.Replayed,
+				got.Raw)
 			return
 		}
 	}
 }
 
-// again sends a payment once more. A node that has just started may be busy with those who wait, or have a slow disk.
+// again repeats a payment. It retries, because a node that has just started may be busy or have a
+// slow disk.
 func (d paid) again(t *testing.T, c *apiClient) (got walletapi.Posted, err error) {
 	for late := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if got, err = c.Transfer(t.Context(), d.key, d.body); err == nil || !client.Retryable(err) || time.Now().After(late) {
+		if got, err = c.Transfer(t.Context(), d.key, d.body); err == nil || !client.Retryable(err) ||
+			time.Now().After(late) {
 			return got, err
 		}
 	}
 }
 
-// killWallet kills one node so many times and gives how many payments were answered.
+// killWallet kills one node the given number of times and returns the number of answered payments.
 func killWallet(t *testing.T, cycles int) (all int) {
 	t.Helper()
-	b, d := newBox(t), draws(t, "kills")
-	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000",
-		"RONBOX_LEDGER__FLUSH_EVERY=5ms", "RONBOX_LEDGER__SLOT_MAX=64") // lives are short: rows are flushed in each, keys sealed in most boots
+	b, d := newDiskBox(t), draws(t, "kills")
+	// lives are short: flush rows in each life, and seal keys in most boots
+	b.env = append(b.env, "RONBOX_LEDGER__FLUSH_EVERY=5ms", "RONBOX_LEDGER__SLOT_MAX=64")
+	ps := b.killPayers(t, cycles, func(p *process, i int) {
+		b.killOnce(t, d, p, i)
+		if i%tellEvery == tellEvery-1 {
+			b.checkLedger(t)
+		}
+	})
+	for _, payer := range ps {
+		all += payer.all
+	}
+	return all
+}
+
+// killPayers runs payers through the given number of lives of a node. kill ends each life, and the
+// payments answered in a life are checked in the next one.
+func (b *box) killPayers(t *testing.T, cycles int, kill func(p *process, i int)) (ps []*payer) {
+	t.Helper()
+	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000")
 	p := b.start(t)
-	var ps []*payer
 	var gate sync.RWMutex
 	for i := range payers {
 		name := fmt.Sprint("payer", i)
@@ -176,10 +205,7 @@ func killWallet(t *testing.T, cycles int) (all int) {
 		wg.Go(func() { payer.run(t, ctx) })
 	}
 	for i := range cycles {
-		b.killOnce(t, d, p, i)
-		if i%tellEvery == tellEvery-1 {
-			b.checkLedger(t)
-		}
+		kill(p, i)
 		p = b.start(t)
 		c := b.client(t)
 		gate.Lock()
@@ -199,13 +225,10 @@ func killWallet(t *testing.T, cycles int) (all int) {
 		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
 	}
 	b.checkLedger(t)
-	for _, payer := range ps {
-		all += payer.all
-	}
-	return all
+	return ps
 }
 
-// killOnce kills the node somewhere in its work, or, now and then, once more while it boots.
+// killOnce kills the node during its work, and sometimes once more during boot.
 func (b *box) killOnce(t *testing.T, d *rand.Rand, p *process, i int) {
 	t.Helper()
 	kill := func(p *process, most time.Duration) {
@@ -218,8 +241,8 @@ func (b *box) killOnce(t *testing.T, d *rand.Rand, p *process, i int) {
 	}
 }
 
-// checkMoney wants the sum of all balances to be what was issued. They are read at one head of the ledger: a payment
-// whose caller has gone may still be made.
+// checkMoney expects the sum of all balances to equal the issued amount. It reads all balances at
+// one head of the ledger, because a payment whose caller has disconnected may still be made.
 func (b *box) checkMoney(t *testing.T, ps []*payer) {
 	t.Helper()
 	c := b.client(t)
@@ -234,12 +257,13 @@ func (b *box) checkMoney(t *testing.T, ps []*payer) {
 		return err == nil && after == before
 	})
 	list, err := c.Assets(t.Context())
-	if err != nil || len(list.Assets) != 1 || list.Assets[0].SupplyMinor != sum.String() || sum.Int64() != payers*fortune+1_000_000 {
+	if err != nil || len(list.Assets) != 1 || list.Assets[0].SupplyMinor != sum.String() ||
+		sum.Int64() != payers*fortune+1_000_000 {
 		t.Errorf("balances are %s in all, issued was %+v (%v)", sum, list, err)
 	}
 }
 
-// sumOf adds up balances, none of them older than the record seq.
+// sumOf adds up balances that are at least as recent as the record seq.
 func sumOf(t *testing.T, c *apiClient, accounts []string, seq uint64) *big.Int {
 	t.Helper()
 	sum := new(big.Int)
@@ -261,7 +285,7 @@ func names(ps []*payer) (out []string) {
 	return out
 }
 
-// checkLedger proves the ledger of a node that does not run.
+// checkLedger verifies the ledger of a stopped node.
 func (b *box) checkLedger(t *testing.T) {
 	t.Helper()
 	r := spawn(t, b.args("ledger", "verify", "--json")...)

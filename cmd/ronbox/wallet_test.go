@@ -18,18 +18,22 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// keyLine is what a verb says before it sends.
+// keyLine matches the line that a verb prints before it sends a request.
 var keyLine = regexp.MustCompile(`^key (\S+) `)
 
-// The wallet as a person meets it: money is issued and paid, a payment that is repeated is the same payment, and what
-// was done can be proven without the node.
+// The wallet as a user sees it: money is issued and paid, a repeated payment is the same payment,
+// and a payment can be proven without the node.
 func TestWalletTour(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
 	must(t, nil, b.args("wallet", "issue", "alice", "500", "--json")...)
 	first := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1000", "--memo", "rent", "--json")...)
 	key := keyLine.FindStringSubmatch(first.stderr)[1]
-	again := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1000", "--memo", "rent", "--json", "--key", key)...)
+	again := must(
+		t,
+		nil,
+		b.args("wallet", "transfer", "alice", "bob", "1000", "--memo", "rent", "--json", "--key", key)...)
 	if again.stdout != first.stdout {
 		t.Errorf("the repeat is answered\n%s, the first\n%s", again.stdout, first.stdout)
 	}
@@ -44,7 +48,8 @@ func TestWalletTour(t *testing.T) {
 	}
 	var h walletapi.History
 	must(t, &h, b.args("wallet", "history", "bob", "--json")...)
-	if len(h.Entries) != 1 || h.Entries[0].Memo != "rent" || h.Entries[0].BalanceMinor != "1000" || string(h.Entries[0].Receipt) != strings.TrimSpace(first.stdout) {
+	if len(h.Entries) != 1 || h.Entries[0].Memo != "rent" || h.Entries[0].BalanceMinor != "1000" ||
+		string(h.Entries[0].Receipt) != strings.TrimSpace(first.stdout) {
 		t.Errorf("bob's history is %+v", h)
 	}
 	dir := t.TempDir()
@@ -67,7 +72,8 @@ func TestWalletTour(t *testing.T) {
 		OK      bool           `json:"ok"`
 		Receipt jsontext.Value `json:"receipt"`
 	}
-	must(t, &doc, "ledger", "verify-proof", save("proof", proof.stdout), "--receipt", save("receipt", first.stdout), "--head", save("head", head.stdout), "--json")
+	must(t, &doc, "ledger", "verify-proof", save("proof", proof.stdout), "--receipt", save("receipt", first.stdout),
+		"--head", save("head", head.stdout), "--json")
 	if !doc.OK || string(doc.Receipt) != strings.TrimSpace(first.stdout) {
 		t.Errorf("the proof proves %+v", doc)
 	}
@@ -86,14 +92,17 @@ func TestWalletTour(t *testing.T) {
 	}
 }
 
-// replayOverHTTP repeats a payment as a client of another make would, and wants the same bytes and the header. It asks
-// on the socket as the verbs do: a token's subject is another principal, whose keys are its own.
+// replayOverHTTP repeats a payment as a different client and expects the same bytes and the replay
+// header. It uses the socket as the verbs do, because a token is another principal with a separate
+// set of keys.
 func (b *box) replayOverHTTP(t *testing.T, key, receipt string) {
 	t.Helper()
 	hc := &http.Client{Transport: &http.Transport{DialContext: b.dialSocket}}
 	defer hc.CloseIdleConnections()
-	body := `{"memo":"rent", "nonce":1, "amount_minor":"1000","asset":"ron","to":"bob","from":"alice"}` // spelled otherwise
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node/v1/transfer", strings.NewReader(body))
+	// the same members in another order and spacing
+	body := `{"memo":"rent", "reference":"` + key + `", "amount_minor":"1000","asset":"ron","to":"bob","from":"alice"}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node/v1/transfer",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +116,14 @@ func (b *box) replayOverHTTP(t *testing.T, key, receipt string) {
 	_, _ = got.ReadFrom(resp.Body)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Idempotent-Replayed") != "true" || got.String() != receipt {
-		t.Errorf("%s, Idempotent-Replayed %q\n%s, want\n%s", resp.Status, resp.Header.Get("Idempotent-Replayed"), got.String(), receipt)
+		t.Errorf("%s, Idempotent-Replayed %q\n%s, want\n%s", resp.Status, resp.Header.Get("Idempotent-Replayed"),
+			got.String(), receipt)
 	}
 }
 
-// A proof of which one byte is another proves nothing.
+// A proof with any changed byte does not verify.
 func TestProofsThatAreBent(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.start(t)
 	r := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1", "--json")...)
@@ -132,8 +143,10 @@ func TestProofsThatAreBent(t *testing.T) {
 	}
 }
 
-// A batch whose run is killed, again and again, pays each line once, also when each run has lost the state of those before.
+// A batch whose run is killed repeatedly pays each line once, even if each run has lost the state
+// of earlier runs.
 func TestBatchIsResumed(t *testing.T) {
+	t.Parallel()
 	tellSeed(t)
 	b := newBox(t)
 	b.start(t)
@@ -148,7 +161,7 @@ func (b *box) payInKilledRuns(t *testing.T, payee string, lost bool) {
 	file.WriteString("op,from,to,asset,amount_minor,memo\n")
 	const lines = 2000
 	for i := range lines {
-		file.WriteString("transfer,alice," + payee + ",ron,1," + fmt.Sprint(uint64(i/2)) + "\n") // two say the same
+		file.WriteString("transfer,alice," + payee + ",ron,1," + fmt.Sprint(uint64(i/2)) + "\n") // pairs of lines are equal
 	}
 	path := filepath.Join(t.TempDir(), "pay.csv")
 	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
@@ -160,7 +173,7 @@ func (b *box) payInKilledRuns(t *testing.T, payee string, lost bool) {
 		if runs++; lost {
 			_ = os.Remove(path + ".state")
 		}
-		early := runs <= 12 || !lost && !cli.Exists(path+".state") // on a slow machine none of so many has begun
+		early := runs <= 12 || !lost && !cli.Exists(path+".state") // on a slow machine no earlier run may have started
 		doc = b.batchUntilKilled(t, d, path, runs, early)
 	}
 	if doc.Accepted != lines || len(doc.Refused) != 0 || doc.Resumed == lost {
@@ -174,15 +187,18 @@ func (b *box) payInKilledRuns(t *testing.T, payee string, lost bool) {
 	t.Logf("%s: %d runs", payee, runs)
 }
 
-// A file that somebody names by mistake is told to be what it is; a database that is damaged stays one.
+// Verify reports that a file is not a database if it is another kind of file. A damaged database is
+// still reported as a database.
 func TestVerifyOfWhatIsNoLedger(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
 	b := newBox(t)
 	whole, err := os.ReadFile(filepath.Join(b.dir, "ronbox.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const smallestPage, metaMagicAt = 4 << 10, 16                         // of bbolt
-	second := append(make([]byte, smallestPage), whole[smallestPage:]...) // its first page is gone
+	second := append(make([]byte, smallestPage), whole[smallestPage:]...) // its first page is zeroed
 	torn := append([]byte(nil), whole...)
 	copy(torn[smallestPage+metaMagicAt:], "xxxx")
 	copy(torn[metaMagicAt+8:], "xxxx")
@@ -203,7 +219,8 @@ func TestVerifyOfWhatIsNoLedger(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := ronbox(t, "ledger", "verify", path); r.code != tt.code || !strings.Contains(r.stderr, tt.want) || strings.Contains(r.stderr, tt.not) {
+		if r := ronbox(t, "ledger", "verify", path); r.code != tt.code || !strings.Contains(r.stderr, tt.want) ||
+			strings.Contains(r.stderr, tt.not) {
 			t.Errorf("%s: exit %d, %s%s", tt.doc, r.code, r.stdout, r.stderr)
 		}
 	}

@@ -6,17 +6,19 @@ import (
 	"slices"
 )
 
-// target is what an expression of function type may stand for; one member is set.
+// target is a possible value of an expression of function type. Either fn, lit, param, gives (with
+// by) or unknownValue is set.
 type target struct {
 	fn           *types.Func
 	lit          *ast.FuncLit
 	param        *types.Var
-	gives        *target // what the result of the function called stands for
-	by           *ast.CallExpr
-	unknownValue string // a func value of unknown origin
+	gives        *target       // the function whose result is the value
+	by           *ast.CallExpr // the call of gives
+	unknownValue string        // a func value of unknown origin
 }
 
-// targets are what the func value e may stand for; none: a conversion, a builtin, nil, or what is known not to wait.
+// targets returns the possible values of the func value e. It returns nil for a conversion, a
+// builtin, nil, and values that are known not to wait.
 func (u *unit) targets(e ast.Expr) []target {
 	e = ast.Unparen(e)
 	if tv := u.info.Types[e]; tv.IsType() || tv.IsBuiltin() || tv.IsNil() {
@@ -57,7 +59,7 @@ func (u *unit) targetsOfName(e ast.Expr, obj types.Object) []target {
 			return u.unknown(e)
 		}
 		to := u.bound[obj]
-		delete(u.bound, obj) // no circles
+		delete(u.bound, obj) // prevents infinite recursion
 		for _, r := range to {
 			if r == nil {
 				out = append(out, u.unknown(e)...)
@@ -93,7 +95,8 @@ func (u *unit) unknown(e ast.Expr) []target {
 	return []target{{unknownValue: types.ExprString(e)}}
 }
 
-// harmless are func values that do not wait whoever made them: clocks, and what cancels a context.
+// harmless reports whether no func value of type t waits: clocks and the cancel functions of
+// contexts.
 func harmless(t types.Type) bool {
 	if pkg, name := typeName(t); pkg == "context" && (name == "CancelFunc" || name == "CancelCauseFunc") {
 		return true
@@ -111,8 +114,9 @@ func isClock(t types.Type) bool {
 	return pkg == "time" && name == "Time"
 }
 
-// inlined are the closures of the package that a call runs itself: its own, those of a local variable, and those that a function of a
-// package like slices is given.
+// inlined returns the closures of the package that run during a call: the closure that is called,
+// directly or by a local variable, and the closures passed to functions such as those of package
+// slices.
 func (u *unit) inlined(call *ast.CallExpr) []*ast.FuncLit {
 	var lits []*ast.FuncLit
 	for _, t := range u.targets(call.Fun) {
@@ -136,7 +140,7 @@ func (u *unit) inlined(call *ast.CallExpr) []*ast.FuncLit {
 	return lits
 }
 
-// isLocal reports whether all that fun may stand for is closures.
+// isLocal reports whether all targets of fun are closures.
 func (u *unit) isLocal(fun ast.Expr) bool {
 	for _, t := range u.targets(fun) {
 		if t.lit == nil {
@@ -146,7 +150,8 @@ func (u *unit) isLocal(fun ast.Expr) bool {
 	return true
 }
 
-// runsArguments reports whether a function of others calls the func values it is given before it returns.
+// runsArguments reports whether fn, a function outside of the program, calls its func arguments
+// before it returns.
 func runsArguments(fn *types.Func) bool {
 	if fn.Pkg() == nil {
 		return false
@@ -163,7 +168,8 @@ func isFuncType(t types.Type) bool {
 	return ok
 }
 
-// byAny adds to w what the implementations of a method of an interface do that this package knows.
+// byAny adds to w the facts of all implementations of fn, an interface method, that this package
+// knows.
 func (u *unit) byAny(fn *types.Func, w *Waits) {
 	for _, m := range u.implementations(fn) {
 		how := &Waits{}
@@ -187,7 +193,8 @@ func (u *unit) byAny(fn *types.Func, w *Waits) {
 	slices.Sort(w.Calls)
 }
 
-// implementations are the methods that a call of fn, a method of an interface, may reach in this package and those it imports.
+// implementations returns the methods in this package and its imports that a call of fn, an
+// interface method, may reach.
 func (u *unit) implementations(fn *types.Func) []*types.Func {
 	if _, seen := u.impls[fn]; !seen {
 		u.impls[fn] = u.findImplementations(fn)
@@ -223,7 +230,7 @@ func (u *unit) findImplementations(fn *types.Func) []*types.Func {
 	return out
 }
 
-// interfaces are the methods of the interfaces that the package declares.
+// interfaces returns the methods of the interfaces that the package declares.
 func (u *unit) interfaces() []*types.Func {
 	var out []*types.Func
 	scope := u.pass.Pkg.Scope()

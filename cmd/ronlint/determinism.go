@@ -19,15 +19,17 @@ func newDeterminism() *analysis.Analyzer {
 	}
 }
 
-// Varies is the fact about a function that may come to something else when it is called again with the same arguments.
+// Varies is the fact about a function whose result may differ between calls with the same
+// arguments.
 type Varies struct{ Why string }
 
-// AFact marks it.
+// AFact implements analysis.Fact.
 func (*Varies) AFact() {}
 
 func (v *Varies) String() string { return "varies: " + v.Why }
 
-// summary is what there is to know about one function: a function that it names counts as called, and a closure as part of it.
+// summary describes one function. A function that it names counts as called, and a closure as part
+// of it.
 type summary struct {
 	varies []variation
 	uses   []use
@@ -39,7 +41,7 @@ type use struct {
 	pos token.Pos
 }
 
-// checker holds one package to determinism.
+// checker applies determinism to one package.
 type checker struct {
 	*unit
 	summaries map[*types.Func]*summary
@@ -56,7 +58,12 @@ func runDeterminism(pass *analysis.Pass) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{&unit{pass: pass, info: pass.TypesInfo, impls: map[*types.Func][]*types.Func{}}, map[*types.Func]*summary{}, nil, x}
+	c := &checker{
+		&unit{pass: pass, info: pass.TypesInfo, impls: map[*types.Func][]*types.Func{}},
+		map[*types.Func]*summary{},
+		nil,
+		x,
+	}
 	for _, f := range files {
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
@@ -66,14 +73,16 @@ func runDeterminism(pass *analysis.Pass) (any, error) {
 	}
 	c.propagate()
 	c.report()
-	if pass.Pkg.Path() != storePath { // which keeps its own promise to commands: what they read and write through it is the same each time
+	// Package store guarantees that reads and writes of commands are deterministic, so it exports
+	// no facts.
+	if pass.Pkg.Path() != storePath {
 		c.export()
 	}
 	x.report(pass)
 	return nil, nil
 }
 
-// read notes what a function does itself and which functions it names.
+// read records the variations of a function and the functions that it names.
 func (c *checker) read(decl *ast.FuncDecl) {
 	obj, ok := c.info.Defs[decl.Name].(*types.Func)
 	if !ok {
@@ -100,7 +109,7 @@ func (c *checker) read(decl *ast.FuncDecl) {
 	c.order = append(c.order, obj)
 }
 
-// propagate finds why functions vary: they use each other, so until nothing is new.
+// propagate finds the functions that vary, repeatedly, because they call each other.
 func (c *checker) propagate() {
 	for changed := true; changed; {
 		changed = false
@@ -120,7 +129,7 @@ func (c *checker) propagate() {
 	}
 }
 
-// why says why what is used varies, unless an excuse says that it does not matter there.
+// why returns the reason why a used function varies, unless it is excused there.
 func (c *checker) why(u use) string {
 	for _, fn := range c.reached(u.fn) {
 		v := &Varies{}
@@ -140,7 +149,8 @@ func (c *checker) why(u use) string {
 	return ""
 }
 
-// reached are the functions that fn stands for: itself, or also the implementations of a method of an interface.
+// reached returns the functions that fn stands for: itself, or the implementations of an interface
+// method.
 func (c *checker) reached(fn *types.Func) []*types.Func {
 	if recv := fn.Signature().Recv(); recv != nil && types.IsInterface(recv.Type()) {
 		return append([]*types.Func{fn}, c.implementations(fn)...)
@@ -148,7 +158,8 @@ func (c *checker) reached(fn *types.Func) []*types.Func {
 	return []*types.Func{fn}
 }
 
-// report follows every Apply of the package and reports what varies: in its place, or where it is called in another package.
+// report follows every Apply of the package and reports variations, where they are or where they
+// are called in another package.
 func (c *checker) report() {
 	seen := map[*types.Func]bool{}
 	var todo []*types.Func
@@ -174,7 +185,8 @@ func (c *checker) report() {
 	}
 }
 
-// follow gives the functions of this package that a use leads to, and reports those of others that vary.
+// follow returns the functions of this package that a use leads to, and reports functions of other
+// packages that vary.
 func (c *checker) follow(u use) (inside []*types.Func) {
 	if c.why(u) == "" {
 		return nil
@@ -218,34 +230,49 @@ func isApply(fn *types.Func) bool {
 	return true
 }
 
-// ofStore reports whether fn is what the store gives commands to read and write with.
+// ofStore reports whether fn is a function of the store for use in commands.
 func ofStore(fn *types.Func) bool {
 	pkg, recv := receiver(fn)
 	return pkg == storePath && (recv == "Reader" || recv == "Writes")
 }
 
-// variation is a place at which a function does what another time may come out differently.
+// variation is a place at which a function may behave differently at another time.
 type variation struct {
 	pos  token.Pos
 	what string
 }
 
-// outsideVaries says which functions of others vary, beside those that wait.
+// outsideVaries lists the functions outside of the program that vary, by package, in addition to
+// the functions that wait.
 var outsideVaries = map[string]*regexp.Regexp{
-	"time":                     names(`Now`, `Since`, `Until`, `After`, `AfterFunc`, `Tick`, `NewTimer`, `NewTicker`),
-	"math/rand":                names(`.*`),
-	"math/rand/v2":             names(`.*`),
-	"crypto/rand":              names(`.*`),
-	"os":                       names(`Getenv`, `LookupEnv`, `Environ`, `ExpandEnv`, `Getpid`, `Getppid`, `Getuid`, `Geteuid`, `Getwd`, `Hostname`, `Executable`, `User.*`, `TempDir`),
+	"time":         names(`Now`, `Since`, `Until`, `After`, `AfterFunc`, `Tick`, `NewTimer`, `NewTicker`),
+	"math/rand":    names(`.*`),
+	"math/rand/v2": names(`.*`),
+	"crypto/rand":  names(`.*`),
+	"os": names(
+		`Getenv`,
+		`LookupEnv`,
+		`Environ`,
+		`ExpandEnv`,
+		`Getpid`,
+		`Getppid`,
+		`Getuid`,
+		`Geteuid`,
+		`Getwd`,
+		`Hostname`,
+		`Executable`,
+		`User.*`,
+		`TempDir`,
+	),
 	"runtime":                  names(`Num.*`, `GOMAXPROCS`, `ReadMemStats`, `Gosched`),
 	"hash/maphash":             names(`.*`),
 	"maps":                     names(`Keys`, `Values`, `All`),
 	"github.com/oklog/ulid/v2": names(`Make`, `Now`, `MustNewDefault`),
 }
 
-// variations are those in a block and its closures.
+// variations returns the variations in a block and its closures.
 func (c *checker) variations(block *ast.BlockStmt) (out []variation) {
-	sorted := map[ast.Node]bool{} // what is put in order at once
+	sorted := map[ast.Node]bool{} // arguments that the call sorts
 	ast.Inspect(block, func(n ast.Node) bool {
 		if n == nil || sorted[n] {
 			return n != nil
@@ -261,7 +288,7 @@ func (c *checker) variations(block *ast.BlockStmt) (out []variation) {
 	return out
 }
 
-// variation says how n itself varies.
+// variation describes how n itself varies, "" if it does not.
 func (c *checker) variation(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -294,7 +321,7 @@ func (c *checker) variation(n ast.Node) string {
 	return ""
 }
 
-// called says how the function varies that a call names.
+// called describes how the function of a call varies, "" if it does not.
 func (c *checker) called(call *ast.CallExpr) string {
 	var id *ast.Ident
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -326,17 +353,18 @@ func (c *checker) called(call *ast.CallExpr) string {
 	return ""
 }
 
-// sorts reports whether a call puts what it is given in order.
+// sorts reports whether a call sorts its first argument.
 func (c *checker) sorts(call *ast.CallExpr) bool {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {
 		return false
 	}
 	fn, ok := c.info.Uses[sel.Sel].(*types.Func)
-	return ok && fn.Pkg() != nil && fn.Pkg().Path() == "slices" && (fn.Name() == "Sorted" || fn.Name() == "SortedFunc" || fn.Name() == "SortedStableFunc")
+	return ok && fn.Pkg() != nil && fn.Pkg().Path() == "slices" &&
+		(fn.Name() == "Sorted" || fn.Name() == "SortedFunc" || fn.Name() == "SortedStableFunc")
 }
 
-// isFloat reports whether e is a float that is not known when it is compiled.
+// isFloat reports whether e is a float that is not a constant.
 func (c *checker) isFloat(e ast.Expr) bool {
 	tv := c.info.Types[e]
 	if tv.Value != nil || tv.Type == nil {

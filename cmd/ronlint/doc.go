@@ -1,44 +1,45 @@
-// Command ronlint is a vet tool that holds the program to the rules that no other tool
-// knows: go vet -vettool=bin/ronlint ./...
+// Command ronlint is a vet tool with the rules of this program: go vet -vettool=bin/ronlint ./...
 //
-// lockwait: no lock is held over what may wait. A lock is a flow.Mutex, a sync.Mutex, a
-// sync.RWMutex or a sync.Locker, from its Lock to its Unlock on every path; the function
-// that takes it releases it. What may wait is a channel operation (but for close and a
-// select with a default), a call that takes a context, file and network I/O, a read or
-// commit of the store, a sleep, a Wait, a log call, a callback (the call of a func value
-// that is a parameter, a field or of unknown origin), and a call of a function of this
-// program that reaches one of these. A context's cancel function and a clock
-// (func() time.Time) are no callbacks.
+// lockwait: no lock is held over an operation that may wait. A lock is a flow.Mutex, a
+// flow.RWMutex, a sync.Mutex, a sync.RWMutex or a sync.Locker, from its Lock to its Unlock on every
+// path. The function that takes a lock must release it. Operations that may wait are channel
+// operations (except close and a select with a default), calls that take a context, file and
+// network I/O, reads and commits of the store, a sleep, a Wait, log calls, callbacks (calls of a
+// func value that is a parameter, a field or of unknown origin), and calls of functions of this
+// program that reach one of these. The cancel function of a context and a clock (func() time.Time)
+// are not callbacks.
 //
-// determinism: nothing that the Apply of a store command reaches may depend on anything
-// but its arguments: no clock, chance, environment, order of a map, float, I/O, goroutine
-// or channel.
+// determinism: the Apply of a store command depends only on its arguments. It reaches no clock,
+// randomness, environment, map order, float, I/O, goroutine or channel.
 //
-// rawchan: what queues, repeats or runs later is declared in the catalogue of flow. A
-// channel that flow did not make is a signal: its elements are struct{}, and it has room
-// for one at most. Nothing but flow uses time.NewTicker, time.Tick and time.AfterFunc.
+// rawchan: queues, tickers and delayed functions are declared in the catalogue of package flow. A
+// channel that flow did not make must be a signal: its elements are struct{}, and its capacity is
+// at most one. Only flow uses time.NewTicker, time.Tick and time.AfterFunc.
 //
-// A deviation says why it is none, on its line or on the one above:
+// width: a line of code has at most 120 columns, a comment on lines of its own at most 100; a tab
+// counts as four. Generated files and lines that cannot be split are exempt.
+//
+// A deviation is excused by a comment with the reason, on its line or on the line above:
 //
 //	//lockwait: the socket is non-blocking
 //	//determinism: the keys are sorted before they are used
 //	//rawchan: a semaphore, it queues nothing
 //
-// Where no lock is held, a lockwait comment says that the operation never waits: it does
-// not count for the callers either. Where one is held it speaks of these locks alone. A
+// If no lock is held, a lockwait comment states that the operation never waits; it then does not
+// count for the callers either. If a lock is held, the comment covers only these locks. A
 // determinism comment counts for all callers.
 //
 // # Invariants
 //
-//  1. A comment without a reason is a finding, and so is one that excuses nothing.
-//  2. Tests are not looked at: they may hold a lock to force what they are about.
-//  3. Outside of the program a table says what waits; nothing else there does.
-//  4. A method of an interface does what any of its implementations does that the
-//     package of the interface, or that of the call, knows.
-//  5. A closure counts where it is called, a go statement nowhere. To determinism a closure
-//     is part of what it stands in, and a function that is named is one that is called.
-//  6. What cannot be followed is not guessed: determinism takes a func value that is no
-//     clock to be found where it is made.
+//  1. A comment without a reason is reported, and so is a comment that excuses nothing.
+//  2. Tests are not analyzed: they may hold a lock to force a schedule.
+//  3. A table lists the functions outside of the program that wait; no other function there does.
+//  4. A method of an interface counts as every implementation that the package of the interface, or
+//     the package of the call, knows.
+//  5. A closure counts where it is called, and a go statement nowhere. For determinism a closure is
+//     part of the function around it, and a function that is named counts as called.
+//  6. A call that cannot be followed is not guessed: determinism assumes that a func value other
+//     than a clock is analyzed where it is made.
 //
 // # Tasks and queues
 //

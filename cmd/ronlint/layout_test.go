@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,43 +14,76 @@ import (
 	"testing"
 )
 
-// layers orders the packages of the program; a package may import what stands before it, never what stands after it.
-// Packages of one layer do not know each other, except where siblings names the pair.
+// layers orders the packages from the ground up. A package imports packages of earlier rows and
+// those to the left of it in its own row. README.md prints the table.
 var layers = [][]string{
-	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit", "appliance/systemd", "appliance/alerts"},
-	{"store", "store/storetest", "engines", "appliance/host", "appliance/host/hosttest"},
-	{"engines/cache", "engines/canon", "engines/merkle", "engines/sig", "engines/upstream"},
-	{"engines/registry/logtree", "engines/registry/checkpoint"},
-	{"engines/registry/record", "engines/ledger/record", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/cas",
-		"engines/edge/packtest"},
-	{"engines/registry/rverify", "engines/ledger/tables"},
-	{"engines/registry/export"},
-	{"engines/registry", "engines/ledger/idem", "engines/edge", "engines/index"},
-	{"engines/ledger/lverify"},
-	{"engines/ledger"},
-	{"engines/ledger/ledgertest"},
-	{"engines/rewarder/calculus", "engines/rewarder/rverify"},
-	{"engines/rewarder/record"},
-	{"engines/wallet", "engines/rewarder"},
-	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi"},
-	{"httpapi/auth", "httpapi/front"},
+	{
+		"appliance/b3",
+		"appliance/unit",
+		"appliance/flow",
+		"appliance/obs",
+		"appliance/sig",
+		"appliance/systemd",
+		"appliance/host",
+		"appliance/host/hosttest",
+		"appliance/cache",
+		"appliance/merkle",
+		"appliance/upstream",
+	},
+	{"store", "store/storetest"},
+	{"engines", "engines/canon"},
+	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
+		"engines/registry/export", "engines/registry"},
+	{
+		"engines/ledger/record",
+		"engines/ledger/tables",
+		"engines/ledger/idem",
+		"engines/ledger/lverify",
+		"engines/ledger",
+		"engines/ledger/ledgertest",
+	},
+	{"engines/wallet"},
+	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
+	{"engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas", "engines/edge"},
+	{"engines/index"},
+	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client"},
-	{"httpapi/registry", "httpapi/ledger", "httpapi/edge", "httpapi/index"},
-	{"httpapi/node", "httpapi/wallet", "httpapi/rewarder"},
-	{"httpapi/openapi/openapitest", "httpapi/scopes"},
-	{"appliance/config"},
-	{"appliance/tokens"},
-	{"appliance"},
-	{"appliance/load"},
-	{"cmd/ronbox/cli"},
-	{"cmd/ronbox/registry", "cmd/ronbox/ledger", "cmd/ronbox/edge", "cmd/ronbox/index"},
-	{"cmd/ronbox/node", "cmd/ronbox/access", "cmd/ronbox/db", "cmd/ronbox/wallet", "cmd/ronbox/rewarder"},
+	{
+		"httpapi/registry",
+		"httpapi/ledger",
+		"httpapi/wallet",
+		"httpapi/rewarder",
+		"httpapi/edge",
+		"httpapi/index",
+		"httpapi/node",
+	},
+	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
+	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
+		"cmd/ronbox/server/load"},
+	{
+		"cmd/ronbox/cli",
+		"cmd/ronbox/registry",
+		"cmd/ronbox/ledger",
+		"cmd/ronbox/wallet",
+		"cmd/ronbox/rewarder",
+		"cmd/ronbox/edge",
+		"cmd/ronbox/index",
+		"cmd/ronbox/node",
+		"cmd/ronbox/access",
+		"cmd/ronbox/db",
+	},
 	{"cmd/ronbox", "cmd/ronlint"},
 }
 
-// siblings are the imports allowed inside one layer.
-var siblings = map[string][]string{
-	"store/storetest": {"store"},
+// services lists the services, and for each the other services whose engines and routes its own may
+// import.
+var services = map[string][]string{
+	"registry": nil,
+	"ledger":   nil,
+	"wallet":   {"ledger"},
+	"rewarder": {"ledger", "wallet"},
+	"edge":     nil,
+	"index":    nil,
 }
 
 // forbidden are imports that the order of the layers would allow and the design does not.
@@ -57,11 +91,16 @@ var forbidden = map[string][]string{
 	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/ledger/record":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
-	"engines/rewarder/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow", "ronbox/engines/merkle"},
-	"engines/registry":         {"ronbox/engines/ledger/record", "ronbox/engines/ledger/tables"},
-	"httpapi/wire":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
-	"httpapi/auth":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
-	"httpapi/front":            {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"engines/rewarder/rverify": {
+		"ronbox/store",
+		"ronbox/store/storetest",
+		"ronbox/appliance/flow",
+		"ronbox/appliance/merkle",
+	},
+	"engines/registry": {"ronbox/engines/ledger/record", "ronbox/engines/ledger/tables"},
+	"httpapi/wire":     {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/auth":     {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/front":    {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
 	"httpapi/client": {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry", "ronbox/httpapi/auth",
 		"ronbox/httpapi/front"},
 }
@@ -79,9 +118,9 @@ type goPackage struct {
 
 func TestImportsPointOneWay(t *testing.T) {
 	level := map[string]int{}
-	for i, l := range layers {
-		for _, p := range l {
-			level[p] = i
+	for _, row := range layers {
+		for _, p := range row {
+			level[p] = len(level)
 		}
 	}
 	for _, p := range packages(t) {
@@ -101,10 +140,43 @@ func TestImportsPointOneWay(t *testing.T) {
 			if slices.Contains(forbidden[p.dir], imp) {
 				t.Errorf("%s must not import %s", p.dir, dep)
 			}
-			if at := level[dep]; at > own || at == own && !slices.Contains(siblings[p.dir], dep) {
+			if level[dep] > own {
 				t.Errorf("%s imports %s: imports point down only", p.dir, dep)
 			}
+			from, to := service(p.dir), service(dep)
+			if from != "" && to != "" && from != to && !slices.Contains(services[from], to) {
+				t.Errorf("%s imports %s: %s and %s do not know each other", p.dir, dep, from, to)
+			}
 		}
+	}
+}
+
+// service returns the service whose engine or routes dir belongs to, or "". Verbs may call several
+// services.
+func service(dir string) string {
+	if strings.HasPrefix(dir, "cmd/") {
+		return ""
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		if _, known := services[name]; known {
+			return name
+		}
+	}
+	return ""
+}
+
+// README.md prints the table of layers, one row a line.
+func TestReadmePrintsTheLayers(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for i, row := range layers {
+		fmt.Fprintf(&want, "%2d  %s\n", i+1, strings.Join(row, " "))
+	}
+	if !strings.Contains(string(readme), want.String()) {
+		t.Errorf("README.md should contain:\n%s", &want)
 	}
 }
 
@@ -163,7 +235,8 @@ var parsed = sync.OnceValues(func() ([]*goPackage, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
+		if d.IsDir() && path != root &&
+			(strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") {
@@ -221,7 +294,8 @@ func (p *goPackage) addTests(f *ast.File) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if call, ok := n.(*ast.SelectorExpr); ok {
 			from, ok := call.X.(*ast.Ident)
-			p.leaks = p.leaks || ok && from.Name == "goleak" && (call.Sel.Name == "VerifyTestMain" || call.Sel.Name == "Find")
+			p.leaks = p.leaks ||
+				ok && from.Name == "goleak" && (call.Sel.Name == "VerifyTestMain" || call.Sel.Name == "Find")
 		}
 		return true
 	})

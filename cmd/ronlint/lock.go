@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// lock names a lock inside one function: the variable it is reached from, and how.
+// lock identifies a lock inside one function by a variable and a path from it.
 type lock struct {
-	root types.Object // nil: reached from no variable; path is the expression
+	root types.Object // nil: no variable leads to the lock; path is the expression
 	path string       // ".mu"
-	read bool
+	read bool         // a read lock
 }
 
 func (l lock) String() string {
@@ -21,7 +21,7 @@ func (l lock) String() string {
 	return l.root.Name() + l.path
 }
 
-// move is what a call does to a lock.
+// move is the effect of a call on a lock.
 type move int
 
 const (
@@ -30,7 +30,8 @@ const (
 	frees
 )
 
-// lockMove says what a call does if it is one of a method of a lock, and to which.
+// lockMove returns the effect of a call on a lock, and the lock. It returns noMove if the call does
+// not lock or unlock.
 func (u *unit) lockMove(call *ast.CallExpr) (move, lock) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok {
@@ -55,15 +56,16 @@ func (u *unit) lockMove(call *ast.CallExpr) (move, lock) {
 func isLock(fn *types.Func) bool {
 	pkg, name := receiver(fn)
 	switch name {
-	case "Mutex":
+	case "Mutex", "RWMutex":
 		return pkg == "sync" || pkg == flowPath
-	case "RWMutex", "Locker":
+	case "Locker":
 		return pkg == "sync"
 	}
 	return false
 }
 
-// receiver names the type that fn is a method of.
+// receiver returns the package path and the name of the receiver's type of fn, or "" if fn is not a
+// method.
 func receiver(fn *types.Func) (pkg, name string) {
 	recv := fn.Signature().Recv()
 	if recv == nil {
@@ -72,7 +74,8 @@ func receiver(fn *types.Func) (pkg, name string) {
 	return typeName(recv.Type())
 }
 
-// typeName names t, or what it points to.
+// typeName returns the package path and the name of t, or of its element if t is a pointer. It
+// returns "" if the type has no name.
 func typeName(t types.Type) (pkg, name string) {
 	t = types.Unalias(t)
 	if p, ok := t.(*types.Pointer); ok {
@@ -88,13 +91,13 @@ func typeName(t types.Type) (pkg, name string) {
 	return pkg, named.Obj().Name()
 }
 
-// lockAt names what an expression stands for; read is not filled.
+// lockAt returns the lock that an expression refers to. It does not set read.
 func (u *unit) lockAt(e ast.Expr) lock {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
 		obj := u.info.ObjectOf(e)
 		if to, ok := u.alias[obj]; ok && to != nil {
-			u.alias[obj] = nil // no circles
+			u.alias[obj] = nil // prevents infinite recursion
 			l := u.lockAt(to)
 			u.alias[obj] = to
 			return l

@@ -34,7 +34,7 @@ func runLockwait(pass *analysis.Pass) (any, error) {
 	u := newUnit(pass, files)
 	u.walk(x)
 	held := u.heldOver()
-	u.propagate(func(o *op) bool { // what never waits, as its excuse says, counts nowhere
+	u.propagate(func(o *op) bool { // an excuse without a lock states that the operation never waits
 		return len(held[o.node]) > 0 || x.of(o.node.Pos()) == nil
 	})
 	u.report(x, held)
@@ -43,7 +43,7 @@ func runLockwait(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// heldOver gives the locks over each operation, in whatever body it is reached.
+// heldOver returns the locks that may be held over each operation, from all bodies that reach it.
 func (u *unit) heldOver() map[ast.Node][]heldAt {
 	out := map[ast.Node][]heldAt{}
 	for _, b := range u.bodies {
@@ -58,7 +58,7 @@ func (u *unit) heldOver() map[ast.Node][]heldAt {
 	return out
 }
 
-// report reports what waits under a lock and has no excuse.
+// report reports the operations that wait under a lock without an excuse.
 func (u *unit) report(x *excuses, held map[ast.Node][]heldAt) {
 	done := map[token.Pos]bool{}
 	for _, b := range u.bodies {
@@ -85,7 +85,8 @@ func (u *unit) lockNames(held []heldAt) string {
 	return strings.Join(out, " and ")
 }
 
-// wait says how an operation waits. Under a lock that is also every call that takes a context, and every callback.
+// wait describes how an operation waits, "" if it does not. Under a lock, every call that takes a
+// context and every callback waits.
 func (u *unit) wait(o *op, locked bool) string {
 	e := u.effectOf(o)
 	if e.why == "" && locked {
@@ -107,7 +108,7 @@ func (u *unit) wait(o *op, locked bool) string {
 	return e.why
 }
 
-// shown is the name of fn for the eye: store.Commit, Store.View.
+// shown returns the name of fn for messages: store.Commit, Store.View.
 func shown(fn *types.Func) string {
 	if _, recv := receiver(fn); recv != "" {
 		return recv + "." + fn.Name()
@@ -115,7 +116,7 @@ func shown(fn *types.Func) string {
 	return fn.Pkg().Name() + "." + fn.Name()
 }
 
-// export tells the packages above what is known of the functions and interfaces of this one.
+// export exports the facts about the functions and interfaces of this package to its importers.
 func (u *unit) export() {
 	for fn, b := range u.byFunc {
 		if w := u.factOf(b); !w.empty() {
@@ -130,21 +131,21 @@ func (u *unit) export() {
 	}
 }
 
-// effect is what a call of a function may come to.
+// effect describes how a call of a function may wait.
 type effect struct {
-	why    string              // how it waits; "": it does not
-	calls  map[*types.Var]bool // func parameters that it calls, its own and those of the functions around it
-	result string              // how the func values that it returns wait
+	why    string              // how the function waits; "": it does not
+	calls  map[*types.Var]bool // func parameters that it calls, its own and those of enclosing functions
+	result string              // how the returned func values wait
 }
 
-// Waits is the fact about a function, for packages that import its own.
+// Waits is the fact about a function for the importers of its package.
 type Waits struct {
 	Why    string
-	Calls  []int // the func parameters that it calls, from 0
+	Calls  []int // indexes of the func parameters that it calls, from 0
 	Result string
 }
 
-// AFact marks it.
+// AFact implements analysis.Fact.
 func (*Waits) AFact() {}
 
 func (w *Waits) String() string {
@@ -161,12 +162,13 @@ func (w *Waits) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// empty says that there is nothing to know.
+// empty reports whether the function neither waits nor calls its parameters.
 func (w *Waits) empty() bool {
 	return w.Why == "" && w.Result == "" && len(w.Calls) == 0
 }
 
-// propagate finds the effects of all bodies: they call each other, so until nothing is new.
+// propagate computes the effects of all bodies. Bodies call each other, so it repeats until no
+// effect changes. It skips operations for which counts returns false.
 func (u *unit) propagate(counts func(*op) bool) {
 	for changed := true; changed; {
 		changed = false
@@ -192,7 +194,7 @@ func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
 		for v := range e.calls {
 			if b.obj == nil || u.whose[v] == b.sig {
 				b.calls[v] = true
-			} else if b.why == "" { // the parameter of a closure, out of its reach
+			} else if b.why == "" { // a parameter of a closure, called outside of it
 				b.why = via("a callback: the func value "+v.Name(), u.at(o.node.Pos()))
 			}
 		}
@@ -203,7 +205,8 @@ func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
 	return b.why != had.why || len(b.calls) != len(had.calls) || b.result != had.result
 }
 
-// via notes where a wait begins, once: what calls it later does not move it.
+// via adds the place to a reason. A reason that has a place already is unchanged, so callers report
+// the place where the wait begins.
 func via(why, at string) string {
 	if placed.MatchString(why) {
 		return why
@@ -211,7 +214,7 @@ func via(why, at string) string {
 	return why + " (" + at + ")"
 }
 
-// placed is a reason that says where it begins.
+// placed matches a reason that ends with a place.
 var placed = regexp.MustCompile(`\(\S+\.go:\d+\)$`)
 
 func givesFuncs(sig *types.Signature) bool {
@@ -223,7 +226,7 @@ func givesFuncs(sig *types.Signature) bool {
 	return false
 }
 
-// resultOf says how the func values wait that b returns.
+// resultOf describes how the func values that b returns wait, "" if they do not.
 func (u *unit) resultOf(b *body) (why string) {
 	ast.Inspect(b.block, func(n ast.Node) bool {
 		if _, ok := n.(*ast.FuncLit); ok {
@@ -248,7 +251,7 @@ func (u *unit) resultOf(b *body) (why string) {
 	return why
 }
 
-// effectOf is the effect of one operation.
+// effectOf returns the effect of one operation.
 func (u *unit) effectOf(o *op) effect {
 	if o.what != "" {
 		return effect{why: o.what}
@@ -270,7 +273,8 @@ func (e *effect) merge(o effect) {
 	maps.Copy(e.calls, o.calls)
 }
 
-// effectOfTarget is the effect of calling t by call, which is nil for what is returned or ranged over.
+// effectOfTarget returns the effect of calling t by call. call is nil if t is returned, passed or
+// ranged over.
 func (u *unit) effectOfTarget(t target, call *ast.CallExpr) effect {
 	switch {
 	case t.unknownValue != "":
@@ -292,11 +296,12 @@ func (u *unit) effectOfTarget(t target, call *ast.CallExpr) effect {
 		return out
 	}
 	for i, a := range call.Args {
-		if !isFuncType(u.info.TypeOf(a)) || !runsArguments(t.fn) && !slices.Contains(w.Calls, i) && !u.variadic(t.fn, w, i) {
+		if !isFuncType(u.info.TypeOf(a)) ||
+			!runsArguments(t.fn) && !slices.Contains(w.Calls, i) && !u.variadic(t.fn, w, i) {
 			continue
 		}
 		for _, given := range u.targets(a) {
-			if given.lit == nil || !runsArguments(t.fn) { // that is walked in its place
+			if given.lit == nil || !runsArguments(t.fn) { // otherwise the walk inlines the closure
 				out.merge(u.effectOfTarget(given, nil))
 			}
 		}
@@ -304,13 +309,13 @@ func (u *unit) effectOfTarget(t target, call *ast.CallExpr) effect {
 	return out
 }
 
-// variadic reports whether argument i is one of those of a last parameter that is called.
+// variadic reports whether argument i belongs to a variadic parameter that fn calls.
 func (u *unit) variadic(fn *types.Func, w *Waits, i int) bool {
 	last := fn.Signature().Params().Len() - 1
 	return fn.Signature().Variadic() && i >= last && slices.Contains(w.Calls, last)
 }
 
-// effectOfResult is the effect of calling what a call returns.
+// effectOfResult returns the effect of calling the result of a call.
 func (u *unit) effectOfResult(t target) effect {
 	out := effect{why: u.known(t.gives.fn, t.by).Result}
 	for _, a := range t.by.Args { // an iterator over an iterator
@@ -324,7 +329,7 @@ func (u *unit) effectOfResult(t target) effect {
 	return out
 }
 
-// known is all there is to know about a function.
+// known returns the facts about fn when it is called by call, which may be nil.
 func (u *unit) known(fn *types.Func, call *ast.CallExpr) *Waits {
 	if !own(fn) {
 		return &Waits{Why: u.outside(fn, call)}
@@ -346,7 +351,7 @@ func (u *unit) known(fn *types.Func, call *ast.CallExpr) *Waits {
 	return w
 }
 
-// factOf is what b tells the packages that import its own.
+// factOf returns the fact about b for the importers of its package.
 func (u *unit) factOf(b *body) *Waits {
 	w := &Waits{Why: b.why, Result: b.result}
 	for i := range b.sig.Params().Len() {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/tools/go/analysis/unitchecker"
 )
 
-// module is the program whose functions are read; all others are known by a table.
+// Import paths: the module of the program that is analyzed, and two of its packages. Tables
+// describe the functions of other modules.
 const (
 	module    = "ronbox"
 	flowPath  = module + "/appliance/flow"
@@ -18,7 +19,7 @@ const (
 )
 
 func main() {
-	unitchecker.Main(newLockwait(), newDeterminism(), newRawchan())
+	unitchecker.Main(newLockwait(), newDeterminism(), newRawchan(), newWidth())
 }
 
 // ours reports whether path is a package of the program.
@@ -42,7 +43,7 @@ type place struct {
 	line int
 }
 
-// excuses are those of one package for one rule, by the line they speak of.
+// excuses holds the excuses of one package for one rule, by the line that they cover.
 type excuses struct {
 	fset *token.FileSet
 	at   map[place]*excuse
@@ -65,7 +66,7 @@ func findExcuses(pass *analysis.Pass, files []*ast.File) (*excuses, error) {
 				if err != nil {
 					return nil, err
 				}
-				if alone { // it speaks of what follows its comment
+				if alone { // it covers the line after its comment
 					p.Line = pass.Fset.Position(group.End()).Line + 1
 				}
 				e.at[place{p.Filename, p.Line}] = x
@@ -76,7 +77,7 @@ func findExcuses(pass *analysis.Pass, files []*ast.File) (*excuses, error) {
 	return e, nil
 }
 
-// opensLine reports whether nothing but space stands before p on its line.
+// opensLine reports whether only white space precedes p on its line.
 func opensLine(pass *analysis.Pass, p token.Position) (bool, error) {
 	src, err := pass.ReadFile(p.Filename)
 	if err != nil {
@@ -85,13 +86,13 @@ func opensLine(pass *analysis.Pass, p token.Position) (bool, error) {
 	return strings.TrimSpace(string(src[p.Offset-(p.Column-1):p.Offset])) == "", nil
 }
 
-// of is the excuse that covers pos, nil if there is none.
+// of returns the excuse that covers pos, or nil.
 func (e *excuses) of(pos token.Pos) *excuse {
 	p := e.fset.Position(pos)
 	return e.at[place{p.Filename, p.Line}]
 }
 
-// cover reports whether what stands at pos is excused, and notes that the excuse is needed.
+// cover reports whether pos is excused, and marks the excuse as used.
 func (e *excuses) cover(pos token.Pos) bool {
 	x := e.of(pos)
 	if x != nil {
@@ -100,19 +101,19 @@ func (e *excuses) cover(pos token.Pos) bool {
 	return x != nil
 }
 
-// report says which excuses give no reason or are not needed.
+// report reports excuses without a reason and unused excuses.
 func (e *excuses) report(pass *analysis.Pass) {
 	for _, x := range e.all {
 		switch {
 		case x.reason == "":
 			pass.Reportf(x.pos, "the excuse gives no reason")
 		case !x.used:
-			pass.Reportf(x.pos, "nothing to excuse here any more: remove the comment")
+			pass.Reportf(x.pos, "the excuse is not needed: remove the comment")
 		}
 	}
 }
 
-// sources are the files of the pass that are no tests.
+// sources returns the files of the pass that are not tests.
 func sources(pass *analysis.Pass) []*ast.File {
 	var out []*ast.File
 	for _, f := range pass.Files {

@@ -12,7 +12,7 @@ import (
 func newRawchan() *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name: "rawchan",
-		Doc:  "what queues, repeats or runs later is one of flow's, declared in its catalogue",
+		Doc:  "queues, tickers and delayed functions are declared in the catalogue of package flow",
 		Run:  runRawchan,
 	}
 }
@@ -38,7 +38,7 @@ func runRawchan(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// undeclared names what n makes past the catalogue, "" if nothing.
+// undeclared describes an undeclared channel, ticker or goroutine that n creates, or returns "".
 func undeclared(info *types.Info, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -62,7 +62,8 @@ func undeclared(info *types.Info, n ast.Node) string {
 	return ""
 }
 
-// isSignal reports whether a channel carries no values and has room for one token at most: a latch, a wake-up, or a baton.
+// isSignal reports whether a channel carries no values and has capacity for at most one: a latch or
+// a wake-up.
 func isSignal(info *types.Info, ch *types.Chan, room []ast.Expr) bool {
 	if st, ok := ch.Elem().Underlying().(*types.Struct); !ok || st.NumFields() > 0 {
 		return false

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// unit is one package that is read.
+// unit is one package under analysis.
 type unit struct {
 	pass   *analysis.Pass
 	info   *types.Info
-	bodies []*body // of functions and closures, in the order of the source
+	bodies []*body // functions and closures, in the order of the source
 	byFunc map[*types.Func]*body
 	byLit  map[*ast.FuncLit]*body
 
-	alias map[types.Object]ast.Expr       // what a variable that is set once stands for
-	bound map[types.Object][]ast.Expr     // the func values a variable is set to
-	comms map[ast.Node]*ast.SelectStmt    // the cases of selects
+	alias map[types.Object]ast.Expr       // the value of a variable that is set once
+	bound map[types.Object][]ast.Expr     // the func values that a variable is set to
+	comms map[ast.Node]*ast.SelectStmt    // the select of a case
 	free  map[*ast.SelectStmt]bool        // selects with a default
-	cfgs  map[*ast.BlockStmt]*cfg.CFG     // made when needed
-	whose map[*types.Var]*types.Signature // of parameters: whose they are
-	impls map[*types.Func][]*types.Func   // of a method of an interface
+	cfgs  map[*ast.BlockStmt]*cfg.CFG     // created on first use
+	whose map[*types.Var]*types.Signature // the signature of a parameter
+	impls map[*types.Func][]*types.Func   // the implementations of an interface method
 }
 
 // body is a function or a closure.
@@ -41,9 +41,9 @@ type body struct {
 // op is an operation that may wait.
 type op struct {
 	node ast.Node
-	what string        // of an operation on channels
-	fun  ast.Expr      // what is called otherwise
-	held []heldAt      // over it
+	what string        // describes an operation on channels; "" for a call
+	fun  ast.Expr      // the function of a call
+	held []heldAt      // locks that may be held over the operation
 	call *ast.CallExpr // nil: fun is ranged over
 }
 
@@ -74,7 +74,8 @@ func newUnit(pass *analysis.Pass, files []*ast.File) *unit {
 	return u
 }
 
-// index notes what there is to know of n before bodies are walked; sets counts how often a variable is set.
+// index records n in the maps of u, before bodies are walked. sets counts the assignments of each
+// variable.
 func (u *unit) index(n ast.Node, sets map[types.Object]int) {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
@@ -128,7 +129,7 @@ func (u *unit) assign(lhs, rhs []ast.Expr, sets map[types.Object]int) {
 	}
 }
 
-// set notes that the variable l is set to r; nil: to what is not known.
+// set records that the variable l is set to r. r is nil if the value is unknown.
 func (u *unit) set(l, r ast.Expr, sets map[types.Object]int) {
 	id, ok := l.(*ast.Ident)
 	if !ok || id.Name == "_" {
@@ -147,7 +148,7 @@ func (u *unit) set(l, r ast.Expr, sets map[types.Object]int) {
 
 func isFunc(obj types.Object) bool { return obj != nil && isFuncType(obj.Type()) }
 
-// flow is the control flow of a block.
+// flow returns the control flow graph of a block.
 func (u *unit) flow(b *ast.BlockStmt) *cfg.CFG {
 	if u.cfgs[b] == nil {
 		u.cfgs[b] = cfg.New(b, u.mayReturn)
@@ -167,7 +168,7 @@ func (u *unit) mayReturn(call *ast.CallExpr) bool {
 	return true
 }
 
-// at says where pos is, for the eye.
+// at returns pos as file:line, for messages.
 func (u *unit) at(pos token.Pos) string {
 	p := u.pass.Fset.Position(pos)
 	return filepath.Base(p.Filename) + ":" + strconv.Itoa(p.Line)

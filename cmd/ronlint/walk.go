@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// state is what may be true at a point of a function: on some path to it.
+// state holds what may be true at a point of a function on some path.
 type state struct {
-	held   map[lock]token.Pos      // since where
-	defers map[*ast.DeferStmt]bool // to run at the end
+	held   map[lock]token.Pos      // locks and where they were taken
+	defers map[*ast.DeferStmt]bool // deferred calls
 }
 
 func newState() state {
@@ -24,7 +24,7 @@ func (s state) clone() state {
 	return state{maps.Clone(s.held), maps.Clone(s.defers)}
 }
 
-// join adds what may be true in o and reports whether that is more.
+// join adds the state o and reports whether s has grown.
 func (s state) join(o state) bool {
 	before := len(s.held) + len(s.defers)
 	for l, pos := range o.held {
@@ -36,14 +36,16 @@ func (s state) join(o state) bool {
 	return len(s.held)+len(s.defers) > before
 }
 
-// walk follows one body, and the closures that it calls, and notes the operations with the locks held over them.
+// walk follows one body and the closures that it calls, and records its operations with the locks
+// held over them.
 type walk struct {
 	u      *unit
 	of     *body
 	inside map[*ast.BlockStmt]bool
 }
 
-// walk follows every body. A lock that a function may leave to its caller is a finding, but for flow's own locks.
+// walk follows every body. It reports a lock that a function may leave to its caller, except in
+// package flow.
 func (u *unit) walk(x *excuses) {
 	for _, b := range u.bodies {
 		left := map[token.Pos]lock{}
@@ -62,10 +64,11 @@ func (u *unit) walk(x *excuses) {
 	}
 }
 
-// run walks a block from a state until nothing new is found, and gives the state at each of its ends to over.
+// run follows a block from a state until nothing changes, and calls over with the state at each end
+// of the block.
 func (w *walk) run(block *ast.BlockStmt, start state, over func(state)) {
 	if w.inside[block] {
-		return // it calls itself
+		return // recursion
 	}
 	w.inside[block] = true
 	defer delete(w.inside, block)
@@ -91,7 +94,7 @@ func (w *walk) run(block *ast.BlockStmt, start state, over func(state)) {
 	}
 }
 
-// ends runs what was deferred, the last first.
+// ends runs the deferred calls, the last first.
 func (w *walk) ends(s state) {
 	late := slices.SortedFunc(maps.Keys(s.defers), func(a, b *ast.DeferStmt) int { return int(b.Pos() - a.Pos()) })
 	clear(s.defers)
@@ -157,7 +160,7 @@ func (w *walk) below(n ast.Node, s state) {
 	})
 }
 
-// operands walks what is evaluated before a call.
+// operands walks the operands of a call.
 func (w *walk) operands(call *ast.CallExpr, s state) {
 	w.node(call.Fun, s)
 	for _, a := range call.Args {
@@ -165,7 +168,7 @@ func (w *walk) operands(call *ast.CallExpr, s state) {
 	}
 }
 
-// comm walks the case of a select: its operands, and once for all cases the wait.
+// comm walks a case of a select: its operands, and the wait once for all cases.
 func (w *walk) comm(n ast.Node, sel *ast.SelectStmt, s state) {
 	ast.Inspect(n, func(c ast.Node) bool {
 		switch c := c.(type) {
@@ -180,7 +183,7 @@ func (w *walk) comm(n ast.Node, sel *ast.SelectStmt, s state) {
 	}
 }
 
-// note keeps an operation, with the locks that may be held over it on any path.
+// note records an operation with the locks that may be held over it.
 func (w *walk) note(o *op, s state) {
 	if w.of.ops[o.node] == nil {
 		w.of.ops[o.node] = o
@@ -194,7 +197,7 @@ func (w *walk) note(o *op, s state) {
 	}
 }
 
-// call does what a call does to the locks, and notes it.
+// call applies the effect of a call on the locks and records the call.
 func (w *walk) call(call *ast.CallExpr, s state) {
 	switch mv, l := w.u.lockMove(call); mv {
 	case takes:
@@ -213,7 +216,7 @@ func (w *walk) call(call *ast.CallExpr, s state) {
 	w.note(&op{node: call, fun: call.Fun, call: call}, s)
 }
 
-// inline walks the closures that may be called here, with what is held here.
+// inline walks the closures that may be called here, with the locks held here.
 func (w *walk) inline(lits []*ast.FuncLit, s state) {
 	defers := maps.Clone(s.defers)
 	after := newState()

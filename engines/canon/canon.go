@@ -16,20 +16,21 @@ import (
 	"ronbox/engines"
 )
 
-// FieldError names a member that cannot be taken, and why.
+// FieldError names an invalid member and the reason.
 type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Reason) }
 
-// Fault is a FieldError whose reason is formatted.
+// Fault returns a FieldError with a formatted reason.
 func Fault(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
 }
 
-// Object is a document before it is written: texts, numbers, digests, amounts, lists of texts and objects by their names.
+// Object is a document to be written: strings, numbers, digests, amounts, lists of strings and
+// objects by their names.
 type Object map[string]any
 
-// Append appends v in the one spelling of documents, which hold printable ASCII alone.
+// Append appends v in canonical spelling. v must hold only printable ASCII.
 func Append(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case Object:
@@ -55,16 +56,17 @@ func Append(dst []byte, v any) []byte {
 	return append(append(append(dst, '"'), text...), '"')
 }
 
-// Fields are the members of a document by their paths. Each is taken once; the first fault is kept.
+// Fields holds the members of a document by their paths. Each member is taken once.
 type Fields struct {
-	flat map[string]any // texts and lists
-	err  error
+	flat   map[string]any // strings and lists
+	faults []error        // in the order of discovery
+	broken bool           // the document is not JSON, so no member counts as missing
 }
 
-// NewFields has no members yet.
+// NewFields returns Fields without members.
 func NewFields() *Fields { return &Fields{flat: map[string]any{}} }
 
-// Read takes one JSON object apart.
+// Read parses one JSON object.
 func Read(b []byte) *Fields {
 	f := NewFields()
 	var v map[string]any
@@ -74,6 +76,7 @@ func Read(b []byte) *Fields {
 			name = strings.ReplaceAll(string(at.JSONPointer[1:]), "/", ".")
 		}
 		f.Fail(Fault(name, "is not JSON of one object without repeated members: %v", err))
+		f.broken = true
 	}
 	f.flatten("", v)
 	return f
@@ -83,7 +86,7 @@ func (f *Fields) flatten(prefix string, v map[string]any) {
 	for name, m := range v {
 		sub, ok := m.(map[string]any)
 		switch {
-		case strings.Contains(name, "."): // it might be taken for a member of a member
+		case strings.Contains(name, "."): // it would be ambiguous with a nested member
 			f.Fail(Fault(prefix+name, "is unknown"))
 		case ok && len(sub) > 0:
 			f.flatten(prefix+name+".", sub)
@@ -93,20 +96,20 @@ func (f *Fields) flatten(prefix string, v map[string]any) {
 	}
 }
 
-// Fail notes a fault, unless there is one already.
+// Fail records a fault, unless err is nil.
 func (f *Fields) Fail(err error) {
-	if f.err == nil {
-		f.err = err
+	if err != nil {
+		f.faults = append(f.faults, err)
 	}
 }
 
-// Set gives a member its text, before it is taken.
+// Set sets the text of a member that was not taken yet.
 func (f *Fields) Set(path, text string) { f.flat[path] = text }
 
-// Has reports whether a member is there that nobody took.
+// Has reports whether a member exists and was not taken.
 func (f *Fields) Has(path string) bool { _, ok := f.flat[path]; return ok }
 
-// Text takes a member, and checks that it is one of the words, if there are any.
+// Text takes a member, and checks that it is one of words, if any.
 func (f *Fields) Text(path string, words ...string) string {
 	v, there := f.flat[path]
 	s, ok := v.(string)
@@ -129,12 +132,12 @@ func parsed[T any](f *Fields, path string, parse func(string) (T, error)) T {
 	return v
 }
 
-// Number, Amount and Digest take a member of one spelling.
+// Number, Amount and Digest take a member and parse it.
 func (f *Fields) Number(path string) uint64         { return parsed(f, path, ParseNumber) }
 func (f *Fields) Amount(path string) engines.Amount { return parsed(f, path, engines.ParseAmount) }
 func (f *Fields) Digest(path string) b3.Digest      { return parsed(f, path, b3.Parse) }
 
-// List takes a list of texts.
+// List takes a list of strings.
 func (f *Fields) List(path string) []string {
 	all, ok := f.flat[path].([]any)
 	delete(f.flat, path)
@@ -149,15 +152,28 @@ func (f *Fields) List(path string) []string {
 	return out
 }
 
-// End is the first fault; a member that nobody took is one.
+// End returns the first fault. A member that was not taken is a fault.
 func (f *Fields) End() error {
+	if all := f.Faults(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// Faults returns every fault after all members have been taken. A member that was not taken is a
+// fault.
+func (f *Fields) Faults() []error {
 	for _, path := range slices.Sorted(maps.Keys(f.flat)) {
 		f.Fail(Fault(path, "is unknown"))
 	}
-	return f.err
+	clear(f.flat)
+	if f.broken {
+		return f.faults[:1]
+	}
+	return f.faults
 }
 
-// Spelled is the first fault of a document that has one spelling.
+// Spelled returns the first fault of a document that must be in the canonical spelling.
 func (f *Fields) Spelled(b []byte, want func() []byte) error {
 	if err := f.End(); err != nil || bytes.Equal(b, want()) {
 		return err
@@ -165,7 +181,7 @@ func (f *Fields) Spelled(b []byte, want func() []byte) error {
 	return Fault("document", "is not in its canonical spelling")
 }
 
-// ParseNumber takes the one spelling of a u64.
+// ParseNumber parses a u64 in canonical spelling.
 func ParseNumber(s string) (uint64, error) {
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil && strconv.FormatUint(n, 10) == s {
 		return n, nil

@@ -2,6 +2,7 @@ package canon
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"ronbox/engines"
@@ -17,7 +18,7 @@ func taken(b []byte) (out []byte, err error) {
 	return out, f.Spelled(b, func() []byte { return out })
 }
 
-// What is taken is written as it came; every fault is told by the name of its member.
+// An accepted document is written back unchanged. Every fault names its member.
 func TestSpelling(t *testing.T) {
 	if out, err := taken([]byte(text)); err != nil || string(out) != text {
 		t.Fatalf("%s, %v", out, err)
@@ -36,7 +37,29 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// A value has one spelling, however it is held.
+// All faults are kept in the order of discovery. A document that is not JSON has one fault.
+func TestFaults(t *testing.T) {
+	for doc, want := range map[string][]string{
+		`{"n":"01","x":"1","y":{"z":"2"}}`: {"a", "n", "x", "y.z"}, `{"n":"1"`: {"document"}, `{"a":"1","n":"1"}`: {},
+	} {
+		f := Read([]byte(doc))
+		f.Text("a")
+		f.Number("n")
+		got := []string{}
+		for _, err := range f.Faults() {
+			fault, _ := errors.AsType[*FieldError](err)
+			got = append(got, fault.Field)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: faults of %v, want %v", doc, got, want)
+		}
+		if err := f.End(); (err != nil) != (len(want) > 0) {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+}
+
+// A value has one spelling for every Go type that holds it.
 func TestAppend(t *testing.T) {
 	doc := Object{"z": uint64(7), "m": Object{}, "a": engines.AmountOf(1, 0), "l": []string{}}
 	if got, want := string(Append(nil, doc)), `{"a":"18446744073709551616","l":[],"m":{},"z":"7"}`; got != want {

@@ -1,16 +1,18 @@
-// Package canon writes and reads documents that are hashed: JSON objects of texts, lists of texts and objects, in one spelling.
+// Package canon writes and reads canonical documents, which are hashed: JSON objects of strings,
+// lists of strings and nested objects.
 //
 // # Invariants
 //
-//  1. A document has one spelling: UTF-8, members sorted by bytes, no white space, every number a decimal string without leading zeros. Its bytes
-//     never depend on a library.
-//  2. A reader takes each member once and refuses what it has not taken. Of several faults one is told, as a FieldError that names the member.
+//  1. A document has one spelling: UTF-8, members sorted by bytes, no white space, every number a
+//     decimal string without leading zeros. Its bytes do not depend on a library.
+//  2. A reader takes each member once and refuses members that were not taken. A fault is a
+//     FieldError that names the member. End returns the first fault, Faults all.
 //
 // # Tasks and queues
 //
-// none: every function returns when its work is done.
+// None.
 //
 // # Lock order
 //
-// none: nothing is shared.
+// None.
 package canon

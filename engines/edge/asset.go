@@ -3,8 +3,10 @@ package edge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,30 +16,31 @@ import (
 	"ronbox/store"
 )
 
-// Sources of an Object.
+// The sources of an Object.
 const (
 	FromPack = "pack"
 	FromCAS  = "cas"
 	FromHot  = "hot"
 )
 
-// Object is the bytes of an asset, whole. Close it.
+// Object holds the complete bytes of an asset. The caller must close it.
 type Object struct {
 	Digest b3.Digest
 	Size   int64
 	Type   string // media type
-	// Bytes are all of it if it has at most 1 MiB and is not a pack: shared, never to be written. Else File has them.
+	// Bytes holds the content of an object of at most 1 MiB that is not a pack. It is shared and
+	// must not be modified. For any other object it is nil, and File reads the content.
 	Bytes []byte
-	File  io.ReadSeeker // an *os.File where the system has one, for this reader alone
+	File  io.ReadSeeker // private to the caller; an *os.File if the system has one
 
 	From      string // FromPack, FromCAS or FromHot
-	Immutable bool   // the path names the bytes
+	Immutable bool   // the path identifies the bytes by their hash
 	Filled    bool   // it was fetched for this request
-	etag      string // "": not made yet
+	etag      string // "" until ETag is called
 	close     func()
 }
 
-// ETag is the strong entity tag of the object.
+// ETag returns the strong entity tag of the object.
 func (o *Object) ETag() string {
 	if o.etag == "" {
 		o.etag = `"` + o.Digest.String() + `"`
@@ -45,21 +48,22 @@ func (o *Object) ETag() string {
 	return o.etag
 }
 
-// Close lets the object go.
+// Close releases the object.
 func (o *Object) Close() {
 	if o.close != nil {
 		o.close()
 	}
 }
 
-// Asset gives what a path below /edge/assets/, decoded, stands for: a pack file, a stored object, or, in live mode, one that is fetched now.
-// For that it waits until ctx ends, and no longer than edge.ingress.timeout_secs; the fill goes on then. Errors are those of errors.go, and
-// those of packs.
-func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
-	if o := e.warm(path); o != nil {
+// Asset returns the object at a path below /edge/assets/: a pack file, a stored object or, in live
+// mode, an object that is fetched now. The path is decoded, the query is not. Asset waits for a
+// fetch until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It
+// returns the errors of errors.go and those of packs.
+func (e *Engine) Asset(ctx context.Context, path, query string) (*Object, error) {
+	if o := e.warm(nameOfAsset(path, query)); o != nil {
 		return o, nil
 	}
-	t, err := parsePath(path)
+	t, err := parsePath(path, query)
 	var o *Object
 	switch {
 	case err != nil:
@@ -67,7 +71,7 @@ func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
 	case t.pack != "":
 		return e.packs.File(t.pack)
 	default:
-		o, _, err = e.stored(ctx, path, t)
+		o, _, err = e.stored(ctx, t)
 	}
 	if t.url == "" || e.Config().Mode != ModeLive || !isMiss(err) {
 		return o, err
@@ -75,53 +79,58 @@ func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
 	within := e.Config().timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if _, err = e.fill(ctx, &fillJob{target: t, path: path, try: within}); err != nil {
+	if _, err = e.fill(ctx, &fillJob{target: t, path: shownPath(path, query), try: within}); err != nil {
 		return nil, err
 	}
-	if o, _, err = e.stored(ctx, path, t); err == nil {
+	if o, _, err = e.stored(ctx, t); err == nil {
 		o.Filled = true
 	}
 	return o, err
 }
 
-// isMiss reports whether there is nothing that could be served.
+// isMiss reports whether err means that there is nothing to serve.
 func isMiss(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) }
 
-// hotEntry is an object under the path that it was asked for by. Of a large one, without its bytes, it says that its use is noted.
+// hotEntry is an object in memory, under the name by which it was requested. The entry of a large
+// object has no bytes; it only records that the use of the object was noted.
 type hotEntry struct {
 	Object
-	path  string
-	epoch atomic.Uint64 // of the rows, in which the path led to it
+	name  string
+	epoch atomic.Uint64 // of the rows, when the name last led to the object
 }
 
-// Bounds of what is kept in memory.
+// Bounds of the memory for objects.
 const (
-	hotBytes    = 64 << 20         // of all objects
-	hotObject   = 1 << 20          // bytes; an object up to it is held in memory whole, and hashed when it is read from the disk
-	hotOverhead = 512              // bytes beside its own and its path
-	hotFor      = 10 * time.Minute // until its use is noted again, which writes to the disk, and a small one's file is read
+	hotBytes = 64 << 20 // of all objects
+	// hotObject is the largest object, in bytes, that is held in memory. An object of up to this
+	// size is hashed each time it is read from the disk.
+	hotObject   = 1 << 20
+	hotOverhead = 512 // bytes of an entry beside its object and its name
+	// hotFor is how long an entry lives. The next request then reads a small object from the disk
+	// again and notes the use of the object, which writes to the disk.
+	hotFor = 10 * time.Minute
 )
 
-// warm is the object that a path leads to, if it is in memory and no row has changed since it was looked up.
-func (e *Engine) warm(path string) *Object {
-	hit, ok := e.hot.Get(path)
-	if !ok || hit.path != path || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
+// warm returns the object of a name if it is in memory and no row has changed since its lookup.
+func (e *Engine) warm(name string) *Object {
+	hit, ok := e.hot.Get(name)
+	if !ok || hit.name != name || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
 		return nil
 	}
 	o := hit.Object
 	return &o
 }
 
-// stored opens what is stored of a digest or a URL. A row that does not read is dropped, and is a miss then. A row that is replaced may lose its file to a reader that has just looked it up, who looks
-// again then.
-func (e *Engine) stored(ctx context.Context, path string, t target) (o *Object, row Stored, err error) {
+// stored opens the stored object of a digest or a URL. It drops a row that does not read and
+// returns ErrNotFound. If a row is replaced while stored opens its file, stored looks again.
+func (e *Engine) stored(ctx context.Context, t target) (o *Object, row Stored, err error) {
 	for mended := false; ; {
 		epoch := e.epoch.Load()
-		o, row, err = e.lookUp(ctx, path, t, epoch)
+		o, row, err = e.lookUp(ctx, t, epoch)
 		switch {
 		case errors.Is(err, store.ErrCorrupt) && !mended:
-			mended = true // once: a row that stays damaged is answered
-			err = errors.Join(err, e.mendSoon(ctx, mendWithin))
+			mended = true // once: if the row stays damaged, its error is returned
+			err = errors.Join(err, e.repairSoon(ctx, repairWithin))
 			if e.epoch.Load() == epoch {
 				return o, row, err
 			}
@@ -131,8 +140,8 @@ func (e *Engine) stored(ctx context.Context, path string, t target) (o *Object, 
 	}
 }
 
-// lookUp is one look of stored, in an epoch of the rows.
-func (e *Engine) lookUp(ctx context.Context, path string, t target, epoch uint64) (o *Object, row Stored, err error) {
+// lookUp makes one attempt of stored, in an epoch of the rows.
+func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object, row Stored, err error) {
 	if t.url != "" {
 		row, err = find(ctx, e, paths, pathKey(t.url))
 	} else {
@@ -143,8 +152,8 @@ func (e *Engine) lookUp(ctx context.Context, path string, t target, epoch uint64
 	if err != nil {
 		return nil, row, err
 	}
-	hit, hot := e.hot.Get(path)
-	if hot = hot && hit.path == path && hit.Digest == row.Digest && hit.Type == row.Type; hot {
+	hit, hot := e.hot.Get(t.name)
+	if hot = hot && hit.name == t.name && hit.Digest == row.Digest && hit.Type == row.Type; hot {
 		hit.epoch.Store(epoch)
 	}
 	if hot && hit.Bytes != nil {
@@ -156,30 +165,31 @@ func (e *Engine) lookUp(ctx context.Context, path string, t target, epoch uint64
 	}
 	o.Type, o.Immutable = row.Type, t.url == ""
 	if o.ETag(); !hot {
-		entry := &hotEntry{Object: *o, path: path}
+		entry := &hotEntry{Object: *o, name: t.name}
 		entry.From, entry.File, entry.close = FromHot, nil, nil
 		entry.epoch.Store(epoch)
-		e.hot.SetFor(path, entry, int64(len(o.Bytes)+len(path))+hotOverhead, hotFor)
+		e.hot.SetFor(t.name, entry, int64(len(o.Bytes)+len(t.name))+hotOverhead, hotFor)
 		e.cas.Use(row.Digest, e.now())
 	}
 	return o, row, nil
 }
 
-// open opens an object. Up to 1 MiB it is hashed before any of it is seen, a larger one once before its first use in this process; one that is
-// not what its name says is set aside. A row whose file is
-// gone is a miss: the snapshot of a node holds the rows, not the files.
+// open opens an object. It hashes an object of up to 1 MiB before it returns any of its bytes, and
+// a larger one before its first use in this process. If the hash differs from the name, the object
+// is set aside. A row without a file is a miss: the snapshot of a node holds rows but no files.
 func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
 	o, err := e.load(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrNotFound
 	case errors.Is(err, cas.ErrCorrupt):
-		return nil, errors.Join(ErrCorrupt, e.setAside(ctx, name, err))
+		return nil, errors.Join(ErrCorrupt, e.quarantineSoon(ctx, name, err))
 	}
 	return o, err
 }
 
-// load reads an object from the disk. It gives fs.ErrNotExist or cas.ErrCorrupt, and an Object that may be closed all the same.
+// load reads an object from the disk. It returns fs.ErrNotExist or cas.ErrCorrupt. The returned
+// Object is never nil and may be closed after an error too.
 func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *Object, err error) {
 	o = &Object{Digest: name, Size: size, From: FromCAS}
 	if size <= hotObject {
@@ -194,29 +204,32 @@ func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *Objec
 	return o, err
 }
 
-// Bounds of what a request waits for the CAS writer.
-const mendWithin = 2 * time.Second
+// repairWithin bounds the time for which a request waits for the CAS writer.
+const repairWithin = 2 * time.Second
 
-// asideJob is the change that sets an object aside which was met in the state that cause describes.
-func asideJob(name b3.Digest, cause error) *writeJob {
-	j := &writeJob{aside: name}
+// quarantineJob returns the job that sets an object aside after a reader failed with cause.
+func quarantineJob(name b3.Digest, cause error) *writeJob {
+	one := corruptObject{name: name}
 	if bad, ok := errors.AsType[*cas.CorruptError](cause); ok {
-		j.bad = bad.File
+		one.bad = bad.File
 	}
-	return j
+	return &writeJob{aside: []corruptObject{one}}
 }
 
-// setAside has an object taken out of the content store. It does not wait for room, and 2 s at most for the answer.
-func (e *Engine) setAside(ctx context.Context, name b3.Digest, cause error) error {
-	return e.writeSoon(ctx, asideJob(name, cause), mendWithin)
+// quarantineSoon asks the CAS writer to quarantine an object. It fails if the queue is full, and
+// waits at most repairWithin for the result.
+func (e *Engine) quarantineSoon(ctx context.Context, name b3.Digest, cause error) error {
+	return e.writeSoon(ctx, quarantineJob(name, cause), repairWithin)
 }
 
-// mendSoon has damaged rows dropped. It does not wait for room, and for the answer only so long.
-func (e *Engine) mendSoon(ctx context.Context, within time.Duration) error {
-	return e.writeSoon(ctx, &writeJob{mend: true}, within)
+// repairSoon asks the CAS writer to drop damaged rows. It fails if the queue is full, and waits at
+// most within for the result.
+func (e *Engine) repairSoon(ctx context.Context, within time.Duration) error {
+	return e.writeSoon(ctx, &writeJob{repair: true}, within)
 }
 
-// writeSoon hands a change to the writer if there is room.
+// writeSoon sends a job to the CAS writer and waits at most within for its result. It fails if the
+// queue is full.
 func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -225,5 +238,81 @@ func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duratio
 		return err
 	}
 	_, err := j.reply.Wait(ctx)
+	return err
+}
+
+// sums holds the objects over 1 MiB that this process has hashed. They are too large to be hashed
+// at each read, so they are hashed once, before their first use. There are at most
+// edge.cas.max_bytes / 1 MiB of them.
+type sums struct {
+	flights *flow.Flight[b3.Digest, struct{}, struct{}]
+	slots   chan struct{}
+
+	mu   sync.Mutex
+	good map[b3.Digest]struct{} // guarded by mu
+}
+
+// Bounds of the hashing of large objects.
+const (
+	hashAtOnce = 2                // objects at the same time; each keeps a core busy
+	hashWithin = 10 * time.Minute // for one object, with the wait for a slot
+)
+
+func newSums(c *flow.Catalog, calls int) *sums {
+	return &sums{
+		flights: flow.NewFlight[b3.Digest, struct{}, struct{}](c, flow.FlightSpec{
+			Service: service, Name: "hash", Shards: 4, Waiters: maxWaiters, Calls: calls,
+		}),
+		//rawchan: slots is a semaphore, not a queue
+		slots: make(chan struct{}, hashAtOnce), good: map[b3.Digest]struct{}{},
+	}
+}
+
+func (s *sums) has(name b3.Digest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.good[name]
+	return ok
+}
+
+// add records that the bytes of an object match its name.
+func (s *sums) add(name b3.Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.good[name] = struct{}{}
+}
+
+// forget causes an object to be hashed again before its next use.
+func (s *sums) forget(name b3.Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.good, name)
+}
+
+// check hashes an object unless that was done before. Concurrent callers share one reading. It
+// waits until ctx ends; the reading continues after that. It returns the errors of cas.Dir.Verify,
+// flow.ErrBusy or the cause of ctx.
+func (s *sums) check(ctx context.Context, d *cas.Dir, name b3.Digest, size int64) error {
+	if s.has(name) {
+		return nil
+	}
+	_, err := s.flights.Do(ctx, name, struct{}{}, hashWithin, func(ctx context.Context) (none struct{}, err error) {
+		if s.has(name) {
+			return none, nil
+		}
+		select {
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return none, fmt.Errorf("hash %s: %w", name, context.Cause(ctx))
+		}
+		defer func() { <-s.slots }()
+		if err = d.Verify(name, size, func(int) error { return context.Cause(ctx) }); err == nil {
+			s.add(name)
+		}
+		return none, err
+	})
+	if errors.Is(err, flow.ErrFlightFull) {
+		return flow.ErrBusy
+	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// The modes.
+// The modes of the edge.
 const (
 	ModeOffline = "offline"
 	ModeLive    = "live"
@@ -20,13 +20,20 @@ const (
 
 // Config is the section [edge].
 type Config struct {
-	Enabled       bool          `toml:"enabled" reload:"x"`                   // false: no tasks and no routes; what is stored stays
-	Mode          string        `toml:"mode" reload:"r" oneof:"offline live"` // "offline": packs and what is stored; "live": what is missing is fetched
-	PacksDir      string        `toml:"packs_dir" reload:"x"`                 // of the pack files; "": packs in the data directory
-	PublicURL     string        `toml:"public_url" reload:"r"`                // scheme and host of tile URLs; "": those of the request
-	Allow         []string      `toml:"allow" reload:"r"`                     // hosts that are fetched from: a DNS name or localhost, ":port" if it is not 443
-	AllowPrivate  []string      `toml:"allow_private" reload:"r"`             // networks that are called although they are not public, as CIDR
-	CAFile        string        `toml:"ca_file" reload:"r"`                   // certificates that hosts are trusted by, PEM; "": the system's
+	// If false, the edge has no tasks and no routes. Stored objects and packs stay on the disk.
+	Enabled bool `toml:"enabled" reload:"x"`
+	// "offline" serves packs and stored objects; "live" also fetches missing objects.
+	Mode string `toml:"mode" reload:"r" oneof:"offline live"`
+	// The folder of pack files. "" means packs in the data directory.
+	PacksDir string `toml:"packs_dir" reload:"x"`
+	// The scheme and host of tile URLs. "" means those of the request or of a trusted proxy.
+	PublicURL string `toml:"public_url" reload:"r"`
+	// The hosts to fetch from: DNS names or localhost, with ":port" if the port is not 443.
+	Allow []string `toml:"allow" reload:"r"`
+	// Networks in CIDR form that may be called although they are not public.
+	AllowPrivate []string `toml:"allow_private" reload:"r"`
+	// A PEM file of the root certificates for the hosts. "" means those of the system.
+	CAFile        string        `toml:"ca_file" reload:"r"`
 	Ingress       IngressConfig `toml:"ingress" reload:"r"`
 	Queues        QueuesConfig  `toml:"queues" reload:"x"`
 	Retry         RetryConfig   `toml:"retry" reload:"r"`
@@ -34,71 +41,91 @@ type Config struct {
 	CAS           CASConfig     `toml:"cas" reload:"r"`
 	Packs         PacksConfig   `toml:"packs" reload:"x"`
 	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
-	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // that running fills get once the node drains
+	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // for running fills, from the start of draining
 }
 
-// IngressConfig bounds requests.
+// IngressConfig bounds the requests to the edge.
 type IngressConfig struct {
-	TimeoutSecs int `toml:"timeout_secs"` // to the first byte of an answer: what a request waits for a fill, and what a try of one lasts
-	MaxInflight int `toml:"max_inflight"` // requests at one time, to the last byte; a quarter of them of one network
-	RPSLimit    int `toml:"rps_limit"`    // a second, as many at once: requests that begin or join a fill, and those that change something
+	// The longest wait of a request for a fill, and the longest try of such a fill, in seconds.
+	TimeoutSecs int `toml:"timeout_secs"`
+	MaxInflight int `toml:"max_inflight"` // concurrent requests, of which one network may hold a quarter
+	// Requests a second that begin or join a fill, or that change something; also the burst.
+	RPSLimit int `toml:"rps_limit"`
 }
 
-// QueuesConfig bounds the queue of fills that wait for a worker; beyond it they are refused.
+// QueuesConfig bounds the queue of the fills that wait for a worker. Further fills are refused.
 type QueuesConfig struct {
 	WorkTX int `toml:"work_tx"`
 }
 
-// RetryConfig says how calls of other hosts are tried again.
+// RetryConfig describes the retries of calls to other hosts.
 type RetryConfig struct {
 	LiveFill RetryRule `toml:"live_fill"`
 }
 
-// RetryRule waits min(max_ms, base_ms·2ⁿ) + U[0, base_ms] after failure n, the first being 0.
+// RetryRule waits min(max_ms, base_ms·2ⁿ) + U[0, base_ms] after failure n, counted from 0.
 type RetryRule struct {
 	BaseMS     int  `toml:"base_ms"`
 	MaxMS      int  `toml:"max_ms"`
-	MaxRetries int  `toml:"max_retries"` // tries, the first included
-	Jitter     bool `toml:"jitter"`      // false: without U
+	MaxRetries int  `toml:"max_retries"` // all tries, with the first one
+	Jitter     bool `toml:"jitter"`      // if false, U is left out
 }
 
-// FillConfig bounds the fills.
+// FillConfig bounds fills.
 type FillConfig struct {
-	Workers        int       `toml:"workers"`          // fills at one time
+	Workers        int       `toml:"workers"`          // concurrent fills
 	MaxObjectBytes unit.Size `toml:"max_object_bytes"` // of one object; a longer one is refused
+	// How long a try of a POST may receive no byte. Such a try lasts at most an hour.
+	Idle unit.Duration `toml:"idle"`
+	// Bytes of interrupted fetches that are kept for 2 minutes for the next try. 0 keeps none.
+	PartialBytes unit.Size `toml:"partial_bytes"`
 }
 
 // CASConfig bounds the content store.
 type CASConfig struct {
-	MaxBytes unit.Size `toml:"max_bytes"` // of all objects; beyond it the least recently used leave
-	MinFree  unit.Size `toml:"min_free"`  // of the disk, that objects leave free, with up to 64 MiB of headroom; at least store.min_free
-	MaxURLs  int       `toml:"max_urls"`  // that lead to objects: each has a row, of up to 4 KiB, in the file of the node
+	MaxBytes unit.Size `toml:"max_bytes"` // of all objects; beyond it the least recently used are evicted
+	// The space that objects leave free on the disk, in addition to up to 64 MiB of headroom. It is
+	// at least store.min_free.
+	MinFree unit.Size `toml:"min_free"`
+	// The most bytes of pinned objects. 0 means half of max_bytes. At most half of max_urls may be
+	// pinned.
+	MaxPinned unit.Size `toml:"max_pinned"`
+	// URLs that lead to objects. Each has a row of up to 4 KiB in the file of the node.
+	MaxURLs int `toml:"max_urls"`
 }
 
-// ScrubConfig is how what is stored is read again, so that damage is found before it is asked for.
+// ScrubConfig describes the regular verification of stored content.
 type ScrubConfig struct {
-	Every unit.Duration `toml:"every"` // from the end of one run to the begin of the next; 0: never
+	Every unit.Duration `toml:"every"` // from the end of a run to the start of the next; 0 means never
 	Rate  unit.Size     `toml:"rate"`  // bytes of objects a second
 }
 
-// Bounds that are no keys.
+// Bounds that are not configurable.
 const (
-	postTry     = 60 * time.Second // that a try of a fill lasts that a POST has begun
-	negativeFor = 60 * time.Second // that a host's 404 is remembered
-	faultyFor   = 5 * time.Second  // that a host's 5xx is remembered against its path: a page asks again in the meantime, the host is asked once
+	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
+	postTry     = time.Hour
+	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
+	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
+	// times in that time; the host is asked once.
+	faultyFor = 5 * time.Second
 )
 
-// DefaultConfig gives every default.
+// DefaultConfig returns the default of every key.
 func DefaultConfig() Config {
 	return Config{
-		Enabled:       true,
-		Mode:          ModeOffline,
-		Allow:         []string{},
-		AllowPrivate:  []string{},
-		Ingress:       IngressConfig{TimeoutSecs: 5, MaxInflight: 512, RPSLimit: 500},
-		Queues:        QueuesConfig{WorkTX: 512},
-		Retry:         RetryConfig{LiveFill: RetryRule{BaseMS: 50, MaxMS: 800, MaxRetries: 3, Jitter: true}},
-		Fill:          FillConfig{Workers: 8, MaxObjectBytes: 256 << 20},
+		Enabled:      true,
+		Mode:         ModeOffline,
+		Allow:        []string{},
+		AllowPrivate: []string{},
+		Ingress:      IngressConfig{TimeoutSecs: 5, MaxInflight: 512, RPSLimit: 500},
+		Queues:       QueuesConfig{WorkTX: 512},
+		Retry:        RetryConfig{LiveFill: RetryRule{BaseMS: 50, MaxMS: 800, MaxRetries: 3, Jitter: true}},
+		Fill: FillConfig{
+			Workers:        8,
+			MaxObjectBytes: 256 << 20,
+			Idle:           unit.Duration(30 * time.Second),
+			PartialBytes:   512 << 20,
+		},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
 		Packs:         defaultPacksConfig(),
 		Scrub:         ScrubConfig{Every: unit.Duration(7 * 24 * time.Hour), Rate: 8 << 20},
@@ -106,10 +133,10 @@ func DefaultConfig() Config {
 	}
 }
 
-// timeout is what a request waits for a fill, and what a try of one lasts.
+// timeout returns the longest wait of a request for a fill, and the longest try of such a fill.
 func (c *Config) timeout() time.Duration { return time.Duration(c.Ingress.TimeoutSecs) * time.Second }
 
-// Validate joins every fault of c.
+// Validate joins all faults of c.
 func (c Config) Validate() error {
 	r := c.Retry.LiveFill
 	return errors.Join(
@@ -117,6 +144,7 @@ func (c Config) Validate() error {
 		c.validateHosts(),
 		unit.Within("ingress.timeout_secs", c.Ingress.TimeoutSecs, 1, 30),
 		unit.Within("ingress.max_inflight", c.Ingress.MaxInflight, 1, 65_536),
+		c.validateInflight(),
 		unit.Within("ingress.rps_limit", c.Ingress.RPSLimit, 1, 1_000_000),
 		unit.Within("queues.work_tx", c.Queues.WorkTX, 1, 65_536),
 		unit.Within("retry.live_fill.base_ms", r.BaseMS, 1, r.MaxMS),
@@ -124,8 +152,12 @@ func (c Config) Validate() error {
 		unit.Within("retry.live_fill.max_retries", r.MaxRetries, 1, 5),
 		unit.Within("fill.workers", c.Fill.Workers, 1, 256),
 		unit.Within("fill.max_object_bytes", c.Fill.MaxObjectBytes, 1<<10, c.CAS.MaxBytes),
+		unit.Between("fill.idle", c.Fill.Idle, time.Second, 10*time.Minute),
+		unit.Within("fill.partial_bytes", c.Fill.PartialBytes, 0, 1<<50),
 		unit.Within("cas.max_bytes", c.CAS.MaxBytes, 1<<10, 1<<50),
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
+		// Eviction frees a tenth of max_bytes at a time.
+		unit.Within("cas.max_pinned", c.CAS.MaxPinned, 0, c.CAS.MaxBytes/10*9),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
 		c.Packs.validate(),
 		c.Scrub.validate(),
@@ -141,6 +173,16 @@ func (c ScrubConfig) validate() error {
 	return errors.Join(every, unit.Within("scrub.rate", c.Rate, 64<<10, 1<<40))
 }
 
+// validateInflight refuses a queue that can never be full: each waiting fill has a request in
+// flight.
+func (c Config) validateInflight() error {
+	if in, queue := c.Ingress.MaxInflight, c.Queues.WorkTX; in > 0 && in < queue {
+		return fmt.Errorf("ingress.max_inflight = %d: must be at least queues.work_tx = %d, "+
+			"because each waiting fill has a request in flight", in, queue)
+	}
+	return nil
+}
+
 func (c Config) validateMode() error {
 	switch {
 	case c.Mode != ModeOffline && c.Mode != ModeLive:
@@ -153,7 +195,7 @@ func (c Config) validateMode() error {
 	return nil
 }
 
-// maxHosts bounds edge.allow: each host has a breaker, connections and metrics of its own.
+// maxHosts bounds edge.allow: each host has its own breaker, connections and metrics.
 const maxHosts = 256
 
 func (c Config) validateHosts() (err error) {
@@ -167,14 +209,15 @@ func (c Config) validateHosts() (err error) {
 		}
 	}
 	u, bad := url.Parse(cmp.Or(c.PublicURL, "http://localhost"))
-	if bad != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery+u.Fragment != "" {
+	if bad != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery+u.Fragment != "" {
 		err = errors.Join(err, fmt.Errorf("public_url = %q: must be http:// or https://, and a host", c.PublicURL))
 	}
 	_, bad = c.privateNets()
 	return errors.Join(err, bad)
 }
 
-// privateNets are the networks of allow_private.
+// privateNets returns the networks of allow_private.
 func (c Config) privateNets() (nets []netip.Prefix, err error) {
 	for _, text := range c.AllowPrivate {
 		p, bad := netip.ParsePrefix(text)
@@ -184,4 +227,37 @@ func (c Config) privateNets() (nets []netip.Prefix, err error) {
 		nets = append(nets, p)
 	}
 	return nets, err
+}
+
+// PacksConfig bounds the resources that one pack may use.
+type PacksConfig struct {
+	StatementTimeout unit.Duration `toml:"statement_timeout"` // to open an MBTiles pack or to read one of its tiles
+	VerifyBase       unit.Duration `toml:"verify_base"`       // allowed for the check of any pack
+	VerifyRate       unit.Size     `toml:"verify_rate"`       // bytes that add a second to that allowance
+	// Bytes a second that the scrub of published packs reads at most.
+	ScrubRate unit.Size `toml:"scrub_rate"`
+}
+
+// defaultPacksConfig returns the defaults. Opening a sound pack takes milliseconds, or seconds on a
+// sleeping disk. A check reads 50 MiB a second on slow disks and cores; the budget is ten times
+// that. A scrub leaves most of a disk to requests.
+func defaultPacksConfig() PacksConfig {
+	return PacksConfig{
+		StatementTimeout: unit.Duration(2 * time.Second),
+		VerifyBase:       unit.Duration(10 * time.Second),
+		VerifyRate:       4 << 20,
+		ScrubRate:        64 << 20,
+	}
+}
+
+func (c PacksConfig) validate() error {
+	return errors.Join(unit.Between("packs.statement_timeout", c.StatementTimeout, 10*time.Millisecond, time.Minute),
+		unit.Between("packs.verify_base", c.VerifyBase, 10*time.Millisecond, time.Hour),
+		unit.Within("packs.verify_rate", c.VerifyRate, 64<<10, 10<<30),
+		unit.Within("packs.scrub_rate", c.ScrubRate, 64<<10, 10<<30))
+}
+
+// budget returns how long the check of a pack of size bytes may take.
+func (c PacksConfig) budget(size int64) time.Duration {
+	return c.VerifyBase.D() + time.Duration(float64(size)/float64(c.VerifyRate)*float64(time.Second))
 }

@@ -1,60 +1,92 @@
-// Package edge serves bytes from where there may be no network: map packs by tile, and assets that were fetched once, from listed hosts, and are
-// served from then on by the hash of their bytes.
+// Package edge serves map tiles from pack files, and assets that it fetched from allowed hosts, so
+// that both are available without a network. Assets are stored by the hash of their bytes.
+//
+// Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-22.
+//
+// Terms: a pack is a map file in PMTiles or MBTiles format. An object is a file of the content
+// store, named by the BLAKE3 of its bytes. A URL leads to an object by its row in edge/paths. A
+// fill fetches the object of a URL and installs it. A partial is the beginning of an object after
+// an interrupted fetch. A pinned URL is not evicted.
 //
 // # Invariants
 //
-//  1. No lock is held over a wait, a file or the network: state that several tasks change is behind a ranked lock for a few lines, what requests
-//     read is behind an atomic pointer, or in the file.
-//  2. The task cas_writer alone names, moves and removes objects, and sends the commands that change their rows. An object has its name before it has a
-//     row, both on the disk, and loses its row first: no crash leaves a row without the bytes that it names.
-//  3. Every queue has a bound. A full queue refuses a fill at once. An accepted fill is dropped by a shutdown, or when all its callers have left
-//     before a worker has taken it, unless a POST began it. While edge.allow names several hosts, one of them holds at most half of work_tx and
-//     half of the workers.
-//  4. Every wait has a deadline: a request for a fill 5 s in all, a try of a fill 5 s, or 60 s where a POST has begun it, at most 3 tries, after a
-//     time-out, 503 or 504 alone.
-//  5. A fill belongs to no request: one is under way for each URL. Once a worker has taken it, it goes on when all callers have left.
-//  6. From the phase Draining on no fill is begun; those that run have 3 s, and are aborted then.
-//  7. No byte is served of an object up to 1 MiB that was not hashed when it was read from the disk, nor of a larger one that this process has not
-//     hashed or written. One that is not what its name says is set aside, and in live mode fetched anew. Each edge.scrub.every all that is stored
-//     is read again.
-//  8. Only what a request asks for is fetched, from hosts of edge.allow, at public addresses or those of edge.allow_private. What has no strong
-//     ETag is not stored, and nothing is stored but whole.
-//  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk and
-//     a headroom above it; for that the ones used least recently leave, whether a fill or another file takes the space. When that does not help,
-//     fills are refused and hits go on.
-//  10. The breaker of a host counts failed connections, whole tries without an answer, and 502 to 504 of at least 3 paths within a minute. Any
-//     5xx is remembered against its path, for 5 s and for GETs. Queues and deadlines of the edge never count against a host.
+//  1. No lock is held during a wait, file I/O or network I/O. State that several tasks change is
+//     guarded by a ranked lock for a few lines; state that requests read is an atomic pointer or a
+//     row of the file.
+//  2. Only the task cas_writer names, moves and removes objects and sends the commands that change
+//     their rows. An object gets its name before its row, both synced, and loses its row first:
+//     after a crash no row lacks the bytes that it names.
+//  3. Every queue is bounded, and a full queue refuses a fill at once. An accepted fill is dropped
+//     only by a shutdown, or if all its callers leave before a worker takes it and no POST began
+//     it. While edge.allow names several hosts, no host holds more places of work_tx, or more
+//     workers, than it leaves free: one host alone holds half, and two slow hosts leave a third.
+//  4. Every wait has a deadline: 5 s for a request that needs a fill, and 5 s for each try of the
+//     fill. A try of a fill that a POST began lasts until edge.fill.idle passes without a byte, at
+//     most an hour. There are at most 3 tries, and only after a time-out, a 503 or a 504.
+//  5. At most one fill runs for each URL. After a worker has taken it, it continues even if all
+//     its callers leave.
+//  6. From the phase Draining on no fill begins. Running fills have 3 s and are then aborted.
+//  7. Every served byte of an object of up to 1 MiB was hashed when it was read from the disk, and
+//     every larger object was hashed or written by this process before it is served. An object
+//     with another hash than its name is set aside and, in live mode, fetched again. All stored
+//     content is read again once per edge.scrub.every.
+//  8. The edge fetches only objects that a request asks for, from hosts of edge.allow, at public
+//     addresses or those of edge.allow_private. It does not store an object without a strong ETag,
+//     an incomplete object, or one that its host keeps private by Cache-Control private or
+//     no-store, a cookie or Vary: *. A try that resumes an object asks for the missing part under
+//     the ETag of the first part; the bytes of two objects never mix.
+//  9. Objects, those being written and partials together stay below edge.cas.max_bytes and leave
+//     edge.cas.min_free and a headroom free on the disk. Partials are evicted first, then unpinned
+//     objects in the order of their last use, for a fill or for the growth of other files. If that
+//     would not free enough, no object is evicted and fills are refused; hits are still served.
+//  10. The breaker of a host counts failed connections, tries without an answer, and 502 to 504 of
+//     at least 3 paths within a minute. Any 5xx is remembered for its path and for GETs, for 5 s.
+//     Queues and deadlines of the edge never count against a host.
 //  11. In amnesia no file is opened for writing: packs are served, fills are refused.
-//  12. A row of edge/paths or edge/blobs that does not read stops neither the start, nor a task, nor a request for another row: it is dropped,
-//     logged and counted, the rows that it concerns are made to agree, and the file of an object without a row is set aside.
-//  13. A pack can fail itself only. The boot opens none; opening one, reading a tile and checking one each have a deadline,
-//     and nothing of a pack in memory is as large as its file says. A file that replaces a pack serves once it is verified.
+//  12. A row of edge/paths, edge/blobs or edge/keys that does not read fails neither the start, nor
+//     a task, nor a request for another row. It is dropped, logged and counted, the other rows are
+//     made consistent, and the file of an object without a row is set aside.
+//  13. A bad pack affects only itself. The boot opens no pack. Opening a pack, reading a tile and
+//     checking a pack each have a deadline, and no allocation is as large as the pack's file
+//     demands. A file that replaces a pack is served after it was verified.
+//  14. A pin lasts through eviction, damage, restart and restore, until Keep removes it, or until a
+//     refresh makes its object larger and the pin would exceed edge.cas.max_pinned; the fill then
+//     reports that the URL is no longer pinned. No pin and no refresh takes the pinned bytes beyond
+//     edge.cas.max_pinned, or the pinned URLs beyond half of edge.cas.max_urls. Every row of
+//     edge/paths has a row in edge/keys.
+//  15. No log line, event or text of a FillError contains the query of a URL, because the query of
+//     a signed URL is a credential. Whole URLs are returned by Keys, Keep, Fill and Verify only;
+//     their routes need edge.keep, edge.fill or admin.
 //
 // # Tasks and queues
 //
-// Tasks:
-//   - worker, 8: fetches an object, hashes it on the way and hands it over
-//   - cas_writer, 1: installs objects in bursts that share a sync, makes room, sets objects aside, drops rows that do not read
-//   - scrubber, 1: reads all that is stored again, slowly
+// Tasks (name, count):
+//   - worker, 8: fetches an object, hashes it and sends it to cas_writer
+//   - cas_writer, 1: installs objects in bursts that share a sync, evicts, sets objects aside,
+//     drops rows that do not read
+//   - scrubber, 1: reads all stored content again, slowly
 //   - pack_scanner, 1: lists the folder of packs
-//   - pack_opener, 1: opens new packs, 2 s each
+//   - pack_opener, 1: opens new packs, at most 2 s each
 //   - verifier, 2: verifies packs, the smallest first
-//   - metrics, 1: each 100 ms what readiness depends on, each second the free space of the disk; events to the log
+//   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
+//     events
 //
-// Queues:
-//   - work_tx, 512, reject new: one lane per host, HTTP to worker
-//   - ready_tx: the fills of work_tx that a worker may begin; it is never full
-//   - cas_tx, 64: in which workers wait for room and others do not, to cas_writer
-//   - verify_tx, 32, reject new: scans that HTTP and the reloader ask for, to pack_scanner
-//   - packs, watch: the packs, which the tasks of the packs change and follow
-//   - events_tx, broadcast, 1024, drop oldest
+// Queues (name, capacity, policy, producer -> consumer):
+//   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
+//   - ready_tx, 512: the fills of work_tx that may begin, HTTP -> worker; it is never full
+//   - cas_tx, 64, workers wait for room, others are refused: workers, HTTP, metrics and scrubber ->
+//     cas_writer
+//   - verify_tx, 32, reject new: scans, HTTP and the reloader -> pack_scanner
+//   - packs, watch: the current packs, tasks of packs -> tasks of packs and HTTP
+//   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// Ticks are metrics_tick and scrub_tick; missed ones merge. shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
-// A first reader of a large object hashes it in the flight hash, two objects at a time.
+// The tickers metrics_tick and scrub_tick merge missed ticks. shutdown_rx is the lifecycle of the
+// node. Caches have set buffers that drop when full. The flight hash bounds the hashing of large
+// objects to two at a time.
 //
 // # Lock order
 //
-// flights (flow's, one shard at a time) before counters; neither is taken under another of its own rank. Counters are: the tokens of the rate,
-// the room of the content store, and the lanes of work_tx. The mutexes of faultyPaths and of sums are
-// leaves, held for a few lines.
+// flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
+// together. Counters are the tokens of the rate limit, the room of the content store and the lanes
+// of work_tx. The mutexes of faultyPaths, sums and partials are leaves, held for a few lines.
 package edge

@@ -3,9 +3,9 @@ package edge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,14 +15,15 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// What was fetched once is served from then on, from memory and from the disk, after a restart and without its host.
+// A fetched object is served from memory and from the disk, after a restart, and without its host.
 func TestFetchedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
 	r := newRig(t, on(h)).start()
 	path := h.name + "/fonts/a b.ttf"
 	o := r.want(path, "of fonts/a b.ttf")
-	if !o.Filled || o.Type != "text/plain" || o.Immutable || o.ETag() != `"`+b3.Sum([]byte("of fonts/a b.ttf")).String()+`"` {
+	if !o.Filled || o.Type != "text/plain" || o.Immutable ||
+		o.ETag() != `"`+b3.Sum([]byte("of fonts/a b.ttf")).String()+`"` {
 		t.Errorf("%+v", o)
 	}
 	h.Close()
@@ -46,7 +47,56 @@ func TestFetchedOnce(t *testing.T) {
 	r.sound()
 }
 
-// A thousand who miss the same are served by one call of the host.
+// A query is part of the URL that is fetched and found. The root of a host and a path that ends
+// with a slash can be fetched. All are found by a GET and after a restart, without the host.
+func TestQueriesAndSlashes(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, "of "+q.URL.RequestURI()) })
+	r := newRig(t, on(h)).start()
+	forms := []string{
+		"/", "/?", "/?a=1", "/?a=2", "/dir/", "/dir", "/dir/?a=1", "/css2?family=A:wght@400;700", "/a%3Fa=1", "/a?a=1",
+		"/a",
+	}
+	for i, form := range forms {
+		want, path := "of "+strings.TrimSuffix(form, "?"), strings.Replace(h.name+form, "%3F", "\x01", 1)
+		if i%2 == 0 && form != "/?" {
+			f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + form})
+			if err != nil || f.URL != "https://"+h.name+form {
+				t.Fatalf("%s: %+v, %v", form, f, err)
+			}
+		}
+		if got := r.at(path); got != want {
+			t.Errorf("%s: %q", form, got)
+		}
+	}
+	if n := h.asked.Load(); n != int64(len(forms)-1) { // /? is /
+		t.Errorf("asked %d times", n)
+	}
+	h.Close()
+	for range 2 {
+		for _, form := range forms {
+			if got := r.at(strings.Replace(h.name+form, "%3F", "\x01", 1)); got != "of "+strings.TrimSuffix(form, "?") {
+				t.Errorf("%s without the host: %q", form, got)
+			}
+		}
+		r.cfg.Mode = ModeOffline
+		r.reboot()
+	}
+	r.sound()
+}
+
+// at reads an asset. \x01 stands for a ? in the path. It returns the bytes or the error.
+func (r *rig) at(path string) string {
+	path, query, _ := strings.Cut(path, "?")
+	o, err := r.e.Asset(context.Background(), strings.Replace(path, "\x01", "?", 1), query)
+	if err != nil {
+		return err.Error()
+	}
+	defer o.Close()
+	return string(o.Bytes)
+}
+
+// A thousand requests for the same missing object are served by one call of the host.
 func TestManyMissOne(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -75,18 +125,24 @@ func TestManyMissOne(t *testing.T) {
 	r.sound()
 }
 
-// Offline nothing is fetched, in amnesia nothing is even looked for on the disk.
+// Offline nothing is fetched. In amnesia the disk is not even searched.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
 	r := newRig(t, on(h, func(c *Config) { c.Mode = ModeOffline })).start()
 	r.refused(h.name+"/x", ErrNotFound)
-	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(err, ErrOffline) {
+	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
+		err,
+		ErrOffline,
+	) {
 		t.Error(err)
 	}
 	forgets := newRig(t, on(h), func(r *rig) { r.amnesia = true }).start()
 	forgets.refused(h.name+"/x", ErrAmnesia)
-	if _, err := forgets.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(err, ErrAmnesia) {
+	if _, err := forgets.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
+		err,
+		ErrAmnesia,
+	) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(forgets.dir + "/edge"); !errors.Is(err, os.ErrNotExist) {
@@ -97,7 +153,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A host's 404 is remembered for a minute, and what is asked for by its name is asked for anew.
+// A 404 of a host is remembered for a minute, but a POST fill asks again.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
 	var there atomic.Bool
@@ -131,7 +187,7 @@ func TestAbsence(t *testing.T) {
 	r.want(h.name+"/x", "of x")
 }
 
-// A fill that is asked for says what is there, refuses what was not expected, and replaces what has changed.
+// A POST fill reports a stored object, refuses unexpected bytes, and replaces a changed object.
 func TestFill(t *testing.T) {
 	t.Parallel()
 	var body atomic.Value
@@ -161,7 +217,8 @@ func TestFill(t *testing.T) {
 			body.Store("two")
 		}
 		f, err := r.e.Fill(context.Background(), step.r)
-		if reason(err) != step.reason || step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
+		if reason(err) != step.reason ||
+			step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
 			t.Errorf("%s: %+v, %v", step.doc, f, err)
 		}
 		if has, _ := r.e.room.held(); has.objects != step.objects {
@@ -174,14 +231,17 @@ func TestFill(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var bad *PathError
-	for _, url := range []string{"http://" + h.name + "/x", url + "?a", url + "?", url + "#a", "https://u@" + h.name + "/x", "https://" + h.name, "https://" + h.name + "/a%2fb", "::"} {
+	for _, url := range []string{
+		"http://" + h.name + "/x", url + "?", url + "#a", url + "?a b", "https://u@" + h.name + "/x",
+		"https://" + h.name, "https://" + h.name + "/a%2fb", "::",
+	} {
 		if _, err := r.e.Fill(context.Background(), FillRequest{URL: url}); !errors.As(err, &bad) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 }
 
-// Requests that need a fill are let in as often as the limit says; hits are not counted.
+// Requests that need a fill are limited to the rate; hits are not counted.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
@@ -197,14 +257,16 @@ func TestRate(t *testing.T) {
 		r.want(h.name+"/a", "of a")
 	}
 	var rate *RateError
-	if _, _, err := r.read(h.name + "/d"); !errors.As(err, &rate) || rate.Wait <= 0 || rate.Wait > 334*time.Millisecond {
+	if _, _, err := r.read(h.name + "/d"); !errors.As(err, &rate) || rate.Wait <= 0 ||
+		rate.Wait > 334*time.Millisecond {
 		t.Errorf("%v", err)
 	}
 	at.Add(int64(rate.Wait + time.Millisecond))
 	r.want(h.name+"/d", "of d")
 }
 
-// A fill that is asked for is counted against the limit, whether or not it fetches anything; a request that is refused for another reason is not.
+// A POST fill is counted against the limit even if it fetches nothing. A request that is refused
+// for another reason is not counted.
 func TestRateOfPosts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
@@ -234,7 +296,7 @@ func TestRateOfPosts(t *testing.T) {
 	}
 }
 
-// A full queue refuses at once and is counted; what it has taken is done.
+// A full queue refuses at once and counts the refusal. The accepted fills are executed.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -257,7 +319,10 @@ func TestBackpressure(t *testing.T) {
 	ask("c")
 	until(t, "the queue is full", func() bool { n, _ := r.e.work.counts(); return n == 2 })
 	r.refused(h.name+"/d", flow.ErrBusy)
-	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/e"}); !errors.Is(err, flow.ErrBusy) {
+	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/e"}); !errors.Is(
+		err,
+		flow.ErrBusy,
+	) {
 		t.Error(err)
 	}
 	if n := r.count("queue_dropped_total", "queue", "work"); n != 2 {
@@ -266,7 +331,8 @@ func TestBackpressure(t *testing.T) {
 	if n := r.count("queue_depth", "queue", "work"); n != 2 {
 		t.Errorf("depth %v", n)
 	}
-	until(t, "the refused are forgotten, and one fill is in hand", func() bool { return r.count("worker_inflight") == 1 })
+	until(t, "the refused are forgotten, and one fill is in hand",
+		func() bool { return r.count("worker_inflight") == 1 })
 	close(gate)
 	all.Wait()
 	if h.asked.Load() != 3 {
@@ -274,7 +340,7 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// A reload takes another list of hosts for the fills from then on.
+// After a reload fills use the new list of hosts.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
@@ -288,7 +354,7 @@ func TestReload(t *testing.T) {
 	}
 	r.want(h.name+"/x", "of x")
 	cfg.Allow, cfg.CAFile = r.cfg.Allow, "/nowhere"
-	r.e.Reload(cfg) // cannot be read: the hosts stay as they were
+	r.e.Reload(cfg) // the file cannot be read: the old hosts stay
 	if _, _, err := r.read(h.name + "/y"); reason(err) != NotAllowed {
 		t.Error(err)
 	}
@@ -296,7 +362,7 @@ func TestReload(t *testing.T) {
 	r.want(h.name+"/y", "of y")
 }
 
-// A reload takes the certificates that a file of the same name has by then, and keeps the hosts as they are while that is not to be read.
+// A reload reads the certificate file again. If it cannot be read, the old hosts stay.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, ca := certificate(t, time.Now().Add(time.Hour))
@@ -325,62 +391,5 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	r.want(h.name+"/z", "of z")
 	if r.e.origins.Load() != before {
 		t.Error("the same certificates were taken for others: what is known of the hosts is lost")
-	}
-}
-
-// Whoever reads beside it, what was fetched anew is served from the answer of its fill on, under its path and its URL's other names.
-func TestMemoryIsNeverOlderThanTheRows(t *testing.T) {
-	t.Parallel()
-	var n atomic.Int64
-	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { serve(w, fmt.Sprint("edition ", n.Load())) })
-	r := newRig(t, on(h)).start()
-	path, over := h.name+"/x", make(chan struct{})
-	r.want(path, "edition 0")
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				if _, _, err := r.read(path); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	last := r.want(path, "edition 0")
-	for i := range 30 {
-		body := fmt.Sprint("edition ", n.Add(1))
-		f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + path, Refresh: true})
-		if err != nil || f.Digest != b3.Sum([]byte(body)) {
-			t.Fatalf("%d: %+v, %v", i, f, err)
-		}
-		r.want(path, body)
-		r.refused("b3/"+last.Digest.String()[3:], ErrNotFound)
-		last = r.want("b3/"+f.Digest.String()[3:], body)
-	}
-	close(over)
-	all.Wait()
-	r.sound()
-}
-
-// BenchmarkWarmAsset measures an asset that is in memory, without HTTP. It reports, and asserts nothing of time.
-func BenchmarkWarmAsset(b *testing.B) {
-	h := newHost(b, echo)
-	r := newRig(b, on(h)).start()
-	path := h.name + "/fonts/a.ttf"
-	r.want(path, "of fonts/a.ttf")
-	r.e.hot.Settle()
-	b.ReportAllocs()
-	for b.Loop() {
-		o, err := r.e.Asset(b.Context(), path)
-		if err != nil || o.ETag() == "" {
-			b.Fatal(err)
-		}
-		o.Close()
 	}
 }

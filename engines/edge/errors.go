@@ -6,53 +6,61 @@ import (
 	"time"
 )
 
-// What a caller can meet beside *FillError, *RateError, *PathError, flow.ErrBusy (the queue of fills is full), flow.ErrClosed and
-// flow.ErrCanceled (the node drains), context.DeadlineExceeded (a fill took too long; it goes on) and the store's errors.
+// Errors of the engine. Calls may also return *FillError, *RateError, *PathError, flow.ErrBusy if
+// the queue of fills is full, flow.ErrClosed and flow.ErrCanceled while the node drains,
+// context.DeadlineExceeded if a fill took too long (it continues), and the errors of the store.
 var (
-	ErrNotFound = errors.New("not found")                                  // no pack, no object, and nothing that may be fetched
-	ErrOffline  = errors.New("edge.mode is offline: nothing is fetched")   // asked for by a POST
-	ErrAmnesia  = errors.New("amnesia: nothing is fetched to be kept")     // the node keeps nothing on a disk
-	ErrFull     = errors.New("the content store is full")                  // by edge.cas, even if all else were evicted, or by its disk
-	ErrCorrupt  = errors.New("stored object was corrupt and is set aside") // it is served no more
+	// ErrNotFound is returned if there is no such pack or object and it may not be fetched.
+	ErrNotFound = errors.New("not found")
+	ErrOffline  = errors.New("edge.mode is offline: nothing is fetched") // for a POST
+	ErrAmnesia  = errors.New("amnesia: nothing is fetched or stored")    // the node writes nothing to a disk
+	ErrStore    = errors.New("the content store cannot be opened")       // retried every few seconds
+	// ErrFull is returned if edge.cas or the disk has no room even after all evictions.
+	ErrFull    = errors.New("the content store is full")
+	ErrCorrupt = errors.New("stored object was corrupt and is set aside")
 )
 
-// Reason is why nothing came of a fill, one word of a closed set.
+// Reason names the cause of a failed fill. The set of reasons is closed.
 type Reason string
 
 // The reasons of a FillError.
 const (
-	NotAllowed          Reason = "not_allowed"          // no host of edge.allow, or an address that is not public; a redirect to one too
-	UpstreamNotFound    Reason = "upstream_not_found"   // 404 or 410; remembered for 60 s
-	ETagInvalid         Reason = "etag_invalid"         // no strong ETag
-	DigestMismatch      Reason = "digest_mismatch"      // the bytes are not those that the caller expects
-	NotCacheable        Reason = "not_cacheable"        // a coding, or a part, that was not asked for
+	// The host is not in edge.allow, or its address is not public. Also for redirects.
+	NotAllowed       Reason = "not_allowed"
+	UpstreamNotFound Reason = "upstream_not_found" // 404 or 410; remembered for 60 s
+	ETagInvalid      Reason = "etag_invalid"       // no strong ETag
+	DigestMismatch   Reason = "digest_mismatch"    // the bytes differ from FillRequest.Expect
+	// The answer is private, no-store, has a cookie or Vary: *, or has a coding or is a part that
+	// was not requested.
+	NotCacheable        Reason = "not_cacheable"
 	ObjectCap           Reason = "object_cap"           // longer than edge.fill.max_object_bytes
 	Upstream4xx         Reason = "upstream_4xx"         // any other 4xx
-	Upstream5xx         Reason = "upstream_5xx"         // any 5xx but 503 and 504
+	Upstream5xx         Reason = "upstream_5xx"         // any 5xx except 503 and 504
 	UpstreamConnect     Reason = "upstream_connect"     // no connection: the name, the port or the certificate
-	UpstreamTruncated   Reason = "upstream_truncated"   // the answer broke off
-	UpstreamUnframed    Reason = "upstream_unframed"    // the answer does not say where it ends
+	UpstreamTruncated   Reason = "upstream_truncated"   // the answer ended early
+	UpstreamUnframed    Reason = "upstream_unframed"    // the answer does not tell its length
 	RedirectLoop        Reason = "redirect_loop"        // more than 3 redirects
 	Timeout             Reason = "timeout"              // every try took too long
 	UpstreamUnavailable Reason = "upstream_unavailable" // 503 or 504 at every try, or the breaker of the host is open
 )
 
-// FillError says why nothing came of a fill. Nothing was stored.
+// FillError is returned when a fill fails. Nothing was stored.
 type FillError struct {
 	Reason Reason
 	URL    string
-	Tries  int // made; 0: nothing was asked
+	Tries  int // made; 0 if the host was not asked
 	Cause  error
 }
 
+// Error returns a text without the query of any URL, because the text is logged.
 func (e *FillError) Error() string {
-	return fmt.Sprintf("fill %s: %s: %v", e.URL, e.Reason, e.Cause)
+	return fmt.Sprintf("fill %s: %s: %s", shown(e.URL), e.Reason, redact(fmt.Sprint(e.Cause)))
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *FillError) Unwrap() error { return e.Cause }
 
-// Retryable reports whether the same fill may do better soon.
+// Retryable reports whether the same fill may succeed soon.
 func (e *FillError) Retryable() bool {
 	switch e.Reason {
 	case Upstream5xx, UpstreamConnect, UpstreamTruncated, Timeout, UpstreamUnavailable:
@@ -61,14 +69,14 @@ func (e *FillError) Retryable() bool {
 	return false
 }
 
-// RateError says that more requests that need a fill come than edge.ingress.rps_limit lets in.
+// RateError is returned when the requests that need a fill exceed edge.ingress.rps_limit.
 type RateError struct {
-	Wait time.Duration // until there is room for one
+	Wait time.Duration // until one more request is admitted
 }
 
 func (e *RateError) Error() string { return "too many requests that need a fill" }
 
-// PathError says what is wrong with a path or a URL.
+// PathError describes an invalid path or URL.
 type PathError struct {
 	Path   string
 	Reason string

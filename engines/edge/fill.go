@@ -10,39 +10,45 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// FillRequest asks for an object to be fetched and stored.
+// FillRequest asks the engine to fetch and store an object.
 type FillRequest struct {
-	URL     string    // https://<host of edge.allow>/<path>, without a query
-	Expect  b3.Digest // refuses other bytes; zero: any
-	Refresh bool      // fetches it although it is stored
+	URL     string    // https://<host of edge.allow>/<path>, optionally with a query
+	Expect  b3.Digest // the digest that the bytes must have; zero accepts any
+	Refresh bool      // fetch the object even if it is stored
+	Pin     bool      // pin the URL, unless the pin would exceed the cap
 }
 
-// Filled is an object that is stored.
+// Filled describes an object that is stored.
 type Filled struct {
 	Stored
-	New bool // it was fetched; false: it was there
+	New      bool   // the object was fetched; false if it was stored before
+	Pinned   bool   // the URL is not evicted
+	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
 }
 
-// fillCall is a fill and the callers that wait for it.
+// fillCall is a fill together with the callers that wait for it.
 type fillCall = flow.Call[string, struct{}, Filled]
 
-// fillJob is one fill on its way to a worker. It is answered exactly once. In the queue it lives as long as the latest deadline of the callers
-// that wait for it, and until a worker has taken it if a POST began it.
+// fillJob is a fill on its way to a worker. It is answered exactly once. A worker begins it before
+// the latest deadline of the callers that wait for its call, or not at all. A fill that a POST
+// began has no such deadline.
 type fillJob struct {
 	target
 	path    string
-	try     time.Duration // that a try lasts at most
+	try     time.Duration // the longest duration of a try
 	expect  b3.Digest
-	again   bool // although it is stored
-	counted bool // against edge.ingress.rps_limit
+	again   bool   // fetch even if the object is stored
+	counted bool   // already counted against edge.ingress.rps_limit
+	serial  uint64 // position in the queue
 	call    *fillCall
 }
 
 // posted reports whether a POST began the fill.
 func (j *fillJob) posted() bool { return j.try == postTry }
 
-// Fill fetches what a URL has, unless it is stored, and waits for that until ctx ends; the fill goes on then. Each of its tries may last a
-// minute. Errors are those of errors.go; nothing was stored then.
+// Fill fetches the object of a URL unless it is stored, and waits until ctx ends; the fill
+// continues after that. Each try may last as long as postTry. After an error of errors.go, either
+// nothing was stored, or the URL was not pinned in time.
 func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) {
 	t, path, err := parseURL(r.URL)
 	if err == nil {
@@ -61,22 +67,30 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	if err != nil {
 		return Filled{}, err
 	}
-	return f, f.expect(r.Expect)
+	if err = f.expect(r.Expect); err != nil {
+		return f, err
+	}
+	if r.Pin {
+		f.Pinned, f.Unpinned, err = e.pinFilled(ctx, f.URL)
+	} else {
+		f.Pinned, _ = e.isPinned(ctx, f.URL) // an error does not undo the fill
+	}
+	return f, err
 }
 
-// known is what is stored and sound of a URL, unless it is to be fetched all the same.
+// known returns the stored object of a job. It returns ErrNotFound if the job is a refresh.
 func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 	if j.again {
 		return Filled{}, ErrNotFound
 	}
-	o, row, err := e.stored(ctx, j.path, j.target)
+	o, row, err := e.stored(ctx, j.target)
 	if err == nil {
 		o.Close()
 	}
 	return Filled{Stored: row}, err
 }
 
-// expect refuses bytes that are not those that were expected.
+// expect returns a FillError if the object does not have the digest want, unless want is zero.
 func (s Stored) expect(want b3.Digest) error {
 	if want.IsZero() || want == s.Digest {
 		return nil
@@ -84,9 +98,10 @@ func (s Stored) expect(want b3.Digest) error {
 	return &FillError{Reason: DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
 }
 
-// fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; a fill that a worker has taken goes on then, and so
-// does one that a POST began. A fill that others began may have had less time for a try, or other expectations, or have found the object stored
-// where the caller wants it anew: the caller then begins its own.
+// fill joins the running fill of a URL, or begins one, and waits until ctx ends. A fill that a
+// worker has taken, or that a POST began, continues after that. The joined fill may have had a
+// shorter try or another expected digest, or may have found the object stored although this caller
+// needs a refresh. In these cases fill begins another one.
 func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err := e.mayFill(j); err != nil {
 		return f, err
@@ -104,14 +119,15 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 			e.work.drop(j.host, c)
 		}
 		failed, _ := errors.AsType[*FillError](err)
-		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.posted()) || err == nil && j.again && !f.New
+		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.posted()) ||
+			err == nil && j.again && !f.New
 		if first || ctx.Err() != nil || !better {
 			return f, err
 		}
 	}
 }
 
-// busyIfFull returns flow.ErrBusy for a fill that too many wait for, and other errors as they are.
+// busyIfFull returns flow.ErrBusy if too many callers wait for a fill, and any other err unchanged.
 func busyIfFull(err error) error {
 	if errors.Is(err, flow.ErrFlightFull) {
 		return flow.ErrBusy
@@ -119,11 +135,13 @@ func busyIfFull(err error) error {
 	return err
 }
 
-// mayFill refuses a fill that is not to be begun now, or counts it.
+// mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
 func (e *Engine) mayFill(j *fillJob) error {
 	switch past, known := e.past(j.url); {
 	case e.d.Amnesia:
 		return ErrAmnesia
+	case !e.opened.Load():
+		return ErrStore
 	case e.Config().Mode != ModeLive:
 		return ErrOffline
 	case e.origins.Load().hosts[j.host] == nil:
@@ -131,14 +149,18 @@ func (e *Engine) mayFill(j *fillJob) error {
 	case e.draining():
 		return flow.ErrClosed
 	case known && (past.reason == UpstreamNotFound || !j.posted()):
-		return &FillError{Reason: past.reason, URL: j.url, Cause: fmt.Errorf("the host answered %d to this path a moment ago", past.status)}
+		return &FillError{
+			Reason: past.reason,
+			URL:    j.url,
+			Cause:  fmt.Errorf("the host answered %d to this path a moment ago", past.status),
+		}
 	case j.counted:
 		return nil
 	}
 	return e.count()
 }
 
-// count counts a request against edge.ingress.rps_limit, unless that is reached.
+// count counts a request against edge.ingress.rps_limit. It returns a RateError beyond the limit.
 func (e *Engine) count() error {
 	if wait := e.rate.take(float64(e.Config().Ingress.RPSLimit), e.now()); wait > 0 {
 		return &RateError{Wait: wait}
@@ -146,12 +168,13 @@ func (e *Engine) count() error {
 	return nil
 }
 
-// enqueue queues a job, unless a fill has ended since its caller looked. It never waits for room; the call is answered if there is none.
+// enqueue queues a job, unless the object was stored since the caller looked. It never waits for
+// room; it answers the call if the queue is full.
 func (e *Engine) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
 	queued := false
 	defer func() {
 		if !queued {
-			c.Fail(flow.ErrCanceled) // of a panic; else it is answered
+			c.Fail(flow.ErrCanceled) // after a panic
 		}
 	}()
 	if f, err := e.known(context.WithoutCancel(ctx), j); err == nil {
@@ -159,10 +182,10 @@ func (e *Engine) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
 		return
 	}
 	if j.call = c; j.posted() {
-		c.Claim() // it goes on when all have left
+		c.Claim() // the fill continues after all callers have left
 	}
 	left, err := e.work.add(j)
-	e.giveUp(left...)
+	e.cancelFills(left...)
 	if err != nil {
 		e.lastBusy.Store(e.now().UnixNano())
 		c.Fail(err)
@@ -171,14 +194,15 @@ func (e *Engine) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
 	queued = true
 }
 
-// bucket holds tokens for a second.
+// bucket is a token bucket with the tokens of one second.
 type bucket struct {
 	mu  *flow.Mutex
 	has float64   // guarded by mu
-	at  time.Time // as of which, zero: it is full; guarded by mu
+	at  time.Time // of the last take; zero means a full bucket; guarded by mu
 }
 
-// take takes one of limit tokens a second, or says how long it takes until there is one.
+// take takes one token of a bucket that gains limit tokens a second. If the bucket is empty, take
+// returns the wait until there is.
 func (b *bucket) take(limit float64, now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

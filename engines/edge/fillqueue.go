@@ -1,48 +1,68 @@
 package edge
 
 import (
+	"cmp"
 	"slices"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 )
 
-// fillQueue holds the fills that wait for a worker, in one lane per host. A fill moves from its lane to ready when its host has a worker to
-// spare, so a slow host never holds more than its share of the workers, and never more than its share of the queue.
+// fillQueue holds the fills that wait for a worker, in one lane per host. A fill moves from its
+// lane to ready when its host may hold one more worker. Slow hosts cannot take all workers or all
+// places.
 type fillQueue struct {
 	cap     int                   // fills that may wait
-	workers int                   // fills at one time
-	shared  func() bool           // reports whether more than one host may be filled from
-	ready   *flow.Queue[*fillJob] // fills that the next free worker begins
-	dropped func(int)             // counts fills that found no room
+	workers int                   // fills that may run
+	shared  func() bool           // reports whether edge.allow names more than one host
+	ready   *flow.Queue[*fillJob] // fills for the next free worker
+	dropped func(int)             // counts refused fills
 
 	mu      *flow.Mutex
 	lanes   map[string]*lane // by host, without empty ones; guarded by mu
 	waiting int              // in lanes and in ready; guarded by mu
+	granted int              // in ready and running; guarded by mu
 	running int              // begun and not ended; guarded by mu
+	serial  uint64           // of the last fill that was queued; guarded by mu
 	refused uint64           // since the start; guarded by mu
-	closed  bool             // nothing is admitted or begun any more; guarded by mu
+	closed  bool             // no fill is admitted or begun; guarded by mu
 }
 
-// lane is the fills of one host.
+// lane holds the fills of one host.
 type lane struct {
-	backlog []*fillJob // not in ready yet, oldest first
+	backlog []*fillJob // not yet in ready, oldest first
 	waiting int        // in backlog and in ready
 	granted int        // in ready and running
 }
 
 func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *Config, shared func() bool) *fillQueue {
 	q := &fillQueue{
-		cap: cfg.Queues.WorkTX, workers: cfg.Fill.Workers, shared: shared, lanes: map[string]*lane{},
-		mu: flow.NewMutex(c, service, flow.RankCounters), dropped: m.Counter("queue_dropped_total", service, "queue", "work"),
+		cap:     cfg.Queues.WorkTX,
+		workers: cfg.Fill.Workers,
+		shared:  shared,
+		lanes:   map[string]*lane{},
+		mu:      flow.NewMutex(c, service, flow.RankCounters),
+		dropped: m.Counter("queue_dropped_total", service, "queue", "work"),
 	}
 	c.DeclareHeld(flow.Spec{
-		Service: service, Name: "work_tx", Kind: flow.KindQueue, Cap: q.cap, Policy: flow.RejectNew, Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker}, Doc: "fills, in a lane per host; full, or half of it one host's while edge.allow names more: 429, nothing happened",
+		Service:   service,
+		Name:      "work_tx",
+		Kind:      flow.KindQueue,
+		Cap:       q.cap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskWorker},
+		Doc: "fills, in a lane per host; full, or the host holds as many as are free while edge.allow names others: " +
+			"429, nothing happened",
 	}, func() (int, uint64) { n, _ := q.counts(); return n, q.refusals() })
 	q.ready = flow.NewQueue[*fillJob](c, flow.Spec{
-		Service: service, Name: "ready_tx", Cap: q.cap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskWorker},
-		Doc: "fills of work_tx whose host has a worker to spare; holds all of work_tx, so it is never full",
+		Service:   service,
+		Name:      "ready_tx",
+		Cap:       q.cap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskWorker},
+		Doc:       "fills of work_tx that may begin; never full, because it has room for all of work_tx",
 	})
 	m.Gauge("queue_depth", service, func() float64 { n, _ := q.counts(); return float64(n) }, "queue", "work")
 	m.Gauge("queue_capacity", service, func() float64 { return float64(q.cap) }, "queue", "work")
@@ -62,55 +82,75 @@ func (q *fillQueue) refusals() uint64 {
 	return q.refused
 }
 
-// share returns how much of n one host may hold: all of it if there is no other host, else half, rounded up.
-func (q *fillQueue) share(n int) int {
-	if q.shared() {
-		return (n + 1) / 2
-	}
-	return n
+// mayHold reports whether a host that holds held of n may hold one more, if all hosts together hold
+// taken. A host without competitors may hold all n; otherwise it may hold at most as many as it
+// leaves free. So one host alone holds half, two hold a third each, and another host finds room.
+func mayHold(shared bool, held, taken, n int) bool {
+	return taken < n && (!shared || held < n-taken)
 }
 
-// add queues j. It returns flow.ErrBusy if the queue or the share of the host is full, and flow.ErrClosed after close. It never waits. The
-// caller must cancel the fills in left: the workers are gone.
+// add queues j and never waits. It returns flow.ErrBusy if the queue or the share of the host is
+// full, and flow.ErrClosed after close. The caller must cancel the fills in left, which no worker
+// will receive.
 func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
-	mostWorkers, mostPlaces := q.share(q.workers), q.share(q.cap)
-	granted, err := q.enter(j, mostWorkers, mostPlaces)
+	granted, err := q.enter(j, q.shared())
 	if err != nil {
 		q.dropped(1)
 	}
 	return q.send(granted), err
 }
 
-func (q *fillQueue) enter(j *fillJob, mostWorkers, mostPlaces int) (granted []*fillJob, err error) {
+func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.host]
+	if l == nil {
+		l = &lane{}
+	}
 	switch {
 	case q.closed:
 		return nil, flow.ErrClosed
-	case q.waiting >= q.cap, l != nil && l.waiting >= mostPlaces:
+	case !mayHold(shared, l.waiting, q.waiting, q.cap):
 		q.refused++
 		return nil, flow.ErrBusy
-	case l == nil:
-		l = &lane{}
-		q.lanes[j.host] = l
 	}
+	q.lanes[j.host] = l
+	q.serial++
+	j.serial = q.serial
 	l.backlog = append(l.backlog, j)
 	l.waiting++
 	q.waiting++
-	return l.grant(mostWorkers), nil
+	return q.grant(shared), nil
 }
 
-// grant takes from the backlog what may be begun while the host holds at most so many workers.
-func (l *lane) grant(most int) []*fillJob {
-	n := min(len(l.backlog), max(0, most-l.granted))
-	out := slices.Clone(l.backlog[:n])
-	l.backlog = slices.Delete(l.backlog, 0, n)
-	l.granted += n
-	return out
+// grant removes the fills that may begin now from their lanes: first those of the host that holds
+// the fewest workers, then the oldest. It is called with mu held.
+func (q *fillQueue) grant(shared bool) (granted []*fillJob) {
+	for !q.closed {
+		var next *lane
+		for _, l := range q.lanes {
+			if len(l.backlog) > 0 && mayHold(shared, l.granted, q.granted, q.workers) &&
+				(next == nil || l.before(next)) {
+				next = l
+			}
+		}
+		if next == nil {
+			break
+		}
+		granted = append(granted, next.backlog[0])
+		next.backlog = slices.Delete(next.backlog, 0, 1)
+		next.granted++
+		q.granted++
+	}
+	return granted
 }
 
-// send passes fills on to the workers and returns those that met a closed queue.
+// before reports whether l comes before another lane. Both have a backlog.
+func (l *lane) before(o *lane) bool {
+	return cmp.Or(cmp.Compare(l.granted, o.granted), cmp.Compare(l.backlog[0].serial, o.backlog[0].serial)) < 0
+}
+
+// send passes fills to the workers and returns those that found the queue closed.
 func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
 	for _, j := range granted {
 		if q.ready.TrySend(j) != nil {
@@ -120,7 +160,7 @@ func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
 	return left
 }
 
-// begin books a fill that a worker has received from ready. The worker must call end for it.
+// begin records that a worker has received a fill from ready. The worker must call end for it.
 func (q *fillQueue) begin(j *fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,28 +169,27 @@ func (q *fillQueue) begin(j *fillJob) {
 	q.running++
 }
 
-// end books the end of a fill that has begun, and lets the next one of its host begin. The caller must cancel the fills in left, as after add.
+// end records the end of a fill that has begun, and lets others begin. The caller must cancel the
+// fills in left, as after add.
 func (q *fillQueue) end(j *fillJob) (left []*fillJob) {
-	most := q.share(q.workers)
-	return q.send(q.leave(j, most))
+	return q.send(q.leave(j, q.shared()))
 }
 
-func (q *fillQueue) leave(j *fillJob, most int) (granted []*fillJob) {
+func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.host]
 	l.granted--
+	q.granted--
 	q.running--
-	if !q.closed {
-		granted = l.grant(most)
-	}
 	if l.granted == 0 && l.waiting == 0 {
 		delete(q.lanes, j.host)
 	}
-	return granted
+	return q.grant(shared)
 }
 
-// drop gives up the place of a fill that all its callers have left. One that is in ready already keeps its place until a worker receives it.
+// drop removes a fill that all its callers have left. A fill that is already in ready keeps its
+// place until a worker receives it.
 func (q *fillQueue) drop(host string, c *fillCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,7 +209,7 @@ func (q *fillQueue) drop(host string, c *fillCall) {
 	}
 }
 
-// close refuses further fills and returns those that are in no worker's reach any more.
+// close refuses further fills and returns the queued fills that no worker can receive.
 func (q *fillQueue) close() (left []*fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

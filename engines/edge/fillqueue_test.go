@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/upstream"
+	"ronbox/appliance/upstream"
 )
 
-// twoHosts lets a rig fetch from slow.example, where every try lasts its whole time, and from good.example, which answers after 50 ms.
+// twoHosts lets a rig fetch from slow.example, where every try times out, and from good.example,
+// which answers after 50 ms.
 func twoHosts(r *rig) {
 	r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"slow.example", "good.example"}
 }
@@ -39,10 +40,11 @@ func slowAndGood(ctx context.Context, host string, r upstream.Request, take func
 		return context.DeadlineExceeded
 	}
 	body := "of " + strings.TrimPrefix(r.URL, "https://"+host+"/")
-	return take(&upstream.Answer{Header: http.Header{"Etag": {`"a"`}}, Length: int64(len(body)), Body: strings.NewReader(body)})
+	return take(
+		&upstream.Answer{Header: http.Header{"Etag": {`"a"`}}, Length: int64(len(body)), Body: strings.NewReader(body)})
 }
 
-// While 240 GETs of a slow host are under way, every fill of another host is served in time.
+// During 240 GETs of a slow host every fill of another host is served in time.
 func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, twoHosts)
@@ -59,28 +61,81 @@ func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 		for i := range 60 {
 			all.Go(func() {
 				began, name := time.Now(), fmt.Sprint(i)
-				if body, _, err := r.read("good.example/" + name); err != nil || body != "of "+name || time.Since(began) > 2*time.Second {
+				if body, _, err := r.read("good.example/" + name); err != nil || body != "of "+name ||
+					time.Since(began) > 2*time.Second {
 					t.Errorf("%s: %q, %v after %s", name, body, err, time.Since(began))
 				}
 			})
 		}
 		all.Wait()
 		time.Sleep(15 * time.Second)
-		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || len(r.e.work.lanes) != 0 || r.e.flights.Len() != 0 {
+		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || len(r.e.work.lanes) != 0 ||
+			r.e.flights.Len() != 0 {
 			t.Errorf("%d wait and %d run although all callers have left", waiting, running)
 		}
 		r.stop()
 	})
 }
 
-// One host may fill half of the queue while edge.allow names more than one, and all of it otherwise.
+// Two slow hosts leave workers and places for a third, and every fill of the third is served in
+// time. When one of the two ends its fills, the other may use more workers.
+func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, twoHosts, func(r *rig) {
+			r.cfg.Allow = append(r.cfg.Allow, "slower.example", "other.example")
+			r.cfg.Ingress.RPSLimit = 100_000
+		})
+		r.e.get = func(ctx context.Context, host string, q upstream.Request, take func(*upstream.Answer) error) error {
+			if host == "slower.example" {
+				host = "slow.example"
+			}
+			return slowAndGood(ctx, host, q, take)
+		}
+		r.start()
+		var all sync.WaitGroup
+		for i := range 400 {
+			for _, host := range []string{"slow.example", "slower.example"} {
+				all.Go(func() { _, _, _ = r.read(fmt.Sprint(host, "/", i)) })
+			}
+		}
+		synctest.Wait()
+		// The first host alone takes half, and then half of the rest: at most three quarters.
+		if waiting, running := r.e.work.counts(); running < 6 || running > 7 || waiting > 512*3/4 {
+			t.Errorf("two slow hosts hold %d of 8 workers and %d of 512 places", running, waiting)
+		}
+		for round := range 3 { // during the 15 s of a slow fill
+			for i := range 20 {
+				for _, host := range []string{"good.example", "other.example"} {
+					all.Go(func() {
+						began, path := time.Now(), fmt.Sprint(host, "/", i, "?", round)
+						if _, _, err := r.read(path); err != nil || time.Since(began) > 3*time.Second {
+							t.Errorf("%s: %v after %s", path, err, time.Since(began))
+						}
+					})
+				}
+			}
+			time.Sleep(4 * time.Second)
+		}
+		all.Wait()
+		time.Sleep(15 * time.Second)
+		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || r.e.work.granted != 0 ||
+			len(r.e.work.lanes) != 0 {
+			t.Errorf("%d wait, %d run, %d are granted", waiting, running, r.e.work.granted)
+		}
+		r.stop()
+	})
+}
+
+// One host takes at most as much of the queue as it leaves free if edge.allow names several hosts,
+// and the whole queue otherwise.
 func TestShareOfTheQueue(t *testing.T) {
 	for _, tt := range []struct {
 		hosts          []string
 		places, others int
-	}{{[]string{"slow.example", "good.example"}, 5, 5}, {[]string{"slow.example"}, 10, 0}} {
+	}{{[]string{"slow.example", "good.example"}, 5, 3}, {[]string{"slow.example"}, 10, 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, twoHosts, func(r *rig) { r.cfg.Allow, r.cfg.Queues.WorkTX, r.cfg.Fill.Workers = tt.hosts, 10, 2 })
+			r := newRig(t, twoHosts,
+				func(r *rig) { r.cfg.Allow, r.cfg.Queues.WorkTX, r.cfg.Fill.Workers = tt.hosts, 10, 2 })
 			r.e.get = slowAndGood
 			r.start()
 			var all sync.WaitGroup
@@ -115,8 +170,8 @@ func TestShareOfTheQueue(t *testing.T) {
 	}
 }
 
-// A fill whose callers have all left the queue is never begun and gives its place back. One that a POST began is begun all the same, and one
-// that has begun goes on.
+// A fill that all its callers have left in the queue is not begun, and its place is free again. A
+// fill that a POST began is begun anyway, and a running fill continues.
 func TestAbandonedFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers, r.cfg.Queues.WorkTX = 1, 2 })
@@ -142,7 +197,7 @@ func TestAbandonedFills(t *testing.T) {
 			synctest.Wait()
 		}
 		get := func(name string) func(context.Context) error {
-			return func(ctx context.Context) error { _, err := r.e.Asset(ctx, "example.com/"+name); return err }
+			return func(ctx context.Context) error { _, err := r.e.Asset(ctx, "example.com/"+name, ""); return err }
 		}
 		post := func(name string) func(context.Context) error {
 			return func(ctx context.Context) error {
@@ -153,7 +208,7 @@ func TestAbandonedFills(t *testing.T) {
 		leave("running", time.Second, get("running"))
 		leave("posted", time.Second, post("posted"))
 		leave("left", time.Second, get("left"))
-		leave("left", 2*time.Second, get("left")) // the second caller of one fill
+		leave("left", 2*time.Second, get("left")) // the second caller of the same fill
 		r.refused("example.com/more", flow.ErrBusy)
 		time.Sleep(1500 * time.Millisecond)
 		if n, _ := r.e.work.counts(); n != 2 {
@@ -179,8 +234,56 @@ func TestAbandonedFills(t *testing.T) {
 	})
 }
 
-// Paths that fail with 500 leave their host's breaker closed, and each is asked once in 5 s for GETs. 503 of a single path does not open it
-// either.
+// A fill has the latest deadline of its callers, also when it is ready: no worker begins it later.
+// A caller that joins may extend the deadline.
+func TestFillKeepsItsDeadline(t *testing.T) {
+	for joined, want := range map[time.Duration]int64{0: 0, 3 * time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, live)
+			var begun atomic.Int64
+			r.e.get = answers(func(context.Context, upstream.Request) error { begun.Add(1); return nil })
+			var workers []flow.Task
+			for _, task := range r.e.Tasks() {
+				if task.Name == taskWorker {
+					workers = append(workers, task)
+					continue
+				}
+				r.sup.Start(task)
+			}
+			var all sync.WaitGroup
+			began := time.Now()
+			all.Go(func() {
+				if _, _, err := r.read("example.com/x"); !errors.Is(err, context.DeadlineExceeded) ||
+					!within(time.Since(began), 5*time.Second) {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+			})
+			if joined > 0 {
+				all.Go(func() {
+					time.Sleep(joined)
+					if body, _, err := r.read("example.com/x"); err != nil || body != "of x" {
+						t.Errorf("joined: %q, %v", body, err)
+					}
+				})
+			}
+			time.Sleep(6 * time.Second)
+			if n := len(r.e.work.ready.C()); n != 1 {
+				t.Errorf("%d are ready for a worker", n)
+			}
+			r.sup.Start(workers...)
+			all.Wait()
+			synctest.Wait()
+			waiting, running := r.e.work.counts()
+			if begun.Load() != want || waiting != 0 || running != 0 || r.e.flights.Len() != 0 {
+				t.Errorf("joined after %s: %d begun, %d wait, %d run", joined, begun.Load(), waiting, running)
+			}
+			r.stop()
+		})
+	}
+}
+
+// Paths that fail with 500 do not open the breaker, and each is fetched once in 5 s for GETs. A 503
+// of a single path does not open it either.
 func TestFaultyPathsSpareTheHost(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{500, 501, 507, 503} {
@@ -199,7 +302,8 @@ func TestFaultyPathsSpareTheHost(t *testing.T) {
 				path = fmt.Sprintf("%s/bad/%d", h.name, i%2)
 				r.clock.Add(int64(faultyFor))
 			}
-			if _, _, err := r.read(path); reason(err) != Upstream5xx && reason(err) != UpstreamUnavailable || errors.Is(err, upstream.ErrOpen) {
+			if _, _, err := r.read(path); reason(err) != Upstream5xx && reason(err) != UpstreamUnavailable ||
+				errors.Is(err, upstream.ErrOpen) {
 				t.Fatalf("%d, %d: %v", status, i, err)
 			}
 		}
@@ -210,7 +314,8 @@ func TestFaultyPathsSpareTheHost(t *testing.T) {
 	}
 }
 
-// A 5xx is remembered against its path for 5 s: GETs are refused with the same reason, a POST asks again.
+// A 5xx is remembered for its path for 5 s: GETs are refused with the same reason, a POST asks
+// again.
 func TestFaultIsRemembered(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
@@ -235,7 +340,8 @@ func TestFaultIsRemembered(t *testing.T) {
 	}
 }
 
-// A host is to blame for failed connections, whole tries without an answer, and 502 to 504 of three paths within a minute.
+// Failed connections, whole tries without an answer, and 502 to 504 of three paths within a minute
+// count against a host.
 func TestBlame(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -248,7 +354,8 @@ func TestBlame(t *testing.T) {
 		want  bool
 	}{
 		{"a", 0, late, true}, {"a", 0, io.ErrUnexpectedEOF, false}, {"a", 0, &upstream.StatusError{Status: 500}, false},
-		{"a", 0, down, false}, {"a", 0, down, false}, {"b", 0, down, false}, {"a", 0, down, false}, {"c", 0, down, true}, {"a", 0, down, true},
+		{"a", 0, down, false}, {"a", 0, down, false}, {"b", 0, down, false}, {"a", 0, down, false},
+		{"c", 0, down, true}, {"a", 0, down, true},
 		{"d", 61 * time.Second, down, false}, {"a", 0, down, false}, {"b", 0, down, true},
 	} {
 		now = now.Add(step.after)

@@ -18,8 +18,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// TestHostilePacks has hostile packs in the folder, one of which is slow to verify. The boot opens none of them, sound packs
-// are served meanwhile, and each hostile one fails with its fault.
+// TestHostilePacks has hostile packs in the folder, of which one is slow to verify. The boot opens
+// no pack, sound packs are served in the meantime, and each hostile pack fails with its fault.
 func TestHostilePacks(t *testing.T) {
 	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles")
 	s.env.cfg.VerifyBase = unit.Duration(2 * time.Second)
@@ -31,7 +31,7 @@ func TestHostilePacks(t *testing.T) {
 		}
 	}
 	putPack(t, filepath.Join(dir, "leaf.pmtiles"), packtest.BigDirectory(1<<20+1, true))
-	if err := s.Recover(t.Context()); err != nil { // as a boot
+	if err := s.Recover(t.Context()); err != nil { // like a boot
 		t.Fatal(err)
 	}
 	for _, i := range s.List() {
@@ -55,7 +55,8 @@ func TestHostilePacks(t *testing.T) {
 	if _, err := s.Rescan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a new pack is verified", func() bool { i, err := s.Info("late"); return err == nil && i.State == PackVerified })
+	until(t, "a new pack is verified",
+		func() bool { i, err := s.Info("late"); return err == nil && i.State == PackVerified })
 	if err := s.settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +76,13 @@ func TestHostilePacks(t *testing.T) {
 	if i := got["leaf"]; i.State != PackFailed || !strings.Contains(i.Fault, "1048577 entries, at most 1048576") {
 		t.Errorf("leaf is %s: %q", i.State, i.Fault)
 	}
-	if got["stamen_toner_z3"].State != PackVerified || got["late"].State != PackVerified || s.Failed() != len(packtest.Hostile())+1 {
+	if got["stamen_toner_z3"].State != PackVerified || got["late"].State != PackVerified ||
+		s.Failed() != len(packtest.Hostile())+1 {
 		t.Errorf("packs: %s, %d failed", states(s.List()), s.Failed())
 	}
 }
 
-// TestRememberedFailure starts again with a pack that has failed: only a rescan verifies it again.
+// TestRememberedFailure restarts with a failed pack: only a rescan verifies it again.
 func TestRememberedFailure(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	bad := made("sea 1", "sea")
@@ -100,7 +102,8 @@ func TestRememberedFailure(t *testing.T) {
 	}
 }
 
-// TestBadReplacement replaces a pack by files that are bad, and by a good one at last. The pack serves until then.
+// TestBadReplacement replaces a pack by invalid files and finally by a sound one. The old pack
+// serves until then.
 func TestBadReplacement(t *testing.T) {
 	for _, name := range []string{"p.pmtiles", "p.mbtiles"} {
 		r, s, dir := newPackRig(t)
@@ -120,11 +123,15 @@ func TestBadReplacement(t *testing.T) {
 		first := rescan(t, s)[0]
 		for i, file := range [][]byte{bad, old[:len(old)-1], nil} {
 			putPack(t, path, file)
-			if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != first.Digest || got.Next != PackFailed || !strings.Contains(got.Fault, "is refused") {
+			if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != first.Digest ||
+				got.Next != PackFailed ||
+				!strings.Contains(got.Fault, "is refused") {
 				t.Errorf("%s, bad file %d: %+v", name, i, got)
 			}
 			s.Purge()
-			if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "old 1" || got.Version != first.Version {
+			if got, err := s.Tile(t.Context(), TileRef{Pack: "p"},
+				anyCoding); err != nil || string(got.Bytes) != "old 1" ||
+				got.Version != first.Version {
 				t.Errorf("%s, bad file %d: tile %q of %s, %v", name, i, got.Bytes, got.Version, err)
 			}
 		}
@@ -132,7 +139,8 @@ func TestBadReplacement(t *testing.T) {
 			t.Errorf("%d packs failed", n)
 		}
 		putPack(t, path, next)
-		if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != b3.Sum(next) || got.Next != "" || got.Fault != "" {
+		if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != b3.Sum(next) || got.Next != "" ||
+			got.Fault != "" {
 			t.Errorf("%s, a good file: %+v", name, got)
 		}
 		if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "next 2" {
@@ -141,7 +149,7 @@ func TestBadReplacement(t *testing.T) {
 	}
 }
 
-// scripted returns an MBTiles file made by a script.
+// scripted returns an MBTiles file that a script made.
 func scripted(t testing.TB, script string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made.mbtiles")
@@ -153,7 +161,7 @@ func scripted(t testing.TB, script string) []byte {
 	return b
 }
 
-// TestServedWhileVerifying has a replacement under verification: the raw file and the tiles are those of the old pack.
+// TestServedWhileVerifying verifies a replacement: the old pack serves the raw file and the tiles.
 func TestServedWhileVerifying(t *testing.T) {
 	_, s, dir := newPackRig(t)
 	path := filepath.Join(dir, "p.pmtiles")
@@ -186,7 +194,7 @@ func TestServedWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestSameID puts files into the folder that have the id of a pack: they do not take its place.
+// TestSameID adds files with the id of a pack to the folder: they do not replace it.
 func TestSameID(t *testing.T) {
 	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles")
 	r.start()
@@ -198,8 +206,8 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// TestRehash has a byte of a pack change under the same size and time. A check finds it, after a restart too; nothing of the
-// pack is served from then on, until the byte is as it was.
+// TestRehash changes a byte of a pack but not its size and time. A check finds it, also after a
+// restart. The pack is not served until the byte is restored.
 func TestRehash(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles", "twolayers.mbtiles")
@@ -210,7 +218,8 @@ func TestRehash(t *testing.T) {
 		if restart {
 			r.reboot()
 			s = r.e.Packs()
-			until(t, "packs are verified", func() bool { return states(s.List()) == "stamen_toner_z3 verified, twolayers verified" })
+			until(t, "packs are verified",
+				func() bool { return states(s.List()) == "stamen_toner_z3 verified, twolayers verified" })
 		}
 		if got, want := rehashed(t, s), "stamen_toner_z3 failed: the digest is, twolayers sound"; got != want {
 			t.Errorf("rehash: %s, want %s", got, want)
@@ -223,7 +232,7 @@ func TestRehash(t *testing.T) {
 		if got, want := rehashed(t, s), "stamen_toner_z3 failed: the digest is"; !strings.HasPrefix(got, want) {
 			t.Errorf("after a restart: %s, want %s", got, want)
 		}
-		if i := rescan(t, s)[0]; i.State != PackFailed || !strings.Contains(i.Fault, "under the same size and time") {
+		if i := rescan(t, s)[0]; i.State != PackFailed || !strings.Contains(i.Fault, "its bytes have changed") {
 			t.Errorf("after a rescan: %+v", i)
 		}
 		rot(t, path, 500_000)
@@ -233,7 +242,7 @@ func TestRehash(t *testing.T) {
 	}
 }
 
-// rot flips a bit of a file and keeps its time.
+// rot flips a bit of a file and keeps its modification time.
 func rot(t testing.TB, path string, at int64) {
 	t.Helper()
 	st, err := os.Stat(path)
@@ -252,7 +261,7 @@ func rot(t testing.TB, path string, at int64) {
 	}
 }
 
-// rehashed returns the outcomes of a Rehash.
+// rehashed returns the results of a Rehash.
 func rehashed(t testing.TB, s *PackSet) string {
 	t.Helper()
 	var out []string
@@ -272,7 +281,7 @@ func rehashed(t testing.TB, s *PackSet) string {
 	return strings.Join(out, ", ")
 }
 
-// TestBadRow spoils the row of packs: a check finds it, and it keeps no start from verifying packs anew.
+// TestBadRow corrupts the row of packs: a check finds it, and a start verifies the packs again.
 func TestBadRow(t *testing.T) {
 	r, s, _ := newPackRig(t, "stamen_toner_z3.pmtiles")
 	r.start()
@@ -304,7 +313,7 @@ func TestBadRow(t *testing.T) {
 	}
 }
 
-// everyBit flips every bit of a row, and checks it.
+// everyBit flips every bit of a row and checks the row.
 func everyBit(t *testing.T, key, row []byte) {
 	tx := storetest.NewTx(t, bPacks)
 	check := func() (err error) {
@@ -328,7 +337,7 @@ func everyBit(t *testing.T, key, row []byte) {
 	}
 }
 
-// spoilRow replaces a row by any bytes.
+// spoilRow replaces a row by arbitrary bytes.
 type spoilRow struct{ from, to, row []byte }
 
 func (spoilRow) Kind() string { return "edge.spoil/1" }
@@ -339,10 +348,11 @@ func (c spoilRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 	return struct{}{}, nil
 }
 
-// TestNotRecovered uses a set that was never recovered, as that of a node whose edge is shut out.
+// TestNotRecovered uses a set without Recover, as in a node with a disabled edge.
 func TestNotRecovered(t *testing.T) {
 	r := newRig(t)
-	s := newPackSet(t.TempDir(), defaultPacksConfig(), Deps{Catalog: flow.NewCatalog(nil, r.log), Log: r.log}, func(PackInfo) {})
+	s := newPackSet(t.TempDir(), defaultPacksConfig(), Deps{Catalog: flow.NewCatalog(nil, r.log), Log: r.log},
+		func(PackInfo) {})
 	s.Purge()
 	s.Reload()
 	if n := s.Failed() + len(s.List()); n != 0 {
@@ -351,14 +361,15 @@ func TestNotRecovered(t *testing.T) {
 	s.Close()
 }
 
-// TestDescriptionBound opens packs whose metadata would stay in memory.
+// TestDescriptionBound opens packs with too much metadata.
 func TestDescriptionBound(t *testing.T) {
 	i := PackInfo{}
 	long := strings.Repeat("x", maxDescription)
 	if err := i.describe([]byte(`{"name":"` + long + `"}`)); err != nil {
 		t.Errorf("at the bound: %v", err)
 	}
-	if err := i.describe([]byte(`{"name":"x","attribution":"` + long + `"}`)); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
+	if err := i.describe([]byte(`{"name":"x","attribution":"` + long + `"}`)); err == nil ||
+		!strings.Contains(err.Error(), "at most 1048576") {
 		t.Errorf("beyond it: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -8,16 +9,18 @@ import (
 	"ronbox/store"
 )
 
-// The edge's buckets, beside those of the packs. They are derived: the objects lie beside the file, and what is lost is fetched again.
+// The buckets of the edge, beside that of the packs. They are derived: the objects are files
+// beside the database, and a lost object can be fetched again.
 var (
 	bPaths = &store.Bucket{Name: "edge/paths", Class: store.Derived}
 	bBlobs = &store.Bucket{Name: "edge/blobs", Class: store.Derived}
 )
 
-// Buckets lists the edge's buckets.
-func Buckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bPacks} }
+// Buckets returns the buckets of the edge.
+func Buckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bKeys, bPacks} }
 
-// Stored is what is stored of a URL: a row, under the BLAKE3 of the URL, which may be longer than a key.
+// Stored is a row of edge/paths. It describes the object of a URL. Its key is the BLAKE3 of the
+// URL, because a URL may be longer than a key.
 type Stored struct {
 	URL    string    `cbor:"1,keyasint"`
 	Path   string    `cbor:"2,keyasint"` // below /edge/assets/
@@ -26,26 +29,116 @@ type Stored struct {
 	Type   string    `cbor:"5,keyasint"` // media type
 }
 
-// blobRow is an object that has a file, under its digest.
+// blobRow is a row of edge/blobs. It describes an object with a file; its key is the digest.
 type blobRow struct {
 	Size int64  `cbor:"1,keyasint"`
-	Type string `cbor:"2,keyasint"` // as first stored
+	Type string `cbor:"2,keyasint"` // as stored first
 	Refs int64  `cbor:"3,keyasint"` // URLs that lead to it, at least 1
 }
 
+// digests is the form of keys that are digests.
+var digests = store.Array32[b3.Digest]()
+
 // The tables.
 var (
-	paths = store.NewTable(bPaths, store.Array32[b3.Digest](), store.CBOR[Stored]()).Summed().Alone()
-	blobs = store.NewTable(bBlobs, store.Array32[b3.Digest](), store.CBOR[blobRow]()).Summed().Alone()
+	paths = store.NewTable(bPaths, digests, store.CBOR[Stored]()).Summed().Alone()
+	blobs = store.NewTable(bBlobs, digests, store.CBOR[blobRow]()).Summed().Alone()
 )
 
 func pathKey(url string) b3.Digest { return b3.Sum([]byte(url)) }
 
-// change is what a command has done to the content store.
+// bKeys lists the URLs of edge/paths in order, with their pins.
+var bKeys = &store.Bucket{Name: "edge/keys", Class: store.Derived}
+
+// keyRow is a row of edge/keys. It describes a URL beside its row of edge/paths.
+type keyRow struct {
+	Fetched int64  `cbor:"1,keyasint"`           // Unix ns of the last fill; 0 if an older release made it
+	Size    int64  `cbor:"2,keyasint"`           // bytes of the object; 0 if it is lost
+	Tail    string `cbor:"3,keyasint,omitempty"` // the part of the URL after the first keyHead bytes
+	Pinned  bool   `cbor:"4,keyasint,omitempty"` // not evicted
+	Lost    bool   `cbor:"5,keyasint,omitempty"` // pinned, without a row of edge/paths: the object was damaged
+}
+
+// urlKey is the key of a keyRow.
+type urlKey struct {
+	head string // the first bytes of the URL
+	hash b3.Digest
+}
+
+// keyHead is the number of bytes of a URL that its key holds: a key has at most store.MaxKey
+// bytes.
+const keyHead = 400
+
+var urlKeys = store.Key[urlKey]{
+	Append: func(dst []byte, k urlKey) []byte { return append(append(append(dst, k.head...), 0), k.hash[:]...) },
+	Decode: func(b []byte) (k urlKey, err error) {
+		at := len(b) - b3.Size - 1
+		if at < 0 || bytes.IndexByte(b, 0) != at {
+			return k, errors.New("a key is a URL, NUL and a hash")
+		}
+		return urlKey{string(b[:at]), b3.Digest(b[at+1:])}, nil
+	},
+}
+
+var keys = store.NewTable(bKeys, urlKeys, store.CBOR[keyRow]()).Summed().Alone()
+
+func keyOf(url string) urlKey { return urlKey{url[:min(len(url), keyHead)], pathKey(url)} }
+
+// url returns the whole URL of the row with key k.
+func (r keyRow) url(k urlKey) string { return k.head + r.Tail }
+
+// pins returns the contribution of the row to a tally.
+func (r keyRow) pins() tally {
+	if !r.Pinned {
+		return tally{}
+	}
+	t := tally{pinned: r.Size, pins: 1}
+	if r.Lost {
+		t.lost = 1
+	}
+	return t
+}
+
+// put writes the row of a URL in place of old, and adds the change of pins to done.
+func (r keyRow) put(w *store.Writes, url string, old keyRow, done *change) {
+	r.Tail = url[min(len(url), keyHead):]
+	keys.Put(w, keyOf(url), r)
+	done.tally.add(r.pins())
+	done.tally.sub(old.pins())
+}
+
+// drop deletes the row of a URL, and adds the change of pins to done.
+func (r keyRow) drop(w *store.Writes, url string, done *change) {
+	keys.Delete(w, keyOf(url))
+	done.tally.sub(r.pins())
+}
+
+// markLost records that the object of a URL was lost by damage. A pinned row stays.
+func (r keyRow) markLost(w *store.Writes, url string, done *change) {
+	if !r.Pinned {
+		r.drop(w, url, done)
+		return
+	}
+	keyRow{Fetched: r.Fetched, Pinned: true, Lost: true}.put(w, url, r, done)
+}
+
+// pinnedPaths returns the keys of the pinned rows of edge/paths.
+func (e *Engine) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
+	pinned := map[b3.Digest]bool{}
+	err := scan(ctx, e, keys, func(k urlKey, row keyRow) error {
+		if row.Pinned {
+			pinned[k.hash] = true
+		}
+		return nil
+	})
+	return pinned, err
+}
+
+// change describes the effect of a command on the content store.
 type change struct {
 	tally
-	freed []b3.Digest // objects without a row from now on
-	moved bool        // a URL leads elsewhere, or nowhere, from now on
+	freed []b3.Digest // objects that no longer have a row
+	moved bool        // a URL leads to another object, or to none
 }
 
 func (c *change) add(d change) {
@@ -53,14 +146,21 @@ func (c *change) add(d change) {
 	c.freed, c.moved = append(c.freed, d.freed...), c.moved || d.moved
 }
 
-// installCmd enters an object whose file has its name. A URL that led to another object leaves that, which goes with the last one.
-type installCmd struct{ Row Stored }
+// installCmd adds the row of an object after its file has its final name. A URL that led to
+// another object no longer leads to that one, which is removed with its last URL.
+type installCmd struct {
+	Row  Stored
+	Grow int64 // bytes by which a pinned URL may grow; one that grows by more loses its pin
+}
 
 func (installCmd) Kind() string { return "edge.install/1" }
 
-func (c installCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done change, err error) {
+func (c installCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done change, err error) {
 	key := pathKey(c.Row.URL)
 	old, known := paths.Get(r, key)
+	listed, _ := keys.Get(r, keyOf(c.Row.URL))
+	pinned := listed.Pinned && c.Row.Size-listed.Size <= c.Grow
+	keyRow{Fetched: at.At, Size: c.Row.Size, Pinned: pinned}.put(w, c.Row.URL, listed, &done)
 	paths.Put(w, key, c.Row)
 	done.moved = known
 	if known && old.Digest == c.Row.Digest {
@@ -68,7 +168,7 @@ func (c installCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done 
 	}
 	if known {
 		b, _ := blobs.Get(r, old.Digest)
-		done.leave(w, old.Digest, b, 1)
+		done.unlink(w, old.Digest, b, 1)
 	} else {
 		done.urls++
 	}
@@ -82,8 +182,8 @@ func (c installCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done 
 	return done, nil
 }
 
-// leave takes n URLs from an object.
-func (done *change) leave(w *store.Writes, name b3.Digest, b blobRow, n int64) {
+// unlink removes n URLs from an object, and deletes an object without URLs.
+func (done *change) unlink(w *store.Writes, name b3.Digest, b blobRow, n int64) {
 	if b.Refs -= n; b.Refs > 0 {
 		blobs.Put(w, name, b)
 		return
@@ -92,32 +192,56 @@ func (done *change) leave(w *store.Writes, name b3.Digest, b blobRow, n int64) {
 	done.bytes, done.objects, done.freed = done.bytes-b.Size, done.objects-1, append(done.freed, name)
 }
 
-// dropCmd takes URLs away, and each object with its last one.
-type dropCmd struct{ Keys []b3.Digest } // distinct
+// dropCmd removes URLs, and each object with its last URL.
+type dropCmd struct {
+	Keys []b3.Digest // distinct
+	Lost bool        // the object is damaged, and its URLs keep their pins; if false, no URL is pinned
+}
 
 func (dropCmd) Kind() string { return "edge.drop/1" }
 
 func (c dropCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done change, err error) {
+	var rows []Stored
+	for _, key := range c.Keys {
+		row, known := paths.Get(r, key)
+		if !known {
+			continue
+		}
+		rows = append(rows, row)
+		listed, _ := keys.Get(r, keyOf(row.URL))
+		if c.Lost {
+			listed.markLost(w, row.URL, &done)
+		} else {
+			listed.drop(w, row.URL, &done)
+		}
+	}
+	done.removePaths(r, w, rows)
+	return done, nil
+}
+
+// removePaths removes rows of edge/paths, and each object with its last URL. It skips the zero
+// Stored.
+func (done *change) removePaths(r store.Reader, w *store.Writes, rows []Stored) {
 	var names []b3.Digest
 	left := map[b3.Digest]int64{}
-	for _, key := range c.Keys {
-		if row, known := paths.Get(r, key); known {
-			paths.Delete(w, key)
-			done.urls, done.moved = done.urls-1, true
-			if left[row.Digest]++; left[row.Digest] == 1 {
-				names = append(names, row.Digest)
-			}
+	for _, row := range rows {
+		if row.URL == "" {
+			continue
+		}
+		paths.Delete(w, pathKey(row.URL))
+		done.urls, done.moved = done.urls-1, true
+		if left[row.Digest]++; left[row.Digest] == 1 {
+			names = append(names, row.Digest)
 		}
 	}
 	for _, name := range names {
 		b, _ := blobs.Get(r, name)
-		done.leave(w, name, b, left[name])
+		done.unlink(w, name, b, left[name])
 	}
-	return done, nil
 }
 
 // find reads a row, or returns ErrNotFound.
-func find[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], key b3.Digest) (row V, err error) {
+func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) (row V, err error) {
 	err = e.d.Store.View(ctx, func(r store.Reader) error {
 		var known bool
 		if row, known = t.Get(r, key); !known {
@@ -128,14 +252,17 @@ func find[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], ke
 	return row, err
 }
 
-// scan calls visit for every row of a table, in order, until visit returns an error. Slices of rows share a read transaction, in which visit
-// is not called.
-func scan[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], visit func(b3.Digest, V) error) error {
+// scan calls visit for every row of a table, in order, until visit returns an error. It reads
+// slices of rows, each in one read transaction, and calls visit outside of them.
+func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit func(K, V) error) error {
 	type row struct {
-		key b3.Digest
+		key K
 		v   V
 	}
-	var from b3.Digest
+	if t.Bucket() == bPaths {
+		e.walks.Add(1)
+	}
+	var from K
 	for more := true; more; {
 		var slice []row
 		more = false
@@ -159,7 +286,7 @@ func scan[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], vi
 	return nil
 }
 
-// ignore returns err, or nil where it is the error none.
+// ignore returns nil if err is the error none, and err otherwise.
 func ignore(err, none error) error {
 	if errors.Is(err, none) {
 		return nil

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"ronbox/appliance/flow"
-	"ronbox/engines/upstream"
+	"ronbox/appliance/upstream"
 )
 
-// live lets a rig fetch from example.com, which get answers for.
+// live lets a rig fetch from example.com, with get in the place of the client.
 func live(r *rig) { r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"example.com"} }
 
-// fake is a host in the place of all.
+// fake replaces the clients of all hosts.
 type fake func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 
-// answers is a host that has the path of every URL, once wait has returned.
+// answers is a host that returns the path of every URL after wait has returned.
 func answers(wait func(context.Context, upstream.Request) error) fake {
 	return func(ctx context.Context, _ string, r upstream.Request, take func(*upstream.Answer) error) error {
 		if err := wait(ctx, r); err != nil {
@@ -33,14 +30,21 @@ func answers(wait func(context.Context, upstream.Request) error) fake {
 		}
 		r.Trying()
 		body := "of " + strings.TrimPrefix(r.URL, "https://example.com/")
-		return take(&upstream.Answer{Header: http.Header{"Etag": {`"a"`}}, Length: int64(len(body)), Body: strings.NewReader(body)})
+		return take(
+			&upstream.Answer{
+				Header: http.Header{"Etag": {`"a"`}},
+				Length: int64(len(body)),
+				Body:   strings.NewReader(body),
+			},
+		)
 	}
 }
 
-// within reports whether d is want, give or take 100 ms.
+// within reports whether d differs from want by at most 100 ms.
 func within(d, want time.Duration) bool { return (d - want).Abs() <= 100*time.Millisecond }
 
-// A request waits 5 s for a fill, and the fill goes on. Its tries have 5 s, or a minute where a POST has begun it.
+// A request waits 5 s for a fill, and the fill continues. Its tries have 5 s, or an hour if a POST
+// began it.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
@@ -67,18 +71,20 @@ func TestDeadline(t *testing.T) {
 		}
 		mu.Unlock()
 		began = time.Now()
-		if f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/y"}); err != nil || !f.New || !within(time.Since(began), 8*time.Second) {
+		if f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/y"}); err != nil || !f.New ||
+			!within(time.Since(began), 8*time.Second) {
 			t.Errorf("%+v, %v after %s", f, err, time.Since(began))
 		}
 		early, cancel := context.WithTimeout(context.Background(), time.Second)
 		began = time.Now()
-		if _, err := r.e.Asset(early, "example.com/z"); !errors.Is(err, context.DeadlineExceeded) || !within(time.Since(began), time.Second) {
+		if _, err := r.e.Asset(early, "example.com/z", ""); !errors.Is(err, context.DeadlineExceeded) ||
+			!within(time.Since(began), time.Second) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		cancel()
 		mu.Lock()
 		defer mu.Unlock()
-		if len(tries) != 3 || tries[0] != 5*time.Second || tries[1] != time.Minute {
+		if len(tries) != 3 || tries[0] != 5*time.Second || tries[1] != postTry {
 			t.Errorf("tries of %v", tries)
 		}
 		r.stop()
@@ -108,7 +114,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// POST fills that join the fill of a GET get their own where that had too little time.
+// A POST that joins the fill of a GET begins another fill if that one had too little time.
 func TestJoinedFillHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
@@ -136,7 +142,7 @@ func TestJoinedFillHasItsOwnTime(t *testing.T) {
 	})
 }
 
-// A refresh that joins a fill which has found the object stored fetches it all the same.
+// A refresh that joins a fill which found the object stored fetches the object anyway.
 func TestRefreshIsNoLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
@@ -147,10 +153,16 @@ func TestRefreshIsNoLook(t *testing.T) {
 		looked := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			_, err := r.e.flights.Do(context.Background(), url, struct{}{}, time.Minute, func(context.Context) (Filled, error) {
-				<-looked
-				return Filled{Stored: Stored{URL: url, Digest: o.Digest}}, nil
-			})
+			_, err := r.e.flights.Do(
+				context.Background(),
+				url,
+				struct{}{},
+				time.Minute,
+				func(context.Context) (Filled, error) {
+					<-looked
+					return Filled{Stored: Stored{URL: url, Digest: o.Digest}}, nil
+				},
+			)
 			if err != nil {
 				t.Error(err)
 			}
@@ -168,7 +180,8 @@ func TestRefreshIsNoLook(t *testing.T) {
 	})
 }
 
-// A shutdown lets a running fill end within the drain deadline, gives up those that have not begun, and aborts what takes longer.
+// A shutdown lets a running fill end within the drain deadline, cancels fills that have not begun,
+// and aborts fills that take longer.
 func TestShutdown(t *testing.T) {
 	for took, aborted := range map[time.Duration]int{2 * time.Second: 0, 10 * time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,7 +213,8 @@ func TestShutdown(t *testing.T) {
 				t.Errorf("drained in %s", d)
 			}
 			all.Wait()
-			if (outcome["a"] == nil) != (aborted == 0) || outcome["a"] != nil && !errors.Is(outcome["a"], flow.ErrCanceled) {
+			if (outcome["a"] == nil) != (aborted == 0) ||
+				outcome["a"] != nil && !errors.Is(outcome["a"], flow.ErrCanceled) {
 				t.Errorf("running: %v", outcome["a"])
 			}
 			for _, name := range []string{"b", "c"} {
@@ -214,7 +228,10 @@ func TestShutdown(t *testing.T) {
 			if n := r.count("tasks_aborted_total", "kind", taskWorker); n != float64(aborted) {
 				t.Errorf("%v counted as aborted", n)
 			}
-			if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/d"}); !errors.Is(err, flow.ErrClosed) {
+			if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/d"}); !errors.Is(
+				err,
+				flow.ErrClosed,
+			) {
 				t.Errorf("after it: %v", err)
 			}
 			r.noTemps()
@@ -222,11 +239,12 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// One producer, a queue of 2, one consumer, and a shutdown at every point of it: every accepted job has exactly one answer, the shutdown is
-// always seen, the consumer takes at most the 2 that were queued after it, and begins none of them.
+// One producer, a queue of 2, one consumer, and a shutdown at every point: every accepted job has
+// exactly one answer, the shutdown is always seen, and the consumer receives at most the 2 queued
+// jobs after it and begins neither.
 func TestShutdownAtEveryPoint(t *testing.T) {
-	for _, at := range []int{0, 1, 3} { // fills that the worker has ended before the shutdown
-		for more := range 3 { // jobs that are queued then
+	for _, at := range []int{0, 1, 3} { // fills that have ended before the shutdown
+		for more := range 3 { // jobs that are queued at the shutdown
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers, r.cfg.Queues.WorkTX = 1, 2 })
 				turn := make(chan struct{})
@@ -260,11 +278,12 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 					turn <- struct{}{}
 					synctest.Wait()
 				}
-				for range more + 1 { // one runs, the others are queued
+				for range more + 1 { // one runs, the others wait
 					ask()
 				}
 				if more == 2 {
-					if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/more"}); !errors.Is(err, flow.ErrBusy) {
+					if _, err := r.e.Fill(context.Background(),
+						FillRequest{URL: "https://example.com/more"}); !errors.Is(err, flow.ErrBusy) {
 						t.Errorf("a third in a queue of 2: %v", err)
 					}
 				}
@@ -273,16 +292,19 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 				close(turn)
 				r.stop()
 				all.Wait()
-				if begun.Load() != started || done.Load() != int64(at)+1 || canceled.Load() != int64(more) || accepted != done.Load()+canceled.Load() {
-					t.Errorf("%d accepted: %d done, %d cancelled, %d begun after the shutdown", accepted, done.Load(), canceled.Load(), begun.Load()-started)
+				if begun.Load() != started || done.Load() != int64(at)+1 || canceled.Load() != int64(more) ||
+					accepted != done.Load()+canceled.Load() {
+					t.Errorf("%d accepted: %d done, %d cancelled, %d begun after the shutdown", accepted, done.Load(),
+						canceled.Load(), begun.Load()-started)
 				}
 			})
 		}
 	}
 }
 
-// Under load half of the workers are killed: readiness falls when fills are shed, the others go on, no one who waits is forgotten, and within a
-// second of the relaunch, which sheds nothing more, it is back.
+// Half of the workers are killed under load: readiness fails while fills are refused, the other
+// workers continue, every caller is answered, and readiness returns within a second after the
+// restart.
 func TestHalfTheWorkersKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) { r.cfg.Queues.WorkTX, r.cfg.Ingress.RPSLimit = 8, 100_000 })
@@ -322,7 +344,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 		}
-		load(50, 7) // of 8 that can be done
+		load(50, 7) // of 8 that are possible
 		if !ready() || busy.Load() > 0 {
 			t.Fatalf("%d refused before anything was killed: %v", busy.Load(), r.board.Report(service, "").Causes)
 		}
@@ -334,7 +356,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 		if r.board.Report("", "").WriteReady != true {
 			t.Error("the node is not ready for it")
 		}
-		for r.e.workers.Load() < 8 { // relaunched after 100 to 400 ms
+		for r.e.workers.Load() < 8 { // restarted after 100 to 400 ms
 			load(1, 3)
 		}
 		load(45, 3)
@@ -351,48 +373,4 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 		r.sound()
 		r.stop()
 	})
-}
-
-// The log tells of events that were lost once in a while, with how many, however often some are.
-func TestLostEventsAreToldOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		r := newRig(t, live, func(r *rig) { r.log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Warn}) })
-		sub := r.e.events.Subscribe(taskMetrics)
-		defer sub.Close()
-		for range 3 {
-			for range eventRing + 2 {
-				r.e.Rejected("rate_limit")
-			}
-			r.e.logEvents(sub)
-		}
-		if log := out.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "lagged=2") {
-			t.Errorf("%s", log)
-		}
-		r.stop()
-	})
-}
-
-// A reader of events that is too slow loses the oldest, is told how many, and nobody waits for it.
-func TestSlowReaderOfEvents(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, live)
-	sub := r.e.events.Subscribe(taskMetrics)
-	defer sub.Close()
-	for range eventRing + 7 {
-		r.e.Rejected("rate_limit")
-	}
-	if v, lagged, ok := sub.Next(); !ok || lagged != 7 || v.Kind != "reject" || v.Result != "rate_limit" {
-		t.Errorf("%+v, %d lagged, %t", v, lagged, ok)
-	}
-	if n := r.count("bus_lagged_total", "bus", "events"); n != 7 {
-		t.Errorf("%v counted", n)
-	}
-	if n := r.count("edge_rejects_total", "reason", "rate_limit"); n != eventRing+7 {
-		t.Errorf("%v rejects", n)
-	}
-	r.e.Rejected("bad_path") // none of the eight
-	if n := r.count("edge_rejects_total"); n != eventRing+7 {
-		t.Errorf("%v rejects", n)
-	}
 }

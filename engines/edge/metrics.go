@@ -12,15 +12,17 @@ import (
 	"ronbox/appliance/obs"
 )
 
-// Event is something that has happened, for the log: live_fill, reject, cas_evict, quarantine or pack_state. What a kind does not have is zero.
+// Event describes something that happened, for the log. Its kinds are live_fill, reject, cas_evict,
+// cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind are zero.
 type Event struct {
 	Kind   string
-	Of     string // the URL, the object or the pack
-	Result string // of a fill, the reason of a refusal, the state of a pack
+	Of     string // the URL without its query, the digest of the object, or the id of the pack
+	Result string // the outcome of a fill, the reason of a refusal, or the state of a pack
 	Size   int64  // bytes
 }
 
-// metrics are the edge's series, resolved once, so that all of them show from the start.
+// metrics holds the series of the edge. They are resolved once, so that all of them exist from the
+// start.
 type metrics struct {
 	rejects  map[string]func(int)
 	canceled func(int)
@@ -29,8 +31,10 @@ type metrics struct {
 
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Declare(obs.Family{
-		Name: "edge_rejects_total", Type: obs.Counter, Labels: []string{"reason"},
-		Help: "Requests that were refused, by reason; rate_limit has those of a full queue and of too many in flight too.",
+		Name:   "edge_rejects_total",
+		Type:   obs.Counter,
+		Labels: []string{"reason"},
+		Help:   "Refused requests, by reason; rate_limit includes a full queue and too many requests in flight.",
 	})
 	series := func(family, label string, values ...string) map[string]func(int) {
 		out := make(map[string]func(int), len(values))
@@ -45,8 +49,8 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	})
 	m := &metrics{
 		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
-		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap", "timeout", "rate_limit", "invalid_range",
-			"etag_invalid"),
+		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap",
+			"timeout", "rate_limit", "invalid_range", "etag_invalid"),
 		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 	}
 	series("io_timeouts_total", "op", "connect", "fill", "read", "write") // counted by the origin and the front
@@ -60,11 +64,15 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	}
 	gauge("edge_cas_bytes", "Bytes of the objects that are stored.", func(t tally) int64 { return t.bytes })
 	gauge("edge_cas_objects", "Objects that are stored.", func(t tally) int64 { return t.objects })
+	gauge("edge_cas_pinned_bytes", "Bytes that pinned URLs lead to; an object counts for each of them.",
+		func(t tally) int64 { return t.pinned })
+	gauge("edge_cas_pins", "URLs that are pinned.", func(t tally) int64 { return t.pins })
 	gauge("edge_cas_urls", "URLs that lead to objects that are stored.", func(t tally) int64 { return t.urls })
 	return m
 }
 
-// Rejected counts a request that was refused, once, whoever refused it. Reasons that edge_rejects_total does not have are on the bus alone.
+// Rejected counts a refused request, once. A reason without a series in edge_rejects_total is only
+// published as an event.
 func (e *Engine) Rejected(reason string) {
 	if count := e.m.rejects[reason]; count != nil {
 		count(1)
@@ -72,41 +80,44 @@ func (e *Engine) Rejected(reason string) {
 	e.events.Publish(Event{Kind: "reject", Result: reason})
 }
 
-// Readiness keys: all soft, since a host that fails, or a full disk, keeps nothing from being served that is there.
+// Readiness keys. All are soft: neither a failing host nor a full disk stops the edge from serving
+// stored content.
 const (
-	keyShedding = "shedding" // fills are let in
-	keyWorkers  = "workers"  // all of them run
-	keyStore    = "store"    // the content store takes objects
-	keyPacks    = "packs"    // those that are there serve
+	keyShedding = "shedding" // fills are admitted
+	keyWorkers  = "workers"  // all workers run
+	keyStore    = "store"    // the content store accepts objects
+	keyPacks    = "packs"    // all packs are served
 	keyIntact   = "intact"   // no damage was found lately
 )
 
-// damageShown is how long readiness shows damage after it was found, long enough for an alert.
+// damageShown is how long readiness shows damage: long enough for an alert to fire.
 const damageShown = time.Hour
 
-// damaged counts and logs something that was found damaged, of a kind of edge_damaged_total.
+// damaged counts and logs damage. kind is a label of edge_damaged_total.
 func (e *Engine) damaged(kind, what string) {
 	e.m.damaged[kind](1)
 	e.damage.Store(e.now().UnixNano())
-	e.log.Error("damaged", "kind", kind, "what", what, "next", "look at the disk; ronbox edge verify reads all that is stored")
+	e.log.Error("damaged", "kind", kind, "what", what, "next",
+		"look at the disk; ronbox edge verify reads all that is stored")
 }
 
-// intact returns an error while damage that was found lately is to be shown.
+// intact returns an error for damageShown after damage was found.
 func (e *Engine) intact() error {
 	at := e.damage.Load()
 	if at == 0 || e.now().Sub(time.Unix(0, at)) >= damageShown {
 		return nil
 	}
-	return fmt.Errorf("damage was found at %s: look at the log and the disk", time.Unix(0, at).UTC().Format(time.RFC3339))
+	return fmt.Errorf("damage was found at %s: look at the log and the disk",
+		time.Unix(0, at).UTC().Format(time.RFC3339))
 }
 
-// The bounds of shedding.
+// Thresholds of shedding.
 const (
-	shedFor  = 500 * time.Millisecond // after the last fill that was refused
-	shedFull = 0.9                    // of the queue
+	shedFor  = 500 * time.Millisecond // since the last refused fill
+	shedFull = 0.9                    // of the places of the queue
 )
 
-// probes are sampled by the task metrics, ten times a second.
+// probes returns the readiness probes, which the task metrics samples ten times a second.
 func (e *Engine) probes() []obs.Probe {
 	keys := []obs.Probe{
 		{Service: service, Key: keyShedding, Func: e.shedding},
@@ -114,7 +125,11 @@ func (e *Engine) probes() []obs.Probe {
 			return failing(e.boot.Fill.Workers-int(e.workers.Load()), "workers do not run")
 		}},
 		{Service: service, Key: keyIntact, Func: e.intact},
-		{Service: service, Key: keyPacks, Func: func() error { return failing(e.packs.Failed(), "packs are not served") }},
+		{
+			Service: service,
+			Key:     keyPacks,
+			Func:    func() error { return failing(e.packs.Failed(), "packs are not served") },
+		},
 	}
 	if !e.d.Amnesia {
 		keys = append(keys, obs.Probe{Service: service, Key: keyStore})
@@ -129,7 +144,7 @@ func failing(n int, what string) error {
 	return fmt.Errorf("%d %s", n, what)
 }
 
-// shedding says why fills are refused.
+// shedding returns an error that describes why fills are refused, or nil.
 func (e *Engine) shedding() error {
 	waiting, _ := e.work.counts()
 	switch since := e.now().Sub(time.Unix(0, e.lastBusy.Load())); {
@@ -141,10 +156,13 @@ func (e *Engine) shedding() error {
 	return nil
 }
 
-// relieveEvery is how many ticks lie between two looks at the free space of the disk: a second.
-const relieveEvery = 10
+// Ticks between two looks.
+const (
+	evictEvery = 10 // at the free space of the disk: once a second
+	healEvery  = 50 // at a failed content store, which writes to the disk
+)
 
-// runMetrics samples readiness, writes the events to the log, and watches the free space of the disk.
+// runMetrics samples readiness, logs events and watches the free space of the disk.
 func (e *Engine) runMetrics(ctx context.Context) error {
 	sub := e.events.Subscribe(taskMetrics)
 	defer sub.Close()
@@ -156,8 +174,14 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-tick:
 			e.d.Board.Sample(e.now())
-			if n++; n%relieveEvery == 0 {
-				e.relieve()
+			if n++; n%evictEvery == 0 {
+				for _, p := range e.partials.expired(e.now()) {
+					e.discard(p)
+				}
+				e.evictForDisk()
+			}
+			if n%healEvery == 0 {
+				e.healSoon()
 			}
 		case <-sub.Ready():
 			e.logEvents(sub)
@@ -167,10 +191,10 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 }
 
 func (e *Engine) logEvents(sub *flow.Subscription[Event]) {
-	for v, _, ok := sub.Next(); ok; v, _, ok = sub.Next() { // which tells of those that were lost
+	for v, _, ok := sub.Next(); ok; v, _, ok = sub.Next() { // Next also reports lost events
 		level := hclog.Info
 		if v.Kind == "reject" {
-			level = hclog.Debug // a flood of them is not to flood the log
+			level = hclog.Debug // so that a flood of refusals does not fill the log
 		}
 		e.log.Log(level, v.Kind, "of", v.Of, "result", v.Result, "bytes", v.Size)
 	}

@@ -20,37 +20,44 @@ import (
 	"ronbox/engines/edge/pmtiles"
 )
 
-// archive is a reader of one kind of pack.
+// packEnv holds the state that the packs of a set share.
+type packEnv struct {
+	cfg    PacksConfig
+	leaves pmtiles.Leaves // decoded directories; nil keeps none
+	slots  pmtiles.Slots
+}
+
+// archive reads one kind of pack.
 type archive interface {
-	// Tile reads a tile as it is stored; nil is a hole.
+	// Tile reads a tile as it is stored. It returns nil if the pack has no such tile.
 	Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error)
-	// Verify tells fault of each thing that is wrong and counts the tiles.
+	// Verify calls fault for each fault and returns the number of tiles.
 	Verify(ctx context.Context, fault func(string)) (tiles uint64, err error)
 }
 
-// Pack is one open pack. It is immutable and stays open while somebody holds it.
+// Pack is one open pack. It is immutable and stays open as long as it has a reference.
 type Pack struct {
-	info    PackInfo // as it was opened
+	info    PackInfo // at the opening
 	path    string
 	file    *os.File
 	stamp   stamp
-	serial  uint64 // of the opening
+	serial  uint64 // distinguishes openings
 	env     *packEnv
-	slots   pmtiles.Slots // for what is decoded
+	slots   pmtiles.Slots // for decoding
 	archive archive
-	coding  Coding      // of every tile; pmtiles.Unknown: each tile tells by its first bytes
+	coding  Coding      // of every tile; pmtiles.Unknown if the first bytes of each tile decide
 	end     func()      // closes the archive
-	taken   atomic.Bool // a verifier has it
+	taken   atomic.Bool // a verifier works on it
 	refs    atomic.Int64
 }
 
-// stamp tells one state of a file from another.
+// stamp identifies one state of a file.
 type stamp struct {
 	size, mtime int64 // bytes, Unix ns
 	inode       uint64
 }
 
-// stampOf is the zero stamp, which no file has, after an error.
+// stampOf returns the stamp of a file, or after an error the zero stamp, which no file has.
 func stampOf(st fs.FileInfo, err error) (s stamp) {
 	if err == nil {
 		s = stamp{size: st.Size(), mtime: st.ModTime().UnixNano()}
@@ -63,19 +70,25 @@ func stampOf(st fs.FileInfo, err error) (s stamp) {
 
 var packID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// nameOf is what the name of a file tells of a pack. A name that is not fit for an id stands for itself.
+// nameOf derives the info of a pack from the name of its file. If the name is not a valid id,
+// nameOf returns an error and the whole name as the id.
 func nameOf(path string) (PackInfo, error) {
 	name, ext := filepath.Base(path), filepath.Ext(path)
-	i := PackInfo{ID: strings.TrimSuffix(name, ext), Kind: PackKind(strings.TrimPrefix(ext, ".")), File: name, State: PackOpening}
+	i := PackInfo{
+		ID:    strings.TrimSuffix(name, ext),
+		Kind:  PackKind(strings.TrimPrefix(ext, ".")),
+		File:  name,
+		State: PackOpening,
+	}
 	if !packID.MatchString(i.ID) {
 		i.ID = name
-		return i, fmt.Errorf("a pack is named as %s: rename the file", packID)
+		return i, fmt.Errorf("the id of a pack must match %s: rename the file", packID)
 	}
 	return i, nil
 }
 
-// open opens a pack for one caller, who closes it. It fails after edge.packs.statement_timeout, and reads little of the
-// file.
+// open opens a pack with one reference, for the caller. It fails after edge.packs.statement_timeout
+// and reads little of the file.
 func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial uint64) (_ *Pack, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -84,7 +97,15 @@ func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial u
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file", path)
 	}
-	p := &Pack{info: info, path: path, serial: serial, stamp: stampOf(st, nil), env: v, slots: v.slots.Share(), end: func() {}}
+	p := &Pack{
+		info:   info,
+		path:   path,
+		serial: serial,
+		stamp:  stampOf(st, nil),
+		env:    v,
+		slots:  v.slots.Share(),
+		end:    func() {},
+	}
 	p.refs.Store(1)
 	p.info.State, p.info.Size = PackVerifying, st.Size()
 	if p.file, err = os.Open(path); err != nil {
@@ -103,7 +124,8 @@ func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial u
 	default:
 		err = fmt.Errorf("%s: a pack is a .pmtiles or .mbtiles file", path)
 	}
-	if err == nil && (!p.unchanged() || stampOf(os.Stat(path)) != p.stamp) { // SQLite opens it by its name
+	// SQLite opens the file by its name, so the name must still lead to the same file.
+	if err == nil && (!p.unchanged() || stampOf(os.Stat(path)) != p.stamp) {
 		err = fmt.Errorf("%s was replaced while it was opened: rescan", path)
 	}
 	return p, err
@@ -120,7 +142,9 @@ func (p *Pack) openPMTiles() error {
 	}
 	p.archive, p.coding = r, r.TileCompression
 	i := &p.info
-	i.MinZoom, i.MaxZoom, i.Bounds, i.Center, i.Tiles, i.Format = r.MinZoom, r.MaxZoom, r.Bounds, r.Center, r.Addressed, Format(r.TileType)
+	i.MinZoom, i.MaxZoom = r.MinZoom, r.MaxZoom
+	i.Bounds, i.Center = r.Bounds, r.Center
+	i.Tiles, i.Format = r.Addressed, Format(r.TileType)
 	return i.describe(meta)
 }
 
@@ -131,16 +155,19 @@ func (p *Pack) openMBTiles(ctx context.Context) error {
 	}
 	p.archive, p.end, p.coding = r, r.Close, pmtiles.Unknown
 	i := &p.info
-	i.MinZoom, i.MaxZoom, i.Bounds, i.Center, i.Format = r.MinZoom, r.MaxZoom, r.Bounds, r.Center, formatOf(r.Format)
+	i.MinZoom, i.MaxZoom = r.MinZoom, r.MaxZoom
+	i.Bounds, i.Center = r.Bounds, r.Center
+	i.Format = formatOf(r.Format)
 	err = i.describe([]byte(r.JSON))
 	i.Name, i.Description, i.Attribution = r.Name, r.Description, r.Attribution
 	return errors.Join(err, i.checkDescription())
 }
 
-// maxDescription is how many bytes a pack may have of what is kept of its metadata. Layers of a world map take 100 KiB.
+// maxDescription bounds the metadata that is kept of a pack, in bytes. The layers of a world map
+// take 100 KiB.
 const maxDescription = 1 << 20
 
-// describe takes members of a JSON object of metadata. A member of another type is left out.
+// describe reads the metadata of a pack from a JSON object. It skips members of another type.
 func (i *PackInfo) describe(b []byte) error {
 	var meta struct {
 		Name, Description, Attribution string
@@ -158,21 +185,22 @@ func (i *PackInfo) describe(b []byte) error {
 }
 
 func (i *PackInfo) checkDescription() error {
-	if n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format); n > maxDescription {
-		return fmt.Errorf("metadata: what is kept of it has %d bytes, at most %d", n, maxDescription)
+	n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format)
+	if n > maxDescription {
+		return fmt.Errorf("metadata: the description has %d bytes, at most %d", n, maxDescription)
 	}
 	return nil
 }
 
-// Close gives the pack back; the last one to do so closes the file.
+// Close releases the pack. The last reference closes the file.
 func (p *Pack) Close() {
 	if p.refs.Add(-1) == 0 {
 		p.end()
-		_ = p.file.Close() // nothing was written
+		_ = p.file.Close() // it was only read
 	}
 }
 
-// hold keeps the pack open until Close, unless it is closed.
+// hold adds a reference unless the pack is closed. It reports whether it did.
 func (p *Pack) hold() bool {
 	n := p.refs.Load()
 	for n > 0 && !p.refs.CompareAndSwap(n, n+1) {
@@ -181,24 +209,24 @@ func (p *Pack) hold() bool {
 	return n > 0
 }
 
-// unchanged reports whether the open file is as it was when it was opened.
+// unchanged reports whether the open file has the same stamp as at the opening.
 func (p *Pack) unchanged() bool { return stampOf(p.file.Stat()) == p.stamp }
 
-// view is an independent reader of the file: one of its own where the name still stands for it, so that it can be sent by the kernel. end lets go
-// of it and of the pack.
+// view returns a reader of the file for one caller. If the name still leads to the same file, the
+// reader is an *os.File, which the kernel can send. end closes the reader and releases the pack.
 func (p *Pack) view() (r io.ReadSeeker, end func()) {
 	own, err := os.Open(p.path)
 	if err == nil && stampOf(own.Stat()) == p.stamp {
 		return own, func() { _ = own.Close(); p.Close() }
 	}
-	_ = own.Close() // of nil it is an error and nothing else
+	_ = own.Close() // own may be nil, which Close accepts
 	return io.NewSectionReader(p.file, 0, p.stamp.size), p.Close
 }
 
-// hashChunk is how much is hashed between two looks at the context.
+// hashChunk is the number of bytes that are hashed between two checks of the context.
 const hashChunk = 1 << 20
 
-// hash reads the whole file. progress is told after each chunk.
+// hash returns the digest of the whole file. It calls progress after each chunk.
 func (p *Pack) hash(ctx context.Context, progress func(done, total int64)) (b3.Digest, error) {
 	h, buf := b3.New(), make([]byte, min(hashChunk, p.stamp.size))
 	for at := int64(0); at < p.stamp.size; {
@@ -219,21 +247,23 @@ func (p *Pack) hash(ctx context.Context, progress func(done, total int64)) (b3.D
 	return h.Sum32(), nil
 }
 
-// mostFaults is how many faults of a pack are kept.
+// mostFaults bounds the faults that are kept of a pack.
 const mostFaults = 100
 
-// PackReport is what a verification has found.
+// PackReport is the result of a verification.
 type PackReport struct {
 	Info   PackInfo
-	Faults []string // the first 100; none: it is sound
+	Faults []string // the first 100; empty if the pack is sound
+	late   bool     // the only fault is that the check took too long
 }
 
-// errBudget is the cause of a context that has ended a check.
+// errBudget is the cause of the context of a check that took too long.
 var errBudget = errors.New("edge: the check took too long")
 
-// check checks the structure of the pack within its budget, and reports its faults and the number of its tiles. The error
-// is of reading the file, or the cause of ctx.
-func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, err error) {
+// check checks the structure of the pack within its budget. It returns the faults and the number of
+// tiles. late means that the budget was exceeded and no other fault was found. The error is that of
+// reading the file, or the cause of ctx.
+func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, late bool, err error) {
 	budget := p.env.cfg.budget(p.stamp.size)
 	within, cancel := context.WithTimeoutCause(ctx, budget, errBudget)
 	defer cancel()
@@ -243,21 +273,23 @@ func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, err er
 		}
 	})
 	if errors.Is(err, errBudget) {
-		late := fmt.Sprintf("the check took more than %v: edge.packs.verify_base and verify_rate allow no more for %d bytes",
+		text := fmt.Sprintf(
+			"the check took more than %v: edge.packs.verify_base and verify_rate allow no more for %d bytes",
 			budget.Round(time.Second), p.stamp.size)
-		return append(faults, late), tiles, nil
+		return append(faults, text), tiles, len(faults) == 0, nil
 	}
-	return faults, tiles, err
+	return faults, tiles, false, err
 }
 
-// verify checks the structure of the pack and hashes its file. Faults are in the report; the error is of reading the file,
-// or the cause of ctx.
+// verify checks the structure of the pack and hashes its file. The report has the faults; the error
+// is that of reading the file, or the cause of ctx.
 func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (PackReport, error) {
 	r := PackReport{Info: p.info}
-	faults, tiles, err := p.check(ctx)
+	faults, tiles, late, err := p.check(ctx)
 	if err != nil {
 		return r, err
 	}
+	r.late = late
 	d, err := p.hash(ctx, progress)
 	if err != nil {
 		return r, err
@@ -266,7 +298,7 @@ func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Pa
 	return r.with(faults), nil
 }
 
-// with returns r with the faults of its pack.
+// with returns r with more faults.
 func (r PackReport) with(faults []string) PackReport {
 	r.Faults = append(r.Faults, faults...)
 	if len(r.Faults) > 0 {
@@ -275,12 +307,14 @@ func (r PackReport) with(faults []string) PackReport {
 	return r
 }
 
-// VerifyPack verifies a file that no node needs to serve, within the default bounds of edge.packs. It calls progress with
-// how much of the file is hashed. expect is the digest that the file must have, zero for any. A file that cannot be
-// opened as a pack is unsound; the error is one of reading it at all.
-func VerifyPack(ctx context.Context, path string, expect b3.Digest, progress func(done, total int64)) (PackReport, error) {
+// VerifyPack verifies a pack file without a node, within the default bounds of edge.packs. It calls
+// progress while it hashes the file. expect is the digest that the file must have; zero accepts
+// any. A file that cannot be opened as a pack is reported as unsound; an error is returned only if
+// the file cannot be read.
+func VerifyPack(ctx context.Context, path string, expect b3.Digest,
+	progress func(done, total int64)) (PackReport, error) {
 	env := packEnv{cfg: defaultPacksConfig(), slots: pmtiles.NewSlots()}
-	info, _ := nameOf(path) // any name will do for a file that is named
+	info, _ := nameOf(path) // the name need not be a valid id
 	p, err := env.open(ctx, path, info, 0)
 	if err != nil {
 		if _, unread := errors.AsType[*fs.PathError](err); unread || ctx.Err() != nil {

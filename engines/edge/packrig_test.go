@@ -21,7 +21,7 @@ import (
 
 const realPacks = "../../testdata/packs"
 
-// newPackRig is a rig whose packs lie in a folder of its own, with the given files of realPacks.
+// newPackRig returns a rig with its own folder of packs, with the given files of realPacks.
 func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
 	return r, r.e.Packs(), dir
 }
 
-// putPack puts a pack into place as packs should be: under another name, then renamed.
+// putPack installs a pack as recommended: under another name, then renamed.
 func putPack(t testing.TB, path string, b []byte) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path+".part", b, 0o600), os.Rename(path+".part", path)); err != nil {
@@ -44,7 +44,8 @@ func putPack(t testing.TB, path string, b []byte) {
 	}
 }
 
-// scanned has the folder scanned, and waits until every pack of it is verified: a caller of Rescan may be answered before, on a slow disk.
+// scanned scans the folder and waits until every pack is verified. On a slow disk Rescan may return
+// earlier.
 func scanned(t testing.TB, s *PackSet) error {
 	t.Helper()
 	job := scanJob{retry: true, reply: flow.NewReply[error]()}
@@ -58,7 +59,7 @@ func scanned(t testing.TB, s *PackSet) error {
 	return s.settle(t.Context())
 }
 
-// openAll opens what scans have found, as the opener does.
+// openAll opens the found files like the opener.
 func openAll(t testing.TB, s *PackSet) {
 	t.Helper()
 	for id := s.current.Load().unopened(); id != ""; id = s.current.Load().unopened() {
@@ -66,7 +67,7 @@ func openAll(t testing.TB, s *PackSet) {
 	}
 }
 
-// verifyAll verifies what is open, as a verifier does.
+// verifyAll verifies the open packs like a verifier.
 func verifyAll(t testing.TB, s *PackSet) {
 	t.Helper()
 	for p := s.current.Load().take(); p != nil; p = s.current.Load().take() {
@@ -74,7 +75,7 @@ func verifyAll(t testing.TB, s *PackSet) {
 	}
 }
 
-// openOne opens a pack that no set has.
+// openOne opens a pack outside of a set.
 func openOne(t testing.TB, path string) *Pack {
 	t.Helper()
 	info, _ := nameOf(path)
@@ -94,7 +95,7 @@ func rescan(t testing.TB, s *PackSet) []PackInfo {
 	return s.List()
 }
 
-// states is the packs in the form "id state".
+// states returns the packs in the form "id state".
 func states(all []PackInfo) string {
 	var out []string
 	for _, i := range all {
@@ -103,21 +104,21 @@ func states(all []PackInfo) string {
 	return strings.Join(out, ", ")
 }
 
-// madeTile is a run of tiles from an id on.
+// madeTile is a run of tiles from an id.
 type madeTile struct {
 	id, run uint64
 	data    []byte
 }
 
-// madePack is PMTiles to be written, in one directory that is not compressed.
+// madePack is a PMTiles file to be written, with one uncompressed directory.
 type madePack struct {
 	tiles           []madeTile
 	coding, maxZoom byte
 	bounds          [4]float64
-	header          func(b []byte) // changes the header at last
+	header          func(b []byte) // changes the header last
 }
 
-// compress packs b as PMTiles numbers codings: 2 is gzip, 4 is zstd, others leave it.
+// compress compresses b in a coding of PMTiles: 2 is gzip, 4 is zstd, others leave b unchanged.
 func compress(coding byte, b []byte) []byte {
 	var out bytes.Buffer
 	var z io.WriteCloser
@@ -125,7 +126,7 @@ func compress(coding byte, b []byte) []byte {
 	case 2:
 		z = gzip.NewWriter(&out)
 	case 4:
-		z, _ = zstd.NewWriter(&out) // there are no options
+		z, _ = zstd.NewWriter(&out) // without options there is no error
 	default:
 		return b
 	}
@@ -162,12 +163,12 @@ func (m madePack) bytes() []byte {
 	return bytes.Join([][]byte{h, root, data}, nil)
 }
 
-// made is a pack of two entries, the first of which says which one it is.
+// made returns a pack of two entries. The first one identifies the pack.
 func made(first, second string) madePack {
 	return madePack{tiles: []madeTile{{0, 1, []byte(first)}, {1, 2, []byte(second)}}, coding: 1, maxZoom: 2}
 }
 
-// readPack reads every tile of a pack as it is stored, without the readers that are tested.
+// readPack reads every tile of a pack as it is stored, without the tested readers.
 func readPack(t testing.TB, path string) map[TileRef][]byte {
 	t.Helper()
 	out, id := map[TileRef][]byte{}, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
@@ -176,12 +177,20 @@ func readPack(t testing.TB, path string) map[TileRef][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = sqlitex.ExecuteTransient(c, "SELECT zoom_level, tile_column, (1 << zoom_level) - 1 - tile_row, tile_data FROM tiles", &sqlitex.ExecOptions{
-			ResultFunc: func(s *sqlite.Stmt) (err error) {
-				out[TileRef{id, uint8(s.ColumnInt(0)), uint32(s.ColumnInt64(1)), uint32(s.ColumnInt64(2))}], err = io.ReadAll(s.ColumnReader(3))
-				return err
+		err = sqlitex.ExecuteTransient(
+			c,
+			"SELECT zoom_level, tile_column, (1 << zoom_level) - 1 - tile_row, tile_data FROM tiles",
+			&sqlitex.ExecOptions{
+				ResultFunc: func(s *sqlite.Stmt) (err error) {
+					out[TileRef{
+						id, uint8(s.ColumnInt(0)), uint32(s.ColumnInt64(1)), uint32(s.ColumnInt64(2)),
+					}], err = io.ReadAll(
+						s.ColumnReader(3),
+					)
+					return err
+				},
 			},
-		})
+		)
 		if err := errors.Join(err, c.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -230,11 +239,19 @@ func readPack(t testing.TB, path string) map[TileRef][]byte {
 	return out
 }
 
-// hilbert is the tile of an id, quadrant by quadrant from the top: for each orientation of the curve the quadrants, x + 2y, in their order, and
-// the orientation inside of each.
+// hilbert returns the tile of an id, quadrant by quadrant from the top. For each orientation of the
+// curve it has the quadrants, x + 2y, in their order, and the orientation within each.
 func hilbert(id uint64) (at TileRef) {
 	curve := [4][4][2]uint32{
-		{{0, 1}, {2, 0}, {3, 0}, {1, 3}}, {{0, 0}, {1, 1}, {3, 1}, {2, 2}}, {{3, 3}, {1, 2}, {0, 2}, {2, 1}}, {{3, 2}, {2, 3}, {0, 3}, {1, 0}},
+		{
+			{0, 1},
+			{2, 0},
+			{3, 0},
+			{1, 3},
+		},
+		{{0, 0}, {1, 1}, {3, 1}, {2, 2}},
+		{{3, 3}, {1, 2}, {0, 2}, {2, 1}},
+		{{3, 2}, {2, 3}, {0, 3}, {1, 0}},
 	}
 	for level := uint64(1); id >= level; level *= 4 {
 		id -= level

@@ -9,8 +9,8 @@ import (
 	"ronbox/store"
 )
 
-// The bucket of packs has one row: the outcomes of verifications, which take long to read from
-// files.
+// The bucket of packs has one row, which holds the results of verifications: reading the files
+// again would take long.
 var (
 	bPacks   = &store.Bucket{Name: "edge/packs", Class: store.Derived}
 	packRows = store.NewTable(bPacks, store.String[string](), store.CBOR[[]packRow]()).Summed().Alone()
@@ -18,41 +18,49 @@ var (
 
 const keyDigests = "digests"
 
-// packRow is the outcome of the verification of a pack, for as long as its file has the same size,
-// time and inode.
+// packRow is the result of the verification of a pack. It is valid as long as the file has the same
+// size, time and inode.
 type packRow struct {
 	File   string    `cbor:"1,keyasint"`
 	Size   int64     `cbor:"2,keyasint"`
 	MTime  int64     `cbor:"3,keyasint"` // Unix ns
 	Inode  uint64    `cbor:"4,keyasint"`
-	Digest b3.Digest `cbor:"5,keyasint"` // as first read; zero if it is not known
+	Digest b3.Digest `cbor:"5,keyasint"` // as first read; zero if unknown
 	Tiles  uint64    `cbor:"6,keyasint"`
-	Fault  string    `cbor:"7,keyasint,omitempty"` // "": it is sound
+	Fault  string    `cbor:"7,keyasint,omitempty"` // "" if the pack is sound
 }
 
-// maxFault bounds the fault in a row, bytes: it may hold text of the file.
+// maxFault bounds the fault in a row, in bytes: a fault may contain text of the file.
 const maxFault = 1000
 
 func (r packRow) stamp() stamp { return stamp{size: r.Size, mtime: r.MTime, inode: r.Inode} }
 
-// after returns the row after a verification of p. The digest of a file that has the same stamp
-// stays what it was.
+// after returns the row after a verification of p. The digest of a file with the same stamp stays
+// as it was read first.
 func (r packRow) after(p *Pack, i PackInfo) packRow {
 	digest := i.Digest
 	if r.stamp() == p.stamp && !r.Digest.IsZero() {
 		digest = r.Digest
 	}
 	fault := i.Fault
-	return packRow{i.File, p.stamp.size, p.stamp.mtime, p.stamp.inode, digest, i.Tiles, fault[:min(len(fault), maxFault)]}
+	return packRow{
+		i.File,
+		p.stamp.size,
+		p.stamp.mtime,
+		p.stamp.inode,
+		digest,
+		i.Tiles,
+		fault[:min(len(fault), maxFault)],
+	}
 }
 
-// rememberPacks replaces the row, and removes others that a disk may have made of it.
+// rememberPacks replaces the row, and deletes other rows, which only a disk fault can create.
 type rememberPacks struct{ rows []packRow }
 
-// Kind is stored in the file.
+// Kind returns a name that is stored in the file.
 func (rememberPacks) Kind() string { return "edge.packs/1" }
 
-// Apply puts the one row.
+// Apply writes the row.
 func (c rememberPacks) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	for key := range r.Range(bPacks, nil, nil) {
 		if string(key) != keyDigests {
@@ -63,8 +71,8 @@ func (c rememberPacks) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (st
 	return struct{}{}, nil
 }
 
-// recall reads what is remembered, by file name: nothing if a row is bad, which is logged and
-// dropped.
+// recall reads the row, by file name. It logs and drops a row that does not read, and then returns
+// an empty map.
 func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
 	known := map[string]packRow{}
 	err := s.Store.View(ctx, func(r store.Reader) error {
@@ -77,15 +85,16 @@ func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
 	if !errors.Is(err, store.ErrCorrupt) {
 		return known, err
 	}
-	s.Log.Warn("the remembered digests of packs are dropped", "reason", err.Error(), "next", "every pack is verified anew")
+	s.Log.Warn("the bad row of packs is dropped", "reason", err.Error(), "next",
+		"every pack is verified again")
 	if _, err = store.Commit(ctx, s.Store, store.Work, rememberPacks{}); err != nil {
-		s.Log.Warn("a bad row is still there", "reason", err.Error())
+		s.Log.Warn("the bad row of packs cannot be dropped", "reason", err.Error())
 	}
 	return map[string]packRow{}, nil
 }
 
-// remember writes the rows of the current generation to the file, unless another caller does. If it
-// fails the next start verifies packs once more.
+// remember writes the rows of the current generation to the file, unless another caller does so.
+// After a failure the next start verifies the packs again.
 func (s *PackSet) remember(ctx context.Context) {
 	for s.dirty.Load() && s.saving.CompareAndSwap(false, true) {
 		s.dirty.Store(false)
@@ -97,14 +106,14 @@ func (s *PackSet) remember(ctx context.Context) {
 			}
 		}
 		if _, err := store.Commit(ctx, s.Store, store.Work, rememberPacks{rows}); err != nil {
-			s.Log.Warn("the digests of packs are not remembered", "reason", err.Error())
+			s.Log.Warn("the digests of packs cannot be stored", "reason", err.Error())
 		}
 		s.saving.Store(false)
 		s.moved.Store(struct{}{})
 	}
 }
 
-// checkPacks reads every row of the bucket of packs. The error names the first that is bad.
+// checkPacks reads every row of the bucket of packs and returns an error for the first bad row.
 func checkPacks(r store.Reader) error {
 	for key, rows := range packRows.All(r) {
 		if key != keyDigests {
@@ -112,12 +121,13 @@ func checkPacks(r store.Reader) error {
 		}
 		for i, row := range rows {
 			if row.File == "" || row.Size < 0 || i > 0 && rows[i-1].File == row.File {
-				return fmt.Errorf("%w: bucket %s, key %q: row %d of %q", store.ErrCorrupt, bPacks.Name, key, i, row.File)
+				return fmt.Errorf("%w: bucket %s, key %q: row %d of %q", store.ErrCorrupt, bPacks.Name, key, i,
+					row.File)
 			}
 		}
 	}
 	return nil
 }
 
-// Unsummed lists the buckets whose rows have no checksum in schema 1.
+// Unsummed returns the buckets whose rows have no checksum in schema 1.
 func Unsummed() []*store.Bucket { return []*store.Bucket{bPacks} }

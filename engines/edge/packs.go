@@ -1,62 +1,63 @@
 package edge
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge/pmtiles"
 )
 
 // PackKind is the format of a pack.
 type PackKind string
 
-// The kinds, which are the extensions of their files too.
+// The kinds of packs. They are also the extensions of the files.
 const (
 	KindPMTiles PackKind = "pmtiles"
 	KindMBTiles PackKind = "mbtiles"
 )
 
-// PackState is where a pack stands.
+// PackState is the state of a pack.
 type PackState string
 
-// The states of a pack. A pack that is the first under its id serves tiles while it is verifying: each read is checked by
-// itself, and only the raw file waits for its digest.
+// The states of a pack. The first pack under an id serves tiles while it is verifying, because each
+// read is checked by itself. Only the raw file is not served before its digest is known.
 const (
-	PackOpening   PackState = "opening"   // its file was found and is not open yet; nothing of it is served
-	PackVerifying PackState = "verifying" // its header is sound; its structure or digest is not known yet
+	PackOpening   PackState = "opening"   // its file was found but is not open; nothing is served
+	PackVerifying PackState = "verifying" // its header is sound; its structure or digest is unknown
 	PackVerified  PackState = "verified"
-	PackChanged   PackState = "changed" // its file was changed in place; nothing of it is served until it is verified again
-	PackFailed    PackState = "failed"
-	PackRemoved   PackState = "removed" // in events only
+	// PackChanged means that the file was changed in place. Nothing is served until it is verified.
+	PackChanged PackState = "changed"
+	PackFailed  PackState = "failed"
+	PackRemoved PackState = "removed" // only in events
 )
 
 // PackInfo describes a pack.
 type PackInfo struct {
-	ID      string // from the name of its file; the whole name while that is not fit for an id
+	ID      string // from the name of its file; the whole name if that is not a valid id
 	Kind    PackKind
 	State   PackState
-	Fault   string    // why it failed, or why Next did
-	Next    PackState // of a file that is to take its place: verifying, failed; "": there is none
+	Fault   string    // why the pack, or the file of Next, failed
+	Next    PackState // of the file that will replace the pack: verifying, failed or ""
 	File    string    // base name
 	Size    int64     // bytes
-	Digest  b3.Digest // of the whole file, zero until it is known
-	Version string    // the first 16 hex digits of Digest, for the v of tile URLs; empty until it is known
+	Digest  b3.Digest // of the whole file; zero until it is known
+	Version string    // the first 16 hex digits of Digest, for the v of tile URLs; "" until it is known
 
 	MinZoom, MaxZoom uint8
-	Tiles            uint64 // addressed, 0 until it is known
+	Tiles            uint64 // addressed tiles; 0 until they are counted
 	Format           Format
 	Bounds           [4]float64 // west, south, east, north in degrees
 	Center           [3]float64 // longitude, latitude, zoom
 	Name             string
 	Description      string
-	Attribution      string          // may hold HTML: show it as text
-	VectorLayers     json.RawMessage // as TileJSON has it; nil for rasters
+	Attribution      string          // may contain HTML, must be shown as text
+	VectorLayers     json.RawMessage // in the form of TileJSON; nil for rasters
 }
 
-// ETag is the strong entity tag of the whole file, empty until its digest is known.
+// ETag returns the strong entity tag of the whole file, or "" until the digest is known.
 func (i PackInfo) ETag() string {
 	if i.Digest.IsZero() {
 		return ""
@@ -64,82 +65,29 @@ func (i PackInfo) ETag() string {
 	return `"` + i.Digest.String() + `"`
 }
 
-// verified takes the outcome of a verification.
+// verified records a successful verification.
 func (i *PackInfo) verified(d b3.Digest, tiles uint64) {
-	i.State, i.Fault, i.Digest, i.Version, i.Tiles = PackVerified, "", d, fmt.Sprintf("%x", d[:8]), tiles
+	i.State, i.Fault = PackVerified, ""
+	i.Digest, i.Version = d, fmt.Sprintf("%x", d[:8])
+	i.Tiles = tiles
 }
 
-// Format is the kind of a tile's bytes, by its usual extension; the zero Format is not known.
-type Format string
-
-// FormatMVT is the format of vector tiles.
-const FormatMVT Format = "mvt"
-
-var contentTypes = map[Format]string{
-	FormatMVT: "application/x-protobuf", "png": "image/png", "jpg": "image/jpeg", "webp": "image/webp", "avif": "image/avif",
-}
-
-// ContentType is the media type of tiles of the format.
-func (f Format) ContentType() string { return cmp.Or(contentTypes[f], "application/octet-stream") }
-
-// Matches reports whether ext, without its dot, names the format. The empty extension names every one, and any will do for one that is not known.
-func (f Format) Matches(ext string) bool { return f == "" || ext == "" || formatOf(ext) == f }
-
-// formatOf is the format that an extension names.
-func formatOf(ext string) Format {
-	return cmp.Or(map[string]Format{"pbf": FormatMVT, "jpeg": "jpg"}[ext], Format(ext))
-}
-
-// Coding is a content coding in the word of Content-Encoding.
-type Coding = pmtiles.Compression
-
-// The codings a tile may be stored in.
-const (
-	Identity = pmtiles.None
-	Gzip     = pmtiles.Gzip
-	Zstd     = pmtiles.Zstd
-	Brotli   = pmtiles.Brotli
-)
-
-// TileRef names a tile in the XYZ scheme: row 0 is in the north.
-type TileRef struct {
-	Pack string
-	Z    uint8
-	X, Y uint32
-}
-
-// Valid reports whether the zoom level is one that packs can have and has such a tile.
-func (r TileRef) Valid() bool {
-	return r.Z <= 31 && uint64(r.X)>>r.Z == 0 && uint64(r.Y)>>r.Z == 0
-}
-
-// Tile is one tile, in the coding it is to be sent in.
-type Tile struct {
-	Bytes   []byte // shared, never to be written
-	Coding  Coding
-	Format  Format
-	Digest  b3.Digest // of Bytes
-	Version string    // of the pack it came from, as in PackInfo; empty out of Pack.Tile
-	fault   error     // of a tile that does not decode; it has nothing else
-}
-
-// ETag is the strong entity tag of the tile in its coding.
-func (t Tile) ETag() string { return `"` + t.Digest.String() + `"` }
-
-// Why a pack, or a tile of one, is not served.
+// Errors of packs and tiles.
 var (
-	ErrNoPack      = errors.New("edge: there is no such pack")
-	ErrBadTile     = errors.New("edge: there is no such tile at any zoom level: z is 0 to 31, x and y are below 2^z")
-	ErrOutside     = errors.New("edge: the tile is outside the pack's zoom levels or bounds")
-	ErrNoTile      = errors.New("edge: the pack has no such tile")
-	ErrCoding      = errors.New("edge: the tile is stored in a coding that the client does not accept and that is not decoded here")
+	ErrNoPack  = errors.New("edge: there is no such pack")
+	ErrBadTile = errors.New("edge: there is no such tile at any zoom level: z is 0 to 31, x and y are below 2^z")
+	ErrOutside = errors.New("edge: the tile is outside the pack's zoom levels or bounds")
+	ErrNoTile  = errors.New("edge: the pack has no such tile")
+	ErrCoding  = errors.New("edge: the tile is stored in a coding that the client does not accept " +
+		"and that is not decoded here")
 	ErrNoRaw       = errors.New("edge: only PMTiles are served as files")
 	ErrPackOpening = errors.New("edge: the pack is being opened")
 	ErrPackPending = errors.New("edge: the pack is being verified")
-	ErrPackFailed  = errors.New("edge: the pack is not fit to be served")
+	ErrPackFailed  = errors.New("edge: the pack is invalid")
 )
 
-// PackError is a pack that cannot serve now. It is ErrPackFailed, ErrPackOpening or ErrPackPending.
+// PackError is returned if a pack cannot serve now. It matches ErrPackFailed, ErrPackOpening or
+// ErrPackPending.
 type PackError struct {
 	ID     string
 	State  PackState
@@ -153,7 +101,7 @@ func (e *PackError) Error() string {
 	return fmt.Sprintf("pack %s is %s: %s", e.ID, e.State, e.Reason)
 }
 
-// Is reports whether target is the sentinel of the state.
+// Is reports whether target is the sentinel for the state.
 func (e *PackError) Is(target error) bool {
 	switch e.State {
 	case PackFailed:
@@ -162,4 +110,125 @@ func (e *PackError) Is(target error) bool {
 		return target == ErrPackOpening
 	}
 	return target == ErrPackPending
+}
+
+// generation is the state of all packs. It is immutable: PackSet.update publishes a new one.
+type generation struct {
+	packs map[string]packEntry // by id
+	rows  map[string]packRow   // results of verifications, by file name
+}
+
+// packEntry is a pack of a generation. The generation holds references of pack and next.
+type packEntry struct {
+	info    PackInfo
+	path    string
+	pack    *Pack // serves unless its state is changed; may be nil
+	next    *Pack // replaces pack after its verification; may be nil
+	want    stamp // of the file to open, or zero
+	refused stamp // of the last refused file, or zero
+}
+
+func (g *generation) clone() *generation {
+	return &generation{packs: maps.Clone(g.packs), rows: maps.Clone(g.rows)}
+}
+
+func (g *generation) ids() []string { return slices.Sorted(maps.Keys(g.packs)) }
+
+// open returns the packs to which g holds references.
+func (g *generation) open() map[*Pack]bool {
+	open := map[*Pack]bool{}
+	for _, e := range g.packs {
+		for _, p := range []*Pack{e.pack, e.next} {
+			if p != nil {
+				open[p] = true
+			}
+		}
+	}
+	return open
+}
+
+// unverified returns the pack of e that must be verified, or nil.
+func (e packEntry) unverified() *Pack {
+	if e.next != nil {
+		return e.next
+	}
+	if e.pack != nil && (e.info.State == PackVerifying || e.info.State == PackChanged) {
+		return e.pack
+	}
+	return nil
+}
+
+// changedInPlace is the fault of a pack after a change of its file in place.
+const changedInPlace = "its file was changed in place: replace packs by renaming"
+
+// settled reports whether every pack of g is verified or has failed.
+func (g *generation) settled() bool {
+	for _, e := range g.packs {
+		if e.want != (stamp{}) || e.unverified() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// serves reports whether e.pack answers requests.
+func (e packEntry) serves() bool { return e.pack != nil && e.info.State != PackChanged }
+
+// failed returns e after the file with a stamp was refused. A pack that serves keeps serving.
+func (e packEntry) failed(refused stamp, fault string) packEntry {
+	e.next, e.refused = nil, refused
+	if e.serves() {
+		e.info.Next = PackFailed
+		e.info.Fault = fmt.Sprintf("%s, which is to take its place, is refused: %s", e.info.File, fault)
+		return e
+	}
+	e.pack = nil
+	e.info.State, e.info.Next, e.info.Fault = PackFailed, "", fault
+	return e
+}
+
+// opened returns e with a newly opened file. The file serves at once if its digest is known, or if
+// it is the first under its id; otherwise it waits for its verification.
+func (e packEntry) opened(p *Pack, row packRow) packEntry {
+	e.want, e.next = stamp{}, nil
+	switch state := e.info.State; {
+	case row.stamp() == p.stamp && row.Fault == "":
+		e.pack, e.info = p, p.info
+		e.info.verified(row.Digest, row.Tiles)
+	case state == PackOpening:
+		e.pack, e.info = p, p.info
+	case state == PackChanged:
+		e.pack, e.info = p, p.info
+		e.info.State, e.info.Fault = PackChanged, changedInPlace
+	default:
+		e.next, e.info.Next = p, PackVerifying
+		if e.serves() {
+			e.info.Fault = ""
+		}
+	}
+	return e
+}
+
+// listed returns e for a file that was found under its id. If retry is set, a refused file is
+// opened again.
+func (e packEntry) listed(file stamp, row packRow, retry bool) packEntry {
+	switch {
+	case e.pack != nil && e.pack.stamp == file:
+		e.next, e.want, e.refused = nil, stamp{}, stamp{}
+		if e.info.Next != "" {
+			e.info.Next, e.info.Fault = "", ""
+		}
+	case e.next != nil && e.next.stamp == file || e.want == file || e.refused == file && !retry:
+	case e.info.State == PackOpening && row.stamp() == file && row.Fault != "" && !retry:
+		e = e.failed(file, row.Fault)
+	default:
+		if e.pack != nil && e.pack.stamp.inode == file.inode {
+			e.pack, e.info.State, e.info.Fault = nil, PackChanged, changedInPlace
+		}
+		e.want, e.next = file, nil
+		if e.info.Next == PackVerifying {
+			e.info.Next = ""
+		}
+	}
+	return e
 }

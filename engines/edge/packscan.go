@@ -13,14 +13,14 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// scanJob asks for a scan of the folder. The reply is its error.
+// scanJob requests a scan of the folder. The reply is the error of the scan.
 type scanJob struct {
-	retry bool // open files again that were refused
+	retry bool // open refused files again
 	reply *flow.Reply[error]
 }
 
-// update publishes what change makes of a copy of the current generation. change may run several
-// times: it must not do anything else. A pack that the new generation does not have is closed.
+// update applies change to a copy of the current generation and publishes it. change may run
+// several times, so it must have no other effect.
 func (s *PackSet) update(change func(next *generation)) {
 	for {
 		old := s.current.Load()
@@ -32,8 +32,8 @@ func (s *PackSet) update(change func(next *generation)) {
 	}
 }
 
-// publish makes next current unless old is not current any more, reports what is new in it, and
-// closes packs that it does not have.
+// publish makes next current, unless old is no longer current. It publishes events, logs new faults
+// and releases the packs that next does not have.
 func (s *PackSet) publish(old, next *generation) bool {
 	if !s.current.CompareAndSwap(old, next) {
 		return false
@@ -50,8 +50,8 @@ func (s *PackSet) publish(old, next *generation) bool {
 			s.event(now)
 		}
 		if now.Fault != was.Fault && now.Fault != "" {
-			s.Log.Warn("a pack is not fit", "pack", id, "file", now.File, "state", string(now.State), "fault", now.Fault,
-				"next", "replace the file and run `ronbox edge packs rescan`")
+			s.Log.Warn("invalid pack", "pack", id, "file", now.File, "state", string(now.State),
+				"fault", now.Fault, "next", "replace the file and run `ronbox edge packs rescan`")
 		}
 	}
 	kept := next.open()
@@ -64,27 +64,27 @@ func (s *PackSet) publish(old, next *generation) bool {
 	return true
 }
 
-// scan lists the folder and publishes what is there. It opens no file of a pack: files that are new
-// are left to the opener.
+// scan lists the folder and publishes its packs. It opens no pack file; the opener opens new files.
 func (s *PackSet) scan(retry bool) error {
 	s.alerted.Store(false)
 	for {
 		old := s.current.Load()
 		files, err := os.ReadDir(s.dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.Log.Warn("packs are as they were", "reason", err.Error(), "next", "ronbox edge packs rescan")
+			s.Log.Warn("the folder of packs cannot be read", "reason", err.Error(), "next", "ronbox edge packs rescan")
 			return fmt.Errorf("scan of packs: %w", err)
 		}
-		if s.publish(old, s.listed(old, files, retry)) { // else a verification has ended meanwhile
+		if s.publish(old, s.listed(old, files, retry)) { // false if another task has published
 			return nil
 		}
 	}
 }
 
-// listed returns the generation after old for the files of the folder.
+// listed returns the generation that follows old, for the files of the folder.
 func (s *PackSet) listed(old *generation, files []fs.DirEntry, retry bool) *generation {
 	next := &generation{packs: map[string]packEntry{}, rows: map[string]packRow{}}
-	slices.SortStableFunc(files, func(a, b fs.DirEntry) int { // a new file does not take the id or the room of a pack
+	// A new file must not take the id or the place of a pack that serves.
+	slices.SortStableFunc(files, func(a, b fs.DirEntry) int {
 		return cmp.Compare(old.age(filepath.Join(s.dir, a.Name())), old.age(filepath.Join(s.dir, b.Name())))
 	})
 	for _, f := range files {
@@ -118,7 +118,7 @@ func (s *PackSet) listed(old *generation, files []fs.DirEntry, retry bool) *gene
 	return next
 }
 
-// age returns 0 for a file that serves as a pack, and 1 for any other.
+// age returns 0 for the file of a pack that serves, and 1 for any other.
 func (g *generation) age(path string) int {
 	info, _ := nameOf(path)
 	if e := g.packs[info.ID]; e.path == path && e.serves() {
@@ -130,7 +130,7 @@ func (g *generation) age(path string) int {
 // runScanner scans the folder for each job.
 func (s *PackSet) runScanner(ctx context.Context) error {
 	defer func() {
-		if ctx.Err() != nil { // no other life answers what waits
+		if ctx.Err() != nil { // the task is not restarted, so these jobs must be answered here
 			for _, job := range s.jobs.Discard("stopped") {
 				job.reply.Fail(flow.ErrCanceled)
 			}
@@ -139,7 +139,7 @@ func (s *PackSet) runScanner(ctx context.Context) error {
 	return s.jobs.Each(ctx, func(job scanJob) { job.reply.Answer(s.scan(job.retry)) })
 }
 
-// runOpener opens what scans have found.
+// runOpener opens the files that scans have found.
 func (s *PackSet) runOpener(ctx context.Context) error {
 	return s.follow(ctx, func(g *generation) bool {
 		id := g.unopened()
@@ -150,8 +150,8 @@ func (s *PackSet) runOpener(ctx context.Context) error {
 	})
 }
 
-// follow calls do with the current generation, and waits for another whenever do had nothing to do,
-// until ctx ends.
+// follow calls do with the current generation until ctx ends. After do has returned false, follow
+// waits for another generation.
 func (s *PackSet) follow(ctx context.Context, do func(*generation) bool) error {
 	for ctx.Err() == nil {
 		_, moved := s.moved.Load()
@@ -166,8 +166,8 @@ func (s *PackSet) follow(ctx context.Context, do func(*generation) bool) error {
 	return context.Cause(ctx)
 }
 
-// unopened returns the id of a pack to open, "" if there is none. Files that were never refused
-// come first: one that is slow to fail does not keep them waiting.
+// unopened returns the id of a pack to open, or "". Files that were never refused come first, so
+// that a file that fails slowly does not delay them.
 func (g *generation) unopened() (first string) {
 	for _, id := range g.ids() {
 		e := g.packs[id]
@@ -184,8 +184,8 @@ func (g *generation) unopened() (first string) {
 	return first
 }
 
-// open opens the file that e wants, and publishes it or its fault unless another scan has decided
-// otherwise meanwhile.
+// open opens the file that e wants, and publishes the pack or its fault, unless a scan has changed
+// the entry in the meantime.
 func (s *PackSet) open(ctx context.Context, e packEntry) {
 	info, _ := nameOf(e.path)
 	info.ID = e.info.ID
@@ -220,8 +220,8 @@ func (s *PackSet) open(ctx context.Context, e packEntry) {
 	}
 }
 
-// guarded returns the error of f. A panic is an error of the file that f reads: another life would
-// meet it again.
+// guarded calls f and converts a panic to an error of the file that f reads. A restart would only
+// meet the same panic again.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

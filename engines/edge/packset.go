@@ -7,16 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
-	"ronbox/engines/cache"
 	"ronbox/engines/edge/pmtiles"
 )
 
-// PackSet is the packs of a node. Requests read the current generation. Scans, the opener and the verifiers replace it,
-// and a pack that is in none any more is closed once its last request has ended.
+// PackSet is the set of packs of a node. Requests read the current generation; scans, the opener
+// and the verifiers replace it. A pack that is no longer in a generation is closed after its last
+// request.
 type PackSet struct {
 	Deps
-	event   func(PackInfo) // called with each new state of a pack; must not wait
+	event   func(PackInfo) // called with each new state of a pack; must not block
 	dir     string
 	env     *packEnv
 	current atomic.Pointer[generation]
@@ -24,20 +25,21 @@ type PackSet struct {
 	jobs    *flow.Queue[scanJob]
 	leaves  *cache.Cache[string, pmtiles.Leaf]
 	tiles   *tileMemory
-	alerted atomic.Bool   // a scan is queued for a pack that has changed in place
-	serial  atomic.Uint64 // of the last pack opened
-	dirty   atomic.Bool   // rows of current are not in the file
-	saving  atomic.Bool   // a caller of remember is writing them
+	alerted atomic.Bool   // a scan is queued for a pack that was changed in place
+	serial  atomic.Uint64 // of the last opened pack
+	dirty   atomic.Bool   // the rows of current differ from the file
+	saving  atomic.Bool   // a call of remember writes them
 }
 
-// What packs may take.
+// Bounds of all packs.
 const (
-	maxPacks  = 256      // each of them holds files open
-	tileBytes = 32 << 20 // of tiles in memory
-	dirBytes  = 16 << 20 // of decoded PMTiles directories in memory
+	maxPacks  = 256      // each holds open files
+	tileBytes = 32 << 20 // of cached tiles
+	dirBytes  = 16 << 20 // of cached PMTiles directories
 )
 
-// newPackSet declares the queue and the caches of the packs in a folder, which need not be there. It does no I/O.
+// newPackSet declares the queue and the caches of the packs in a folder, which may be missing. It
+// does no I/O.
 func newPackSet(dir string, cfg PacksConfig, d Deps, event func(PackInfo)) *PackSet {
 	s := &PackSet{Deps: d, event: event, dir: dir}
 	s.current.Store(&generation{})
@@ -46,21 +48,36 @@ func newPackSet(dir string, cfg PacksConfig, d Deps, event func(PackInfo)) *Pack
 		Consumers: []string{flow.HTTP, taskOpener, taskVerifier}, Doc: "changes whenever a pack does",
 	}, struct{}{})
 	s.jobs = flow.NewQueue[scanJob](d.Catalog, flow.Spec{
-		Service: service, Name: "verify_tx", Cap: verifyQueue, Policy: flow.RejectNew, Producers: []string{flow.HTTP, "node.reloader"},
-		Consumers: []string{taskScanner}, Doc: "scans of the packs' folder; full: 429, a scan that waits will see the same folder",
+		Service:   service,
+		Name:      "verify_tx",
+		Cap:       verifyQueue,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP, "node.reloader"},
+		Consumers: []string{taskScanner},
+		Doc:       "scans of the folder of packs; full: 429, a queued scan sees the same folder",
 	})
 	s.leaves = cache.New[string, pmtiles.Leaf](d.Catalog, cache.Spec[string, pmtiles.Leaf]{
-		Service: service, Name: "dirs_set", Producers: []string{flow.HTTP}, Doc: "decoded directories of PMTiles", Bytes: dirBytes, Entry: 32 << 10,
+		Service:   service,
+		Name:      "dirs_set",
+		Producers: []string{flow.HTTP},
+		Doc:       "decoded directories of PMTiles",
+		Bytes:     dirBytes,
+		Entry:     32 << 10,
 	})
 	s.tiles = cache.New[string, Tile](d.Catalog, cache.Spec[string, Tile]{
-		Service: service, Name: "tiles_set", Producers: []string{flow.HTTP}, Doc: "tiles, as stored and decoded", Bytes: tileBytes, Entry: 8 << 10,
+		Service:   service,
+		Name:      "tiles_set",
+		Producers: []string{flow.HTTP},
+		Doc:       "tiles, as stored and decoded",
+		Bytes:     tileBytes,
+		Entry:     8 << 10,
 	})
 	s.env = &packEnv{cfg: cfg, leaves: s.leaves, slots: pmtiles.NewSlots()}
 	return s
 }
 
-// Reload has the folder scanned, and files opened again that were refused.
-func (s *PackSet) Reload() { _ = s.scanLater(true) } // full: a scan that waits sees the same
+// Reload queues a scan of the folder that also opens refused files again.
+func (s *PackSet) Reload() { _ = s.scanLater(true) } // if the queue is full, a queued scan does the same
 
 func (s *PackSet) scanLater(retry bool) error {
 	return s.jobs.TrySend(scanJob{retry: retry, reply: flow.NewReply[error]()})
@@ -72,14 +89,14 @@ func (s *PackSet) Purge() {
 	s.tiles.Purge()
 }
 
-// Close closes every pack and cache. Requests under way end as they would have.
+// Close releases every pack and closes the caches. Running requests end normally.
 func (s *PackSet) Close() {
 	s.update(func(next *generation) { *next = generation{} })
 	s.leaves.Close()
 	s.tiles.Close()
 }
 
-// List describes every pack, the failed ones too, by id.
+// List describes every pack, including failed ones, by id.
 func (s *PackSet) List() []PackInfo {
 	g := s.current.Load()
 	out := make([]PackInfo, 0, len(g.packs))
@@ -89,7 +106,7 @@ func (s *PackSet) List() []PackInfo {
 	return out
 }
 
-// Info describes one pack, in whatever state it is.
+// Info describes one pack in any state. It returns ErrNoPack if there is no such pack.
 func (s *PackSet) Info(id string) (PackInfo, error) {
 	if e, ok := s.current.Load().packs[id]; ok {
 		return e.info, nil
@@ -97,7 +114,7 @@ func (s *PackSet) Info(id string) (PackInfo, error) {
 	return PackInfo{}, ErrNoPack
 }
 
-// Failed counts the packs that cannot be served.
+// Failed returns the number of packs that cannot be served.
 func (s *PackSet) Failed() (n int) {
 	for _, e := range s.current.Load().packs {
 		if e.info.State == PackFailed || e.info.State == PackChanged {
@@ -107,7 +124,8 @@ func (s *PackSet) Failed() (n int) {
 	return n
 }
 
-// hold returns the current entry of a pack that may serve. The caller closes its pack.
+// hold returns the current entry of a pack that serves, with a reference that the caller must
+// close.
 func (s *PackSet) hold(id string) (packEntry, error) {
 	for {
 		e, ok := s.current.Load().packs[id]
@@ -117,7 +135,7 @@ func (s *PackSet) hold(id string) (packEntry, error) {
 		case !e.serves():
 			return e, &PackError{ID: id, State: e.info.State, Reason: e.info.Fault}
 		case !e.pack.hold():
-			continue // a newer generation was published before this one let go of it
+			continue // a newer generation was published, and this one has released the pack
 		case e.pack.unchanged():
 			return e, nil
 		}
@@ -126,16 +144,17 @@ func (s *PackSet) hold(id string) (packEntry, error) {
 	}
 }
 
-// changed has the folder scanned for a pack whose file is not what it was, and returns the error until it is.
+// changed queues a scan of the folder because the file of a pack has changed, and returns the error
+// of such a pack.
 func (s *PackSet) changed(id string) error {
 	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
-		s.alerted.Store(false) // the next request asks again
+		s.alerted.Store(false) // the next request tries again
 	}
 	return &PackError{ID: id, State: PackChanged, Reason: changedInPlace}
 }
 
-// Tile reads a tile of a pack and brings it into a coding that is accepted. Errors: ErrNoPack, ErrBadTile, ErrOutside, ErrNoTile, ErrCoding, a
-// PackError, or the cause of ctx.
+// Tile reads a tile of a pack in a coding that accept admits. It returns ErrNoPack, ErrBadTile,
+// ErrOutside, ErrNoTile, ErrCoding, a PackError or the cause of ctx.
 func (s *PackSet) Tile(ctx context.Context, at TileRef, accept func(Coding) bool) (Tile, error) {
 	e, err := s.hold(at.Pack)
 	if err != nil {
@@ -150,8 +169,8 @@ func (s *PackSet) Tile(ctx context.Context, at TileRef, accept func(Coding) bool
 	return t, err
 }
 
-// File opens the file of a PMTiles pack whose digest is known: an *os.File of the caller's own, or where its name stands for another file by now a
-// view of the one that is open. Until it is closed the pack's generation lasts. Errors: ErrNoPack, ErrNoRaw or a PackError.
+// File opens the file of a verified PMTiles pack. The Object holds a reference of the pack until it
+// is closed. It returns ErrNoPack, ErrNoRaw or a PackError.
 func (s *PackSet) File(id string) (*Object, error) {
 	e, err := s.hold(id)
 	switch {
@@ -163,18 +182,25 @@ func (s *PackSet) File(id string) (*Object, error) {
 		err = &PackError{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
 	default:
 		file, end := e.pack.view()
-		return &Object{Digest: e.info.Digest, Size: e.info.Size, Type: "application/vnd.pmtiles", File: file, From: FromPack, close: end}, nil
+		return &Object{
+			Digest: e.info.Digest,
+			Size:   e.info.Size,
+			Type:   "application/vnd.pmtiles",
+			File:   file,
+			From:   FromPack,
+			close:  end,
+		}, nil
 	}
 	e.pack.Close()
 	return nil, err
 }
 
-// rescanWithin is how long a caller of Rescan waits: a verification takes as long as reading the whole file.
+// rescanWithin bounds the wait of Rescan: a verification reads whole files.
 const rescanWithin = 1500 * time.Millisecond
 
-// Rescan looks for packs that are new, gone or changed, and returns all of them: once each is verified or has failed, or
-// after 1.5 s, when some may be opening or verifying yet. Files that were refused are opened again. After flow.ErrBusy or
-// flow.ErrClosed nothing was begun.
+// Rescan scans the folder, with refused files, and returns all packs. It waits until each pack is
+// verified or has failed, at most 1.5 s; some may still be opening or verifying then. After
+// flow.ErrBusy or flow.ErrClosed no scan was begun.
 func (s *PackSet) Rescan(ctx context.Context) ([]PackInfo, error) {
 	job := scanJob{retry: true, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
@@ -195,7 +221,8 @@ func (s *PackSet) Rescan(ctx context.Context) ([]PackInfo, error) {
 	return s.List(), err
 }
 
-// settle waits until every pack is verified or has failed, and that is remembered. The error is the cause of ctx.
+// settle waits until every pack is verified or has failed, and until the results are in the file.
+// It returns the cause of ctx if ctx ends first.
 func (s *PackSet) settle(ctx context.Context) error {
 	for {
 		_, moved := s.moved.Load()

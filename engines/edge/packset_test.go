@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"ronbox/appliance/b3"
@@ -20,21 +18,28 @@ import (
 
 func anyCoding(Coding) bool { return true }
 
-// accepts is a client that accepts some codings beside identity.
+// accepts returns the accept function of a client for some codings in addition to identity.
 func accepts(some ...Coding) func(Coding) bool {
 	return func(c Coding) bool { return slices.Contains(some, c) }
 }
 
-// TestEveryTileOfRealPacks reads every tile of the three packs as stored and decoded, twice, and compares with a second reader.
+// TestEveryTileOfRealPacks reads every tile of the three packs as stored and decoded, twice, and
+// compares them with a second reader.
 func TestEveryTileOfRealPacks(t *testing.T) {
-	files := map[string]int{"stamen_toner_z3.pmtiles": 85, "usgs-mt-whitney-8-15-webp-512.pmtiles": 50, "twolayers.mbtiles": 554}
+	files := map[string]int{
+		"stamen_toner_z3.pmtiles":               85,
+		"usgs-mt-whitney-8-15-webp-512.pmtiles": 50,
+		"twolayers.mbtiles":                     554,
+	}
 	names := []string{}
 	for name := range files {
 		names = append(names, name)
 	}
 	r, s, dir := newPackRig(t, names...)
 	r.start()
-	if got, want := states(rescan(t, s)), "stamen_toner_z3 verified, twolayers verified, usgs-mt-whitney-8-15-webp-512 verified"; got != want {
+	if got, want := states(
+		rescan(t, s),
+	), "stamen_toner_z3 verified, twolayers verified, usgs-mt-whitney-8-15-webp-512 verified"; got != want {
 		t.Fatalf("packs: %s, want %s", got, want)
 	}
 	for name, tiles := range files {
@@ -59,7 +64,8 @@ func checkTile(t *testing.T, s *PackSet, at TileRef, stored []byte, version stri
 	t.Helper()
 	got, err := s.Tile(t.Context(), at, anyCoding)
 	if err != nil || !bytes.Equal(got.Bytes, stored) || got.Digest != b3.Sum(stored) || got.Version != version {
-		t.Fatalf("%+v: %d bytes of %s %s, %v, want %d of %s", at, len(got.Bytes), got.Digest, got.Version, err, len(stored), version)
+		t.Fatalf("%+v: %d bytes of %s %s, %v, want %d of %s", at, len(got.Bytes), got.Digest, got.Version, err,
+			len(stored), version)
 	}
 	plain := stored
 	if got.Coding == Gzip {
@@ -72,7 +78,8 @@ func checkTile(t *testing.T, s *PackSet, at TileRef, stored []byte, version stri
 		}
 	}
 	got, err = s.Tile(t.Context(), at, accepts())
-	if err != nil || got.Coding != Identity || !bytes.Equal(got.Bytes, plain) || got.ETag() != `"`+b3.Sum(plain).String()+`"` {
+	if err != nil || got.Coding != Identity || !bytes.Equal(got.Bytes, plain) ||
+		got.ETag() != `"`+b3.Sum(plain).String()+`"` {
 		t.Fatalf("%+v decoded: %d bytes, coding %q, %v, want %d", at, len(got.Bytes), got.Coding, err, len(plain))
 	}
 }
@@ -90,12 +97,15 @@ func TestPackInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := b3.Sum(whole)
-	if toner.Digest != d || toner.ETag() != `"`+d.String()+`"` || toner.Version != d.String()[3:19] || toner.Size != int64(len(whole)) ||
-		toner.Format != "png" || toner.Kind != KindPMTiles || toner.MaxZoom != 3 || toner.VectorLayers != nil || toner.Bounds != [4]float64{-180, -85, 180, 85} {
+	if toner.Digest != d || toner.ETag() != `"`+d.String()+`"` || toner.Version != d.String()[3:19] ||
+		toner.Size != int64(len(whole)) || toner.Format != "png" || toner.Kind != KindPMTiles ||
+		toner.MaxZoom != 3 || toner.VectorLayers != nil || toner.Bounds != [4]float64{-180, -85, 180, 85} {
 		t.Errorf("toner: %+v", toner)
 	}
 	two, err := s.Info("twolayers")
-	if err != nil || two.Format != FormatMVT || !bytes.Contains(two.VectorLayers, []byte(`"hospitales"`)) || two.Center[2] != 14 || two.Name != "twolayers.mbtiles" {
+	if err != nil || two.Format != FormatMVT || !bytes.Contains(two.VectorLayers, []byte(`"hospitales"`)) ||
+		two.Center[2] != 14 ||
+		two.Name != "twolayers.mbtiles" {
 		t.Errorf("twolayers: %+v, %v", two, err)
 	}
 	if n := s.Failed(); n != 0 {
@@ -112,8 +122,11 @@ func TestPackFolder(t *testing.T) {
 	miscounted := made("sea 1", "sea")
 	miscounted.header = func(b []byte) { b[72] = 99 }
 	for name, b := range map[string][]byte{
-		"a.pmtiles": sound, "twolayers.pmtiles": sound, "World.pmtiles": sound, "_x.pmtiles": sound, strings.Repeat("y", 65) + ".pmtiles": sound,
-		"cut.pmtiles": sound[:100], "brotli.pmtiles": brotli.bytes(), "text.mbtiles": []byte("text"), "empty.mbtiles": nil, "miscounted.pmtiles": miscounted.bytes(),
+		"a.pmtiles": sound, "twolayers.pmtiles": sound, "World.pmtiles": sound, "_x.pmtiles": sound,
+		strings.Repeat("y", 65) + ".pmtiles": sound,
+
+		"cut.pmtiles": sound[:100], "brotli.pmtiles": brotli.bytes(), "text.mbtiles": []byte("text"),
+		"empty.mbtiles": nil, "miscounted.pmtiles": miscounted.bytes(),
 		".hidden.pmtiles": sound, "NOTICE": nil, "b.pmtiles.part": sound,
 	} {
 		putPack(t, filepath.Join(dir, name), b)
@@ -127,19 +140,30 @@ func TestPackFolder(t *testing.T) {
 		got[i.ID] = string(i.State) + ": " + i.Fault
 	}
 	want := map[string]string{
-		"a": "verified: ", "twolayers": "verified: ", "twolayers.pmtiles": "twolayers.mbtiles has this id", "World.pmtiles": "rename the file",
-		"_x.pmtiles": "rename the file", strings.Repeat("y", 65) + ".pmtiles": "rename the file", "cut": "127 bytes at 0", "brotli": "directories with compression",
-		"text": "not a database", "empty": "no such table", "miscounted": "99 addressed tiles", "folder": "is not a file",
+		"a":                                  "verified: ",
+		"twolayers":                          "verified: ",
+		"twolayers.pmtiles":                  "twolayers.mbtiles has this id",
+		"World.pmtiles":                      "rename the file",
+		"_x.pmtiles":                         "rename the file",
+		strings.Repeat("y", 65) + ".pmtiles": "rename the file",
+		"cut":                                "127 bytes at 0",
+		"brotli":                             "directories with compression",
+		"text":                               "not a database",
+		"empty":                              "no such table",
+		"miscounted":                         "99 addressed tiles",
+		"folder":                             "is not a file",
 	}
 	for id, words := range want {
-		if !strings.Contains(got[id], words) || strings.HasPrefix(words, "verified") != strings.HasPrefix(got[id], "verified") {
+		if !strings.Contains(got[id], words) ||
+			strings.HasPrefix(words, "verified") != strings.HasPrefix(got[id], "verified") {
 			t.Errorf("%s: %q, want %q", id, got[id], words)
 		}
 	}
 	if len(got) != len(want) {
 		t.Errorf("%d packs, want %d: %v", len(got), len(want), got)
 	}
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "cut"}, anyCoding); !errors.Is(err, ErrPackFailed) || !strings.Contains(err.Error(), "127 bytes at 0") {
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "cut"}, anyCoding); !errors.Is(err, ErrPackFailed) ||
+		!strings.Contains(err.Error(), "127 bytes at 0") {
 		t.Errorf("a tile of a failed pack: %v", err)
 	}
 	if n := s.Failed(); n != 10 {
@@ -154,9 +178,12 @@ func TestFormats(t *testing.T) {
 		want bool
 		kind string
 	}{
-		{FormatMVT, "mvt", true, "application/x-protobuf"}, {FormatMVT, "pbf", true, "application/x-protobuf"}, {FormatMVT, "png", false, "application/x-protobuf"},
-		{"jpg", "jpeg", true, "image/jpeg"}, {"png", "", true, "image/png"}, {"png", "jpg", false, "image/png"}, {"webp", "webp", true, "image/webp"},
-		{"", "png", true, "application/octet-stream"}, {"svg+xml", "svg+xml", true, "application/octet-stream"}, // a failed pack, and a hostile one
+		{FormatMVT, "mvt", true, "application/x-protobuf"}, {FormatMVT, "pbf", true, "application/x-protobuf"},
+		{FormatMVT, "png", false, "application/x-protobuf"},
+		{"jpg", "jpeg", true, "image/jpeg"}, {"png", "", true, "image/png"}, {"png", "jpg", false, "image/png"},
+		{"webp", "webp", true, "image/webp"},
+		// a failed pack, and a hostile one
+		{"", "png", true, "application/octet-stream"}, {"svg+xml", "svg+xml", true, "application/octet-stream"},
 	} {
 		if got := tt.f.Matches(tt.ext); got != tt.want || tt.f.ContentType() != tt.kind {
 			t.Errorf("%q and %q: %v, %s, want %v, %s", tt.f, tt.ext, got, tt.f.ContentType(), tt.want, tt.kind)
@@ -174,12 +201,13 @@ func TestPackBound(t *testing.T) {
 	}
 	openAll(t, s)
 	all := s.List()
-	if len(all) != maxPacks+2 || s.Failed() != 2 || all[maxPacks-1].State != PackVerifying || !strings.Contains(all[maxPacks].Fault, "more than 256") {
+	if len(all) != maxPacks+2 || s.Failed() != 2 || all[maxPacks-1].State != PackVerifying ||
+		!strings.Contains(all[maxPacks].Fault, "more than 256") {
 		t.Errorf("%d packs, %d failed: %+v", len(all), s.Failed(), all[maxPacks])
 	}
 }
 
-// TestTileCodings asks for tiles stored in every coding.
+// TestTileCodings reads tiles stored in every coding.
 func TestTileCodings(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	plain := bytes.Repeat([]byte("a tile "), 100)
@@ -206,7 +234,8 @@ func TestTileCodings(t *testing.T) {
 		{"none", accepts(), Identity, nil}, {"none", anyCoding, Identity, nil},
 		{"gzip", accepts(), Identity, nil}, {"gzip", accepts(Zstd), Identity, nil}, {"gzip", accepts(Gzip), Gzip, nil},
 		{"zstd", accepts(), Identity, nil}, {"zstd", accepts(Gzip), Identity, nil}, {"zstd", accepts(Zstd), Zstd, nil},
-		{"brotli", accepts(), "", ErrCoding}, {"brotli", accepts(Gzip, Zstd), "", ErrCoding}, {"brotli", anyCoding, Brotli, nil},
+		{"brotli", accepts(), "", ErrCoding}, {"brotli", accepts(Gzip, Zstd), "", ErrCoding},
+		{"brotli", anyCoding, Brotli, nil},
 		{"unknown", accepts(), Identity, nil}, {"unknown", anyCoding, Gzip, nil},
 		{"bomb", accepts(), "", ErrPackFailed}, {"bomb", anyCoding, Gzip, nil},
 		{"lying", accepts(), "", ErrPackFailed}, {"lying", anyCoding, Zstd, nil},
@@ -226,7 +255,7 @@ func TestTileCodings(t *testing.T) {
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // so that a tile which is decoded again has another error
+	cancel() // so that decoding a tile again returns another error
 	for _, id := range []string{"bomb", "lying"} {
 		if _, err := s.Tile(ended, TileRef{Pack: id}, accepts()); !errors.Is(err, ErrPackFailed) {
 			t.Errorf("%s: %v: a tile that does not decode is decoded at each request", id, err)
@@ -256,7 +285,7 @@ func TestTileErrors(t *testing.T) {
 		want error
 	}{
 		{TileRef{Pack: "hole"}, nil},
-		{TileRef{Pack: "hole", Z: 2, X: 1, Y: 1}, ErrNoTile}, // inside of the bounds
+		{TileRef{Pack: "hole", Z: 2, X: 1, Y: 1}, ErrNoTile}, // within the bounds
 		{TileRef{Pack: "hole", Z: 2, X: 2, Y: 1}, ErrOutside},
 		{TileRef{Pack: "hole", Z: 2, X: 0, Y: 1}, ErrOutside},
 		{TileRef{Pack: "hole", Z: 2, X: 1, Y: 2}, ErrOutside},
@@ -279,207 +308,7 @@ func TestTileErrors(t *testing.T) {
 	}
 }
 
-// TestChangedInPlace cuts a pack, and then writes over it, under its readers: they get an error, never a crash and never bytes of a mixture.
-func TestChangedInPlace(t *testing.T) {
-	for _, name := range []string{"stamen_toner_z3.pmtiles", "twolayers.mbtiles"} {
-		r, s, dir := newPackRig(t, name)
-		r.start()
-		rescan(t, s)
-		path, id := filepath.Join(dir, name), strings.TrimSuffix(name, filepath.Ext(name))
-		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(path, 40_000); err != nil {
-			t.Fatal(err)
-		}
-		// The first request finds it out, although the tile is in memory, and has the verifier look.
-		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPackPending) {
-			t.Errorf("%s cut: %v", name, err)
-		}
-		if _, err := s.File(id); !errors.Is(err, ErrPackPending) && !errors.Is(err, ErrPackFailed) {
-			t.Errorf("file of %s cut: %v", name, err)
-		}
-		if got, want := states(rescan(t, s)), id+" failed"; got != want {
-			t.Errorf("cut: %s, want %s", got, want)
-		}
-		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPackFailed) {
-			t.Errorf("%s failed: %v", name, err)
-		}
-		whole, err := os.ReadFile(filepath.Join(realPacks, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		putPack(t, path, whole)
-		if got, want := states(rescan(t, s)), id+" verified"; got != want {
-			t.Errorf("whole again: %s, want %s", got, want)
-		}
-	}
-}
-
-// TestWrittenOver writes other sound bytes into the file of a pack: nothing of it is served until they are verified.
-func TestWrittenOver(t *testing.T) {
-	_, s, dir := newPackRig(t)
-	path := filepath.Join(dir, "p.pmtiles")
-	pass := func() {
-		t.Helper()
-		if err := s.scan(false); err != nil {
-			t.Fatal(err)
-		}
-		openAll(t, s)
-	}
-	putPack(t, path, made("old 1", "old").bytes())
-	pass()
-	verifyAll(t, s)
-	if err := os.WriteFile(path, made("next 2", "next").bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pass()
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); !errors.Is(err, ErrPackPending) || s.Failed() != 1 {
-		t.Errorf("written over: %v, %d failed", err, s.Failed())
-	}
-	verifyAll(t, s)
-	if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "next 2" {
-		t.Errorf("verified again: %q, %v", got.Bytes, err)
-	}
-}
-
-// TestSwapUnderReaders replaces, removes and adds packs while many read them: no reader sees an error but that a pack is not there, or bytes of
-// another version than the answer says; at the end no file is left open.
-func TestSwapUnderReaders(t *testing.T) {
-	r, s, dir := newPackRig(t)
-	path := filepath.Join(dir, "swap.pmtiles")
-	versions := map[string]int{} // by version
-	var files [][]byte
-	for i := range 5 {
-		b := made(fmt.Sprint(strings.Repeat("x", 100+i), " ", i), "y").bytes()
-		files = append(files, b)
-		d := b3.Sum(b)
-		versions[d.String()[3:19]] = i
-	}
-	putPack(t, path, files[0])
-	r.start()
-	rescan(t, s)
-	before := openFiles(t)
-	ctx, stop := context.WithCancel(t.Context())
-	var readers sync.WaitGroup
-	var served, gone atomic.Int64
-	for i := range 6 {
-		readers.Go(func() {
-			for ctx.Err() == nil {
-				if i%2 == 0 {
-					got, err := s.Tile(t.Context(), TileRef{Pack: "swap"}, anyCoding)
-					if errors.Is(err, ErrNoPack) || errors.Is(err, ErrPackOpening) {
-						gone.Add(1)
-						continue
-					}
-					n := 0
-					if err == nil {
-						_, err = fmt.Sscanf(string(bytes.TrimLeft(got.Bytes, "x")), " %d", &n)
-					}
-					if v, known := versions[got.Version]; err != nil || (known && v != n) || (!known && got.Version != "") {
-						t.Errorf("version %q is %d: %q, %v", got.Version, v, got.Bytes, err)
-						return
-					}
-				} else {
-					o, err := s.File("swap")
-					if errors.Is(err, ErrNoPack) || errors.Is(err, ErrPackOpening) || errors.Is(err, ErrPackPending) {
-						gone.Add(1)
-						continue
-					}
-					if err != nil {
-						t.Errorf("file: %v", err)
-						return
-					}
-					b, err := io.ReadAll(o.File)
-					if err != nil || b3.Sum(b) != o.Digest {
-						t.Errorf("file: %d bytes of %s, %v, said to be %s", len(b), b3.Sum(b), err, o.Digest)
-					}
-					o.Close()
-				}
-				served.Add(1)
-			}
-		})
-	}
-	swaps := 60
-	if testing.Short() {
-		swaps = 20
-	}
-	for i := range swaps {
-		if i%10 == 9 {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-			rescan(t, s)
-		}
-		putPack(t, path, files[i%len(files)])
-		if got := states(rescan(t, s)); got != "swap verified" {
-			t.Errorf("swap %d: %s", i, got)
-		}
-	}
-	stop()
-	readers.Wait()
-	if served.Load() == 0 {
-		t.Error("nothing was served")
-	}
-	until(t, "no other file is open", func() bool { return openFiles(t) == before })
-	t.Logf("%d served, %d asked while it was not there", served.Load(), gone.Load())
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, f := range all {
-		if to, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && strings.Contains(to, "pmtiles") {
-			n++
-		}
-	}
-	return n
-}
-
-// TestOldGeneration reads a pack whose name stands for another file already, and one that is closed under its reader.
-func TestOldGeneration(t *testing.T) {
-	r, s, dir := newPackRig(t)
-	path := filepath.Join(dir, "p.pmtiles")
-	old, next := made("old 1", "old").bytes(), made("next 2", "next").bytes()
-	putPack(t, path, old)
-	r.start()
-	rescan(t, s)
-	first, err := s.File("p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, own := first.File.(*os.File); !own {
-		t.Errorf("the reader is a %T, want a file of its own", first.File)
-	}
-	putPack(t, path, next)
-	second, err := s.File("p") // nobody has scanned yet
-	if err != nil {
-		t.Fatal(err)
-	}
-	rescan(t, s)
-	for _, f := range []io.Reader{first.File, second.File} {
-		if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, old) {
-			t.Errorf("%T: %d bytes, %v", f, len(b), err)
-		}
-	}
-	if first.Digest != b3.Sum(old) || second.Digest != b3.Sum(old) {
-		t.Errorf("digests %s and %s", first.Digest, second.Digest)
-	}
-	first.Close()
-	second.Close()
-	if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "next 2" {
-		t.Errorf("%q, %v", got.Bytes, err)
-	}
-	if _, err := s.File("twolayers"); !errors.Is(err, ErrNoPack) {
-		t.Errorf("err = %v", err)
-	}
-}
-
-// TestNoRawFile has the file of an MBTiles pack asked for, and one whose digest is not known.
+// TestNoRawFile requests the file of an MBTiles pack, and of a pack without a known digest.
 func TestNoRawFile(t *testing.T) {
 	r, s, _ := newPackRig(t, "twolayers.mbtiles", "stamen_toner_z3.pmtiles")
 	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrPackOpening) {
@@ -499,7 +328,7 @@ func TestNoRawFile(t *testing.T) {
 	}
 }
 
-// TestFolder has the folder itself be no folder, or go.
+// TestFolder replaces the folder by a file, and removes it.
 func TestFolder(t *testing.T) {
 	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles")
 	r.start()
@@ -527,12 +356,14 @@ func TestFolder(t *testing.T) {
 	until(t, "the pack is back", func() bool { return states(s.List()) == "stamen_toner_z3 verified" })
 }
 
-// BenchmarkPackTile measures a tile inside the process against a positioned read of the same bytes. It reports, and asserts nothing of time.
+// BenchmarkPackTile measures a tile within the process against a positioned read of the same bytes.
 func BenchmarkPackTile(b *testing.B) {
 	r, s, dir := newPackRig(b, "stamen_toner_z3.pmtiles", "usgs-mt-whitney-8-15-webp-512.pmtiles", "twolayers.mbtiles")
 	r.start()
 	rescan(b, s)
-	for _, name := range []string{"stamen_toner_z3.pmtiles", "usgs-mt-whitney-8-15-webp-512.pmtiles", "twolayers.mbtiles"} {
+	for _, name := range []string{
+		"stamen_toner_z3.pmtiles", "usgs-mt-whitney-8-15-webp-512.pmtiles", "twolayers.mbtiles",
+	} {
 		id := strings.TrimSuffix(name, filepath.Ext(name))
 		all := readPack(b, filepath.Join(dir, name))
 		refs := []TileRef{}
@@ -542,17 +373,33 @@ func BenchmarkPackTile(b *testing.B) {
 		slices.SortFunc(refs, func(a, b TileRef) int {
 			return len(all[a]) - len(all[b])
 		})
-		measure(b, id+"/tile", refs, func(at TileRef) error { _, err := s.Tile(b.Context(), at, anyCoding); return err })
+		measure(b, id+"/tile", refs,
+			func(at TileRef) error { _, err := s.Tile(b.Context(), at, anyCoding); return err })
 		e, err := s.hold(id)
 		if err != nil {
 			b.Fatal(err)
 		}
-		measure(b, id+"/tile-uncached", refs, func(at TileRef) error { _, err := e.pack.stored(b.Context(), at); return err })
+		measure(b, id+"/tile-uncached", refs,
+			func(at TileRef) error { _, err := e.pack.stored(b.Context(), at); return err })
 		measure(b, id+"/pread", refs, func(at TileRef) error {
 			n := len(all[at])
 			_, err := e.pack.file.ReadAt(make([]byte, n), e.pack.stamp.size-int64(n))
 			return err
 		})
 		e.pack.Close()
+	}
+}
+
+// TestReloadVerifiesPacks reloads the engine: a new pack is verified, even if the certificates
+// cannot be read and the old hosts stay.
+func TestReloadVerifiesPacks(t *testing.T) {
+	r, s, dir := newPackRig(t)
+	r.start()
+	for id, ca := range map[string]string{"good": "", "bad": filepath.Join(dir, "none.pem")} {
+		putPack(t, filepath.Join(dir, id+".pmtiles"), made(id, "x").bytes())
+		cfg := r.cfg
+		cfg.CAFile = ca
+		r.e.Reload(cfg)
+		until(t, id+" is verified", func() bool { i, err := s.Info(id); return err == nil && i.State == PackVerified })
 	}
 }

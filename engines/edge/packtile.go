@@ -2,31 +2,95 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/cache"
+	"ronbox/appliance/cache"
 	"ronbox/engines/edge/pmtiles"
 )
 
+// Format is the format of a tile, named by its usual extension. The zero Format is unknown.
+type Format string
+
+// FormatMVT is the format of vector tiles.
+const FormatMVT Format = "mvt"
+
+var contentTypes = map[Format]string{
+	FormatMVT: "application/x-protobuf",
+	"png":     "image/png",
+	"jpg":     "image/jpeg",
+	"webp":    "image/webp",
+	"avif":    "image/avif",
+}
+
+// ContentType returns the media type of tiles of the format.
+func (f Format) ContentType() string { return cmp.Or(contentTypes[f], "application/octet-stream") }
+
+// Matches reports whether ext, without its dot, names the format. The empty ext matches every
+// format, and the unknown format matches every ext.
+func (f Format) Matches(ext string) bool { return f == "" || ext == "" || formatOf(ext) == f }
+
+// formatOf returns the format that an extension names.
+func formatOf(ext string) Format {
+	return cmp.Or(map[string]Format{"pbf": FormatMVT, "jpeg": "jpg"}[ext], Format(ext))
+}
+
+// Coding is a content coding as in Content-Encoding.
+type Coding = pmtiles.Compression
+
+// The codings in which a tile may be stored.
 const (
-	maxDecoded = 10 << 20 // bytes of a tile that is decoded for a client
-	maxCached  = 1 << 20  // bytes of a tile that is kept in memory
+	Identity = pmtiles.None
+	Gzip     = pmtiles.Gzip
+	Zstd     = pmtiles.Zstd
+	Brotli   = pmtiles.Brotli
 )
 
-// tileMemory keeps tiles in memory, under their keys.
+// TileRef names a tile in the XYZ scheme: row 0 is in the north.
+type TileRef struct {
+	Pack string
+	Z    uint8
+	X, Y uint32
+}
+
+// Valid reports whether the zoom level is at most 31 and has such a tile.
+func (r TileRef) Valid() bool {
+	return r.Z <= 31 && uint64(r.X)>>r.Z == 0 && uint64(r.Y)>>r.Z == 0
+}
+
+// Tile is one tile in the coding in which it is sent.
+type Tile struct {
+	Bytes   []byte // shared; must not be modified
+	Coding  Coding
+	Format  Format
+	Digest  b3.Digest // of Bytes
+	Version string    // of its pack, as in PackInfo; "" if the tile is not from PackSet.Tile
+	fault   error     // of a tile that does not decode; all other fields are zero
+}
+
+// ETag returns the strong entity tag of the tile in its coding.
+func (t Tile) ETag() string { return `"` + t.Digest.String() + `"` }
+
+const (
+	maxDecoded = 10 << 20 // bytes of a tile that is decoded for a client
+	maxCached  = 1 << 20  // bytes of a tile that is cached
+)
+
+// tileMemory caches tiles by their keys.
 type tileMemory = cache.Cache[string, Tile]
 
-// key names one form of a tile: 0 as it is stored, 1 decoded.
+// key returns the cache key of a tile. form is 0 for the stored bytes and 1 for the decoded ones.
 func (p *Pack) key(at TileRef, form byte) string {
 	b := append(make([]byte, 0, 32), form, at.Z)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(at.X)), uint64(at.Y))
 	return string(binary.AppendUvarint(b, p.serial))
 }
 
-// kept takes a form of a tile from m, or else makes it and keeps it there. It returns the fault of a tile that has one.
+// kept returns a form of a tile from m, or creates and caches it. It returns the fault of a tile
+// that does not decode.
 func (p *Pack) kept(m *tileMemory, at TileRef, form byte, create func() (Tile, error)) (Tile, error) {
 	key := p.key(at, form)
 	t, ok := m.Get(key)
@@ -42,8 +106,8 @@ func (p *Pack) kept(m *tileMemory, at TileRef, form byte, create func() (Tile, e
 	return t, t.fault
 }
 
-// tile reads a tile and brings it into a coding that is accepted. Errors: ErrBadTile, ErrOutside, ErrNoTile, ErrCoding; of a file that cannot be
-// read, a PackError; or the cause of ctx.
+// tile reads a tile in a coding that accept admits. It returns ErrBadTile, ErrOutside, ErrNoTile,
+// ErrCoding, a PackError if the file cannot be read, or the cause of ctx.
 func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m *tileMemory) (Tile, error) {
 	switch {
 	case !at.Valid():
@@ -58,8 +122,8 @@ func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m
 	return p.kept(m, at, 1, func() (Tile, error) { return p.decoded(ctx, m, at, t) })
 }
 
-// decoded decodes the stored tile t in a slot. A tile that does not decode is kept as well, by its fault: decoding it again
-// would fail again, and a tile that expands to any size costs the time of maxDecoded bytes.
+// decoded decodes the stored tile t in a slot. A tile that does not decode is cached with its
+// fault, because decoding it again would cost the time of up to maxDecoded bytes and fail again.
 func (p *Pack) decoded(ctx context.Context, m *tileMemory, at TileRef, t Tile) (Tile, error) {
 	if t.Coding != Gzip && t.Coding != Zstd {
 		return Tile{}, ErrCoding
@@ -69,7 +133,7 @@ func (p *Pack) decoded(ctx context.Context, m *tileMemory, at TileRef, t Tile) (
 		return Tile{}, err
 	}
 	defer release()
-	if done, ok := m.Get(p.key(at, 1)); ok { // decoded while this caller waited
+	if done, ok := m.Get(p.key(at, 1)); ok { // another caller decoded it during the wait
 		return done, nil
 	}
 	b, err := t.Coding.Decode(t.Bytes, maxDecoded)
@@ -102,7 +166,7 @@ func (p *Pack) stored(ctx context.Context, at TileRef) (Tile, error) {
 	return t, nil
 }
 
-// fault is err of the pack's file, or the cause of ctx.
+// fault returns err as an error of the pack, or the cause of ctx.
 func (p *Pack) fault(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -118,7 +182,8 @@ func (p *Pack) failed(err error) error {
 	return &PackError{ID: p.info.ID, State: PackFailed, Reason: err.Error()}
 }
 
-// covers reports whether a tile and the pack's bounds have more than an edge in common. Bounds that hold nothing tell nothing.
+// covers reports whether a tile and the bounds of the pack share more than an edge. Empty bounds
+// cover every tile.
 func (p *Pack) covers(at TileRef) bool {
 	west, south, east, north := p.info.Bounds[0], p.info.Bounds[1], p.info.Bounds[2], p.info.Bounds[3]
 	x, y, n := float64(at.X), float64(at.Y), math.Ldexp(1, int(at.Z))

@@ -17,17 +17,19 @@ const (
 	maxSegment = 255
 )
 
-// target is what a path below /edge/assets/ means: one of the three.
+// target is the meaning of a path below /edge/assets/. One of digest, pack and url is set.
 type target struct {
-	digest b3.Digest // of "b3/<hex>"; zero: not that
-	pack   string    // the id of "<id>.pmtiles"; "": not that
-	url    string    // of "<host>/<path>": what it is fetched from, and found by; "": not that
+	digest b3.Digest // of "b3/<hex>"
+	pack   string    // the id of "<id>.pmtiles"
+	url    string    // https:// and "<host>/<path>", with its query; the object is found under it
 	host   string    // of url, with its port
+	name   string    // of the asset in memory, unique among assets
 }
 
-// parsePath reads a path below /edge/assets/, which is decoded already. ErrNotFound is a path that is sound and means nothing, a *PathError one
-// that is not.
-func parsePath(path string) (target, error) {
+// parsePath parses a decoded path below /edge/assets/ and the undecoded query after it. Only a path
+// that begins with a host has a query; for others the query is ignored. It returns ErrNotFound for
+// a valid path without a meaning, and a *PathError for an invalid one.
+func parsePath(path, query string) (target, error) {
 	if why := pathFault(path); why != "" {
 		return target{}, &PathError{Path: path, Reason: why}
 	}
@@ -39,29 +41,84 @@ func parsePath(path string) (target, error) {
 		}
 	case first == "b3":
 		if d, err := b3.Parse("b3:" + rest); err == nil {
-			return target{digest: d}, nil
+			return target{digest: d, name: path}, nil
 		}
 	case checkHost(first) == nil:
-		u := url.URL{Scheme: "https", Host: first, Path: "/" + rest}
-		return target{url: u.String(), host: first}, nil
+		if why := queryFault(query); why != "" {
+			return target{}, &PathError{Path: path, Reason: why}
+		}
+		u := url.URL{Scheme: "https", Host: first, Path: "/" + rest, RawQuery: query}
+		if len(path)+len(query) > maxPath {
+			return target{}, &PathError{Path: path, Reason: "is longer than 2048 bytes with its query"}
+		}
+		return target{url: u.String(), host: first, name: nameOfAsset(path, query)}, nil
 	}
 	return target{}, ErrNotFound
 }
 
-// parseURL reads the URL of a fill, and gives the path below /edge/assets/ that it is found by.
+// parseURL parses the URL of a fill. path is the decoded path below /edge/assets/ under which the
+// object is served, with its query.
 func parseURL(text string) (t target, path string, err error) {
 	u, err := url.Parse(text)
 	if err == nil {
-		path = u.Host + u.Path
-		t, err = parsePath(path)
+		path = shownPath(u.Host+u.Path, u.RawQuery)
+		t, err = parsePath(u.Host+u.Path, u.RawQuery)
 	}
 	if _, sound := errors.AsType[*PathError](err); !sound && (err != nil || t.url != u.String()) {
-		return target{}, "", &PathError{Path: text, Reason: "must be https://, a DNS name or localhost, and a path, without user, query, fragment or encoded slash"}
+		return target{}, "", &PathError{
+			Path: shown(text),
+			Reason: "must be https://, a DNS name or localhost, and a path that begins with /, " +
+				"without user, fragment or encoded slash",
+		}
 	}
 	return t, path, err
 }
 
-// pathFault says what is wrong with a decoded path, "": nothing.
+// nameOfAsset returns the name of an asset in memory. A path contains no line feed, and only an
+// asset of a host has a query.
+func nameOfAsset(path, query string) string {
+	if query == "" || strings.HasPrefix(path, "b3/") {
+		return path
+	}
+	return path + "\n" + query
+}
+
+// shownPath returns a decoded path with its query. A ? in the path is not escaped.
+func shownPath(path, query string) string {
+	if query == "" {
+		return path
+	}
+	return path + "?" + query
+}
+
+// redacted replaces the query of a URL in log lines, events and errors, because the query of a
+// signed URL is a credential.
+const redacted = "?redacted"
+
+// shown returns a URL with its query redacted.
+func shown(url string) string {
+	before, _, query := strings.Cut(url, "?")
+	if !query {
+		return url
+	}
+	return before + redacted
+}
+
+// queryForm matches a query in a text, including the query of a quoted URL.
+var queryForm = regexp.MustCompile(`\?(\\.|[^\s"\\])*`)
+
+// redact returns a text with all queries redacted.
+func redact(text string) string { return queryForm.ReplaceAllLiteralString(text, redacted) }
+
+// queryFault describes a fault of an undecoded query, or returns "".
+func queryFault(query string) string {
+	if strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
+		return "has a query with a space, a control character, a # or a byte that is not ASCII: encode it as %XX"
+	}
+	return ""
+}
+
+// pathFault describes a fault of a decoded path, or returns "".
 func pathFault(path string) string {
 	switch {
 	case len(path) > maxPath:
@@ -74,7 +131,8 @@ func pathFault(path string) string {
 			return "has a control character or a backslash"
 		}
 	}
-	for segment := range strings.SplitSeq(path, "/") {
+	dir := strings.TrimSuffix(path, "/") // "<host>/" and "<host>/dir/" are valid
+	for segment := range strings.SplitSeq(dir, "/") {
 		switch {
 		case segment == "" || segment == "." || segment == "..":
 			return "has an empty or dotted segment"
@@ -85,15 +143,19 @@ func pathFault(path string) string {
 	return ""
 }
 
-// hostForm is localhost, or a DNS name in lower case whose last part is none of a number, as addresses have it; then perhaps a port.
-var hostForm = regexp.MustCompile(`^(localhost|([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?)(:[1-9][0-9]{0,4})?$`)
+// hostForm matches localhost, or a DNS name in lower case whose last label does not begin with a
+// digit, so that it is not an address; then optionally a port.
+var hostForm = regexp.MustCompile(
+	`^(localhost|([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?)(:[1-9][0-9]{0,4})?$`)
 
-// checkHost accepts a host in the one spelling that edge.allow has. Addresses are refused, however they are written.
+// checkHost returns an error unless host is spelled as in edge.allow. Addresses are refused in
+// every form.
 func checkHost(host string) error {
 	_, port, has := strings.Cut(host, ":")
 	_, err := strconv.ParseUint(port, 10, 16)
 	if !hostForm.MatchString(host) || len(host) > 253 || has && err != nil || port == "443" {
-		return errors.New("must be a DNS name in lower case (international ones as xn--…) or localhost, and :port if it is not 443")
+		return errors.New(
+			"must be a DNS name in lower case (international ones as xn--…) or localhost, and :port if it is not 443")
 	}
 	return nil
 }

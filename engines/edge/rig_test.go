@@ -33,7 +33,7 @@ import (
 	"ronbox/store"
 )
 
-// rig is an engine on a real store in a temporary folder, under a supervisor.
+// rig is an engine on a real store in a temporary folder, with a supervisor.
 type rig struct {
 	t       testing.TB
 	dir     string
@@ -77,20 +77,33 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 func (r *rig) db() string     { return filepath.Join(r.dir, "ronbox.db") }
 func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
 
-// open is a boot: all but the edge's tasks run after it.
+// open boots the engine without its tasks.
 func (r *rig) open() {
 	r.t.Helper()
 	ctx := context.Background()
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
 	r.catalog = flow.NewCatalog(r.metrics, r.log)
-	r.phase = flow.NewWatch(r.catalog, flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}}, flow.Running)
+	r.phase = flow.NewWatch(r.catalog,
+		flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}},
+		flow.Running)
 	r.store = store.New(store.DefaultConfig(), store.Options{
-		Path: r.db(), Catalog: r.catalog, Metrics: r.metrics, Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
+		Path:      r.db(),
+		Catalog:   r.catalog,
+		Metrics:   r.metrics,
+		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
 	})
 	r.e = New(r.cfg, Deps{
-		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now, Lifecycle: r.phase, DataDir: r.dir, Amnesia: r.amnesia,
-		Log: r.log, Faults: r.faults,
+		Catalog:   r.catalog,
+		Store:     r.store,
+		Metrics:   r.metrics,
+		Board:     r.board,
+		Now:       r.now,
+		Lifecycle: r.phase,
+		DataDir:   r.dir,
+		Amnesia:   r.amnesia,
+		Log:       r.log,
+		Faults:    r.faults,
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
@@ -108,10 +121,10 @@ func (r *rig) start() *rig {
 	return r
 }
 
-// stop is an orderly shutdown. It may be called again.
+// stop shuts down in order. It may be called again.
 func (r *rig) stop() { r.drain(5 * time.Second) }
 
-// drain is a shutdown that gives the tasks as long. It returns how many were aborted.
+// drain shuts down and lets the tasks run for within. It returns the number of aborted tasks.
 func (r *rig) drain(within time.Duration) (aborted int) {
 	if r.stopped {
 		return 0
@@ -135,16 +148,17 @@ func (r *rig) drain(within time.Duration) (aborted int) {
 	return aborted
 }
 
-// reboot stops the engine and begins anew from what is on the disk.
+// reboot stops the engine and starts another one on the same files.
 func (r *rig) reboot() {
 	r.stop()
 	r.open()
 	r.start()
 }
 
-// read gives the bytes of an asset.
+// read returns the bytes of an asset.
 func (r *rig) read(path string) (string, *Object, error) {
-	o, err := r.e.Asset(context.Background(), path)
+	path, query, _ := strings.Cut(path, "?")
+	o, err := r.e.Asset(context.Background(), path, query)
 	if err != nil {
 		return "", nil, err
 	}
@@ -175,7 +189,7 @@ func (r *rig) refused(path string, want error) {
 	}
 }
 
-// reason is the reason of a FillError, "" for another error.
+// reason returns the reason of a FillError, or "" for another error.
 func reason(err error) Reason {
 	var failed *FillError
 	if errors.As(err, &failed) {
@@ -184,7 +198,7 @@ func reason(err error) Reason {
 	return ""
 }
 
-// count is the sum of the series of a family that have the labels.
+// count returns the sum of the series of a family that have the labels.
 func (r *rig) count(family string, pairs ...string) (sum float64) {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
@@ -215,13 +229,14 @@ func (r *rig) count(family string, pairs ...string) (sum float64) {
 	return sum
 }
 
-// file is the path of an object.
+// file returns the path of an object.
 func (r *rig) file(d b3.Digest) string {
 	text := hex.EncodeToString(d[:])
 	return filepath.Join(r.dir, "edge", "cas", "b3", text[:2], text[2:])
 }
 
-// sound checks that every row has its object, every object its bytes and its row, and that nothing is left in tmp.
+// sound checks that every row has its object, every object its bytes and its row, and that tmp has
+// only partials, which it drops.
 func (r *rig) sound() {
 	r.t.Helper()
 	var has tally
@@ -229,7 +244,7 @@ func (r *rig) sound() {
 		if _, err := r.e.cas.Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
-		has.add(tally{b.Size, 1, 0})
+		has.add(tally{bytes: b.Size, objects: 1})
 		return nil
 	})
 	if err != nil {
@@ -242,10 +257,26 @@ func (r *rig) sound() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	listed := int64(0)
+	err = scan(context.Background(), r.e, keys, func(k urlKey, row keyRow) error {
+		has.add(row.pins())
+		stored, err := find(context.Background(), r.e, paths, k.hash)
+		if row.Lost != (err != nil) || stored.URL != "" && stored.URL != row.url(k) || stored.Size != row.Size {
+			r.t.Errorf("%q: %+v, %+v, %v", k.head, row, stored, err)
+		}
+		if !row.Lost {
+			listed++
+		}
+		return nil
+	})
+	if err != nil || listed != has.urls {
+		r.t.Errorf("%d of %d URLs are listed, %v", listed, has.urls, err)
+	}
 	files, err := filepath.Glob(filepath.Join(r.dir, "edge", "cas", "b3", "*", "*"))
 	if err != nil || int64(len(files)) != has.objects {
 		r.t.Errorf("%d files, %d rows, %v", len(files), has.objects, err)
 	}
+	r.e.shedPartials()
 	r.noTemps()
 	if got, reserved := r.e.room.held(); got != has || reserved != 0 {
 		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)
@@ -254,12 +285,13 @@ func (r *rig) sound() {
 
 func (r *rig) noTemps() {
 	r.t.Helper()
-	if left, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp")); err != nil || len(left) > 0 {
-		r.t.Errorf("left in tmp: %v, %v", left, err)
-	}
+	until(r.t, "nothing is left in tmp", func() bool { // a failed store is tried periodically
+		left, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp"))
+		return err == nil && len(left) == 0
+	})
 }
 
-// until polls for up to a minute.
+// until polls ok for up to a minute.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -269,15 +301,15 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// host is a server with TLS that is called localhost, and counts what reaches it.
+// host is a TLS server named localhost that counts its requests.
 type host struct {
 	*httptest.Server
-	name  string // with its port
-	ca    string // the file of its certificate
+	name  string // with the port
+	ca    string // the file of the certificate
 	asked atomic.Int64
 }
 
-// certificate is one of localhost, from a day before to end.
+// certificate returns a certificate for localhost, valid from two days ago to end.
 func certificate(t testing.TB, end time.Time) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -285,14 +317,22 @@ func certificate(t testing.TB, end time.Time) (tls.Certificate, []byte) {
 		t.Fatal(err)
 	}
 	spec := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: end, DNSNames: []string{"localhost"},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		NotBefore:             time.Now().Add(-48 * time.Hour),
+		NotAfter:              end,
+		DNSNames:              []string{"localhost"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, spec, spec, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{
+		Certificate: [][]byte{der},
+		PrivateKey:  key,
+	}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 var shared = sync.OnceValues(func() (c struct {
@@ -303,7 +343,7 @@ var shared = sync.OnceValues(func() (c struct {
 	return c, nil
 })
 
-// nopTB is what certificate needs outside of a test.
+// nopTB lets certificate run outside of a test.
 type nopTB struct{ testing.TB }
 
 func (nopTB) Helper()           {}
@@ -334,13 +374,13 @@ func newHostWith(t testing.TB, cert tls.Certificate, ca []byte, h http.HandlerFu
 	return out
 }
 
-// on has a rig fetch from h.
+// on lets a rig fetch from h.
 func on(h *host, more ...func(*Config)) func(*rig) {
 	return func(r *rig) {
 		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = ModeLive, append(r.cfg.Allow, h.name), h.ca
 		r.cfg.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
 		r.cfg.Retry.LiveFill.BaseMS, r.cfg.Retry.LiveFill.MaxMS = 1, 2
-		r.cfg.Ingress.TimeoutSecs = 30 // for a machine that is busy
+		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine
 		for _, f := range more {
 			f(&r.cfg)
 		}
@@ -354,7 +394,7 @@ func serve(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// echo serves the path itself.
+// echo serves the path of the request.
 func echo(w http.ResponseWriter, q *http.Request) {
 	serve(w, "of "+strings.TrimPrefix(q.URL.Path, "/"))
 }

@@ -2,37 +2,76 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/store"
 )
 
-// room is what the content store holds, and what fills under way have reserved.
+// room counts the content of the content store and the bytes that running fills have reserved.
 type room struct {
 	mu       *flow.Mutex
-	has      tally // guarded by mu
-	reserved int64 // bytes; guarded by mu
+	has      tally  // guarded by mu
+	reserved int64  // bytes; guarded by mu
+	changes  uint64 // number of changes of has; guarded by mu
+	// denied is the smallest number of bytes that eviction could not free, at the time deniedAt of
+	// changes. Both are guarded by mu.
+	denied   int64
+	deniedAt uint64
 }
 
-// tally is how much is stored, or how much more; below zero, less.
-type tally struct{ bytes, objects, urls int64 }
+// tally counts stored content, or a difference between two such counts.
+type tally struct {
+	bytes, objects, urls int64
+	pinned, pins         int64 // pinned bytes and URLs; an object counts for each of its pinned URLs
+	lost                 int64 // pins without an object, which urls does not count
+}
 
 func (t *tally) add(d tally) {
-	t.bytes, t.objects, t.urls = t.bytes+d.bytes, t.objects+d.objects, t.urls+d.urls
+	t.bytes += d.bytes
+	t.objects += d.objects
+	t.urls += d.urls
+	t.pinned += d.pinned
+	t.pins += d.pins
+	t.lost += d.lost
 }
 
-// add books what is there from now on.
-func (r *room) add(d tally, reserved int64) {
+func (t *tally) sub(d tally) {
+	t.add(tally{-d.bytes, -d.objects, -d.urls, -d.pinned, -d.pins, -d.lost})
+}
+
+// loose returns how much of the content is not pinned. bytes is a lower bound, because an object
+// with several pinned URLs is subtracted for each of them.
+func (t tally) loose() (bytes, urls int64) {
+	return max(0, t.bytes-t.pinned), max(0, t.urls-t.pins+t.lost)
+}
+
+// add applies a change of the content.
+func (r *room) add(d tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.has.add(d)
-	r.reserved += reserved
+	r.changes++
 }
 
-// set replaces the count of what is there.
+// reserve adds bytes to the reservations; a negative number releases them. Unlike take it always
+// succeeds.
+func (r *room) reserve(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reserved += bytes
+}
+
+// set replaces the count of the content.
 func (r *room) set(has tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.has = has
+	r.changes++
 }
 
 func (r *room) held() (has tally, reserved int64) {
@@ -41,7 +80,8 @@ func (r *room) held() (has tally, reserved int64) {
 	return r.has, r.reserved
 }
 
-// take reserves need bytes if neither the quota nor the disk is short of them then.
+// take reserves need bytes if neither the quota nor the disk is exceeded, and reports whether it
+// did.
 func (r *room) take(need, quota, disk int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,16 +92,35 @@ func (r *room) take(need, quota, disk int64) bool {
 	return true
 }
 
-// Bounds of a reservation.
+// deny records that eviction cannot free so many bytes, until the content changes.
+func (r *room) deny(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied, r.deniedAt = bytes, r.changes
+}
+
+// mayFree reports whether eviction may free so many bytes. It returns false if all objects
+// together have fewer, or if a search of the rows has failed since the content last changed.
+func (r *room) mayFree(bytes int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deniedAt == r.changes && r.denied > 0 && bytes >= r.denied {
+		return false
+	}
+	return bytes <= r.has.bytes
+}
+
+// Constants of reservations.
 const (
-	growBy    = 8 << 20 // bytes at a time, for an object whose length is not known
-	roomTries = 3       // since others may take the room that was made
+	growBy    = 8 << 20 // bytes of one reservation for an object of unknown length
+	roomTries = 3       // because other fills may take the freed room
 )
 
-// reserve takes need bytes for a fill, and has objects evicted if need be. It waits for that until ctx ends.
+// reserve reserves need bytes for a fill, and waits for evictions until ctx ends.
 func (e *Engine) reserve(ctx context.Context, need int64) error {
 	for range roomTries {
-		if quota, disk, err := e.bounds(); err != nil || e.room.take(need, quota, disk) {
+		quota, disk, err := e.bounds()
+		if err != nil || e.room.take(need, quota, disk) || e.shedPartials() && e.room.take(need, quota, disk) {
 			return err
 		}
 		if err := e.write(ctx, &writeJob{need: need}); err != nil {
@@ -71,7 +130,8 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 	return ErrFull
 }
 
-// bounds returns how many bytes all objects may have, and how many they may still take of the disk; below 0, how many it is short of.
+// bounds returns the quota of all objects, and the bytes that they may still take of the disk.
+// disk is negative if the disk has too little free space.
 func (e *Engine) bounds() (quota, disk int64, err error) {
 	free, err := e.diskFree()
 	c := e.Config().CAS
@@ -81,40 +141,145 @@ func (e *Engine) bounds() (quota, disk int64, err error) {
 // mostHeadroom is four growth steps of the database file.
 const mostHeadroom = 64 << 20
 
-// headroom is what objects leave free above min_free, bytes: the database may grow by it before it meets its own floor, which is no higher than
-// min_free, and the edge evicts in the meantime.
+// headroom returns the bytes that objects leave free in addition to min_free. The database may
+// grow into it while the edge evicts, before the database reaches its own floor of at most
+// min_free.
 func (c CASConfig) headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
 
-// relieve has objects evicted when the disk is short of space although no fill asks for any: other files grow too. It evicts nothing if all
-// objects together would not be enough.
-func (e *Engine) relieve() {
-	if e.d.Amnesia {
+// evictForDisk requests evictions when the disk is short of space because other files have grown.
+// It evicts nothing if the eviction of all unpinned objects would not be enough.
+func (e *Engine) evictForDisk() {
+	if !e.opened.Load() {
 		return
 	}
 	need := e.Config().CAS.headroom()
-	has, _ := e.room.held()
 	_, disk, err := e.bounds()
-	if err != nil || disk >= 0 || has.bytes < need-disk {
+	if err == nil && disk < 0 && e.shedPartials() {
+		_, disk, err = e.bounds()
+	}
+	if err != nil || disk >= 0 || !e.room.mayFree(need-disk) {
 		return
 	}
-	_ = e.writes.TrySend(&writeJob{need: max(need, 1), reply: flow.NewReply[struct{}]()}) // full: the next look asks again
+	// If the queue is full, the next look asks again.
+	_ = e.writes.TrySend(&writeJob{need: max(need, 1), reply: flow.NewReply[struct{}]()})
 }
 
-// shortOf is how many bytes, and URLs, have to go so that there is room for as many more.
+// shortOf returns how many bytes and URLs must be evicted to make room for as many more.
 func (e *Engine) shortOf(bytes, urls int64) (tally, error) {
 	quota, disk, err := e.bounds()
 	has, reserved := e.room.held()
-	short := tally{urls: beyond(has.urls, urls, int64(e.Config().CAS.MaxURLs))}
+	looseBytes, looseURLs := has.loose()
+	short := tally{urls: excess(has.urls, looseURLs, urls, int64(e.Config().CAS.MaxURLs))}
 	if bytes > 0 {
-		short.bytes = max(0, reserved+bytes-disk, beyond(has.bytes, reserved+bytes, quota))
+		short.bytes = max(0, reserved+bytes-disk, excess(has.bytes, looseBytes, reserved+bytes, quota))
 	}
 	return short, err
 }
 
-// beyond is how much of has must go for more to come. Once the quota is reached, a tenth of it goes, so that what comes next need not evict.
-func beyond(has, more, quota int64) int64 {
+// excess returns how much of has must be evicted for more. If the quota is exceeded, it is at
+// least a tenth of the quota, as far as loose allows, so that the next fills need no eviction.
+func excess(has, loose, more, quota int64) int64 {
 	if has+more <= quota {
 		return 0
 	}
-	return max(has+more-quota, min(has, has+more-quota/10*9))
+	return max(has+more-quota, min(loose, has+more-quota/10*9))
+}
+
+// makeRoom evicts the least recently used unpinned URLs until there is room for more bytes and
+// URLs. If URLs are short, it evicts those of the object with the most URLs first, so that a host
+// that answers every path with the same bytes displaces no other objects. It evicts nothing if it
+// returns ErrFull.
+func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
+	short, err := e.shortOf(bytes, urls)
+	if err != nil || short == (tally{}) {
+		return err
+	}
+	if !e.room.mayFree(short.bytes) {
+		return ErrFull
+	}
+	all, err := e.candidates(ctx, short)
+	if err != nil {
+		return errors.Join(ErrFull, err)
+	}
+	var evicted change
+	for left := short; (left.bytes > 0 || left.urls > 0) && len(all) > 0; {
+		var urls []b3.Digest
+		for next := left; (next.bytes > 0 || next.urls > 0) && len(urls) < evictBurst && len(all) > 0; all = all[1:] {
+			urls = append(urls, all[0].key)
+			next.add(tally{bytes: -all[0].of.size, urls: -1})
+		}
+		done, err := store.Commit(ctx, e.d.Store, store.Work, dropCmd{Keys: urls})
+		if err != nil {
+			return err
+		}
+		left.add(done.tally)
+		e.applyChange(ctx, done)
+		evicted.tally.add(done.tally)
+	}
+	e.events.Publish(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
+	return nil
+}
+
+// candidate is a URL that may be evicted.
+type candidate struct {
+	key b3.Digest
+	of  *evictable
+}
+
+// evictable describes an object for eviction.
+type evictable struct {
+	used time.Time
+	urls int
+	size int64 // bytes that its last URL frees; 0 if another of its URLs is pinned
+}
+
+// candidates returns the URLs that may be evicted, in the order of eviction. It returns ErrFull if
+// their eviction would not make up for short.
+func (e *Engine) candidates(ctx context.Context, short tally) (all []candidate, err error) {
+	pinned, err := e.pinnedPaths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, held := map[b3.Digest]*evictable{}, map[b3.Digest]bool{}
+	err = scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
+		o := objects[row.Digest]
+		if o == nil {
+			o = &evictable{used: e.cas.Used(row.Digest), size: row.Size}
+			objects[row.Digest] = o
+		}
+		o.urls++
+		if pinned[key] {
+			held[row.Digest] = true
+			return nil
+		}
+		all = append(all, candidate{key, o})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var most tally
+	for name, o := range objects {
+		if held[name] {
+			o.size = 0
+		}
+		most.bytes += o.size
+	}
+	if short.urls == 0 { // keep URLs that free no bytes
+		all = slices.DeleteFunc(all, func(c candidate) bool { return c.of.size == 0 })
+	}
+	if most.bytes < short.bytes {
+		e.room.deny(most.bytes + 1)
+		return nil, ErrFull
+	}
+	if int64(len(all)) < short.urls {
+		return nil, ErrFull
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		if short.urls > 0 && a.of.urls != b.of.urls {
+			return b.of.urls - a.of.urls
+		}
+		return a.of.used.Compare(b.of.used)
+	})
+	return all, nil
 }

@@ -12,7 +12,8 @@ import (
 	"ronbox/store"
 )
 
-// Checks returns the edge's step of a check of a file: every row of the edge reads, and the rows agree with each other.
+// Checks returns the check of the edge for a file: every row of the edge reads, and the rows are
+// consistent.
 func Checks() []store.Check {
 	return []store.Check{{Name: service, Schema: 2, Run: func(r store.Reader) error {
 		if err := readRows(r).fault(); err != nil {
@@ -22,45 +23,62 @@ func Checks() []store.Check {
 	}}}
 }
 
-// rows is the content of edge/paths and edge/blobs.
+// rows holds the content of edge/paths, edge/blobs and edge/keys.
 type rows struct {
 	paths map[b3.Digest]Stored  // sound rows, by their keys
 	blobs map[b3.Digest]blobRow // sound rows, by their keys
-	refs  map[b3.Digest]int64   // rows of paths that lead to an object
+	keys  map[string]keyRow     // sound rows, by their URLs
+	refs  map[b3.Digest]int64   // number of rows of paths that lead to an object
 	bad   []*store.RowError     // rows that do not read
 }
 
-// readRows reads both buckets in the order of the file, so that a row whose key was changed hides no other.
+// readRows reads the buckets in the order of the file, so that a row with a changed key hides no
+// other row.
 func readRows(r store.Reader) *rows {
-	s := &rows{paths: map[b3.Digest]Stored{}, blobs: map[b3.Digest]blobRow{}, refs: map[b3.Digest]int64{}}
-	read(r, bPaths, &s.bad, func(key b3.Digest, row Stored) error {
+	s := &rows{
+		paths: map[b3.Digest]Stored{},
+		blobs: map[b3.Digest]blobRow{},
+		keys:  map[string]keyRow{},
+		refs:  map[b3.Digest]int64{},
+	}
+	read(r, bPaths, digests, &s.bad, func(key b3.Digest, row Stored) error {
 		if key != pathKey(row.URL) || row.Size < 0 {
-			return errors.New("the row is not of this key")
+			return errors.New("the row does not belong to its key")
 		}
 		s.paths[key] = row
 		s.refs[row.Digest]++
 		return nil
 	})
-	read(r, bBlobs, &s.bad, func(key b3.Digest, row blobRow) error {
+	read(r, bBlobs, digests, &s.bad, func(key b3.Digest, row blobRow) error {
 		if row.Size < 0 {
 			return errors.New("the size is negative")
 		}
 		s.blobs[key] = row
 		return nil
 	})
+	read(r, bKeys, urlKeys, &s.bad, func(key urlKey, row keyRow) error {
+		url := row.url(key)
+		if key != keyOf(url) || row.Size < 0 || row.Lost && (!row.Pinned || row.Size != 0) {
+			return errors.New("the row does not belong to its key")
+		}
+		s.keys[url] = row
+		return nil
+	})
 	return s
 }
 
-// read calls sound for every row of a bucket that decodes, and records the others, and those that sound refuses, in bad.
-func read[V any](r store.Reader, b *store.Bucket, bad *[]*store.RowError, sound func(b3.Digest, V) error) {
+// read calls sound for every row of a bucket that decodes. It adds the other rows, and those for
+// which sound returns an error, to bad.
+func read[K, V any](r store.Reader, b *store.Bucket, keys store.Key[K], bad *[]*store.RowError,
+	sound func(K, V) error) {
 	decode := store.CBOR[V]().Decode
 	var last []byte // key of the last sound row
 	for raw, row := range r.Range(b, nil, nil) {
 		value, err := store.CutSum(raw, row)
-		var key b3.Digest
+		var key K
 		var v V
 		if err == nil {
-			key, err = store.Array32[b3.Digest]().Decode(raw)
+			key, err = keys.Decode(raw)
 		}
 		if err == nil {
 			v, err = decode(value)
@@ -78,19 +96,27 @@ func read[V any](r store.Reader, b *store.Bucket, bad *[]*store.RowError, sound 
 	}
 }
 
-// fault returns the first fault of the rows, nil if there is none.
+// fault returns the first fault of the rows, or nil.
 func (s *rows) fault() error {
 	if len(s.bad) > 0 {
-		return s.bad[0]
+		return redactRow(s.bad[0])
 	}
 	for name, n := range s.refs {
 		if b, known := s.blobs[name]; !known || b.Refs != n {
-			return &store.RowError{Bucket: bBlobs.Name, Key: name[:], Cause: fmt.Errorf("%d rows of %s lead to it, it has %d", n, bPaths.Name, b.Refs)}
+			return &store.RowError{
+				Bucket: bBlobs.Name,
+				Key:    name[:],
+				Cause:  fmt.Errorf("%d rows of %s lead to it, it has %d", n, bPaths.Name, b.Refs),
+			}
 		}
 	}
 	for key, row := range s.paths {
 		if b := s.blobs[row.Digest]; b.Size != row.Size {
-			return &store.RowError{Bucket: bPaths.Name, Key: key[:], Cause: fmt.Errorf("it has %d bytes, its object %d", row.Size, b.Size)}
+			return &store.RowError{
+				Bucket: bPaths.Name,
+				Key:    key[:],
+				Cause:  fmt.Errorf("it has %d bytes, its object %d", row.Size, b.Size),
+			}
 		}
 	}
 	for name := range s.blobs {
@@ -98,12 +124,33 @@ func (s *rows) fault() error {
 			return &store.RowError{Bucket: bBlobs.Name, Key: name[:], Cause: errors.New("no URL leads to it")}
 		}
 	}
+	for url, row := range s.keys { // a URL without a row is added at the next start
+		if next, there := s.agreed(url, row); next != row || !there {
+			return &store.RowError{
+				Bucket: bKeys.Name,
+				Key:    urlKeys.Append(nil, keyOf(url)),
+				Cause:  fmt.Errorf("it contradicts %s", bPaths.Name),
+			}
+		}
+	}
 	return nil
 }
 
-// mended returns the changes after which the rows are sound, and the objects that lose their row. A row of blobs that is missing or wrong is made
-// from the paths that lead to it.
-func (s *rows) mended() (c mendCmd, lost []b3.Digest) {
+// agreed returns the row of edge/keys that is consistent with edge/paths, or false if there is
+// none.
+func (s *rows) agreed(url string, row keyRow) (next keyRow, there bool) {
+	stored, known := s.paths[pathKey(url)]
+	if next = row; known {
+		next.Size, next.Lost = stored.Size, false
+	} else {
+		next.Size, next.Lost = 0, true
+	}
+	return next, known || row.Pinned
+}
+
+// repairs returns the command that makes the rows sound, and the objects that lose their row. It
+// derives a missing or wrong row of blobs from the rows of paths.
+func (s *rows) repairs() (c repairCmd, lost []b3.Digest) {
 	for _, row := range s.bad {
 		c.Drop = append(c.Drop, rawRow{row.Bucket, row.Key})
 	}
@@ -125,39 +172,67 @@ func (s *rows) mended() (c mendCmd, lost []b3.Digest) {
 			c.Blobs = append(c.Blobs, namedBlob{row.Digest, want})
 		}
 	}
-	slices.SortFunc(c.Blobs, func(a, b namedBlob) int { return bytes.Compare(a.Name[:], b.Name[:]) })
+	for _, row := range s.paths {
+		if _, listed := s.keys[row.URL]; !listed {
+			s.keys[row.URL] = keyRow{Size: -1, Tail: row.URL[min(len(row.URL), keyHead):]}
+		}
+	}
+	for url, row := range s.keys {
+		switch next, there := s.agreed(url, row); {
+		case !there:
+			delete(s.keys, url)
+			c.Drop = append(c.Drop, rawRow{bKeys.Name, urlKeys.Append(nil, keyOf(url))})
+		case next != row:
+			s.keys[url] = next
+			c.Keys = append(c.Keys, namedKey{url, next})
+		}
+	}
+	c.sort()
 	return c, lost
 }
 
-// whole returns the command that writes both buckets anew.
-func (s *rows) whole() mendCmd {
-	c := mendCmd{Anew: true}
+// sort sorts the rows of c, so that their order does not depend on maps.
+func (c *repairCmd) sort() {
+	slices.SortFunc(c.Paths, func(a, b Stored) int { return cmp.Compare(a.URL, b.URL) })
+	slices.SortFunc(c.Blobs, func(a, b namedBlob) int { return bytes.Compare(a.Name[:], b.Name[:]) })
+	slices.SortFunc(c.Keys, func(a, b namedKey) int { return cmp.Compare(a.URL, b.URL) })
+}
+
+// whole returns the command that rewrites the buckets.
+func (s *rows) whole() repairCmd {
+	c := repairCmd{Anew: true}
 	for _, row := range s.paths {
 		c.Paths = append(c.Paths, row)
 	}
 	for name, row := range s.blobs {
 		c.Blobs = append(c.Blobs, namedBlob{name, row})
 	}
-	slices.SortFunc(c.Paths, func(a, b Stored) int { return cmp.Compare(a.URL, b.URL) })
-	slices.SortFunc(c.Blobs, func(a, b namedBlob) int { return bytes.Compare(a.Name[:], b.Name[:]) })
+	for url, row := range s.keys {
+		c.Keys = append(c.Keys, namedKey{url, row})
+	}
+	c.sort()
 	return c
 }
 
-// tally returns what the rows say is stored.
+// tally counts the content by the rows.
 func (s *rows) tally() (t tally) {
 	for _, b := range s.blobs {
-		t.add(tally{b.Size, 1, b.Refs})
+		t.add(tally{bytes: b.Size, objects: 1, urls: b.Refs})
+	}
+	for _, row := range s.keys {
+		t.add(row.pins())
 	}
 	return t
 }
 
-// mendCmd drops rows that do not read and writes rows that contradict others. Anew, it begins with empty buckets: a row with a changed key may
-// stand where a search for the key does not lead.
-type mendCmd struct {
+// repairCmd drops rows that do not read and replaces inconsistent ones. If Anew is set, it clears
+// the buckets first, because a search does not find a row with a changed key.
+type repairCmd struct {
 	Anew  bool
 	Drop  []rawRow
 	Paths []Stored
 	Blobs []namedBlob
+	Keys  []namedKey
 }
 
 type rawRow struct {
@@ -170,39 +245,50 @@ type namedBlob struct {
 	Row  blobRow
 }
 
-// mendRows bounds the rows that one command of a repair writes, so that the commands of other services get in between.
-const mendRows = 1000
+type namedKey struct {
+	URL string
+	Row keyRow
+}
 
-// parts splits c into commands of at most mendRows rows, in order. A crash between two of them leaves rows that the next repair makes agree.
-func (c mendCmd) parts() (all []mendCmd) {
+// repairRows bounds the rows that one command of a repair writes, so that commands of other
+// services can run in between.
+const repairRows = 1000
+
+// parts splits c into commands of at most repairRows rows, in order. After a crash between two of
+// them the next repair completes the work.
+func (c repairCmd) parts() (all []repairCmd) {
 	if c.Anew {
-		all = append(all, mendCmd{Anew: true})
+		all = append(all, repairCmd{Anew: true})
 	}
-	for drop := range slices.Chunk(c.Drop, mendRows) {
-		all = append(all, mendCmd{Drop: drop})
+	for drop := range slices.Chunk(c.Drop, repairRows) {
+		all = append(all, repairCmd{Drop: drop})
 	}
-	for rows := range slices.Chunk(c.Blobs, mendRows) {
-		all = append(all, mendCmd{Blobs: rows})
+	for rows := range slices.Chunk(c.Blobs, repairRows) {
+		all = append(all, repairCmd{Blobs: rows})
 	}
-	for rows := range slices.Chunk(c.Paths, mendRows) {
-		all = append(all, mendCmd{Paths: rows})
+	for rows := range slices.Chunk(c.Paths, repairRows) {
+		all = append(all, repairCmd{Paths: rows})
+	}
+	for rows := range slices.Chunk(c.Keys, repairRows) {
+		all = append(all, repairCmd{Keys: rows})
 	}
 	return all
 }
 
-func (mendCmd) Kind() string { return "edge.mend/1" }
+func (repairCmd) Kind() string { return "edge.mend/1" }
 
-func (c mendCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+func (c repairCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	if c.Anew {
 		w.Clear(bPaths)
 		w.Clear(bBlobs)
+		w.Clear(bKeys)
 	}
 	for _, row := range c.Drop {
-		bucket := bPaths
-		if row.Bucket == bBlobs.Name {
-			bucket = bBlobs
+		for _, bucket := range Buckets() {
+			if bucket.Name == row.Bucket {
+				w.Delete(bucket, row.Key)
+			}
 		}
-		w.Delete(bucket, row.Key)
 	}
 	for _, row := range c.Paths {
 		paths.Put(w, pathKey(row.URL), row)
@@ -210,12 +296,26 @@ func (c mendCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}
 	for _, b := range c.Blobs {
 		blobs.Put(w, b.Name, b.Row)
 	}
+	for _, k := range c.Keys {
+		k.Row.put(w, k.URL, keyRow{}, &change{})
+	}
 	return struct{}{}, nil
 }
 
-// mend drops the rows that do not read, and makes the others agree. What is lost can be fetched again; a file without a row is set aside. It is
-// called by Recover, then by the task cas_writer alone. It returns an error if rows are still bad after it.
-func (e *Engine) mend(ctx context.Context) error {
+// redactRow returns row without the query of the URL with which the key of a row of edge/keys
+// begins, for the log.
+func redactRow(row *store.RowError) *store.RowError {
+	short := *row
+	if row.Bucket == bKeys.Name {
+		short.Key, _, _ = bytes.Cut(row.Key, []byte("?"))
+	}
+	return &short
+}
+
+// repair drops the rows that do not read and makes the others consistent. Lost objects can be
+// fetched again; the file of an object without a row is set aside. It is called by Recover and
+// afterwards only by the task cas_writer. It returns an error if bad rows remain.
+func (e *Engine) repair(ctx context.Context) error {
 	var found *rows
 	look := func() error {
 		return e.d.Store.View(ctx, func(r store.Reader) error { found = readRows(r); return nil })
@@ -225,16 +325,18 @@ func (e *Engine) mend(ctx context.Context) error {
 		return err
 	}
 	for _, row := range found.bad {
-		e.damaged("row", row.Error())
+		e.damaged("row", redactRow(row).Error())
 	}
 	var all []b3.Digest
 	for _, anew := range []bool{false, true} {
-		cmd, lost := found.mended()
+		cmd, lost := found.repairs()
 		if anew {
 			cmd = found.whole()
 		}
-		if all = append(all, lost...); len(found.bad) == 0 && !anew {
-			e.damaged("row", fmt.Sprintf("%d rows of %s contradict those of %s", len(cmd.Blobs)+len(lost), bBlobs.Name, bPaths.Name))
+		all = append(all, lost...)
+		if len(found.bad) == 0 && !anew {
+			n := len(cmd.Blobs) + len(cmd.Keys) + len(lost)
+			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, bPaths.Name))
 		}
 		for _, part := range cmd.parts() {
 			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {

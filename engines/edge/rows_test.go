@@ -8,14 +8,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"pgregory.net/rapid"
 
+	"ronbox/appliance/b3"
 	"ronbox/store"
 )
 
-// rowBytes returns the key and the value of every row of a bucket, as the file has them.
+// rowBytes returns the key and the value of every row of a bucket as stored in the file.
 func rowBytes(t *testing.T, file, bucket string) (all [][2][]byte) {
 	t.Helper()
 	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true})
@@ -35,7 +39,7 @@ func rowBytes(t *testing.T, file, bucket string) (all [][2][]byte) {
 	return all
 }
 
-// flipBit changes a bit of a row wherever the file has it. Bits are counted from the begin of the key.
+// flipBit flips a bit of a row in the file. Bits are counted from the start of the key.
 func flipBit(t *testing.T, raw []byte, row [2][]byte, bit int) []byte {
 	t.Helper()
 	out, old := bytes.Clone(raw), append(bytes.Clone(row[0]), row[1]...)
@@ -54,7 +58,7 @@ func flipBit(t *testing.T, raw []byte, row [2][]byte, bit int) []byte {
 	return out
 }
 
-// newStored is a rig that has fetched eight URLs of six objects, is offline, and is stopped.
+// newStored returns a stopped offline rig that has fetched eight URLs of six objects.
 func newStored(t *testing.T) (r *rig, bodies map[string]string) {
 	t.Helper()
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
@@ -87,8 +91,8 @@ func checkRows(r *rig) error {
 	return errors.Join(ro.View(context.Background(), Checks()[0].Run), ro.Close())
 }
 
-// A flipped bit in any row of edge/paths or edge/blobs is found by the check of the file. The engine starts all the same, serves all that the row does
-// not concern, loses at most the one URL or none, and leaves a file that is sound.
+// The check of the file finds a flipped bit in any row of edge/paths, edge/blobs or edge/keys. The
+// engine starts anyway, serves every other URL, loses at most one URL, and leaves a sound file.
 func TestFlippedRow(t *testing.T) {
 	t.Parallel()
 	r, bodies := newStored(t)
@@ -106,8 +110,12 @@ func TestFlippedRow(t *testing.T) {
 		data, _ := os.ReadFile(f)
 		objects = append(objects, object{f, string(data)})
 	}
-	for _, bucket := range []string{bPaths.Name, bBlobs.Name} {
-		for i, row := range rowBytes(t, r.db(), bucket) {
+	buckets, rows := []string{bPaths.Name, bBlobs.Name, bKeys.Name}, map[string][][2][]byte{}
+	for _, bucket := range buckets {
+		rows[bucket] = rowBytes(t, r.db(), bucket)
+	}
+	for _, bucket := range buckets {
+		for i, row := range rows[bucket] {
 			keyBits, bits := 8*len(row[0]), 8*(len(row[0])+len(row[1]))
 			for _, bit := range []int{7, 3 + i, keyBits - 1, keyBits + 5, (keyBits + bits) / 2, bits - 1} {
 				doc := fmt.Sprintf("%s, row %d, bit %d", bucket, i, bit)
@@ -124,8 +132,9 @@ func TestFlippedRow(t *testing.T) {
 				r.start()
 				if i == 0 {
 					v, found := r.verified(false)
-					if n := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; v.Bad != n || n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
-						t.Errorf("%s: edge verify finds %+v", doc, found) // a row of blobs is mended by the start
+					if n := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; v.Bad != n ||
+						n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
+						t.Errorf("%s: edge verify finds %+v", doc, found) // the start has repaired the rows
 					}
 				}
 				lost := 0
@@ -141,7 +150,8 @@ func TestFlippedRow(t *testing.T) {
 					t.Errorf("%s: %d URLs lost, want %d", doc, lost, want)
 				}
 				r.sound()
-				if m := r.board.Report(service, "").Causes[service+"."+keyIntact]; m == "" && r.count("edge_damaged_total", "kind", "row") == 0 {
+				if m := r.board.Report(service, "").Causes[service+"."+keyIntact]; m == "" &&
+					r.count("edge_damaged_total", "kind", "row") == 0 {
 					t.Errorf("%s: nothing shows it", doc)
 				}
 				r.stop()
@@ -153,7 +163,7 @@ func TestFlippedRow(t *testing.T) {
 	}
 }
 
-// Rows that read but contradict each other are found, and agree again after the next repair.
+// Rows that read but contradict each other are found, and are consistent after the next repair.
 func TestContradictingRows(t *testing.T) {
 	t.Parallel()
 	r, bodies := newStored(t)
@@ -161,21 +171,23 @@ func TestContradictingRows(t *testing.T) {
 	r.start()
 	var all *rows
 	look := func() {
-		if err := r.store.View(context.Background(), func(rd store.Reader) error { all = readRows(rd); return nil }); err != nil {
+		if err := r.store.View(context.Background(),
+			func(rd store.Reader) error { all = readRows(rd); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	look()
 	for name, b := range all.blobs {
 		b.Refs += 2
-		if _, err := store.Commit(context.Background(), r.store, store.Work, mendCmd{Blobs: []namedBlob{{name, b}}}); err != nil {
+		if _, err := store.Commit(context.Background(), r.store, store.Work,
+			repairCmd{Blobs: []namedBlob{{name, b}}}); err != nil {
 			t.Fatal(err)
 		}
 		break
 	}
 	for key, row := range all.paths {
 		if all.refs[row.Digest] == 1 {
-			cmd := mendCmd{Drop: []rawRow{{bPaths.Name, key[:]}}}
+			cmd := repairCmd{Drop: []rawRow{{bPaths.Name, key[:]}}}
 			if _, err := store.Commit(context.Background(), r.store, store.Work, cmd); err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +198,7 @@ func TestContradictingRows(t *testing.T) {
 	if look(); all.fault() == nil {
 		t.Fatal("no fault")
 	}
-	if err := r.e.mendSoon(context.Background(), writeWithin); err != nil {
+	if err := r.e.repairSoon(context.Background(), writeWithin); err != nil {
 		t.Fatal(err)
 	}
 	if look(); all.fault() != nil {
@@ -199,4 +211,153 @@ func TestContradictingRows(t *testing.T) {
 		t.Errorf("set aside: %v", left)
 	}
 	r.sound()
+}
+
+// The rows are consistent after any sequence of installs, drops, pins and removals: each URL is
+// listed and leads to an object, which counts its URLs, and the change of a command is exact.
+func TestRowsAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s, err := store.NewScratch(time.Unix(1, 0), Buckets()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		var has tally
+		url := rapid.SampledFrom(
+			[]string{"a", "b", strings.Repeat("c", keyHead) + "1", strings.Repeat("c", keyHead) + "2"})
+		for range rapid.IntRange(1, 12).Draw(t, "commands") {
+			var done change
+			urls := rapid.SliceOfNDistinct(url, 1, 4, func(u string) string { return u }).Draw(t, "urls")
+			switch rapid.IntRange(0, 3).Draw(t, "which") {
+			case 0:
+				keys := make([]b3.Digest, len(urls))
+				for i, u := range urls {
+					keys[i] = pathKey(u)
+				}
+				done, err = store.Try(s, dropCmd{Keys: keys, Lost: rapid.Bool().Draw(t, "lost")})
+			case 1:
+				c := keepCmd{
+					Do:     rapid.SampledFrom([]Action{Pin, Unpin, Remove}).Draw(t, "action"),
+					URLs:   urls,
+					Pinned: has.pinned,
+					Pins:   has.pins,
+				}
+				c.MaxPinned, c.MaxPins = 50, 3
+				var kept keepDone
+				if kept, err = store.Try(s, c); errors.As(err, new(*PinsError)) {
+					err = nil
+				} else {
+					done = kept.change
+				}
+				if next := has.pins + done.pins; c.Do == Pin && done.pins > 0 &&
+					(next > 3 || has.pinned+done.pinned > 50) {
+					t.Fatalf("%d pins of %d bytes", next, has.pinned+done.pinned)
+				}
+			default:
+				d := b3.Digest{byte(rapid.IntRange(1, 3).Draw(t, "digest"))}
+				grow := max(0, 50-has.pinned)
+				done, err = store.Try(s, installCmd{Stored{URL: urls[0], Digest: d, Size: 10 * int64(d[0])}, grow})
+				if done.pinned > grow {
+					t.Fatalf("a pinned URL grew by %d bytes, %d are left", done.pinned, grow)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			has.add(done.tally)
+			agree(t, s.Reader(), has, done.freed)
+		}
+	})
+}
+
+func agree(t *rapid.T, r store.Reader, has tally, freed []b3.Digest) {
+	leads := map[b3.Digest]int64{}
+	if err := readRows(r).fault(); err != nil {
+		t.Fatal(err)
+	}
+	for key, row := range paths.All(r) {
+		leads[row.Digest]++
+		has.urls--
+		if b, known := blobs.Get(r, row.Digest); !known || b.Size != row.Size || key != pathKey(row.URL) {
+			t.Fatalf("%s leads to nothing", row.URL)
+		}
+		if listed, known := keys.Get(r, keyOf(row.URL)); !known || listed.Lost {
+			t.Fatalf("%s is not listed", row.URL)
+		}
+	}
+	for name, b := range blobs.All(r) {
+		has.sub(tally{bytes: b.Size, objects: 1})
+		if b.Refs != leads[name] {
+			t.Fatalf("%s counts %d, %d lead to it", name, b.Refs, leads[name])
+		}
+	}
+	for _, row := range keys.All(r) {
+		has.sub(row.pins())
+	}
+	if has != (tally{}) {
+		t.Fatalf("counted %+v too many", has)
+	}
+	for _, name := range freed {
+		if blobs.Has(r, name) {
+			t.Fatalf("%s was freed and is there", name)
+		}
+	}
+}
+
+// A file of a release without edge/keys gets its rows at the start, and inconsistent rows are
+// repaired.
+func TestKeysAreMadeToAgree(t *testing.T) {
+	t.Parallel()
+	r, _ := newStored(t)
+	r.open()
+	var all []Stored
+	err := scan(t.Context(), r.e, paths, func(_ b3.Digest, row Stored) error { all = append(all, row); return nil })
+	if err != nil || len(all) != 8 {
+		t.Fatal(len(all), err)
+	}
+	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, wipeKeys{}); err != nil {
+		t.Fatal(err)
+	}
+	r.reboot()
+	r.sound()
+	for _, k := range r.listed(KeyQuery{}) {
+		if k.Pinned || !k.Fetched.IsZero() || k.Digest.IsZero() {
+			t.Errorf("%+v", k)
+		}
+	}
+	orphan := repairCmd{Keys: []namedKey{
+		{"https://gone.example/a", keyRow{Size: 3}},
+		{"https://gone.example/b", keyRow{Size: 3, Pinned: true}},
+		{all[0].URL, keyRow{Size: 1, Pinned: true}},
+	}}
+	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, orphan); err != nil {
+		t.Fatal(err)
+	}
+	check := func() error {
+		return r.e.d.Store.View(t.Context(), func(rd store.Reader) error { return readRows(rd).fault() })
+	}
+	if err := check(); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("a check: %v", err)
+	}
+	if _, found := r.verified(false); len(found) != 0 { // the objects themselves are sound
+		t.Errorf("%+v", found)
+	}
+	if err := check(); err != nil {
+		t.Error(err)
+	}
+	r.sound()
+	if got := r.listed(KeyQuery{Pinned: true}); len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// wipeKeys clears edge/keys.
+type wipeKeys struct{}
+
+func (wipeKeys) Kind() string { return "edge.wipe_keys/1" }
+
+func (wipeKeys) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	w.Clear(bKeys)
+	return struct{}{}, nil
 }

@@ -14,15 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
-	"ronbox/engines/upstream"
-	"ronbox/store"
+	"ronbox/appliance/upstream"
 )
 
-// sized serves as many bytes as the last part of the path says.
+// sized returns a function that pads a path to n bytes.
 func sized(n int) func(path string) string {
 	return func(path string) string {
 		return path + strings.Repeat(".", n-len(path))
@@ -49,7 +46,7 @@ func flip(t *testing.T, path string, at int) {
 	}
 }
 
-// A flipped byte is never delivered: the object is set aside, and fetched anew where that is allowed.
+// A flipped byte is never served: the object is set aside, and fetched again if that is allowed.
 func TestFlippedByte(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 10_000)
@@ -70,7 +67,7 @@ func TestFlippedByte(t *testing.T) {
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
-	r.refused(path, ErrCorrupt) // at once, however long the disk takes to set it aside
+	r.refused(path, ErrCorrupt) // at once, even if the disk is slow to set it aside
 	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
 		t.Error(err)
 	}
@@ -83,8 +80,8 @@ func TestFlippedByte(t *testing.T) {
 	r.sound()
 }
 
-// A corrupt object that is met while the writer has as many changes to do as it may is refused, as soon as it is certain that no sound one comes, and
-// is replaced or set aside once the writer goes on.
+// A corrupt object is refused while the queue of the writer is full, and replaced or set aside when
+// the writer continues.
 func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 	for _, mode := range []string{ModeOffline, ModeLive} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,13 +134,13 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 	}
 }
 
-// An object that was brought anew since a reader met it corrupt is not set aside.
+// A corrupt object that was replaced in the meantime is not set aside.
 func TestLateSetAside(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{100, hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.setAside(context.Background(), o.Digest, nil); err != nil {
+		if err := r.e.quarantineSoon(context.Background(), o.Digest, nil); err != nil {
 			t.Error(err)
 		}
 		r.e.Purge()
@@ -151,48 +148,6 @@ func TestLateSetAside(t *testing.T) {
 			t.Errorf("%d bytes: set aside although sound", size)
 		}
 		r.sound()
-	}
-}
-
-// A large object is a file of its own; one that was cut short is fetched anew.
-func TestLargeObject(t *testing.T) {
-	t.Parallel()
-	r, h, body := newSizedRig(t, hotObject+1)
-	o := r.want(h.name+"/x", body("x"))
-	if _, plain := o.File.(*os.File); !plain || o.Bytes != nil || o.From != FromCAS {
-		t.Errorf("%T of %s", o.File, o.From)
-	}
-	if err := errors.Join(os.Chmod(r.file(o.Digest), 0o600), os.Truncate(r.file(o.Digest), 5)); err != nil {
-		t.Fatal(err)
-	}
-	if o := r.want(h.name+"/x", body("x")); !o.Filled {
-		t.Error("served without a fill")
-	}
-	r.sound()
-}
-
-// A request for an object that is known to be used writes nothing to the disk, whatever its size.
-func TestUseIsNotedOnce(t *testing.T) {
-	t.Parallel()
-	for doc, size := range map[string]int{"small": 100, "large": hotObject + 1} {
-		r, h, body := newSizedRig(t, size)
-		o := r.want(h.name+"/x", body("x"))
-		noted := func() time.Time {
-			r.e.hot.Settle()
-			return r.e.cas.Used(o.Digest)
-		}
-		first := noted()
-		for range 3 {
-			r.clock.Add(int64(time.Hour))
-			r.want(h.name+"/x", body("x"))
-			if again := noted(); !again.Equal(first) {
-				t.Errorf("%s: noted at %v, and again at %v", doc, first, again)
-			}
-		}
-		r.e.Purge()
-		if r.want(h.name+"/x", body("x")); noted().Sub(first) < 3*time.Hour {
-			t.Errorf("%s: noted at %v, and no more", doc, first)
-		}
 	}
 }
 
@@ -211,119 +166,8 @@ func TestLostFile(t *testing.T) {
 	r.sound()
 }
 
-// When the quota is reached, those used least recently leave.
-func TestEviction(t *testing.T) {
-	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
-	for i := range 10 {
-		r.want(fmt.Sprintf("%s/%d", h.name, i), body(fmt.Sprint(i)))
-		r.clock.Add(int64(2 * time.Minute))
-	}
-	r.e.Purge()
-	r.want(h.name+"/0", body("0")) // used again
-	r.want(h.name+"/new", body("new"))
-	r.cfg.Mode = ModeOffline
-	r.e.Reload(r.cfg)
-	for path, there := range map[string]bool{"/0": true, "/1": false, "/2": false, "/3": true, "/9": true, "/new": true} {
-		if _, _, err := r.read(h.name + path); (err == nil) != there {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if has, _ := r.e.room.held(); has.objects != 9 {
-		t.Errorf("%d objects, not nine tenths", has.objects)
-	}
-	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
-		if n := r.count(name); n != want {
-			t.Errorf("%s %v, want %v", name, n, want)
-		}
-	}
-	r.sound()
-}
-
-// Objects leave as soon as the disk is short of space, whoever took it, and before it has less than min_free. None leaves if that would not help.
-func TestEvictionForOthers(t *testing.T) {
-	t.Parallel()
-	var free atomic.Int64
-	free.Store(1 << 30)
-	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
-		return free.Load() - has.bytes, nil
-	}
-	r.start()
-	for i := range 10 {
-		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
-		r.clock.Add(int64(time.Minute))
-	}
-	objects := func() int64 { has, _ := r.e.room.held(); return has.objects }
-	free.Store(4000 + 1000 + 9500) // of which the objects have 10,000, and the headroom is 1000
-	until(t, "two leave", func() bool { return objects() == 8 })
-	free.Store(100)
-	time.Sleep(1500 * time.Millisecond)
-	if n := objects(); n != 8 {
-		t.Errorf("%d objects where eviction does not help", n)
-	}
-	r.sound()
-}
-
-// A host that answers any path with the same bytes takes no more rows than there may be, and costs no other object its own.
-func TestManyURLsOfOneObject(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasPrefix(q.URL.Path, "/any/") {
-			serve(w, "the same")
-			return
-		}
-		echo(w, q)
-	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxURLs = writeBurst })).start()
-	for i := range 20 {
-		r.want(fmt.Sprint(h.name, "/own/", i), fmt.Sprint("of own/", i))
-	}
-	for i := range 2 * writeBurst {
-		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.room.held(); has.urls > writeBurst {
-			t.Fatalf("%d URLs", has.urls)
-		}
-	}
-	r.reboot()
-	r.sound()
-	for i := range 20 {
-		if o := r.want(fmt.Sprint(h.name, "/own/", i), fmt.Sprint("of own/", i)); o.Filled {
-			t.Errorf("/own/%d had been evicted", i)
-		}
-	}
-	r.cfg.CAS.MaxURLs = 1 // fewer than there are, all objects alike
-	r.e.Reload(r.cfg)
-	r.want(h.name+"/own/new", "of own/new")
-	if has, _ := r.e.room.held(); has.urls != 1 {
-		t.Errorf("%d URLs", has.urls)
-	}
-	r.sound()
-}
-
-// A full store refuses what it has no room for, evicts nothing for it, and goes on to serve what it has.
-func TestFullStore(t *testing.T) {
-	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2500, 2500 })
-	r.want(h.name+"/x", body("x"))
-	quota := r.cfg
-	quota.CAS.MaxBytes = 900
-	r.e.Reload(quota)
-	r.refused(h.name+"/y", ErrFull)
-	r.want(h.name+"/x", body("x"))
-	floor := r.cfg
-	floor.CAS.MinFree = 1 << 50
-	r.e.Reload(floor)
-	r.refused(h.name+"/y", ErrFull)
-	r.want(h.name+"/x", body("x"))
-	r.e.Reload(r.cfg)
-	r.want(h.name+"/y", body("y"))
-	r.sound()
-}
-
-// A disk that is full or read-only refuses fills in its own words and shows; hits go on, and it heals without a restart.
+// A disk that is full or read-only refuses fills with its own error, which readiness shows. Hits
+// are served, and the store heals without a restart.
 func TestFaultyDisk(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"create", "write", "seal", "place", "sync"} {
@@ -361,11 +205,11 @@ func TestFaultyDisk(t *testing.T) {
 	}
 }
 
-// errKilled stands for the moment at which a process is killed.
+// errKilled marks the moment at which the process is killed.
 var errKilled = errors.New("killed")
 
-// Wherever between two changes of a file a process is killed, the next finds every row with its object, every object with its bytes, and nothing
-// else. What was answered is there.
+// After a kill between any two changes of files, every row has its object, every object its bytes
+// and a row, and answered fills are stored.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	points := []int{0, 1, 2, 3, 4, 5, 7, 9, 10, 11, 15, 19, 20, 21, 22, 27, 33, 38, 44, 51, 60}
@@ -383,7 +227,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if ops.Add(1) > int64(n) {
 					dead.Store(true)
 				}
-				if dead.Load() { // what comes after the kill never happens
+				if dead.Load() { // no change after the kill happens
 					return errKilled
 				}
 				return nil
@@ -398,14 +242,15 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		}
 		dead.Store(true)
-		if stray, err := os.Create(filepath.Join(r.dir, "edge", "cas", "tmp", "fill-123")); err != nil || stray.Close() != nil {
+		if stray, err := os.Create(filepath.Join(r.dir, "edge", "cas", "tmp", "fill-123")); err != nil ||
+			stray.Close() != nil {
 			t.Fatal(err)
 		}
 		r.faults, r.cfg.Mode = nil, ModeOffline
 		r.reboot()
 		r.sound()
 		for path, digest := range answered {
-			o, err := r.e.Asset(context.Background(), path)
+			o, err := r.e.Asset(context.Background(), path, "")
 			if err == nil && o.Digest != digest {
 				t.Errorf("kill %d: %s has %s, answered was %s", n, path, o.Digest, digest)
 			}
@@ -417,13 +262,13 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// An object that one URL leaves while another brings it is there afterwards, in whatever order one burst has them.
+// An object that one URL leaves while another brings it remains, in any order within a burst.
 func TestLeftAndBroughtAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	job := func(url, body string) *writeJob {
-		temp, err := r.e.cas.Create(nil)
+		temp, err := r.e.cas.Create()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -454,64 +299,5 @@ func TestLeftAndBroughtAtOnce(t *testing.T) {
 			}
 		}
 		r.sound()
-	}
-}
-
-// However objects are installed and dropped, the rows agree: each URL leads to an object, which counts the URLs that lead to it, and what a
-// command says it has changed is what has changed.
-func TestRowsAgree(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		s, err := store.NewScratch(time.Unix(1, 0), Buckets()...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Close() }()
-		var has tally
-		url := rapid.SampledFrom([]string{"a", "b", "c", "d"})
-		for range rapid.IntRange(1, 12).Draw(t, "commands") {
-			var done change
-			if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
-				urls := rapid.SliceOfNDistinct(url, 1, 4, func(u string) string { return u }).Draw(t, "drop")
-				keys := make([]b3.Digest, len(urls))
-				for i, u := range urls {
-					keys[i] = pathKey(u)
-				}
-				done, err = store.Try(s, dropCmd{keys})
-			} else {
-				d := b3.Digest{byte(rapid.IntRange(1, 3).Draw(t, "digest"))}
-				done, err = store.Try(s, installCmd{Stored{URL: url.Draw(t, "url"), Digest: d, Size: 10 * int64(d[0])}})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			has.add(done.tally)
-			agree(t, s.Reader(), has, done.freed)
-		}
-	})
-}
-
-func agree(t *rapid.T, r store.Reader, has tally, freed []b3.Digest) {
-	leads := map[b3.Digest]int64{}
-	for key, row := range paths.All(r) {
-		leads[row.Digest]++
-		has.urls--
-		if b, known := blobs.Get(r, row.Digest); !known || b.Size != row.Size || key != pathKey(row.URL) {
-			t.Fatalf("%s leads to nothing", row.URL)
-		}
-	}
-	for name, b := range blobs.All(r) {
-		has.add(tally{-b.Size, -1, 0})
-		if b.Refs != leads[name] {
-			t.Fatalf("%s counts %d, %d lead to it", name, b.Refs, leads[name])
-		}
-	}
-	if has != (tally{}) {
-		t.Fatalf("counted %+v too many", has)
-	}
-	for _, name := range freed {
-		if blobs.Has(r, name) {
-			t.Fatalf("%s was freed and is there", name)
-		}
 	}
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
@@ -18,31 +22,43 @@ const (
 
 const (
 	verifyQueue = 32
-	verifiers   = 2 // one pack that is slow to verify leaves one to the others
+	verifiers   = 2 // so that one slow pack does not delay all others
 )
 
-// Tasks lists the tasks of the packs.
+// Tasks returns the tasks of the packs.
 func (s *PackSet) Tasks() []flow.Task {
 	return []flow.Task{
 		{Service: service, Name: taskScanner, Restart: flow.Always, Background: true,
 			Doc: "lists the folder of packs", Run: s.runScanner},
 		{Service: service, Name: taskOpener, Restart: flow.Always, Background: true,
 			Doc: "opens packs, each for edge.packs.statement_timeout at most", Run: s.runOpener},
-		{Service: service, Name: taskVerifier, Count: verifiers, Restart: flow.Always, Background: true, Lanes: []string{"store.work"},
-			Doc: "verifies and replaces packs, one at a time", Run: s.runVerifier},
+		{
+			Service:    service,
+			Name:       taskVerifier,
+			Count:      verifiers,
+			Restart:    flow.Always,
+			Background: true,
+			Lanes:      []string{"store.work"},
+			Doc:        "verifies and replaces packs, one at a time",
+			Run:        s.runVerifier,
+		},
 	}
 }
 
-// Recover reads what is remembered and lists the folder. It opens no file of a pack: tiles wait for
-// the opener. A bad row is dropped, and so the packs are verified anew; a folder that cannot be
-// read is logged: a node starts without it.
+// Recover reads the remembered results and lists the folder. It opens no pack file; the opener
+// does. If the row is bad, it is dropped, and the packs are verified again. If the folder cannot be
+// read, the node starts without packs and logs the error.
 func (s *PackSet) Recover(ctx context.Context) error {
 	rows, err := s.recall(ctx)
 	if err = errors.Join(err, s.leaves.Open(), s.tiles.Open()); err != nil {
 		return fmt.Errorf("packs: %w", err)
 	}
 	s.current.Store(&generation{rows: rows})
-	_ = s.scan(false) // it is logged
+	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) && s.dir != filepath.Join(s.DataDir, "packs") {
+		s.Log.Warn("no packs", "reason", err.Error(), "next",
+			"make the folder or mount its disk, then `ronbox edge packs rescan`")
+	}
+	_ = s.scan(false) // scan logs its error
 	return nil
 }
 
@@ -57,8 +73,8 @@ func (s *PackSet) runVerifier(ctx context.Context) error {
 	})
 }
 
-// take returns the smallest pack that is not verified and that no other caller has, held for the
-// caller; nil if there is none.
+// take returns the smallest unverified pack that no other verifier has taken, with a reference, or
+// nil.
 func (g *generation) take() *Pack {
 	for {
 		var first *Pack
@@ -70,7 +86,7 @@ func (g *generation) take() *Pack {
 		}
 		switch {
 		case first == nil || !first.hold():
-			return nil // or g is not current any more
+			return nil // if hold failed, g is no longer current
 		case first.taken.CompareAndSwap(false, true):
 			return first
 		}
@@ -78,7 +94,7 @@ func (g *generation) take() *Pack {
 	}
 }
 
-// verify verifies p, which it lets go, and publishes the outcome. known is the row of its file.
+// verify verifies p, publishes the result and releases p. known is the row of its file.
 func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
 	defer p.Close()
 	defer p.taken.Store(false)
@@ -90,23 +106,30 @@ func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
 	if ctx.Err() != nil {
 		return
 	}
+	// A check that took too long does not fail bytes that were found sound before.
+	if err == nil && r.late && known.Fault == "" && known.Digest == r.Info.Digest {
+		r = PackReport{Info: p.info}
+		r.Info.verified(known.Digest, known.Tiles)
+	}
 	if known.stamp() == p.stamp {
 		r = r.expect(known.Digest)
 	}
 	s.finish(ctx, p, r, err)
 }
 
-// expect returns r with a fault unless its pack has a digest that was seen before. The zero digest
-// was not.
+// expect returns r with a fault if the digest of the pack differs from d. It returns r unchanged if
+// either digest is zero.
 func (r PackReport) expect(d b3.Digest) PackReport {
 	if d.IsZero() || r.Info.Digest.IsZero() || d == r.Info.Digest {
 		return r
 	}
-	return r.with([]string{fmt.Sprintf("its bytes have changed under the same size and time: the digest is %s, it was %s", r.Info.Digest, d)})
+	fault := fmt.Sprintf("its bytes have changed although size and time have not: the digest is %s, it was %s",
+		r.Info.Digest, d)
+	return r.with([]string{fault})
 }
 
-// finish publishes the outcome for p and remembers it, unless another file has taken its place
-// meanwhile. An error of reading is not remembered: the disk may do better.
+// finish publishes the result for p and remembers it, unless another file has replaced p. It does
+// not remember a read error, because a later read may succeed.
 func (s *PackSet) finish(ctx context.Context, p *Pack, r PackReport, err error) {
 	fault := r.Info.Fault
 	if err != nil {
@@ -126,11 +149,12 @@ func (s *PackSet) finish(ctx context.Context, p *Pack, r PackReport, err error) 
 	s.remember(ctx)
 }
 
-// verified returns e after the verification of p, one of its packs. fault is empty if it is sound.
+// verified returns e after the verification of p, one of its packs. fault is "" if p is sound.
 func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
 	switch {
 	case fault == "" && e.next == p:
-		e.pack, e.next, e.info, e.refused = p, nil, info, stamp{}
+		e.pack, e.next = p, nil
+		e.info, e.refused = info, stamp{}
 	case fault == "":
 		info.Next = e.info.Next
 		if info.Next == PackFailed {
@@ -139,9 +163,78 @@ func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
 		e.info = info
 	case e.next == p:
 		e = e.failed(p.stamp, fault)
-	default: // a file that is to take its place still may
+	default: // a file that waits to replace the pack may still do so
 		e.pack, e.refused = nil, p.stamp
 		e.info.State, e.info.Fault = PackFailed, fault
 	}
 	return e
+}
+
+// Rehash reads every published pack again, at most at edge.packs.scrub_rate, and calls each with
+// the result: nil or a PackError. A pack fails if its digest has changed, also after a restart. The
+// structure of a pack with the same digest needs no check. Rehash has no deadline of its own, skips
+// packs that are being opened or verified, and may run concurrently with requests and
+// verifications. It blocks while it reads. The error is the cause of ctx.
+func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error {
+	for _, id := range s.current.Load().ids() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e := s.current.Load().packs[id]
+		switch {
+		case e.info.State == PackFailed:
+			each(e.info, &PackError{ID: id, State: PackFailed, Reason: e.info.Fault})
+		case e.info.State == PackVerified && e.pack.hold():
+			err := s.rehash(ctx, e)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if now, err2 := s.Info(id); err2 == nil { // else the pack was removed
+				each(now, err)
+			}
+		}
+	}
+	return nil
+}
+
+// rehash reads one pack and releases it.
+func (s *PackSet) rehash(ctx context.Context, e packEntry) error {
+	p := e.pack
+	defer p.Close()
+	if !p.unchanged() {
+		return s.changed(p.info.ID)
+	}
+	r, began := PackReport{Info: e.info}, time.Now()
+	err := guarded(func() (err error) {
+		r.Info.Digest, err = p.hash(ctx, func(done, _ int64) { pace(ctx, began, done, int64(p.env.cfg.ScrubRate)) })
+		return err
+	})
+	switch r = r.expect(e.info.Digest); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && !p.unchanged():
+		return s.changed(p.info.ID)
+	case err == nil && len(r.Faults) == 0:
+		return nil
+	case err == nil:
+		s.finish(ctx, p, r, nil)
+		return &PackError{ID: p.info.ID, State: PackFailed, Reason: r.Faults[0]}
+	}
+	s.finish(ctx, p, r, err)
+	return &PackError{ID: p.info.ID, State: PackFailed, Reason: err.Error()}
+}
+
+// pace waits until done bytes may have been read at rate bytes a second since began, or until ctx
+// ends.
+func pace(ctx context.Context, began time.Time, done, rate int64) {
+	wait := time.Until(began.Add(time.Duration(float64(done) / float64(rate) * float64(time.Second))))
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -13,9 +13,11 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/packtest"
 )
 
-// TestRemembered starts again: packs that are as they were are verified without being read, one that was touched is read once more.
+// TestRemembered restarts: unchanged packs are verified without reading them, and a touched one is
+// read again.
 func TestRemembered(t *testing.T) {
 	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles", "twolayers.mbtiles")
 	if got, want := states(s.List()), "stamen_toner_z3 opening, twolayers opening"; got != want {
@@ -46,7 +48,8 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestScanWhileVerifying has a pack put into the folder while another one is hashed: it is taken up before that is done.
+// TestScanWhileVerifying adds a pack to the folder while another one is hashed: it is opened before
+// that ends.
 func TestScanWhileVerifying(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	putPack(t, filepath.Join(dir, "big.pmtiles"), append(made("big", "x").bytes(), make([]byte, 5*hashChunk)...))
@@ -54,7 +57,7 @@ func TestScanWhileVerifying(t *testing.T) {
 		t.Fatal(err)
 	}
 	openAll(t, s)
-	big := s.current.Load().take() // as a verifier that does not end
+	big := s.current.Load().take() // like a verifier that does not end
 	r.start()
 	putPack(t, filepath.Join(dir, "small.pmtiles"), made("small", "x").bytes())
 	if _, err := s.Rescan(t.Context()); err != nil {
@@ -69,7 +72,8 @@ func TestScanWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileVerifying has a pack replaced while it is hashed: its outcome is not that of the new one.
+// TestReplacedWhileVerifying replaces a pack while it is hashed: the result is not applied to the
+// new file.
 func TestReplacedWhileVerifying(t *testing.T) {
 	_, s, dir := newPackRig(t)
 	path := filepath.Join(dir, "p.pmtiles")
@@ -105,7 +109,7 @@ func TestReplacedWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestChangedWhileVerifying has bytes of a pack change while it is hashed.
+// TestChangedWhileVerifying changes bytes of a pack while it is hashed.
 func TestChangedWhileVerifying(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.pmtiles")
 	putPack(t, path, append(made("x 1", "x").bytes(), make([]byte, 3*hashChunk)...))
@@ -125,7 +129,8 @@ func TestChangedWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestVerifyQueue fills the queue: one more is refused, and every caller is answered when the task ends.
+// TestVerifyQueue fills the queue: a further scan is refused, and every caller is answered when the
+// task ends.
 func TestVerifyQueue(t *testing.T) {
 	r, s, _ := newPackRig(t)
 	var callers sync.WaitGroup
@@ -160,7 +165,7 @@ func TestVerifyQueue(t *testing.T) {
 	r.stop()
 }
 
-// TestRescanLeft has a caller leave before the verifier comes to it: the scan is made all the same.
+// TestRescanLeft lets a caller leave early: the scan is still made.
 func TestRescanLeft(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -203,7 +208,7 @@ func TestPackEvents(t *testing.T) {
 	}
 }
 
-// TestVerifyPack verifies files that no node serves.
+// TestVerifyPack verifies files without a node.
 func TestVerifyPack(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, b []byte) string {
@@ -238,7 +243,8 @@ func TestVerifyPack(t *testing.T) {
 			last = done
 		})
 		faults, sound := strings.Join(r.Faults, "; "), err == nil && len(r.Faults) == 0
-		if (err != nil) != tt.err || sound != tt.sound || !strings.Contains(faults, tt.words) || (tt.sound && last != r.Info.Size) {
+		if (err != nil) != tt.err || sound != tt.sound || !strings.Contains(faults, tt.words) ||
+			(tt.sound && last != r.Info.Size) {
 			t.Errorf("%s: sound %v, %q, %v", tt.path, sound, faults, err)
 		}
 		if sound != (r.Info.State == PackVerified) {
@@ -247,12 +253,16 @@ func TestVerifyPack(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), b3.Digest{}, func(int64, int64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), b3.Digest{},
+		func(int64, int64) {}); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("a caller that has left: %v", err)
 	}
 }
 
-// measure runs f over all tiles in turn and reports the 50th and 99th percentile.
+// measure runs f over all tiles in turn and reports the 50th and 99th percentiles.
 func measure(b *testing.B, name string, refs []TileRef, f func(TileRef) error) {
 	b.Run(name, func(b *testing.B) {
 		took := make([]time.Duration, 0, 1<<20)
@@ -269,4 +279,28 @@ func measure(b *testing.B, name string, refs []TileRef, f func(TileRef) error) {
 		b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
 		b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 	})
+}
+
+// TestSoundPackNeedsNoBudget lets checks exceed their budget. A pack with the bytes of an earlier
+// verification is served, after a scrub and with another time. Other bytes are refused.
+func TestSoundPackNeedsNoBudget(t *testing.T) {
+	r, s, dir := newPackRig(t, "twolayers.mbtiles")
+	r.start()
+	was := rescan(t, s)[0]
+	s.env.cfg.VerifyBase, s.env.cfg.VerifyRate = 1, 1<<50
+	if got := rehashed(t, s); got != "twolayers sound" {
+		t.Errorf("the scrub: %s", got)
+	}
+	path := filepath.Join(dir, "twolayers.mbtiles")
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if i := rescan(t, s)[0]; i.State != PackVerified || i.Digest != was.Digest || i.Tiles != was.Tiles {
+		t.Errorf("under another time: %+v", i)
+	}
+	packtest.WriteMBTiles(t, filepath.Join(dir, "other.mbtiles"), packtest.Sound)
+	if i := rescan(t, s)[0]; i.State != PackFailed || !strings.Contains(i.Fault, "the check took more than") {
+		t.Errorf("another pack: %+v", i)
+	}
 }

@@ -14,47 +14,49 @@ import (
 	"ronbox/store"
 )
 
-// Finding is something that is stored and damaged.
+// Finding describes damaged content.
 type Finding struct {
 	Kind  string // object, pack or row
-	Name  string // the digest of an object, the id of a pack, the bucket and the key of a row
-	URL   string // one that leads to the object
+	Name  string // the digest of an object, the id of a pack, or the bucket and the key of a row
+	URL   string // a URL of the object, with its query
 	Size  int64  // bytes
 	Fault string
 	Done  string // kept, refetched or dropped
 }
 
-// What was done about a Finding. A dropped object lies in the quarantine folder for a while.
+// Values of Finding.Done. A dropped object stays in the quarantine folder for a while.
 const (
 	Kept      = "kept"
 	Refetched = "refetched"
 	Dropped   = "dropped"
 )
 
-// Verified counts what a Verify has read.
+// Verified counts the content that a Verify has read.
 type Verified struct {
 	Objects, Packs int
 	Bytes          int64 // of objects
 	Bad            int
 }
 
-// VerifyOptions are how Verify goes about it. Progress and Found may be nil.
+// VerifyOptions are the options of Verify. Progress and Found may be nil.
 type VerifyOptions struct {
-	// Fix sets damaged objects aside, and fetches them anew from the URLs that led to them where that is allowed.
+	// Fix sets damaged objects aside and fetches them again if that is allowed.
 	Fix      bool
 	Progress func(done, total int64) // bytes of objects
 	Found    func(Finding)
-	rate     int64 // bytes a second; 0: as fast as can be
+	rate     int64 // bytes a second; 0 means no limit
 }
 
-// ErrVerifying is returned while another Verify is under way.
+// ErrVerifying is returned while another Verify runs.
 var ErrVerifying = fmt.Errorf("%w: the edge is being verified already", flow.ErrBusy)
 
-// refetchMost bounds the URLs of one object that are fetched anew; the others are when they are asked for.
+// refetchMost bounds the URLs of one object that are fetched again at once. Others are fetched
+// when they are requested.
 const refetchMost = 64
 
-// Verify reads every object and every pack, and reports those that do not hold what their names say or that the disk does not read. A damaged
-// object that is kept is hashed again before its next use. Rows that do not read are dropped in any case. Verify ends early when ctx ends.
+// Verify reads every object and every pack. It reports those whose bytes do not match their digest
+// and those that the disk does not read. A damaged object that is kept is hashed again before its
+// next use. Rows that do not read are always dropped. Verify ends early if ctx ends.
 func (e *Engine) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
 	if !e.verifying.CompareAndSwap(false, true) {
 		return v, ErrVerifying
@@ -77,10 +79,22 @@ func (e *Engine) verify(ctx context.Context, o VerifyOptions) (Verified, error) 
 
 // verification is one run of Verify.
 type verification struct {
-	e *Engine
-	o VerifyOptions
-	v Verified
+	e   *Engine
+	o   VerifyOptions
+	v   Verified
+	bad []damage // objects that are not yet reported
 }
+
+// damage describes a damaged object.
+type damage struct {
+	aside corruptObject
+	f     Finding
+	urls  []Stored // of the object, at most refetchMost
+}
+
+// damageBatch is the number of damaged objects that share one scan of the rows. Each needs memory
+// for up to refetchMost URLs.
+const damageBatch = 1024
 
 func (r *verification) found(f Finding) {
 	r.v.Bad++
@@ -89,7 +103,7 @@ func (r *verification) found(f Finding) {
 	}
 }
 
-// pack records one pack that was read. The pack set serves a damaged one no more.
+// pack records the result for one pack. The pack set no longer serves a damaged one.
 func (r *verification) pack(p PackInfo, err error) {
 	r.v.Packs++
 	if err == nil {
@@ -99,18 +113,23 @@ func (r *verification) pack(p PackInfo, err error) {
 	r.found(Finding{Kind: "pack", Name: p.ID, Size: p.Size, Fault: err.Error(), Done: Kept})
 }
 
-// rows reads every row, and has those dropped that do not read.
+// rows reads every row and reports and drops those that do not read.
 func (r *verification) rows(ctx context.Context) error {
 	var found *rows
 	err := r.e.d.Store.View(ctx, func(rd store.Reader) error { found = readRows(rd); return nil })
 	if err != nil || found.fault() == nil {
 		return err
 	}
-	if err := r.e.mendSoon(ctx, writeWithin); err != nil {
+	if err := r.e.repairSoon(ctx, writeWithin); err != nil {
 		return err
 	}
 	for _, row := range found.bad {
-		r.found(Finding{Kind: "row", Name: row.Bucket + "/" + hex.EncodeToString(row.Key), Fault: row.Cause.Error(), Done: Dropped})
+		r.found(Finding{
+			Kind:  "row",
+			Name:  row.Bucket + "/" + hex.EncodeToString(row.Key),
+			Fault: row.Cause.Error(),
+			Done:  Dropped,
+		})
 	}
 	return nil
 }
@@ -120,7 +139,22 @@ func (r *verification) objects(ctx context.Context) error {
 	if err := r.rows(ctx); err != nil {
 		return err
 	}
-	return scan(ctx, r.e, blobs, func(name b3.Digest, b blobRow) error { return r.object(ctx, name, b) })
+	err := scan(ctx, r.e, blobs, func(name b3.Digest, b blobRow) error {
+		if len(r.bad) == damageBatch {
+			if err := r.reportDamage(ctx); err != nil {
+				return err
+			}
+		}
+		return r.object(ctx, name, b)
+	})
+	if err != nil {
+		for _, d := range r.bad { // found before the error
+			r.e.damaged("object", d.f.Name+": "+d.f.Fault)
+			r.found(d.f)
+		}
+		return err
+	}
+	return r.reportDamage(ctx)
 }
 
 // object reads one object.
@@ -138,7 +172,7 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 	missing, corrupt := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
 	if missing || corrupt {
 		if _, gone := find(ctx, r.e, blobs, name); errors.Is(gone, ErrNotFound) {
-			return nil // evicted in the meantime
+			return nil // it was evicted
 		}
 	}
 	if ctx.Err() != nil {
@@ -155,55 +189,75 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 		f.Fault = "its file is missing"
 	}
 	r.e.sums.forget(name)
-	if missing || corrupt { // a file that the disk does not read stays where it is
-		if err := r.mend(ctx, name, err, &f); err != nil {
-			return err
-		}
+	if !missing && !corrupt { // a file that the disk does not read is not moved
+		r.e.damaged("object", f.Name+": "+f.Fault)
+		r.found(f)
+		return nil
 	}
-	if f.Done == Kept {
-		r.e.damaged("object", f.Name+": "+f.Fault) // else the writer does
-	}
-	r.found(f)
+	r.bad = append(r.bad, damage{aside: quarantineJob(name, err).aside[0], f: f})
 	return nil
 }
 
-// mend sets the object aside and fetches it anew, if the run is to fix what it finds.
-func (r *verification) mend(ctx context.Context, name b3.Digest, cause error, f *Finding) error {
-	var urls []Stored
+// reportDamage reports the damaged objects that were found since the last call. With
+// VerifyOptions.Fix, it first sets them aside and fetches them again.
+func (r *verification) reportDamage(ctx context.Context) error {
+	if len(r.bad) == 0 {
+		return nil
+	}
+	at, job := map[b3.Digest]*damage{}, &writeJob{}
+	for i := range r.bad {
+		at[r.bad[i].aside.name] = &r.bad[i]
+		job.aside = append(job.aside, r.bad[i].aside)
+	}
 	err := scan(ctx, r.e, paths, func(_ b3.Digest, row Stored) error {
-		if row.Digest == name && len(urls) < refetchMost {
-			urls = append(urls, row)
+		if d := at[row.Digest]; d != nil && len(d.urls) < refetchMost {
+			d.urls = append(d.urls, row)
 		}
 		return nil
 	})
-	if len(urls) > 0 {
-		f.URL = urls[0].URL
+	if err == nil && r.o.Fix {
+		err = r.e.write(ctx, job)
 	}
-	if err != nil || !r.o.Fix {
+	if err != nil {
 		return err
 	}
-	if err := r.e.write(ctx, asideJob(name, cause)); err != nil {
-		return err
-	}
-	f.Done = Dropped
-	for _, row := range urls {
-		if r.e.refetch(ctx, row) == nil {
-			f.Done = Refetched
+	for _, d := range r.bad {
+		if len(d.urls) > 0 {
+			d.f.URL = d.urls[0].URL
 		}
+		if r.o.Fix { // the writer has counted the damage
+			d.f.Done = r.refetched(ctx, d.urls)
+		} else {
+			r.e.damaged("object", d.f.Name+": "+d.f.Fault)
+		}
+		r.found(d.f)
 	}
+	r.bad = r.bad[:0]
 	return context.Cause(ctx)
 }
 
-// refetch fetches a URL whose object was set aside.
+// refetched fetches the URLs of an object that was set aside, and returns Refetched if one
+// succeeds.
+func (r *verification) refetched(ctx context.Context, urls []Stored) (done string) {
+	done = Dropped
+	for _, row := range urls {
+		if r.e.refetch(ctx, row) == nil {
+			done = Refetched
+		}
+	}
+	return done
+}
+
+// refetch fetches a URL after its object was set aside.
 func (e *Engine) refetch(ctx context.Context, row Stored) error {
-	t, err := parsePath(row.Path)
+	t, path, err := parseURL(row.URL)
 	if err == nil {
-		_, err = e.fill(ctx, &fillJob{target: t, path: row.Path, try: postTry, counted: true})
+		_, err = e.fill(ctx, &fillJob{target: t, path: path, try: postTry, counted: true})
 	}
 	return err
 }
 
-// pause waits as long as n bytes take at a rate.
+// pause waits for the time in which n bytes are read at rate bytes a second; 0 means no wait.
 func pause(ctx context.Context, n int, rate int64) error {
 	if rate <= 0 || n == 0 {
 		return context.Cause(ctx)
@@ -218,7 +272,7 @@ func pause(ctx context.Context, n int, rate int64) error {
 	}
 }
 
-// runScrubber verifies everything that is stored each edge.scrub.every, slowly, and fixes what it can.
+// runScrubber verifies all stored content once per edge.scrub.every, slowly, and fixes damage.
 func (e *Engine) runScrubber(ctx context.Context) error {
 	defer e.scrubTick.Stop()
 	tick := e.scrubTick.C()
@@ -228,13 +282,13 @@ func (e *Engine) runScrubber(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-tick:
 			if err := e.scrub(ctx); err != nil && ctx.Err() == nil {
-				e.log.Error("scrub", "reason", err.Error(), "next", "it is tried again in a minute")
+				e.log.Error("scrub", "reason", err.Error(), "next", "the next try is in a minute")
 			}
 		}
 	}
 }
 
-// scrub makes a run if one is due. A node that has made none begins to count at its first start.
+// scrub makes a run if one is due. The first interval begins at the first start of the node.
 func (e *Engine) scrub(ctx context.Context) error {
 	c := e.Config().Scrub
 	if c.Every == 0 || e.d.Amnesia {

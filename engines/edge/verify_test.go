@@ -12,20 +12,22 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
-	"ronbox/engines/upstream"
+	"ronbox/appliance/upstream"
 )
 
-// verified runs Verify and returns what it found.
+// verified runs Verify and returns the findings.
 func (r *rig) verified(fix bool) (v Verified, found []Finding) {
 	r.t.Helper()
-	v, err := r.e.Verify(context.Background(), VerifyOptions{Fix: fix, Found: func(f Finding) { found = append(found, f) }})
+	v, err := r.e.Verify(context.Background(),
+		VerifyOptions{Fix: fix, Found: func(f Finding) { found = append(found, f) }})
 	if err != nil || v.Bad != len(found) {
 		r.t.Fatalf("verify: %+v, %v, %d findings", v, err, len(found))
 	}
 	return v, found
 }
 
-// An object over 1 MiB that a disk has changed is not served after a restart: it is hashed before its first use.
+// An object over 1 MiB that was damaged on the disk is not served after a restart, because it is
+// hashed before its first use.
 func TestLargeObjectIsHashedOnce(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+5)
@@ -61,7 +63,7 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	r.want(h.name+"/x", body("x"))
 }
 
-// First readers of a large object that come together share one reading of it.
+// Concurrent first readers of a large object share one reading of it.
 func TestFirstReadersShare(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+5)
@@ -81,7 +83,7 @@ func TestFirstReadersShare(t *testing.T) {
 	until(t, "all wait", func() bool { return waiting.Load() == 20 && r.e.sums.flights.Len() == 1 })
 	early, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := r.e.Asset(early, h.name+"/x"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := r.e.Asset(early, h.name+"/x", ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a caller that leaves: %v", err)
 	}
 	for range hashAtOnce {
@@ -90,8 +92,8 @@ func TestFirstReadersShare(t *testing.T) {
 	all.Wait()
 }
 
-// Verify names each object that does not hold what its name says, or is missing, and keeps it unless it is to be fixed. With fix it is fetched anew
-// where its URL is allowed, and dropped otherwise.
+// Verify reports each damaged or missing object and keeps it. With Fix it fetches the object again
+// if its URL is allowed, and drops it otherwise.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	for mode, done := range map[string]string{ModeLive: Refetched, ModeOffline: Dropped} {
@@ -106,7 +108,10 @@ func TestVerify(t *testing.T) {
 		if err := os.Remove(r.file(gone)); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{large.String(): "https://" + h.name + "/large", gone.String(): "https://" + h.name + "/gone"}
+		want := map[string]string{
+			large.String(): "https://" + h.name + "/large",
+			gone.String():  "https://" + h.name + "/gone",
+		}
 		check := func(found []Finding, done string) {
 			t.Helper()
 			for _, f := range found {
@@ -139,17 +144,20 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// An object that the disk does not read is reported, stays where it is, and keeps no other from being read.
+// An object that the disk does not read is reported and not moved, and the other objects are read.
 func TestVerifyUnreadable(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 5)
 	bad := r.want(h.name+"/a", body("a")).Digest
 	r.want(h.name+"/b", body("b"))
 	file := r.file(bad)
-	if err := errors.Join(os.Remove(file), os.Symlink(file, file)); err != nil { // which fails to open with ELOOP
+	if err := errors.Join(os.Remove(file), os.Symlink(file, file)); err != nil { // opening it fails with ELOOP
 		t.Fatal(err)
 	}
-	r.e.rehash = func(_ context.Context, each func(PackInfo, error)) error { each(PackInfo{ID: "good"}, nil); return nil }
+	r.e.rehash = func(_ context.Context, each func(PackInfo, error)) error {
+		each(PackInfo{ID: "good"}, nil)
+		return nil
+	}
 	for _, fix := range []bool{false, true} {
 		v, found := r.verified(fix)
 		if v.Objects != 2 || v.Packs != 1 || len(found) != 1 || found[0].Name != bad.String() || found[0].Done != Kept {
@@ -161,7 +169,7 @@ func TestVerifyUnreadable(t *testing.T) {
 	}
 }
 
-// Verify reads the packs too, and one run at a time is let in.
+// Verify reads the packs too, and admits one run at a time.
 func TestVerifyPacks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
@@ -174,7 +182,8 @@ func TestVerifyPacks(t *testing.T) {
 		return nil
 	}
 	v, found := r.verified(true)
-	if v.Packs != 2 || len(found) != 1 || found[0] != (Finding{Kind: "pack", Name: "world", Size: 7, Fault: "it has another hash", Done: Kept}) {
+	if v.Packs != 2 || len(found) != 1 ||
+		found[0] != (Finding{Kind: "pack", Name: "world", Size: 7, Fault: "it has another hash", Done: Kept}) {
 		t.Errorf("%+v, %+v", v, found)
 	}
 	v, err := r.e.Verify(context.Background(), VerifyOptions{})
@@ -183,7 +192,8 @@ func TestVerifyPacks(t *testing.T) {
 	}
 }
 
-// Each edge.scrub.every all objects are read at edge.scrub.rate, and damaged ones are fetched anew; a restart does not begin the count again.
+// Once per edge.scrub.every all objects are read at edge.scrub.rate, and damaged ones are fetched
+// again. A restart does not restart the interval.
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) {
@@ -221,10 +231,16 @@ func TestScrub(t *testing.T) {
 	})
 }
 
-// bigAnswers is a host that has one body.
+// bigAnswers is a host with one large body.
 func bigAnswers(body string) fake {
 	return func(_ context.Context, _ string, r upstream.Request, take func(*upstream.Answer) error) error {
 		r.Trying()
-		return take(&upstream.Answer{Header: map[string][]string{"Etag": {`"a"`}}, Length: int64(len(body)), Body: strings.NewReader(body)})
+		return take(
+			&upstream.Answer{
+				Header: map[string][]string{"Etag": {`"a"`}},
+				Length: int64(len(body)),
+				Body:   strings.NewReader(body),
+			},
+		)
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/upstream"
+	"ronbox/appliance/upstream"
 )
 
-// runWorker does fills, one at a time.
+// runWorker executes fills, one at a time.
 func (e *Engine) runWorker(ctx context.Context) error {
 	e.workers.Add(1)
 	defer e.workers.Add(-1)
@@ -19,13 +20,13 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if e.draining() {
-				e.giveUp(e.work.ready.Discard("the drain deadline is over")...)
-				e.giveUp(e.work.close()...)
+				e.cancelFills(e.work.ready.Discard("the drain deadline is over")...)
+				e.cancelFills(e.work.close()...)
 			}
 			return context.Cause(ctx)
 		case j, ok := <-e.work.ready.C():
 			if !ok {
-				e.giveUp(e.work.close()...)
+				e.cancelFills(e.work.close()...)
 				return nil
 			}
 			e.take(ctx, j)
@@ -33,20 +34,20 @@ func (e *Engine) runWorker(ctx context.Context) error {
 	}
 }
 
-// take does a fill that is ready, unless all its callers have left or the node drains.
+// take executes a fill from ready, unless all its callers have left or the node drains.
 func (e *Engine) take(ctx context.Context, j *fillJob) {
 	e.work.begin(j)
-	defer func() { e.giveUp(e.work.end(j)...) }()
+	defer func() { e.cancelFills(e.work.end(j)...) }()
 	switch {
 	case e.draining(), ctx.Err() != nil:
-		e.giveUp(j)
+		e.cancelFills(j)
 	case j.posted() || j.call.Claim():
 		e.serve(ctx, j)
 	}
 }
 
-// giveUp answers fills that have not begun when the node drains.
-func (e *Engine) giveUp(jobs ...*fillJob) {
+// cancelFills answers fills that have not begun when the node drains, with flow.ErrCanceled.
+func (e *Engine) cancelFills(jobs ...*fillJob) {
 	for _, j := range jobs {
 		if j.call.Fail(flow.ErrCanceled) {
 			e.m.canceled(1)
@@ -54,15 +55,15 @@ func (e *Engine) giveUp(jobs ...*fillJob) {
 	}
 }
 
-// serve does one fill, and answers it whatever happens.
+// serve executes one fill and answers its call, even after a panic.
 func (e *Engine) serve(ctx context.Context, j *fillJob) {
-	defer j.call.Fail(flow.ErrCanceled) // answers for a panic
+	defer j.call.Fail(flow.ErrCanceled) // after a panic
 	f, err := e.fetch(ctx, j)
 	result := f.Digest.String()
 	if err != nil {
 		result = err.Error()
 	}
-	e.events.Publish(Event{Kind: "live_fill", Of: j.url, Result: result, Size: f.Size})
+	e.events.Publish(Event{Kind: "live_fill", Of: shown(j.url), Result: result, Size: f.Size})
 	if err != nil {
 		j.call.Fail(err)
 		return
@@ -70,74 +71,145 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 	j.call.Answer(f)
 }
 
-// fetch gets an object from its host and has it installed. It is written beside the others first, hashed on the way; only a whole one gets its
-// name.
+// fetch downloads an object, hashes it on the way, and installs it when it is complete. A try
+// resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
-	var reserved int64
-	defer func() { e.room.add(tally{}, -reserved) }()
-	install := &writeJob{row: Stored{URL: j.url, Path: j.path}}
-	defer func() { install.drop() }()
-	tries, end := 0, time.Time{} // of the try; a wait for room ends no later, so that it is not laid to the host
-	r := upstream.Request{URL: j.url, Timeout: j.try, Max: e.Config().Fill.MaxObjectBytes.Bytes(), Trying: func() { tries, end = tries+1, time.Now().Add(j.try) }}
-	err = e.get(ctx, j.host, r, func(a *upstream.Answer) error {
-		install.drop()
-		install.row.Type = a.MediaType()
-		within, cancel := context.WithDeadline(ctx, end)
-		defer cancel()
-		return e.receive(within, install, a, &reserved)
-	})
+	p := e.partials.take(j.url)
+	defer func() { e.keepPartial(j.url, p, err) }()
+	tries, err := e.download(ctx, j, p)
+	if p.outdated(err) {
+		e.discard(p)
+		var more int
+		more, err = e.download(ctx, j, p)
+		tries += more
+	}
 	if err != nil {
 		return f, e.fillError(j, err, tries)
 	}
-	install.row.Digest, install.row.Size = install.temp.Sum()
-	if err := install.row.expect(j.expect); err != nil {
+	row := Stored{URL: j.url, Path: j.path, Type: p.kind}
+	row.Digest, row.Size = p.temp.Sum()
+	if err := row.expect(j.expect); err != nil {
 		return f, err
 	}
-	if err := install.temp.Seal(); err != nil {
+	if err := p.temp.Seal(); err != nil {
 		return f, e.failed(err)
 	}
-	own := *install
-	install.temp = nil // the writer's
-	return Filled{Stored: own.row, New: true}, e.write(ctx, &own)
+	install := &writeJob{row: row, temp: p.temp}
+	p.temp = nil // now owned by the writer
+	f, err = Filled{Stored: row, New: true}, e.write(ctx, install)
+	if err == nil {
+		f.Unpinned = install.loose
+	}
+	return f, err
 }
 
-// receive writes the body of an answer, for which room is reserved before it is read.
-func (e *Engine) receive(ctx context.Context, j *writeJob, a *upstream.Answer, reserved *int64) (err error) {
-	reach := func(total int64) error {
-		need := total - *reserved
-		if need <= 0 {
+// download requests the missing bytes of p from the host, and returns the number of tries.
+func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries int, err error) {
+	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
+	// not count against the host.
+	c, end := e.Config().Fill, time.Time{}
+	header := http.Header{}
+	r := upstream.Request{URL: j.url, Header: header, Timeout: j.try, Max: c.MaxObjectBytes.Bytes(), Trying: func() {
+		tries, end = tries+1, time.Now().Add(j.try)
+		p.ask(header)
+	}}
+	if j.posted() {
+		r.Idle = c.Idle.D()
+	}
+	err = e.get(ctx, j.host, r, func(a *upstream.Answer) error {
+		within, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		return e.receive(within, p, a)
+	})
+	return tries, err
+}
+
+// receive appends the body of an answer to p. If the answer is the whole object, p starts over.
+// Room is reserved before the body is read.
+func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (err error) {
+	if a.Status == http.StatusPartialContent {
+		if err := p.resume(a); err != nil {
+			return err
+		}
+	} else {
+		e.discard(p)
+		p.total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
+	}
+	if p.total > e.Config().Fill.MaxObjectBytes.Bytes() {
+		return &FillError{Reason: ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
+	}
+	if err := e.extend(ctx, p, p.total); err != nil {
+		return err
+	}
+	if p.temp == nil {
+		if p.temp, err = e.cas.Create(); err != nil {
+			return err
+		}
+	}
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := a.Body.Read(buf)
+		if bad := e.append(ctx, p, buf[:n]); bad != nil {
+			return bad
+		}
+		switch {
+		case err == io.EOF && p.total >= 0 && p.size < p.total:
+			return &FillError{Reason: UpstreamTruncated, Cause: fmt.Errorf("received %d of %d bytes", p.size, p.total)}
+		case err == io.EOF:
 			return nil
+		case err != nil:
+			return err
 		}
-		if total > a.Length {
-			need = max(need, growBy)
+	}
+}
+
+// append adds bytes to p.
+func (e *Engine) append(ctx context.Context, p *partial, b []byte) error {
+	total := p.size + int64(len(b))
+	if p.total >= 0 && total > p.total {
+		return &FillError{
+			Reason: NotCacheable,
+			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.total),
 		}
-		err := e.reserve(ctx, need)
-		if err == nil {
-			*reserved += need
-		}
+	}
+	if total > e.Config().Fill.MaxObjectBytes.Bytes() {
+		return &FillError{Reason: ObjectCap, Cause: upstream.ErrTooLarge}
+	}
+	if err := e.extend(ctx, p, total); err != nil {
 		return err
 	}
-	if err := reach(a.Length); err != nil {
-		return err
-	}
-	if j.temp, err = e.cas.Create(reach); err != nil {
-		return err
-	}
-	_, err = io.CopyBuffer(j.temp, a.Body, make([]byte, 128<<10))
+	n, err := p.temp.Write(b)
+	p.size += int64(n) // also if the disk cuts the write short
 	return err
 }
 
-// fillError words why nothing came of a fill.
+// extend reserves room for p to have total bytes.
+func (e *Engine) extend(ctx context.Context, p *partial, total int64) error {
+	need := total - p.reserved
+	if need <= 0 {
+		return nil
+	}
+	if total > p.total {
+		need = max(need, growBy)
+	}
+	err := e.reserve(ctx, need)
+	if err == nil {
+		p.reserved += need
+	}
+	return err
+}
+
+// fillError converts the error of a fetch to the error of the fill.
 func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 	f, refused := errors.AsType[*FillError](err)
 	switch {
 	case errors.Is(err, flow.ErrAborted), errors.Is(err, context.Canceled):
-		return fmt.Errorf("fill %s: %w", j.url, flow.ErrCanceled)
+		return fmt.Errorf("fill %s: %w", shown(j.url), flow.ErrCanceled)
 	case refused:
 		f.URL, f.Tries = j.url, tries
 		return f
 	case upstream.IsOwn(err):
-		return e.failed(err) // the content store's
+		return e.failed(err) // an error of the content store
 	}
 	f = &FillError{Reason: reasonOf(err), URL: j.url, Tries: tries, Cause: err}
 	e.remember(f)

@@ -3,11 +3,8 @@ package edge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -16,25 +13,34 @@ import (
 	"ronbox/store"
 )
 
-// writeJob is one change of the content store: one of temp, aside, need and mend is set.
+// writeJob is one change of the content store. One of temp, aside, need, repair, keep and check is
+// set.
 type writeJob struct {
-	temp  *cas.Temp // sealed, to be installed for row; the writer's from now on
-	row   Stored
-	aside b3.Digest   // an object that a reader has met corrupt, to be set aside
-	bad   fs.FileInfo // the file of aside that was read; nil: it is read again
-	need  int64       // bytes that room is to be made for
-	mend  bool        // rows that do not read are to be dropped
-	reply *flow.Reply[struct{}]
+	temp   *cas.Temp       // sealed; to install for row; owned by the writer
+	row    Stored          // of temp
+	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
+	aside  []corruptObject // corrupt objects to set aside
+	need   int64           // bytes to make room for
+	repair bool            // drop rows that do not read
+	keep   *keepJob        // URLs to pin, unpin or remove
+	check  bool            // open the content store, or try to write to it
+	reply  *flow.Reply[struct{}]
+}
+
+// corruptObject is an object that a reader found corrupt.
+type corruptObject struct {
+	name b3.Digest
+	bad  fs.FileInfo // of the file that was read; nil if the writer must read it again
 }
 
 // Bounds of the writer.
 const (
-	writeBurst  = 64               // objects that are installed together, so that they share a sync
+	writeBurst  = 64               // objects that are installed together and share a sync
 	evictBurst  = 256              // URLs that one command drops
-	writeWithin = 20 * time.Second // that a worker waits; a commit over 2 s is reported as slow
+	writeWithin = 20 * time.Second // the longest wait of a worker; a commit over 2 s is reported as slow
 )
 
-// write hands a change, with its temp, to the writer and waits for it.
+// write sends a job, with its temp, to the writer and waits at most writeWithin for the result.
 func (e *Engine) write(ctx context.Context, j *writeJob) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
@@ -53,7 +59,7 @@ func (j *writeJob) drop() {
 	}
 }
 
-// end answers a job.
+// end answers a job. It drops the temp of a failed one.
 func (j *writeJob) end(err error) {
 	if err != nil {
 		j.drop()
@@ -61,7 +67,7 @@ func (j *writeJob) end(err error) {
 	j.reply.Settle(struct{}{}, err)
 }
 
-// runWriter does what changes the content store, in bursts.
+// runWriter processes jobs in bursts.
 func (e *Engine) runWriter(ctx context.Context) error {
 	for {
 		j, err := e.writes.Recv(ctx)
@@ -72,11 +78,11 @@ func (e *Engine) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeBurst does j and what waits behind it. Each is answered, whatever happens.
+// writeBurst processes j and the jobs queued after it. Every job is answered, even on failure.
 func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 	var installs []*writeJob
 	defer func() {
-		for _, j := range installs { // after a panic; else they are answered
+		for _, j := range installs { // only after a panic; otherwise each has its answer
 			j.reply.Fail(flow.ErrUnknown)
 		}
 	}()
@@ -91,79 +97,103 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 		}
 		if more = len(installs) < writeBurst; more {
 			select {
-			case j = <-e.writes.C(): // nil when it is closed
+			case j = <-e.writes.C(): // nil if the queue is closed
 			default:
 				more = false
 			}
 		}
 	}
-	e.install(ctx, installs)
-}
-
-// change does a job that installs nothing.
-func (e *Engine) change(ctx context.Context, j *writeJob) {
-	defer j.reply.Fail(flow.ErrUnknown) // answers for a panic
-	switch {
-	case j.mend:
-		j.end(e.mend(ctx))
-	case j.need > 0:
-		j.end(e.mending(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
-	default:
-		j.end(e.mending(ctx, func() error { return e.quarantine(ctx, j) }))
+	if len(installs) > 0 {
+		e.install(ctx, installs)
 	}
 }
 
-// mending calls do, and if that meets a row that does not read, drops such rows and calls it again.
-func (e *Engine) mending(ctx context.Context, do func() error) error {
+// change processes a job that installs nothing.
+func (e *Engine) change(ctx context.Context, j *writeJob) {
+	defer j.reply.Fail(flow.ErrUnknown) // after a panic
+	switch {
+	case j.repair:
+		j.end(e.repair(ctx))
+	case j.check:
+		j.end(e.heal(ctx))
+	case j.keep != nil:
+		j.end(e.repairing(ctx, func() error { return e.keep(ctx, j.keep) }))
+	case j.need > 0:
+		j.end(e.repairing(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
+	default:
+		j.end(e.repairing(ctx, func() error { return e.quarantine(ctx, j) }))
+	}
+}
+
+// repairing calls do. If do meets a row that does not read, repairing repairs the rows and calls do
+// again.
+func (e *Engine) repairing(ctx context.Context, do func() error) error {
 	err := do()
-	if errors.Is(err, store.ErrCorrupt) && e.mend(ctx) == nil {
+	if errors.Is(err, store.ErrCorrupt) && e.repair(ctx) == nil {
 		err = do()
 	}
 	return err
 }
 
-// quarantine takes an object out of the content store, unless it has been brought anew since a reader has met it corrupt. The rows of one whose file
-// is gone are dropped.
-func (e *Engine) quarantine(ctx context.Context, j *writeJob) error {
-	name := j.aside
-	b, err := find(ctx, e, blobs, name)
-	if err != nil {
-		return ignore(err, ErrNotFound)
+// quarantine moves corrupt objects out of the content store, unless they were replaced since a
+// reader found them corrupt. It drops the rows of an object without a file. All objects of a
+// job share one scan of the rows.
+func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
+	bad := map[b3.Digest]bool{}
+	for _, one := range j.aside {
+		still, failed := e.isBad(ctx, one)
+		if err = errors.Join(err, failed); still {
+			bad[one.name] = true
+		}
 	}
-	if j.bad == nil {
-		err = e.stillBad(name, b.Size)
-	} else if e.cas.Holds(name, j.bad) {
-		err = cas.ErrCorrupt
-	}
-	if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
+	if len(bad) == 0 {
 		return err
 	}
-	e.sums.forget(name)
-	var keys []b3.Digest
-	err = scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
-		if row.Digest == name {
-			keys = append(keys, key)
+	var rows []b3.Digest
+	walked := scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
+		if bad[row.Digest] {
+			rows = append(rows, key)
 		}
 		return nil
 	})
 	var all change
-	for burst := range slices.Chunk(keys, evictBurst) {
+	for burst := range slices.Chunk(rows, evictBurst) {
 		var done change
-		if err == nil {
-			done, err = store.Commit(ctx, e.d.Store, store.Work, dropCmd{burst})
+		if walked == nil {
+			done, walked = store.Commit(ctx, e.d.Store, store.Work, dropCmd{Keys: burst, Lost: true})
 		}
 		all.add(done)
 	}
-	if err == nil {
-		err = e.cas.Quarantine(name)
+	for name := range bad {
+		e.sums.forget(name)
+		if walked == nil {
+			err = errors.Join(err, e.cas.Quarantine(name))
+		}
+		e.damaged("object", name.String()+" is set aside")
+		e.events.Publish(Event{Kind: "quarantine", Of: name.String()})
 	}
-	e.free(ctx, all)
-	e.damaged("object", name.String()+" is set aside")
-	e.events.Publish(Event{Kind: "quarantine", Of: name.String()})
-	return err
+	e.applyChange(ctx, all)
+	return errors.Join(err, walked)
 }
 
-// stillBad looks at an object again: all of a small one, the size of a large one.
+// isBad reports whether an object has a row and is still as its reader found it.
+func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
+	b, err := find(ctx, e, blobs, one.name)
+	if err != nil {
+		return false, ignore(err, ErrNotFound)
+	}
+	if one.bad == nil {
+		err = e.stillBad(one.name, b.Size)
+	} else if e.cas.Holds(one.name, one.bad) {
+		err = cas.ErrCorrupt
+	}
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
+// stillBad checks an object again: the bytes of a small one, the size of a large one.
 func (e *Engine) stillBad(name b3.Digest, size int64) error {
 	if size <= hotObject {
 		_, err := e.cas.Read(name, size)
@@ -176,153 +206,98 @@ func (e *Engine) stillBad(name b3.Digest, size int64) error {
 	return f.Close()
 }
 
-// install gives objects their names, and then their rows, which the store commits together: a row never leads to an object that a power cut can
-// take away. A file that has no row then goes; where that is not known, it stays for the next start to look at. Room for the rows is made before an
-// object has its name: what is evicted for them may be the same object.
+// install names the files of objects and then adds their rows, which the store commits together, so
+// that no power cut can take away an object that a row leads to. It removes each file that has no
+// row afterwards; if that cannot be decided, the next start removes it. Room for the rows is made
+// before an object has its name, because eviction may remove the same object.
 func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
-	ctx = context.WithoutCancel(ctx) // what the store has been handed is not taken back
-	names, results, rows := make([]b3.Digest, len(jobs)), make([]error, len(jobs)), make([]*flow.Reply[change], len(jobs))
-	noRoom := e.mending(ctx, func() error { return e.makeRoom(ctx, 0, int64(len(jobs))) })
+	ctx = context.WithoutCancel(ctx) // a command that the store has accepted cannot be taken back
+	names, results := make([]b3.Digest, len(jobs)), make([]error, len(jobs))
+	noRoom := e.repairing(ctx, func() error { return e.makeRoom(ctx, 0, int64(len(jobs))) })
 	for i, j := range jobs {
-		if names[i], results[i] = j.row.Digest, noRoom; noRoom == nil {
+		names[i], results[i] = j.row.Digest, noRoom
+		if noRoom == nil {
 			results[i] = e.cas.Place(j.temp)
 		}
 	}
 	synced := e.cas.Sync(names...)
-	for i, j := range jobs {
+	commands := e.installCmds(ctx, jobs)
+	rows := make([]*flow.Reply[change], len(jobs))
+	for i := range jobs {
 		rows[i] = flow.NewReply[change]()
 		err := errors.Join(results[i], synced)
 		if err == nil {
-			err = store.Hand(ctx, e.d.Store, store.Work, installCmd{j.row}, func(done change, err error) { rows[i].Settle(done, err) })
+			err = store.Hand(ctx, e.d.Store, store.Work, commands[i],
+				func(done change, err error) { rows[i].Settle(done, err) })
 		}
 		if err != nil {
 			rows[i].Fail(err)
 		}
 	}
 	all := change{freed: names}
-	for i := range jobs {
-		var done change
-		if done, results[i] = rows[i].Wait(ctx); errors.Is(results[i], store.ErrCorrupt) {
-			results[i] = e.mending(ctx, func() (err error) {
-				done, err = store.Commit(ctx, e.d.Store, store.Work, installCmd{jobs[i].row})
+	for i, j := range jobs {
+		done, err := rows[i].Wait(ctx)
+		if errors.Is(err, store.ErrCorrupt) {
+			err = e.repairing(ctx, func() (err error) {
+				done, err = store.Commit(ctx, e.d.Store, store.Work, commands[i])
 				return err
 			})
 		}
-		if all.add(done); results[i] == nil && jobs[i].row.Size > hotObject {
-			e.sums.add(names[i]) // hashed as it was written
+		results[i] = err
+		all.add(done)
+		if err == nil && j.row.Size > hotObject {
+			e.sums.add(names[i]) // it was hashed while it was written
+		}
+		if done.pins < 0 {
+			e.unpinned(j)
 		}
 	}
-	e.free(ctx, all)
+	e.applyChange(ctx, all)
 	for i, j := range jobs {
 		j.end(e.failed(results[i]))
 	}
 }
 
-// failed is the error of a change of the content store in the words of callers, and shows it in readiness.
-func (e *Engine) failed(err error) error {
-	if errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = fmt.Errorf("%w: %w", ErrFull, err)
+// installCmds returns the commands that add the rows of jobs. Their limits together keep pinned
+// bytes below the cap, whatever other jobs of the burst do.
+func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []installCmd {
+	has, _ := e.room.held()
+	most, _ := e.Config().CAS.pinCaps()
+	left := max(0, most-has.pinned)
+	all := make([]installCmd, len(jobs))
+	for i, j := range jobs {
+		all[i] = installCmd{Row: j.row, Grow: left}
+		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			left = max(0, left-j.row.Size) // the row does not read, and may be pinned
+		}
+		if grows := j.row.Size - listed.Size; listed.Pinned && grows > 0 && grows <= left {
+			left -= grows
+		}
 	}
-	e.d.Board.Set(service, keyStore, err)
-	return err
+	return all
 }
 
-// free books a change, and removes the files that have no row any more.
-func (e *Engine) free(ctx context.Context, done change) {
-	e.room.add(done.tally, 0)
+// unpinned records that an installed URL lost its pin because it has grown.
+func (e *Engine) unpinned(j *writeJob) {
+	j.loose = "the object has grown, and its pin would exceed edge.cas.max_pinned"
+	e.events.Publish(Event{Kind: "cas_unpin", Of: shown(j.row.URL), Result: j.loose, Size: j.row.Size})
+}
+
+// applyChange applies a change to the counts, and removes the files of objects without a row.
+func (e *Engine) applyChange(ctx context.Context, done change) {
+	e.room.add(done.tally)
 	if done.moved {
 		e.epoch.Add(1)
 	}
 	for _, name := range done.freed {
 		if _, err := find(ctx, e, blobs, name); !errors.Is(err, ErrNotFound) {
-			continue // another URL has brought it since
+			continue // another URL leads to the object again
 		}
 		e.sums.forget(name)
 		if err := e.cas.Remove(name); err != nil {
-			e.log.Warn("object.remove", "digest", name.String(), "reason", err.Error(), "next", "the next start removes it")
+			e.log.Warn("object.remove", "digest", name.String(), "reason", err.Error(), "next",
+				"the next start removes it")
 		}
 	}
-}
-
-// makeRoom evicts what was used least recently, until there is room for as many bytes and URLs more. Where URLs are short, those of the object that
-// has the most go first: a host that answers any path with the same bytes costs others nothing. ErrFull evicts none.
-func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
-	short, err := e.shortOf(bytes, urls)
-	if err != nil || short == (tally{}) {
-		return err
-	}
-	type object struct {
-		used time.Time
-		urls int
-	}
-	type candidate struct {
-		key  b3.Digest
-		size int64
-		of   *object
-	}
-	var all []candidate
-	objects, sum := map[b3.Digest]*object{}, int64(0)
-	err = scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
-		o := objects[row.Digest]
-		if o == nil {
-			o, sum = &object{used: e.cas.Used(row.Digest)}, sum+row.Size
-			objects[row.Digest] = o
-		}
-		o.urls++
-		all = append(all, candidate{key, row.Size, o})
-		return nil
-	})
-	if err != nil || sum < short.bytes {
-		return errors.Join(ErrFull, err)
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		if short.urls > 0 && a.of.urls != b.of.urls {
-			return b.of.urls - a.of.urls
-		}
-		return a.of.used.Compare(b.of.used)
-	})
-	var evicted change
-	for left := short; (left.bytes > 0 || left.urls > 0) && len(all) > 0; {
-		var keys []b3.Digest
-		for next := left; (next.bytes > 0 || next.urls > 0) && len(keys) < evictBurst && len(all) > 0; all = all[1:] {
-			keys = append(keys, all[0].key)
-			next.add(tally{bytes: -all[0].size, urls: -1})
-		}
-		done, err := store.Commit(ctx, e.d.Store, store.Work, dropCmd{keys})
-		if err != nil {
-			return err
-		}
-		left.add(done.tally)
-		e.free(ctx, done)
-		evicted.tally.add(done.tally)
-	}
-	e.events.Publish(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
-	return nil
-}
-
-// recoverStore opens the content store: what a crash has left is removed, and what is stored is counted. A row without its file stays: it is a
-// miss.
-func (e *Engine) recoverStore(ctx context.Context) error {
-	if err := e.cas.Prepare(); err != nil {
-		return err
-	}
-	err := e.mending(ctx, func() error {
-		var has tally
-		err := scan(ctx, e, blobs, func(_ b3.Digest, b blobRow) error {
-			has.add(tally{b.Size, 1, b.Refs})
-			return nil
-		})
-		e.room.set(has)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return e.failed(e.cas.Walk(ctx, func(path string, name b3.Digest) error {
-		err := e.mending(ctx, func() error { _, err := find(ctx, e, blobs, name); return err })
-		if !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		return os.Remove(path)
-	}))
 }

@@ -13,7 +13,7 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// order is a peer that notes in which order it was asked, and waits while it is held.
+// order is a peer that records the order of its calls, and blocks while it is held.
 type order struct {
 	fake
 	mu   sync.Mutex
@@ -38,118 +38,132 @@ func newOrder() *order {
 	return o
 }
 
-// bg_tx holds 64 jobs, its producer waits, and none of them is begun while work_tx has one.
+// bg_tx holds 64 jobs and its producer waits. No job of it begins while work_tx has one.
 func TestBackgroundYields(t *testing.T) {
 	var o *order
-	bubble(t, all(func(r *rig) { o = newOrder(); r.peers = []Peer{o} }, setting(func(c *Config) { c.Resolver.Workers = 1; c.DHT.DeadlineMS = 5000 })), func(r *rig) {
-		ends := make(chan error, 101)
-		ask := func(cid b3.Digest) {
-			_, _, err := r.ask(cid, ProvidersOptions{})
-			ends <- err
-		}
-		go ask(digest("first"))
-		synctest.Wait()
-		var background []b3.Digest
-		var texts []string
-		for i := range 200 {
-			background = append(background, digest("bg %d", i))
-			texts = append(texts, CIDText(background[i]))
-		}
-		if n, err := r.e.Reindex(r.ctx(), alice, texts, "c"); n != 200 || err != nil {
-			t.Fatal(n, err)
-		}
-		synctest.Wait()
-		if r.e.bg.Len() != 64 || r.count("queue_depth", "queue", "bg") != 64 || r.e.reindexes.Len() != 0 {
-			t.Errorf("%d jobs in bg_tx", r.e.bg.Len())
-		}
-		for i := range 100 {
-			go ask(digest("%d", i))
-		}
-		synctest.Wait()
-		close(o.held)
-		for range 101 {
-			if err := <-ends; err != nil {
-				t.Error(err)
-			}
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if len(o.list) != 301 {
-			t.Fatalf("%d asked", len(o.list))
-		}
-		for _, cid := range background {
-			if at := slices.Index(o.list, cid); at < 101 {
-				t.Errorf("a job of bg_tx was begun %d., before those of work_tx", at)
-			}
-		}
-		if r.count("index_background_total") != 200 {
-			t.Errorf("%v counted", r.count("index_background_total"))
-		}
-	})
-}
-
-// A full work_tx refuses at once; nothing was queued, and it is counted.
-func TestFullQueue(t *testing.T) {
-	bubble(t, all(withPeers(&fake{providers: hangs}), setting(func(c *Config) { c.Resolver.Workers = 1 })), func(r *rig) {
-		ends := make(chan error, 2000)
-		ask := func(i int) {
-			_, _, err := r.ask(digest("%d", i), ProvidersOptions{})
-			ends <- err
-		}
-		go ask(0)
-		synctest.Wait()
-		for i := range workCap {
-			go ask(i + 1)
-		}
-		synctest.Wait()
-		if r.count("queue_depth", "service", service, "queue", "work") != workCap || r.count("queue_capacity", "service", service, "queue", "work") != 512 {
-			t.Errorf("depth %v", r.count("queue_depth", "service", service, "queue", "work"))
-		}
-		if _, took, err := r.ask(digest("one more"), ProvidersOptions{}); !errors.Is(err, flow.ErrBusy) || took != 0 {
-			t.Errorf("%v after %v", err, took)
-		}
-		if r.count("queue_dropped_total", "service", service, "queue", "work") != 1 {
-			t.Errorf("%v dropped", r.count("queue_dropped_total", "service", service, "queue", "work"))
-		}
-		timeouts := 0
-		for range workCap + 1 {
-			if err := <-ends; errors.Is(err, ErrTimeout) {
-				timeouts++
-			}
-		}
-		if timeouts != workCap+1 || r.count("resolve_deadline_hit") != workCap+1 {
-			t.Errorf("%d timeouts", timeouts)
-		}
-		// The places of callers who leave early are free again.
-		ctx, leave := context.WithCancel(r.ctx())
-		const callers = 4 // more could not be begun in time behind lookups as slow as those before
-		for i := range callers {
-			go func() {
-				_, err := r.e.Providers(ctx, digest("left %d", i), ProvidersOptions{})
+	bubble(
+		t,
+		all(
+			func(r *rig) { o = newOrder(); r.peers = []Peer{o} },
+			setting(func(c *Config) { c.Resolver.Workers = 1; c.DHT.DeadlineMS = 5000 }),
+		),
+		func(r *rig) {
+			ends := make(chan error, 101)
+			ask := func(cid b3.Digest) {
+				_, _, err := r.ask(cid, ProvidersOptions{})
 				ends <- err
-			}()
-		}
-		synctest.Wait()
-		leave()
-		for range callers {
-			if err := <-ends; !errors.Is(err, context.Canceled) {
-				t.Errorf("answered %v", err)
 			}
-		}
-		time.Sleep(3 * time.Second)
-		if queued, _ := r.e.line.size(); queued != 0 || r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
-			t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
-		}
-	})
+			go ask(digest("first"))
+			synctest.Wait()
+			var background []b3.Digest
+			var texts []string
+			for i := range 200 {
+				background = append(background, digest("bg %d", i))
+				texts = append(texts, CIDText(background[i]))
+			}
+			if n, err := r.e.Reindex(r.ctx(), alice, texts, "c"); n != 200 || err != nil {
+				t.Fatal(n, err)
+			}
+			synctest.Wait()
+			if r.e.bg.Len() != 64 || r.count("queue_depth", "queue", "bg") != 64 || r.e.reindexes.Len() != 0 {
+				t.Errorf("%d jobs in bg_tx", r.e.bg.Len())
+			}
+			for i := range 100 {
+				go ask(digest("%d", i))
+			}
+			synctest.Wait()
+			close(o.held)
+			for range 101 {
+				if err := <-ends; err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if len(o.list) != 301 {
+				t.Fatalf("%d asked", len(o.list))
+			}
+			for _, cid := range background {
+				if at := slices.Index(o.list, cid); at < 101 {
+					t.Errorf("a job of bg_tx was begun %d., before those of work_tx", at)
+				}
+			}
+			if r.count("index_background_total") != 200 {
+				t.Errorf("%v counted", r.count("index_background_total"))
+			}
+		},
+	)
 }
 
-// Too many reindexes are refused, and so are keys that are none.
+// A full work_tx refuses lookups at once, without effects, and counts them.
+func TestFullQueue(t *testing.T) {
+	bubble(
+		t,
+		all(withPeers(&fake{providers: hangs}), setting(func(c *Config) { c.Resolver.Workers = 1 })),
+		func(r *rig) {
+			ends := make(chan error, 2000)
+			ask := func(i int) {
+				_, _, err := r.ask(digest("%d", i), ProvidersOptions{})
+				ends <- err
+			}
+			go ask(0)
+			synctest.Wait()
+			for i := range workCap {
+				go ask(i + 1)
+			}
+			synctest.Wait()
+			if r.count("queue_depth", "service", service, "queue", "work") != workCap ||
+				r.count("queue_capacity", "service", service, "queue", "work") != 512 {
+				t.Errorf("depth %v", r.count("queue_depth", "service", service, "queue", "work"))
+			}
+			if _, took, err := r.ask(digest("one more"), ProvidersOptions{}); !errors.Is(err, flow.ErrBusy) ||
+				took != 0 {
+				t.Errorf("%v after %v", err, took)
+			}
+			if r.count("queue_dropped_total", "service", service, "queue", "work") != 1 {
+				t.Errorf("%v dropped", r.count("queue_dropped_total", "service", service, "queue", "work"))
+			}
+			late, busy := 0, 0
+			for range workCap + 1 {
+				err := <-ends
+				late, busy = late+tally(err, ErrTimeout), busy+tally(err, flow.ErrBusy)
+			}
+			if late != 1 || busy != workCap || r.count("resolve_deadline_hit") != 1 {
+				t.Errorf("%d late, %d busy", late, busy)
+			}
+			// The places of callers who leave early are free again.
+			ctx, leave := context.WithCancel(r.ctx())
+			const callers = 4 // more could not be begun in time behind lookups as slow as those before
+			for i := range callers {
+				go func() {
+					_, err := r.e.Providers(ctx, digest("left %d", i), ProvidersOptions{})
+					ends <- err
+				}()
+			}
+			synctest.Wait()
+			leave()
+			for range callers {
+				if err := <-ends; !errors.Is(err, context.Canceled) {
+					t.Errorf("answered %v", err)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			if queued, _ := r.e.line.size(); queued != 0 ||
+				r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
+				t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
+			}
+		},
+	)
+}
+
+// Too many reindexes and invalid keys are refused.
 func TestReindexBounds(t *testing.T) {
 	r := newRig(t, nil) // no task takes them
 	for i := range reindexCap {
-		if n, err := r.e.Reindex(r.ctx(), alice, []string{"name:a", "b3:" + digest("x").String()[3:]}, "c"); n != 3 || err != nil {
+		if n, err := r.e.Reindex(r.ctx(), alice, []string{"name:a", "b3:" + digest("x").String()[3:]}, "c"); n != 3 ||
+			err != nil {
 			t.Fatal(i, n, err)
 		}
 	}
@@ -164,45 +178,56 @@ func TestReindexBounds(t *testing.T) {
 	}
 }
 
-// Warm-up keys are cached at boot; hot keys are known, and looked up again by a reindex of none; a purge forgets everything.
+// Warm-up keys are cached at boot. Hot keys are known, and a reindex without keys looks them up
+// again. A purge forgets everything.
 func TestWarmupHotKeysPurge(t *testing.T) {
 	var o *order
 	cid := digest("warm")
-	bubble(t, all(func(r *rig) { o = newOrder(); close(o.held); r.peers = []Peer{o} }, setting(func(c *Config) { c.Cache.WarmupKeys = []string{cid.String()} })), func(r *rig) {
-		synctest.Wait()
-		r.e.cache.Settle()
-		if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceCache || r.count("index_cache_hits_total") == 0 {
-			t.Errorf("%+v, %v", set, err)
-		}
-		for range hotHits {
-			_, _, _ = r.ask(cid, ProvidersOptions{})
-		}
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
-		if m := r.e.Meta(); !slices.Equal(m.Hot, []string{CIDText(cid)}) || m.Tracked == 0 || r.count("index_cache_entries") != float64(m.Tracked) {
-			t.Errorf("%+v", m)
-		}
-		sent := o.sends.Load()
-		if n, err := r.e.Reindex(r.ctx(), alice, nil, "c"); err != nil || n != 1 {
-			t.Errorf("%d, %v", n, err)
-		}
-		time.Sleep(time.Second)
-		if o.sends.Load() != sent+1 {
-			t.Errorf("%d sends", o.sends.Load()-sent)
-		}
-		r.e.Purge()
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
-		if m := r.e.Meta(); m.Purges != 1 || m.Tracked != 0 || len(m.Hot) != 0 {
-			t.Errorf("after a purge: %+v", m)
-		}
-		if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourcePeer {
-			t.Errorf("after a purge: %+v, %v", set, err)
-		}
-	})
+	bubble(
+		t,
+		all(
+			func(r *rig) { o = newOrder(); close(o.held); r.peers = []Peer{o} },
+			setting(func(c *Config) { c.Cache.WarmupKeys = []string{cid.String()} }),
+		),
+		func(r *rig) {
+			synctest.Wait()
+			r.e.cache.Settle()
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceCache ||
+				r.count("index_cache_hits_total") == 0 {
+				t.Errorf("%+v, %v", set, err)
+			}
+			for range hotHits {
+				_, _, _ = r.ask(cid, ProvidersOptions{})
+			}
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			if m := r.e.Meta(); !slices.Equal(m.Hot, []string{CIDText(cid)}) || m.Tracked == 0 ||
+				r.count("index_cache_entries") != float64(m.Tracked) {
+				t.Errorf("%+v", m)
+			}
+			sent := o.sends.Load()
+			if n, err := r.e.Reindex(r.ctx(), alice, nil, "c"); err != nil || n != 1 {
+				t.Errorf("%d, %v", n, err)
+			}
+			time.Sleep(time.Second)
+			if o.sends.Load() != sent+1 {
+				t.Errorf("%d sends", o.sends.Load()-sent)
+			}
+			r.e.Purge()
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			if m := r.e.Meta(); m.Purges != 1 || m.Tracked != 0 || len(m.Hot) != 0 {
+				t.Errorf("after a purge: %+v", m)
+			}
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+				t.Errorf("after a purge: %+v, %v", set, err)
+			}
+		},
+	)
 }
 
-// The cache janitor evicts what is over: negatives after two seconds, the rest after the stale time, and what a write outdated.
+// The cache janitor evicts "not found" entries after two seconds, other entries after the stale
+// time, and entries outdated by a write.
 func TestCacheJanitorEvicts(t *testing.T) {
 	bubble(t, setting(func(c *Config) { c.Cache.StaleMS = 0 }), func(r *rig) {
 		_, err := r.e.Resolve(r.ctx(), key("name:nobody"), ResolveOptions{})
@@ -237,7 +262,7 @@ func TestCacheJanitorEvicts(t *testing.T) {
 	})
 }
 
-// events_tx drops the oldest events for a slow reader; the observer counts those it lost.
+// events_tx drops the oldest events of a slow reader. The observer counts lost ones.
 func TestEventsLag(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
 		sub := r.e.Subscribe("test")

@@ -11,7 +11,7 @@ import (
 	"ronbox/store"
 )
 
-// BenchmarkHit is a key answered from the cache.
+// BenchmarkHit resolves a key from the cache.
 func BenchmarkHit(b *testing.B) {
 	r := newRig(b, nil).start()
 	k := key("name:docs.example")
@@ -30,7 +30,7 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// BenchmarkHitParallel is the same on all processors.
+// BenchmarkHitParallel is BenchmarkHit on all processors.
 func BenchmarkHitParallel(b *testing.B) {
 	r := newRig(b, nil).start()
 	k := key("name:docs.example")
@@ -50,26 +50,33 @@ func BenchmarkHitParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkHitProviders is a set of 64 providers from the cache, ranked for a region.
+// BenchmarkHitProviders ranks a set of 64 providers from the cache for a region.
 func BenchmarkHitProviders(b *testing.B) {
 	r := newRig(b, nil).start()
 	cid := digest("content")
 	var list []Announcement
 	for i := range 64 {
-		list = append(list, Announcement{Record: signed(seedKey(byte(i+2)), cid, []string{"eu-west-1", "eu-west-3", "us-east-1"}[i%3], time.Now(), time.Hour)})
+		list = append(
+			list,
+			Announcement{
+				Record: signed(seedKey(byte(i+2)), cid, []string{"eu-west-1", "eu-west-3", "us-east-1"}[i%3],
+					time.Now(), time.Hour),
+			},
+		)
 	}
 	if _, err := r.e.Announce(r.ctx(), alice, list, "c"); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if set, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{Region: "eu-west-3", Limit: 5}); err != nil || len(set.Providers) != 5 {
+		if set, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{Region: "eu-west-3", Limit: 5}); err != nil ||
+			len(set.Providers) != 5 {
 			b.Fatal(set, err)
 		}
 	}
 }
 
-// coldNames is how many names the cold benchmarks have; -short: fewer.
+// coldNames returns the number of names of the cold benchmarks; -short uses fewer.
 func coldNames() int {
 	if testing.Short() {
 		return 10_000
@@ -79,7 +86,7 @@ func coldNames() int {
 
 func coldKey(i int) string { return fmt.Sprintf("name:n%08d.example", i*7919%100_000_000) }
 
-// loaded writes names in the order of their keys, ten thousand a command.
+// loaded is a command that writes a range of names in the order of their keys.
 type loaded struct{ from, to int }
 
 func (loaded) Kind() string { return "index.bench_load/1" }
@@ -90,7 +97,8 @@ func (c loaded) Apply(_ store.Reader, at store.Stamp, w *store.Writes) (int, err
 	return c.to - c.from, nil
 }
 
-// BenchmarkCold is a key of the file that no cache has, through the queue, against the read of it alone and bare bbolt.
+// BenchmarkCold resolves keys of the file that are not cached, compared with the bare read and with
+// bbolt.
 func BenchmarkCold(b *testing.B) {
 	r := newRig(b, onDisk(b)).start()
 	n := coldNames()

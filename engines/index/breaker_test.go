@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// The breaker of a peer, step by step in virtual time.
+// The states of the breaker of a peer, in virtual time.
 func TestBreaker(t *testing.T) {
 	var answer atomic.Pointer[error]
 	set := func(err error) { answer.Store(&err) }
@@ -29,7 +29,8 @@ func TestBreaker(t *testing.T) {
 				t.Helper()
 				time.Sleep(250 * time.Millisecond)
 				synctest.Wait()
-				if got := r.e.Peers()[0].Breaker; got != want || r.count("breaker_state", "state", want) != 1 || r.count("breaker_state") != 1 {
+				if got := r.e.Peers()[0].Breaker; got != want || r.count("breaker_state", "state", want) != 1 ||
+					r.count("breaker_state") != 1 {
 					t.Errorf("breaker is %s, want %s; series %v", got, want, r.count("breaker_state", "state", want))
 				}
 			})
@@ -72,7 +73,8 @@ func TestBreaker(t *testing.T) {
 			state("open")
 			sent := p.sends.Load()
 			_, took, err := r.ask(digest("refused"), ProvidersOptions{})
-			if _, open := errors.AsType[*BreakerOpenError](err); !open || took != 0 || p.sends.Load() != sent || r.count("breaker_open_total") != 1 {
+			if _, open := errors.AsType[*BreakerOpenError](err); !open || took != 0 || p.sends.Load() != sent ||
+				r.count("breaker_open_total") != 1 {
 				t.Errorf("%v after %v, %d sends", err, took, p.sends.Load()-sent)
 			}
 			time.Sleep(9 * time.Second)
@@ -132,7 +134,8 @@ func TestBreaker(t *testing.T) {
 		slow, quick := &fake{region: "a-b", providers: hangs}, &fake{region: "x", providers: knows(seedKey(9), good)}
 		bubble(t, all(withPeers(slow, quick), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
 			for i := range 10 {
-				if _, took, err := r.ask(digest("%d", i), ProvidersOptions{Region: "a-b"}); err != nil || !near(took, 150*time.Millisecond+good) {
+				if _, took, err := r.ask(digest("%d", i), ProvidersOptions{Region: "a-b"}); err != nil ||
+					!near(took, 150*time.Millisecond+good) {
 					t.Errorf("%v after %v", err, took)
 				}
 			}
@@ -146,16 +149,23 @@ func TestBreaker(t *testing.T) {
 		})
 	})
 	t.Run("a lost race says nothing", func(t *testing.T) {
-		bubble(t, withPeers(&fake{providers: knows(seedKey(9), 100*time.Millisecond)}, &fake{providers: knows(seedKey(9), good)}), func(r *rig) {
-			for i := range 20 {
-				_, _, _ = r.ask(digest("%d", i), ProvidersOptions{})
-			}
-			time.Sleep(250 * time.Millisecond)
-			for _, p := range r.e.Peers() {
-				if p.Breaker != "closed" || p.Failed != 0 {
-					t.Errorf("%+v", p)
+		bubble(
+			t,
+			withPeers(
+				&fake{providers: knows(seedKey(9), 100*time.Millisecond)},
+				&fake{providers: knows(seedKey(9), good)},
+			),
+			func(r *rig) {
+				for i := range 20 {
+					_, _, _ = r.ask(digest("%d", i), ProvidersOptions{})
 				}
-			}
-		})
+				time.Sleep(250 * time.Millisecond)
+				for _, p := range r.e.Peers() {
+					if p.Breaker != "closed" || p.Failed != 0 {
+						t.Errorf("%+v", p)
+					}
+				}
+			},
+		)
 	})
 }

@@ -8,28 +8,31 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// entry is a cached answer. It is shared and not changed, but for its counts.
+// entry is a cached answer. It is shared and immutable except for its atomic fields.
 type entry struct {
-	key   string // in full: the cache tells keys apart by a hash
+	key   string // full key: the cache compares hashes only
 	fence mark
 
-	filled int64 // Unix ns, as are the next two
-	fresh  int64 // until when it is a hit
-	stale  int64 // until when it may be served while peers fail: never past a signed expiry
-	found  bool  // false: nobody knew the key
-	heard  bool  // from a peer; false: of this node's file
+	filled int64        // Unix ns, as are fresh and stale
+	fresh  int64        // end of the time as a hit
+	stale  int64        // end of the time as a stale answer; never past a signed expiry
+	found  bool         // false: the entry is a "not found"
+	heard  bool         // from a peer; false: from this node's file
+	from   []*peer      // the peers that gave the answer; nil: this node's file
+	silent *SilentError // of a "not found": peers did not answer; nil: all answered
 
 	manifest  b3.Digest // of a name
 	seq       uint64
 	updated   int64      // Unix ms
-	record    []byte     // signed, of a name that a peer gave; nil: it is in this node's file
-	seen      []sighting // of a name that peers gave: the last record of each signer, that of record among them
-	conflict  b3.Digest  // of a name: what another signer's record says; zero: the same, or there is none
+	record    []byte     // signed record of a name from a peer; nil: from this node's file
+	seen      []sighting // of a name from peers: the last record of each signer, including record
+	conflict  b3.Digest  // of a name: the manifest of another signer, if it differs
 	providers []Provider // of a content id
 	etag      string
 
 	hits     atomic.Uint32
-	replaced atomic.Bool // another entry has its place
+	replaced atomic.Bool // another entry replaced it
+	disputed atomic.Bool // a conflict with this entry was counted
 }
 
 // sighting is the last record of a name by one signer.
@@ -40,10 +43,18 @@ type sighting struct {
 	until    int64 // its signed expiry, Unix ms
 }
 
-// cidText is the key of the providers of cid.
+// missing returns the error of a "not found" entry.
+func (n *entry) missing() error {
+	if n.silent != nil {
+		return n.silent
+	}
+	return ErrNotFound
+}
+
+// cidText returns the cache key of the providers of cid.
 func cidText(cid b3.Digest) string { return "p" + string(cid[:]) }
 
-// cost is what an entry takes of the cache, in bytes and whole KiB.
+// cost returns the size of an entry in the cache, in bytes, rounded up to whole KiB.
 func (n *entry) cost() int64 {
 	size := 256 + len(n.key) + len(n.record) + len(n.etag) + 80*len(n.seen)
 	for i := range n.providers {
@@ -55,8 +66,8 @@ func (n *entry) cost() int64 {
 	return int64(size+1023) / 1024 * 1024
 }
 
-// hit is the entry of key that answers at now. Another node gets none that was heard: two that told each other would keep alive between them what
-// its own node has taken back.
+// hit returns the entry of key if it is fresh at now. With local it returns no answer from a peer:
+// two nodes could otherwise keep alive between them an answer that its origin has removed.
 func (e *Engine) hit(key string, local bool, now time.Time) (*entry, bool) {
 	n, ok := e.cache.Get(key)
 	if !ok || n.key != key || now.UnixNano() >= n.fresh || !n.fence.holds() || local && n.found && n.heard {
@@ -68,7 +79,8 @@ func (e *Engine) hit(key string, local bool, now time.Time) (*entry, bool) {
 	return n, true
 }
 
-// past is the entry of key that may stand in while peers fail: it was found, was not written since, and no expiry that was signed is over.
+// past returns the entry of key if it may be served while peers fail: it was found, the key was not
+// written since, and its stale time and signed expiry have not passed.
 func (e *Engine) past(key string, now time.Time) (*entry, bool) {
 	n, ok := e.cache.Get(key)
 	if !ok || n.key != key || !n.found || now.UnixNano() >= n.stale || !n.fence.holds() {
@@ -77,15 +89,16 @@ func (e *Engine) past(key string, now time.Time) (*entry, bool) {
 	return n, true
 }
 
-// keep puts an answer into the cache: for about ttl as a hit, and for the stale time behind it, both up to the signed expiry until, Unix ms; 0
-// is no expiry. The entry it replaces is outdated, also where a slow filler would put it back.
+// keep caches an answer for about ttl as a hit, and for the stale time after that. Both end at the
+// signed expiry until, in Unix ms; 0 means no expiry. The entry that it replaces is outdated, even
+// if a slow filler puts it back later.
 func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
 	if !n.fence.holds() {
 		return
 	}
 	if old, ok := e.cache.Get(n.key); ok && old.key == n.key {
 		old.replaced.Store(true)
-		if old.found && !n.found { // the answer was taken back: nothing that still holds it may serve it again
+		if old.found && !n.found { // the answer was removed: holders of the old entry must not serve it again
 			if !n.fence.cell.writes.CompareAndSwap(n.fence.at, n.fence.at+1) {
 				return
 			}
@@ -106,11 +119,11 @@ func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
 		return
 	}
 	e.cache.SetFor(n.key, n, n.cost(), time.Duration(n.stale-n.filled))
-	n.fence.extend(n.stale) // not before: dropped may end the cell for the entry that stood there
-	_ = e.fills.TrySend(n)  // full: the cache alone drops it in time
+	n.fence.extend(n.stale) // after SetFor, since dropped may end the cell for the replaced entry
+	_ = e.fills.TrySend(n)  // if it is full, only the cache's own clock drops the entry
 }
 
-// dropped ends the cell of an entry that the cache has let go, unless another entry has its place.
+// dropped ends the cell of an evicted entry unless another entry has replaced it.
 func dropped(n *entry) {
 	if n != nil && !n.replaced.Load() {
 		n.fence.cell.end.Store(0)

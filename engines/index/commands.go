@@ -8,24 +8,25 @@ import (
 	"ronbox/store"
 )
 
-// PutName has a key stand for a manifest.
+// PutName sets the manifest of a key.
 type PutName struct {
 	Key      Key
 	Manifest b3.Digest
-	Note     store.Event // its row of the audit chain, without details
+	Note     store.Event // audit row, without details
 }
 
-// Written is what a command on names did.
+// Written is the result of a command on names.
 type Written struct {
 	Named
-	Created bool // the key was not there
+	Created bool // the key did not exist
 	commit  uint64
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (PutName) Kind() string { return "index.put_name/1" }
 
-// Apply refuses another manifest for a version. The manifest that stands is not written again.
+// Apply refuses another manifest for an existing version. It does not write a manifest that the key
+// already has.
 func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
 	prev, known := names.Get(r, c.Key.text)
 	if known && c.Key.Versioned() && prev.Manifest != c.Manifest {
@@ -41,45 +42,61 @@ func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written
 	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
 }
 
-// DeleteName takes a key away.
+// DeleteName deletes a key.
 type DeleteName struct {
 	Key  Key
 	Note store.Event
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (DeleteName) Kind() string { return "index.delete_name/1" }
 
-// Apply leaves a tombstone. A key that is not there is ErrNotFound.
+// Apply writes a tombstone. It returns ErrNotFound if the key does not exist.
 func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
 	prev, known := names.Get(r, c.Key.text)
 	if !known || prev.Deleted {
 		return Written{}, ErrNotFound
 	}
-	next := nameRow{Manifest: prev.Manifest, Seq: prev.Seq + 1, UpdatedMS: at.At / int64(time.Millisecond), Commit: at.Seq, Deleted: true}
+	next := nameRow{
+		Manifest:  prev.Manifest,
+		Seq:       prev.Seq + 1,
+		UpdatedMS: at.At / int64(time.Millisecond),
+		Commit:    at.Seq,
+		Deleted:   true,
+	}
 	names.Put(w, c.Key.text, next)
 	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, true), "after", ""))
 	return Written{Named: next.named(c.Key), commit: at.Seq}, nil
 }
 
-// ForgetName removes the row of a key, a damaged one and a tombstone too: nothing is known of the key afterwards.
+// ForgetName removes the row of a key, even if it is damaged or a tombstone. The file then holds no
+// trace of the key.
 type ForgetName struct {
 	Key  Key
 	Note store.Event
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (ForgetName) Kind() string { return "index.forget_name/1" }
 
-// Apply does not read the row, which may be damaged. If the key has none, it removes the damaged rows beside its
-// place: one of them may be the row of the key, under a key that the disk has changed. ErrNotFound: there is neither.
+// Apply does not read the row, which may be damaged. If the key has no row, it removes the damaged
+// neighbours of its place that have no valid key: one of them may be the row of the key, under a
+// key that the disk has changed, and no other call can name it. A damaged neighbour with a valid
+// key is left to a ForgetName of that key, and its error is returned. ErrNotFound: the key has
+// neither.
 func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forgotten, error) {
 	key := []byte(c.Key.text)
 	out := Forgotten{commit: at.Seq}
 	if r.Get(bName, key) != nil {
 		out.keys = append(out.keys, c.Key.text)
 	} else {
-		out.keys = damagedBeside(r, key)
+		for _, bad := range damagedBeside(r, key) {
+			if k, err := ParseKey(bad); err == nil && k.text == bad {
+				_, err := parseName([]byte(bad), r.Get(bName, []byte(bad)))
+				return out, err
+			}
+			out.keys = append(out.keys, bad)
+		}
 	}
 	if len(out.keys) == 0 {
 		return out, ErrNotFound
@@ -91,13 +108,13 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 	return out, nil
 }
 
-// Forgotten is what a ForgetName did.
+// Forgotten is the result of a ForgetName.
 type Forgotten struct {
-	keys   []string // of the rows removed
+	keys   []string // keys of the removed rows
 	commit uint64
 }
 
-// damagedBeside returns the keys of the rows before and after the place of a name that do not check.
+// damagedBeside returns the keys of the damaged rows directly before and after the place of a name.
 func damagedBeside(r store.Reader, key []byte) (out []string) {
 	for _, rows := range []iter.Seq2[[]byte, []byte]{r.RangeBack(bName, nil, key), r.Range(bName, key, nil)} {
 		for k, raw := range rows {
@@ -110,20 +127,21 @@ func damagedBeside(r store.Reader, key []byte) (out []string) {
 	return out
 }
 
-// Announce takes a provider record, which was verified.
+// Announce stores a verified provider record.
 type Announce struct {
 	CID  b3.Digest
-	Peer [32]byte // its key
+	Peer [32]byte // public key
 	Raw  []byte   // the signed record
 	// AtMS and ExpiresMS are the record's.
 	AtMS, ExpiresMS int64
 	Note            store.Event
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (Announce) Kind() string { return "index.announce/1" }
 
-// Apply gives its commit. Of a peer it keeps the record that was signed last, of an id the MaxProviders that expire last.
+// Apply returns the stamp of its commit. It keeps the record of a peer that was signed last, and
+// the MaxProviders records of an id that expire last.
 func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64, error) {
 	k, row := provKey{c.CID, c.Peer}, provRow{Raw: c.Raw, AtMS: c.AtMS, ExpiresMS: c.ExpiresMS, Commit: at.Seq}
 	others, first, least := 0, provKey{}, provRow{}
@@ -161,17 +179,17 @@ func remove(w *store.Writes, k provKey, row *provRow) {
 	provEnds.Delete(w, k.end(row))
 }
 
-// Withdraw takes the record of a peer for an id away.
+// Withdraw removes the record of a peer for an id.
 type Withdraw struct {
 	CID  b3.Digest
-	Peer [32]byte // its key
+	Peer [32]byte // public key
 	Note store.Event
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (Withdraw) Kind() string { return "index.withdraw/1" }
 
-// Apply gives its commit. A record that is not there is ErrNotFound.
+// Apply returns the stamp of its commit. It returns ErrNotFound if the record does not exist.
 func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64, error) {
 	k := provKey{c.CID, c.Peer}
 	row, known, err := recordAt(r, k)
@@ -187,23 +205,23 @@ func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	return at.Seq, nil
 }
 
-// maxPurge is how many records one Purge removes: few enough that no other command waits for it.
+// maxPurge bounds the records that one Purge removes, so that other commands do not wait for it.
 const maxPurge = 500
 
-// Purge removes records that have expired, at most Max.
+// Purge removes at most Max expired records.
 type Purge struct{ Max int }
 
-// Purged is what a Purge did.
+// Purged is the result of a Purge.
 type Purged struct {
-	CIDs    []b3.Digest // of the records removed, one each
-	Damaged int         // rows of expiry that were removed because they are damaged: a Repair is due
+	CIDs    []b3.Digest // one per removed record
+	Damaged int         // removed rows of expiry that were damaged: a Repair is due
 	commit  uint64
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (Purge) Kind() string { return "index.purge/1" }
 
-// Apply goes by the committer's time. A damaged row is removed and keeps no other from being removed.
+// Apply uses the time of the committer. A damaged row is removed and does not stop the purge.
 func (c Purge) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Purged, error) {
 	out := Purged{commit: at.Seq}
 	for key, raw := range r.Range(bProvExp, nil, endedBy(at.At)) {
@@ -224,12 +242,13 @@ func (c Purge) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Purged, e
 	return out, nil
 }
 
-// endedBy is the first key of index/prov_exp whose records have not expired at a time, Unix ns.
+// endedBy returns the first key of index/prov_exp after the records that have expired at a time, in
+// Unix ns.
 func endedBy(at int64) []byte {
 	return endKeyCodec.Append(nil, endKey{second: uint64(at/int64(time.Second)) + 1})
 }
 
-// before is the manifest that stood, for the audit chain.
+// before returns the previous manifest for the audit chain, or "".
 func before(prev nameRow, stands bool) string {
 	if !stands {
 		return ""
@@ -237,7 +256,7 @@ func before(prev nameRow, stands bool) string {
 	return prev.Manifest.String()
 }
 
-// noted is e with details: name, value, ….
+// noted returns e with details, given as pairs of name and value.
 func noted(e store.Event, pairs ...string) store.Event {
 	e.Detail = make(map[string]string, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {

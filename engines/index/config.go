@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,11 +21,21 @@ import (
 
 // Config is the section [index].
 type Config struct {
-	Enabled       bool            `toml:"enabled" reload:"x"`     // false: no tasks and no routes; what the file holds stays
-	Peers         []string        `toml:"peers" reload:"x"`       // "URL#region": https, or http on loopback
-	Trust         []string        `toml:"trust" reload:"r"`       // "suffix=key": whose signed names of other nodes are taken; suffix "*": of any key
-	InlineHits    bool            `toml:"inline_hits" reload:"r"` // false: what the cache or the file answers is queued as any other
-	Stale         bool            `toml:"stale" reload:"r"`       // answers past their time are served while peers fail; false: the failure is
+	// false: no tasks and no routes; rows in the file stay
+	Enabled bool     `toml:"enabled" reload:"x"`
+	Peers   []string `toml:"peers" reload:"x"` // "URL#region": https, or http on loopback
+	// PEM file of CA certificates for peers; "": those of the system
+	CAFile string `toml:"ca_file" reload:"r"`
+	// "host:port" of a peer → file with the bearer token for it
+	PeerTokens map[string]string `toml:"peer_tokens" reload:"r"`
+	// false: reads need a token with the scope index.read
+	PublicReads bool `toml:"public_reads" reload:"x"`
+	// "suffix=key": a key that may sign names with this suffix for this node; suffix "*": any name
+	Trust []string `toml:"trust" reload:"r"`
+	// false: lookups that the cache or the file answers are queued too
+	InlineHits bool `toml:"inline_hits" reload:"r"`
+	// serve stale answers while peers fail; false: answer with the failure
+	Stale         bool            `toml:"stale" reload:"r"`
 	Resolver      ResolverConfig  `toml:"resolver" reload:"x"`
 	DHT           DHTConfig       `toml:"dht" reload:"r"`
 	Breaker       BreakerConfig   `toml:"breaker" reload:"r"`
@@ -33,51 +46,52 @@ type Config struct {
 	DrainDeadline unit.Duration   `toml:"drain_deadline" reload:"r"`
 }
 
-// ResolverConfig sizes the pool. A worker is held for as long as a lookup takes.
+// ResolverConfig sizes the pool of workers. A lookup holds its worker until it ends.
 type ResolverConfig struct {
-	Workers int `toml:"workers"` // 0: 8 for each processor, at least 16
+	Workers int `toml:"workers"` // 0: 8 per processor, at least 16
 }
 
 // DHTConfig paces a lookup among the peers.
 type DHTConfig struct {
 	Alpha      int `toml:"alpha"`       // peers asked at once
-	Beta       int `toml:"beta"`        // others, asked when the first have not answered in time
-	HedgeMS    int `toml:"hedge_ms"`    // that time
-	DeadlineMS int `toml:"deadline_ms"` // of a lookup in all, from its admission
+	Beta       int `toml:"beta"`        // further peers, asked if the first have not answered at the hedge time
+	HedgeMS    int `toml:"hedge_ms"`    // hedge time
+	DeadlineMS int `toml:"deadline_ms"` // of the whole lookup, from its admission
 }
 
-// BreakerConfig says when a peer is left alone.
+// BreakerConfig configures the circuit breakers of the peers.
 type BreakerConfig struct {
 	ErrorWindowS   int     `toml:"error_window_s"`
-	TripThreshold  float64 `toml:"trip_threshold"` // it opens above this share of failures
+	TripThreshold  float64 `toml:"trip_threshold"` // share of failures above which the breaker opens
 	CooldownS      int     `toml:"cooldown_s"`
 	HalfOpenProbes int     `toml:"half_open_probes"`
-	MinSamples     int     `toml:"min_samples"` // fewer calls within the window say nothing
+	MinSamples     int     `toml:"min_samples"` // the breaker does not open after fewer calls in the window
 }
 
 // CacheConfig bounds the cache of answers.
 type CacheConfig struct {
 	Entries    int      `toml:"entries" reload:"x"` // KiB of answers, about one answer each
-	TTLMS      int      `toml:"ttl_ms"`             // of what was found, give or take a tenth
-	NegTTLMS   int      `toml:"neg_ttl_ms"`         // of what was not; 0: never kept
-	StaleMS    int      `toml:"stale_ms"`           // how long past its time an answer may be served while peers fail
+	TTLMS      int      `toml:"ttl_ms"`             // of answers that were found, ± 10 %
+	NegTTLMS   int      `toml:"neg_ttl_ms"`         // of "not found"; 0: not cached
+	StaleMS    int      `toml:"stale_ms"`           // after the TTL: stale answers may be served while peers fail
 	WarmupKeys []string `toml:"warmup_keys" reload:"x"`
 }
 
-// LimitsConfig bounds the requests in flight of each route, above work_tx, so that the queue's own refusal is met.
+// LimitsConfig bounds the requests in flight of each route. Inflight is larger than work_tx, so
+// that the queue itself refuses lookups first.
 type LimitsConfig struct {
 	Inflight int `toml:"inflight"`
 }
 
-// RateLimitConfig is the buckets of one client network. 0: off.
+// RateLimitConfig sets the rates of one client network. 0 disables a rate.
 type RateLimitConfig struct {
 	RPS     int `toml:"rps"`
 	Burst   int `toml:"burst"`
-	MissRPS int `toml:"miss_rps"` // lookups that leave this node, twice as many at once
-	PutRPS  int `toml:"put_rps"`  // writes, twice as many at once
+	MissRPS int `toml:"miss_rps"` // lookups that leave this node; the burst is twice the rate
+	PutRPS  int `toml:"put_rps"`  // writes; the burst is twice the rate
 }
 
-// QuotasConfig bounds what all clients ask for in a minute. 0: off.
+// QuotasConfig bounds the lookups of all clients per minute. 0 disables a quota.
 type QuotasConfig struct {
 	ResolvesPerMin  int `toml:"resolves_per_min"`
 	ProvidersPerMin int `toml:"providers_per_min"`
@@ -90,29 +104,42 @@ const (
 	maxWarmup = 1024
 )
 
-// DefaultConfig gives every default.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{
-		Enabled: true, Peers: []string{}, Trust: []string{}, InlineHits: true, Stale: true,
-		DHT:           DHTConfig{Alpha: 3, Beta: 2, HedgeMS: 150, DeadlineMS: 1200},
-		Breaker:       BreakerConfig{ErrorWindowS: 30, TripThreshold: 0.5, CooldownS: 10, HalfOpenProbes: 3, MinSamples: 10},
-		Cache:         CacheConfig{Entries: 100_000, TTLMS: 10_000, NegTTLMS: 2000, StaleMS: 600_000, WarmupKeys: []string{}},
+		Enabled:     true,
+		Peers:       []string{},
+		PeerTokens:  map[string]string{},
+		PublicReads: true,
+		Trust:       []string{},
+		InlineHits:  true,
+		Stale:       true,
+		DHT:         DHTConfig{Alpha: 3, Beta: 2, HedgeMS: 150, DeadlineMS: 1200},
+		Breaker: BreakerConfig{
+			ErrorWindowS:   30,
+			TripThreshold:  0.5,
+			CooldownS:      10,
+			HalfOpenProbes: 3,
+			MinSamples:     10,
+		},
+		Cache: CacheConfig{
+			Entries:    100_000,
+			TTLMS:      10_000,
+			NegTTLMS:   2000,
+			StaleMS:    600_000,
+			WarmupKeys: []string{},
+		},
 		Limits:        LimitsConfig{Inflight: 1024},
 		RateLimit:     RateLimitConfig{MissRPS: 100, PutRPS: 500},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }
 
-// Validate joins every fault of c.
+// Validate returns all faults of c, joined.
 func (c Config) Validate() error {
-	return errors.Join(
-		c.validatePeers(),
-		c.validateTrust(),
-		c.validateWarmup(),
-		unit.Within("resolver.workers", c.Resolver.Workers, 0, 1024),
-		unit.Within("dht.alpha", c.DHT.Alpha, 1, 16),
-		unit.Within("dht.beta", c.DHT.Beta, 0, 16),
-		unit.Within("dht.deadline_ms", c.DHT.DeadlineMS, 50, 5000),
+	return errors.Join(c.validatePeers(), c.validatePeerTokens(), c.validateTrust(), c.validateWarmup(),
+		unit.Within("resolver.workers", c.Resolver.Workers, 0, 1024), unit.Within("dht.alpha", c.DHT.Alpha, 1, 16),
+		unit.Within("dht.beta", c.DHT.Beta, 0, 16), unit.Within("dht.deadline_ms", c.DHT.DeadlineMS, 50, 5000),
 		unit.Within("dht.hedge_ms", c.DHT.HedgeMS, 1, c.DHT.DeadlineMS-1),
 		unit.Within("breaker.error_window_s", c.Breaker.ErrorWindowS, 1, 3600),
 		unit.Within("breaker.trip_threshold", c.Breaker.TripThreshold, 0.01, 0.99),
@@ -130,8 +157,7 @@ func (c Config) Validate() error {
 		unit.Within("ratelimit.put_rps", c.RateLimit.PutRPS, 0, 1_000_000),
 		unit.Within("quotas.resolves_per_min", c.Quotas.ResolvesPerMin, 0, 1_000_000_000),
 		unit.Within("quotas.providers_per_min", c.Quotas.ProvidersPerMin, 0, 1_000_000_000),
-		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
-	)
+		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second))
 }
 
 func (c Config) validatePeers() error {
@@ -152,7 +178,27 @@ func (c Config) validatePeers() error {
 	return nil
 }
 
-// SplitPeer reads an element of Config.Peers: where the peer is and its region, which may be "".
+func (c Config) validatePeerTokens() error {
+	known := map[string]bool{}
+	for _, p := range c.Peers {
+		if at, _, err := SplitPeer(p); err == nil {
+			known[at.Host] = true
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(c.PeerTokens)) {
+		switch {
+		case !known[host]:
+			return fmt.Errorf(
+				"peer_tokens: %q: must be the host and port of one of index.peers, as it is written there", host)
+		case !filepath.IsAbs(c.PeerTokens[host]): // configuration is shown: the value must not be the token itself
+			return fmt.Errorf("peer_tokens: %q: must be the absolute path of the file that holds the token", host)
+		}
+	}
+	return nil
+}
+
+// SplitPeer parses an element of Config.Peers into the URL and the region of the peer. The region
+// may be "".
 func SplitPeer(s string) (at *url.URL, region string, err error) {
 	at, err = url.Parse(s)
 	if err != nil {
@@ -197,13 +243,13 @@ func (c Config) validateWarmup() error {
 	return nil
 }
 
-// trust is a key whose signed names are taken, if they end in suffix.
+// trust is a key that may sign names which end in suffix.
 type trust struct {
 	suffix string // normalised; "*": any key
 	key    ed25519.PublicKey
 }
 
-// parseTrust reads Config.Trust.
+// parseTrust parses Config.Trust.
 func parseTrust(list []string) (out []trust, err error) {
 	for _, s := range list {
 		suffix, text, ok := strings.Cut(s, "=")
@@ -227,29 +273,32 @@ func parseTrust(list []string) (out []trust, err error) {
 	return out, nil
 }
 
-// settings is a Config as the tasks use it: one snapshot, never changed.
+// settings is the Config in the form that tasks use. It is immutable.
 type settings struct {
 	Config
 	trusted            []trust
 	hedge, deadline    time.Duration
-	fair               time.Duration // a call that had less before the deadline ended it says nothing of its peer
-	least              time.Duration // with less before the deadline no peer is asked
+	fair               time.Duration // a call cut off by the deadline after less time does not count against its peer
+	least              time.Duration // with less time before the deadline no peer is asked
+	lateFor            time.Duration // time for which lookups do not wait for a peer that missed the hedge time
 	ttl, neg, staleFor time.Duration
 }
 
 // settle derives the settings of a valid configuration.
 func settle(c Config) *settings {
-	trusted, _ := parseTrust(c.Trust) // Validate has read it
+	trusted, _ := parseTrust(c.Trust) // checked by Validate
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	hedge, deadline := ms(c.DHT.HedgeMS), ms(c.DHT.DeadlineMS)
 	return &settings{
 		Config: c, trusted: trusted, hedge: hedge, deadline: deadline,
-		fair: min(2*hedge, deadline*3/4), least: min(hedge, deadline/4), // also where the hedge time is nearly all there is
-		ttl: ms(c.Cache.TTLMS), neg: ms(c.Cache.NegTTLMS), staleFor: ms(c.Cache.StaleMS),
+		// bounded in case the hedge time is close to the deadline
+		fair: min(2*hedge, deadline*3/4), least: min(hedge, deadline/4),
+		lateFor: time.Duration(c.Breaker.CooldownS) * time.Second,
+		ttl:     ms(c.Cache.TTLMS), neg: ms(c.Cache.NegTTLMS), staleFor: ms(c.Cache.StaleMS),
 	}
 }
 
-// keysFor are the keys that are trusted for k.
+// keysFor returns the keys that are trusted for k.
 func (s *settings) keysFor(k Key) (keys []ed25519.PublicKey) {
 	name := k.name()
 	for _, t := range s.trusted {
@@ -260,7 +309,7 @@ func (s *settings) keysFor(k Key) (keys []ed25519.PublicKey) {
 	return keys
 }
 
-// rule is the rule of the peers' breakers.
+// rule returns the rule of the peers' breakers.
 func (c BreakerConfig) rule() flow.BreakerRule {
 	return flow.BreakerRule{
 		Ratio: c.TripThreshold, Min: c.MinSamples, Window: time.Duration(c.ErrorWindowS) * time.Second,
@@ -269,5 +318,5 @@ func (c BreakerConfig) rule() flow.BreakerRule {
 	}
 }
 
-// workers is the size of the pool.
+// workers returns the number of workers.
 func (c ResolverConfig) workers() int { return cmp.Or(c.Workers, max(16, 8*runtime.GOMAXPROCS(0))) }

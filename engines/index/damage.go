@@ -9,21 +9,23 @@ import (
 	"ronbox/store"
 )
 
-// maxDamaged bounds the damaged rows that are remembered by their keys. Further ones are logged each time they are met.
+// maxDamaged bounds the damaged rows that are remembered. Further rows are logged each time they
+// are met.
 const maxDamaged = 1024
 
-// damage is the set of damaged rows that were met since the start. While it is not empty, the readiness key rows fails.
+// damage is the set of damaged rows met since the start. While it is not empty, the readiness key
+// rows fails.
 type damage struct {
-	repair atomic.Bool // a row of providers was met, and no repair has begun since
+	repair atomic.Bool // a damaged row of providers was met after the last repair began
 
-	mu   sync.Mutex           // a leaf
+	mu   sync.Mutex           // leaf lock
 	rows map[damagedRow]error // guarded by mu
 }
 
-// damagedRow names a row.
+// damagedRow identifies a row.
 type damagedRow struct{ bucket, key string }
 
-// add notes a damaged row, and reports whether it is new.
+// add records a damaged row and reports whether it is new.
 func (d *damage) add(row *store.RowError) bool {
 	k := damagedRow{row.Bucket, string(row.Key)}
 	d.mu.Lock()
@@ -43,7 +45,7 @@ func (d *damage) add(row *store.RowError) bool {
 	return true
 }
 
-// forgetNames forgets the rows of names, which were removed.
+// forgetNames removes the rows of names, which were deleted.
 func (d *damage) forgetNames(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +54,7 @@ func (d *damage) forgetNames(keys []string) {
 	}
 }
 
-// forgetProviders forgets the rows of provider records, which were repaired.
+// forgetProviders removes the rows of provider records, which were repaired.
 func (d *damage) forgetProviders() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +65,7 @@ func (d *damage) forgetProviders() {
 	}
 }
 
-// probe is the cause of the readiness key rows, nil while no damaged row is known.
+// probe returns the cause for the readiness key rows, or nil if no damaged row is known.
 func (d *damage) probe() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +75,7 @@ func (d *damage) probe() error {
 	return nil
 }
 
-// met notes the damaged row that err is about, if it is about one, and returns err.
+// met records the damaged row that err wraps, if any, and returns err.
 func (e *Engine) met(err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// rawRow is a row as the disk has it.
+// rawRow is a row as stored on the disk.
 type rawRow struct {
 	bucket     *store.Bucket
 	key, value []byte
@@ -27,7 +27,7 @@ func rawRows(r store.Reader) (out []rawRow) {
 	return out
 }
 
-// rewrite writes a raw row in the place of another, past the tables.
+// rewrite is a command that replaces a raw row by another, without the tables.
 type rewrite struct{ old, new rawRow }
 
 func (rewrite) Kind() string { return "index.test_rewrite/1" }
@@ -73,7 +73,7 @@ func (r *rig) row(b *store.Bucket, name string) (out rawRow) {
 	return out
 }
 
-// checked runs the checks over what a reader shows.
+// checked runs the checks on the state of a reader.
 func checked(r store.Reader) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -83,8 +83,8 @@ func checked(r store.Reader) (err error) {
 	return Checks()[0].Run(r)
 }
 
-// One flipped bit in any row of any bucket, in its key or its value, is reported by the checks; so is a row that is
-// missing, and one that no record has.
+// The checks report one flipped bit in the key or the value of any row of any bucket, a missing
+// row, and a row of expiry without a record.
 func TestChecksFindEveryFlip(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -92,7 +92,17 @@ func TestChecksFindEveryFlip(t *testing.T) {
 		mustDo(t, tx, PutName{Key: key(fmt.Sprintf("name:n%d.example", i)), Manifest: digest("%d", i)})
 		cid := digest("content %d", i)
 		raw := signed(seedKey(byte(i+2)), cid, "", now, time.Hour)
-		mustDo(t, tx, Announce{CID: cid, Peer: [32]byte(publicOf(seedKey(byte(i + 2)))), Raw: raw, AtMS: now.UnixMilli(), ExpiresMS: now.Add(time.Hour).UnixMilli()})
+		mustDo(
+			t,
+			tx,
+			Announce{
+				CID:       cid,
+				Peer:      [32]byte(publicOf(seedKey(byte(i + 2)))),
+				Raw:       raw,
+				AtMS:      now.UnixMilli(),
+				ExpiresMS: now.Add(time.Hour).UnixMilli(),
+			},
+		)
 	}
 	mustDo(t, tx, DeleteName{Key: key("name:n1.example")})
 	if err := checked(tx.Reader()); err != nil {
@@ -132,7 +142,7 @@ func TestChecksFindEveryFlip(t *testing.T) {
 	}
 }
 
-// names1 is the value of a sound row of name:gone.example.
+// names1 returns the value of a sound row of name:gone.example.
 func names1(t testing.TB) []byte {
 	raw, err := store.CBOR[nameRow]().Encode(nameRow{Manifest: digest("x"), Seq: 1})
 	if err != nil {
@@ -148,8 +158,9 @@ func mustDo[R any](t testing.TB, tx *storetest.Tx, c store.Command[R]) {
 	}
 }
 
-// A damaged name is answered as such, never as truth and never as absent; the readiness key says so; other names are
-// answered; a put over it is refused; forgetting it, by its own key, makes room for the true one.
+// A damaged name is reported as damaged, neither as valid nor as absent, and the readiness key
+// fails. Other names are answered. A put over it is refused. After it was forgotten by its own key,
+// it can be put again.
 func TestDamagedName(t *testing.T) {
 	const victim = "name:b.example"
 	for _, inKey := range []bool{false, true} {
@@ -171,21 +182,29 @@ func TestDamagedName(t *testing.T) {
 			if _, err := r.e.Name(r.ctx(), key(victim)); !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("read: %v", err)
 			}
-			if _, _, err := r.e.PutName(r.ctx(), alice, key(victim), digest("other"), "c"); !errors.Is(err, store.ErrCorrupt) {
+			if _, _, err := r.e.PutName(r.ctx(), alice, key(victim), digest("other"), "c"); !errors.Is(err,
+				store.ErrCorrupt) {
 				t.Errorf("put: %v", err)
 			}
-			if _, err := r.e.Names(r.ctx(), "", "", 10); !errors.Is(err, store.ErrCorrupt) {
-				t.Errorf("list: %v", err)
+			page, err := r.e.Names(r.ctx(), "", "", 10)
+			if err != nil || len(page.Names) != 2 || len(page.Damaged) != 1 {
+				t.Fatalf("list: %+v, %v", page, err)
 			}
 			if a := r.resolve("name:a.example"); a.Manifest != digest("name:a.example") {
 				t.Errorf("%+v", a)
 			}
 			r.board.Sample(time.Now())
 			if r.count("readyz_degraded", "cause", keyRows) != 1 || r.count("index_rows_corrupt_total") != 1 {
-				t.Errorf("degraded %v, %v rows", r.count("readyz_degraded", "cause", keyRows), r.count("index_rows_corrupt_total"))
+				t.Errorf("degraded %v, %v rows", r.count("readyz_degraded", "cause", keyRows),
+					r.count("index_rows_corrupt_total"))
 			}
-			if err := r.e.ForgetName(r.ctx(), alice, key(victim), "c"); err != nil {
-				t.Fatalf("forget: %v", err)
+			if err := r.e.ForgetName(r.ctx(), alice, key(victim), "c"); inKey != errors.Is(err, store.ErrCorrupt) {
+				t.Fatalf("forget: %v", err) // the damaged row beside its place has another key
+			}
+			if inKey {
+				if err := r.e.ForgetName(r.ctx(), alice, key(page.Damaged[0]), "c"); err != nil {
+					t.Fatalf("forget the damaged row: %v", err)
+				}
 			}
 			time.Sleep(2 * time.Second)
 			r.board.Sample(time.Now())
@@ -196,15 +215,16 @@ func TestDamagedName(t *testing.T) {
 				t.Errorf("forget again: %v", err)
 			}
 			r.put(victim, digest("other"))
-			if a := r.resolve(victim); a.Manifest != digest("other") || r.resolve("name:c.example").Manifest != digest("name:c.example") {
+			if a := r.resolve(victim); a.Manifest != digest("other") ||
+				r.resolve("name:c.example").Manifest != digest("name:c.example") {
 				t.Errorf("%+v", a)
 			}
 		})
 	}
 }
 
-// A damaged row of a provider, or of its expiry, keeps no other from being answered or removed in its time; it is
-// dropped, and what can be made again from the records is.
+// A damaged row of a provider or of an expiry does not keep other rows from being answered or
+// removed in time. It is removed, and rebuilt from the records where possible.
 func TestDamagedProviders(t *testing.T) {
 	for _, b := range []*store.Bucket{bProv, bProvExp} {
 		for _, inKey := range []bool{false, true} {
@@ -213,7 +233,12 @@ func TestDamagedProviders(t *testing.T) {
 					cid := digest("content")
 					var list []Announcement
 					for i := range 3 {
-						list = append(list, Announcement{Record: signed(seedKey(byte(i+2)), cid, "", time.Now(), time.Duration(i+1)*time.Hour)})
+						list = append(
+							list,
+							Announcement{
+								Record: signed(seedKey(byte(i+2)), cid, "", time.Now(), time.Duration(i+1)*time.Hour),
+							},
+						)
 					}
 					if _, err := r.e.Announce(r.ctx(), alice, list, "c"); err != nil {
 						t.Fatal(err)
@@ -238,7 +263,9 @@ func TestDamagedProviders(t *testing.T) {
 						time.Sleep(2 * time.Minute)
 					}
 					synctest.Wait()
-					if err := r.store.View(r.ctx(), func(rd store.Reader) error { return Checks()[0].Run(rd) }); err != nil {
+					if err := r.store.View(
+						r.ctx(), func(rd store.Reader) error { return Checks()[0].Run(rd) },
+					); err != nil {
 						t.Errorf("after the repair: %v", err)
 					}
 					if b == bProv && r.rows() != 2 || b == bProvExp && r.rows() != 0 {
@@ -254,7 +281,7 @@ func TestDamagedProviders(t *testing.T) {
 	}
 }
 
-// A boot over damaged rows succeeds, and the lookups of the others are answered.
+// A boot over damaged rows succeeds, and lookups of other rows are answered.
 func TestBootOverDamagedRows(t *testing.T) {
 	r := newRig(t, onDisk(t)).start()
 	r.put("name:a.example", digest("a"))

@@ -1,47 +1,88 @@
-// Package index answers two questions: which manifest a name or a content id stands for, and who can serve a content id now. It is the store of
-// record for what is published to this node, and a bounded, hedged client of other nodes for the rest.
+// Package index looks up the manifest of a name or a content id, and the providers of a content id.
+// It is the store of record for names and providers that are published to this node, and a bounded,
+// hedged client of other nodes for all others.
+//
+// Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-22.
+//
+// Terms: a lookup is a search among peers, and a leg is one of its concurrent strands. A wave is a
+// group of peers that are asked at once: alpha peers first, and beta others at the hedge time. A
+// fence is the write counter of a key. A stale answer is one past its TTL.
 //
 // # Invariants
 //
-//  1. An acknowledged write is never followed by an older read: a write moves the fence of its key after its sync and before its answer, and
-//     neither an entry of the cache nor a lookup under way from before the move answers anyone after it. It outdates its own key alone: a
-//     fence is a cell by key, which is there as long as a filler or an entry may last. One that is removed before
-//     outdates what refers to it: that costs a miss, never a wrong answer.
-//  2. What a power cut could take back is not answered: who reads a row that is not synced waits until it is.
-//  3. A version is written once. The seq of a key grows with each write, and survives its deletion. ForgetName gives both up: it removes the
-//     row, a damaged one too.
-//  4. The file holds signed provider records alone, whose signatures were checked before they were queued. What peers say stays in memory, and is told to
-//     clients, not to other nodes. The name of another node is taken only under a key that is trusted for it. Its seq is compared with earlier
-//     records by the same key; two trusted keys that differ are a conflict, which is counted and told in the answer, and no fault of a peer.
-//  5. A lookup is one flight, one place in work_tx, and has one deadline from its admission. It makes at most alpha + beta calls, and three
-//     retries beside; one for a name may ask each peer once. No call outlives the job it is for.
-//  6. The first good answer wins; a loser is cancelled and joined. One that was still out when the second wave won counts against its peer. A
-//     call that the deadline ends before it has had twice the hedge time says nothing of its peer.
-//  7. Failures are never cached as "not found". An answer past its time is served only while peers fail, never past a signed expiry, never
-//     after a write, a tombstone, or a peer's word that it is gone.
-//  8. Every accepted job is answered exactly once, shutdown and panics included.
-//  9. A lookup reads this node's file in the goroutine of its caller, and takes a place in work_tx only if peers are to be asked. While
-//     another network waits, one network gets no more than a quarter of the places and of the workers. A lookup that could not be begun in
-//     time is refused at admission.
-//  10. An answer lists the providers of this node's file first, takes at most MaxHeard of one peer's answer, and ranks none by a date to come.
-//  11. Every row has a checksum. A damaged row of a name is answered as such until it is forgotten; it is neither the truth nor absent, nor is
-//     a key beside it absent. A damaged row of a provider or its expiry is stepped over and dropped. Neither ends a task or a boot.
-//  12. The state of a breaker is changed by the breaker janitor alone, cache_meta by the cache janitor alone.
+//  1. A read after an acknowledged write never returns an older answer. A write moves the fence of
+//     its key after its sync and before its answer. Cache entries and lookups from before the move
+//     answer no later caller. A write outdates only its own key. A fence lives at least as long as
+//     the fillers and the entry that refer to it. Removing a fence early costs a miss, but never
+//     causes a wrong answer.
+//  2. Reads never return unsynced rows. A read of a row or of a page of names blocks until all its
+//     rows are synced. A page of names visits at most maxWalk rows.
+//  3. A version is written once. The seq of a key grows with each write and survives its deletion.
+//     ForgetName gives up both: it removes the row, even if it is damaged.
+//  4. The file holds only signed provider records, which were verified before they were queued.
+//     Answers of peers stay in memory, and are served to clients but not to other nodes. The name
+//     record of another node is accepted only under a key that is trusted for the name. Its seq is
+//     compared with earlier records by the same key. Two trusted keys that disagree are a conflict,
+//     which is counted and reported in the answer, and does not count against a peer.
+//  5. Concurrent callers of a key share one lookup. It takes one place in work_tx, has one deadline
+//     from its admission, and makes at most alpha + beta calls and three retries; a lookup of a
+//     name may ask each peer once. No call outlives the job that made it.
+//  6. A lookup of a name ends with the first good answer. A lookup of a content id ends when all
+//     alpha peers have answered and one answer is good, or at the hedge time if there is a good
+//     answer by then; otherwise beta other peers are asked and the next good answer ends it. The
+//     good answers for a content id are merged, independently of their order. Losing calls are
+//     cancelled and joined. A call that was still running when the second wave won counts against
+//     its peer. A call that a lookup awaited until the hedge time, although others had answered,
+//     does not; but lookups stop waiting for that peer for breaker.cooldown_s or until it answers
+//     in time. A call that the deadline ends before twice the hedge time does not count either.
+//  7. A lookup ends with "not found" only if more peers answered so than did not answer. If some
+//     did not answer, the error is a SilentError and is cached for half of neg_ttl_ms. Failures are
+//     never cached as "not found". A stale answer is served only while a peer that gave it does not
+//     answer, never past a signed expiry, and never after a write or a tombstone.
+//  8. Every accepted job is answered exactly once, including at shutdown and after a panic.
+//  9. A lookup reads this node's file in the goroutine of its caller, and takes a place in work_tx
+//     only if peers are to be asked. While another network waits, one network holds at most a
+//     quarter of the places and of the workers. A lookup that cannot begin in time is refused with
+//     flow.ErrBusy, at admission or by the worker that takes it too late. It never ends in
+//     ErrTimeout.
+//  10. An answer lists the providers of this node's file first, takes at most MaxHeard of one
+//     peer's answer, and ranks no provider by a date in the future.
+//  11. Every row has a checksum. A damaged row of a name is reported as damaged until it is
+//     forgotten. It counts neither as valid nor as absent, and a key next to it does not count as
+//     absent. A page of names lists it by its key. A damaged row of a provider or of an expiry is
+//     skipped and removed. Damaged rows end neither a task nor a boot.
+//  12. Only the breaker janitor changes the state of a breaker. Only the cache janitor writes
+//     cache_meta.
 //
 // # Tasks and queues
 //
-// Tasks: worker (a pool; it waits for peers, so it is larger than the machine), cache_janitor (1 s), breaker_janitor (250 ms), prefetcher,
-// observer. Janitors use no network and hash nothing.
+// Tasks:
 //
-// Queues: work_tx 512 (reject new) from handlers to workers, which carries turns: the jobs are in the line, by network; bg_tx 64 (its one producer, the prefetcher, waits), taken while work_tx is
-// empty; reindex_tx 16 (reject new) from handlers to the prefetcher; fills_tx 1024 (drop new) from handlers and workers to the cache janitor. Broadcast events_tx
-// 1024 (drop oldest). Watches: cfg_watch, synced. Writes go from handlers to the store's lane work, which turns them away when it is full; expired
-// records are removed through its lane bulk.
+//   - worker (index.resolver.workers): runs lookups. Workers wait for peers, so there are more of
+//     them than processors.
+//   - cache_janitor (1, every second): expires entries and records. It uses no network.
+//   - breaker_janitor (1, every 250 ms): steps the breakers. It uses no network.
+//   - prefetcher (1): queues warm-up, reindexing and probes.
+//   - observer (1): counts events.
 //
-// A worker is held for as long as its lookup takes. With λ lookups a second, a share p of hits, S seconds of work and D seconds of peers each, choose
-// M ≥ ceil(λ·(p·S + (1−p)·(S+D)) / 0.7).
+// Queues and broadcasts:
+//
+//   - work_tx, 512, reject new: HTTP -> worker. Its items are turns; the jobs are in the line, by
+//     network.
+//   - bg_tx, 64, wait: prefetcher -> worker, taken while work_tx is empty.
+//   - reindex_tx, 16, reject new: HTTP -> prefetcher.
+//   - fills_tx, 1024, drop new: HTTP, worker -> cache_janitor.
+//   - events_tx, 1024, drop oldest: HTTP, worker, cache_janitor -> observer.
+//   - cfg_watch, synced: watches of the configuration and of the last synced command.
+//
+// Handlers write through the store's lane work, which refuses writes when it is full. Expired
+// records are removed through the lane bulk.
+//
+// A lookup holds its worker until it ends. With λ lookups a second, a share p of hits, S seconds of
+// work and D seconds of peers each, choose M ≥ ceil(λ·(p·S + (1−p)·(S+D)) / 0.7) workers.
 //
 // # Lock order
 //
-// flights: the shards of the flight. lookup.mu, line.mu, damage.mu and the locks of the fences are leaves, held over a few assignments.
+// flights (the shards of the flight) come first. lookup.mu, line.mu, damage.mu and the locks of the
+// fences are leaves, held for a few assignments.
 package index

@@ -12,13 +12,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/engines/cache"
 	"ronbox/store"
 )
 
-// service is the index's name in metrics, logs, probes and the catalogue.
+// service names the index in metrics, logs, probes and the catalogue.
 const service = "index"
 
 // Task names.
@@ -39,14 +39,15 @@ const (
 	fillsCap   = 1024
 )
 
-// Bounds of the flight: callers that wait for one lookup, and lookups under way, above what the queue and the pool hold.
+// Bounds of the flight: waiters of one lookup, and concurrent lookups. They exceed the capacity of
+// the queue and the pool.
 const (
 	flightShards  = 64
 	flightWaiters = 1 << 16
 	flightCalls   = 1 << 16
 )
 
-// Deps is what an Engine is built on. Metrics, Log and Board may be nil.
+// Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
 type Deps struct {
 	Catalog  *flow.Catalog
 	Store    *store.Store
@@ -55,15 +56,16 @@ type Deps struct {
 	Board    *obs.Board
 	Now      func() time.Time          // wall clock; nil: time.Now
 	Peers    []Peer                    // in the order of Config.Peers
-	Identity func() ed25519.PrivateKey // called by Recover; nil: a key is drawn, which ends with the process
-	// Admit takes tokens of the rate of a network for a lookup that leaves this node, or returns how long to wait for
-	// them. nil: there is no rate. It does not block.
+	Identity func() ed25519.PrivateKey // called by Recover; nil: use a random key for this process
+	// Admit takes cost tokens of the rate of a network for a lookup that leaves the node, or
+	// returns the time until the next token. nil: no rate. It does not block.
 	Admit func(network netip.Addr, cost int) (ok bool, wait time.Duration)
 }
 
-// Engine is the index. New builds it, Recover opens it, the tasks do the work; its methods may be called from any goroutine.
+// Engine is the index. New builds it, Recover opens it, and its tasks do the work. Its methods are
+// safe for concurrent use.
 type Engine struct {
-	boot    Config // what only a restart changes is read from here
+	boot    Config // for keys that only a restart changes
 	workers int
 	catalog *flow.Catalog
 	store   *store.Store
@@ -74,7 +76,7 @@ type Engine struct {
 
 	admit    func(network netip.Addr, cost int) (ok bool, wait time.Duration) // nil: no rate
 	identity func() ed25519.PrivateKey
-	key      ed25519.PrivateKey // from Recover on
+	key      ed25519.PrivateKey // set by Recover
 	id       PeerID
 
 	work        *flow.Queue[turn]
@@ -84,29 +86,38 @@ type Engine struct {
 	fills       *flow.Queue[*entry]
 	events      *flow.Broadcast[Event]
 	config      *flow.Watch[*settings]
-	synced      *flow.Watch[uint64] // stamp of the last of our commands that is on the disk
+	synced      *flow.Watch[uint64] // stamp of the last synced command of the index
 	cacheTick   *flow.Ticker
 	breakerTick *flow.Ticker
 	probeTick   *flow.Ticker
 
 	flight *flow.Flight[flightKey, struct{}, result]
 	retry  flow.Retrier
-	cache  *cache.Cache[string, *entry] // open from Recover to Close
+	cache  *cache.Cache[string, *entry] // open between Recover and Close
 	fences *fences
 	damage damage
 	peers  []*peer
 
-	meta   atomic.Pointer[CacheMeta] // written by the cache janitor alone
+	meta   atomic.Pointer[CacheMeta] // written only by the cache janitor
 	purges atomic.Uint64             // calls of Purge
-	lives  atomic.Int64              // of workers, begun so far
+	lives  atomic.Int64              // workers started so far
 	warmed atomic.Bool               // the warm-up keys were queued
 }
 
-// New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
+// New returns an engine and declares its buckets, queues, metrics and probes. It does no I/O and
+// starts nothing.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, workers: cfg.Resolver.workers(), catalog: d.Catalog, store: d.Store, board: d.Board, log: d.Log, now: d.Now,
-		admit: d.Admit, identity: d.Identity, fences: newFences(),
+		boot:     cfg,
+		workers:  cfg.Resolver.workers(),
+		catalog:  d.Catalog,
+		store:    d.Store,
+		board:    d.Board,
+		log:      d.Log,
+		now:      d.Now,
+		admit:    d.Admit,
+		identity: d.Identity,
+		fences:   newFences(),
 	}
 	e.line = newLine(e.workers)
 	if e.now == nil {
@@ -127,16 +138,24 @@ func New(cfg Config, d Deps) *Engine {
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
 		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.damage.probe},
-		obs.Probe{Service: service, Key: keyPeers, Plane: obs.ReadPlane, Every: breakerEvery, Bad: 2, Good: 1, Func: e.anyPeer},
+		obs.Probe{
+			Service: service,
+			Key:     keyPeers,
+			Plane:   obs.ReadPlane,
+			Every:   breakerEvery,
+			Bad:     2,
+			Good:    1,
+			Func:    e.anyPeer,
+		},
 	)
 	return e
 }
 
 // Readiness keys, all soft.
 const (
-	keyRows  = "rows"             // no row that was read since the start is damaged
-	keyCache = "cache_open"       // lookups are answered
-	keyPeers = "dht_client_ready" // some peer may be asked, or there are none
+	keyRows  = "rows"             // no damaged row is known
+	keyCache = "cache_open"       // the cache is open
+	keyPeers = "dht_client_ready" // some breaker is not open, or there are no peers
 )
 
 func (e *Engine) anyPeer() error {
@@ -154,31 +173,65 @@ func (e *Engine) anyPeer() error {
 func (e *Engine) declareChannels() {
 	c := e.catalog
 	e.work = flow.NewQueue[turn](c, flow.Spec{
-		Service: service, Name: "work_tx", Cap: workCap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskWorker},
-		Doc: "lookups among peers, one for all who ask for a key, each network with its share; full, or too long: 429, nothing happened",
+		Service:   service,
+		Name:      "work_tx",
+		Cap:       workCap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskWorker},
+		Doc: "lookups among peers, one per key, with a share per network; " +
+			"full, or too long: 429, nothing happened",
 	})
 	e.bg = flow.NewQueue[*job](c, flow.Spec{
-		Service: service, Name: "bg_tx", Cap: bgCap, Policy: flow.Wait, Producers: []string{taskPrefetcher}, Consumers: []string{taskWorker},
-		Doc: "warm-up, reindexing and probes of peers, taken while work_tx is empty; what is left at a stop is dropped",
+		Service:   service,
+		Name:      "bg_tx",
+		Cap:       bgCap,
+		Policy:    flow.Wait,
+		Producers: []string{taskPrefetcher},
+		Consumers: []string{taskWorker},
+		Doc: "warm-up, reindexing and probes of peers, taken while work_tx is empty; " +
+			"jobs left at a stop are dropped",
 	})
 	e.reindexes = flow.NewQueue[[]string](c, flow.Spec{
-		Service: service, Name: "reindex_tx", Cap: reindexCap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskPrefetcher},
-		Doc: "keys to look up again; full: 429, nothing happened",
+		Service:   service,
+		Name:      "reindex_tx",
+		Cap:       reindexCap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskPrefetcher},
+		Doc:       "keys to look up again; full: 429, nothing happened",
 	})
 	e.fills = flow.NewQueue[*entry](c, flow.Spec{
-		Service: service, Name: "fills_tx", Cap: fillsCap, Policy: "drop new", Producers: []string{flow.HTTP, taskWorker}, Consumers: []string{taskCache},
-		Doc: "new entries of the cache; one that is dropped ends by the cache's own clock and is never hot",
+		Service:   service,
+		Name:      "fills_tx",
+		Cap:       fillsCap,
+		Policy:    "drop new",
+		Producers: []string{flow.HTTP, taskWorker},
+		Consumers: []string{taskCache},
+		Doc:       "new entries of the cache; a dropped one expires by the cache's own clock and is never hot",
 	})
 	e.events = flow.NewBroadcast[Event](c, flow.Spec{
-		Service: service, Name: "events_tx", Cap: eventsCap, Policy: flow.DropOldest, Producers: []string{flow.HTTP, taskWorker, taskCache},
-		Consumers: []string{taskObserver}, Doc: "changes and failed lookups, for counts; loss is counted",
+		Service:   service,
+		Name:      "events_tx",
+		Cap:       eventsCap,
+		Policy:    flow.DropOldest,
+		Producers: []string{flow.HTTP, taskWorker, taskCache},
+		Consumers: []string{taskObserver},
+		Doc:       "changes and failed lookups, to be counted; loss is counted",
 	})
 	e.config = flow.NewWatch(c, flow.Spec{
-		Service: service, Name: "cfg_watch", Producers: []string{"node.reloader"}, Consumers: []string{"*"}, Doc: "the configuration that is current",
+		Service:   service,
+		Name:      "cfg_watch",
+		Producers: []string{"node.reloader"},
+		Consumers: []string{"*"},
+		Doc:       "the current configuration",
 	}, settle(e.boot))
 	e.synced = flow.NewWatch(c, flow.Spec{
-		Service: service, Name: "synced", Producers: []string{flow.HTTP, taskCache}, Consumers: []string{taskWorker, flow.HTTP},
-		Doc: "the last command of the index that is on the disk",
+		Service:   service,
+		Name:      "synced",
+		Producers: []string{flow.HTTP, taskCache},
+		Consumers: []string{taskWorker, flow.HTTP},
+		Doc:       "the last synced command of the index",
 	}, uint64(0))
 	tick := func(name, task, doc string, every time.Duration) *flow.Ticker {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, every)
@@ -190,23 +243,56 @@ func (e *Engine) declareChannels() {
 		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
 	})
 	e.cache = cache.New(c, cache.Spec[string, *entry]{
-		Service: service, Name: "answer_cache", Producers: []string{flow.HTTP, taskWorker}, Doc: "answers", Bytes: int64(e.boot.Cache.Entries) << 10, Entry: 1 << 10,
-		Exit: dropped,
+		Service:   service,
+		Name:      "answer_cache",
+		Producers: []string{flow.HTTP, taskWorker},
+		Doc:       "answers",
+		Bytes:     int64(e.boot.Cache.Entries) << 10,
+		Entry:     1 << 10,
+		Exit:      dropped,
 	})
 }
 
 // Tasks lists the index's tasks for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "answers lookups that leave the node: peers, rank", Run: e.runWorker},
-		{Service: service, Name: taskCache, Restart: flow.Always, Lanes: []string{"store.bulk"}, Doc: "sole writer of cache_meta", Run: e.runCacheJanitor},
-		{Service: service, Name: taskBreaker, Restart: flow.Always, Background: true, Doc: "the only one that steps the breakers", Run: e.runBreakerJanitor},
-		{Service: service, Name: taskPrefetcher, Restart: flow.Always, Background: true, Doc: "feeds bg_tx", Run: e.runPrefetcher},
+		{
+			Service: service,
+			Name:    taskWorker,
+			Count:   e.workers,
+			Restart: flow.Always,
+			Doc:     "answers lookups that leave the node: peers, rank",
+			Run:     e.runWorker,
+		},
+		{
+			Service: service,
+			Name:    taskCache,
+			Restart: flow.Always,
+			Lanes:   []string{"store.bulk"},
+			Doc:     "sole writer of cache_meta",
+			Run:     e.runCacheJanitor,
+		},
+		{
+			Service:    service,
+			Name:       taskBreaker,
+			Restart:    flow.Always,
+			Background: true,
+			Doc:        "sole stepper of the breakers",
+			Run:        e.runBreakerJanitor,
+		},
+		{
+			Service:    service,
+			Name:       taskPrefetcher,
+			Restart:    flow.Always,
+			Background: true,
+			Doc:        "feeds bg_tx",
+			Run:        e.runPrefetcher,
+		},
 		{Service: service, Name: taskObserver, Restart: flow.Always, Doc: "counts events", Run: e.runObserver},
 	}
 }
 
-// Recover opens the cache and takes the node's identity. Nothing is read from the file before it is asked for.
+// Recover opens the cache and takes the node's identity. It reads no rows.
 func (e *Engine) Recover(context.Context) error {
 	if e.identity != nil {
 		e.key = e.identity()
@@ -226,25 +312,26 @@ func (e *Engine) Recover(context.Context) error {
 	return nil
 }
 
-// Reload has lookups that begin from now on use a valid configuration. Keys that need a restart keep the value they had. It does not wait.
+// Reload applies a valid configuration to lookups that begin from now on. Keys that need a restart
+// keep their values. It does not block.
 func (e *Engine) Reload(cfg Config) { e.config.Store(settle(cfg)) }
 
-// live is the current configuration.
+// live returns the current configuration.
 func (e *Engine) live() *settings {
 	s, _ := e.config.Load()
 	return s
 }
 
-// Subscribe gives a cursor over events_tx. The caller closes it.
+// Subscribe returns a subscription to events_tx. The caller closes it.
 func (e *Engine) Subscribe(consumer string) *flow.Subscription[Event] {
 	return e.events.Subscribe(consumer)
 }
 
-// Purge empties the cache; what is asked for again is looked up.
+// Purge empties the cache.
 func (e *Engine) Purge() {
 	e.cache.Purge()
 	e.purges.Add(1)
 }
 
-// Close frees the cache. Call it once the last task and the last caller are gone.
+// Close frees the cache. It must be called after the last task and the last caller have ended.
 func (e *Engine) Close() { e.cache.Close() }

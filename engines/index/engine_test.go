@@ -7,18 +7,21 @@ import (
 	"time"
 )
 
-// A name is read as it was put, moved and deleted, through the cache and past it.
+// A name is read after it was put, changed and deleted, with and without the cache.
 func TestNamesLife(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		r := newRig(t, func(r *rig) { r.cfg.InlineHits, r.cfg.DHT.DeadlineMS = inline, 5000 }).start()
 		m1, m2 := digest("1"), digest("2")
-		if n, created, err := r.e.PutName(r.ctx(), alice, key("name:docs.example"), m1, "c"); err != nil || !created || n.Seq != 1 {
+		if n, created, err := r.e.PutName(r.ctx(), alice, key("name:docs.example"), m1, "c"); err != nil || !created ||
+			n.Seq != 1 {
 			t.Fatalf("put: %+v, %t, %v", n, created, err)
 		}
-		if a := r.resolve("name:docs.example"); a.Manifest != m1 || a.Source != SourceLocal || a.ETag != `"`+m1.String()+`"` {
+		if a := r.resolve("name:docs.example"); a.Manifest != m1 || a.Source != SourceLocal ||
+			a.ETag != `"`+m1.String()+`"` {
 			t.Errorf("first: %+v", a)
 		}
-		if n, created, err := r.e.PutName(r.ctx(), alice, key("name:docs.example"), m2, "c"); err != nil || created || n.Seq != 2 {
+		if n, created, err := r.e.PutName(r.ctx(), alice, key("name:docs.example"), m2, "c"); err != nil || created ||
+			n.Seq != 2 {
 			t.Fatalf("move: %+v, %t, %v", n, created, err)
 		}
 		if a := r.resolve("name:docs.example"); a.Manifest != m2 {
@@ -42,7 +45,7 @@ func TestNamesLife(t *testing.T) {
 	}
 }
 
-// A version is written once, also after it was deleted; the same manifest is no fault and no write.
+// A version is written once, even after it was deleted. Putting the same manifest again is a no-op.
 func TestVersionIsWriteOnce(t *testing.T) {
 	r := newRig(t, setting(func(c *Config) { c.DHT.DeadlineMS = 5000 })).start()
 	k := "name:docs.example@1.0.0"
@@ -63,7 +66,8 @@ func TestVersionIsWriteOnce(t *testing.T) {
 	r.put(k, digest("1"))
 }
 
-// Providers are kept signed, ranked, withdrawn, and gone once they have expired: from answers at once, from the file by the janitor.
+// Providers are stored signed, ranked and withdrawn. Expired ones disappear from answers at once,
+// and from the file by the janitor.
 func TestProvidersLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil).start()
@@ -93,7 +97,8 @@ func TestProvidersLife(t *testing.T) {
 			return ids
 		}
 		two, three, self := PeerIDOf(publicOf(seedKey(2))), PeerIDOf(publicOf(seedKey(3))), PeerIDOf(publicOf(own))
-		if got := get(ProvidersOptions{Region: "eu-west-3"}); len(got) != 3 || got[0] != three || got[1] != two || got[2] != self {
+		if got := get(ProvidersOptions{Region: "eu-west-3"}); len(got) != 3 || got[0] != three || got[1] != two ||
+			got[2] != self {
 			t.Errorf("ranked: %v", got)
 		}
 		if got := get(ProvidersOptions{Region: "us-east-1", Limit: 1}); len(got) != 1 || got[0] != self {

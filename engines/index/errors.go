@@ -8,61 +8,75 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// What a caller can meet beside flow.ErrBusy, flow.ErrClosed, flow.ErrCanceled, the causes of a context and the store's errors.
+// Errors of lookups. Calls also return flow.ErrBusy, flow.ErrClosed, flow.ErrCanceled, causes of
+// contexts and errors of the store.
 var (
-	// ErrNotFound: nobody that was asked knows the key or the id. Final for now.
+	// ErrNotFound is returned when neither this node nor a peer knows the key or the id.
 	ErrNotFound = errors.New("not found")
-	// ErrTimeout: the deadline of the lookup passed, in the queue or while peers were asked. The same call may succeed later.
+	// ErrTimeout is returned when the deadline of a lookup passes after it was begun. A retry may
+	// succeed.
 	ErrTimeout = errors.New("lookup deadline passed")
-	// ErrUpstream: every peer that was asked failed. The same call may succeed later.
-	ErrUpstream = errors.New("no peer gave an answer")
-	// ErrForeignCID: a CID of a hash that this node does not index. Nobody here knows it.
+	// ErrUpstream is returned when too many peers did not answer. A retry may succeed.
+	ErrUpstream = errors.New("too many peers did not answer")
+	// ErrForeignCID is returned for a CID with a hash that this node does not index.
 	ErrForeignCID = errors.New("CID is not of BLAKE3 with 32 bytes")
-	// ErrInternal: a bug ended the lookup.
-	ErrInternal = errors.New("lookup failed of a bug")
+	// ErrInternal is returned when a bug ended the lookup.
+	ErrInternal = errors.New("internal error in lookup")
 )
 
-// How a Peer fails. It wraps one of them, or returns ErrNotFound, or the cause of its context.
+// Errors of a Peer. A call wraps one of them, or returns ErrNotFound or the cause of its context.
 var (
-	ErrTransient   = errors.New("peer failed in passing") // refused, reset, cut off, 429, 5xx
-	ErrNoRoute     = errors.New("peer is not reachable")  // no route, no address, not served
+	ErrTransient   = errors.New("transient failure of peer") // refused, reset, cut off, 429, 5xx
+	ErrNoRoute     = errors.New("peer is not reachable")     // no route, no address, not served
 	ErrPeerTimeout = errors.New("peer did not answer in time")
-	ErrInvalid     = errors.New("peer gave an answer of no worth") // malformed, too large, a redirect, another 4xx
+	ErrInvalid     = errors.New("peer sent an invalid answer") // malformed, too large, a redirect, another 4xx
 )
 
-// KeyError is the fault of a key that a caller gave.
+// SilentError is the ErrNotFound of a lookup in which most peers answered "not found" and some did
+// not answer.
+type SilentError struct{ Peers int } // number of peers that did not answer
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("not found; peers that did not answer: %d", e.Peers)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *SilentError) Is(target error) bool { return target == ErrNotFound }
+
+// KeyError is returned for an invalid key.
 type KeyError struct{ Reason string }
 
 func (e *KeyError) Error() string { return "key: " + e.Reason }
 
-// CIDError is the fault of a content id that a caller gave.
+// CIDError is returned for an invalid content id.
 type CIDError struct{ Reason string }
 
 func (e *CIDError) Error() string { return "cid: " + e.Reason }
 
-// RecordError is the fault of a record: the member it lies in, and what that must be.
+// RecordError is returned for an invalid record. It names the member and the requirement.
 type RecordError struct{ Field, Reason string }
 
 func (e *RecordError) Error() string { return e.Field + " " + e.Reason }
 
-// ConflictError refuses another manifest for a version that was written before. Final.
+// ConflictError is returned when a version exists with another manifest. It is final.
 type ConflictError struct {
 	Key Key
-	Has b3.Digest // what stands
+	Has b3.Digest // the existing manifest
 }
 
 func (e *ConflictError) Error() string { return "version was written before, with another manifest" }
 
-// RateError is returned when the network of the caller has used up its rate of lookups that leave this node.
+// RateError is returned when the network of the caller has used up its rate of lookups that leave
+// this node.
 type RateError struct{ Wait time.Duration } // until the next is allowed
 
 func (e *RateError) Error() string {
 	return "index.ratelimit.miss_rps: too many lookups of this network leave the node"
 }
 
-// BreakerOpenError says that the breaker of every peer is open: nobody was asked.
+// BreakerOpenError is returned when the breakers of all peers are open, so that no peer was asked.
 type BreakerOpenError struct {
-	RetryAfter time.Duration // until the first of them lets a call through
+	RetryAfter time.Duration // until the first breaker lets a call through
 }
 
 func (e *BreakerOpenError) Error() string {

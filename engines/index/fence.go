@@ -6,34 +6,37 @@ import (
 	"sync/atomic"
 )
 
-// fenceShards is how many locks the cells of all keys share, a power of two.
+// fenceShards is the number of locks of the cells, a power of two.
 const fenceShards = 64
 
-// sweepParts is how many sweeps visit all shards once: a sweep of a full cache takes about a millisecond.
+// sweepParts is the number of sweeps that visit all shards once. With a full cache, one sweep takes
+// about a millisecond.
 const sweepParts = 4
 
-// fences count the writes of each key. A filler loads the cell of its key before it looks anything up, and stores
-// it in the entry. A write moves the cell after its sync and before its answer, so that no earlier entry is a hit.
+// fences count the writes of each key. A filler loads the cell of its key before the lookup and
+// stores it in the entry. A write moves the cell after its sync and before its answer, so that no
+// earlier entry is a hit afterwards.
 //
-// A cell has an end, which each filler and each entry moves as far as it may last itself, and which comes at once when
-// the cache drops the entry. Removing a cell moves it, so what still refers to it is outdated: a removal too early
-// costs a miss, never a wrong answer. A write of a key without a cell outdates nothing and makes none.
+// A cell has an end. Each filler and each entry extends it to the end of its own life, and the
+// eviction of the entry ends the cell at once. Removing a cell also moves it, which outdates all
+// references: an early removal costs a miss, but never causes a wrong answer. A write of a key
+// without a cell outdates nothing and makes no cell.
 type fences struct {
 	seed   maphash.Seed
 	shards [fenceShards]fenceShard
-	part   int // the next to be swept; owned by the cache janitor
+	part   int // next part to sweep; owned by the cache janitor
 }
 
 type fenceShard struct {
 	mu    sync.Mutex
 	cells map[string]*cell // guarded by mu
-	made  uint64           // cells so far; guarded by mu
+	made  uint64           // cells made so far; guarded by mu
 }
 
-// cell counts the writes of one key, up from a number that no other cell of the key has had.
+// cell counts the writes of one key. It starts at a number that no other cell of the key has had.
 type cell struct {
 	writes atomic.Uint64
-	end    atomic.Int64 // Unix ns; 0: at once
+	end    atomic.Int64 // Unix ns; 0: ended
 }
 
 func newFences() *fences {
@@ -48,7 +51,7 @@ func (f *fences) shard(key string) *fenceShard {
 	return &f.shards[maphash.String(f.seed, key)%fenceShards]
 }
 
-// bump outdates every entry of key, and every lookup under way.
+// bump outdates all entries of key and all running lookups of it.
 func (f *fences) bump(key string) {
 	s := f.shard(key)
 	s.mu.Lock()
@@ -65,12 +68,12 @@ type mark struct {
 	at   uint64
 }
 
-// mark returns the current state of the cell of key, which it makes if there is none. The cell is there until end,
-// Unix ns.
+// mark returns the current state of the cell of key, and makes the cell if needed. The cell lives
+// at least until end, in Unix ns.
 func (f *fences) mark(key string, end int64) mark {
 	s := f.shard(key)
 	s.mu.Lock()
-	defer s.mu.Unlock() // a sweep moves no cell between its look-up and its load
+	defer s.mu.Unlock() // keeps a sweep from moving the cell between look-up and load
 	c := s.cells[key]
 	if c == nil {
 		c = &cell{}
@@ -83,7 +86,8 @@ func (f *fences) mark(key string, end int64) mark {
 	return m
 }
 
-// extend keeps the cell until end, Unix ns. One that was removed stays so, and the mark does not hold.
+// extend extends the life of the cell to end, in Unix ns. A removed cell stays removed, and its
+// marks do not hold.
 func (m mark) extend(end int64) {
 	for {
 		is := m.cell.end.Load()
@@ -93,7 +97,8 @@ func (m mark) extend(end int64) {
 	}
 }
 
-// sweep removes the cells whose end has come at now, Unix ns, from a part of the shards. sweepParts calls visit all.
+// sweep removes the ended cells of one part of the shards; now is in Unix ns. sweepParts calls
+// visit all shards.
 func (f *fences) sweep(now int64) {
 	part := f.part
 	f.part = (part + 1) % sweepParts
@@ -113,7 +118,7 @@ func (s *fenceShard) sweep(now int64) {
 	}
 }
 
-// holds reports whether the key was not written since.
+// holds reports whether the key was not written since the mark was taken.
 func (m mark) holds() bool { return m.cell.writes.Load() == m.at }
 
 // len returns the number of cells.

@@ -9,7 +9,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// node is an engine as another one asks it.
+// node exposes an engine to another engine as a peer.
 type node struct {
 	target string
 	e      *Engine
@@ -28,8 +28,8 @@ func (n *node) Name(ctx context.Context, k Key) ([]byte, error) {
 	return a.Record, err
 }
 
-// Two nodes that ask each other, and a third that has a name and a provider, do not keep alive between them what the third has taken back: a node
-// tells another what its own file has, never what it has heard.
+// Two nodes that ask each other do not keep alive an answer that its origin has removed: a node
+// serves to other nodes only answers from its own file.
 func TestHearsayIsNotPassedOn(t *testing.T) {
 	o, second, first := newOrigin(7), &node{target: "second:8443"}, &node{target: "first:8443"}
 	k, cid := key("name:docs.example"), digest("content")
@@ -67,17 +67,19 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 			known()
 		}
 		if names, providers := known(); names != 0 || providers != 0 {
-			t.Errorf("more than the positive time after it was taken back %d nodes know the name, %d the provider", names, providers)
+			t.Errorf("more than the positive time after it was taken back %d nodes know the name, %d the provider",
+				names, providers)
 		}
 	})
 }
 
-// What a node's own file has is told to another node from the cache too.
+// A cached answer from the node's own file is served to other nodes.
 func TestOwnWordIsPassedOnFromTheCache(t *testing.T) {
 	bubble(t, withPeers(&fake{}), func(r *rig) {
 		k, cid := key("name:docs.example"), digest("content")
 		r.put(k.text, digest("1"))
-		done, err := r.e.Announce(r.ctx(), alice, []Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
+		done, err := r.e.Announce(r.ctx(), alice,
+			[]Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
 		if err != nil || done[0].Err != nil {
 			t.Fatalf("%+v, %v", done, err)
 		}

@@ -14,8 +14,9 @@ import (
 	"ronbox/store/storetest"
 )
 
-// Of what a peer says the good stays: its records that hold, and unsigned providers as such; forged, foreign, expired and malformed ones go, and
-// are counted. Nothing of it gets into the file.
+// The valid part of a peer's answer is used: its valid records, and unsigned providers as unsigned.
+// Forged, foreign, expired and malformed records are dropped and counted. None of them reaches the
+// file.
 func TestHostileProviders(t *testing.T) {
 	cid := digest("content")
 	liar := &fake{providers: func(context.Context, b3.Digest) ([]Provider, error) {
@@ -24,14 +25,25 @@ func TestHostileProviders(t *testing.T) {
 		forged[70] ^= 1
 		id := PeerIDOf(publicOf(seedKey(6)))
 		list := []Provider{
-			{Record: signed(seedKey(3), cid, "eu-west-1", now, time.Hour), Peer: "someone else", Addrs: []string{"/ip4/192.0.2.9/tcp/1"}},
+			{
+				Record: signed(seedKey(3), cid, "eu-west-1", now, time.Hour),
+				Peer:   "someone else",
+				Addrs:  []string{"/ip4/192.0.2.9/tcp/1"},
+			},
 			{Record: forged, Verified: true},
 			{Record: signed(seedKey(4), digest("other"), "", now, time.Hour)},
 			{Record: signed(seedKey(5), cid, "", now.Add(-2*time.Hour), time.Hour)},
 			{Record: make([]byte, maxRecord+1)},
-			{Peer: id, Addrs: []string{"/ip4/192.0.2.1/tcp/1", "not an address", "/ip6/2001:DB8::1/tcp/1"}, Verified: true, Region: "EU", ExpiresMS: 1 << 60},
+			{
+				Peer:      id,
+				Addrs:     []string{"/ip4/192.0.2.1/tcp/1", "not an address", "/ip6/2001:DB8::1/tcp/1"},
+				Verified:  true,
+				Region:    "EU",
+				ExpiresMS: 1 << 60,
+			},
 			{Peer: "12D3KooWnot", Addrs: []string{"/ip4/192.0.2.1/tcp/1"}},
-			{Peer: PeerIDOf(publicOf(seedKey(3))), Addrs: []string{"/ip4/198.51.100.1/tcp/1"}}, // would displace a signed one
+			// would displace a signed one
+			{Peer: PeerIDOf(publicOf(seedKey(3))), Addrs: []string{"/ip4/198.51.100.1/tcp/1"}},
 		}
 		for range 1000 {
 			list = append(list, Provider{Peer: PeerID(strings.Repeat("1", 1000))})
@@ -44,10 +56,12 @@ func TestHostileProviders(t *testing.T) {
 			t.Fatalf("%+v, %v", set, err)
 		}
 		a, b := set.Providers[0], set.Providers[1]
-		if a.Peer != PeerIDOf(publicOf(seedKey(3))) || !a.Verified || a.Region != "eu-west-1" || a.Addrs[0] != "/ip4/192.0.2.1/tcp/8443/https" {
+		if a.Peer != PeerIDOf(publicOf(seedKey(3))) || !a.Verified || a.Region != "eu-west-1" ||
+			a.Addrs[0] != "/ip4/192.0.2.1/tcp/8443/https" {
 			t.Errorf("signed: %+v", a)
 		}
-		if b.Verified || b.Region != "" || len(b.Addrs) != 2 || b.Addrs[1] != "/ip6/2001:db8::1/tcp/1" || b.ExpiresMS > time.Now().Add(time.Hour).UnixMilli() {
+		if b.Verified || b.Region != "" || len(b.Addrs) != 2 || b.Addrs[1] != "/ip6/2001:db8::1/tcp/1" ||
+			b.ExpiresMS > time.Now().Add(time.Hour).UnixMilli() {
 			t.Errorf("unsigned: %+v", b)
 		}
 		if r.count("index_integrity_fail_total") < 5 || r.rows() != 0 {
@@ -56,7 +70,8 @@ func TestHostileProviders(t *testing.T) {
 	})
 }
 
-// The commands against a model: rows and their order of expiry agree, of an id the latest to expire stay, of a peer the latest signed.
+// The commands agree with a model: rows and rows of expiry correspond, an id keeps the records that
+// expire last, and a peer its latest record.
 func TestAnnounceAgainstAModel(t *testing.T) {
 	cids := []b3.Digest{digest("a"), digest("b")}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // of storetest's stamps
@@ -64,7 +79,9 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 		tx := storetest.NewTx(t, Buckets()...)
 		model := map[provKey]Announce{}
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
-			cid, peer := rapid.SampledFrom(cids).Draw(rt, "cid"), [32]byte(publicOf(seedKey(byte(rapid.IntRange(1, 4).Draw(rt, "peer")))))
+			cid, peer := rapid.SampledFrom(cids).
+				Draw(rt, "cid"),
+				[32]byte(publicOf(seedKey(byte(rapid.IntRange(1, 4).Draw(rt, "peer")))))
 			k := provKey{cid, peer}
 			switch rapid.IntRange(0, 3).Draw(rt, "do") {
 			case 0:
@@ -92,7 +109,13 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 				}
 			default:
 				at := start.UnixMilli() + int64(rapid.IntRange(0, 5).Draw(rt, "at"))
-				c := Announce{CID: cid, Peer: peer, Raw: []byte{byte(at)}, AtMS: at, ExpiresMS: at - 2000*int64(rapid.IntRange(-2, 2).Draw(rt, "life"))}
+				c := Announce{
+					CID:       cid,
+					Peer:      peer,
+					Raw:       []byte{byte(at)},
+					AtMS:      at,
+					ExpiresMS: at - 2000*int64(rapid.IntRange(-2, 2).Draw(rt, "life")),
+				}
 				_, err := storetest.Do(tx, c)
 				was, known := model[k]
 				if taken := !known || was.AtMS < at || string(was.Raw) == string(c.Raw); taken != (err == nil) {
@@ -117,11 +140,15 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 	})
 }
 
-// An id has at most 256 providers: one that expires later takes the place of the first to expire, one that expires before all is refused.
+// An id has at most 256 providers. A new one that expires later replaces the first to expire; one
+// that expires before all is refused.
 func TestProvidersAreBounded(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
 	announce := func(i, expires int) error {
-		_, err := storetest.Do(tx, Announce{CID: digest("c"), Peer: digest("%d", i), Raw: []byte{1}, AtMS: 1, ExpiresMS: int64(expires)})
+		_, err := storetest.Do(
+			tx,
+			Announce{CID: digest("c"), Peer: digest("%d", i), Raw: []byte{1}, AtMS: 1, ExpiresMS: int64(expires)},
+		)
 		return err
 	}
 	for i := range MaxProviders {
@@ -146,7 +173,8 @@ func TestProvidersAreBounded(t *testing.T) {
 	}
 }
 
-// Each mutation leaves one row on the audit chain, with who, what, and before and after.
+// Each mutation leaves one row in the audit chain, with the caller, the key, and the manifests
+// before and after.
 func TestAudit(t *testing.T) {
 	r := newRig(t, nil).start()
 	r.put("name:docs.example", digest("1"))
@@ -155,7 +183,8 @@ func TestAudit(t *testing.T) {
 	if err := r.e.DeleteName(r.ctx(), alice, key("name:docs.example"), "corr-del"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.Announce(r.ctx(), alice, []Announcement{{CID: digest("c"), Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "corr-ann"); err != nil {
+	if _, err := r.e.Announce(r.ctx(), alice,
+		[]Announcement{{CID: digest("c"), Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "corr-ann"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.e.Withdraw(r.ctx(), alice, digest("c"), "", "corr-wd"); err != nil {
@@ -166,7 +195,10 @@ func TestAudit(t *testing.T) {
 		rows, err := store.Audit(rd, 1, 100)
 		for _, row := range rows {
 			if strings.HasPrefix(row.Event.Event, "index.") {
-				got = append(got, row.Event.Event+" "+row.Principal+" "+row.CorrID+" "+row.Detail["before"]+">"+row.Detail["after"])
+				got = append(
+					got,
+					row.Event.Event+" "+row.Principal+" "+row.CorrID+" "+row.Detail["before"]+">"+row.Detail["after"],
+				)
 			}
 		}
 		return err
@@ -182,7 +214,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Names are listed in order, page by page, without those that were deleted.
+// Names are listed in order, page by page, without deleted ones.
 func TestNamesAreListed(t *testing.T) {
 	r := newRig(t, nil).start()
 	for _, k := range []string{"name:a.example", "name:b.example", "name:b.example@1.0.0", "name:c.example", "b3:" + digest("x").String()[3:]} {
@@ -197,23 +229,22 @@ func TestNamesAreListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range page {
+		for _, n := range page.Names {
 			got = append(got, n.Key.String())
-			after = n.Key.String()
 		}
-		if len(page) < 2 {
+		if after = page.Next; after == "" {
 			break
 		}
 	}
 	if strings.Join(got, " ") != "name:b.example name:b.example@1.0.0 name:c.example" {
 		t.Errorf("%v", got)
 	}
-	if every, err := r.e.Names(r.ctx(), "", "", 100); err != nil || len(every) != 4 {
+	if every, err := r.e.Names(r.ctx(), "", "", 100); err != nil || len(every.Names) != 4 || every.Next != "" {
 		t.Errorf("%v, %v", every, err)
 	}
 }
 
-// Every bound of the configuration is held, and named.
+// Every bound of the configuration is checked and named.
 func TestConfigBounds(t *testing.T) {
 	id := string(PeerIDOf(publicOf(own)))
 	for want, change := range map[string]func(*Config){
@@ -221,25 +252,27 @@ func TestConfigBounds(t *testing.T) {
 			c.Peers = []string{"https://a:8443#eu-west-1", "http://127.0.0.1:1"}
 			c.Trust = []string{"example=" + id, "*=" + strings.Repeat("0a", 32)}
 		},
-		"peers: \"http://a:1\"":     func(c *Config) { c.Peers = []string{"http://a:1"} },
-		"peers: \"a:1\" is there":   func(c *Config) { c.Peers = []string{"https://a:1", "https://a:1#x"} },
-		"without path":              func(c *Config) { c.Peers = []string{"https://a:1/x"} },
-		"peers: must be at most 64": func(c *Config) { c.Peers = make([]string, 65) },
-		"region":                    func(c *Config) { c.Peers = []string{"https://a:1#EU"} },
-		"trust: \"x\"":              func(c *Config) { c.Trust = []string{"x"} },
-		"trust: \"x=y\"":            func(c *Config) { c.Trust = []string{"x=y"} },
-		"trust: \"a_b=" + id:        func(c *Config) { c.Trust = []string{"a_b=" + id} },
-		"cache.warmup_keys":         func(c *Config) { c.Cache.WarmupKeys = []string{"a"} },
-		"dht.alpha":                 func(c *Config) { c.DHT.Alpha = 0 },
-		"dht.beta":                  func(c *Config) { c.DHT.Beta = 17 },
-		"dht.hedge_ms":              func(c *Config) { c.DHT.HedgeMS = 1200 },
-		"dht.deadline_ms":           func(c *Config) { c.DHT.DeadlineMS = 5001 },
-		"breaker.trip_threshold":    func(c *Config) { c.Breaker.TripThreshold = 1 },
-		"breaker.half_open_probes":  func(c *Config) { c.Breaker.HalfOpenProbes = 0 },
-		"cache.ttl_ms":              func(c *Config) { c.Cache.TTLMS = 99 },
-		"limits.inflight":           func(c *Config) { c.Limits.Inflight = workCap },
-		"drain_deadline":            func(c *Config) { c.DrainDeadline = 0 },
-		"resolver.workers":          func(c *Config) { c.Resolver.Workers = 1025 },
+		"peers: \"http://a:1\"":                  func(c *Config) { c.Peers = []string{"http://a:1"} },
+		"peers: \"a:1\" is there":                func(c *Config) { c.Peers = []string{"https://a:1", "https://a:1#x"} },
+		"without path":                           func(c *Config) { c.Peers = []string{"https://a:1/x"} },
+		"peers: must be at most 64":              func(c *Config) { c.Peers = make([]string, 65) },
+		"region":                                 func(c *Config) { c.Peers = []string{"https://a:1#EU"} },
+		"peer_tokens: \"b:1\": must be the host": func(c *Config) { c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"b:1": "f"} },
+		"peer_tokens: \"a:1\": must be the abs":  func(c *Config) { c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"a:1": "token"} },
+		"trust: \"x\"":                           func(c *Config) { c.Trust = []string{"x"} },
+		"trust: \"x=y\"":                         func(c *Config) { c.Trust = []string{"x=y"} },
+		"trust: \"a_b=" + id:                     func(c *Config) { c.Trust = []string{"a_b=" + id} },
+		"cache.warmup_keys":                      func(c *Config) { c.Cache.WarmupKeys = []string{"a"} },
+		"dht.alpha":                              func(c *Config) { c.DHT.Alpha = 0 },
+		"dht.beta":                               func(c *Config) { c.DHT.Beta = 17 },
+		"dht.hedge_ms":                           func(c *Config) { c.DHT.HedgeMS = 1200 },
+		"dht.deadline_ms":                        func(c *Config) { c.DHT.DeadlineMS = 5001 },
+		"breaker.trip_threshold":                 func(c *Config) { c.Breaker.TripThreshold = 1 },
+		"breaker.half_open_probes":               func(c *Config) { c.Breaker.HalfOpenProbes = 0 },
+		"cache.ttl_ms":                           func(c *Config) { c.Cache.TTLMS = 99 },
+		"limits.inflight":                        func(c *Config) { c.Limits.Inflight = workCap },
+		"drain_deadline":                         func(c *Config) { c.DrainDeadline = 0 },
+		"resolver.workers":                       func(c *Config) { c.Resolver.Workers = 1025 },
 	} {
 		c := DefaultConfig()
 		change(&c)

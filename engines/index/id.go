@@ -13,14 +13,15 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// maxIDText bounds the text of a content id and of a peer id, bytes: in base 2 a CID has about 300.
+// maxIDText bounds the text of a content id or a peer id in bytes. In base 2 a CID has about 300.
 const maxIDText = 512
 
 // libp2pKey is the codec of a peer id that is written as a CID.
 const libp2pKey = 0x72
 
-// ParseCID reads a content id: "b3:<hex>", or a CID of any version, codec and multibase whose hash is BLAKE3 with 32 bytes. A CID of another
-// hash is ErrForeignCID; any other text is a *CIDError.
+// ParseCID parses a content id: "b3:<hex>", or a CID of any version, codec and multibase with a
+// BLAKE3 hash of 32 bytes. It returns ErrForeignCID for a CID of another hash, and a *CIDError for
+// any other text.
 func ParseCID(s string) (b3.Digest, error) {
 	if len(s) >= len(b3Prefix) && s[:len(b3Prefix)] == b3Prefix {
 		d, err := b3.Parse(s)
@@ -43,29 +44,32 @@ func ParseCID(s string) (b3.Digest, error) {
 	return b3.Digest(mh.Digest), nil
 }
 
-// CIDText is the CID of d: version 1, codec raw, base32, 59 characters that begin with "bafkr4i".
+// CIDText returns the CID of d: version 1, codec raw, base32, 59 characters that begin with
+// "bafkr4i".
 func CIDText(d b3.Digest) string {
 	mh, err := multihash.Encode(d[:], multihash.BLAKE3)
 	if err != nil {
-		panic("index: " + err.Error()) // 32 bytes under a known code
+		panic("index: " + err.Error()) // cannot happen: 32 bytes under a known code
 	}
 	return cid.NewCidV1(cid.Raw, mh).String()
 }
 
-// PeerID names a libp2p peer, in base58. That of an Ed25519 key is the key: it begins with "12D3Koo".
+// PeerID is the id of a libp2p peer in base58. The id of an Ed25519 key contains the key and begins
+// with "12D3Koo".
 type PeerID string
 
-// ed25519Head opens the multihash of an Ed25519 key: identity, 36 bytes, a protobuf of the key's type and its 32 bytes.
+// ed25519Head is the prefix of the multihash of an Ed25519 key: identity, 36 bytes, and the
+// protobuf header of the key.
 var ed25519Head = [...]byte{0x00, 0x24, 0x08, 0x01, 0x12, 0x20}
 
-// PeerIDOf is the id of a public key.
+// PeerIDOf returns the id of a public key.
 func PeerIDOf(key ed25519.PublicKey) PeerID {
 	return PeerID(base58.Encode(append(ed25519Head[:], key...)))
 }
 
 var errPeerID = errors.New("must be a libp2p peer id, as 12D3KooW…")
 
-// ParsePeerID reads a peer id: base58, or a CID of the codec libp2p-key.
+// ParsePeerID parses a peer id: base58, or a CID of the codec libp2p-key.
 func ParsePeerID(s string) (PeerID, error) {
 	if s == "" || len(s) > maxIDText {
 		return "", errPeerID
@@ -84,13 +88,15 @@ func ParsePeerID(s string) (PeerID, error) {
 	return PeerID(base58.Encode(c.Hash())), nil
 }
 
-// peerHash reports whether raw is the multihash of a key: the key itself, or the SHA-256 of a longer one.
+// peerHash reports whether raw is the multihash of a key: the key itself, or the SHA-256 of a
+// longer key.
 func peerHash(raw []byte) bool {
 	mh, err := multihash.Decode(raw)
-	return err == nil && (mh.Code == multihash.IDENTITY || mh.Code == multihash.SHA2_256) && len(mh.Digest) >= 32 && len(mh.Digest) <= 64
+	return err == nil && (mh.Code == multihash.IDENTITY || mh.Code == multihash.SHA2_256) && len(mh.Digest) >= 32 &&
+		len(mh.Digest) <= 64
 }
 
-// Key is the public key of p; false for a peer whose id is the hash of its key.
+// Key returns the public key of p. It returns false if the id is a hash of the key.
 func (p PeerID) Key() (ed25519.PublicKey, bool) {
 	raw, err := base58.Decode(string(p))
 	if err != nil || len(raw) != len(ed25519Head)+ed25519.PublicKeySize || [6]byte(raw) != ed25519Head {
@@ -105,7 +111,7 @@ const (
 	maxAddr  = 256 // bytes of one
 )
 
-// checkAddrs returns the fault of a provider's addresses: 1 to 16 multiaddrs, each in its one spelling.
+// checkAddrs returns an error unless addrs are 1 to 16 multiaddrs in canonical spelling.
 func checkAddrs(addrs []string) error {
 	if len(addrs) < 1 || len(addrs) > maxAddrs {
 		return &RecordError{"addrs", "must be 1 to 16 multiaddrs"}
@@ -125,10 +131,10 @@ func checkAddrs(addrs []string) error {
 	return nil
 }
 
-// maxRegion is the longest region, bytes.
+// maxRegion bounds the bytes of a region.
 const maxRegion = 32
 
-// CheckRegion returns the fault of a region as a *RecordError: "" or 1 to 32 of a-z, 0-9 and hyphens.
+// CheckRegion returns a *RecordError unless s is "" or 1 to 32 of a-z, 0-9 and hyphens.
 func CheckRegion(s string) error {
 	if len(s) > maxRegion || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return &RecordError{"region", "must be at most 32 of a-z, 0-9 and hyphens"}

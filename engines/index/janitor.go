@@ -9,29 +9,30 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// Paces of the janitors, and of the prefetcher's probes.
+// Periods of the janitors and of the prefetcher's probes.
 const (
 	cacheEvery   = time.Second
 	breakerEvery = 250 * time.Millisecond
 	probeEvery   = 2 * time.Second
-	repairEvery  = time.Minute // between two walks over all provider records, however often a damaged row is met
+	repairEvery  = time.Minute // shortest time between two repairs, which walk all provider records
 )
 
-// Bounds of a tick of the cache janitor, so that it takes a few milliseconds however much is cached.
+// Bounds of a tick of the cache janitor, so that a tick takes a few milliseconds at most.
 const (
-	maxTracked = 20_000 // entries it looks at; the cache's own clock drops the others
+	maxTracked = 20_000 // entries that it watches; the cache's own clock drops the others
 	hotKeys    = 64
-	hotHits    = 5 // of one entry: a key with fewer is not hot
+	hotHits    = 5 // hits of one entry that make its key hot
 )
 
-// CacheMeta is what the cache janitor knows of the cache. A value is not changed once it is published.
+// CacheMeta describes the cache. A published value is immutable.
 type CacheMeta struct {
-	Tracked int      // entries it watches
-	Purges  uint64   // times that all was dropped
-	Hot     []string // keys and content ids that were asked for most, the hottest first
+	Tracked int      // watched entries
+	Purges  uint64   // number of purges
+	Hot     []string // keys and content ids with the most hits, the hottest first
 }
 
-// runCacheJanitor drops entries whose time is over, publishes cache_meta, of which it is the only writer, and has the store remove expired records.
+// runCacheJanitor evicts expired entries, publishes cache_meta as its only writer, and has the
+// store remove expired records.
 func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	defer e.cacheTick.Stop()
 	var tracked []*entry
@@ -57,7 +58,8 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 				e.damage.repair.Store(false)
 				if err := e.repairProviders(ctx); err != nil {
 					e.damage.repair.Store(true)
-					e.log.Warn("not_repaired", "reason", err.Error(), "next", "it is tried again every "+repairEvery.String())
+					e.log.Warn("not_repaired", "reason", err.Error(), "next",
+						"it is tried again every "+repairEvery.String())
 				}
 				repaired = time.Now()
 			}
@@ -65,7 +67,7 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	}
 }
 
-// sweep evicts entries and returns those that stay.
+// sweep evicts entries and returns the remaining ones.
 func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
 	next := CacheMeta{Purges: e.purges.Load()}
 	if next.Purges != e.Meta().Purges {
@@ -96,13 +98,13 @@ func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
 	return tracked
 }
 
-// Meta is cache_meta as the janitor last published it.
+// Meta returns the cache_meta that the janitor has published last.
 func (e *Engine) Meta() CacheMeta { return *e.meta.Load() }
 
-// runBreakerJanitor steps the breakers: nobody else changes their state.
+// runBreakerJanitor steps the breakers. No other task changes their state.
 func (e *Engine) runBreakerJanitor(ctx context.Context) error {
 	defer e.breakerTick.Stop()
-	rule := e.boot.Breaker // that the breakers go by
+	rule := e.boot.Breaker // the current rule of the breakers
 	for {
 		current, changed := e.config.Load()
 		if current.Breaker != rule {
@@ -123,7 +125,7 @@ func (e *Engine) runBreakerJanitor(ctx context.Context) error {
 	}
 }
 
-// step brings one breaker to now and shows what it has become.
+// step steps one breaker to now and publishes a change of its state.
 func (e *Engine) step(p *peer) {
 	before := p.breaker.State()
 	after := p.breaker.Step(time.Now())

@@ -15,21 +15,23 @@ const (
 	b3Prefix   = "b3:"
 )
 
-// Bounds of a key, bytes: DNS's for names and labels, and enough for any version that people write.
+// Bounds of a key in bytes: those of DNS for names and labels, and enough for any usual version.
 const (
 	maxName    = 253
 	maxLabel   = 63
 	maxVersion = 64
-	maxKeyText = 4 * 1024 // of a key before it is normalised: letters outside ASCII shrink
+	maxKeyText = 4 * 1024 // of a key before normalisation, which may shorten letters outside ASCII
 )
 
-// Key is what a manifest is looked up by: "name:<fqdn>", "name:<fqdn>@<semver>" or "b3:<hex>", in its one spelling. The zero Key stands for no key.
+// Key is a lookup key in canonical form: "name:<fqdn>", "name:<fqdn>@<semver>" or "b3:<hex>". The
+// zero Key is no key.
 type Key struct{ text string }
 
-// ParseKey reads a key and gives it its one spelling. A fault is a *KeyError.
+// ParseKey parses a key and returns its canonical form. It returns a *KeyError if the key is
+// invalid.
 //
-// A name is taken as IDNA (UTS 46, non-transitional) maps it, and kept in ASCII; one trailing dot falls away. A version is SemVer 2.0 without
-// build metadata.
+// A name is mapped by IDNA (UTS 46, non-transitional) and stored in ASCII; one trailing dot is
+// removed. A version is SemVer 2.0 without build metadata.
 func ParseKey(s string) (Key, error) {
 	if len(s) > maxKeyText {
 		return Key{}, &KeyError{"is longer than 4096 bytes"}
@@ -56,12 +58,14 @@ func ParseKey(s string) (Key, error) {
 		return keyOf(s, name), nil
 	}
 	if len(version) > maxVersion || semver.Canonical("v"+version) != "v"+version {
-		return Key{}, &KeyError{"version must be SemVer without build metadata, as 1.2.3 or 1.2.3-rc.1, of at most 64 bytes"}
+		return Key{}, &KeyError{
+			"version must be SemVer without build metadata, as 1.2.3 or 1.2.3-rc.1, of at most 64 bytes",
+		}
 	}
 	return keyOf(s, name+"@"+version), nil
 }
 
-// keyOf is the key of a normalised rest, in the memory of s if that is spelt so already.
+// keyOf returns the key of a normalised rest. It reuses s if s is already normalised.
 func keyOf(s, rest string) Key {
 	if s[len(namePrefix):] == rest {
 		return Key{s}
@@ -69,10 +73,11 @@ func keyOf(s, rest string) Key {
 	return Key{namePrefix + rest}
 }
 
-// profile maps names as browsers do when they look one up; labels are checked here.
+// profile maps names as browsers do for lookups. Labels are checked here.
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(true), idna.BidiRule())
 
-// NormalizeName gives a name its one spelling: lower-case ASCII labels between single dots. It is idempotent.
+// NormalizeName returns the canonical form of a name: lower-case ASCII labels between single dots.
+// It is idempotent.
 func NormalizeName(s string) (string, error) {
 	if plainName(s) {
 		return s, nil
@@ -88,12 +93,13 @@ func NormalizeName(s string) (string, error) {
 	return mapped, checkName(mapped)
 }
 
-// plainName reports whether s is spelt as it is kept, without asking IDNA: what looks like one of its labels is left to it.
+// plainName reports whether s is canonical without asking IDNA. Names with "--", which may be IDNA
+// labels, are not.
 func plainName(s string) bool {
 	return !strings.Contains(s, "--") && checkName(s) == nil
 }
 
-// checkName holds a name to the rules of its one spelling.
+// checkName returns a *KeyError unless s is a canonical name.
 func checkName(s string) error {
 	if s == "" || len(s) > maxName {
 		return &KeyError{"name must be 1 to 253 bytes"}
@@ -117,25 +123,25 @@ func checkName(s string) error {
 	return nil
 }
 
-// String is the key's one spelling.
+// String returns the canonical text of the key.
 func (k Key) String() string { return k.text }
 
 // IsZero reports whether k is no key.
 func (k Key) IsZero() bool { return k.text == "" }
 
-// MarshalText is String.
+// MarshalText implements encoding.TextMarshaler.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.text), nil }
 
-// UnmarshalText is ParseKey.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (k *Key) UnmarshalText(b []byte) (err error) {
 	*k, err = ParseKey(string(b))
 	return err
 }
 
-// Versioned reports whether k names one version, which is written once.
+// Versioned reports whether k names a version, which is written once.
 func (k Key) Versioned() bool { return strings.IndexByte(k.text, '@') >= 0 }
 
-// name is the name without its version; "" for a "b3:" key.
+// name returns the name without its version, or "" for a "b3:" key.
 func (k Key) name() string {
 	rest, ok := strings.CutPrefix(k.text, namePrefix)
 	if !ok {

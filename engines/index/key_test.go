@@ -40,7 +40,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// Normalising a name twice changes nothing more, and what comes of it keeps the rules of a name in ASCII.
+// Normalisation is idempotent, and its results obey the rules of ASCII names.
 func TestNormalizeIsIdempotent(t *testing.T) {
 	name := rapid.OneOf(
 		rapid.StringMatching(`[a-zA-Z0-9äöüßéñ例ー-]{1,12}(\.[a-zA-Zäß-]{1,8}){0,3}\.?`),
@@ -62,7 +62,7 @@ func TestNormalizeIsIdempotent(t *testing.T) {
 	})
 }
 
-// A digest reads back from its CID in every multibase, whatever the codec.
+// A digest is parsed back from its CID in every multibase and codec.
 func TestCIDRoundTrip(t *testing.T) {
 	if got := CIDText(b3.Sum(nil)); got != "bafkr4ifpcne3t5pzugtkaqcn5i3nzskjtpfslsnnyejlpte2spfoihzsmi" {
 		t.Errorf("the empty input is %s", got)
@@ -75,7 +75,8 @@ func TestCIDRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		for base := range multibase.EncodingToStr {
-			text, err := cid.NewCidV1(rapid.SampledFrom([]uint64{cid.Raw, cid.DagProtobuf, cid.DagCBOR}).Draw(t, "codec"), mh).StringOfBase(base)
+			text, err := cid.NewCidV1(rapid.SampledFrom([]uint64{cid.Raw, cid.DagProtobuf, cid.DagCBOR}).Draw(t, "codec"), mh).
+				StringOfBase(base)
 			if err == nil && base != multibase.Identity {
 				texts = append(texts, text)
 			}
@@ -101,7 +102,7 @@ func TestCIDRoundTrip(t *testing.T) {
 	}
 }
 
-// A peer id has one spelling, and that of an Ed25519 key is the key.
+// A peer id has one spelling. That of an Ed25519 key contains the key.
 func TestPeerIDs(t *testing.T) {
 	id := PeerIDOf(publicOf(own))
 	if k, ok := id.Key(); !ok || !k.Equal(publicOf(own)) || !strings.HasPrefix(string(id), "12D3Koo") {
@@ -111,7 +112,8 @@ func TestPeerIDs(t *testing.T) {
 	if err != nil || again != id {
 		t.Errorf("%s: %s, %v", id, again, err)
 	}
-	if got, err := ParsePeerID("QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"); err != nil || got != "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N" {
+	if got, err := ParsePeerID("QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"); err != nil ||
+		got != "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N" {
 		t.Errorf("of an RSA key: %s, %v", got, err)
 	} else if _, ok := got.Key(); ok {
 		t.Error("a hash is taken for a key")
@@ -131,7 +133,8 @@ func FuzzB3Path(f *testing.F) {
 		k, err := ParseKey("b3:" + s)
 		d, digestErr := b3.Parse("b3:" + s)
 		c, cidErr := ParseCID("b3:" + s)
-		if (err == nil) != (digestErr == nil) || (cidErr == nil) != (digestErr == nil) || err == nil && (k.String() != d.String() || c != d) {
+		if (err == nil) != (digestErr == nil) || (cidErr == nil) != (digestErr == nil) ||
+			err == nil && (k.String() != d.String() || c != d) {
 			t.Errorf("%q: %q, %v; %v, %v; %v, %v", s, k, err, d, digestErr, c, cidErr)
 		}
 	})

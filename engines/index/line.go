@@ -9,28 +9,29 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// shareOf is the part of the workers and of the places in the queue that one network keeps while another waits: a
-// quarter.
+// shareOf is the divisor of the share of the workers and of the queue that one network keeps while
+// another waits: a quarter.
 const shareOf = 4
 
 // turn is an item of work_tx: the right to take one job from the line.
 type turn struct{}
 
-// line holds the jobs of work_tx by the network that they are for, so that one network cannot keep the others out.
-// There is a job in it for every turn in the queue and for every turn that is about to be sent.
+// line holds the jobs of work_tx by network, so that one network cannot crowd out the others. It
+// holds a job for each turn that is in the queue or about to be sent.
 //
-// A worker takes the oldest job of the network that has the fewest workers, so a network beyond its quarter yields to
-// every network that waits with less. A network that has a quarter of the places gets no more while another waits.
-// In a full line the newest job of the network with the most jobs gives way to a network that has fewer.
+// A worker takes the oldest job of the network with the fewest workers, so a network above its
+// quarter yields to every waiting network with less. A network that holds a quarter of the places
+// gets no more while another waits. If the line is full, the newest job of the network with the
+// most jobs is evicted for a network that has fewer.
 type line struct {
 	workers int
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // leaf lock
 	nets    map[netip.Addr]*netJobs
-	waiting []*netJobs    // that have jobs, the one served longest ago first; guarded by mu, as is all below
-	queued  int           // jobs in all
-	running int           // jobs that workers have
-	held    time.Duration // how long a lookup keeps a worker, a moving average
+	waiting []*netJobs    // networks with jobs, least recently served first; guarded by mu, as are the fields below
+	queued  int           // number of queued jobs
+	running int           // number of jobs held by workers
+	held    time.Duration // moving average of the time that a lookup holds a worker
 }
 
 // netJobs are the jobs of one network.
@@ -44,9 +45,9 @@ func newLine(workers int) *line {
 	return &line{workers: workers, nets: map[netip.Addr]*netJobs{}}
 }
 
-// push adds j, unless it could not be begun within room, or its network has its share of the places and another
-// waits: flow.ErrBusy. The job that gave way, nil for none, leaves its turn to j.
-func (l *line) push(j *job, room time.Duration) (gaveWay *job, err error) {
+// push adds j. It returns flow.ErrBusy if j could not be begun within room, or if its network has
+// used its share and another network waits. An evicted job, if any, leaves its turn to j.
+func (l *line) push(j *job, room time.Duration) (evicted *job, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.nets[j.from]
@@ -62,7 +63,7 @@ func (l *line) push(j *job, room time.Duration) (gaveWay *job, err error) {
 		if len(most.jobs) <= len(n.jobs)+1 {
 			return nil, flow.ErrBusy
 		}
-		gaveWay = most.jobs[len(most.jobs)-1]
+		evicted = most.jobs[len(most.jobs)-1]
 		l.remove(most, len(most.jobs)-1)
 	}
 	l.nets[j.from] = n
@@ -71,10 +72,10 @@ func (l *line) push(j *job, room time.Duration) (gaveWay *job, err error) {
 	}
 	n.jobs = append(n.jobs, j)
 	l.queued++
-	return gaveWay, nil
+	return evicted, nil
 }
 
-// wait estimates how long a new job of n waits for a worker. Called with mu held.
+// wait estimates the time that a new job of n waits for a worker. The caller holds mu.
 func (l *line) wait(n *netJobs) time.Duration {
 	ahead := 0
 	for _, one := range l.waiting {
@@ -84,33 +85,34 @@ func (l *line) wait(n *netJobs) time.Duration {
 	return l.held * time.Duration(max(0, ahead+1-free)) / time.Duration(l.workers)
 }
 
-// size returns the number of jobs in the line, and of those that workers have.
+// size returns the number of queued jobs and of jobs held by workers.
 func (l *line) size() (queued, running int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queued, l.running
 }
 
-// take removes the job that is next, for a worker. It returns nil if there is none.
+// take removes the next job for a worker. It returns nil if the line is empty.
 func (l *line) take() *job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queued == 0 {
 		return nil
 	}
-	next := slices.MinFunc(l.waiting, func(a, b *netJobs) int { return a.running - b.running }) // the first of equals
+	// the first one if several are equal
+	next := slices.MinFunc(l.waiting, func(a, b *netJobs) int { return a.running - b.running })
 	j := next.jobs[0]
 	next.running++
 	l.running++
 	l.remove(next, 0)
-	if len(next.jobs) > 0 { // its turn comes again after the others
+	if len(next.jobs) > 0 { // the network moves to the end of the line
 		at := slices.Index(l.waiting, next)
 		l.waiting = append(slices.Delete(l.waiting, at, at+1), next)
 	}
 	return j
 }
 
-// done gives the worker of a job back. asked is how long peers were asked; 0 if they were not.
+// done releases the worker of a job. asked is the time for which peers were asked, or 0.
 func (l *line) done(j *job, asked time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +125,8 @@ func (l *line) done(j *job, asked time.Duration) {
 	l.release(n)
 }
 
-// withdraw removes one job whose turn could not be sent: j or, if a worker has taken that on the turn of another
-// job, the other. It returns nil if the line is empty.
+// withdraw removes one job because a turn could not be sent: j, or another job if a worker has
+// already taken j on the turn of that job. It returns nil if the line is empty.
 func (l *line) withdraw(j *job) *job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +145,7 @@ func (l *line) withdraw(j *job) *job {
 	return other
 }
 
-// flush removes all jobs.
+// flush removes and returns all jobs.
 func (l *line) flush() (all []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +157,7 @@ func (l *line) flush() (all []*job) {
 	return all
 }
 
-// remove takes the job at a place of n out. Called with mu held.
+// remove removes the job of n at an index. The caller holds mu.
 func (l *line) remove(n *netJobs, at int) {
 	if at == 0 {
 		n.jobs[0] = nil
@@ -172,7 +174,7 @@ func (l *line) remove(n *netJobs, at int) {
 	l.release(n)
 }
 
-// release forgets a network that has nothing here. Called with mu held.
+// release forgets a network without jobs. The caller holds mu.
 func (l *line) release(n *netJobs) {
 	if len(n.jobs) == 0 && n.running == 0 {
 		delete(l.nets, n.from)

@@ -20,7 +20,7 @@ type nameOp struct {
 	manifest b3.Digest
 }
 
-// nameResult is what it gave.
+// nameResult is the result of a nameOp.
 type nameResult struct {
 	manifest b3.Digest // of a read; zero: not found
 	found    bool      // of a deletion
@@ -53,8 +53,8 @@ var namesModel = porcupine.Model{
 	},
 }
 
-// Eight clients put, read and delete names, with the cache on and answers of all kinds, and the file is closed and opened between: one order of all
-// operations explains every answer.
+// Eight clients put, read and delete names, with the cache, all kinds of answers, and reopenings of
+// the file. The history is linearizable.
 func TestNamesAreLinearizable(t *testing.T) {
 	rounds, opsEach := 6, 150
 	if testing.Short() {
@@ -82,7 +82,10 @@ func TestNamesAreLinearizable(t *testing.T) {
 					out, counts := r.linear(in, draw.IntN(8) == 0)
 					if back := clock.Add(1); counts {
 						mu.Lock()
-						history = append(history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: back})
+						history = append(
+							history,
+							porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: back},
+						)
 						mu.Unlock()
 					}
 				}
@@ -103,7 +106,7 @@ func TestNamesAreLinearizable(t *testing.T) {
 	}
 }
 
-// linear does one operation. It reports whether it says anything.
+// linear runs one operation. counts is false if its outcome is unknown.
 func (r *rig) linear(in nameOp, fresh bool) (out nameResult, counts bool) {
 	var err error
 	switch in.do {

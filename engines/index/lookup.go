@@ -4,152 +4,229 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"ronbox/appliance/flow"
 )
 
-// Retries of one lookup, over all its legs: after a failure in passing the next peer is asked, or the same if none is left.
+// Retries of one lookup, over all its legs: after a transient failure the next peer is asked, or
+// the same one if all others were asked.
 const (
 	maxRetries = 3
-	retryLeast = 50 * time.Millisecond // pause before a retry, drawn up to twice as long
-	retryRoom  = 25 * time.Millisecond // left of the deadline behind the pause, else there is no retry
+	retryLeast = 50 * time.Millisecond // shortest pause before a retry; the longest is twice as long
+	retryRoom  = 25 * time.Millisecond // least time between the pause and the deadline; with less there is no retry
 )
 
 func retryDelay(int) time.Duration { return retryLeast + rand.N(retryLeast) }
 
-// askLimit is how many providers a peer is asked for: what a Delegated Routing endpoint gives in one document.
+// askLimit is the number of providers that a peer is asked for: the size of one document of a
+// Delegated Routing endpoint.
 const askLimit = 100
 
-// Causes that end the context of a lookup's legs.
+// Causes of the end of the context of a lookup's legs.
 var (
 	errSettled  = errors.New("lookup is settled")
 	errDeadline = errors.New("lookup deadline")
 )
 
-// outcome is how the peers were of use: an entry with found or without, or an error.
+// outcome is the result of a lookup: an entry, found or not, or an error.
 type outcome struct {
-	entry *entry
-	ttl   time.Duration
-	until int64 // the first signed expiry, Unix ms; 0: none
-	err   error
+	entry   *entry
+	ttl     time.Duration
+	until   int64 // the first signed expiry, Unix ms; 0: none
+	err     error
+	without []*peer // of a "not found": the peers that gave this answer
+	late    bool    // the deadline ended the lookup
 }
 
-// lookup asks peers for one key, in two waves: alpha peers at once and, if they have given no good answer within the hedge time or all have
-// failed, beta others. The first good answer settles it, the deadline does else. Every leg is joined by run.
+// lookup asks peers for one key in two waves: alpha peers at once, and beta others if no peer of
+// the first wave has given a good answer at the hedge time or if all have failed. For a name, the
+// first good answer settles the lookup. For a content id the good answers are merged: the lookup is
+// settled when every peer of the wave has reported, or by the first good answer after the hedge
+// time. Otherwise the deadline settles it. run joins every leg.
 type lookup struct {
-	e     *Engine
-	s     *settings
-	j     *job
-	done  func(outcome) // called once, with mu not held
-	order []*peer
-	begun time.Time
-	hedge context.CancelFunc // starts the second wave before its time
-	end   context.CancelCauseFunc
+	e      *Engine
+	s      *settings
+	j      *job
+	done   func(outcome) // called once, without mu
+	order  []*peer
+	begun  time.Time
+	asOf   time.Time     // wall clock at which all answers count as received
+	second chan struct{} // closed when the second wave begins
+	end    context.CancelCauseFunc
 
-	mu       sync.Mutex // a leaf; guards all below
-	next     int        // in order
-	asked    int        // peers that were asked
-	refused  int        // peers whose breaker was open
-	waiting  int        // legs of the first wave that have said nothing yet
-	left     [2]int     // legs of either wave that have not ended
-	empty    int        // answers that know nothing
-	failed   int        // calls that gave no answer
+	mu       sync.Mutex // leaf lock; guards the fields below
+	next     int        // index into order of the next peer
+	asked    int        // number of asked peers
+	refused  int        // number of peers with an open breaker
+	waiting  int        // legs of the current wave that have not reported, except those of late peers
+	left     [2]int     // running legs of each wave
+	heard    []heard    // good answers
+	without  []*peer    // peers that answered "not found"
+	failed   int        // calls without an answer
 	retries  int
-	hedged   bool // the second wave runs
-	raced    bool // and has asked somebody
-	overtook bool // and won
+	past     bool // the hedge time has passed
+	hedged   bool // the second wave has begun
+	raced    bool // the second wave has asked a peer
+	overtook bool // the second wave has won
 	settled  bool
 	lastErr  error
 }
 
-// run asks and returns once every leg has ended. done is called as soon as the outcome is known, which a leg that ignores the end of its
-// context does not delay.
+// heard is a good answer of one peer.
+type heard struct {
+	outcome
+	from *peer
+	wave int
+}
+
+// run asks peers and returns after every leg has ended. done is called as soon as the outcome is
+// known, even if a leg ignores the end of its context.
 func (l *lookup) run(ctx context.Context) {
 	alpha, beta := l.s.DHT.Alpha, l.s.DHT.Beta
-	l.waiting, l.left, l.begun = alpha, [2]int{alpha, beta}, time.Now()
+	l.waiting = alpha
+	l.left = [2]int{alpha, beta}
+	l.second = make(chan struct{})
+	l.begun, l.asOf = time.Now(), l.e.now()
 	ctx, stop := context.WithDeadlineCause(ctx, l.j.deadline, errDeadline)
 	defer stop()
 	ctx, l.end = context.WithCancelCause(ctx)
 	defer l.end(errSettled)
-	wave, hedge := context.WithTimeout(ctx, l.s.hedge)
-	defer hedge()
-	l.hedge = hedge
 	_ = flow.Fan(ctx, 1+alpha+beta, func(ctx context.Context, i int) error { // no leg fails
 		switch {
 		case i == 0:
-			l.watch(ctx, wave)
+			l.watch(ctx)
 		case i <= alpha:
 			l.leg(ctx, 0)
 		default:
-			<-wave.Done()
-			if ctx.Err() == nil {
+			select {
+			case <-l.second:
 				l.leg(ctx, 1)
+			case <-ctx.Done():
 			}
 		}
 		return nil
 	})
 }
 
-// watch begins the second wave and settles the lookup when its context ends first.
-func (l *lookup) watch(ctx, wave context.Context) {
-	<-wave.Done()
-	if ctx.Err() == nil {
+// watch marks the hedge time as passed, and settles the lookup if its context ends first.
+func (l *lookup) watch(ctx context.Context) {
+	hedge := time.NewTimer(l.s.hedge)
+	defer hedge.Stop()
+	select {
+	case <-hedge.C:
 		l.mu.Lock()
-		l.hedged = true
-		o, over := l.empties()
+		l.past = true
 		l.mu.Unlock()
-		if over {
-			l.settle(o)
-		}
+		l.step()
+		<-ctx.Done()
+	case <-ctx.Done():
 	}
-	<-ctx.Done()
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errDeadline):
-		l.settle(outcome{err: ErrTimeout})
-	case !errors.Is(cause, errSettled):
-		l.settle(outcome{err: flow.ErrCanceled})
+	o := outcome{err: flow.ErrCanceled}
+	l.mu.Lock()
+	over := !l.settled
+	l.settled = true
+	if over && errors.Is(context.Cause(ctx), errDeadline) {
+		o = l.atDeadline()
+	}
+	l.mu.Unlock()
+	if over {
+		l.publish(o)
 	}
 }
 
-// leg asks one peer after another until one has answered.
+// step settles the lookup if enough is known, or begins the second wave if it is due.
+func (l *lookup) step() {
+	l.mu.Lock()
+	begin := !l.hedged && len(l.heard) == 0 && !l.settled && (l.past || l.waiting <= 0 && l.failed > 0)
+	if begin {
+		l.hedged, l.waiting = true, l.s.DHT.Beta
+	}
+	var o outcome
+	over := false
+	if !l.settled {
+		o, over = l.verdict()
+		l.settled = over
+	}
+	l.mu.Unlock()
+	if begin {
+		close(l.second)
+	}
+	if over {
+		l.publish(o)
+	}
+}
+
+// verdict returns the outcome if it is decided. The caller holds mu.
+func (l *lookup) verdict() (o outcome, over bool) {
+	out := l.left[0] > 0 || l.left[1] > 0 && (l.hedged || l.failed > 0) // a leg is running or will run
+	switch {
+	case len(l.heard) > 0:
+		if l.j.isName() || l.past || l.waiting <= 0 || !out {
+			return l.found(), true
+		}
+	case !out:
+		return l.final(), true
+	case !l.j.isName() && l.hedged && l.left[1] == 0 && l.mostWithout():
+		return l.nothing(), true // otherwise one dead peer would turn each miss into a timeout
+	}
+	return outcome{}, false
+}
+
+// leg asks one peer after another until one has answered. For a name, the answer of one peer does
+// not predict those of others, so the leg continues while there are peers.
 func (l *lookup) leg(ctx context.Context, wave int) {
-	first, asked := true, (*peer)(nil)
-	_ = l.e.retry.Do(ctx, func(ctx context.Context) error { // what failed is counted by ask
+	first, failed := true, (*peer)(nil)
+	_ = l.e.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
 		err := errNobody
-		for {
-			p, pass := l.take(asked)
+		for again := failed; ; again = nil {
+			p, pass := l.take(again)
 			if p == nil {
 				break
 			}
-			asked = p
-			if err = l.ask(ctx, p, pass, wave); !errors.Is(err, ErrNotFound) || !l.j.isName() {
+			if p.isLate(l.asOf) {
+				l.report(&first, wave)
+			}
+			got := l.ask(ctx, p, pass, wave)
+			if retryable(got) {
+				failed = p
+			}
+			if got == nil || !retryable(err) { // keep an error that allows a retry
+				err = got
+			}
+			if got == nil || !l.j.isName() || ctx.Err() != nil {
 				break
 			}
-			asked = nil // that a peer does not know a name says nothing of the others
 		}
-		l.note(err, &first, wave)
+		l.report(&first, wave)
 		if retryable(err) && !l.mayRetry() {
 			return errSpent
 		}
 		return err
 	})
-	l.ended(wave)
+	l.mu.Lock()
+	l.left[wave]--
+	l.mu.Unlock()
+	if ctx.Err() == nil { // otherwise watch publishes the outcome
+		l.step()
+	}
 }
 
-// What ends a leg beside a peer's error.
+// Errors that end a leg, beside those of peers.
 var (
 	errNobody = errors.New("no peer is left to ask")
 	errSpent  = errors.New("no retry is left")
 )
 
-// retryable reports whether a call that failed so may succeed a little later.
+// retryable reports whether a retry of a failed call may succeed soon.
 func retryable(err error) bool { return errors.Is(err, ErrTransient) || errors.Is(err, ErrNoRoute) }
 
-// take gives the next peer whose breaker lets a call through, and when none is left the one that this leg asked before.
+// take returns the next peer with a breaker that lets a call through. After the last peer it
+// returns again, the peer that this leg has asked before.
 func (l *lookup) take(again *peer) (*peer, flow.Pass) {
-	for p := l.following(); p != nil; p = l.following() {
+	for p := l.nextPeer(); p != nil; p = l.nextPeer() {
 		if pass, ok := p.breaker.Permit(); ok {
 			l.count(&l.asked)
 			return p, pass
@@ -165,8 +242,9 @@ func (l *lookup) take(again *peer) (*peer, flow.Pass) {
 	return nil, flow.Pass{}
 }
 
-// following is the next peer in the order; nil behind the last, and once the lookup is settled.
-func (l *lookup) following() *peer {
+// nextPeer returns the next peer in order. It returns nil after the last peer or once the lookup is
+// settled.
+func (l *lookup) nextPeer() *peer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.settled || l.next == len(l.order) {
@@ -182,7 +260,7 @@ func (l *lookup) count(n *int) {
 	l.mu.Unlock()
 }
 
-// mayRetry takes one of the lookup's retries.
+// mayRetry takes one of the retries of the lookup, and reports whether one was left.
 func (l *lookup) mayRetry() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,216 +271,126 @@ func (l *lookup) mayRetry() bool {
 	return true
 }
 
-// ask makes one call and books it. It returns nil for a good answer, ErrNotFound for an empty one.
-func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) error {
-	begun := time.Now()
-	if wave == 1 {
-		l.mu.Lock()
-		l.raced = true
-		l.mu.Unlock()
-	}
-	l.e.m.legs.Add(1)
-	o, err := l.call(ctx, p)
-	l.e.m.legs.Add(-1)
-	switch {
-	case err == nil:
-		p.settle(pass, flow.Succeeded, nil)
-		l.won(o, wave == 1)
-		return nil
-	case errors.Is(err, ErrNotFound):
-		p.settle(pass, flow.Succeeded, nil)
-		return err
-	case ctx.Err() == nil:
-	case errors.Is(context.Cause(ctx), errDeadline) && time.Since(begun) >= l.s.fair:
-		err = ErrPeerTimeout
-	case l.overtaken(time.Since(begun)):
-		err = errOvertaken
-	default: // it lost a race, had too little time, or the node stops: nothing is known of the peer
-		p.settle(pass, flow.Neither, nil)
-		return context.Cause(ctx)
-	}
-	p.settle(pass, flow.Failed, err)
-	l.e.m.peerErrors[kindOf(err)](1)
-	return err
-}
-
-// call asks p and makes an entry of its answer.
-func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
-	n := &entry{key: l.j.text, fence: l.j.fence, found: true}
-	if !l.j.isName() {
-		list, err := p.Providers(ctx, l.j.cid, askLimit)
-		if err != nil {
-			return outcome{}, err
-		}
-		good, bad := l.e.verified(l.j.cid, list, l.s)
-		l.e.m.integrity(bad)
-		switch {
-		case len(good) == 0 && bad > 0:
-			return outcome{}, ErrInvalid
-		case len(good) == 0:
-			return outcome{}, ErrNotFound
-		}
-		n.providers = capped(merge(good, l.j.known))
-		n.etag = etagOf(n.providers)
-		return outcome{entry: n, ttl: l.s.ttl, until: firstExpiry(n.providers)}, nil
-	}
-	raw, err := p.Name(ctx, l.j.key)
-	if err != nil {
-		return outcome{}, err
-	}
-	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.now())
-	if err == nil {
-		err = l.compare(n, &r, [32]byte(signer))
-	}
-	if err != nil {
-		l.e.m.integrity(1)
-		return outcome{}, errors.Join(ErrInvalid, err)
-	}
-	n.manifest, n.seq, n.record, n.etag = r.Manifest, r.Seq, raw, quoted(r.Manifest)
-	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
-}
-
-// compare holds the record of a name against what was seen before. One that is older than the last by its signer, or
-// says otherwise at the same seq, is refused. Another signer that says otherwise is a conflict, and no fault of
-// either: two nodes are trusted for one name.
-func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
-	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
-	old, ok := l.e.past(l.j.text, l.e.now())
-	if !ok {
-		return nil
-	}
-	now := l.e.now().UnixMilli()
-	for _, was := range old.seen {
-		switch {
-		case was.until <= now:
-		case was.signer != signer:
-			n.seen = append(n.seen, was)
-			if was.manifest != r.Manifest {
-				n.conflict = was.manifest
-			}
-		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
-			return &RecordError{"seq", "is behind what was seen before"}
-		}
-	}
-	if !n.conflict.IsZero() && old.conflict.IsZero() {
-		l.e.m.conflicts(1)
-		l.e.log.Warn("name_conflict", "key", l.j.key.text, "manifest", r.Manifest.String(), "other", n.conflict.String(),
-			"next", "two keys of index.trust sign this name: leave one of them")
-	}
-	return nil
-}
-
-// won settles the lookup with a good answer.
-func (l *lookup) won(o outcome, beta bool) {
+// report notes that a leg has an outcome, or that the lookup does not wait for its peer.
+func (l *lookup) report(first *bool, wave int) {
 	l.mu.Lock()
-	first, raced := !l.settled, l.raced
-	l.overtook = l.overtook || first && beta
-	l.mu.Unlock()
-	switch {
-	case !first || !raced:
-	case beta:
-		l.e.m.hedges["win"](1)
-	default:
-		l.e.m.hedges["lose"](1)
-	}
-	l.settle(o)
-}
-
-// overtaken reports whether a call that has been out for so long was beaten by one of the second wave, begun later. It is a failure: a peer
-// that hangs would else lose each race unseen, and cost each lookup the hedge time.
-func (l *lookup) overtaken(out time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.overtook && out >= l.s.hedge
-}
-
-// note counts what a leg has found so far. When every leg of the first wave has said something and one has failed, the second begins at once.
-func (l *lookup) note(err error, first *bool, wave int) {
-	l.mu.Lock()
-	switch {
-	case err == nil, errors.Is(err, errNobody), errors.Is(err, errSettled):
-	case errors.Is(err, ErrNotFound):
-		l.empty++
-	default:
-		l.failed++
-		l.lastErr = err
-	}
-	if *first && wave == 0 {
+	if *first && (wave == 1) == l.hedged {
 		l.waiting--
 	}
 	*first = false
-	early := l.waiting == 0 && l.failed > 0 && !l.settled
 	l.mu.Unlock()
-	if early {
-		l.hedge()
-	}
+	l.step()
 }
 
-// ended counts a leg out and settles the lookup if nothing is left to wait for: no leg, or none of the first wave while all it has said is that
-// nobody knows.
-func (l *lookup) ended(wave int) {
+// book records the outcome of a call that the lookup has not cut off.
+func (l *lookup) book(p *peer, err error) {
 	l.mu.Lock()
-	l.left[wave]--
-	o, over := l.empties()
-	if !over && l.left[0] == 0 && (l.left[1] == 0 || l.failed == 0 && !l.hedged) {
-		o, over = l.final(), true
+	defer l.mu.Unlock()
+	switch {
+	case !errors.Is(err, ErrNotFound):
+		l.failed++
+		l.lastErr = err
+	case !slices.Contains(l.without, p):
+		l.without = append(l.without, p)
+	}
+}
+
+// addAnswer adds a good answer.
+func (l *lookup) addAnswer(o outcome, p *peer, wave int) {
+	l.mu.Lock()
+	if !l.settled {
+		l.heard = append(l.heard, heard{o, p, wave})
 	}
 	l.mu.Unlock()
-	if over {
-		l.settle(o)
-	}
+	l.step()
 }
 
-// empties gives up on providers that nobody knows, though a peer is still out: the second wave has nothing more to say, and two answers, or all
-// that are possible, were empty. Else one dead peer would turn each miss into a timeout. Called with mu held.
-func (l *lookup) empties() (outcome, bool) {
-	if l.j.isName() || !l.hedged || l.left[1] > 0 || l.empty == 0 || l.empty < min(2, l.asked) {
-		return outcome{}, false
+// silent returns the number of peers without an answer: of all peers for a name, of the tried ones
+// for a content id. The caller holds mu.
+func (l *lookup) silent() int {
+	if l.j.isName() {
+		return len(l.order) - len(l.without)
 	}
-	return l.nothing(l.s.neg / 2), true
+	return l.asked + l.refused - len(l.without)
 }
 
-// final is the outcome once every leg has ended without a good answer. Called with mu held.
+// mostWithout reports whether more peers answered "not found" than did not answer. The caller holds
+// mu.
+func (l *lookup) mostWithout() bool { return len(l.without) > l.silent() }
+
+// final returns the outcome after every leg has ended without a good answer. The caller holds mu.
 func (l *lookup) final() outcome {
 	switch {
-	case !time.Now().Before(l.j.deadline):
-		return outcome{err: ErrTimeout}
 	case l.asked == 0 && l.refused > 0:
 		return outcome{err: l.e.allOpen()}
-	case l.failed == 0 && (l.refused == 0 || !l.j.isName()):
-		return l.nothing(l.s.neg)
-	case !l.j.isName() && l.empty >= 2:
-		return l.nothing(l.s.neg / 2)
+	case l.silent() == 0 || l.mostWithout():
+		return l.nothing()
+	case !time.Now().Before(l.j.deadline):
+		return outcome{err: ErrTimeout}
 	}
 	return outcome{err: errors.Join(ErrUpstream, l.lastErr)}
 }
 
-// nothing is the outcome that nobody knows the key.
-func (l *lookup) nothing(ttl time.Duration) outcome {
-	return outcome{entry: &entry{key: l.j.text, fence: l.j.fence}, ttl: ttl}
+// atDeadline returns the outcome at the deadline from the answers so far. The caller holds mu.
+func (l *lookup) atDeadline() (o outcome) {
+	switch {
+	case len(l.heard) > 0:
+		o = l.found()
+	case l.mostWithout():
+		o = l.nothing()
+	default:
+		return outcome{err: ErrTimeout}
+	}
+	o.late = true
+	return o
 }
 
-// settle gives the outcome, the first time, and ends the other legs.
-func (l *lookup) settle(o outcome) {
+// found returns the outcome of the good answers: for a name the first answer, for a content id all
+// answers merged. It does not depend on their order. The caller holds mu.
+func (l *lookup) found() outcome {
+	o := l.heard[0].outcome
+	n := o.entry
+	if l.j.isName() {
+		n.from = []*peer{l.heard[0].from}
+		return o
+	}
+	n.from = make([]*peer, len(l.heard))
+	sets := make([][]Provider, len(l.heard), len(l.heard)+1)
+	for i, h := range l.heard {
+		n.from[i], sets[i] = h.from, h.entry.providers
+	}
+	n.providers = capped(merge(append(sets, l.j.known)...))
+	n.etag = etagOf(n.providers)
+	o.until = firstExpiry(n.providers)
+	return o
+}
+
+// nothing returns the outcome "not found". It is cached for half the time if a peer did not answer.
+// The caller holds mu.
+func (l *lookup) nothing() outcome {
+	o := outcome{entry: &entry{key: l.j.text, fence: l.j.fence}, ttl: l.s.neg, without: l.without}
+	if silent := l.silent(); silent > 0 {
+		o.entry.silent = &SilentError{silent}
+		o.ttl /= 2
+	}
+	return o
+}
+
+// publish calls done with the outcome and ends the other legs. It is called once.
+func (l *lookup) publish(o outcome) {
 	l.mu.Lock()
-	again := l.settled
-	l.settled = true
+	last := len(l.heard) - 1
+	raced := l.raced && last >= 0
+	l.overtook = raced && l.heard[last].wave == 1
+	win := l.overtook
 	l.mu.Unlock()
-	if again {
-		return
+	switch {
+	case win:
+		l.e.m.hedges["win"](1)
+	case raced:
+		l.e.m.hedges["lose"](1)
 	}
 	l.e.m.lookupMS(float64(time.Since(l.begun)) / float64(time.Millisecond))
 	l.done(o)
 	l.end(errSettled)
-}
-
-// allOpen is the error when no breaker lets a call through.
-func (e *Engine) allOpen() error {
-	now, least := time.Now(), time.Duration(0)
-	for i, p := range e.peers {
-		if d := p.breaker.RetryAfter(now); i == 0 || d < least {
-			least = d
-		}
-	}
-	return &BreakerOpenError{RetryAfter: least}
 }

@@ -16,7 +16,8 @@ const (
 	eventFailed    = "lookup_failed"
 )
 
-// metrics are the index's series, resolved once, so that all of them show from the start.
+// metrics holds the series of the index. All are resolved at once, so that they show from the
+// start.
 type metrics struct {
 	reg         *obs.Metrics
 	latency     func(float64)
@@ -33,40 +34,101 @@ type metrics struct {
 	integrity   func(int)
 	conflicts   func(int)
 	damaged     func(int)
-	dropped     func(int)            // lookups that were refused a place in work_tx
+	dropped     func(int)            // lookups refused by work_tx
 	hedges      map[string]func(int) // by result
 	peerErrors  map[string]func(int) // by kind
 	events      map[string]func(int) // by kind
-	legs        atomic.Int64         // calls of peers under way
+	legs        atomic.Int64         // concurrent calls of peers
 }
 
-// latencySeconds are the buckets between an answer from memory and the longest deadline.
-var latencySeconds = [...]float64{.000005, .00005, .0005, .001, .005, .01, .025, .05, .1, .15, .2, .3, .5, 1, 1.25, 2.5, 5}
+// latencySeconds are the histogram buckets from an answer out of memory to the longest deadline.
+var latencySeconds = [...]float64{
+	.000005, .00005, .0005, .001, .005, .01, .025, .05, .1, .15, .2, .3, .5, 1, 1.25, 2.5, 5,
+}
 
-// lookupMillis are those of a lookup among peers; the hedge time and the deadline are among them.
+// lookupMillis are the histogram buckets of a lookup among peers. They include the default hedge
+// time and deadline.
 var lookupMillis = [...]float64{1, 2, 5, 10, 20, 40, 80, 120, 150, 170, 200, 300, 500, 800, 1200, 1250, 2500, 5000}
 
 func indexFamilies() []obs.Family {
 	return []obs.Family{
-		{Name: "resolve_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time to answer for a key or a content id, from the cache too."},
-		{Name: "index_dht_lookup_ms", Type: obs.Histogram, Buckets: lookupMillis[:], Help: "Time of a lookup among the peers until it was settled, in milliseconds."},
-		{Name: "resolve_deadline_hit", Type: obs.Counter, Help: "Lookups whose deadline passed, those that were then answered stale too."},
-		{Name: "breaker_state", Type: obs.Gauge, Labels: []string{"target", "state"}, Help: "1 for the state that the breaker of a peer is in."},
-		{Name: "breaker_open_total", Type: obs.Counter, Labels: []string{"target"}, Help: "Calls that were not made because the breaker of the peer was open."},
-		{Name: "index_cache_hits_total", Type: obs.Counter, Help: "Looks into the cache that found an answer within its time."},
-		{Name: "index_cache_misses_total", Type: obs.Counter, Help: "Looks into the cache that did not."},
+		{
+			Name:    "resolve_latency_seconds",
+			Type:    obs.Histogram,
+			Buckets: latencySeconds[:],
+			Help:    "Time to answer a lookup of a key or a content id, including cache hits.",
+		},
+		{
+			Name:    "index_dht_lookup_ms",
+			Type:    obs.Histogram,
+			Buckets: lookupMillis[:],
+			Help:    "Time until a lookup among the peers was settled, in milliseconds.",
+		},
+		{
+			Name: "resolve_deadline_hit",
+			Type: obs.Counter,
+			Help: "Lookups whose deadline passed, including those that were then answered stale.",
+		},
+		{
+			Name:   "breaker_state",
+			Type:   obs.Gauge,
+			Labels: []string{"target", "state"},
+			Help:   "1 for the current state of the breaker of a peer.",
+		},
+		{
+			Name:   "breaker_open_total",
+			Type:   obs.Counter,
+			Labels: []string{"target"},
+			Help:   "Calls that were not made because the breaker of the peer was open.",
+		},
+		{
+			Name: "index_cache_hits_total",
+			Type: obs.Counter,
+			Help: "Reads of the cache that found a fresh answer.",
+		},
+		{
+			Name: "index_cache_misses_total",
+			Type: obs.Counter,
+			Help: "Reads of the cache that found no fresh answer.",
+		},
 		{Name: "index_cache_entries", Type: obs.Gauge, Help: "Answers that the cache janitor watches."},
-		{Name: "index_cache_evicted_total", Type: obs.Counter, Help: "Answers that the cache janitor has dropped for their time."},
-		{Name: "index_flight_joined_total", Type: obs.Counter, Help: "Callers that joined a lookup under way."},
-		{Name: "index_stale_served_total", Type: obs.Counter, Help: "Answers past their time, given while peers fail."},
-		{Name: "index_background_total", Type: obs.Counter, Help: "Jobs of bg_tx: keys warmed up and looked up again, probes of peers."},
-		{Name: "index_integrity_fail_total", Type: obs.Counter, Help: "Records of peers that were refused: forged, expired, malformed, or behind what was seen before."},
-		{Name: "index_name_conflicts_total", Type: obs.Counter, Help: "Names for which two trusted keys sign different manifests, when first seen."},
-		{Name: "index_rows_corrupt_total", Type: obs.Counter, Help: "Damaged rows met in the file, each once."},
-		{Name: "dht_hedged_requests_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Lookups with a second wave: won by it, or lost to the first."},
+		{
+			Name: "index_cache_evicted_total",
+			Type: obs.Counter,
+			Help: "Expired answers that the cache janitor has evicted.",
+		},
+		{Name: "index_flight_joined_total", Type: obs.Counter, Help: "Callers that joined a running lookup."},
+		{Name: "index_stale_served_total", Type: obs.Counter, Help: "Stale answers served while peers fail."},
+		{
+			Name: "index_background_total",
+			Type: obs.Counter,
+			Help: "Jobs of bg_tx: warm-up, reindexing and probes of peers.",
+		},
+		{
+			Name: "index_integrity_fail_total",
+			Type: obs.Counter,
+			Help: "Records of peers that were refused: forged, expired, malformed, or older than an earlier record.",
+		},
+		{
+			Name: "index_name_conflicts_total",
+			Type: obs.Counter,
+			Help: "Names for which two trusted keys sign different manifests, when first seen.",
+		},
+		{Name: "index_rows_corrupt_total", Type: obs.Counter, Help: "Damaged rows met in the file, each counted once."},
+		{
+			Name:   "dht_hedged_requests_total",
+			Type:   obs.Counter,
+			Labels: []string{"result"},
+			Help:   "Lookups with a second wave, by whether it won.",
+		},
 		{Name: "dht_errors_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Calls of peers that failed."},
-		{Name: "dht_legs_inflight", Type: obs.Gauge, Help: "Calls of peers under way."},
-		{Name: "index_events_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Changes, and lookups that failed, as events_tx told of them."},
+		{Name: "dht_legs_inflight", Type: obs.Gauge, Help: "Concurrent calls of peers."},
+		{
+			Name:   "index_events_total",
+			Type:   obs.Counter,
+			Labels: []string{"kind"},
+			Help:   "Changes and failed lookups, as published by events_tx.",
+		},
 	}
 }
 
@@ -77,7 +139,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		latency:     reg.Histogram("resolve_latency_seconds", service),
 		lookupMS:    reg.Histogram("index_dht_lookup_ms", service),
 		deadlineHit: reg.Counter("resolve_deadline_hit", service),
-		timeouts:    series(reg, "io_timeouts_total", "op", "queue", "read", "dht"),
+		timeouts:    series(reg, "io_timeouts_total", "op", "read", "dht"),
 		canceled:    reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 		hits:        reg.Counter("index_cache_hits_total", service),
 		misses:      reg.Counter("index_cache_misses_total", service),
@@ -90,15 +152,17 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		damaged:     reg.Counter("index_rows_corrupt_total", service),
 		dropped:     reg.Counter("queue_dropped_total", service, "queue", "work"),
 		hedges:      series(reg, "dht_hedged_requests_total", "result", "win", "lose"),
-		peerErrors:  series(reg, "dht_errors_total", "kind", "transient", "no_route", "timeout", "invalid", "overtaken"),
-		events:      series(reg, "index_events_total", "kind", eventPut, eventDeleted, eventAnnounced, eventWithdrawn, eventExpired, eventFailed),
+		peerErrors: series(reg, "dht_errors_total", "kind",
+			"transient", "no_route", "timeout", "invalid", "overtaken"),
+		events: series(reg, "index_events_total", "kind", eventPut, eventDeleted, eventAnnounced, eventWithdrawn,
+			eventExpired, eventFailed),
 	}
 	reg.Gauge("dht_legs_inflight", service, func() float64 { return float64(m.legs.Load()) })
 	reg.Gauge("index_cache_entries", service, func() float64 { return float64(e.Meta().Tracked) })
 	return m
 }
 
-// series resolves one counter for each value of a label.
+// series returns one counter per value of a label.
 func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
 	out := make(map[string]func(int), len(values))
 	for _, v := range values {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Every lookup has its time counted, however it ends; a look into the cache is a hit or a miss. The file is read
-// without a place in the queue, so a miss looks once.
+// The time of every lookup is counted. A read of the cache is a hit or a miss. The file is read
+// without a place in the queue, so a miss reads the cache once.
 func TestLookupsAreCounted(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
 		r.put("name:docs.example", digest("1"))
@@ -21,7 +21,8 @@ func TestLookupsAreCounted(t *testing.T) {
 			{"name:none.example", false, 3, 1, 2},
 			{"name:none.example", false, 4, 2, 2},
 		} {
-			if _, err := r.e.Resolve(r.ctx(), key(step.key), ResolveOptions{}); (err == nil) != step.known || err != nil && !errors.Is(err, ErrNotFound) {
+			if _, err := r.e.Resolve(r.ctx(), key(step.key), ResolveOptions{}); (err == nil) != step.known ||
+				err != nil && !errors.Is(err, ErrNotFound) {
 				t.Errorf("%d: %v", i, err)
 			}
 			r.e.cache.Settle()
@@ -33,13 +34,14 @@ func TestLookupsAreCounted(t *testing.T) {
 				}
 			}
 		}
-		if _, _, err := r.ask(digest("nobody"), ProvidersOptions{}); !errors.Is(err, ErrNotFound) || r.count("resolve_latency_seconds") != 5 {
+		if _, _, err := r.ask(digest("nobody"), ProvidersOptions{}); !errors.Is(err, ErrNotFound) ||
+			r.count("resolve_latency_seconds") != 5 {
 			t.Errorf("%v, %v times", err, r.count("resolve_latency_seconds"))
 		}
 	})
 }
 
-// A lookup is hedged if a peer was asked in the second wave: where none is left for it, the first has not won a race.
+// A lookup counts as hedged only if the second wave has asked a peer.
 func TestHedgesAreCountedWhereThereWasARace(t *testing.T) {
 	for _, tt := range []struct {
 		doc   string
@@ -51,13 +53,20 @@ func TestHedgesAreCountedWhereThereWasARace(t *testing.T) {
 		for range tt.peers {
 			peers = append(peers, &fake{providers: knows(seedKey(9), 200*time.Millisecond)})
 		}
-		bubble(t, all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = 1, tt.beta })), func(r *rig) {
-			if _, took, err := r.ask(digest("content"), ProvidersOptions{}); err != nil || !near(took, 200*time.Millisecond) {
-				t.Errorf("%s: %v after %v", tt.doc, err, took)
-			}
-			if lost, won := r.count("dht_hedged_requests_total", "result", "lose"), r.count("dht_hedged_requests_total", "result", "win"); lost != tt.lost || won != 0 {
-				t.Errorf("%s: %v lost, %v won", tt.doc, lost, won)
-			}
-		})
+		bubble(
+			t,
+			all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = 1, tt.beta })),
+			func(r *rig) {
+				if _, took, err := r.ask(digest("content"), ProvidersOptions{}); err != nil ||
+					!near(took, 200*time.Millisecond) {
+					t.Errorf("%s: %v after %v", tt.doc, err, took)
+				}
+				if lost, won := r.count("dht_hedged_requests_total", "result", "lose"), r.count(
+					"dht_hedged_requests_total", "result", "win"); lost != tt.lost ||
+					won != 0 {
+					t.Errorf("%s: %v lost, %v won", tt.doc, lost, won)
+				}
+			},
+		)
 	}
 }

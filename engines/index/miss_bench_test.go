@@ -13,13 +13,19 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// BenchmarkMiss is a content id that only peers know, each asked for once. The peers answer at once, so what is
-// measured is the way of a lookup through the engine. user-ns/op is its processor time, with that of the collector.
+// BenchmarkMiss looks up content ids that only peers know. The peers answer at once, so it measures
+// the path of a lookup through the engine. user-ns/op is the processor time, including garbage
+// collection.
 func BenchmarkMiss(b *testing.B) {
 	at, end := time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
-	list := []Provider{{
-		Peer: PeerIDOf(publicOf(seedKey(9))), Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}, AtMS: at, ExpiresMS: end,
-	}}
+	list := []Provider{
+		{
+			Peer:      PeerIDOf(publicOf(seedKey(9))),
+			Addrs:     []string{"/ip4/192.0.2.1/tcp/8443/https"},
+			AtMS:      at,
+			ExpiresMS: end,
+		},
+	}
 	knows := func(context.Context, b3.Digest) ([]Provider, error) { return list, nil }
 	for _, run := range []struct {
 		name      string
@@ -48,7 +54,7 @@ func BenchmarkMiss(b *testing.B) {
 	}
 }
 
-// userTime returns the processor time of this process outside the kernel.
+// userTime returns the user processor time of this process.
 func userTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

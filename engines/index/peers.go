@@ -15,44 +15,58 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// peer is a configured Peer with its breaker and counts.
+// peer is a configured Peer with its breaker and counters.
 type peer struct {
 	Peer
 	breaker *flow.Breaker
-	refused func(int)        // counts lookups that its breaker turned away
-	state   [3]func(float64) // its gauges, by flow.BreakerState; set by the breaker janitor
+	refused func(int)        // counts lookups that its breaker refused
+	state   [3]func(float64) // gauges by flow.BreakerState; set by the breaker janitor
 	asked   atomic.Uint64
 	failed  atomic.Uint64
-	last    atomic.Pointer[string] // how the last failed call did
+	last    atomic.Pointer[string] // error of the last failed call
+	late    atomic.Int64           // time until which lookups do not wait for it if others answer, Unix ns
+}
+
+// isLate reports whether p recently missed the hedge time of a lookup although other peers had
+// answered.
+func (p *peer) isLate(now time.Time) bool { return p.late.Load() > now.UnixNano() }
+
+// onTime notes that p has answered within the hedge time.
+func (p *peer) onTime() {
+	if p.late.Load() != 0 {
+		p.late.Store(0)
+	}
 }
 
 func (e *Engine) newPeer(p Peer) *peer {
 	out := &peer{Peer: p, breaker: flow.NewBreaker(e.boot.Breaker.rule()).Counting(e.catalog, service, p.Target())}
 	out.refused = e.m.reg.Counter("breaker_open_total", service, "target", p.Target())
 	for s := range out.state {
-		out.state[s] = e.m.reg.Set("breaker_state", service, "target", p.Target(), "state", flow.BreakerState(s).String())
+		out.state[s] = e.m.reg.Set("breaker_state", service, "target", p.Target(), "state",
+			flow.BreakerState(s).String())
 	}
 	out.state[flow.BreakerClosed](1)
 	return out
 }
 
-// orderFor orders the peers for a key: those of the region first, then by a hash that differs from key to key, so that keys spread over peers
-// and one key finds the same ones again.
+// orderFor returns the peers in the order in which a key asks them: peers of the region first, then
+// by a hash of key and peer. Keys spread over the peers, and one key finds the same peers again.
 func (e *Engine) orderFor(key, region string) []*peer {
 	order := slices.Clone(e.peers)
 	hash := func(p *peer) uint64 {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(key)) // a hash takes everything
+		_, _ = h.Write([]byte(key)) // a hash never fails
 		_, _ = h.Write([]byte(p.Target()))
 		return h.Sum64()
 	}
 	slices.SortFunc(order, func(a, b *peer) int {
-		return cmp.Or(cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)), cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
+		return cmp.Or(cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
+			cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
 	})
 	return order
 }
 
-// settle books how a call ended that the breaker had let through.
+// settle records the outcome of a call that the breaker had let through.
 func (p *peer) settle(pass flow.Pass, r flow.CallResult, err error) {
 	p.asked.Add(1)
 	if r == flow.Failed {
@@ -63,10 +77,10 @@ func (p *peer) settle(pass flow.Pass, r flow.CallResult, err error) {
 	p.breaker.Record(pass, r, 1)
 }
 
-// errOvertaken is how a call failed that was still out when the second wave won.
+// errOvertaken is the error of a call that was still running when the second wave won.
 var errOvertaken = errors.New("was overtaken by a peer that was asked later")
 
-// kindOf names the class of a peer's error.
+// kindOf returns the class of a peer's error.
 func kindOf(err error) string {
 	switch {
 	case errors.Is(err, ErrTransient):
@@ -81,13 +95,17 @@ func kindOf(err error) string {
 	return "invalid"
 }
 
-// Peers is the state of every configured peer, in the order of the configuration.
+// Peers returns the state of every configured peer, in the order of the configuration.
 func (e *Engine) Peers() []PeerStatus {
 	out := make([]PeerStatus, len(e.peers))
 	for i, p := range e.peers {
 		out[i] = PeerStatus{
-			Target: p.Target(), Region: p.Region(), Breaker: p.breaker.State().String(), RetryAfter: p.breaker.RetryAfter(time.Now()),
-			Asked: p.asked.Load(), Failed: p.failed.Load(),
+			Target:     p.Target(),
+			Region:     p.Region(),
+			Breaker:    p.breaker.State().String(),
+			RetryAfter: p.breaker.RetryAfter(time.Now()),
+			Asked:      p.asked.Load(),
+			Failed:     p.failed.Load(),
 		}
 		if last := p.last.Load(); last != nil {
 			out[i].LastError = *last
@@ -96,8 +114,8 @@ func (e *Engine) Peers() []PeerStatus {
 	return out
 }
 
-// signedProvider returns the provider of a verified record. A record that is dated ahead of now, Unix ms, counts as
-// signed now, so that no publisher ranks before the others by its clock.
+// signedProvider returns the provider of a verified record. A record dated after now, in Unix ms,
+// counts as signed now, so that a fast clock does not raise its rank.
 func signedProvider(raw []byte, r *ProviderRecord, now int64) Provider {
 	return Provider{
 		Peer: r.Peer, Addrs: r.Addrs, Region: r.Region, Verified: true,
@@ -105,10 +123,11 @@ func signedProvider(raw []byte, r *ProviderRecord, now int64) Provider {
 	}
 }
 
-// verified takes over what a peer said about cid, as far as it holds: a record that is signed by its own key for this id, or, unsigned, an id
-// with addresses. It takes MaxHeard of them, the first in the peer's order. bad counts what does not hold.
-func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings) (out []Provider, bad int) {
-	now := e.now()
+// verified returns the valid providers of a peer's answer about cid: records signed by their own
+// key for this id, and unsigned providers with an id and addresses. It takes the first MaxHeard in
+// the order of the peer. bad counts invalid ones. All answers of one lookup count as received at
+// asOf, so that their order does not matter.
+func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings, asOf time.Time) (out []Provider, bad int) {
 	for i := range list[:min(len(list), MaxProviders)] {
 		if len(out) == MaxHeard {
 			break
@@ -119,25 +138,37 @@ func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings) (out []Pr
 				bad++
 				continue
 			}
-			p.AtMS, p.ExpiresMS = now.UnixMilli(), now.Add(2*s.ttl+s.staleFor).UnixMilli()
+			p.AtMS, p.ExpiresMS = asOf.UnixMilli(), asOf.Add(2*s.ttl+s.staleFor).UnixMilli()
 			out = append(out, p)
 			continue
 		}
-		r, err := ParseProviderRecord(list[i].Record, now)
+		r, err := ParseProviderRecord(list[i].Record, e.now())
 		if err != nil || r.CID != cid {
 			bad++
 			continue
 		}
-		out = append(out, signedProvider(list[i].Record, &r, now.UnixMilli()))
+		out = append(out, signedProvider(list[i].Record, &r, asOf.UnixMilli()))
 	}
 	return out, bad
 }
 
-// unsigned takes the id and the addresses that this node can read.
+// unsigned returns the id and the readable addresses of an unsigned provider. It returns false if
+// there are none.
 func unsigned(p *Provider) (Provider, bool) {
 	id, err := ParsePeerID(string(p.Peer))
-	addrs := plainAddrs(p.Addrs[:min(len(p.Addrs), maxAddrs)])
-	addrs = slices.DeleteFunc(addrs, func(a string) bool { return checkAddrs([]string{a}) != nil })
+	var addrs []string
+	for _, a := range p.Addrs[:min(len(p.Addrs), maxAddrs)] {
+		if len(a) > maxAddr {
+			continue
+		}
+		m, err := multiaddr.NewMultiaddr(a)
+		if err != nil {
+			continue
+		}
+		if a = m.String(); len(a) <= maxAddr {
+			addrs = append(addrs, a)
+		}
+	}
 	if err != nil || len(addrs) == 0 {
 		return Provider{}, false
 	}
@@ -148,7 +179,7 @@ func unsigned(p *Provider) (Provider, bool) {
 	return out, true
 }
 
-// plainAddrs spells addresses as multiaddr prints them; what is none is left as it is.
+// plainAddrs returns addresses in the spelling of multiaddr. Invalid addresses are left unchanged.
 func plainAddrs(addrs []string) []string {
 	out := make([]string, 0, len(addrs))
 	for _, a := range addrs {
@@ -158,4 +189,15 @@ func plainAddrs(addrs []string) []string {
 		out = append(out, a)
 	}
 	return out
+}
+
+// allOpen returns the error for a lookup in which every breaker is open.
+func (e *Engine) allOpen() error {
+	now, least := time.Now(), time.Duration(0)
+	for i, p := range e.peers {
+		if d := p.breaker.RetryAfter(now); i == 0 || d < least {
+			least = d
+		}
+	}
+	return &BreakerOpenError{RetryAfter: least}
 }

@@ -8,11 +8,12 @@ import (
 	"ronbox/engines"
 )
 
-// MaxReindex bounds the keys of one reindex.
+// MaxReindex bounds the keys of one call of Reindex.
 const MaxReindex = 1000
 
-// Reindex has keys, each a key or a content id, looked up again behind all other work, past the cache; none means those that are asked for most.
-// It returns how many lookups there will be, and does not wait for them nor for room: flow.ErrBusy.
+// Reindex queues lookups of keys or content ids that bypass the cache and run after all other work.
+// Without keys it uses those with the most hits. It returns the number of lookups and does not wait
+// for them. It returns flow.ErrBusy if the queue is full.
 func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, corrID string) (int, error) {
 	if len(keys) > MaxReindex {
 		return 0, &RecordError{"keys", fmt.Sprintf("must be at most %d", MaxReindex)}
@@ -28,6 +29,9 @@ func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, cor
 		}
 		n += len(jobs)
 	}
+	if n == 0 { // no key is hot
+		return 0, nil
+	}
 	if err := e.reindexes.TrySend(keys); err != nil {
 		return 0, fmt.Errorf("reindex: %w", err)
 	}
@@ -35,7 +39,7 @@ func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, cor
 	return n, nil
 }
 
-// lookups are the jobs of a text: of a name, of a content id, or both where it may be either.
+// lookups returns the jobs for a text: of a name, of a content id, or of both if it may be either.
 func lookups(text string) (jobs []*job, err error) {
 	key, err := ParseKey(text)
 	if err == nil {
@@ -50,7 +54,7 @@ func lookups(text string) (jobs []*job, err error) {
 	return jobs, nil
 }
 
-// keyText is how a key of the cache is written outside.
+// keyText returns the external form of a key of the cache.
 func keyText(cached string) string {
 	if len(cached) == 33 && cached[0] == 'p' {
 		return CIDText([32]byte([]byte(cached[1:])))
@@ -58,8 +62,8 @@ func keyText(cached string) string {
 	return cached
 }
 
-// runPrefetcher is the only producer of bg_tx, and waits for room in it: the keys to warm up at the start, those of reindexes, and probes of
-// peers whose breaker is half-open.
+// runPrefetcher is the only producer of bg_tx and waits for room in it. It sends the warm-up keys
+// at the start, the keys of reindexes, and probes of peers with a half-open breaker.
 func (e *Engine) runPrefetcher(ctx context.Context) error {
 	defer e.probeTick.Stop()
 	if !e.warmed.Swap(true) {
@@ -91,7 +95,7 @@ func (e *Engine) runPrefetcher(ctx context.Context) error {
 	}
 }
 
-// prefetch queues the lookups of keys that were checked.
+// prefetch queues the lookups of valid keys.
 func (e *Engine) prefetch(ctx context.Context, keys []string) error {
 	for _, text := range keys {
 		jobs, _ := lookups(text)
@@ -104,7 +108,7 @@ func (e *Engine) prefetch(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// runObserver counts what events_tx tells.
+// runObserver counts the events of events_tx.
 func (e *Engine) runObserver(ctx context.Context) error {
 	sub := e.events.Subscribe(taskObserver)
 	defer sub.Close()

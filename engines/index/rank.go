@@ -10,7 +10,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// nearness is how near a region is to the one that was asked for: 2 the same, 1 the same area (what stands before the last hyphen), 0 else.
+// nearness returns how near a region is to the requested one: 2 for the same region, 1 for the same
+// area (the part before the last hyphen), otherwise 0.
 func nearness(region, asked string) int {
 	switch {
 	case asked == "" || region == "":
@@ -30,8 +31,9 @@ func area(region string) string {
 	return ""
 }
 
-// compare orders providers for a region, the best first: those of this node's file, the nearer, the verified, the one
-// signed later, the lesser id. It is a total order of providers with different ids.
+// compare orders providers for a region, the best first: those of this node's file, then the
+// nearer, the verified, the later signed, and the smaller id. It is a total order of providers with
+// different ids.
 func compare(a, b *Provider, region string) int {
 	if a.Filed != b.Filed {
 		return first(a.Filed, b.Filed)
@@ -48,7 +50,7 @@ func compare(a, b *Provider, region string) int {
 	return cmp.Compare(a.Peer, b.Peer)
 }
 
-// first orders what is before what is not.
+// first orders true before false.
 func first(a, b bool) int {
 	switch {
 	case a == b:
@@ -59,7 +61,8 @@ func first(a, b bool) int {
 	return 1
 }
 
-// rank gives the providers that have not expired at now, Unix ms, in order, at most limit; 0 is all.
+// rank returns at most limit providers that have not expired at now, in Unix ms, the best first.
+// Limit 0 means all.
 func rank(set []Provider, region string, limit int, now int64) []Provider {
 	order := make([]*Provider, 0, len(set))
 	for i := range set {
@@ -78,9 +81,9 @@ func rank(set []Provider, region string, limit int, now int64) []Provider {
 	return out
 }
 
-// merge joins sets of providers: of each peer the verified one stays, else the one signed later, else the one with the greater record. A
-// provider that is in this node's file in one of the sets is so in the result. It is associative, commutative and
-// idempotent; the order is by id.
+// merge joins sets of providers. For each peer it keeps the verified entry, then the later signed,
+// then the one with the greater record. A provider that one set has from this node's file is marked
+// so in the result. merge is associative, commutative and idempotent; the result is ordered by id.
 func merge(sets ...[]Provider) []Provider {
 	at := map[PeerID]int{}
 	var out []Provider
@@ -103,7 +106,8 @@ func merge(sets ...[]Provider) []Provider {
 	return out
 }
 
-// capped returns at most MaxProviders of set: those of this node's file first, then those that expire last.
+// capped returns at most MaxProviders of set: those of this node's file first, then those that
+// expire last.
 func capped(set []Provider) []Provider {
 	if len(set) <= MaxProviders {
 		return set
@@ -122,7 +126,7 @@ func better(a, b *Provider) bool {
 		cmp.Compare(strings.Join(a.Addrs, " "), strings.Join(b.Addrs, " ")), cmp.Compare(a.ExpiresMS, b.ExpiresMS)) > 0
 }
 
-// firstExpiry is when the first of set expires, Unix ms; 0: it is empty.
+// firstExpiry returns the earliest expiry of set in Unix ms, or 0 if set is empty.
 func firstExpiry(set []Provider) (first int64) {
 	for i := range set {
 		if first == 0 || set[i].ExpiresMS < first {
@@ -132,13 +136,14 @@ func firstExpiry(set []Provider) (first int64) {
 	return first
 }
 
-// etagOf names a set of providers: the BLAKE3 of peers, addresses and regions by peer.
+// etagOf returns the ETag of a set of providers: the BLAKE3 of their peers, addresses and regions
+// in the order of peers.
 func etagOf(set []Provider) string {
 	order := slices.Clone(set)
 	slices.SortFunc(order, func(a, b Provider) int { return cmp.Compare(a.Peer, b.Peer) })
 	h := b3.New()
 	put := func(s string) {
-		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s)))) // a hash takes everything
+		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s)))) // a hash never fails
 		_, _ = h.Write([]byte(s))
 	}
 	for i := range order {

@@ -8,10 +8,10 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/sig"
+	"ronbox/appliance/sig"
 )
 
-// Domains of what is signed.
+// Domains of the signatures.
 const (
 	providerDomain = "ronbox/provider/1\x00"
 	nameDomain     = "ronbox/name/1\x00"
@@ -22,36 +22,38 @@ const (
 	maxRecord = 2 << 10 // bytes, signature included
 	minTTL    = time.Minute
 	maxTTL    = 48 * time.Hour
-	maxSkew   = 5 * time.Minute // that a record may be ahead of this node's clock
+	maxSkew   = 5 * time.Minute // time by which a record may be ahead of this node's clock
 )
 
-// DefaultTTL is how long a provider record is good for, if its publisher does not say.
+// DefaultTTL is the lifetime of a provider record if its publisher does not set one.
 const DefaultTTL = 24 * time.Hour
 
-// nameTTL is how long a signed name record is good for: another node may serve it as long, though this one has gone.
+// nameTTL is the lifetime of a signed name record. Another node may serve the record for that time,
+// even if this node is gone.
 const nameTTL = time.Hour
 
-// ProviderRecord says that a peer has the content of an id, at which addresses, and for how long. Its signed form is the signature, 64 bytes,
-// and the canonical CBOR of the record behind it.
+// ProviderRecord states that a peer serves the content of an id at some addresses for some time.
+// Its signed form is the signature, 64 bytes, followed by the canonical CBOR of the record.
 type ProviderRecord struct {
 	CID    b3.Digest `cbor:"1,keyasint"`
-	Peer   PeerID    `cbor:"2,keyasint"` // of the Ed25519 key that signs
+	Peer   PeerID    `cbor:"2,keyasint"` // id of the Ed25519 key that signs
 	Addrs  []string  `cbor:"3,keyasint"` // 1 to 16 multiaddrs of at most 256 bytes
 	Region string    `cbor:"4,keyasint,omitempty"`
-	AtMS   int64     `cbor:"5,keyasint"` // when it was signed, Unix ms
+	AtMS   int64     `cbor:"5,keyasint"` // time of signing, Unix ms
 	TTLSec int64     `cbor:"6,keyasint"` // 60 to 172800
 }
 
-// NameRecord says which manifest a key stands for, by the word of one node. Its signed form is as that of a ProviderRecord.
+// NameRecord states the manifest of a key according to one node. Its signed form is that of a
+// ProviderRecord.
 type NameRecord struct {
 	Key       Key       `cbor:"1,keyasint"`
 	Manifest  b3.Digest `cbor:"2,keyasint"`
-	Seq       uint64    `cbor:"3,keyasint"` // of the key at that node, growing
+	Seq       uint64    `cbor:"3,keyasint"` // seq of the key at that node; grows with each write
 	UpdatedMS int64     `cbor:"4,keyasint"`
 	ExpiresMS int64     `cbor:"5,keyasint"`
 }
 
-// ExpiresMS is when the record ends, Unix ms.
+// ExpiresMS returns the expiry of the record in Unix ms.
 func (r *ProviderRecord) ExpiresMS() int64 { return r.AtMS + r.TTLSec*1000 }
 
 // check returns the first fault of r at now.
@@ -77,7 +79,8 @@ func (r *ProviderRecord) check(now time.Time) error {
 	return nil
 }
 
-// Sign gives r to the key's peer and returns the signed form. A fault of r is a *RecordError.
+// Sign sets r.Peer to the peer of the key and returns the signed form. It returns a *RecordError if
+// r is invalid.
 func (r *ProviderRecord) Sign(key ed25519.PrivateKey, now time.Time) ([]byte, error) {
 	r.Peer = PeerIDOf(key.Public().(ed25519.PublicKey))
 	if err := r.check(now); err != nil {
@@ -86,8 +89,8 @@ func (r *ProviderRecord) Sign(key ed25519.PrivateKey, now time.Time) ([]byte, er
 	return sealed(providerDomain, r, key)
 }
 
-// ParseProviderRecord verifies a signed record at now: form, bounds, time, and the signature by the key that its peer id is. A fault is a
-// *RecordError.
+// ParseProviderRecord verifies a signed record at now: form, bounds, time, and the signature by the
+// key of its peer id. It returns a *RecordError if the record is invalid.
 func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 	var r ProviderRecord
 	body, err := unsealed(raw, &r)
@@ -107,9 +110,11 @@ func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 // Sign returns the signed form of r.
 func (r *NameRecord) Sign(key ed25519.PrivateKey) ([]byte, error) { return sealed(nameDomain, r, key) }
 
-// ParseNameRecord verifies a signed record of key at now under one of the trusted keys, and returns that key as the
-// signer. A fault is a *RecordError.
-func ParseNameRecord(raw []byte, key Key, trusted []ed25519.PublicKey, now time.Time) (r NameRecord, signer ed25519.PublicKey, err error) {
+// ParseNameRecord verifies a signed record of key at now under one of the trusted keys, and returns
+// that key as the signer. It returns a *RecordError if the record is invalid.
+func ParseNameRecord(
+	raw []byte, key Key, trusted []ed25519.PublicKey, now time.Time,
+) (r NameRecord, signer ed25519.PublicKey, err error) {
 	body, err := unsealed(raw, &r)
 	if err == nil {
 		err = r.check(key, now)
@@ -143,13 +148,18 @@ func (r *NameRecord) check(key Key, now time.Time) error {
 var (
 	encMode = mode(textual(cbor.CoreDetEncOptions()).EncMode())
 	decMode = mode(cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
-		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, MaxArrayElements: maxAddrs, MaxMapPairs: 16, MaxNestedLevels: 4,
-		TextUnmarshaler: cbor.TextUnmarshalerTextString,
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		IndefLength:       cbor.IndefLengthForbidden,
+		TagsMd:            cbor.TagsForbidden,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		MaxArrayElements:  maxAddrs,
+		MaxMapPairs:       16,
+		MaxNestedLevels:   4,
+		TextUnmarshaler:   cbor.TextUnmarshalerTextString,
 	}.DecMode())
 )
 
-// textual writes keys and digests as their text.
+// textual encodes keys and digests as text.
 func textual(o cbor.EncOptions) cbor.EncOptions {
 	o.TextMarshaler = cbor.TextMarshalerTextString
 	return o
@@ -162,7 +172,7 @@ func mode[M any](m M, err error) M {
 	return m
 }
 
-// sealed is the signed form of a record.
+// sealed returns the signed form of a record.
 func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 	body, err := encMode.Marshal(record)
 	if err != nil {
@@ -175,7 +185,8 @@ func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 	return raw, nil
 }
 
-// unsealed decodes the body of a signed form into record and returns its bytes. Each record has one encoding.
+// unsealed decodes the body of a signed form into record and returns its bytes. It accepts only
+// canonical CBOR.
 func unsealed(raw []byte, record any) (body []byte, err error) {
 	if len(raw) <= ed25519.SignatureSize || len(raw) > maxRecord {
 		return nil, &RecordError{"record", "must be a signature and a record, at most 2 KiB"}

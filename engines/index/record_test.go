@@ -15,13 +15,15 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// A record that was signed reads back as it was; with any byte of it changed, cut off or added it does not.
+// A signed record is parsed back unchanged. A record with any byte changed, cut off or added is
+// refused.
 func TestRecordsHold(t *testing.T) {
 	cid, k := digest("content"), key("name:docs.example@1.2.3")
 	prov, name := signed(seedKey(2), cid, "eu-west-1", noon, time.Hour), signedName(seedKey(2), k, cid, 7, noon)
 	trusted := []ed25519.PublicKey{publicOf(seedKey(3)), publicOf(seedKey(2))}
 	r, err := ParseProviderRecord(prov, noon)
-	if err != nil || r.CID != cid || r.Region != "eu-west-1" || r.Peer != PeerIDOf(publicOf(seedKey(2))) || r.ExpiresMS() != noon.Add(time.Hour).UnixMilli() {
+	if err != nil || r.CID != cid || r.Region != "eu-west-1" || r.Peer != PeerIDOf(publicOf(seedKey(2))) ||
+		r.ExpiresMS() != noon.Add(time.Hour).UnixMilli() {
 		t.Errorf("provider: %+v, %v", r, err)
 	}
 	n, _, err := ParseNameRecord(name, k, trusted, noon)
@@ -62,7 +64,7 @@ func TestRecordsHold(t *testing.T) {
 	mustFail("a name of the future", err)
 }
 
-// Every bound of a provider record refuses what is beyond it, naming the member.
+// Values beyond any bound of a provider record are refused with the name of the member.
 func TestProviderBounds(t *testing.T) {
 	long := "/dns4/" + strings.Repeat("a", maxAddr) + "/tcp/1"
 	for _, tt := range []struct {
@@ -83,7 +85,12 @@ func TestProviderBounds(t *testing.T) {
 		{"ts", func(r *ProviderRecord) { r.AtMS += 300_001 }},
 		{"ts", func(r *ProviderRecord) { r.AtMS = 0 }},
 	} {
-		r := ProviderRecord{CID: digest("c"), Addrs: []string{"/ip4/127.0.0.1/tcp/8443/http"}, AtMS: noon.UnixMilli(), TTLSec: 3600}
+		r := ProviderRecord{
+			CID:    digest("c"),
+			Addrs:  []string{"/ip4/127.0.0.1/tcp/8443/http"},
+			AtMS:   noon.UnixMilli(),
+			TTLSec: 3600,
+		}
 		tt.change(&r)
 		_, err := r.Sign(own, noon)
 		if bad, ok := errors.AsType[*RecordError](err); !ok || bad.Field != tt.field {
@@ -97,25 +104,40 @@ func TestProviderBounds(t *testing.T) {
 			t.Errorf("%s: taken from another: %v", tt.field, err)
 		}
 	}
-	foreign := ProviderRecord{CID: digest("c"), Peer: PeerIDOf(publicOf(seedKey(3))), Addrs: []string{"/ip4/192.0.2.1/tcp/1"}, AtMS: noon.UnixMilli(), TTLSec: 3600}
+	foreign := ProviderRecord{
+		CID:    digest("c"),
+		Peer:   PeerIDOf(publicOf(seedKey(3))),
+		Addrs:  []string{"/ip4/192.0.2.1/tcp/1"},
+		AtMS:   noon.UnixMilli(),
+		TTLSec: 3600,
+	}
 	raw, _ := sealed(providerDomain, &foreign, own)
 	if _, err := ParseProviderRecord(raw, noon); err == nil {
 		t.Error("a record that another peer signed was taken")
 	}
-	small := ProviderRecord{CID: digest("c"), Peer: PeerIDOf(make([]byte, 32)), Addrs: []string{"/ip4/192.0.2.1/tcp/1"}, AtMS: noon.UnixMilli(), TTLSec: 3600}
+	small := ProviderRecord{
+		CID:    digest("c"),
+		Peer:   PeerIDOf(make([]byte, 32)),
+		Addrs:  []string{"/ip4/192.0.2.1/tcp/1"},
+		AtMS:   noon.UnixMilli(),
+		TTLSec: 3600,
+	}
 	body, _ := encMode.Marshal(&small)
 	if _, err := ParseProviderRecord(append(make([]byte, 64), body...), noon); err == nil {
 		t.Error("a record under a key of small order was taken")
 	}
 }
 
-// merge is a join: the order and the number of times that sets come make no difference.
+// The result of merge does not depend on the order or the repetition of sets.
 func TestMergeIsAJoin(t *testing.T) {
 	provider := rapid.Custom(func(t *rapid.T) Provider {
 		return Provider{
-			Peer: PeerID(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "peer")), Verified: rapid.Bool().Draw(t, "verified"),
-			AtMS: int64(rapid.IntRange(1, 3).Draw(t, "at")), ExpiresMS: int64(rapid.IntRange(1, 3).Draw(t, "expires")),
-			Addrs: []string{rapid.SampledFrom([]string{"/x", "/y"}).Draw(t, "addr")}, Record: []byte{byte(rapid.IntRange(0, 2).Draw(t, "record"))},
+			Peer:      PeerID(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "peer")),
+			Verified:  rapid.Bool().Draw(t, "verified"),
+			AtMS:      int64(rapid.IntRange(1, 3).Draw(t, "at")),
+			ExpiresMS: int64(rapid.IntRange(1, 3).Draw(t, "expires")),
+			Addrs:     []string{rapid.SampledFrom([]string{"/x", "/y"}).Draw(t, "addr")},
+			Record:    []byte{byte(rapid.IntRange(0, 2).Draw(t, "record"))},
 		}
 	})
 	same := func(a, b []Provider) bool { return etagOf(a) == etagOf(b) && len(a) == len(b) }
@@ -134,7 +156,7 @@ func TestMergeIsAJoin(t *testing.T) {
 	})
 }
 
-// The rank is a total order, for every region, that no order of the input changes.
+// The rank is a total order for every region, independent of the order of the input.
 func TestRankIsATotalOrder(t *testing.T) {
 	regions := []string{"", "eu-west-1", "eu-west-3", "us-east-1", "eu"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,8 +164,11 @@ func TestRankIsATotalOrder(t *testing.T) {
 		set := make([]Provider, n)
 		for i := range set {
 			set[i] = Provider{
-				Peer: PeerID(rune('a' + i)), Verified: rapid.Bool().Draw(t, "verified"), AtMS: int64(rapid.IntRange(0, 2).Draw(t, "at")),
-				Region: rapid.SampledFrom(regions).Draw(t, "region"), ExpiresMS: 10,
+				Peer:      PeerID(rune('a' + i)),
+				Verified:  rapid.Bool().Draw(t, "verified"),
+				AtMS:      int64(rapid.IntRange(0, 2).Draw(t, "at")),
+				Region:    rapid.SampledFrom(regions).Draw(t, "region"),
+				ExpiresMS: 10,
 			}
 		}
 		asked := rapid.SampledFrom(regions).Draw(t, "asked")
@@ -171,7 +196,9 @@ func TestRankIsATotalOrder(t *testing.T) {
 			}
 		}
 	})
-	if got := rank([]Provider{{Peer: "a", ExpiresMS: 5}, {Peer: "b", ExpiresMS: 6}, {Peer: "c", ExpiresMS: 7}}, "", 1, 5); len(got) != 1 || got[0].Peer != "b" {
+	if got := rank([]Provider{{Peer: "a", ExpiresMS: 5}, {Peer: "b", ExpiresMS: 6}, {Peer: "c", ExpiresMS: 7}}, "", 1,
+		5); len(got) != 1 ||
+		got[0].Peer != "b" {
 		t.Errorf("expired or beyond the limit: %v", got)
 	}
 }
@@ -187,7 +214,9 @@ func FuzzRecord(f *testing.F) {
 				t.Errorf("taken: %+v", r)
 			}
 		}
-		if n, _, err := ParseNameRecord(raw, key("name:docs.example"), []ed25519.PublicKey{publicOf(own)}, noon); err == nil && n.Key != key("name:docs.example") {
+		if n, _, err := ParseNameRecord(raw, key("name:docs.example"), []ed25519.PublicKey{publicOf(own)},
+			noon); err == nil &&
+			n.Key != key("name:docs.example") {
 			t.Errorf("taken: %+v", n)
 		}
 	})

@@ -7,27 +7,27 @@ import (
 	"ronbox/store"
 )
 
-// repairSlice is how many rows one view of a repair walks, so that it stays below the time that a view should take.
+// repairSlice bounds the rows that one view of a repair walks, to keep views short.
 const repairSlice = 2000
 
-// Repair puts suspect rows of provider records and of their expiry right. Each is looked at again: a damaged row is
-// removed, since its provider announces again; a record without its row of expiry gets it; a row of expiry without
-// its record is removed.
+// Repair repairs suspect rows of provider records and of their expiry. Each row is checked again: a
+// damaged row is removed, since its provider announces again; a missing row of expiry is added; a
+// row of expiry without its record is removed.
 type Repair struct {
-	Records, Ends [][]byte // keys of suspects, at most maxPurge of each
+	Records, Ends [][]byte // keys of suspect rows, at most maxPurge each
 }
 
-// Repaired is what a Repair did.
+// Repaired is the result of a Repair.
 type Repaired struct {
-	Removed, Added int         // rows
-	CIDs           []b3.Digest // whose records were removed
+	Removed, Added int         // number of rows
+	CIDs           []b3.Digest // ids of the removed records
 	commit         uint64
 }
 
-// Kind is the command's name.
+// Kind implements store.Command.
 func (Repair) Kind() string { return "index.repair/1" }
 
-// Apply decides by the rows alone.
+// Apply depends on the rows alone.
 func (c Repair) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Repaired, error) {
 	out := Repaired{commit: at.Seq}
 	for _, key := range c.Records {
@@ -55,7 +55,7 @@ func (c Repair) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Repaired
 	return out, nil
 }
 
-// addEnd writes a row of expiry that is missing or damaged, and returns 1 if it did.
+// addEnd writes a row of expiry if it is missing or damaged. It returns the number of rows written.
 func addEnd(r store.Reader, w *store.Writes, end endKey) int {
 	key := endKeyCodec.Append(nil, end)
 	if raw := r.Get(bProvExp, key); raw != nil {
@@ -67,14 +67,14 @@ func addEnd(r store.Reader, w *store.Writes, end endKey) int {
 	return 1
 }
 
-// soundEnd reports whether a raw row of expiry checks and has its record.
+// soundEnd reports whether a raw row of expiry is valid and has its record.
 func soundEnd(r store.Reader, key, raw []byte) bool {
 	end, err := parseEnd(key, raw)
 	return err == nil && ends(r, end)
 }
 
-// repairProviders walks all provider records and their order of expiry, and has the store put right what is damaged.
-// It waits for room in the lane. A name is never touched: it is the truth.
+// repairProviders walks all provider records and their rows of expiry, and has the store repair
+// damaged ones. It waits for room in the lane. It does not touch names, which cannot be rebuilt.
 func (e *Engine) repairProviders(ctx context.Context) error {
 	var total Repaired
 	for _, walk := range []func(store.Reader, []byte) ([]byte, Repair){suspectRecords, suspectEnds} {
@@ -109,7 +109,8 @@ func (e *Engine) repaired(d Repaired) {
 	e.committed(d.commit, eventExpired, "", touched...)
 }
 
-// suspectRecords walks records from a key, and returns the key to go on from, nil at the end.
+// suspectRecords walks records from a key on. It returns suspect rows and the key at which to
+// continue, nil at the end.
 func suspectRecords(r store.Reader, from []byte) (next []byte, found Repair) {
 	rows := 0
 	for key, raw := range r.Range(bProv, from, nil) {
@@ -133,7 +134,7 @@ func suspectRecords(r store.Reader, from []byte) (next []byte, found Repair) {
 	return nil, found
 }
 
-// suspectEnds is suspectRecords for rows of expiry.
+// suspectEnds is like suspectRecords for rows of expiry.
 func suspectEnds(r store.Reader, from []byte) (next []byte, found Repair) {
 	rows := 0
 	for key, raw := range r.Range(bProvExp, from, nil) {

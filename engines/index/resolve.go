@@ -12,14 +12,15 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// flightKey is what callers join a lookup for. The fence is in it: a caller that has seen a write is not given what was looked up before it.
+// flightKey identifies a lookup that callers may join. It includes the fence: a caller that has
+// seen a write does not join a lookup that began before the write.
 type flightKey struct {
 	text         string
 	fence        uint64
 	fresh, local bool
 }
 
-// result is what a lookup gives to all who wait for it.
+// result is the result of a lookup for all its waiters.
 type result struct {
 	entry  *entry
 	source Source
@@ -27,32 +28,33 @@ type result struct {
 
 type call = flow.Call[flightKey, struct{}, result]
 
-// job is a lookup on its way through a queue. It is answered exactly once; one of bg_tx has nobody who waits.
+// job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
-	text         string // of the cache
-	key          Key    // of a name; zero: cid is asked for
+	text         string // key of the cache
+	key          Key    // name to look up; zero: look up cid
 	cid          b3.Digest
-	region       string // of the first who asked: which peers come first
+	region       string // region of the first caller, for the order of peers
 	fresh, local bool
-	from         netip.Addr // the network of the first who asked
-	cost         int        // of its rate, if the lookup leaves this node
+	from         netip.Addr // network of the first caller
+	cost         int        // rate tokens taken if the lookup leaves this node
 	fence        mark
 	deadline     time.Time
-	call         *call         // nil: of bg_tx
-	probe        *peer         // of bg_tx: this peer alone is asked, for a sign of life
-	read         bool          // this node's file was looked at, and peers are to be asked
-	asked        time.Duration // how long peers were asked
+	call         *call         // nil for a job of bg_tx
+	probe        *peer         // of bg_tx: probe only this peer
+	read         bool          // this node's file was read, and peers are to be asked
+	asked        time.Duration // time spent asking peers
 
-	trusted []ed25519.PublicKey // whose word counts for key
-	known   []Provider          // what the file has on cid
+	trusted []ed25519.PublicKey // keys that are trusted for key
+	known   []Provider          // providers of cid in this node's file
 }
 
 func (j *job) isName() bool { return !j.key.IsZero() }
 
-// Resolve returns the manifest that key stands for: from the cache, this node's file or, if their word is trusted for it, a peer. It does not
-// wait for room in the queue and takes about index.dht.deadline_ms at most. ErrNotFound is final for now; after flow.ErrBusy, a *RateError, ErrTimeout,
-// ErrUpstream, a *BreakerOpenError or flow.ErrCanceled the same call may succeed later. A damaged row is a
-// [store.RowError].
+// Resolve returns the manifest of key: from the cache, from this node's file or, if a key is
+// trusted for the name, from a peer. It does not wait for room in the queue and takes about
+// index.dht.deadline_ms at most. ErrNotFound is final for now. After flow.ErrBusy, a *RateError,
+// ErrTimeout, ErrUpstream, a *BreakerOpenError or flow.ErrCanceled a retry may succeed. A damaged
+// row is a [store.RowError].
 func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer, error) {
 	if key.IsZero() {
 		return Answer{}, &KeyError{"must not be empty"}
@@ -66,20 +68,40 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 		return Answer{}, err
 	}
 	n := res.entry
-	a := Answer{Key: key, Manifest: n.manifest, Seq: n.seq, Source: res.source, Age: age(n, begun), ETag: n.etag, Conflict: n.conflict}
+	a := Answer{
+		Key:      key,
+		Manifest: n.manifest,
+		Seq:      n.seq,
+		Source:   res.source,
+		Age:      age(n, begun),
+		ETag:     n.etag,
+		Conflict: n.conflict,
+	}
 	if o.Local {
-		r := NameRecord{Key: key, Manifest: n.manifest, Seq: n.seq, UpdatedMS: n.updated, ExpiresMS: begun.Add(nameTTL).UnixMilli()}
+		r := NameRecord{
+			Key:       key,
+			Manifest:  n.manifest,
+			Seq:       n.seq,
+			UpdatedMS: n.updated,
+			ExpiresMS: begun.Add(nameTTL).UnixMilli(),
+		}
 		a.Record, err = r.Sign(e.key)
 	}
 	return a, err
 }
 
-// Providers lists the providers of cid, the best first: of this node's file and, if that knows nobody, of the peers. Else it is as
-// Resolve.
+// Providers returns the providers of cid, the best first: from this node's file or, if it has none,
+// from the peers. Otherwise it behaves as Resolve.
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOptions) (ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text: cidText(cid), cid: cid, region: o.Region, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+		text:   cidText(cid),
+		cid:    cid,
+		region: o.Region,
+		fresh:  o.Fresh,
+		local:  o.Local,
+		from:   o.From.Network,
+		cost:   o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
@@ -95,7 +117,7 @@ func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOption
 
 func age(n *entry, now time.Time) time.Duration { return max(0, now.Sub(time.Unix(0, n.filled))) }
 
-// answer takes a hit from the cache, or joins a lookup.
+// answer returns a hit of the cache, or joins a lookup.
 func (e *Engine) answer(ctx context.Context, now time.Time, j job) (result, error) {
 	s := e.live()
 	if s.InlineHits && !j.fresh {
@@ -103,29 +125,30 @@ func (e *Engine) answer(ctx context.Context, now time.Time, j job) (result, erro
 			return n.answer()
 		}
 	}
-	miss := j // the copy is on the heap, a hit's is not
+	miss := j // the copy is allocated on the heap; a hit does not need it
 	return e.join(ctx, s, &miss)
 }
 
-// answer is the entry as a hit.
+// answer returns the entry as a cache hit.
 func (n *entry) answer() (result, error) {
 	if !n.found {
-		return result{}, ErrNotFound
+		return result{}, n.missing()
 	}
 	return result{n, SourceCache}, nil
 }
 
-// join waits for the lookup of j, which it begins if none is under way. A lookup that another caller began and that
-// was refused for that caller's share or rate is begun again, once.
+// join waits for the lookup of j, and begins it if it is not running. If the lookup of another
+// caller was refused for that caller's share or rate, join begins it again once, unless it found no
+// worker in time.
 func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) {
 	res, first, err := e.joinOnce(ctx, s, j)
-	if !first && refused(err) {
+	if !first && refused(err) && !errors.Is(err, errNoWorker) {
 		res, _, err = e.joinOnce(ctx, s, j)
 	}
 	switch {
 	case err == nil:
 		return res, nil
-	case errors.Is(err, flow.ErrUnknown): // a lookup changes nothing: only the caller has left
+	case errors.Is(err, flow.ErrUnknown): // a lookup has no effects: the caller has left
 		err = context.Cause(ctx)
 	}
 	return result{}, fmt.Errorf("lookup: %w", err)
@@ -153,20 +176,21 @@ func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result,
 	return res, first, err
 }
 
-// mark returns the fence that j begins with. Its cell is there for as long as the lookup may take.
+// mark returns the fence with which j begins. Its cell lives as long as the lookup may take.
 func (e *Engine) mark(s *settings, j *job) mark {
 	return e.fences.mark(j.text, e.now().Add(2*s.deadline).UnixNano())
 }
 
-// begin answers j from this node's file, or queues it for the peers. So a read of the file waits for no lookup.
+// begin answers j from this node's file, or queues it for the peers. A read of the file therefore
+// waits for no other lookup.
 func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
-	if s.InlineHits && e.here(context.WithoutCancel(ctx), s, j) { // others may wait for it too
+	if s.InlineHits && e.here(context.WithoutCancel(ctx), s, j) { // other callers may wait for it too
 		return
 	}
-	gaveWay, err := e.line.push(j, s.deadline-s.fair)
-	if gaveWay != nil { // its turn is j's now
+	evicted, err := e.line.push(j, s.deadline-s.fair)
+	if evicted != nil { // j takes its turn
 		e.m.dropped(1)
-		gaveWay.call.Fail(flow.ErrBusy)
+		evicted.call.Fail(flow.ErrBusy)
 		return
 	}
 	if err != nil {
@@ -174,7 +198,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		j.call.Fail(err)
 		return
 	}
-	if err := e.work.TrySend(turn{}); err != nil { // closed: the line is never longer than the queue
+	if err := e.work.TrySend(turn{}); err != nil { // closed; it cannot be full, since the line is never longer
 		if other := e.line.withdraw(j); other != nil {
 			other.call.Fail(err)
 		}

@@ -34,10 +34,10 @@ type rig struct {
 
 var (
 	alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
-	own   = seedKey(1) // the rig's own key
+	own   = seedKey(1) // the key of the rig's node
 )
 
-// seedKey is an Ed25519 key of a number.
+// seedKey returns an Ed25519 key derived from n.
 func seedKey(n byte) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0], seed[1] = n, 0x1d
@@ -46,7 +46,7 @@ func seedKey(n byte) ed25519.PrivateKey {
 
 func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// newRig boots an engine whose store lives in memory, so that it works in a bubble of synctest too.
+// newRig boots an engine with a store in memory, which also works in a synctest bubble.
 func newRig(t testing.TB, change func(*rig)) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: DefaultConfig()}
@@ -78,7 +78,7 @@ func onDisk(t testing.TB) func(*rig) {
 
 func (r *rig) ctx() context.Context { return context.Background() }
 
-// open is a boot: none of the engine's tasks runs after it.
+// open boots the node without the tasks of the engine.
 func (r *rig) open() {
 	r.t.Helper()
 	r.metrics = obs.NewMetrics()
@@ -93,7 +93,12 @@ func (r *rig) open() {
 	}
 	r.store = store.New(store.DefaultConfig(), o)
 	r.e = New(r.cfg, Deps{
-		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Peers: r.peers, Identity: func() ed25519.PrivateKey { return own },
+		Catalog:  r.catalog,
+		Store:    r.store,
+		Metrics:  r.metrics,
+		Board:    r.board,
+		Peers:    r.peers,
+		Identity: func() ed25519.PrivateKey { return own },
 	})
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
@@ -111,7 +116,7 @@ func (r *rig) start() *rig {
 	return r
 }
 
-// stop is an orderly shutdown. It may be called again.
+// stop shuts the node down. It may be called again.
 func (r *rig) stop() {
 	if r.stopped {
 		return
@@ -129,7 +134,7 @@ func (r *rig) stop() {
 	}
 }
 
-// count is the value of a series.
+// count returns the value of a series.
 func (r *rig) count(name string, labels ...string) float64 {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
@@ -170,7 +175,7 @@ func key(s string) Key {
 	return k
 }
 
-// digest is the BLAKE3 of a text.
+// digest returns the BLAKE3 of a text.
 func digest(format string, args ...any) b3.Digest { return b3.Sum(fmt.Appendf(nil, format, args...)) }
 
 func (r *rig) put(k string, m b3.Digest) Named {
@@ -191,10 +196,14 @@ func (r *rig) resolve(k string) Answer {
 	return a
 }
 
-// signed is a provider record of a key.
+// signed returns a signed provider record.
 func signed(owner ed25519.PrivateKey, cid b3.Digest, region string, at time.Time, ttl time.Duration) []byte {
 	r := ProviderRecord{
-		CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}, Region: region, AtMS: at.UnixMilli(), TTLSec: int64(ttl / time.Second),
+		CID:    cid,
+		Addrs:  []string{"/ip4/192.0.2.1/tcp/8443/https"},
+		Region: region,
+		AtMS:   at.UnixMilli(),
+		TTLSec: int64(ttl / time.Second),
 	}
 	raw, err := r.Sign(owner, at)
 	if err != nil {
@@ -203,7 +212,7 @@ func signed(owner ed25519.PrivateKey, cid b3.Digest, region string, at time.Time
 	return raw
 }
 
-// signedName is a name record of a key, good for an hour.
+// signedName returns a name record signed by owner, valid for an hour.
 func signedName(owner ed25519.PrivateKey, k Key, m b3.Digest, seq uint64, at time.Time) []byte {
 	n := NameRecord{Key: k, Manifest: m, Seq: seq, UpdatedMS: at.UnixMilli(), ExpiresMS: at.Add(time.Hour).UnixMilli()}
 	raw, err := n.Sign(owner)
@@ -213,7 +222,7 @@ func signedName(owner ed25519.PrivateKey, k Key, m b3.Digest, seq uint64, at tim
 	return raw
 }
 
-// fake is a Peer whose answers a test gives.
+// fake is a Peer with scripted answers.
 type fake struct {
 	target, region string
 	sends, running atomic.Int64
@@ -244,7 +253,7 @@ func (f *fake) Name(ctx context.Context, k Key) ([]byte, error) {
 	return f.name(ctx, k)
 }
 
-// wait passes d, or less if ctx ends.
+// wait sleeps for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -254,7 +263,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// knows answers after d with a record of the key.
+// knows returns a peer function that answers after d with a record of the key.
 func knows(owner ed25519.PrivateKey, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
 	return func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
 		if err := wait(ctx, d); err != nil {
@@ -264,13 +273,13 @@ func knows(owner ed25519.PrivateKey, d time.Duration) func(context.Context, b3.D
 	}
 }
 
-// hangs answers when its context ends.
+// hangs is a peer function that returns when its context ends.
 func hangs(ctx context.Context, _ b3.Digest) ([]Provider, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
 
-// fails returns err after d.
+// fails returns a peer function that returns err after d.
 func fails(err error, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
 	return func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
 		if ended := wait(ctx, d); ended != nil {
@@ -280,7 +289,7 @@ func fails(err error, d time.Duration) func(context.Context, b3.Digest) ([]Provi
 	}
 }
 
-// withPeers gives the rig peers named after their place.
+// withPeers adds peers that are named after their index.
 func withPeers(peers ...*fake) func(*rig) {
 	return func(r *rig) {
 		for i, p := range peers {
@@ -300,7 +309,7 @@ func all(changes ...func(*rig)) func(*rig) {
 	}
 }
 
-// rows counts the provider records in the file, each of which must stand in the order of expiry once.
+// rows counts the provider records in the file, and checks that each has one row of expiry.
 func (r *rig) rows() (n int) {
 	r.t.Helper()
 	ends := 0

@@ -9,7 +9,7 @@ import (
 	"ronbox/store"
 )
 
-// The index's buckets, flat; integers in keys are big-endian.
+// Buckets of the index. Integers in keys are big-endian.
 var (
 	bName    = &store.Bucket{Name: "index/name"}
 	bProv    = &store.Bucket{Name: "index/prov"}
@@ -19,25 +19,27 @@ var (
 // Buckets lists the index's buckets.
 func Buckets() []*store.Bucket { return []*store.Bucket{bName, bProv, bProvExp} }
 
-// Unsummed lists the buckets whose rows have no checksum in schema 1.
+// Unsummed lists the buckets with rows that have no checksum in schema 1.
 func Unsummed() []*store.Bucket { return Buckets() }
 
-// The tables. Each row has a checksum. A name that is absent is believed to be so only if the rows beside its place
-// check, since a name is the truth; a provider record can be announced again.
+// The tables. Each row has a checksum. A name counts as absent only if the neighbours of its place
+// are sound, since names cannot be rebuilt. A provider record can be announced again.
 var (
-	names     = store.NewTable(bName, store.String[string](), store.CBOR[nameRow]()).Summed().Alone()
+	names     = store.NewTable(bName, store.String[string](), nameCodec).Summed().Alone()
 	providers = store.NewTable(bProv, provKeyCodec, provCodec).Summed()
 	provEnds  = store.NewTable(bProvExp, endKeyCodec, store.None()).Summed()
 )
 
-// Codecs of the rows that are also read past their tables.
+// Codecs of rows that are also read without their tables.
 var (
 	provKeyCodec = provKeys()
 	provCodec    = store.CBOR[provRow]()
+	nameCodec    = store.CBOR[nameRow]()
 	endKeyCodec  = endKeys()
 )
 
-// nameRow is what a key stands for. A deleted key keeps its row, so that seq never falls and a version is never written twice.
+// nameRow is the row of a key. A deleted key keeps its row, so that its seq never falls and a
+// version is never written twice.
 type nameRow struct {
 	Manifest  b3.Digest `cbor:"1,keyasint"`
 	Seq       uint64    `cbor:"2,keyasint"`
@@ -50,10 +52,10 @@ func (n nameRow) named(k Key) Named {
 	return Named{Key: k, Manifest: n.Manifest, Seq: n.Seq, UpdatedMS: n.UpdatedMS}
 }
 
-// provRow is a signed record as it came, verified when it was taken.
+// provRow is a signed record as received. It was verified before it was stored.
 type provRow struct {
 	Raw       []byte `cbor:"1,keyasint"`
-	AtMS      int64  `cbor:"2,keyasint"` // this and the next are the record's
+	AtMS      int64  `cbor:"2,keyasint"` // AtMS and ExpiresMS are copied from the record
 	ExpiresMS int64  `cbor:"3,keyasint"`
 	Commit    uint64 `cbor:"4,keyasint"`
 }
@@ -61,13 +63,13 @@ type provRow struct {
 // provKey is a content id and the Ed25519 key of a provider.
 type provKey struct{ cid, peer [32]byte }
 
-// endKey orders provider records by the second in which they have expired.
+// endKey orders provider records by the second after which they have expired.
 type endKey struct {
 	second uint64
 	of     provKey
 }
 
-// end is where the expiry of a record lies.
+// end returns the key of the row of expiry of a record.
 func (k provKey) end(r *provRow) endKey { return endKey{uint64(r.ExpiresMS+999) / 1000, k} }
 
 var errRow = errors.New("wrong length")
@@ -100,6 +102,15 @@ func endKeys() store.Key[endKey] {
 	}
 }
 
+// parseName decodes a raw row of index/name.
+func parseName(key, raw []byte) (row nameRow, err error) {
+	value, err := store.CutSum(key, raw)
+	if err == nil {
+		row, err = nameCodec.Decode(value)
+	}
+	return row, rowError(bName, key, err)
+}
+
 // parseProv decodes a raw row of index/prov.
 func parseProv(key, raw []byte) (k provKey, row provRow, err error) {
 	value, err := store.CutSum(key, raw)
@@ -124,7 +135,7 @@ func parseEnd(key, raw []byte) (k endKey, err error) {
 	return k, rowError(bProvExp, key, err)
 }
 
-// rowError names the row that err is about, if there is an error.
+// rowError wraps err in a *store.RowError that names the row. It returns nil if err is nil.
 func rowError(b *store.Bucket, key []byte, err error) error {
 	if err == nil {
 		return nil
@@ -132,8 +143,8 @@ func rowError(b *store.Bucket, key []byte, err error) error {
 	return &store.RowError{Bucket: b.Name, Key: append([]byte{}, key...), Cause: err}
 }
 
-// ofCID walks the records for one id, expired ones too. A damaged row on the way, whatever its key says, is passed to
-// bad and stepped over.
+// ofCID walks the records of one id, including expired ones. A damaged row on the way is passed to
+// bad and skipped.
 func ofCID(r store.Reader, cid b3.Digest, each func(provKey, provRow), bad func(error)) {
 	for key, raw := range r.Range(bProv, cid[:], nil) {
 		k, row, err := parseProv(key, raw)
@@ -159,14 +170,15 @@ func recordAt(r store.Reader, k provKey) (row provRow, known bool, err error) {
 	return row, true, err
 }
 
-// ends reports whether the record at e.of is there and expires in e.second.
+// ends reports whether the record e.of exists and expires in e.second.
 func ends(r store.Reader, e endKey) bool {
 	row, known, err := recordAt(r, e.of)
 	return known && err == nil && e.of.end(&row) == e
 }
 
-// Checks returns the proof over the rows of the index: every row checks, a name is a key in its one spelling, a
-// provider record is signed by its provider for its id, and records and the order of their expiry agree both ways.
+// Checks returns the check of the rows of the index: every row is sound, a name is a canonical key,
+// a provider record is signed by its provider for its id, and records and rows of expiry correspond
+// to each other.
 func Checks() []store.Check { return []store.Check{{Name: service, Schema: 2, Run: checkRows}} }
 
 func checkRows(r store.Reader) error {
@@ -180,7 +192,8 @@ func checkRows(r store.Reader) error {
 			return rowError(bProv, provKeyCodec.Append(nil, k), err)
 		}
 		if end := k.end(&row); !provEnds.Has(r, end) {
-			return rowError(bProvExp, endKeyCodec.Append(nil, end), errors.New("the row of a record's expiry is missing"))
+			return rowError(bProvExp, endKeyCodec.Append(nil, end),
+				errors.New("the row of a record's expiry is missing"))
 		}
 	}
 	for end := range provEnds.All(r) {
@@ -191,14 +204,15 @@ func checkRows(r store.Reader) error {
 	return nil
 }
 
-// checkRecord holds a row against the record that it is of.
+// checkRecord compares a row with the record that it holds.
 func checkRecord(k provKey, row *provRow) error {
 	var rec ProviderRecord
 	body, err := unsealed(row.Raw, &rec)
 	if err != nil {
 		return err
 	}
-	if rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS || rec.ExpiresMS() != row.ExpiresMS {
+	if rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS ||
+		rec.ExpiresMS() != row.ExpiresMS {
 		return errors.New("the record is not the one of this row")
 	}
 	return verify(providerDomain, row.Raw, body, k.peer[:])

@@ -17,7 +17,7 @@ import (
 	"ronbox/store"
 )
 
-// interleave calls try with every order of the steps of threads, each of which takes its own in turn.
+// interleave calls try with every interleaving of the steps of several threads.
 func interleave(steps []int, order []int, try func(order []int)) {
 	over := true
 	for i := range steps {
@@ -34,8 +34,8 @@ func interleave(steps []int, order []int, try func(order []int)) {
 	}
 }
 
-// Two fillers beside two writes, in every order of their steps: once a write has moved the fence, which is before its answer, nothing of before
-// is a hit; nor is it once a filler has heard that the key is gone.
+// Two fillers and two writes in every order of their steps: after a write has moved the fence, no
+// earlier entry is a hit. The same holds after a filler has learned that the key is gone.
 func TestFenceUnderEverySchedule(t *testing.T) {
 	r := newRig(t, nil)
 	s := r.e.live()
@@ -43,7 +43,7 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 	interleave([]int{3, 3, 2, 2}, nil, func(order []int) {
 		count++
 		k := fmt.Sprint("name:k", count)
-		version, acked := uint64(1), uint64(1) // what the file shows, and what was answered
+		version, acked := uint64(1), uint64(1) // the state of the file, and the answers
 		type filler struct {
 			mark mark
 			saw  uint64
@@ -86,46 +86,57 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 	}
 }
 
-// Lookups come while the service stops: each is answered once, none is left, whatever the moment; of the queue's places each is given back.
+// Lookups arrive while the service stops: each is answered exactly once at any time, and all places
+// of the queue are released.
 func TestStopUnderEverySchedule(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		starts := rapid.SliceOfN(rapid.SampledFrom([]int{0, 1, 10, 149, 150, 151, 1200}), 1, 12).Draw(rt, "starts")
 		stop := rapid.SampledFrom([]int{0, 1, 10, 150, 160, 1199, 1200, 1300}).Draw(rt, "stop")
 		within := rapid.SampledFrom([]int{0, 1, 100, 3000}).Draw(rt, "drain")
-		call := rapid.SampledFrom([]func(context.Context, b3.Digest) ([]Provider, error){hangs, knows(seedKey(9), good), fails(ErrTransient, 0)}).Draw(rt, "peers")
-		bubble(t, all(withPeers(&fake{providers: call}, &fake{providers: call}), setting(func(c *Config) { c.Resolver.Workers = 1 })), func(r *rig) {
-			ends := make(chan error, len(starts))
-			for i, at := range starts {
-				go func() {
-					time.Sleep(time.Duration(at) * time.Millisecond)
-					_, err := r.e.Providers(r.ctx(), digest("%d", i%4), ProvidersOptions{})
-					ends <- err
-				}()
-			}
-			time.Sleep(time.Duration(stop) * time.Millisecond)
-			r.catalog.CloseFedBy(service, flow.HTTP)
-			r.sup.CancelBackground()
-			r.sup.Drain(service, time.Duration(within)*time.Millisecond, time.Second)
-			time.Sleep(5 * time.Second)
-			for range starts {
-				err := <-ends
-				known := false
-				for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed, flow.ErrBusy} {
-					known = known || errors.Is(err, want)
+		call := rapid.SampledFrom([]func(context.Context, b3.Digest) ([]Provider, error){hangs, knows(seedKey(9), good), fails(ErrTransient, 0)}).
+			Draw(rt, "peers")
+		bubble(
+			t,
+			all(
+				withPeers(&fake{providers: call}, &fake{providers: call}),
+				setting(func(c *Config) { c.Resolver.Workers = 1 }),
+			),
+			func(r *rig) {
+				ends := make(chan error, len(starts))
+				for i, at := range starts {
+					go func() {
+						time.Sleep(time.Duration(at) * time.Millisecond)
+						_, err := r.e.Providers(r.ctx(), digest("%d", i%4), ProvidersOptions{})
+						ends <- err
+					}()
 				}
-				if _, open := errors.AsType[*BreakerOpenError](err); !known && !open {
-					rt.Errorf("answered %v", err)
+				time.Sleep(time.Duration(stop) * time.Millisecond)
+				r.catalog.CloseFedBy(service, flow.HTTP)
+				r.sup.CancelBackground()
+				r.sup.Drain(service, time.Duration(within)*time.Millisecond, time.Second)
+				time.Sleep(5 * time.Second)
+				for range starts {
+					err := <-ends
+					known := false
+					for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed, flow.ErrBusy} {
+						known = known || errors.Is(err, want)
+					}
+					if _, open := errors.AsType[*BreakerOpenError](err); !known && !open {
+						rt.Errorf("answered %v", err)
+					}
 				}
-			}
-			queued, running := r.e.line.size()
-			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 || r.count("dht_legs_inflight") != 0 {
-				rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(), r.count("dht_legs_inflight"))
-			}
-		})
+				queued, running := r.e.line.size()
+				if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 ||
+					r.count("dht_legs_inflight") != 0 {
+					rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(),
+						r.count("dht_legs_inflight"))
+				}
+			},
+		)
 	})
 }
 
-// A reader of the configuration sees one of the two that are swapped, whole.
+// A reader of the configuration sees one of two swapped values, never a mix.
 func TestConfigSwap(t *testing.T) {
 	r := newRig(t, nil)
 	a, b := r.cfg, r.cfg
@@ -152,7 +163,8 @@ func TestConfigSwap(t *testing.T) {
 	seen := map[int]int{}
 	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
 		s := r.e.live()
-		if n := s.DHT.Alpha; s.DHT.Beta != n || s.hedge != time.Duration(n)*100*time.Millisecond || s.deadline != time.Duration(n)*time.Second {
+		if n := s.DHT.Alpha; s.DHT.Beta != n || s.hedge != time.Duration(n)*100*time.Millisecond ||
+			s.deadline != time.Duration(n)*time.Second {
 			t.Fatalf("torn: %+v", s)
 		}
 		seen[s.DHT.Alpha]++
@@ -164,12 +176,13 @@ func TestConfigSwap(t *testing.T) {
 	}
 }
 
-// Who reads a row that a power cut could take back waits until it is synced.
+// A reader of an unsynced row blocks until the row is synced.
 func TestReadsWaitForTheSync(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
 		n := r.put("name:docs.example", digest("1"))
 		var row nameRow
-		if err := r.store.View(r.ctx(), func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.text); return nil }); err != nil {
+		if err := r.store.View(r.ctx(),
+			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.text); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r.e.synced.Store(row.Commit - 1) // as if the sync still ran
@@ -178,15 +191,25 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		if _, err := r.e.Name(ctx, n.Key); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("unsynced: %v", err)
 		}
-		if _, err := r.e.Resolve(r.ctx(), n.Key, ResolveOptions{}); !errors.Is(err, ErrTimeout) || r.count("io_timeouts_total", "op", "read") != 1 {
+		if _, err := r.e.Resolve(r.ctx(), n.Key, ResolveOptions{}); !errors.Is(err, ErrTimeout) ||
+			r.count("io_timeouts_total", "op", "read") != 1 {
 			t.Errorf("unsynced: %v", err)
 		}
-		got := make(chan error, 1)
+		if _, err := r.e.Names(ctx, "", "", 10); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("unsynced: %v", err)
+		}
+		got := make(chan error, 2)
 		go func() { _, err := r.e.Name(r.ctx(), n.Key); got <- err }()
+		go func() { _, err := r.e.Names(r.ctx(), "", "", 10); got <- err }()
 		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("unsynced: %v", <-got)
+		}
 		r.e.synced.Store(row.Commit)
-		if err := <-got; err != nil {
-			t.Error(err)
+		for range 2 {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

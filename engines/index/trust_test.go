@@ -9,13 +9,19 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// A peer's hundred self-signed records, dated ahead, do not fill an answer: eight are taken, those of this node's
-// file come first, and none ranks by a date that is to come. The entry that everybody is answered from is the same.
+// A peer with a hundred self-signed records that are dated ahead does not fill an answer: eight are
+// taken, those of this node's file come first, and no date in the future raises a rank. The cached
+// entry obeys the same rules.
 func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 	cid := digest("content")
 	liar := &fake{providers: func(context.Context, b3.Digest) (out []Provider, _ error) {
 		for i := range 100 {
-			out = append(out, Provider{Record: signed(seedKey(byte(i+100)), cid, "eu-west-3", time.Now().Add(4*time.Minute), time.Hour)})
+			out = append(
+				out,
+				Provider{
+					Record: signed(seedKey(byte(i+100)), cid, "eu-west-3", time.Now().Add(4*time.Minute), time.Hour),
+				},
+			)
 		}
 		return out, nil
 	}}
@@ -23,7 +29,8 @@ func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 		r.announce(cid)
 		time.Sleep(time.Second)
 		ahead := signed(seedKey(2), cid, "", time.Now().Add(4*time.Minute), time.Hour)
-		if done, err := r.e.Announce(r.ctx(), alice, []Announcement{{Record: ahead}}, "c"); err != nil || done[0].Err != nil {
+		if done, err := r.e.Announce(r.ctx(), alice, []Announcement{{Record: ahead}}, "c"); err != nil ||
+			done[0].Err != nil {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		for _, fresh := range []bool{true, false} {
@@ -41,8 +48,9 @@ func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 	})
 }
 
-// Two nodes that are trusted for one name and differ are a conflict, which is told and blames neither; each keeps a
-// seq of its own, and one that falls back is still refused.
+// Two nodes that are trusted for one name and disagree are a conflict, which is reported and counts
+// against neither. Each has a seq of its own, and a record with a lower seq of the same node is
+// refused.
 func TestTwoTrustedNodesWithOneName(t *testing.T) {
 	k := key("name:docs.example")
 	one, two := newOrigin(7), newOrigin(8)
@@ -60,15 +68,18 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 			return r.resolve(k.text)
 		}
 		for i := range 20 {
-			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != SourcePeer || a.Conflict != digest("1") {
+			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != SourcePeer ||
+				a.Conflict != digest("1") {
 				t.Fatalf("%d: %+v", i, a)
 			}
-			if a := swap(two, one, digest("1"), 5); a.Manifest != digest("1") || a.Source != SourcePeer || a.Conflict != digest("2") {
+			if a := swap(two, one, digest("1"), 5); a.Manifest != digest("1") || a.Source != SourcePeer ||
+				a.Conflict != digest("2") {
 				t.Fatalf("%d: %+v", i, a)
 			}
 		}
 		if r.count("index_name_conflicts_total") != 1 || r.count("index_integrity_fail_total") != 0 {
-			t.Errorf("%v conflicts, %v faults", r.count("index_name_conflicts_total"), r.count("index_integrity_fail_total"))
+			t.Errorf("%v conflicts, %v faults", r.count("index_name_conflicts_total"),
+				r.count("index_integrity_fail_total"))
 		}
 		for _, p := range r.e.Peers() {
 			if p.Failed != 0 || p.Breaker != "closed" {
@@ -81,7 +92,8 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 	})
 }
 
-// A key that was removed hides a peer's name until it is forgotten; a forgotten version may be put anew.
+// A removed key hides the name of a peer until it is forgotten. A forgotten version may be put
+// again.
 func TestForgetShowsNamesOfPeers(t *testing.T) {
 	k, version := key("name:docs.example"), key("name:docs.example@1.0.0")
 	o := newOrigin(7)
@@ -114,7 +126,7 @@ func TestForgetShowsNamesOfPeers(t *testing.T) {
 	})
 }
 
-// Writes of other keys, however many, outdate no answer.
+// Writes of other keys do not outdate an answer.
 func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 	k := key("name:docs.example")
 	o := newOrigin(7)
@@ -136,7 +148,7 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 	})
 }
 
-// A cell is there until the last end it was given, and what still refers to one that is gone is outdated.
+// A cell lives until the latest end it was given. References to a removed cell are outdated.
 func TestCellsAreFreed(t *testing.T) {
 	f := newFences()
 	held, gone := f.mark("held", 2), f.mark("gone", 2)
@@ -172,7 +184,7 @@ func TestCellsAreFreed(t *testing.T) {
 	}
 }
 
-// The cells of entries that the cache has let go are not kept for as long as a stale answer.
+// The cells of evicted entries are removed before the end of the stale time.
 func TestCellsGoWithTheirEntries(t *testing.T) {
 	o := newOrigin(7)
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {

@@ -3,17 +3,23 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 )
 
-// leastRead is what must be left of a job's deadline when a worker takes it: with less the file is not read.
+// leastRead is the least time before its deadline at which a worker begins a job. With less, it
+// does not read the file.
 const leastRead = 5 * time.Millisecond
 
-// runWorker answers queued lookups, one at a time, until work_tx is closed and empty. Every fourth worker takes from bg_tx too, and does what it
-// has taken once work_tx is empty.
+// errNoWorker is returned when a lookup waited too long for a worker and cannot be begun.
+var errNoWorker = fmt.Errorf("no worker was free in time: %w", flow.ErrBusy)
+
+// runWorker answers queued lookups, one at a time, until work_tx is closed and empty. Every fourth
+// worker also takes jobs from bg_tx, and runs them while work_tx is empty.
 func (e *Engine) runWorker(ctx context.Context) error {
 	defer e.turnAway(ctx)
 	var background <-chan *job
@@ -44,7 +50,7 @@ func (e *Engine) runWorker(ctx context.Context) error {
 			}
 			e.serveNext(ctx)
 		case j, ok := <-background:
-			if held = j; !ok { // the prefetcher has gone
+			if held = j; !ok { // closed
 				background = nil
 			}
 		}
@@ -52,23 +58,25 @@ func (e *Engine) runWorker(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// serveBackground does a job of bg_tx.
+// serveBackground runs a job of bg_tx.
 func (e *Engine) serveBackground(ctx context.Context, j *job) {
 	e.m.background(1)
-	if j.deadline = time.Now().Add(e.live().deadline); j.probe != nil {
+	j.deadline = time.Now().Add(e.live().deadline)
+	if j.probe != nil {
 		e.probe(ctx, j)
 		return
 	}
 	e.serve(ctx, j)
 }
 
-// drained ends a worker: nothing new comes, and what bg_tx still has nobody waits for.
+// drained ends a worker after work_tx was closed. Jobs left in bg_tx have no waiters and are
+// discarded.
 func (e *Engine) drained() error {
 	e.bg.Discard("draining")
 	return nil
 }
 
-// turnAway answers what waits in the queues when the workers were told to stop at once.
+// turnAway fails the queued jobs if the workers were told to stop at once.
 func (e *Engine) turnAway(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
@@ -82,10 +90,10 @@ func (e *Engine) turnAway(ctx context.Context) {
 	e.bg.Discard("aborted")
 }
 
-// serveNext answers the job whose turn it is.
+// serveNext answers the next job of the line.
 func (e *Engine) serveNext(ctx context.Context) {
 	j := e.line.take()
-	if j == nil { // it was turned away
+	if j == nil { // the job was evicted or failed
 		return
 	}
 	defer func() { e.line.done(j, j.asked) }()
@@ -107,7 +115,8 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		least = s.least
 	}
 	if time.Until(j.deadline) < least {
-		e.finish(s, j, outcome{err: ErrTimeout}, "queue")
+		e.m.dropped(1)
+		e.finish(s, j, outcome{err: errNoWorker}, "queue")
 		return
 	}
 	if !j.fresh {
@@ -162,7 +171,7 @@ func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
 	return true
 }
 
-// syncedBy waits until a command is on the disk, until the deadline of j.
+// syncedBy waits until a command is synced or the deadline of j passes.
 func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
 	if at, _ := e.synced.Load(); commit <= at {
 		return nil
@@ -172,7 +181,7 @@ func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
 	return e.waitSynced(ctx, commit)
 }
 
-// lookUpHere reads the file. final is false where peers are to be asked.
+// lookUpHere reads this node's file. final is false if peers are to be asked.
 func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome, source Source, final bool) {
 	n := &entry{key: j.text, fence: j.fence}
 	if j.isName() {
@@ -181,16 +190,18 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 			err = e.syncedBy(ctx, j, row.Commit)
 		}
 		if err == nil && !row.Deleted {
-			n.found, n.manifest, n.seq, n.updated, n.etag = true, row.Manifest, row.Seq, row.UpdatedMS, quoted(row.Manifest)
+			n.found = true
+			n.manifest, n.etag = row.Manifest, quoted(row.Manifest)
+			n.seq, n.updated = row.Seq, row.UpdatedMS
 			return outcome{entry: n, ttl: s.ttl}, SourceLocal, true
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return outcome{err: err}, "", true
 		}
 		j.trusted = s.keysFor(j.key)
-		ask := err != nil && len(j.trusted) > 0 && len(e.peers) > 0 // the word of a tombstone is this node's own
+		ask := err != nil && len(j.trusted) > 0 && len(e.peers) > 0 // a tombstone is final
 		if ask && j.local {
-			return outcome{err: ErrNotFound}, "", true // which says nothing of the peers
+			return outcome{err: ErrNotFound}, "", true // peers may know the key
 		}
 		return outcome{entry: n, ttl: s.neg}, SourceLocal, !ask
 	}
@@ -213,32 +224,56 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 	return outcome{entry: n, ttl: s.neg}, SourceLocal, !ask
 }
 
-// finishFound caches what was found, or that nothing was, and answers.
+// finishFound caches an answer or a "not found", and answers j.
 func (e *Engine) finishFound(s *settings, j *job, o outcome, source Source) {
+	if o.late {
+		e.m.timeouts["dht"](1)
+		e.m.deadlineHit(1)
+	}
+	if o.entry.silent != nil && e.standIn(s, j, o.without) {
+		return
+	}
 	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == SourcePeer
 	if o.ttl > 0 {
 		e.keep(s, o.entry, o.ttl, o.until)
 	}
 	if !o.entry.found {
-		j.settle(result{}, ErrNotFound)
+		j.settle(result{}, o.entry.missing())
 		return
 	}
 	j.settle(result{o.entry, source}, nil)
 }
 
-// finish answers a lookup that came to nothing: with what the cache still has, if it was the peers that failed, or with why.
+// standIn answers j with a stale entry, if there is one. It does not if every peer that gave the
+// entry now answers "not found".
+func (e *Engine) standIn(s *settings, j *job, without []*peer) bool {
+	if !s.Stale || j.local {
+		return false
+	}
+	n, ok := e.past(j.text, e.now())
+	if !ok || !n.outlives(e.now()) || without != nil && !n.heardBeside(without) {
+		return false
+	}
+	e.m.stale(1)
+	j.settle(result{n, SourceStale}, nil)
+	return true
+}
+
+// heardBeside reports whether a peer outside the list gave the answer.
+func (n *entry) heardBeside(list []*peer) bool {
+	return slices.ContainsFunc(n.from, func(p *peer) bool { return !slices.Contains(list, p) })
+}
+
+// finish answers a failed lookup: with a stale entry if the peers failed, otherwise with the error.
 func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 	if errors.Is(o.err, ErrTimeout) {
 		e.m.timeouts[op](1)
 		e.m.deadlineHit(1)
 	}
 	_, open := errors.AsType[*BreakerOpenError](o.err)
-	if s.Stale && !j.local && op != "read" && (open || errors.Is(o.err, ErrTimeout) || errors.Is(o.err, ErrUpstream)) {
-		if n, ok := e.past(j.text, e.now()); ok && n.outlives(e.now()) {
-			e.m.stale(1)
-			j.settle(result{n, SourceStale}, nil)
-			return
-		}
+	failed := open || errors.Is(o.err, ErrTimeout) || errors.Is(o.err, ErrUpstream) || errors.Is(o.err, flow.ErrBusy)
+	if failed && op != "read" && e.standIn(s, j, nil) {
+		return
 	}
 	if errors.Is(o.err, flow.ErrCanceled) || errors.Is(o.err, flow.ErrAborted) {
 		o.err = flow.ErrCanceled
@@ -250,7 +285,8 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 	j.settle(result{}, o.err)
 }
 
-// outlives reports whether something of the entry is good at now: a name, or a provider that has not expired.
+// outlives reports whether the entry is still usable at now: it is a name, or one of its providers
+// has not expired.
 func (n *entry) outlives(now time.Time) bool {
 	return n.providers == nil || len(rank(n.providers, "", 1, now.UnixMilli())) > 0
 }
@@ -272,7 +308,8 @@ func (j *job) settle(res result, err error) {
 	}
 }
 
-// probe asks a peer whose breaker is half-open for an id that nobody has, so that it closes without a caller's help.
+// probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
+// without traffic.
 func (e *Engine) probe(ctx context.Context, j *job) {
 	pass, ok := j.probe.breaker.Permit()
 	if !ok {
@@ -292,5 +329,5 @@ func (e *Engine) probe(ctx context.Context, j *job) {
 	}
 }
 
-// emptyID is the BLAKE3 of no bytes: a valid id whose answer is of no interest.
+// emptyID is the BLAKE3 of no bytes, a valid id that no peer provides.
 var emptyID = b3.Sum(nil)

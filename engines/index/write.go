@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
@@ -15,7 +16,7 @@ import (
 	"ronbox/store"
 )
 
-// note is the audit row of a mutation.
+// note returns the audit row of a mutation.
 func note(event string, by engines.Actor, corrID string) store.Event {
 	n := store.Event{Event: event, Decision: "allow", CorrID: corrID, CapID: by.CapID, Principal: by.Principal}
 	if by.UID != nil {
@@ -24,7 +25,8 @@ func note(event string, by engines.Actor, corrID string) store.Event {
 	return n
 }
 
-// committed publishes a synced command: who reads one of its keys from now on sees it. It runs in the committer and does not wait.
+// committed publishes a synced command: lookups of the touched keys that begin from now on see it.
+// It runs in the committer and does not block.
 func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
 	for _, text := range touched {
 		e.fences.bump(text)
@@ -33,42 +35,48 @@ func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
 	e.events.Publish(Event{Kind: kind, Key: key, At: e.now()})
 }
 
-// PutName has key stand for manifest and answers once that is on the disk; created reports whether the key was not there. The bytes of the
-// manifest need not be here. It does not wait for room: a full lane is flow.ErrBusy. A version that stands for another manifest is a
-// *ConflictError.
-func (e *Engine) PutName(ctx context.Context, by engines.Actor, key Key, manifest b3.Digest, corrID string) (named Named, created bool, err error) {
+// PutName sets the manifest of key and returns after the sync. created reports whether the key did
+// not exist. The node need not have the bytes of the manifest. If the lane is full it returns
+// flow.ErrBusy at once. If key is a version with another manifest it returns a *ConflictError.
+func (e *Engine) PutName(
+	ctx context.Context, by engines.Actor, key Key, manifest b3.Digest, corrID string,
+) (named Named, created bool, err error) {
 	if key.IsZero() {
 		return Named{}, false, &KeyError{"must not be empty"}
 	}
 	if manifest.IsZero() {
 		return Named{}, false, &RecordError{"manifest", "must not be zero"}
 	}
-	done, err := store.TryCommit(ctx, e.store, store.Work, PutName{key, manifest, note("index.name_put", by, corrID)}, func(d Written) {
+	cmd := PutName{key, manifest, note("index.name_put", by, corrID)}
+	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
 		e.committed(d.commit, eventPut, key.text, key.text)
 	})
 	return done.Named, done.Created, e.met(err)
 }
 
-// DeleteName takes key away, for good if it is a version. ErrNotFound: it is not there.
+// DeleteName deletes key. A deleted version cannot be put with another manifest. It returns
+// ErrNotFound if the key does not exist.
 func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
-	_, err := store.TryCommit(ctx, e.store, store.Work, DeleteName{key, note("index.name_deleted", by, corrID)}, func(d Written) {
+	cmd := DeleteName{key, note("index.name_deleted", by, corrID)}
+	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
 		e.committed(d.commit, eventDeleted, key.text, key.text)
 	})
 	return e.met(err)
 }
 
-// ForgetName removes all that this node's file knows of key, a damaged row and the tombstone of a deletion too, so
-// that the names of peers show again. The count of its changes begins anew, and a version may be put with another
-// manifest. ErrNotFound: the file knows nothing of it.
+// ForgetName removes the row of key from this node's file, even if it is damaged or a tombstone, so
+// that the names of peers show again. The seq of the key starts again, and a version may be put
+// with another manifest. It returns ErrNotFound if the file has no row of the key.
 func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
-	_, err := store.TryCommit(ctx, e.store, store.Work, ForgetName{key, note("index.name_forgotten", by, corrID)}, func(d Forgotten) {
+	cmd := ForgetName{key, note("index.name_forgotten", by, corrID)}
+	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Forgotten) {
 		e.damage.forgetNames(d.keys)
 		e.committed(d.commit, eventDeleted, key.text, append(d.keys, key.text)...)
 	})
 	return err
 }
 
-// Name reads what key stands for in this node's file. ErrNotFound: nothing.
+// Name reads a key of this node's file. It returns ErrNotFound if the key does not exist.
 func (e *Engine) Name(ctx context.Context, key Key) (Named, error) {
 	row, err := e.readName(ctx, key)
 	if err == nil {
@@ -80,34 +88,61 @@ func (e *Engine) Name(ctx context.Context, key Key) (Named, error) {
 	return row.named(key), err
 }
 
-// Names lists the keys of this node's file that begin with prefix, after the key after, in byte order, at most limit.
-func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (out []Named, err error) {
-	from := max(prefix, after)
-	if from == "" {
-		from = "\x00"
-	}
+// maxWalk bounds the rows that Names visits, so that its view is short even if most rows are
+// tombstones.
+const maxWalk = 2000
+
+// Names lists the keys of this node's file that begin with prefix, after the key after, in byte
+// order: at most limit, from at most maxWalk rows. It returns after all listed rows are synced.
+// Damaged rows are listed by their keys.
+func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (page NamePage, err error) {
+	var last uint64
 	err = e.store.View(ctx, func(r store.Reader) error {
-		for text, row := range names.From(r, from) {
-			if len(out) == limit || !strings.HasPrefix(text, prefix) {
+		rows, at := 0, ""
+		for key, raw := range r.Range(bName, []byte(max(prefix, after)), nil) {
+			text := string(key)
+			if !strings.HasPrefix(text, prefix) {
 				return nil
 			}
-			if !row.Deleted && text != after {
-				out = append(out, row.named(Key{text}))
+			if (len(page.Names) == limit || rows >= maxWalk) && at != "" {
+				page.Next = at
+				return nil
+			}
+			if text == after {
+				continue
+			}
+			rows++
+			if utf8.Valid(key) { // only valid text can be a page cursor
+				at = text
+			}
+			row, err := parseName(key, raw)
+			if err != nil {
+				_ = e.met(err)
+				page.Damaged = append(page.Damaged, text)
+				continue
+			}
+			if last = max(last, row.Commit); !row.Deleted {
+				page.Names = append(page.Names, row.named(Key{text}))
 			}
 		}
 		return nil
 	})
-	return out, e.met(err)
+	if err == nil {
+		err = e.waitSynced(ctx, last)
+	}
+	return page, err
 }
 
-// Announce makes providers known, at most MaxAnnouncements, and answers once they are on the disk. What is wrong with one of them stands in
-// its Announced and keeps the others from nothing.
-func (e *Engine) Announce(ctx context.Context, by engines.Actor, list []Announcement, corrID string) ([]Announced, error) {
+// Announce publishes at most MaxAnnouncements providers and returns after they are synced. A fault
+// of one of them is in its Announced and does not affect the others.
+func (e *Engine) Announce(
+	ctx context.Context, by engines.Actor, list []Announcement, corrID string,
+) ([]Announced, error) {
 	if len(list) < 1 || len(list) > MaxAnnouncements {
 		return nil, &RecordError{"providers", fmt.Sprintf("must be 1 to %d", MaxAnnouncements)}
 	}
 	out := make([]Announced, len(list))
-	return out, flow.Fan(ctx, len(list), func(ctx context.Context, i int) error { // one group of commands, as a rule
+	return out, flow.Fan(ctx, len(list), func(ctx context.Context, i int) error { // usually one group of the committer
 		raw, r, err := e.accept(&list[i])
 		out[i] = Announced{CID: r.CID, Peer: r.Peer, ExpiresMS: r.ExpiresMS()}
 		if err == nil {
@@ -131,7 +166,13 @@ func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err erro
 		r, err = ParseProviderRecord(a.Record, now)
 		return a.Record, r, err
 	}
-	r = ProviderRecord{CID: a.CID, Addrs: plainAddrs(a.Addrs), Region: a.Region, AtMS: now.UnixMilli(), TTLSec: int64(a.TTL / time.Second)}
+	r = ProviderRecord{
+		CID:    a.CID,
+		Addrs:  plainAddrs(a.Addrs),
+		Region: a.Region,
+		AtMS:   now.UnixMilli(),
+		TTLSec: int64(a.TTL / time.Second),
+	}
 	if a.TTL == 0 {
 		r.TTLSec = int64(DefaultTTL / time.Second)
 	}
@@ -139,7 +180,8 @@ func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err erro
 	return raw, r, err
 }
 
-// Withdraw takes the record of peer for cid away; "" is this node. ErrNotFound: there is none.
+// Withdraw removes the record of peer for cid; "" is this node. It returns ErrNotFound if it does
+// not exist.
 func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer PeerID, corrID string) error {
 	if peer == "" {
 		peer = e.id
@@ -155,13 +197,13 @@ func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, 
 	return err
 }
 
-// Identity is this node's id and public key, under which it signs.
+// Identity returns the id and the public key with which this node signs.
 func (e *Engine) Identity() (PeerID, ed25519.PublicKey) {
 	return e.id, e.key.Public().(ed25519.PublicKey)
 }
 
-// readName reads the row of key, a deleted one too. A row that a power cut could still take back is not yet known to
-// be there: see waitSynced. A damaged row is a [store.RowError].
+// readName reads the row of key, including a tombstone. The row may not be synced yet: see
+// waitSynced. A damaged row is a [store.RowError].
 func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error) {
 	err = e.store.View(ctx, func(r store.Reader) error {
 		var known bool
@@ -173,8 +215,8 @@ func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error)
 	return row, e.met(err)
 }
 
-// readProviders reads the records for cid that have not expired, and the stamp of the last of them: see waitSynced.
-// Damaged rows are left out.
+// readProviders reads the records of cid that have not expired, and the stamp of the newest one:
+// see waitSynced. Damaged rows are skipped.
 func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provider, last uint64, err error) {
 	now := e.now().UnixMilli()
 	bad := func(err error) { _ = e.met(err) }
@@ -198,7 +240,8 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provid
 	return out, last, err
 }
 
-// waitSynced waits until the command with this stamp is on the disk: a view shows it a little earlier.
+// waitSynced blocks until the command with this stamp is synced. A view shows the command slightly
+// earlier.
 func (e *Engine) waitSynced(ctx context.Context, commit uint64) error {
 	for {
 		at, moved := e.synced.Load()
@@ -213,7 +256,7 @@ func (e *Engine) waitSynced(ctx context.Context, commit uint64) error {
 	}
 }
 
-// purgeExpired removes expired records from the file, a few at a time, if there are any.
+// purgeExpired removes a batch of expired records from the file, if there are any.
 func (e *Engine) purgeExpired(ctx context.Context) error {
 	due := false
 	err := e.store.View(ctx, func(r store.Reader) error {
@@ -235,7 +278,8 @@ func (e *Engine) purgeExpired(ctx context.Context) error {
 	})
 	if done.Damaged > 0 {
 		e.m.damaged(done.Damaged)
-		e.log.Error("row_corrupt", "bucket", bProvExp.Name, "rows", done.Damaged, "next", "they are dropped, and made again from the records")
+		e.log.Error("row_corrupt", "bucket", bProvExp.Name, "rows", done.Damaged, "next",
+			"they are dropped, and made again from the records")
 		e.damage.repair.Store(true)
 	}
 	return err

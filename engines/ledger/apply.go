@@ -3,45 +3,59 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"time"
 
-	"ronbox/engines"
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
-// post is the command that moves money: independent ops, batches among them, of one caller or several, or one settlement. It is decided when
-// its turn comes, but for what only the state can tell.
+// post is the command that moves money: independent ops, batches among them, or one settlement.
 type post struct {
-	shares []*share // of a settlement one
-	ops    int      // of all shares, those in batches too
-	begun  bool     // nobody gets in any more
-	seed   uint64
-	flush  flushRule
-	in     *joint // nil: it is for one share alone
+	ops     []action
+	once    *once // of a settlement: its ops are all done or none
+	size    int   // of the records it may write, bytes
+	touched []Mark
+	seed    uint64
+	flush   flushRule
+	reply   *flow.Reply[*posted]
+
+	strays *strays
+	stray  bool // its caller has left; guarded by strays.mu
+	over   bool // it has ended; guarded by strays.mu
 }
 
 var _ store.Command[*posted] = (*post)(nil)
 
-// Kind is stored by no one and counted by many.
+// Kind names the command in metrics.
 func (*post) Kind() string { return "ledger.post/1" }
 
-// Size is what the command weighs in its group, but for those who get in later: they add some 200 KB at most.
-func (c *post) Size() int { return c.shares[0].size }
+// Size is the weight of the command in its group.
+func (c *post) Size() int { return c.size }
 
-// Apply runs the ops in turn. If nothing came of them the error is a refusal, which has their results.
+// errGone is returned for a command when its caller has left before its turn.
+var errGone = errors.New("ledger: the caller has left")
+
+// Apply runs the ops in turn. If it writes nothing, the error is a refusal that holds the results.
 func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
 	b := store.GroupOf[*books](r)
 	x, err := b.start(r, at, w, c.seed)
 	if err != nil {
 		return nil, err
 	}
-	shares := c.in.begin(c)
-	out := &posted{seed: c.seed, results: make([]result, 0, max(len(shares), len(shares[0].ops)))}
-	for _, s := range shares {
-		if s.reply.Claim() { // else its caller has left
-			x.share(s, out)
+	if !c.reply.Claim() {
+		return nil, errGone
+	}
+	out := &posted{seed: c.seed}
+	if c.once != nil {
+		out.results = []result{x.settle(c)}
+	} else {
+		out.results = make([]result, len(c.ops))
+		for i := range c.ops {
+			out.results[i] = x.do(&c.ops[i], plain)
 		}
 	}
 	if len(x.raws) == 0 {
@@ -50,49 +64,33 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
 	c.flush.behind(x)
-	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At}
-	b.event.touch(shares)
+	b.event = Committed{
+		First: out.batch.First,
+		Last:  out.batch.Last(),
+		Batch: out.batch.No,
+		Root:  out.root,
+		At:    out.batch.At,
+	}
+	b.event.touch(c.touched)
 	w.Then(b.keep)
 	return out, nil
 }
 
-// share runs the ops of one caller.
-func (x *run) share(s *share, out *posted) {
-	if s.first = len(out.results); s.once != nil {
-		out.results = append(out.results, x.settle(s))
-		return
-	}
-	for i := range s.ops {
-		out.results = append(out.results, x.do(&s.ops[i], plain))
-	}
-}
-
-// errApart tells the callers of a command that a bug has undone, not needs their own, to ask again alone.
-var errApart = errors.New("ledger: another op of the command has failed it")
-
-// ended tells everyone who has a share how the command ended.
+// ended answers the caller with how the command ended.
 func (c *post) ended(out *posted, err error) {
+	if !errors.Is(err, store.ErrUnknown) {
+		c.strays.end(c, err == nil, time.Now())
+	}
 	var none refusal
-	if errors.As(err, &none) {
-		out, err = none.posted, nil
-	}
-	shares := c.in.begin(c)
-	if len(shares) > 1 && errors.Is(err, store.ErrInternal) {
-		err = errApart
-	}
-	for _, s := range shares {
-		s.end(out, err)
+	switch {
+	case errors.As(err, &none):
+		c.reply.Answer(none.posted)
+	case err != nil:
+		c.reply.Fail(err)
+	default:
+		c.reply.Answer(out)
 	}
 }
-
-// place is where an op stands: alone, in a batch, in a settlement.
-type place struct {
-	flags    uint16 // of its record
-	unnonced bool
-	token    [8]byte // of a batch: the ops inside were asked for by the same
-}
-
-var plain = place{}
 
 // do decides one op and, if nothing speaks against it, writes its record.
 func (x *run) do(a *action, p place) result {
@@ -101,16 +99,16 @@ func (x *run) do(a *action, p place) result {
 			return res
 		}
 	}
-	var res result
-	switch a.op.Code {
-	case record.OpBatch:
+	if a.reference != nil {
+		if res, done := x.referred(a.reference); done {
+			return res
+		}
+	}
+	res := result{}
+	if a.op.Code == record.OpBatch {
 		res = x.batch(a)
-	case record.OpAsset:
-		res = x.declare(a, p)
-	case record.OpFlags:
-		res = x.flag(a, p)
-	default:
-		res = x.move(a, p)
+	} else {
+		res = x.single(a, p)
 	}
 	if a.keyed && res.code == record.Accepted && res.seq != 0 {
 		x.remember(a.key, res.seq)
@@ -118,7 +116,26 @@ func (x *run) do(a *action, p place) result {
 	return res
 }
 
-// again finds what was done under the op's key, while the key counts.
+// single decides an op that is no batch, and appends and applies its records.
+func (x *run) single(a *action, p place) result {
+	x.now.a = a
+	d := &x.decider
+	res := d.decide(a, p)
+	if res.code != record.Accepted {
+		return res
+	}
+	for i := range d.made() {
+		x.append(&d.records[i])
+	}
+	if d.m.code == a.op.Code && d.m.metered() {
+		c := x.b.meter(x.r, d.meter)
+		x.b.moved.touch(c)
+		c.cur.v = plus(d.m.moved, d.m.amount)
+	}
+	return res
+}
+
+// again returns the outcome of the record done under the op's key, if the key still counts.
 func (x *run) again(a *action) (result, bool) {
 	seq := x.known.Get(a.key)
 	if seq == 0 {
@@ -147,190 +164,197 @@ func (x *run) again(a *action) (result, bool) {
 	return replay(seq), true
 }
 
-// mustLead ends the command or the view if the record to which the index leads a key is not there, or was made under another key or none.
+// mustLead ends the command or the view if the record to which the index leads a key is not there,
+// or was made under another key or none.
 func mustLead(k idem.Key, seq uint64, rec *record.Record, known bool) {
 	if made, keyed := tables.IdemKey(rec); !known || !keyed || made != k {
-		panic(&store.RowError{Bucket: "ledger/idem", Key: k[:], Cause: fmt.Errorf("it leads to record %d, which it did not make", seq)})
+		panic(
+			&store.RowError{
+				Bucket: "ledger/idem",
+				Key:    k[:],
+				Cause:  fmt.Errorf("it leads to record %d, which it did not make", seq),
+			},
+		)
 	}
 }
 
-// party is one side of a move as the books have it. Ref 0 is not known; cells that are not there, or not looked for, are nil.
+// action is an op as a command carries it: what can be looked up or hashed before it is queued has
+// been.
+type action struct {
+	op        *Op
+	from, to  party  // as far as they were known and in memory
+	asset     uint32 // ref; 0 was not known
+	hold      uint64 // seq of the op's hold; 0: there is no such hold
+	key       idem.Key
+	keyed     bool
+	found     uint64     // seq of the record that the key led to; 0: none
+	checked   uint64     // up to which records were looked at for the key
+	reference *reference // nil: the op has none
+	principal [8]byte
+	capID     [8]byte
+	inner     []action // of a batch
+	known     *Outcome // outcome by key or reference; nil: not decided yet
+}
+
+// result is what became of an action.
+type result struct {
+	code   record.Result
+	seq    uint64  // of the record: accepted, replayed; of a batch its first part
+	nonce  uint64  // that the record used: accepted; 0: it used none
+	reject *Reject // refused
+	inner  []result
+}
+
+func accepted(seq uint64) result { return result{code: record.Accepted, seq: seq} }
+
+func replay(seq uint64) result { return result{code: record.Replayed, seq: seq} }
+
+func refused(r *Reject) result { return result{code: r.Code, reject: r} }
+
+// posted is what became of a command.
+type posted struct {
+	results []result
+	batch   record.Batch // No 0: no batch was written
+	root    b3.Digest
+	seed    uint64
+}
+
+// refusal is the error of a command that wrote nothing: it takes no stamp, and needs no sync of its
+// own.
+type refusal struct{ *posted }
+
+func (refusal) Error() string { return "ledger: every op was refused or had been done before" }
+
+// party is one side of a move as the books have it. Ref 0 is not known; cells that are not there,
+// or not looked for, are nil.
 type party struct {
 	ref     uint64
 	account *cell[uint64, tables.Account]
 	state   *cell[tables.StateKey, balance]
-	rows    *rows // what the cells are made of, if memory lacks them; nil: the file is asked
+	rows    *rows // values for the cells if memory lacks them; nil: read the file
 }
 
-// side shows a party to the rules.
-func (x *run) side(p party, issuer uint64) side {
-	s := side{account: &x.nobody, state: &x.none, issues: p.ref != 0 && p.ref == issuer}
-	if p.account != nil {
-		s.account = &p.account.cur.v
-	}
-	if p.state != nil {
-		s.state = &p.state.cur.v.State
-	}
-	return s
-}
-
-// move decides an op that moves money, or sets it aside, or frees it.
-func (x *run) move(a *action, p place) result {
-	o := a.op
-	m := &x.m
-	*m = move{
-		code: o.Code, at: x.at, amount: o.Amount, nonce: o.Nonce, unnonced: p.unnonced, until: o.ValidUntil, limits: o.Limits, daily: o.Daily,
-		asset: a.asset, open: x.b.cur.OpenHolds,
-	}
-	from, to, held, issuer := x.parties(a, m)
-	m.from, m.to = x.side(from, issuer), x.side(to, issuer)
-	meter := x.meter(a, p)
-	if meter != nil {
-		m.moved = meter.cur.v
-	}
-	if r := m.judge(); r != nil {
-		r.Unknown = r.Code == record.InsufficientFunds && from.ref == 0
-		if r.Code == record.NonceReused && o.Nonce == m.from.account.LastNonce {
-			return result{code: r.Code, reject: r, seq: m.from.account.LastNonceSeq}
-		}
+// batch decides the ops of a batch in turn; of an atomic one all are done or none. What became of
+// each is a record of its own, and the batch's key leads to that. A batch without an accepted op is
+// not recorded.
+func (x *run) batch(a *action) result {
+	if r := x.decider.late(a.op); r != nil {
 		return refused(r)
 	}
-	if meter != nil {
-		x.b.moved.touch(meter)
-		meter.cur.v = plus(m.moved, m.amount)
+	p := place{flags: record.FlagInner, token: a.capID}
+	if a.op.Atomic {
+		p.flags |= record.FlagAtomic
 	}
-	from, to = x.opened(from, o.From, p), x.opened(to, o.To, p)
-	return accepted(x.post(a, p, from, to, held, issuer))
-}
-
-// meter is what the op's token has moved of the asset today, nil if that bounds nothing. A token and those that were narrowed from it have one
-// id and so one meter, to which only ops come that a daily ceiling bounds.
-func (x *run) meter(a *action, p place) *cell[tables.MovedKey, engines.Amount] {
-	m := &x.m
-	if !m.metered() || m.asset == 0 {
-		return nil
+	out, failed := x.inner(a.inner, p, a.op.Atomic)
+	if failed >= 0 {
+		return out
 	}
-	token := a.capID
-	if p.flags&record.FlagInner != 0 {
-		token = p.token
-	}
-	return x.b.meter(x.r, tables.MovedKey{Day: m.day(), Token: token, Asset: m.asset})
-}
-
-// parties finds who pays and who is paid.
-func (x *run) parties(a *action, m *move) (from, to party, held *cell[uint64, tables.Hold], issuer uint64) {
-	o := a.op
-	if resolves(o.Code) {
-		if held = x.held(a.hold); held == nil {
-			return from, to, nil, 0
+	for i := range out.inner {
+		if out.inner[i].code == record.Accepted {
+			out.seq = x.results(a, p, out.inner)
+			break
 		}
-		h := &held.cur.v
-		m.asset, m.hold = h.Asset, h
-		return x.filled(party{ref: h.From}, h.Asset), x.filled(party{ref: h.To}, h.Asset), held, x.b.cur.assets.of(h.Asset).issuer
 	}
-	declared := x.b.cur.assets.of(a.asset)
-	if declared == nil {
-		declared = x.b.cur.assets.get(o.Asset)
-	}
-	if declared == nil {
-		return from, to, nil, 0
-	}
-	m.asset = declared.ref
-	from, to = x.named(a.from, o.From, declared.issuer), x.named(a.to, o.To, declared.issuer)
-	return x.filled(from, m.asset), x.filled(to, m.asset), nil, declared.issuer
+	return out
 }
 
-// named is p with its ref; "" stands for the issuance account.
-func (x *run) named(p party, name string, issuer uint64) party {
-	switch {
-	case p.ref != 0:
-	case name == "":
-		p.ref = issuer
-	default:
-		p.ref = x.b.ref(x.r, name)
-	}
-	return p
-}
-
-// held is the hold of an id, nil if there is none.
-func (x *run) held(seq uint64) *cell[uint64, tables.Hold] {
-	if seq == 0 || seq >= x.next() {
-		return nil
-	}
-	if c := x.b.hold(x.r, seq); c.cur.v.From != 0 {
-		return c
-	}
-	var rec record.Record
-	if raw := x.raw(seq); raw != nil && rec.Decode(raw) == nil && rec.Op == record.OpHold {
-		panic(&store.RowError{Bucket: "ledger/holds", Cause: fmt.Errorf("hold %d has no row", seq)})
-	}
-	return nil
-}
-
-// post writes a move that was judged good, and its record.
-func (x *run) post(a *action, p place, from, to party, held *cell[uint64, tables.Hold], issuer uint64) uint64 {
-	b, o, m, seq := x.b, a.op, &x.m, x.next()
-	if from.state == nil { // opened just now
-		from.state = b.states.fresh(tables.StateKey{Account: from.ref, Asset: m.asset})
-	}
-	if to.state == nil {
-		to.state = b.states.fresh(tables.StateKey{Account: to.ref, Asset: m.asset})
-	}
-	x.images[0].Prev, x.images[1].Prev = from.state.cur.v.State.LastSeq, to.state.cur.v.State.LastSeq
-	b.states.change(from.state, seq)
-	b.states.change(to.state, seq)
-	if spends(o.Code) && m.nonce != 0 {
-		b.accounts.change(from.account, seq)
-	}
-	if held != nil {
-		b.holds.change(held, seq)
-	}
-	m.from, m.to = x.side(from, issuer), x.side(to, issuer)
-	rec := x.record(o.Code)
-	rec.Amount = m.post(seq)
-	for i, side := range [...]party{from, to} {
-		v := &side.state.cur.v
-		v.Postings++
-		if mark, ok := v.Mark(side.state.key); ok {
-			v.marks = append(v.marks, mark)
+// inner runs ops without keys of their own, in order. If they stand or fall together, the first
+// refusal undoes them and failed is its index; else failed is -1.
+func (x *run) inner(ops []action, p place, together bool) (out result, failed int) {
+	before, save, raws := x.b.cur, x.b.save(), len(x.raws)
+	out = result{code: record.Accepted, inner: make([]result, len(ops))}
+	for i := range ops {
+		out.inner[i] = x.do(&ops[i], p)
+		if !together || !out.inner[i].code.Refused() {
+			continue
 		}
-		im := &x.images[i]
-		im.Account, im.Asset, im.State = side.ref, m.asset, v.State
+		x.b.back(save)
+		x.b.cur, x.raws = before, x.raws[:raws]
+		if out.inner[i].seq > before.Seq {
+			out.inner[i].seq = 0 // a record that was taken back
+		}
+		return aborted(out.inner, i), i
 	}
-	rec.Asset, rec.From, rec.To, rec.Images = m.asset, from.ref, to.ref, x.images[:]
-	if spends(o.Code) {
-		rec.Nonce = m.nonce
-	}
-	x.holds(o, rec, seq)
-	if resolves(o.Code) {
-		rec.Hold = a.hold
-	}
-	x.asked(rec, a, p)
-	return x.write(rec)
+	return out, -1
 }
 
-// holds enters a new hold, and counts those that are open.
-func (x *run) holds(o *Op, rec *record.Record, seq uint64) {
-	switch {
-	case o.Code == record.OpHold:
-		rec.Expires = x.at + int64(o.ExpiresIn)
-		c := x.b.holds.fresh(seq)
-		x.b.holds.change(c, seq)
-		c.cur.v = tables.Hold{From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: x.at, Expires: rec.Expires}
-		x.b.cur.OpenHolds++
-	case resolves(o.Code):
-		x.b.cur.OpenHolds--
+// aborted is the outcome of ops that stand or fall together, when op i was refused.
+func aborted(inner []result, i int) result {
+	why, sibling := inner[i].reject, refuse(record.Aborted)
+	for k := range inner {
+		if k != i {
+			inner[k] = refused(sibling)
+		}
 	}
+	whole := *why
+	whole.Index = i
+	return result{code: why.Code, reject: &whole, inner: inner, seq: inner[i].seq}
 }
 
-// asked notes who asked and how.
-func (x *run) asked(rec *record.Record, a *action, p place) {
-	rec.Flags = p.flags
-	rec.Idem, rec.Memo = a.op.Idem, a.op.Memo
-	if p.flags&record.FlagInner == 0 {
-		rec.Principal, rec.CapID = a.principal, a.capID
+// results writes the results of a batch, in parts, and returns the seq of the first part.
+func (x *run) results(a *action, p place, inner []result) uint64 {
+	codes := make([]byte, len(inner))
+	for i := range inner {
+		codes[i] = byte(inner[i].code)
 	}
-	if a.keyed {
-		rec.Dedupe = record.Dedupe{Kind: record.DedupeKey, Key: a.key, Fingerprint: a.op.Fingerprint}
+	x.repeats(a.inner, inner, p)
+	first := x.next()
+	parts := (len(codes) + record.MaxResults - 1) / record.MaxResults
+	for part := range parts {
+		rec := x.record(record.OpBatch)
+		rec.Named = true
+		rec.Part, rec.Parts = uint16(part), uint16(parts)
+		rec.Results = codes[part*record.MaxResults : min(len(codes), (part+1)*record.MaxResults)]
+		a.note(rec, place{flags: p.flags &^ record.FlagInner})
+		if part > 0 {
+			rec.Dedupe, rec.Idem, rec.Memo = record.Dedupe{}, "", ""
+		}
+		x.append(rec)
 	}
+	return first
+}
+
+// once is a settlement's permanent id, hashed.
+type once struct {
+	key       tables.OnceKey
+	digest    [32]byte
+	guard     record.Guard
+	principal [8]byte
+}
+
+// settle does all ops of a settlement or none. The record of its id comes first; the ops are what
+// follows it in its batch.
+func (x *run) settle(c *post) result {
+	id := x.b.once(x.r, c.once.key)
+	if bound := id.cur.v; bound.Seq != 0 {
+		if bound.Digest != c.once.digest {
+			return refused(refuse(record.OnceConflict))
+		}
+		return replay(bound.Seq)
+	}
+	if !x.guarded(c.once.guard) {
+		return refused(refuse(record.OnceConflict))
+	}
+	rec := x.record(record.OpOnce)
+	rec.Flags, rec.Principal, rec.Guard = record.FlagAtomic, c.once.principal, c.once.guard
+	rec.Dedupe = record.Dedupe{Kind: record.DedupeOnce, Key: c.once.key.Key, Fingerprint: c.once.digest}
+	before, save := x.b.cur, x.b.save()
+	seq := x.append(rec)
+	out, failed := x.inner(c.ops, place{flags: record.FlagInner | record.FlagAtomic, unnonced: true}, true)
+	if failed >= 0 {
+		x.b.back(save)
+		x.b.cur, x.raws = before, x.raws[:0]
+		return out
+	}
+	out.seq = seq
+	return out
+}
+
+// guarded reports whether the guard of a settlement is free or belongs to its owner.
+func (x *run) guarded(g record.Guard) bool {
+	if g == (record.Guard{}) {
+		return true
+	}
+	bound := x.b.once(x.r, tables.OnceKey{Guard: true, Key: g.Key}).cur.v
+	return bound.Seq == 0 || digest16(bound.Digest) == g.Owner
 }

@@ -10,7 +10,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// An asset whose row is missing leaves no place to the next one: amounts of that would be told in the wrong asset.
+// A missing asset row does not free its number for the next asset. Otherwise amounts of the missing
+// asset would be reported in the wrong asset.
 func TestMissingAssetIsNoOther(t *testing.T) {
 	s := newStage(t)
 	for _, name := range []string{"ron", "gold"} {
@@ -36,7 +37,7 @@ func TestMissingAssetIsNoOther(t *testing.T) {
 	}
 }
 
-// A row of refs that is missing between two others is found when the assets are read.
+// Reading the assets fails if a refs row between two others is missing.
 func TestMissingAssetIsDamage(t *testing.T) {
 	s := newStage(t)
 	for _, name := range []string{"ron", "gold", "usd"} {
@@ -54,7 +55,7 @@ func TestMissingAssetIsDamage(t *testing.T) {
 	}
 }
 
-// lostAsset takes the name of an asset out of the file.
+// lostAsset is a command that deletes the name of an asset from the file.
 type lostAsset struct{ ref uint32 }
 
 func (lostAsset) Kind() string { return "ledger.lose/1" }

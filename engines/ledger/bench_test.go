@@ -10,7 +10,7 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// accounts names n accounts, and funds them.
+// fund opens and funds n accounts and returns their names.
 func (r *rig) fund(n int) []string {
 	r.t.Helper()
 	names := make([]string, n)
@@ -27,7 +27,7 @@ func (r *rig) fund(n int) []string {
 	return names
 }
 
-// traffic makes transfers round and round, each account's nonces in order.
+// traffic makes transfers between accounts in rotation, with the nonces of each account in order.
 type traffic struct {
 	names  []string
 	nonces []uint64
@@ -61,9 +61,11 @@ func (g *traffic) keyed() ledger.Op {
 	return o
 }
 
-// BenchmarkRedo is a boot after nothing was written behind, a transfer of it.
+// BenchmarkRedo boots a ledger with no flushed rows, so that every transfer is redone. It reports
+// records per second.
 func BenchmarkRedo(b *testing.B) {
-	r := newRig(b, nil, func(c *ledger.Config) { c.DirtyMaxAccounts, c.VerifyOnOpen = 1<<20, ledger.VerifyNone }).declare("ron")
+	r := newRig(b, nil,
+		func(c *ledger.Config) { c.DirtyMaxAccounts, c.VerifyOnOpen = 1<<20, ledger.VerifyNone }).declare("ron")
 	g := newTraffic(r.fund(10_000))
 	const transfers = 200_000
 	for n := 0; n < transfers; n += 4096 {

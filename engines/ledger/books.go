@@ -1,20 +1,25 @@
 package ledger
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
-// books are the ledger's memory beside the file. The committer owns them: it changes them while a group runs, and publishes or drops the
-// change when the group has ended. Readers see what was published, through the layers and the view.
+// books are the ledger's memory beside the file. The committer owns them. It changes them while a
+// group runs, and publishes or drops the changes at the end of the group. Readers see published
+// rows through the layers, and the published tip through view.
 type books struct {
-	loaded atomic.Bool // Recover has filled them: until then nobody reads them, and no command but of Recover itself comes
-	barred atomic.Bool // safe mode: what is queued is refused too
+	// Recover has filled them: until then nobody reads them, and no command but of Recover itself
+	// comes
+	loaded atomic.Bool
+	barred atomic.Bool // safe mode: queued commands are refused too
 
 	states   *layer[tables.StateKey, balance]
 	accounts *layer[uint64, tables.Account]
@@ -27,7 +32,7 @@ type books struct {
 
 	// What a boot found; immutable after it.
 	broken   map[tables.StateKey]error // recent rows that do not decode; a ledger that has any writes nothing
-	nobody   error                     // a recent row of which nobody knows whose it is
+	nobody   error                     // a recent row with a damaged key
 	rowsTo   uint64                    // the record up to which the rows were brought
 	keysRead bool                      // all idempotency keys that count, and the key of their hashes
 
@@ -35,18 +40,20 @@ type books struct {
 	before tip                 // as the running command found it
 	view   atomic.Pointer[tip] // what readers see
 
-	run    run
-	arena  arena
-	busy   bool        // the group has a command of the ledger
-	open   bool        // a command runs whose changes are not the group's yet
-	keep   func()      // merges the running command: made once, so that a command need not
-	events []Committed // of the group's batches
-	event  Committed   // of the running command's batch; Batch 0: none
-	told   listener
-	clean  int // rows that are as in the file a layer keeps
+	run     run
+	changes tables.Changes // of the record at hand
+	arena   arena
+	busy    bool        // the group has a command of the ledger
+	open    bool        // a command runs, and its changes are not merged yet
+	keep    func()      // merges the running command: made once, so that a command need not
+	events  []Committed // of the group's batches
+	event   Committed   // of the running command's batch; Batch 0: none
+	told    listener
+	clean   int // rows that are as in the file a layer keeps
 }
 
-// listener is told of the batches of each group that is in the file, by the committer: it must not wait.
+// listener is told of the batches of each group that is in the file, by the committer: it must not
+// wait.
 type listener interface {
 	committed([]Committed)
 }
@@ -61,11 +68,18 @@ var _ store.Group = (*books)(nil)
 
 func newBooks(index *idem.Index, told listener) *books {
 	b := &books{
-		states:   newLayer[tables.StateKey, balance](func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) }),
-		accounts: newLayer[uint64, tables.Account](same), names: newLayer[string, uint64](spreadString), refs: newLayer[uint64, string](same),
-		holds: newLayer[uint64, tables.Hold](same), onces: newLayer[tables.OnceKey, tables.Once](spreadOnce),
-		moved: newLayer[tables.MovedKey, engines.Amount](spreadMoved),
-		idem:  index, told: told, clean: cleanRows,
+		states: newLayer[tables.StateKey, balance](
+			func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) },
+		),
+		accounts: newLayer[uint64, tables.Account](same),
+		names:    newLayer[string, uint64](spreadString),
+		refs:     newLayer[uint64, string](same),
+		holds:    newLayer[uint64, tables.Hold](same),
+		onces:    newLayer[tables.OnceKey, tables.Once](spreadOnce),
+		moved:    newLayer[tables.MovedKey, engines.Amount](spreadMoved),
+		idem:     index,
+		told:     told,
+		clean:    cleanRows,
 	}
 	b.cur.assets = &assets{}
 	b.keep = b.merge
@@ -92,7 +106,7 @@ func spreadMoved(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(
 // Begin has nothing to do: there is no tentative layer until a command of the ledger comes.
 func (b *books) Begin() {}
 
-// Committed publishes what the group did: rows first, then the tip, then what leads to its records.
+// Committed publishes the changes of the group: rows, then the tip, then keys.
 func (b *books) Committed() {
 	if !b.busy {
 		return
@@ -105,7 +119,7 @@ func (b *books) Committed() {
 	b.close()
 }
 
-// Aborted drops what the group did.
+// Aborted drops the changes of the group.
 func (b *books) Aborted() {
 	if !b.busy {
 		return
@@ -135,13 +149,14 @@ func (b *books) close() {
 	b.arena.reset()
 }
 
-// begin opens the books to a command. What one before it has left undone, since it was refused or panicked, is undone first.
+// begin opens the books to a command. What one before it has left undone, since it was refused or
+// panicked, is undone first.
 func (b *books) begin() {
 	b.undo()
 	b.busy, b.open, b.before, b.event = true, true, b.cur, Committed{}
 }
 
-// undo takes back what the running command did, if it was not merged.
+// undo reverts the running command, unless it was merged.
 func (b *books) undo() {
 	if !b.open {
 		return
@@ -202,4 +217,101 @@ func (b *books) back(s savepoint) {
 func digest16(d b3.Digest) (k [16]byte) {
 	copy(k[:], d[:])
 	return k
+}
+
+// tip is the end of the ledger: the head, the assets, and the newest nodes of the log of batch
+// roots. It is a value. The slices and maps that it points to are only appended to.
+type tip struct {
+	tables.Head
+	assets *assets
+	log    logTail
+	hand   hand
+	lack   error // why the rows do not follow the journal to its end, after a boot that met damage; nil: they do
+}
+
+// unread is why rows may be older than the journal, or an asset that is not among the assets be
+// declared all the same: a boot that met damage did not come to all of them.
+func (t *tip) unread() error {
+	if t.lack == nil && t.Batches != 0 && len(t.assets.byRef) != int(t.Assets) {
+		return fmt.Errorf("%w: %w: %d of %d assets are known", ErrSafeMode, store.ErrCorrupt, len(t.assets.byRef),
+			t.Assets)
+	}
+	return t.lack
+}
+
+// logTail are the nodes of the log that are not flushed: those from the position base on.
+type logTail struct {
+	base  uint64
+	nodes []b3.Digest
+}
+
+// node reads a node, from the file if it was flushed.
+func (l *logTail) node(r store.Reader) merkle.ReadNode {
+	return func(pos uint64) (b3.Digest, error) {
+		if pos >= l.base && pos-l.base < uint64(len(l.nodes)) {
+			return l.nodes[pos-l.base], nil
+		}
+		return tables.LogNodes(r)(pos)
+	}
+}
+
+// add appends the nodes that a batch root brings as leaf number size.
+func (l *logTail) add(r store.Reader, size uint64, root b3.Digest) error {
+	nodes, err := merkle.LogNodes(size, root, l.node(r))
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		l.nodes = append(l.nodes, nodes[i].Hash)
+	}
+	return nil
+}
+
+// assets are the declared assets, immutable.
+type assets struct {
+	byName map[string]*asset
+	byRef  []*asset // by ref - 1
+}
+
+// asset is one of them.
+type asset struct {
+	ref     uint32
+	name    string
+	account string // its issuance account
+	issuer  uint64 // ref of that
+	seq     uint64 // of the record that declared it
+}
+
+func newAsset(ref uint32, name string, issuer, seq uint64) *asset {
+	return &asset{ref: ref, name: name, account: engines.IssuanceAccount(name), issuer: issuer, seq: seq}
+}
+
+func (a *assets) get(name string) *asset { return a.byName[name] }
+
+func (a *assets) of(ref uint32) *asset {
+	if ref == 0 || int(ref) > len(a.byRef) {
+		return nil
+	}
+	return a.byRef[ref-1]
+}
+
+// follows refuses a ref that is not the one behind the others: a row of one between them is
+// missing.
+func (a *assets) follows(ref uint32) error {
+	if n := len(a.byRef); int(ref) != n+1 {
+		return damage("it has asset %d behind asset %d", ref, n)
+	}
+	return nil
+}
+
+// with is a and one more.
+func (a *assets) with(n *asset) *assets {
+	next := &assets{
+		byName: make(map[string]*asset, len(a.byName)+1),
+		byRef:  append(a.byRef[:len(a.byRef):len(a.byRef)], n),
+	}
+	for _, each := range next.byRef {
+		next.byName[each.name] = each
+	}
+	return next
 }

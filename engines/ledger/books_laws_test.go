@@ -16,7 +16,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// booted are books that a boot makes of the file as it is now.
+// booted returns the books that a boot reads from the current file.
 func (s *stage) booted(t *rapid.T) *books {
 	b := newBooks(idem.New(4, idem.Cut{Width: 1 << 40, Max: 1 << 20}), deaf{})
 	l := &Local{books: b}
@@ -37,7 +37,7 @@ func (s *stage) booted(t *rapid.T) *books {
 	return b
 }
 
-// turnInto has the books of s become those of a boot.
+// turnInto replaces the books of s by n, as a reboot does.
 func (s *stage) turnInto(n *books) {
 	b := s.b
 	b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.idem = n.states, n.accounts, n.names, n.refs, n.holds, n.onces, n.idem
@@ -73,7 +73,8 @@ func countsHold[K comparable, V any](t *rapid.T, what string, l *layer[K, V]) {
 		}
 	}
 	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.len() {
-		t.Fatalf("%s: pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", what, l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
+		t.Fatalf("%s: pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", what,
+			l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
 	}
 }
 
@@ -105,12 +106,16 @@ func (s *stage) checked(t *rapid.T) *books {
 			}
 			return out
 		}
-		sameRows(t, "state"+what, plain(got.states), plain(want.states), func(k tables.StateKey) (tables.Balance, bool) { return tables.GetBalance(r, k.Account, k.Asset) })
-		sameRows(t, "account"+what, got.accounts, want.accounts, func(k uint64) (tables.Account, bool) { return tables.GetAccount(r, k) })
+		sameRows(t, "state"+what, plain(got.states), plain(want.states),
+			func(k tables.StateKey) (tables.Balance, bool) { return tables.GetBalance(r, k.Account, k.Asset) })
+		sameRows(t, "account"+what, got.accounts, want.accounts,
+			func(k uint64) (tables.Account, bool) { return tables.GetAccount(r, k) })
 		sameRows(t, "name"+what, got.names, want.names, func(k string) (uint64, bool) { return tables.Ref(r, k) })
 		sameRows(t, "ref"+what, got.refs, want.refs, func(k uint64) (string, bool) { return tables.Name(r, k) })
-		sameRows(t, "hold"+what, got.holds, want.holds, func(k uint64) (tables.Hold, bool) { return tables.GetHold(r, k) })
-		sameRows(t, "once"+what, got.onces, want.onces, func(k tables.OnceKey) (tables.Once, bool) { return tables.GetOnce(r, k) })
+		sameRows(t, "hold"+what, got.holds, want.holds,
+			func(k uint64) (tables.Hold, bool) { return tables.GetHold(r, k) })
+		sameRows(t, "once"+what, got.onces, want.onces,
+			func(k tables.OnceKey) (tables.Once, bool) { return tables.GetOnce(r, k) })
 	}
 	rep, err := lverify.Verify(t.Context(), r, lverify.Options{})
 	if err != nil || !rep.OK {
@@ -119,7 +124,7 @@ func (s *stage) checked(t *rapid.T) *books {
 	return n
 }
 
-// partyOf is what a resolver makes of a name now.
+// partyOf resolves a name against the current memory and file.
 func (s *stage) partyOf(name string, asset uint32) (p party) {
 	b, r := s.b, s.tx.Reader()
 	ref, ok := b.names.read(name)
@@ -143,7 +148,8 @@ func (s *stage) partyOf(name string, asset uint32) (p party) {
 	return p
 }
 
-// bookLaws are two stages that are given the same commands. want writes nothing behind and never lets go of a row; got does so in every way.
+// bookLaws runs the same commands on two stages. want never flushes and never evicts a row; got
+// does both at random.
 type bookLaws struct {
 	t              *rapid.T
 	want, got      *stage
@@ -154,7 +160,14 @@ type bookLaws struct {
 }
 
 func newBookLaws(t *rapid.T) *bookLaws {
-	m := &bookLaws{t: t, want: newStage(t), got: newStage(t), kept: map[string]party{}, nonce: 1000, many: rapid.Bool().Draw(t, "many")}
+	m := &bookLaws{
+		t:     t,
+		want:  newStage(t),
+		got:   newStage(t),
+		kept:  map[string]party{},
+		nonce: 1000,
+		many:  rapid.Bool().Draw(t, "many"),
+	}
 	for _, s := range []*stage{m.want, m.got} {
 		if _, err := storetest.Do(s.tx, genesis{}); err != nil {
 			t.Fatal(err)
@@ -164,7 +177,7 @@ func newBookLaws(t *rapid.T) *bookLaws {
 	return m
 }
 
-// draft draws the command i.
+// draft draws command i.
 func (m *bookLaws) draft(i int) draft {
 	d := drawDraft(m.t)
 	switch {
@@ -183,7 +196,7 @@ func (m *bookLaws) draft(i int) draft {
 	return d
 }
 
-// panics runs a command that comes to nothing by a bug.
+// panics runs a command that panics and therefore has no effect.
 func (m *bookLaws) panics() {
 	other := drawDraft(m.t)
 	c := other.command()
@@ -195,17 +208,17 @@ func (m *bookLaws) panics() {
 	}
 }
 
-// resolve has a caller look at a name; some later command carries what he found.
+// resolve resolves a name and keeps the result for a later command.
 func (m *bookLaws) resolve() {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "name")
 	asset := rapid.Uint32Range(1, 2).Draw(m.t, "of")
 	m.kept[fmt.Sprint(name, asset)] = m.got.partyOf(name, asset)
 }
 
-// carry gives the ops of a command what callers have found.
+// carry attaches the kept resolver results to the ops of a command.
 func (m *bookLaws) carry(c *post) {
-	for j := range c.shares[0].ops {
-		x := &c.shares[0].ops[j]
+	for j := range c.ops {
+		x := &c.ops[j]
 		asset := map[string]string{"ron": "1", "gold": "2"}[x.op.Asset]
 		if asset == "" || x.op.Code == record.OpAsset || x.op.Code == record.OpFlags {
 			continue
@@ -230,7 +243,7 @@ func (m *bookLaws) do(s *stage, c *post) string {
 	return brief(out.results)
 }
 
-// behind may write a slice behind, or end the group; the other stage takes the same stamp.
+// behind may flush a slice or end the group in got. want consumes the same stamp.
 func (m *bookLaws) behind() {
 	if _, err := storetest.Do(m.want.tx, nap{}); err != nil {
 		m.t.Fatal(err)
@@ -249,7 +262,7 @@ func (m *bookLaws) behind() {
 	}
 }
 
-// boot compares with what a boot finds, and may go on with that.
+// boot compares got with freshly booted books, and may continue with the booted ones.
 func (m *bookLaws) boot() {
 	m.got.end()
 	n := m.got.checked(m.t)
@@ -284,8 +297,9 @@ func (m *bookLaws) step(i int) {
 	}
 }
 
-// Whatever is written behind, kept apart, let go of, carried along, undone or begun anew: outcomes and truth are those of a ledger that keeps all
-// of it in memory, and a boot finds what memory has.
+// Flushes, recent rows, eviction, carried rows, undone commands and boots do not change outcomes or
+// the state hash: both equal those of a ledger that keeps everything in memory. Booted books equal
+// those in memory.
 func TestBooksLaws(t *testing.T) {
 	recents, boots := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -296,7 +310,10 @@ func TestBooksLaws(t *testing.T) {
 		m.got.end()
 		m.want.end()
 		m.got.checked(t)
-		if a, b := store.StateHash(m.got.tx.Reader(), tables.Buckets()), store.StateHash(m.want.tx.Reader(), tables.Buckets()); a != b {
+		if a, b := store.StateHash(m.got.tx.Reader(), tables.Buckets()), store.StateHash(
+			m.want.tx.Reader(),
+			tables.Buckets(),
+		); a != b {
 			t.Fatalf("hash of the truth %v, in one group %v", a, b)
 		}
 		recents, boots = recents+m.recents, boots+m.boots

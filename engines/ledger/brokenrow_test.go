@@ -7,7 +7,7 @@ import (
 	"ronbox/store"
 )
 
-// recentKeys are the keys of ledger/recent as they stand in the file.
+// recentKeys returns the keys of ledger/recent in the file.
 func (r *rig) recentKeys() (keys [][]byte) {
 	r.t.Helper()
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
@@ -22,8 +22,9 @@ func (r *rig) recentKeys() (keys [][]byte) {
 	return keys
 }
 
-// One byte wrong in one row that is kept apart puts the ledger into safe mode; all other balances are read as before, and none is an older one:
-// where records are to be redone that need the row, none is read.
+// One wrong byte in a row of ledger/recent puts the ledger into safe mode. All other balances
+// remain readable, and no read returns an older balance. If records that need the row must be
+// redone, no balance is readable.
 func TestSafeModeOfARecentRow(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		safeModeOfARecentRow(t, late)

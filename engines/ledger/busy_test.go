@@ -14,13 +14,15 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Writers, readers and the tasks at once, through boots without a flush: no unit is made or lost, nobody falls below zero, and an answer
-// never turns.
+// Writers, readers and tasks run concurrently, with boots without a flush. No unit is created or
+// lost, no balance becomes negative, and no answer changes.
 func TestBusy(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) {
 		c.FlushSlice, c.DirtyMaxAccounts, c.SlotMax = 16, 64, 256
 		c.FlushEvery = 2_000_000 // 2 ms
-	}).declare("ron").start()
+	}).declare("ron")
+	r.l.Forgetful(8)
+	r.start()
 	names := make([]string, 40)
 	var fund []ledger.Op
 	for i := range names {
@@ -28,7 +30,6 @@ func TestBusy(t *testing.T) {
 		fund = append(fund, issue(names[i], 1000, uint64(i+1)))
 	}
 	r.accept(fund...)
-	r.l.Forgetful(8)
 	nonces := make([]uint64, len(names))
 	for round := range 2 {
 		var wg sync.WaitGroup
@@ -54,7 +55,8 @@ func TestBusy(t *testing.T) {
 	r.verify()
 }
 
-// work moves money between accounts; the debited ones are the writer's own, so that it knows their nonces.
+// work moves money between accounts. It debits only its own accounts, so that it knows their
+// nonces.
 func (r *rig) work(names []string, nonces []uint64, w, round int) {
 	dice := rand.New(rand.NewPCG(uint64(w), uint64(round)))
 	for step := range 15 {
@@ -90,7 +92,7 @@ func (r *rig) work(names []string, nonces []uint64, w, round int) {
 	}
 }
 
-// look reads everything there is, until stop.
+// look reads everything until stop.
 func (r *rig) look(names []string, stop chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -107,7 +109,10 @@ func (r *rig) look(names []string, stop chan struct{}) {
 		if err != nil || b.Seq < head.Seq {
 			r.t.Errorf("balance: %+v, %v, want it after %d", b, err, head.Seq)
 		}
-		page, err := r.l.History(r.ctx(), ledger.HistoryQuery{Account: names[i%len(names)], Asset: "ron", Limit: 5, NewestFirst: true})
+		page, err := r.l.History(
+			r.ctx(),
+			ledger.HistoryQuery{Account: names[i%len(names)], Asset: "ron", Limit: 5, NewestFirst: true},
+		)
 		if err != nil {
 			r.t.Errorf("history: %v", err)
 			return
@@ -130,7 +135,7 @@ func (r *rig) proven(receipt record.Receipt) {
 	}
 }
 
-// conserved sums up what all have.
+// conserved checks that the balances of names and the issued amount equal want.
 func (r *rig) conserved(names []string, want uint64) {
 	r.t.Helper()
 	var sum engines.Amount
@@ -147,7 +152,7 @@ func (r *rig) conserved(names []string, want uint64) {
 	}
 }
 
-// Nothing waits longer than its ctx.
+// No call waits longer than its context allows.
 func TestContexts(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	gone, cancel := context.WithCancel(r.ctx())

@@ -17,18 +17,34 @@ func checkOps(ops []Op) error {
 	n := 0
 	for i := range ops {
 		if n += 1 + len(ops[i].Ops); n > MaxOps {
-			return &OpError{Index: i, Field: "ops", Reason: fmt.Sprintf("more than %d in a call: split it", MaxOps)}
+			return tooMany(i)
 		}
-		if field, reason := ops[i].check(false); field != "" {
-			return &OpError{Index: i, Field: field, Reason: reason}
+		if err := checkOp(i, &ops[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// check says which member of o is wrong, and why.
+func tooMany(i int) error {
+	return &OpError{Index: i, Field: "ops", Reason: fmt.Sprintf("more than %d in a call: split it", MaxOps)}
+}
+
+// checkOp returns an *OpError if no state of the ledger could take o, which is number i of its
+// call.
+func checkOp(i int, o *Op) error {
+	if 1+len(o.Ops) > MaxOps {
+		return tooMany(i)
+	}
+	if field, reason := o.check(false); field != "" {
+		return &OpError{Index: i, Field: field, Reason: reason}
+	}
+	return nil
+}
+
+// check returns the first invalid member of o and the reason, "" if o is valid.
 func (o *Op) check(inner bool) (field, reason string) {
-	if field, reason = o.checkWords(inner); field != "" {
+	if field, reason = o.checkWords(inner); field != "" || o.checked {
 		return field, reason
 	}
 	switch o.Code {
@@ -66,6 +82,9 @@ func (o *Op) checkWords(inner bool) (field, reason string) {
 	if record.CheckMemo(o.Memo) != nil {
 		return "memo", record.ErrMemo.Error()
 	}
+	if field, reason = o.checkReference(); field != "" {
+		return field, reason
+	}
 	switch {
 	case o.Dedupe.Key == "":
 	case inner:
@@ -92,7 +111,7 @@ func checkName(field, name string) (string, string) {
 	return "", ""
 }
 
-// issuancePrefix is what the names of issuance accounts begin with.
+// issuancePrefix is the prefix of the names of issuance accounts.
 var issuancePrefix = engines.IssuanceAccount("")
 
 func (o *Op) checkPayment(from, to string) (field, reason string) {
@@ -100,7 +119,8 @@ func (o *Op) checkPayment(from, to string) (field, reason string) {
 		return field, reason
 	}
 	for _, side := range [...]struct{ field, name string }{{"from", from}, {"to", to}} {
-		if side.name == "" && (o.Code == record.OpIssue && side.field == "from" || o.Code == record.OpBurn && side.field == "to") {
+		if side.name == "" &&
+			(o.Code == record.OpIssue && side.field == "from" || o.Code == record.OpBurn && side.field == "to") {
 			continue
 		}
 		if field, reason = checkName(side.field, side.name); field != "" {

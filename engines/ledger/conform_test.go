@@ -8,14 +8,15 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// The ledger over a store keeps the rules of every client, as the model does.
+// The ledger over a store passes the conformance tests of the client, as the model does.
 func TestConformance(t *testing.T) {
 	ledgertest.Conformance(t, func(t *testing.T, clock *ledgertest.Clock) ledgertest.Rig {
 		return newRig(t, clock).conforming()
 	})
 }
 
-// Whatever is asked in whatever order, with keys again, holds that end and boots in between, comes out as in the model.
+// A random sequence of calls, with repeated keys, expiring holds and reboots, has the same outcomes
+// as in the model.
 func FuzzDuel(f *testing.F) {
 	for seed := range uint64(4) {
 		choices := make([]byte, 800)
@@ -27,7 +28,8 @@ func FuzzDuel(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		ledgertest.Duel(t, func(t *testing.T, clock *ledgertest.Clock) ledgertest.Rig {
-			return newRig(t, clock, func(c *ledger.Config) { c.FlushSlice, c.SlotMax, c.DirtyMaxAccounts = 3, 20, 8 }).conforming()
+			return newRig(t, clock,
+				func(c *ledger.Config) { c.FlushSlice, c.SlotMax, c.DirtyMaxAccounts = 3, 20, 8 }).conforming()
 		}, choices)
 	})
 }

@@ -8,7 +8,8 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// An op that debited another sum than it credited, or left the payer with less than nothing, does not get out of the committer.
+// The committer rejects an op if its debits and credits differ, or if it leaves the payer with a
+// negative balance.
 func TestAssertConserved(t *testing.T) {
 	sum := func(n uint64) engines.Amount { return engines.AmountOf(0, n) }
 	type change = func(from, to *record.State)
@@ -33,7 +34,10 @@ func TestAssertConserved(t *testing.T) {
 	} {
 		from := record.State{CreditsPosted: sum(100), DebitsPosted: sum(20), DebitsHeld: sum(10)}
 		to := record.State{CreditsPosted: sum(10), CreditsHeld: sum(20)}
-		m := &move{from: side{account: &tables.Account{}, state: &from, issues: tt.issues}, to: side{account: &tables.Account{}, state: &to}}
+		m := &move{
+			from: side{account: &tables.Account{}, state: &from, issues: tt.issues},
+			to:   side{account: &tables.Account{}, state: &to},
+		}
 		was := m.balances()
 		tt.change(&from, &to)
 		if got := panics(func() { m.assertConserved(was) }); got != tt.panics {

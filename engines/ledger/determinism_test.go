@@ -17,7 +17,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// stage runs commands on a state in memory, in groups of a test's choice.
+// stage runs commands on a state in memory, in groups chosen by the test.
 type stage struct {
 	tx *storetest.Tx
 	b  *books
@@ -31,19 +31,19 @@ func newStage(t storetest.Cleaner) *stage {
 	return s
 }
 
-// deaf hears nothing.
+// deaf is an observer that ignores all calls.
 type deaf struct{}
 
 func (deaf) committed([]Committed) {}
 
-// nap takes a stamp, as a command does that the other run has in this place.
+// nap is a command that only consumes a stamp, in place of a flush in the other run.
 type nap struct{}
 
 func (nap) Kind() string { return "ledger.nap/1" }
 
 func (nap) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) { return struct{}{}, nil }
 
-// draft is a command before it is made, since every run needs one of its own.
+// draft describes a command. Each run makes its own command from it.
 type draft struct {
 	ops  []Op
 	once *once
@@ -51,14 +51,14 @@ type draft struct {
 }
 
 func (d *draft) command() *post {
-	s := &share{once: d.once, reply: flow.NewReply[*posted]()}
+	c := &post{once: d.once, seed: d.seed, reply: flow.NewReply[*posted](), strays: newStrays()}
 	for i := range d.ops {
-		s.ops = append(s.ops, actionOf(&d.ops[i]))
+		c.ops = append(c.ops, actionOf(&d.ops[i]))
 	}
-	return &post{seed: d.seed, shares: []*share{s}}
+	return c
 }
 
-// actionOf is an op as if nothing of it were known before it is applied.
+// actionOf converts an op to an action without resolved accounts or rows.
 func actionOf(o *Op) action {
 	a := action{op: o, hold: o.Hold.Seq(), capID: hash8(o.CapID)}
 	if o.Dedupe.Key != "" {
@@ -74,10 +74,21 @@ func drawOp(t *rapid.T, inner bool) Op {
 	names := []string{"a", "b", "c"}
 	from := rapid.IntRange(0, 2).Draw(t, "from")
 	o := Op{
-		From: names[from], To: names[(from+rapid.IntRange(1, 2).Draw(t, "to"))%3], Asset: rapid.SampledFrom([]string{"ron", "ron", "ron", "gold"}).Draw(t, "asset"),
-		Amount: engines.AmountOf(0, rapid.Uint64Range(1, 50).Draw(t, "amount")), Nonce: rapid.Uint64Range(1, 4).Draw(t, "nonce"),
+		From:   names[from],
+		To:     names[(from+rapid.IntRange(1, 2).Draw(t, "to"))%3],
+		Asset:  rapid.SampledFrom([]string{"ron", "ron", "ron", "gold"}).Draw(t, "asset"),
+		Amount: engines.AmountOf(0, rapid.Uint64Range(1, 50).Draw(t, "amount")),
+		Nonce:  rapid.Uint64Range(1, 4).Draw(t, "nonce"),
 		Code: rapid.SampledFrom([]record.Op{
-			record.OpIssue, record.OpIssue, record.OpTransfer, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags,
+			record.OpIssue,
+			record.OpIssue,
+			record.OpTransfer,
+			record.OpTransfer,
+			record.OpBurn,
+			record.OpHold,
+			record.OpCapture,
+			record.OpRelease,
+			record.OpFlags,
 		}).Draw(t, "code"),
 		Limits: &Limits{Monotonic: true, NonceSpan: 1 << 30, Daily: engines.AmountOf(0, 300), OpenHolds: 3},
 	}
@@ -116,7 +127,13 @@ func drawDraft(t *rapid.T) (d draft) {
 		d.ops = append(d.ops, o)
 	}
 	if rapid.IntRange(0, 5).Draw(t, "settle") == 0 {
-		d.once = hashOnce(&Once{Domain: "d", ID: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "id")), Guard: Guard{"g", fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "owner"))}})
+		d.once = hashOnce(
+			&Once{
+				Domain: "d",
+				ID:     fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "id")),
+				Guard:  Guard{"g", fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "owner"))},
+			},
+		)
 		for i := range d.ops {
 			if d.ops[i].Code == record.OpBatch {
 				d.ops[i] = drawOp(t, true)
@@ -127,7 +144,8 @@ func drawDraft(t *rapid.T) (d draft) {
 	return d
 }
 
-// play runs the drafts. Between two of them a group may end, and rows may be flushed: a nap takes the stamp where they are not.
+// play runs the drafts. Between two drafts the group may end and rows may be flushed. A nap
+// consumes the stamp where no rows are flushed.
 func (s *stage) play(t *rapid.T, drafts []draft, ends, flushes func(i int) bool, rows int) (outcomes string) {
 	s.b.Begin()
 	for i := range drafts {
@@ -157,7 +175,7 @@ func (s *stage) play(t *rapid.T, drafts []draft, ends, flushes func(i int) bool,
 	return outcomes
 }
 
-// end ends a group. The state's transaction goes on, and with it the bytes that it was given.
+// end ends a group. The transaction of the state continues and keeps the bytes passed to it.
 func (s *stage) end() {
 	s.b.arena = arena{}
 	s.b.Committed()
@@ -170,7 +188,8 @@ func brief(results []result) (out string) {
 	return out
 }
 
-// The same commands give the same outcomes, records, roots and hash of the truth, wherever groups end and whenever rows are flushed.
+// The same commands produce the same outcomes, records, roots and state hash, regardless of where
+// groups end and when rows are flushed.
 func TestDeterminism(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drafts := []draft{{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}}}
@@ -184,16 +203,20 @@ func TestDeterminism(t *testing.T) {
 			return func(int) bool { return rapid.Bool().Draw(t, label) }
 		}
 		got.b.clean = rapid.SampledFrom([]int{0, 2, 1 << 16}).Draw(t, "clean")
-		if second := got.play(t, drafts, drawn("ends"), drawn("flush"), rapid.IntRange(1, 5).Draw(t, "rows")); second != first {
+		if second := got.play(t, drafts, drawn("ends"), drawn("flush"),
+			rapid.IntRange(1, 5).Draw(t, "rows")); second != first {
 			t.Fatalf("outcomes:\n%s\nin one group:\n%s", second, first)
 		}
-		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(want.tx.Reader(), tables.Buckets()); a != b {
+		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(
+			want.tx.Reader(),
+			tables.Buckets(),
+		); a != b {
 			t.Fatalf("hash of the truth %v, in one group %v", a, b)
 		}
 	})
 }
 
-// bug is a command that panics with its ops half done.
+// bug is a command that panics after its ops are applied.
 type bug struct{ post }
 
 func (*bug) Kind() string { return "ledger.bug/1" }
@@ -205,7 +228,7 @@ func (c *bug) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, e
 	panic("a bug")
 }
 
-// A command that panics leaves no trace in memory either, whatever it had done by then.
+// A command that panics leaves no changes in memory.
 func TestPanicLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, got := newStage(t), newStage(t)
@@ -238,7 +261,10 @@ func TestPanicLeavesNoTrace(t *testing.T) {
 		}
 		want.end()
 		got.end()
-		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(want.tx.Reader(), tables.Buckets()); a != b {
+		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(
+			want.tx.Reader(),
+			tables.Buckets(),
+		); a != b {
 			t.Fatalf("hash of the truth %v, without the others %v", a, b)
 		}
 	})

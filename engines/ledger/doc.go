@@ -1,47 +1,90 @@
-// Package ledger keeps who has how much of what: a double-entry journal, and all that follows from it. Its users speak to a Client; Local is
-// the one over the node's store.
+// Package ledger is a double-entry journal of money, with the balances, names, holds and proofs
+// that follow from it. Callers use a [Client]; [Local] is the one over the node's store.
 //
-// One command is one batch of the ledger, so roots do not depend on how the store groups commands. It appends records, a header and the head,
-// and nothing else: balances, names, holds and the nodes of the log are kept in memory and written behind, in key order. Callers that come
-// while a command waits for its turn have a share in that command; each leaves or stays for himself. A command is never stored nor sent, so it
-// carries its callers and rows by pointer and has no encoding; what it is decided by is immutable all the same.
+// A write has two halves. Prepare runs in the caller's goroutine: it checks the op, hashes and
+// looks up its key and reference, and reads the rows that memory lacks. Submit queues prepared ops
+// as one command, which the store's committer applies. Commit does both.
 //
-// Its rules are due for review every 90 days, next on 2027-02-19.
+// A command decides its ops in order, appends their records and evolves the rows: decide.go and
+// evolve.go. A boot evolves the rows from the same records. Each command that writes makes one
+// batch of the ledger, so batch roots do not depend on how the store groups commands. The command
+// writes only records, a header and the head. Changed rows stay in memory and are
+// flushed to their tables later, in key order. A command is never stored nor sent: it carries
+// pointers and has no encoding.
+//
+// Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-19.
+//
+// # Terms
+//
+// A record is one entry of the journal, numbered by its seq. A ref is the number of an account or
+// an asset. A row is an entry of a derived table. A flush writes changed rows to their tables. A
+// key is an idempotency key, which counts for its TTL; a reference and the id of a settlement count
+// for ever. Safe mode serves reads only. The tip is the newest published head.
 //
 // # Invariants
 //
-//  1. The journal is the truth. Whatever else the file has is derived from it, may lag, and is redone from the journal at open.
-//  2. Apply is a function of the state and the command: limits, lifetimes and random bits are in the command, time and number are its stamp.
-//  3. Every check that protects money is made in Apply, in one fixed order. A refused op changes nothing and is an outcome, not an error.
-//  4. Every op debits what it credits, in one asset; only an issuance account may owe. An op for which that is not so never gets out of Apply.
-//  5. A key is answered with the outcome it had while it counts, whatever happened in between; a permanent id for ever.
-//  6. What a group changed is seen by readers after its sync and before its callers are answered, or never.
-//  7. A changed row leaves memory only after the commit that wrote it into its own table: what is in the table of recent rows alone is in memory,
-//     always. A view begun after a miss in memory is never older than memory.
-//  8. When rows are flushed changes no record, no root, no balance and no hash of the truth.
-//  9. An op is queued once: a retry of one that is still on its way waits for it.
-//  10. A journal that does not follow itself is read and never written: a note in the file keeps it so until a start has verified everything.
-//  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
-//  12. No row of the file is used that does not check: records, headers, rows and the blocks of sealed keys end in checksums, but for the number of
-//     the format, the note of safe mode and how far a run is sealed; the chunks of a run's filter have a digest.
-//  13. A row that is not there stands for nothing only if nothing says that it must be there: its neighbours check, an account that has a ref has a
-//     row, as has a hold of which there is the record; a balance has one if the record for which its account was opened, or that of its last
-//     nonce, posted to it. Else it is damage. (The pages of the file have no checksum: rows cut off a page by a changed count are not told.)
-//  14. What a token moves under a daily ceiling of its own is counted by the token's id, the asset and the UTC day, and written with the records
-//     that moved it. The rows of a day go when it is over. An import has none: tokens are of one node.
+//  1. The journal is authoritative. All other tables are derived from it, may be older than it, and
+//     are completed from it at open.
+//  2. Apply is a function of state and command. Limits, lifetimes and random bits are in the
+//     command; time and seq are its stamp.
+//  3. Apply makes every check that protects money, in one fixed order. A refusal changes nothing
+//     and is an outcome, not an error.
+//  4. Every op debits and credits the same amount of one asset. Only an issuance account may have a
+//     negative balance. Apply panics otherwise, and the command writes nothing.
+//  5. While a key counts, an op under it gets the outcome of the first one.
+//  6. Readers see the changes of a group after its sync and before its callers are answered, or
+//     never.
+//  7. A changed row leaves memory only after a commit has written it to its own table. A row in the
+//     table of recent rows is always in memory too. A view that begins after a miss in memory is
+//     never older than memory.
+//  8. The time of a flush changes no record, root, balance or hash.
+//  9. While a command may still be applied although its caller has left, no other call with one of
+//     its keys or references reports that its op was not applied.
+//  10. A journal with contradictions is read and never written. A note in the file keeps it so
+//     until a start has verified everything.
+//  11. A row that a caller has read is used only if no row changed by a later record has left
+//     memory since.
+//  12. A row of the file is used only if its checksum matches. Records, headers, rows and the
+//     blocks of sealed keys have one; the filter of a run has a digest. Exceptions: the number of
+//     the format, the note of safe mode, and the progress of a run that is being sealed.
+//  13. A missing row counts as absent only if no other row or record requires it. An account with a
+//     ref has a row, a hold with a record has a row, and a balance has one if the record after the
+//     account's opening, or that of its last nonce, posted to it. Else the file is damaged. (Pages
+//     have no checksum: a page with a wrong count of rows is not detected.)
+//  14. The amount that a token moves under a daily ceiling is counted by token id, asset and UTC
+//     day, and written with the records that moved it. The rows of a past day are deleted. An
+//     import has none, because tokens belong to one node.
+//  15. A reference of a principal is done at most once, for ever. An op under a bound reference
+//     gets the outcome that bound it if its words are the same: code, parties, asset, amount,
+//     memo, hold, lifetime of a hold, valid_until; neither nonce nor key. Else it is refused with
+//     reference_conflict. A refused op binds nothing.
+//  16. If an op has both, the key decides before the reference. A key that counts is answered by
+//     its own record, whatever the reference. A new key under a bound reference is answered by the
+//     reference, and stays new.
+//  17. An op of a batch has its reference under the batch's principal. An op that was done before
+//     counts as done, in an atomic batch too. If all ops of a batch were done before or are
+//     refused, the batch is not recorded.
 //
 // # Tasks and queues
 //
-// Tasks: flusher (writes changed rows behind), sealer (closes and drops slots of the idempotency index), expirer (ends holds whose time is
-// over), each a producer of store.bulk. What they do is made up for at the next open, so they end with the intake and nobody waits for them. The
-// flusher writes more rows a slice than configured when a boot would otherwise have too much to redo, and nothing while there are only rows at rest,
-// which it takes home after some ticks. The sealer looks each second, since slots
-// close early under load. Holds end in the order of a table by time, which a crash does not empty as it would a heap. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
-// published by the committer after the sync; an event has a bound of its own. Watch: reached, the newest record, for readers who wait for one: one of
-// them follows the bus and tells the others. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
+//   - flusher: one task, producer of store.bulk. Flushes changed rows at each flush_tick. It
+//     flushes larger slices if a boot would have too much to redo, and rows that no longer change
+//     after some ticks.
+//   - sealer: one task, producer of store.bulk. Seals closed slots of the idempotency index and
+//     drops old runs, at each seal_tick (one second: slots close early under load).
+//   - expirer: one task, producer of store.bulk. Ends overdue holds at each expire_tick, in the
+//     order of a table by time.
+//   - ledger_bus: broadcast, 1024 events, drops the oldest; committer, after the sync -> every
+//     subscriber. An event lists at most [MaxTouched] balances.
+//   - reached: watch of the newest record; the one reader that follows ledger_bus -> readers that
+//     wait for a record.
+//   - flush_tick, seal_tick, expire_tick: tickers; missed ticks merge.
+//
+// Ops enter store.work from their callers' goroutines. A boot makes up for whatever a task has not
+// done, so the tasks stop with the intake and no caller waits for them.
 //
 // # Lock order
 //
-// none: what the committer owns it alone changes; shards of the layers in memory, the table of pending ops and the command that waits have a
-// leaf lock each, held over one access of a map or a list.
+// None: the state of the committer is its own. The shards of the layers in memory, the keys of
+// strays and the count of calls have a leaf lock each, held for one access.
 package ledger

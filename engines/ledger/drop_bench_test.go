@@ -15,25 +15,26 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// DROP_SLOTS is how many slots of the idempotency index BenchmarkDrop seals, each of as many keys as a node's slot has at most. All but
-// the newest are dropped: half of them as they are in memory, the others after a boot that finds nothing of the file there.
+// DROP_SLOTS is the number of slots of the idempotency index that BenchmarkDrop seals. Each holds
+// the maximum number of keys of a slot. All but the newest are dropped: half of them while the file
+// is in the page cache, the others after a cold boot.
 const (
 	dropSlots    = 5
 	dropAccounts = 10_000
 	dropPayers   = 2
 	dropFill     = 4096 // ops of a burst that fills a slot
-	dropBurst    = 256  // ops of one that is measured
-	dropBursts   = 200  // of one side of a round: one drop holds up a burst of each payer, which is a hundredth
-	dropAfter    = 50   // bursts of a round until the drop
+	dropBurst    = 256  // ops of a measured burst
+	dropBursts   = 200  // per side of a round: a drop delays one burst of each payer, which is 1 % of them
+	dropAfter    = 50   // bursts before the drop
 )
 
-// dropper is a ledger whose slots go one by one, as its clock goes on.
+// dropper is a ledger that drops its slots one at a time as the clock advances.
 type dropper struct {
 	*rig
 	payers []*traffic
 }
 
-// newDropper seals slots, an hour of the ledger's time between two of them.
+// newDropper returns a ledger with sealed slots that are one hour apart on its clock.
 func newDropper(b *testing.B, slots int) *dropper {
 	d := &dropper{rig: newRig(b, ledgertest.NewClock(), func(c *ledger.Config) {
 		c.SlotWidth, c.VerifyOnOpen = unit.Duration(time.Hour), ledger.VerifyNone
@@ -59,7 +60,7 @@ func newDropper(b *testing.B, slots int) *dropper {
 	return d
 }
 
-// unsealed runs the ledger's tasks but the sealer, in whose place the caller seals and drops.
+// unsealed starts the tasks of the ledger except the sealer. The caller seals and drops instead.
 func (r *rig) unsealed() {
 	for _, task := range r.l.Tasks() {
 		if task.Name != "sealer" {
@@ -68,8 +69,8 @@ func (r *rig) unsealed() {
 	}
 }
 
-// pay commits bursts, as two workers do, and gives the time that each took, in order. While it goes on it does what is to be done after
-// some of them.
+// pay commits bursts from two concurrent payers and returns the duration of each burst in order. It
+// starts meanwhile, if not nil, after dropAfter bursts.
 func (d *dropper) pay(bursts, size int, meanwhile func()) (took []time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -95,7 +96,7 @@ func (d *dropper) pay(bursts, size int, meanwhile func()) (took []time.Duration)
 	return took
 }
 
-// cold boots with nothing of the file in memory.
+// cold reboots after evicting the file from the page cache.
 func (d *dropper) cold() {
 	d.stop()
 	f, err := os.Open(d.path)
@@ -115,13 +116,14 @@ func (d *dropper) cold() {
 	d.unsealed()
 }
 
-// dropRound is what a round saw: bursts beside no drop, bursts beside one, and the drop.
+// dropRound holds the durations of one round: bursts without a drop, bursts during a drop, and the
+// drop.
 type dropRound struct {
 	calm, beside []time.Duration // in order
 	drop         time.Duration
 }
 
-// round pays a while, and a while during which the oldest run goes.
+// round measures bursts without a drop, and then bursts while the oldest run is dropped.
 func (d *dropper) round() (r dropRound) {
 	r.calm = d.pay(dropBursts, dropBurst, nil)
 	runs := d.l.Runs()
@@ -138,8 +140,9 @@ func (d *dropper) round() (r dropRound) {
 	return r
 }
 
-// BenchmarkDrop pays in bursts, and drops a run of the idempotency index meanwhile. Each figure is the worst of all rounds of its kind:
-// the 99th part in a hundred of the bursts without and with a drop, and by how much the latter is more. One iteration is all rounds.
+// BenchmarkDrop measures how much a drop of a run delays concurrent bursts. It reports the worst
+// round of each kind: the 99th percentile of the bursts without and with a drop, and the
+// difference. One iteration is all rounds.
 func BenchmarkDrop(b *testing.B) {
 	slots := dropSlots
 	if text := os.Getenv("DROP_SLOTS"); text != "" {
@@ -149,7 +152,8 @@ func BenchmarkDrop(b *testing.B) {
 		}
 	}
 	d := newDropper(b, slots)
-	d.clock.Advance(d.cfg.KeyTTL.D() - time.Duration(slots)*time.Hour - time.Hour/2) // an hour more is too much for the oldest
+	// one more hour makes the oldest slot too old
+	d.clock.Advance(d.cfg.KeyTTL.D() - time.Duration(slots)*time.Hour - time.Hour/2)
 	p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 	ms := func(t time.Duration) float64 { return t.Seconds() * 1000 }
 	tell := func(kind string, rounds int) {
@@ -157,9 +161,13 @@ func BenchmarkDrop(b *testing.B) {
 		for range rounds {
 			d.clock.Advance(time.Hour)
 			r := d.round()
-			b.Logf("%s: p50 %.1f and %.1f, p99 %.1f and %.1f, worst %.1f and %.1f, drop %.1f ms", kind, ms(r.calm[len(r.calm)/2]), ms(r.beside[len(r.beside)/2]),
-				ms(p99(r.calm)), ms(p99(r.beside)), ms(r.calm[len(r.calm)-1]), ms(r.beside[len(r.beside)-1]), ms(r.drop))
-			calm, beside, more = max(calm, p99(r.calm)), max(beside, p99(r.beside)), max(more, p99(r.beside)-p99(r.calm))
+			b.Logf("%s: p50 %.1f and %.1f, p99 %.1f and %.1f, worst %.1f and %.1f, drop %.1f ms", kind,
+				ms(r.calm[len(r.calm)/2]), ms(r.beside[len(r.beside)/2]), ms(p99(r.calm)), ms(p99(r.beside)),
+				ms(r.calm[len(r.calm)-1]), ms(r.beside[len(r.beside)-1]), ms(r.drop))
+			calm, beside, more = max(calm, p99(r.calm)), max(beside, p99(r.beside)), max(
+				more,
+				p99(r.beside)-p99(r.calm),
+			)
 			worst, drop = max(worst, r.beside[len(r.beside)-1]), max(drop, r.drop)
 		}
 		b.ReportMetric(ms(calm), kind+"-calm-p99-ms")

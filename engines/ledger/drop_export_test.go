@@ -6,13 +6,13 @@ import (
 	"ronbox/store"
 )
 
-// Runs is how many runs of the idempotency index are in the file.
+// Runs returns the number of runs of the idempotency index in the file.
 func (l *Local) Runs() int { return l.books.idem.Stats().Runs }
 
 // DropOld drops the runs that are too old.
 func (l *Local) DropOld(ctx context.Context) error { return l.dropOld(ctx) }
 
-// SealSteps seals every closed slot, and calls each after every slice.
+// SealSteps seals every closed slot and calls each after every slice.
 func (l *Local) SealSteps(ctx context.Context, each func()) error {
 	s := l.books.idem.Sealer()
 	for slice, ok := s.Next(); ok; slice, ok = s.Next() {
@@ -24,7 +24,7 @@ func (l *Local) SealSteps(ctx context.Context, each func()) error {
 	return nil
 }
 
-// DropSteps drops the runs that are too old, and calls each before every one and after it.
+// DropSteps drops the runs that are too old. It calls each before and after every drop.
 func (l *Local) DropSteps(ctx context.Context, each func()) error {
 	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
 	for {

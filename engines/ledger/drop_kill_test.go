@@ -20,42 +20,47 @@ import (
 	"ronbox/store"
 )
 
-// A slot has two bursts of keys, whose run is three slices: rows, filter, meta. Every fourth burst two slots are sealed, and those that are
-// too old are dropped.
+// A slot holds the keys of two bursts. Its run has three slices: rows, filter, meta. After every
+// fourth burst, two slots are sealed and the slots that are too old are dropped.
 const (
-	slotKillEnv   = "RONBOX_LEDGER_CHILD" // "<file> <number of the first op> <what it does when it dies> <after so many steps of that>"
+	// "<file> <number of the first op> <activity to die in> <number of its steps before dying>"
+	slotKillEnv   = "RONBOX_LEDGER_CHILD"
 	slotKillBurst = 8
-	slotKillPause = 5 * time.Minute // of the ledger's time, between two bursts
+	slotKillPause = 5 * time.Minute // ledger time between two bursts
 	slotKillSeal  = 4               // bursts
 	slotKillTTL   = 12*slotKillPause + slotKillPause/2
 	slotKillSteps = 6 // slices of two slots
 	slotKillTold  = 200
-	slotKillLives = 12 // that end anywhere
+	slotKillLives = 12 // that end at an arbitrary point
 )
 
-// slotKill is a ledger that pays, seals and drops in a process of its own, which is killed again and again.
+// slotKill runs a ledger that pays, seals and drops in a child process, and kills the process
+// repeatedly.
 type slotKill struct {
 	*rig
 	acked []string // receipts, by the number of the op
 }
 
 func slotKillConfig(c *ledger.Config) {
-	c.SlotMax, c.KeyTTL, c.FlushSlice, c.FlushEvery = 2*slotKillBurst, unit.Duration(slotKillTTL), 4, unit.Duration(2*time.Millisecond)
+	c.SlotMax, c.KeyTTL, c.FlushSlice, c.FlushEvery = 2*slotKillBurst, unit.Duration(slotKillTTL), 4, unit.Duration(
+		2*time.Millisecond,
+	)
 }
 
-// slotKillOp is op number n: four payers in turn pay a shop.
+// slotKillOp returns op number n. Four payers in turn pay one shop.
 func slotKillOp(n int) ledger.Op {
 	o := keyed(transfer(fmt.Sprint("payer", n%4), "shop", 1, uint64(n/4+1)), fmt.Sprint("k", n))
 	o.TTL = slotKillTTL
 	return o
 }
 
-// at turns the clock to when op number n is made.
+// at sets the clock to the time of op number n.
 func (r *rig) at(n int) {
 	r.clock.Set(ledgertest.NewClock().Now().Add(time.Hour + time.Duration(n/slotKillBurst)*slotKillPause))
 }
 
-// TestSlotKillChild is the body of the process. It pays on until it is killed, by itself in the place that it was told of.
+// TestSlotKillChild is the body of the child process. It pays until the parent kills it, or until
+// it kills itself at the point named in its environment.
 func TestSlotKillChild(t *testing.T) {
 	var path, where string
 	var from, steps int
@@ -97,7 +102,8 @@ func TestSlotKillChild(t *testing.T) {
 	}
 }
 
-// life is that of one process. It ends in its place, or where within comes to its end.
+// life runs one child process. The process ends at the point named by where, or is killed once
+// within has passed.
 func (k *slotKill) life(where string, steps int, within time.Duration) {
 	k.t.Helper()
 	from := len(k.acked)
@@ -135,7 +141,7 @@ func (k *slotKill) life(where string, steps int, within time.Duration) {
 	k.acked = k.acked[:len(k.acked)/slotKillBurst*slotKillBurst] // the burst it was telling of is asked for again
 }
 
-// halves is how many runs of the file have no end.
+// halves returns the number of incomplete runs in the file.
 func (k *slotKill) halves() int {
 	k.t.Helper()
 	f, err := store.OpenReader(k.path)
@@ -154,7 +160,7 @@ func (k *slotKill) halves() int {
 	return len(l.Half())
 }
 
-// check proves the file as it was left, and then asks the ledger for what was answered.
+// check verifies the file and then looks up every answered op in the ledger.
 func (k *slotKill) check() {
 	k.t.Helper()
 	rep, err := store.Verify(k.ctx(), k.path, nil, ledger.Checks(), nil)
@@ -165,7 +171,8 @@ func (k *slotKill) check() {
 	k.open()
 	defer k.stop()
 	shop, err := k.l.Balance(k.ctx(), "shop", "ron", 0)
-	if made := uint64(len(k.acked)); err != nil || shop.Posted != amount(made) && shop.Posted != amount(made+slotKillBurst) {
+	if made := uint64(len(k.acked)); err != nil ||
+		shop.Posted != amount(made) && shop.Posted != amount(made+slotKillBurst) {
 		k.t.Fatalf("%d payments were answered, the shop has %v, %v", made, shop.Posted, err)
 	}
 	oldest := k.clock.Now().Add(-slotKillTTL).UnixNano()
@@ -180,7 +187,8 @@ func (k *slotKill) check() {
 		case err != nil || found != live:
 			k.t.Fatalf("op %d of %d: found %t, %v; want %t", n, len(k.acked), found, err, live)
 		case live && (!again.Replayed || receipts(again) != k.acked[n]):
-			k.t.Fatalf("op %d of %d was answered\n%s\nand now, replayed %t, %v:\n%s", n, len(k.acked), k.acked[n], again.Replayed, again.Reject, receipts(again))
+			k.t.Fatalf("op %d of %d was answered\n%s\nand now, replayed %t, %v:\n%s", n, len(k.acked), k.acked[n],
+				again.Replayed, again.Reject, receipts(again))
 		case !live && (again.Reject == nil || again.Reject.Code != record.NonceReused):
 			k.t.Fatalf("op %d of %d, whose key is too old: %+v", n, len(k.acked), again)
 		}
@@ -190,8 +198,9 @@ func (k *slotKill) check() {
 	}
 }
 
-// A process that dies between two slices of a seal, before or after a drop, or anywhere, boots among them, leaves a sound file: each key that
-// was answered within its time leads to the same receipt, older ones are gone, and nothing is paid twice.
+// A process that dies between two slices of a seal, before or after a drop, or at any other point
+// (including during a boot), leaves a sound file. Each answered key leads to the same receipt until
+// its TTL passes, older keys are no longer found, and no payment is applied twice.
 func TestKilledWhileSlotsTurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -222,8 +231,11 @@ func TestKilledWhileSlotsTurn(t *testing.T) {
 	if err := k.l.Seal(k.ctx()); err != nil {
 		t.Fatal(err)
 	}
-	most := int(slotKillTTL/slotKillPause)/2 + 3  // of keys that count, one at either end, and one that a boot has cut short
-	if got := k.l.Runs(); got < 1 || got > most { // a boot puts what it reads into one slot: few are there after short lives
+	// of keys that count, one at either end, and one that a boot has cut short
+	most := int(slotKillTTL/slotKillPause)/2 + 3
+	// a boot puts all records that it reads into one slot, so that few runs remain after short
+	// lives
+	if got := k.l.Runs(); got < 1 || got > most {
 		t.Errorf("%d runs are left of %d payments, want 1 to %d", got, len(k.acked), most)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Members that an op's code has no use for and that would name a payer are refused, not taken.
+// Members that name a payer are refused, not ignored, if the code of the op has no payer.
 func TestIssueHasNoPayer(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	r.accept(issue("victim", 100, 1))
@@ -32,7 +32,7 @@ func TestIssueHasNoPayer(t *testing.T) {
 	}
 }
 
-// A key that could not count is a slip of its caller.
+// A key that can never take effect is refused as a mistake of the caller.
 func TestKeysAreChecked(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	eternal, null := keyed(issue("alice", 1, 1), "k"), keyed(issue("alice", 1, 1), "k")
@@ -45,7 +45,7 @@ func TestKeysAreChecked(t *testing.T) {
 	}
 }
 
-// A wall clock that was ahead for a while costs no key.
+// Keys survive a wall clock that was ahead for a while.
 func TestKeysOutliveAWrongClock(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 2 }).declare("ron")
@@ -64,7 +64,7 @@ func TestKeysOutliveAWrongClock(t *testing.T) {
 		}
 	}
 	clock.Advance(48 * time.Hour)
-	r.reopen() // nothing is committed while the clock is wrong
+	r.reopen() // no commit while the clock is wrong
 	clock.Advance(-48 * time.Hour)
 	replayed("after a boot in the future")
 	if err := r.l.Seal(r.ctx()); err != nil {
@@ -84,7 +84,7 @@ func TestKeysOutliveAWrongClock(t *testing.T) {
 	}
 }
 
-// A slot that was half sealed when the process ended is dropped by the boot, and sealed anew.
+// A boot drops a slot that was half sealed when the process ended, and seals it again.
 func TestHalfSealed(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 2 }).declare("ron")
@@ -111,10 +111,10 @@ func TestHalfSealed(t *testing.T) {
 	r.verify()
 }
 
-// panics is how many commands have panicked.
+// panics returns the number of commands that panicked.
 func (r *rig) panics() float64 { return r.counted("store_command_panics_total") }
 
-// counted is the sum of a metric's series.
+// counted returns the sum of a metric's series.
 func (r *rig) counted(name string) (n float64) {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
@@ -132,7 +132,8 @@ func (r *rig) counted(name string) (n float64) {
 	return n
 }
 
-// Of a batch, who asked and under which key stands in the first part of its results alone: nothing else in it leads to the key, nor tells of anyone.
+// Only the first part of a batch's results records the key and the principal. No other record of
+// the batch holds either.
 func TestBatchIsAskedOnce(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	whole := keyed(ledger.Op{Code: record.OpBatch, Principal: "org:alice", CapID: "cap"}, "k")
@@ -163,7 +164,7 @@ func TestBatchIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Exports whose readers are slow hold little each, however long the journal and its records are.
+// A slow reader of an export holds little memory, however long the journal and its records are.
 func TestSlowExportsHoldLittle(t *testing.T) {
 	r := newRig(t, ledgertest.NewClock()).declare("ron")
 	for call := range 12 {

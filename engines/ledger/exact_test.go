@@ -24,7 +24,7 @@ func (r *rig) refused(want record.Result, op ledger.Op) *ledger.Reject {
 	return out.Reject
 }
 
-// A hold can be taken until the very instant at which it ends, and ended from then on.
+// A hold can be captured until the instant at which it expires, and is expired from then on.
 func TestHoldEndsAtItsInstant(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock).declare("ron")
@@ -70,7 +70,8 @@ func TestHoldEndsAtItsInstant(t *testing.T) {
 	r.verify()
 }
 
-// A day ends at midnight of UTC by the stamp; what a release gives back counts on the day of the hold alone.
+// A day ends at midnight UTC by the stamp. An amount returned by a release counts on the day of the
+// hold alone.
 func TestDayTurnsAtMidnight(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock).declare("ron")
@@ -106,7 +107,7 @@ func TestDayTurnsAtMidnight(t *testing.T) {
 	r.verify()
 }
 
-// Numbers end where their types end: nothing wraps.
+// The largest numbers are handled without overflow.
 func TestLargestNumbers(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	most := engines.AmountOf(math.MaxUint64, math.MaxUint64)
@@ -134,7 +135,7 @@ func TestLargestNumbers(t *testing.T) {
 	r.verify()
 }
 
-// A ledger without records, and one with a single batch, are opened whatever is verified.
+// A ledger without records and a ledger with a single batch open at every verification level.
 func TestOpenSmall(t *testing.T) {
 	for _, verify := range []string{ledger.VerifyNone, ledger.VerifyTail, ledger.VerifyFull} {
 		t.Run(verify, func(t *testing.T) {
@@ -155,7 +156,8 @@ func TestOpenSmall(t *testing.T) {
 	}
 }
 
-// The largest batch there is, with the largest memos, in which every op rests on the one before it; and its undoing.
+// The largest batch, with the largest memos, commits and can be undone. Each of its ops depends on
+// the op before it.
 func TestLargestBatch(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	memo := strings.Repeat("m", record.MaxMemo)
@@ -195,7 +197,7 @@ func TestLargestBatch(t *testing.T) {
 	r.verify()
 }
 
-// In safe mode the tasks rest, however much there is to do.
+// In safe mode the tasks do nothing, however much work is pending.
 func TestTasksRestInSafeMode(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) { c.DirtyMaxAccounts = 1 }).declare("ron")
 	r.accept(issue("alice", 1, 1), issue("bob", 1, 2))
@@ -207,7 +209,7 @@ func TestTasksRestInSafeMode(t *testing.T) {
 	}
 }
 
-// A memo belongs to an op: a batch's would not fit beside the results of many.
+// A batch with a memo is refused. The memo would not fit beside many results.
 func TestBatchHasNoMemo(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	o := ledger.Op{Code: record.OpBatch, Memo: strings.Repeat("m", record.MaxMemo)}
@@ -222,7 +224,7 @@ func TestBatchHasNoMemo(t *testing.T) {
 	r.accept(o)
 }
 
-// What is behind the sealed runs is sealed by a boot as far as it is closed, and no key of it is passed over for its age.
+// A boot seals the closed slots after the sealed runs, and skips no key because of its age.
 func TestBootSeals(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 512 }).declare("ron")
@@ -242,7 +244,7 @@ func TestBootSeals(t *testing.T) {
 	}
 }
 
-// A key counts for less than its time: at the very instant at which that is over it is free again.
+// A key is free again at the exact instant at which its TTL has passed.
 func TestKeyEndsExactly(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := newRig(t, clock).declare("ron")

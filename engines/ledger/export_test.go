@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"ronbox/appliance/flow"
 	"ronbox/store"
 )
 
-// Sweep ends the holds whose time is over, as the expirer does at a tick.
+// Sweep ends the expired holds, as the expirer does at a tick.
 func (l *Local) Sweep(ctx context.Context) error {
 	for more := true; more; {
 		var err error
@@ -20,7 +19,7 @@ func (l *Local) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// FlushSlice writes one slice behind.
+// FlushSlice flushes one slice.
 func (l *Local) FlushSlice(ctx context.Context) (done bool, err error) { return l.flushSlice(ctx) }
 
 // ForgetEvents pushes all events out of the bus, which drops the oldest.
@@ -30,16 +29,25 @@ func (l *Local) ForgetEvents() {
 	}
 }
 
-// Pending is how many calls were left on their way.
-func (l *Local) Pending() int { return int(l.left.size.Load()) }
+// Strays returns the number of keys that the committer still holds although their callers have
+// left.
+func (l *Local) Strays() int {
+	n := l.strays.len()
+	l.strays.mu.Lock()
+	defer l.strays.mu.Unlock()
+	for _, p := range l.strays.past {
+		n -= len(p.keys)
+	}
+	return n
+}
 
-// Calls is how many calls that write are under way.
+// Calls returns the number of write calls in progress.
 func (l *Local) Calls() int { return l.calls.len() }
 
-// Dirty is how many rows wait to be written behind.
+// Dirty returns the number of rows that wait to be flushed.
 func (l *Local) Dirty() int { return l.books.dirty() }
 
-// Seal seals every closed slot, and drops those that are too old.
+// Seal seals every closed slot and drops the slots that are too old.
 func (l *Local) Seal(ctx context.Context) error {
 	if err := l.seal(ctx); err != nil {
 		return err
@@ -47,10 +55,10 @@ func (l *Local) Seal(ctx context.Context) error {
 	return l.dropOld(ctx)
 }
 
-// Forgetful has the ledger keep few rows in memory that are as in the file. No call may be under way.
+// Forgetful limits the number of clean rows in memory. It must not be called during another call.
 func (l *Local) Forgetful(rows int) { l.books.clean = rows }
 
-// SealSlice writes the first slice of a closed slot, and no more.
+// SealSlice writes the first slice of a closed slot.
 func (l *Local) SealSlice(ctx context.Context) error {
 	slice, ok := l.books.idem.Sealer().Next()
 	if !ok {
@@ -60,10 +68,10 @@ func (l *Local) SealSlice(ctx context.Context) error {
 	return err
 }
 
-// broken is a command that panics once its ops are done.
+// broken is a command that panics after its ops are applied.
 type broken struct{ *post }
 
-// Kind names the command.
+// Kind returns the name of the command.
 func (broken) Kind() string { return "ledger.broken/1" }
 
 // Apply panics.
@@ -74,14 +82,12 @@ func (c broken) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted,
 	panic("a bug")
 }
 
-// Break commits op by a command that panics at its end.
+// Break commits op with a command that panics at its end.
 func (l *Local) Break(ctx context.Context, op Op) error {
 	s := l.resolver(ctx)
 	actions, err := s.resolve([]Op{op})
 	if err == nil {
-		c := s.share(actions)
-		c.reply = flow.NewReply[*posted]()
-		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(c)})
+		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(s, actions, nil)})
 	}
 	if err != nil && !errors.Is(err, store.ErrInternal) {
 		err = l.unavailable(err)
@@ -89,17 +95,7 @@ func (l *Local) Break(ctx context.Context, op Op) error {
 	return err
 }
 
-// Waiting is how many ops are in the command that waits for the committer.
-func (l *Local) Waiting() int {
-	l.joint.mu.Lock()
-	defer l.joint.mu.Unlock()
-	if l.joint.waiting == nil {
-		return 0
-	}
-	return l.joint.waiting.ops
-}
-
-// CommitBug commits an op that has a bug of its own: its record is not one.
+// CommitBug commits an op with an invalid record.
 func (l *Local) CommitBug(ctx context.Context, op Op) error {
 	s := l.resolver(ctx)
 	actions, err := s.resolve([]Op{op})
@@ -109,18 +105,25 @@ func (l *Local) CommitBug(ctx context.Context, op Op) error {
 	bug := op
 	bug.Code = 99
 	actions[0].op = &bug
-	_, err = l.submit(ctx, s.share(actions))
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	out, err := l.queue(ctx, l.post(s, actions, nil))
+	if err == nil {
+		defer l.calls.leave()
+		_, err = out.posted(ctx)
+	}
 	return err
 }
 
-// StrayUnknown has an op end with the group of which nobody knows whether it is in the file, after its caller has left.
+// StrayUnknown ends op with an unknown outcome, after its caller has left.
 func (l *Local) StrayUnknown(op Op) {
-	s := &share{ops: []action{{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}}, reply: flow.NewReply[*posted]()}
-	l.left.add(s)
-	s.end(nil, fmt.Errorf("a test: %w", store.ErrUnknown))
+	c := l.post(&resolver{}, []action{{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}}, nil)
+	l.strays.add(c)
+	c.ended(nil, fmt.Errorf("a test: %w", store.ErrUnknown))
 }
 
-// Warm asks for all balances, as a boot does that finds many accounts.
+// Warm reads all balances, as a boot with many accounts does.
 func (l *Local) Warm(ctx context.Context) error {
 	return l.store.View(ctx, func(r store.Reader) error {
 		l.books.warm(r, 1, l.books.cur.Seq+1)
@@ -128,13 +131,13 @@ func (l *Local) Warm(ctx context.Context) error {
 	})
 }
 
-// FlushDue does what the flusher does at a tick.
+// FlushDue flushes as the flusher does at a tick.
 func (l *Local) FlushDue(ctx context.Context) { l.flushDue(ctx) }
 
 // Bar puts the ledger into safe mode.
 func (l *Local) Bar() { l.enterSafeMode(errors.New("a test")) }
 
-// ViewStale reads with a view that misses a row while stale says so.
+// ViewStale runs a view that misses a row while stale returns true.
 func (l *Local) ViewStale(ctx context.Context, stale func() bool) error {
 	return l.readError(l.view(ctx, func(store.Reader) error {
 		if stale() {
@@ -144,5 +147,8 @@ func (l *Local) ViewStale(ctx context.Context, stale func() bool) error {
 	}))
 }
 
-// Closed is how many slots of the index wait to be sealed.
+// Closed returns the number of slots of the index that wait to be sealed.
 func (l *Local) Closed() int { return l.books.idem.Closed() }
+
+// HoldScan is the number of open holds that one call of Holds examines.
+const HoldScan = holdScan

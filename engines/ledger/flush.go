@@ -2,15 +2,18 @@ package ledger
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/tables"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
-// flushPass lists the rows that had changed when it was made, in the order of the file. It is immutable; the hand goes along it, and once it
-// is through, every row has seen the records up to seq.
+// flushPass lists the rows that had changed when it was made, in the order of the file. It is
+// immutable; the hand goes along it, and once it is through, every row has seen the records up to
+// seq.
 type flushPass struct {
 	seq     uint64
 	batches uint64
@@ -23,20 +26,22 @@ type flushPass struct {
 	onces   []tables.OnceKey
 }
 
-// hand is how far a pass has come; a nil pass is none.
+// hand is the progress of a flush pass. pass is nil if no pass is in progress.
 type hand struct {
 	pass *flushPass
 	at   int
 	seen uint64         // seq of the newest record as of the last slice
-	low  tables.Flushed // where the last whole pass was
+	low  tables.Flushed // the position of the last complete pass
 }
 
-// len is how many rows the pass goes over, beside the nodes of the log. Those at rest are not written.
+// len is how many rows the pass goes over, beside the nodes of the log. Those at rest are not
+// written.
 func (p *flushPass) len() int {
 	return len(p.assets) + len(p.states) + len(p.names) + len(p.holds) + len(p.onces)
 }
 
-// newPass collects what waits to be written behind, for readers' eyes: it may be called from anywhere. nil is nothing.
+// newPass collects what waits to be written behind, for readers' eyes: it may be called from
+// anywhere. nil is nothing.
 func (b *books) newPass() *flushPass {
 	v := b.view.Load() // before the rows: what its records changed is dirty below
 	p := &flushPass{seq: v.Seq, batches: v.Batches}
@@ -63,8 +68,8 @@ func (b *books) newPass() *flushPass {
 	return p
 }
 
-// redoMost is how many records a boot should have to go over at most: a pass is through before half of them have come, and leaves the others
-// to the next one.
+// redoMost is how many records a boot should have to go over at most: a pass is through before half
+// of them have come, and leaves the others to the next one.
 const redoMost = 3 << 16
 
 // dueMost bounds what due asks of one slice: some 2 MB of rows.
@@ -75,10 +80,12 @@ func (p *flushPass) due(records uint64) int {
 	return int(min(dueMost, uint64(p.len())*min(records, redoMost)/(redoMost/2)))
 }
 
-// logSlice is how many nodes of the log a slice writes at most: they are appended, so they cost little.
+// logSlice is how many nodes of the log a slice writes at most: they are appended, so they cost
+// little.
 const logSlice = 4096
 
-// flush is the command that writes a slice of a pass behind. A pass that is under way goes on; else the given one begins.
+// flush is the command that writes a slice of a pass behind. A pass that is under way goes on; else
+// the given one begins.
 type flush struct {
 	pass *flushPass
 	rows int
@@ -89,10 +96,10 @@ var _ store.Command[bool] = flush{}
 // Kind names the command.
 func (flush) Kind() string { return "ledger.flush/1" }
 
-// Size is what the command weighs in its group.
+// Size returns the weight of the command in its group, bytes.
 func (f flush) Size() int { return f.rows * 128 }
 
-// Apply tells whether the pass is through.
+// Apply reports whether the flush pass has finished.
 func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, error) {
 	b := store.GroupOf[*books](r)
 	x, err := b.start(r, at, w, 0)
@@ -128,7 +135,10 @@ func (f flushRule) behind(x *run) {
 
 // dirty is how many rows wait to be written behind.
 func (b *books) dirty() int {
-	return int(b.states.dirty.Load() + b.accounts.dirty.Load() + b.names.dirty.Load() + b.holds.dirty.Load() + b.onces.dirty.Load())
+	return int(
+		b.states.dirty.Load() + b.accounts.dirty.Load() + b.names.dirty.Load() + b.holds.dirty.Load() +
+			b.onces.dirty.Load(),
+	)
 }
 
 // slice writes the next rows of the pass.
@@ -174,11 +184,13 @@ func (x *run) row(p *flushPass, i int) {
 	}
 }
 
-// recentMost is how many rows of each kind are kept side by side in the table of recent rows: some 30 MB of the file and 100 MB of memory.
+// recentMost is how many rows of each kind are kept side by side in the table of recent rows: some
+// 30 MB of the file and 100 MB of memory.
 const recentMost = 1 << 18
 
-// flushState writes an account or a balance. One that many records change goes to the table of recent rows, where it costs no page of its own,
-// and home to its table once it has come to rest, or at once if the whole ledger has.
+// flushState writes an account or a balance. One that many records change goes to the table of
+// recent rows, where it costs no page of its own, and home to its table once it has come to rest,
+// or at once if the whole ledger has.
 func (x *run) flushState(k tables.StateKey, home bool) {
 	if k.Asset == 0 {
 		c := x.b.accounts.find(k.Account)
@@ -234,7 +246,7 @@ func (x *run) flushName(name string) {
 	}
 }
 
-// logNodes writes nodes of the log up to the pass's end, and tells whether they are all there.
+// logNodes writes nodes of the log up to the end of the pass, and reports whether all are written.
 func (x *run) logNodes(p *flushPass) bool {
 	l := &x.b.cur.log
 	end := merkle.LogCount(p.batches)
@@ -243,4 +255,80 @@ func (x *run) logNodes(p *flushPass) bool {
 		l.base, l.nodes = l.base+1, l.nodes[1:]
 	}
 	return l.base >= end
+}
+
+// runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to
+// do. A store that takes nothing now is asked again at the next tick.
+func (l *Local) runFlusher(ctx context.Context) error {
+	defer l.flushTick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.flushTick.C():
+		}
+		l.noteDoubt(ctx)
+		l.flushDue(ctx)
+	}
+}
+
+// flushDue writes a slice, and more while there is much to do.
+func (l *Local) flushDue(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		done, err := l.flushSlice(ctx)
+		more = err == nil && !done && l.behind()
+	}
+}
+
+// behind reports whether the flusher must not rest.
+func (l *Local) behind() bool {
+	v := l.books.view.Load()
+	return v.Seq-v.hand.low.Seq > redoMost/2 || l.books.dirty() > l.live().DirtyMaxAccounts/2
+}
+
+// flushSlice writes one slice, and reports whether it was the last one.
+func (l *Local) flushSlice(ctx context.Context) (done bool, err error) {
+	if l.ready() != nil {
+		return true, nil
+	}
+	f := flush{rows: l.live().FlushSlice}
+	if l.books.view.Load().hand.pass == nil {
+		if f.pass = l.books.newPass(); f.pass == nil || f.pass.idle && l.rested.Add(1) <= recentRests {
+			return true, nil
+		}
+		f.pass.home = f.pass.idle
+		l.rested.Store(0)
+	}
+	_, err = store.Commit(ctx, l.store, store.Bulk, f)
+	var none refusal
+	if errors.As(err, &none) {
+		err = nil
+	}
+	l.noticed(err)
+	return false, err
+}
+
+// noticed puts the ledger into safe mode if a sweep met a row that does not decode.
+func (l *Local) noticed(err error) {
+	if errors.Is(err, store.ErrCorrupt) {
+		l.enterSafeMode(err)
+	}
+}
+
+// Flush writes everything behind, until the file lacks nothing or ctx ends. Without it the next
+// open has more to redo, no more than that. Recent rows stay where they are.
+func (l *Local) Flush(ctx context.Context) error {
+	l.noteDoubt(ctx)
+	for l.lacking() {
+		if done, err := l.flushSlice(ctx); done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacking reports whether the tables in the file lag behind the journal.
+func (l *Local) lacking() bool {
+	v := l.books.view.Load()
+	return v.hand.low.Seq != v.Seq || l.books.dirty() > 0
 }

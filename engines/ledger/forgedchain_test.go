@@ -10,7 +10,7 @@ import (
 	"ronbox/store"
 )
 
-// forge is a command that changes a header, and those after it and the head so that they follow it.
+// forge is a command that changes a header, and updates the later headers and the head to match.
 type forge struct {
 	no     uint64
 	change func(*record.Batch)
@@ -34,7 +34,8 @@ func (c forge) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 	return struct{}{}, nil
 }
 
-// What is redone is held against its headers, and these against one another, whatever else is to be verified.
+// Redone records are checked against their headers, and the headers against each other, at every
+// verification level.
 func TestRedoFindsForgedHeaders(t *testing.T) {
 	none := func(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }
 	for _, tt := range []struct {

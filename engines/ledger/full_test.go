@@ -10,7 +10,7 @@ import (
 	"ronbox/store"
 )
 
-// A group that the file has no room for leaves no trace: not in the file, not in memory, not on the bus.
+// A group for which the file has no room leaves no trace in the file, in memory or on the bus.
 func TestFullLeavesNoTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")

@@ -10,7 +10,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// A boot over a file without room, which cannot seal what it reads, finds the whole ledger all the same.
+// A boot with a full file cannot seal the records that it reads, but still finds the whole ledger.
 func TestBootWithoutRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")

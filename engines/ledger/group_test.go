@@ -14,8 +14,8 @@ import (
 	"ronbox/store"
 )
 
-// Several commands of one group, of which one panics when its ops are done, one is refused and the last flushes: whether the file has room for
-// the group or not, memory is as the file is.
+// In a group, one command panics after its ops are applied, one is refused and the last one
+// flushes. Memory matches the file, whether or not the file has room for the group.
 func TestGroupWithoutRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -85,7 +85,8 @@ func TestGroupWithoutRoom(t *testing.T) {
 		case accepted.Load() == 7 && refused.Load() == 1 && bugs.Load() == 1:
 			given += 7 * each
 		default:
-			t.Fatalf("accepted %d, full %d, refused %d, bugs %d", accepted.Load(), full.Load(), refused.Load(), bugs.Load())
+			t.Fatalf("accepted %d, full %d, refused %d, bugs %d", accepted.Load(), full.Load(), refused.Load(),
+				bugs.Load())
 		}
 		if a, err := r.l.Account(r.ctx(), fmt.Sprint("new", round)); err != nil || a.Known {
 			t.Fatalf("what panicked has left %+v, %v", a, err)
@@ -97,8 +98,8 @@ func TestGroupWithoutRoom(t *testing.T) {
 	r.verify()
 }
 
-// Many spend from one account at once, each with the nonce that it believes to be next: each nonce is used once, nothing is spent twice, and
-// the account ends at nothing.
+// Many callers spend from one account at once, each with the nonce that it expects to be next. Each
+// nonce is used once, no amount is spent twice, and the final balance is zero.
 func TestConcurrentSpenders(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) {
 		c.FlushSlice, c.FlushEvery = 4, 1_000_000
@@ -143,7 +144,8 @@ func TestConcurrentSpenders(t *testing.T) {
 	r.verify()
 }
 
-// The same op under the same key from many callers at once is done once; all get the same bytes.
+// Many callers that send the same op with the same key at once apply it once, and all receive the
+// same bytes.
 func TestConcurrentDuplicates(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	r.accept(issue("alice", 100, 1))

@@ -19,8 +19,9 @@ import (
 	"ronbox/store"
 )
 
-// GROWTH_ACCOUNTS is how many accounts BenchmarkGrowth has, each opened by an issue under a key of its own; GROWTH_FILE keeps
-// the file, so that it is made once: its keys count for a day. Ten million take some minutes and 12 GB.
+// GROWTH_ACCOUNTS is the number of accounts of BenchmarkGrowth. Each is opened by an issue with its
+// own key. GROWTH_FILE keeps the file for later runs; its keys count for a day. Ten million
+// accounts take some minutes and 12 GB.
 const (
 	growthAccounts = 10_000
 	growthRoom     = 48 << 30
@@ -66,7 +67,7 @@ func newGrown(b *testing.B) *grown {
 	return g
 }
 
-// fill opens the accounts that the file has not, bursts of one submitter after the other.
+// fill opens the accounts that are missing in the file, in bursts from one submitter.
 func (g *grown) fill() {
 	var last uint64
 	if v, err := g.l.Account(g.ctx(), "sys:issue:ron"); err != nil {
@@ -87,20 +88,21 @@ func (g *grown) fill() {
 	}
 }
 
-// payment is who pays whom, and the payer's nonce: what memory of a payment a benchmark can keep without being what it measures.
+// payment holds the accounts of a payment and the payer's nonce. It is small, so that the plan does
+// not distort the measured memory.
 type payment struct {
 	from, to, nonce uint32
 }
 
-// order plans payments.
+// order returns the accounts of payment i.
 type order func(g *grown, rnd *rand.Rand, i int) (from, to int)
 
-// uniform pays from every account before any pays again, in an order that knows no neighbours.
+// uniform pays from every account once before any account pays again, in an order without locality.
 func uniform(g *grown, _ *rand.Rand, i int) (from, to int) {
 	return (g.begun + i) * growthStride % g.n, ((g.begun+i)*growthStride + 1) % g.n
 }
 
-// skewed pays as people do: a hundredth of the accounts makes and gets nine payments in ten.
+// skewed pays as people do: 1 % of the accounts makes and receives 90 % of the payments.
 func skewed(g *grown, rnd *rand.Rand, _ int) (from, to int) {
 	pick := func() int {
 		if rnd.IntN(growthBusy) > 0 {
@@ -114,7 +116,7 @@ func skewed(g *grown, rnd *rand.Rand, _ int) (from, to int) {
 	return from, to
 }
 
-// plan lists n payments of each payer, whose accounts nobody else pays from.
+// plan lists n payments of each payer. Each account belongs to one payer.
 func (g *grown) plan(n int, of order) (plans [growthPayers][]payment) {
 	head, err := g.l.Head(g.ctx())
 	if err != nil {
@@ -122,7 +124,7 @@ func (g *grown) plan(n int, of order) (plans [growthPayers][]payment) {
 	}
 	g.begun = int(head.Seq)
 	rnd, last := rand.New(rand.NewPCG(head.Seq, 0)), map[int]uint64{}
-	defer debug.FreeOSMemory() // the plan's own memory is not to be measured
+	defer debug.FreeOSMemory() // exclude the plan from the measured memory
 	for i := 0; len(plans[0]) < n || len(plans[1]) < n; i++ {
 		from, to := of(g, rnd, i)
 		payer := from / growthHot % growthPayers
@@ -151,7 +153,8 @@ func (g *grown) pay(p payment) ledger.Op {
 	return o
 }
 
-// wave makes the payments from one of each plan on in bursts, as two workers do, and gives the time that each took.
+// wave makes n payments of each plan, starting with payment from, in bursts from concurrent payers.
+// It returns the duration of each burst.
 func (g *grown) wave(plans [growthPayers][]payment, from, n int) (took []time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -175,10 +178,10 @@ func (g *grown) wave(plans [growthPayers][]payment, from, n int) (took []time.Du
 	return took
 }
 
-// BenchmarkGrowth pays, and tells what the size of the ledger does to it: the rate, the time of a burst and of looking for a
-// key that is new, a boot with nothing of the file in memory, one after the last payment with all that is to be redone, and the memory
-// beside the file's own pages.
-// As many payments as are measured come before, to fill memory with who is busy.
+// BenchmarkGrowth measures the effect of the ledger's size on: the payment rate, the time of a
+// burst, the lookup of a new key, a cold boot, a boot that redoes the last payments, and the memory
+// outside the file's pages. As many payments as are measured come first, to load the busy accounts
+// into memory.
 func BenchmarkGrowth(b *testing.B) {
 	for _, tt := range []struct {
 		name string
@@ -211,13 +214,13 @@ func BenchmarkGrowth(b *testing.B) {
 			b.ReportMetric(g.fresh().Seconds()*1e6, "fresh-key-p99-µs")
 			b.ReportMetric(boot.Seconds()*1000, "boot-ms")
 			b.ReportMetric(float64(anonymous(b))/(1<<20), "anon-MiB")
-			g.reopen() // as after a kill: nothing was flushed for it
+			g.reopen() // as after a kill, without a flush
 			b.ReportMetric(g.counted("ledger_redo_seconds"), "redo-s")
 		})
 	}
 }
 
-// fresh is the 99th part in a hundred of the times to find that a key is new.
+// fresh returns the 99th percentile of the time to find that a key is new.
 func (g *grown) fresh() time.Duration {
 	took := make([]time.Duration, 20_000)
 	for i := range took {
@@ -232,7 +235,7 @@ func (g *grown) fresh() time.Duration {
 	return took[len(took)*99/100]
 }
 
-// anonymous is the memory of this process that is no file's, in bytes.
+// anonymous returns the anonymous memory of this process in bytes.
 func anonymous(b *testing.B) (bytes int64) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"ronbox/store"
 )
 
-// A row that says where the ledger stands and does not decode puts it into safe mode; nobody is said to have less than he has, no key to be new
-// that was used, and the ledger not to be empty.
+// A head row that does not decode puts the ledger into safe mode. No read then returns a lower
+// balance, reports a used key as new, or reports an empty ledger.
 func TestSafeModeOfAHeadThatDoesNotDecode(t *testing.T) {
 	for _, late := range []uint64{0, 1} {
 		safeModeOfAHead(t, late)
@@ -50,13 +50,16 @@ func safeModeOfAHead(t *testing.T, late uint64) {
 		if b, err := r.l.Balance(r.ctx(), "bob", "ron", 0); err == nil && b.Posted != amount(10*late) {
 			t.Errorf("%s: bob is said to have %v", row.key, b.Posted)
 		}
-		if _, found, err := r.l.Find(r.ctx(), ledger.DedupeKey{Scope: "alice", Key: "late"}, [32]byte{}, 0); err == nil && !found && late > 0 {
+		if _, found, err := r.l.Find(r.ctx(), ledger.DedupeKey{Scope: "alice", Key: "late"}, [32]byte{},
+			0); err == nil && !found &&
+			late > 0 {
 			t.Errorf("%s: a key is said to be new", row.key)
 		}
 		if h, err := r.l.Head(r.ctx()); err == nil && h.Batches == 0 {
 			t.Errorf("%s: the ledger is said to be empty", row.key)
 		}
-		if p, err := r.l.History(r.ctx(), ledger.HistoryQuery{Account: "alice", Asset: "ron", Limit: 10}); err == nil && len(p.Entries) != int(4+late) {
+		if p, err := r.l.History(r.ctx(), ledger.HistoryQuery{Account: "alice", Asset: "ron", Limit: 10}); err == nil &&
+			len(p.Entries) != int(4+late) {
 			t.Errorf("%s: %d postings of alice", row.key, len(p.Entries))
 		}
 		t.Logf("%s: %s", row.key, r.l.SafeMode())
@@ -64,7 +67,7 @@ func safeModeOfAHead(t *testing.T, late uint64) {
 	}
 }
 
-// What does not come any more is not waited for.
+// In safe mode a read does not wait for a record that can no longer be written.
 func TestSafeModeWaitsForNoRecord(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	r.accept(issue("alice", 10, 1))

@@ -8,10 +8,11 @@ import (
 // layerShards is how many locks a layer has: readers and the committer seldom meet at one.
 const layerShards = 64
 
-// layer is one derived table in memory: what was changed since it was last flushed, and some of what was read besides. The committer alone
-// changes it, and sees it with the changes of the running group; readers see what was synced.
+// layer is one derived table in memory: the rows changed since their last flush, and a cache of
+// rows that were read. Only the committer changes it. The committer sees the changes of the running
+// group; readers see synced rows.
 //
-// A command's changes are undone one by one if it comes to nothing, a group's as a whole.
+// The changes of a command that fails are undone one by one, those of a group as a whole.
 type layer[K comparable, V any] struct {
 	shards  [layerShards]layerShard[K, V]
 	spread  func(K) uint64
@@ -20,9 +21,10 @@ type layer[K comparable, V any] struct {
 	soiled  int               // cells that the running command made dirty; owned by the committer
 	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
 	pinned  atomic.Int64      // cells that their table lags behind, as of the last group
-	recent  int               // cells that are in the table of recent rows, as of the last group; owned by the committer
-	dirty   atomic.Int64      // cells that wait to be written, as of the last group
-	lost    uint64            // no row that has left memory was changed by a later record; owned by the committer
+	// cells that are in the table of recent rows, as of the last group; owned by the committer
+	recent int
+	dirty  atomic.Int64 // cells that wait to be written, as of the last group
+	lost   uint64       // no row that has left memory was changed by a later record; owned by the committer
 }
 
 type layerShard[K comparable, V any] struct {
@@ -49,7 +51,7 @@ type version[V any] struct {
 	rests int    // passes since then that found it unchanged
 }
 
-// dirty tells whether the value is nowhere in the file.
+// dirty reports whether the file lacks the value.
 func (v *version[V]) dirty() bool { return v.since != 0 && v.saved != v.at }
 
 type undo[K comparable, V any] struct {
@@ -74,13 +76,21 @@ func mix(n uint64) uint64 {
 	return n ^ n>>33
 }
 
-// find is the committer's look at a cell; nil is none in memory.
+// find returns the cell of k, nil if memory has none. Only the committer calls it.
 func (l *layer[K, V]) find(k K) *cell[K, V] {
 	c := l.shard(k).cells[k]
 	if c != nil {
 		c.used = true
 	}
 	return c
+}
+
+// get returns the cell of k. If memory has none, it enters what read returns from the file.
+func (l *layer[K, V]) get(k K, read func() V) *cell[K, V] {
+	if c := l.find(k); c != nil {
+		return c
+	}
+	return l.enter(k, read())
 }
 
 // enter adds a cell with the value that the file has.
@@ -94,8 +104,8 @@ func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
 	return c
 }
 
-// bring makes the cell of k of a value that was read when the ledger was at seq, if memory has none. It does not if none was read, or if a later
-// record may have changed the row, which has left memory since.
+// bring enters a value of k that was read when the ledger was at seq, unless memory has the row. It
+// ignores the value if seq is 0, or if a row changed by a later record has left memory since.
 func (l *layer[K, V]) bring(k K, v V, seq uint64) {
 	if seq != 0 && l.lost <= seq && l.find(k) == nil {
 		l.enter(k, v)
@@ -123,6 +133,12 @@ func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
 	c.cur.at = seq
 }
 
+// put changes c to v by the record seq.
+func (l *layer[K, V]) put(c *cell[K, V], v V, seq uint64) {
+	l.change(c, seq)
+	c.cur.v = v
+}
+
 // touch opens c to a change of anything.
 func (l *layer[K, V]) touch(c *cell[K, V]) {
 	l.undo = append(l.undo, undo[K, V]{c, c.cur})
@@ -132,29 +148,15 @@ func (l *layer[K, V]) touch(c *cell[K, V]) {
 	}
 }
 
-// redo sets what a row is after the record seq, at a boot.
-func (l *layer[K, V]) redo(c *cell[K, V], v V, seq uint64) {
-	if c.cur.since == 0 {
-		c.cur.since = seq
-	}
-	c.cur.v, c.cur.at = v, seq
-	l.set(c)
-}
-
 // load enters a row that the table of recent rows has, as of the record seq, at a boot.
 func (l *layer[K, V]) load(k K, v V, seq uint64) {
 	c := l.enter(k, v)
 	c.cur.since, c.cur.at, c.cur.saved = seq, seq, seq
-	l.set(c)
-}
-
-// set shows readers what c is now, at a boot.
-func (l *layer[K, V]) set(c *cell[K, V]) {
 	l.dirty.Add(int64(l.count(c)))
 	c.pub = c.cur
 }
 
-// count books what the group has changed about c, and gives what that adds to dirty.
+// count updates the counts for the change of c by the group, and returns the change of dirty.
 func (l *layer[K, V]) count(c *cell[K, V]) (dirty int) {
 	l.pinned.Add(int64(oneMore(c.pub.since != 0, c.cur.since != 0)))
 	l.recent += oneMore(c.pub.saved != 0, c.cur.saved != 0)
@@ -172,8 +174,8 @@ func oneMore(was, is bool) int {
 	return 0
 }
 
-// busy tells whether c is to be written to the table of recent rows: it is there and has changed since, or more than one record has changed
-// it, and there is room.
+// busy reports whether c belongs into the table of recent rows: it is there with an older value, or
+// more than one record has changed it and the table has room.
 func (l *layer[K, V]) busy(c *cell[K, V]) bool {
 	v := &c.cur
 	return v.saved != v.at && (v.saved != 0 || v.at != v.since && l.recent < recentMost)
@@ -185,11 +187,12 @@ func (l *layer[K, V]) flushed(c *cell[K, V]) {
 	c.cur.since, c.cur.saved = 0, 0
 }
 
-// recentRests is how many passes in a row must find a recent row unchanged before it goes to its own table: who pays a little less often than
-// passes are made would go to and fro.
+// recentRests is how many passes in a row must find a recent row unchanged before it goes to its
+// own table: who pays a little less often than passes are made would go to and fro.
 const recentRests = 4
 
-// rest keeps c in the table of recent rows for another pass. It is false if it has been there long enough, or is not there.
+// rest keeps c in the table of recent rows for another pass. It is false if it has been there long
+// enough, or is not there.
 func (l *layer[K, V]) rest(c *cell[K, V]) bool {
 	if c.cur.saved == 0 || c.cur.rests == recentRests {
 		return false
@@ -266,7 +269,8 @@ func (l *layer[K, V]) read(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// cell is the cell of k, for a caller that carries it to the committer and looks at nothing of it; nil is none in memory.
+// cell returns the cell of k, or nil if k is not in memory. The caller passes it to the committer
+// and must not read it.
 func (l *layer[K, V]) cell(k K) *cell[K, V] {
 	s := l.shard(k)
 	s.mu.RLock()
@@ -307,8 +311,8 @@ func (l *layer[K, V]) pinnedKeys() []K {
 // evictSteps bounds what evict looks at in one go.
 const evictSteps = 64
 
-// evict lets go of rows that are as in their table and were not used for a round of the queue, while there are more than most of them. It
-// runs between groups.
+// evict lets go of rows that are as in their table and were not used for a round of the queue,
+// while there are more than most of them. It runs between groups.
 func (l *layer[K, V]) evict(most int) {
 	most += int(l.pinned.Load())
 	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most; steps-- {
@@ -352,7 +356,7 @@ func (q *ring[T]) pop() T {
 	return v
 }
 
-// pushed tells how many values came since it was last asked.
+// pushed returns the number of values pushed since its last call.
 func (q *ring[T]) pushed() int {
 	n := q.added
 	q.added = 0

@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// row is a value and the record that made it.
+// lawRow is a value and the record that produced it.
 type lawRow struct{ v, seq uint64 }
 
-// carried is what a caller read beside the committer.
+// lawCarried is a row that a caller read concurrently with the committer.
 type lawCarried struct {
 	k    uint64
 	row  lawRow
@@ -18,7 +18,7 @@ type lawCarried struct {
 	cell *cell[uint64, uint64]
 }
 
-// twoTables is a file with the two tables, as of the last group and with the running one.
+// twoTables holds the contents of the two tables of a file.
 type twoTables struct{ home, recent map[uint64]lawRow }
 
 func (f twoTables) clone() twoTables { return twoTables{maps.Clone(f.home), maps.Clone(f.recent)} }
@@ -90,7 +90,8 @@ func (m *lawLayer) flush(k uint64) {
 	}
 }
 
-// steps lets callers go on: one takes the seq, one looks into memory, one reads what a view sees that begins now.
+// steps advances callers: they take the seq, then look into memory, then read the view that begins
+// now.
 func (m *lawLayer) steps(t *rapid.T, file twoTables) {
 	for range rapid.IntRange(0, 3).Draw(t, "begins") {
 		m.begun = append(m.begun, lawCarried{k: rapid.Uint64Range(0, lawKeys-1).Draw(t, "key"), seq: m.seq})
@@ -142,12 +143,14 @@ func (m *lawLayer) check(t *rapid.T) {
 		}
 	}
 	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.len() {
-		t.Fatalf("pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
+		t.Fatalf("pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", l.pinned.Load(), pinned,
+			l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
 	}
 	for k := range uint64(lawKeys) {
 		r, is := m.was.recent[k]
 		if v, ok := l.read(k); ok && v != m.truth[k].v || !ok && (is || m.was.home[k].v != m.truth[k].v) {
-			t.Fatalf("key %d: in memory %v, %d; home %+v, recent %+v, truth %+v", k, ok, v, m.was.home[k], r, m.truth[k])
+			t.Fatalf("key %d: in memory %v, %d; home %+v, recent %+v, truth %+v", k, ok, v, m.was.home[k], r,
+				m.truth[k])
 		}
 		if is && r.seq <= m.was.home[k].seq {
 			t.Fatalf("key %d: recent %+v, home %+v", k, r, m.was.home[k])
@@ -158,13 +161,20 @@ func (m *lawLayer) check(t *rapid.T) {
 	}
 }
 
-// A layer over a file of two tables: whoever reads, reads the newest value that was published when he looked, or a later one; what he carries is
-// believed only while it is that; the counts are those of the cells; and a boot finds what memory had.
+// A layer over a file of two tables satisfies these laws. A reader reads the newest value published
+// when it looked, or a later one. A carried row is used only while it is the newest. The counts
+// match the cells. A boot finds the same values as memory.
 func TestLayerLaws(t *testing.T) {
 	total := 0
 	rapid.Check(t, func(t *rapid.T) {
 		empty := twoTables{map[uint64]lawRow{}, map[uint64]lawRow{}}
-		m := &lawLayer{l: newLayer[uint64, uint64](same), was: empty, is: empty.clone(), truth: map[uint64]lawRow{}, group: map[uint64]lawRow{}}
+		m := &lawLayer{
+			l:     newLayer[uint64, uint64](same),
+			was:   empty,
+			is:    empty.clone(),
+			truth: map[uint64]lawRow{},
+			group: map[uint64]lawRow{},
+		}
 		key := func() uint64 { return rapid.Uint64Range(0, lawKeys-1).Draw(t, "key") }
 		for range rapid.IntRange(1, 40).Draw(t, "groups") {
 			m.steps(t, m.was)
@@ -212,7 +222,9 @@ func TestLayerLaws(t *testing.T) {
 						at = m.was.recent[k]
 					}
 					if r.seq > at.seq {
-						l.redo(c, r.v, r.seq)
+						l.put(c, r.v, r.seq)
+						l.keep()
+						l.publish()
 					}
 				}
 				m.l, m.carried, m.begun, m.looked = l, nil, nil, nil

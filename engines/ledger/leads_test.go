@@ -9,7 +9,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// A key that the index leads to another record, or to none, is neither answered with that nor taken for new.
+// If the index leads a key to a wrong record or to none, the key is neither answered with that
+// record nor treated as new.
 func TestKeyThatLeadsElsewhere(t *testing.T) {
 	for name, to := range map[string]func(last uint64) uint64{
 		"another key's record":       func(last uint64) uint64 { return last },
@@ -28,7 +29,7 @@ func TestKeyThatLeadsElsewhere(t *testing.T) {
 			t.Fatalf("again: %+v", out.results[0])
 		}
 		s.end()
-		s.b.idem.Insert(first.command().shares[0].ops[0].key, to(s.b.cur.Seq), s.b.cur.At)
+		s.b.idem.Insert(first.command().ops[0].key, to(s.b.cur.Seq), s.b.cur.At)
 		s.b.idem.Committed()
 		out, err := storetest.Do(s.tx, store.Command[*posted](first.command()))
 		if !errors.Is(err, store.ErrCorrupt) {

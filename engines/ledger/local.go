@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -31,7 +34,7 @@ const (
 	expireEvery = time.Second
 )
 
-// Deps is what a Local is built on. Metrics, Log and Board may be nil.
+// Deps are the dependencies of a Local. Metrics, Log and Board may be nil.
 type Deps struct {
 	Catalog *flow.Catalog
 	Store   *store.Store
@@ -39,11 +42,13 @@ type Deps struct {
 	Log     hclog.Logger
 	Board   *obs.Board
 	Now     func() time.Time // wall clock; nil: time.Now
-	// Progress is told of a long Recover at each of its steps; a total of 0 is not known. It must not wait. nil: nobody is.
+	// Progress is called at each step of a long Recover. A total of 0 is unknown. It must not wait;
+	// it may be nil.
 	Progress func(stage string, done, total int64)
 }
 
-// Local is the ledger over the node's store. New builds it, Recover reads the file; then its methods may be called from any goroutine.
+// Local is the ledger over the node's store. New builds it, Recover reads the file; then its
+// methods may be called from any goroutine.
 type Local struct {
 	boot     Config                 // what only a restart changes is read from here
 	reloaded atomic.Pointer[Config] // what Reload changes
@@ -54,22 +59,21 @@ type Local struct {
 	progress func(stage string, done, total int64)
 	m        *metrics
 
-	books *books
-	keyed atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
-	refs  *refCache
-	words *refCache // hashes of principals and tokens
-	left  *pending
-	joint joint
-	calls calls
-	safe  atomic.Pointer[string] // why nothing is written; nil: it is
-	noted atomic.Bool            // the file says so too
-	doubt string                 // what it said at the boot, "" for nothing; set by Recover
-	bus   *flow.Broadcast[Committed]
+	books  *books
+	keyed  atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
+	refs   *refCache
+	strays *strays
+	calls  calls
+	safe   atomic.Pointer[string] // reason for safe mode; nil: not in safe mode
+	noted  atomic.Bool            // the file says so too
+	doubt  string                 // the note as of the boot, "" for none; set by Recover
+	bus    *flow.Broadcast[Committed]
 
-	reached   *flow.Watch[uint64] // the newest record, as far as anybody who waits for one has seen
+	reached   *flow.Watch[uint64] // the newest record, as of the last look of a waiting reader
 	following atomic.Bool         // one of them stores it
 
-	rested     atomic.Int32 // slices in a row for which there were only rows at rest: commits that write nothing are spared
+	// slices in a row for which there were only rows at rest: commits that write nothing are spared
+	rested     atomic.Int32
 	flushTick  *flow.Ticker
 	sealTick   *flow.Ticker
 	expireTick *flow.Ticker
@@ -83,9 +87,18 @@ type hashKey struct {
 	mode *b3.Mode
 }
 
-// New wires a ledger and declares its buckets, its bus, metrics and probes. It does no I/O and starts nothing.
+// New wires a ledger and declares its buckets, its bus, metrics and probes. It does no I/O and
+// starts nothing.
 func New(cfg Config, d Deps) *Local {
-	l := &Local{boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, refs: newRefCache(), words: newRefCache(), left: newPending()}
+	l := &Local{
+		boot:   cfg,
+		store:  d.Store,
+		board:  d.Board,
+		log:    d.Log,
+		now:    d.Now,
+		refs:   newRefCache(),
+		strays: newStrays(),
+	}
 	l.reloaded.Store(&cfg)
 	if l.now == nil {
 		l.now = time.Now
@@ -108,8 +121,14 @@ func New(cfg Config, d Deps) *Local {
 
 func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 	l.bus = flow.NewBroadcast[Committed](c, flow.Spec{
-		Service: service, Name: "ledger_bus", Cap: 1024, Policy: flow.DropOldest, Producers: []string{"store.committer"}, Consumers: []string{"*"},
-		Doc: "one event a batch of the ledger, after its sync; a reader that is overrun takes everything for changed",
+		Service:   service,
+		Name:      "ledger_bus",
+		Cap:       1024,
+		Policy:    flow.DropOldest,
+		Producers: []string{"store.committer"},
+		Consumers: []string{"*"},
+		Doc: "one event a batch of the ledger, after its sync; " +
+			"a reader that is overrun takes everything for changed",
 	})
 	l.reached = flow.NewWatch(c, flow.Spec{
 		Service: service, Name: "reached", Producers: []string{flow.HTTP}, Consumers: []string{flow.HTTP},
@@ -119,7 +138,8 @@ func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, d)
 	}
 	l.flushTick = every("flush_tick", taskFlusher, "one slice of changed rows", cfg.FlushEvery.D())
-	l.sealTick = every("seal_tick", taskSealer, "closed slots of the idempotency index are sealed, old ones dropped", sealEvery)
+	l.sealTick = every("seal_tick", taskSealer, "closed slots of the idempotency index are sealed, old ones dropped",
+		sealEvery)
 	l.expireTick = every("expire_tick", taskExpirer, "holds whose time is over", expireEvery)
 }
 
@@ -127,7 +147,14 @@ func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 func (l *Local) Tasks() []flow.Task {
 	task := func(name, doc string, run func(context.Context) error) flow.Task {
 		return flow.Task{
-			Service: service, Name: name, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.bulk"}, Doc: doc, Run: run,
+			Service:    service,
+			Name:       name,
+			Count:      1,
+			Restart:    flow.Always,
+			Background: true,
+			Lanes:      []string{"store.bulk"},
+			Doc:        doc,
+			Run:        run,
 		}
 	}
 	return []flow.Task{
@@ -137,7 +164,8 @@ func (l *Local) Tasks() []flow.Task {
 	}
 }
 
-// Reload puts a valid configuration in force. Keys that need a restart keep the value they had. It does not wait.
+// Reload puts a valid configuration in force. Keys that need a restart keep the value they had. It
+// does not wait.
 func (l *Local) Reload(cfg Config) {
 	l.reloaded.Store(&cfg)
 	l.books.idem.Reload(cfg.cut())
@@ -147,12 +175,12 @@ func (l *Local) Reload(cfg Config) {
 // live is the configuration in force.
 func (l *Local) live() *Config { return l.reloaded.Load() }
 
-// Events gives a cursor over the batches committed from now on.
+// Events subscribes to the batches committed from now on.
 func (l *Local) Events(consumer string) *flow.Subscription[Committed] {
 	return l.bus.Subscribe(consumer)
 }
 
-// committed tells of a group's batches, in the committer.
+// committed publishes the batches of a group. The committer calls it.
 func (l *Local) committed(events []Committed) {
 	for _, e := range events {
 		l.bus.Publish(e)
@@ -174,3 +202,62 @@ func (l *Local) ready() error {
 
 // Close ends the intake and waits for the calls under way until ctx ends.
 func (l *Local) Close(ctx context.Context) error { return l.calls.close(ctx) }
+
+// Values of Config.VerifyOnOpen.
+const (
+	VerifyNone = "none"
+	VerifyTail = "tail" // the newest 1024 batches, of 16,384 records together at most
+	VerifyFull = "full"
+)
+
+// Config is the section [ledger].
+type Config struct {
+	// a call that takes longer makes the wallet unready
+	StallAfter unit.Duration `toml:"stall_after" reload:"r"`
+	// between two slices of changed states, while there are some
+	FlushEvery unit.Duration `toml:"flush_every" reload:"r"`
+	FlushSlice int           `toml:"flush_slice" reload:"r"` // states a slice writes
+	// changed states above which bursts write slices too
+	DirtyMaxAccounts int           `toml:"dirty_max_accounts" reload:"r"`
+	SlotWidth        unit.Duration `toml:"slot_width" reload:"r"`     // time a slot of the idempotency index covers
+	SlotMax          int           `toml:"slot_max" reload:"r"`       // keys after which a slot ends early
+	VerifyOnOpen     string        `toml:"verify_on_open" reload:"x"` // none, tail, full
+
+	// KeyTTL is the lifetime of idempotency keys. A slot is dropped when all its keys are older. It
+	// is not a key of this section: it comes from the service that sets the TTL of ops.
+	KeyTTL unit.Duration `toml:"-" reload:"-"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		StallAfter:       unit.Duration(150 * time.Millisecond),
+		FlushEvery:       unit.Duration(50 * time.Millisecond),
+		FlushSlice:       512,
+		DirtyMaxAccounts: 262_144,
+		SlotWidth:        unit.Duration(15 * time.Minute),
+		SlotMax:          524_288,
+		VerifyOnOpen:     VerifyTail,
+		KeyTTL:           unit.Duration(24 * time.Hour),
+	}
+}
+
+func (c *Config) cut() idem.Cut { return idem.Cut{Width: c.SlotWidth.D(), Max: c.SlotMax} }
+
+// Validate joins every fault of c.
+func (c Config) Validate() error {
+	return errors.Join(unit.Between("stall_after", c.StallAfter, 50*time.Millisecond, 2*time.Second),
+		unit.Between("flush_every", c.FlushEvery, time.Millisecond, 10*time.Second),
+		unit.Within("flush_slice", c.FlushSlice, 1, 65_536),
+		unit.Within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
+		unit.Between("slot_width", c.SlotWidth, time.Minute, time.Hour), unit.Within("slot_max", c.SlotMax, 1, 4<<20),
+		c.validateVerify())
+}
+
+func (c Config) validateVerify() error {
+	switch c.VerifyOnOpen {
+	case VerifyNone, VerifyTail, VerifyFull:
+		return nil
+	}
+	return fmt.Errorf("verify_on_open = %q: must be none, tail or full", c.VerifyOnOpen)
+}

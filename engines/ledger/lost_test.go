@@ -9,7 +9,7 @@ import (
 	"ronbox/store"
 )
 
-// lost is what a call says of an op that may be in the file.
+// lost checks that err reports an unknown outcome, because the op may be in the file.
 func lost(t *testing.T, what string, err error) {
 	t.Helper()
 	var gone *ledger.UnavailableError
@@ -18,7 +18,8 @@ func lost(t *testing.T, what string, err error) {
 	}
 }
 
-// A store that fails as a group is in the file has told its callers that they do not know. Asked again it does not know either, whoever waited.
+// If the store fails while a group reaches the file, its callers get an unknown outcome. A retry
+// gets the same answer, whether or not the first caller waited.
 func TestRetryOfTheLost(t *testing.T) {
 	once := ledger.Once{Domain: "test", ID: "1"}
 	for _, tt := range []struct {
@@ -42,7 +43,7 @@ func TestRetryOfTheLost(t *testing.T) {
 	}
 }
 
-// So it is for a settlement whose caller left before the store failed.
+// A settlement whose caller left before the store failed has an unknown outcome, too.
 func TestLostSettlement(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	settle := func(ctx context.Context) error {

@@ -8,7 +8,8 @@ import (
 	"ronbox/store"
 )
 
-// An account whose row is lost is not opened anew by the redo of a record that used its nonce: its flags would be gone.
+// If an account row is lost, the redo of a record that used one of its nonces does not open the
+// account again. A new account would lose its flags.
 func TestLostAccountIsNotRedone(t *testing.T) {
 	const alice = 2
 	r := newRig(t, nil, neverVerified).declare("ron")
@@ -29,7 +30,8 @@ func TestLostAccountIsNotRedone(t *testing.T) {
 		t.Fatal("alice takes credit")
 	}
 	r.accept(transfer("alice", "carol", 1, 1)) // not flushed: redone
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, lose{bucket("state"), []byte{7: alice, 11: 0}}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+		lose{bucket("state"), []byte{7: alice, 11: 0}}); err != nil {
 		t.Fatal(err)
 	}
 	r.safe = true

@@ -10,7 +10,7 @@ import (
 	"ronbox/store"
 )
 
-// lose is a command that takes a row away, as a bug would.
+// lose is a command that deletes a row, as a bug would.
 type lose struct {
 	bucket *store.Bucket
 	key    []byte
@@ -23,7 +23,8 @@ func (c lose) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, e
 	return struct{}{}, nil
 }
 
-// A row that is not there although the journal says that it must be is not zero: who needs it finds that nothing is written any more.
+// A missing row that must exist according to the journal does not count as zero. An operation that
+// needs the row puts the ledger into safe mode.
 func TestLostRowMovesNothing(t *testing.T) {
 	var hold record.TxID
 	pay := func(o ledger.Op) func(*rig) error {

@@ -11,7 +11,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// An event of the largest batch over HTTP keeps some 16 KiB alive, so that all that the bus holds stay within 16 MiB.
+// An event of the largest batch over HTTP keeps about 16 KiB alive, so that all events in the bus
+// stay within 16 MiB.
 func TestEventsAreSmall(t *testing.T) {
 	const batches, most = 32, 20 << 10
 	r := newRig(t, nil).declare("ron")
@@ -31,7 +32,7 @@ func TestEventsAreSmall(t *testing.T) {
 	}
 }
 
-// heapInUse is what is reachable on the heap, bytes.
+// heapInUse returns the bytes reachable on the heap.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -40,7 +41,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// An event names the balances that changed, up to a bound; beyond it, it says that any may have.
+// An event names the changed balances up to a bound. Beyond it, the event says that any balance may
+// have changed.
 func TestEventsSayWhatChanged(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	news := r.l.Events("test")

@@ -18,7 +18,8 @@ type metrics struct {
 	probes   func(int)
 }
 
-// latencySeconds are the buckets of what takes between a sync on a fast disk and the longest deadline.
+// latencySeconds are the buckets of what takes between a sync on a fast disk and the longest
+// deadline.
 var latencySeconds = [...]float64{.0002, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}
 
 var opsBuckets = [...]float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192}
@@ -26,18 +27,55 @@ var opsBuckets = [...]float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048,
 func ledgerFamilies() []obs.Family {
 	return []obs.Family{
 		{Name: "ledger_commits_total", Type: obs.Counter, Help: "Batches of the ledger that are in the file."},
-		{Name: "ledger_commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing ops to the store to their sync, for each call."},
+		{
+			Name:    "ledger_commit_latency_seconds",
+			Type:    obs.Histogram,
+			Buckets: latencySeconds[:],
+			Help:    "Time from handing ops to the store to their sync, for each call.",
+		},
 		{Name: "ledger_backlog_gauge", Type: obs.Gauge, Help: "Calls under way that write."},
-		{Name: "ledger_rejects_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Ops refused by the rules."},
-		{Name: "ledger_seq_gap_detected_total", Type: obs.Counter, Help: "Times the journal was found not to follow itself: a gap, a root, an image or a checksum that does not match."},
-		{Name: "ledger_safe_mode", Type: obs.Gauge, Help: "1 while nothing is written because the journal did not check."},
+		{
+			Name:   "ledger_rejects_total",
+			Type:   obs.Counter,
+			Labels: []string{"reason"},
+			Help:   "Ops refused by the rules.",
+		},
+		{
+			Name: "ledger_seq_gap_detected_total",
+			Type: obs.Counter,
+			Help: "Times the journal was found not to follow itself: " +
+				"a gap, a root, an image or a checksum that does not match.",
+		},
+		{
+			Name: "ledger_safe_mode",
+			Type: obs.Gauge,
+			Help: "1 while nothing is written because the journal did not check.",
+		},
 		{Name: "ledger_roots_published_total", Type: obs.Counter, Help: "Roots of batches published."},
-		{Name: "ledger_batch_ops", Type: obs.Histogram, Buckets: opsBuckets[:], Help: "Ops of a call, refused ones included."},
+		{
+			Name:    "ledger_batch_ops",
+			Type:    obs.Histogram,
+			Buckets: opsBuckets[:],
+			Help:    "Ops of a call, refused ones included.",
+		},
 		{Name: "ledger_overlay_dirty", Type: obs.Gauge, Help: "Changed rows that wait to be written behind."},
-		{Name: "ledger_redo_seconds", Type: obs.Gauge, Help: "Time the last open took to redo the journal above what was written behind."},
-		{Name: "idem_entries", Type: obs.Gauge, Labels: []string{"tier"}, Help: "Idempotency keys kept: open in memory, sealed in the file."},
+		{
+			Name: "ledger_redo_seconds",
+			Type: obs.Gauge,
+			Help: "Time the last open took to redo the journal above what was written behind.",
+		},
+		{
+			Name:   "idem_entries",
+			Type:   obs.Gauge,
+			Labels: []string{"tier"},
+			Help:   "Idempotency keys kept: open in memory, sealed in the file.",
+		},
 		{Name: "idem_slots", Type: obs.Gauge, Help: "Slots of the idempotency index."},
-		{Name: "idem_false_probes_total", Type: obs.Counter, Help: "Looks into a sealed slot in vain, which its filter let pass."},
+		{
+			Name: "idem_false_probes_total",
+			Type: obs.Counter,
+			Help: "Looks into a sealed slot in vain, which its filter let pass.",
+		},
 		{Name: "holds_open", Type: obs.Gauge, Help: "Holds that are neither resolved nor expired."},
 	}
 }
@@ -47,7 +85,7 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 	m := &metrics{
 		commits:  reg.Counter("ledger_commits_total", service),
 		latency:  reg.Histogram("ledger_commit_latency_seconds", service),
-		rejects:  make([]func(int), record.OnceConflict+1),
+		rejects:  make([]func(int), record.ReferenceConflict+1),
 		gaps:     reg.Counter("ledger_seq_gap_detected_total", service),
 		safeMode: reg.Set("ledger_safe_mode", service),
 		roots:    reg.Counter("ledger_roots_published_total", service),
@@ -55,7 +93,7 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 		redo:     reg.Set("ledger_redo_seconds", service),
 		probes:   reg.Counter("idem_false_probes_total", service),
 	}
-	for r := range record.OnceConflict + 1 {
+	for r := range record.ReferenceConflict + 1 {
 		if r.Refused() {
 			m.rejects[r] = reg.Counter("ledger_rejects_total", service, "reason", r.String())
 		}
@@ -79,17 +117,13 @@ func (m *metrics) gauges(reg *obs.Metrics, l *Local) {
 }
 
 // count books what became of a call.
-func (m *metrics) count(s *share, out *posted) {
+func (m *metrics) count(c *post, out *posted) {
 	ops := 0
-	for i := range s.ops {
-		ops += max(1, len(s.ops[i].inner))
+	for i := range c.ops {
+		ops += max(1, len(c.ops[i].inner))
 	}
 	m.batchOps(float64(ops))
-	if s.once != nil {
-		m.refusals(out.results)
-		return
-	}
-	m.refusals(out.results[s.first:][:len(s.ops)])
+	m.refusals(out.results)
 }
 
 func (m *metrics) refusals(results []result) {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 
 	"ronbox/appliance/b3"
@@ -16,19 +17,24 @@ type later struct {
 	reject bool // out has a Reject that lacks the id of the record seq
 }
 
-// answers turns results into outcomes. What the ops themselves do not say is read from the file at the end, in one view.
+// answers turns results into outcomes. What the ops themselves do not say is read from the file at
+// the end, in one view.
 type answers struct {
 	l     *Local
 	later []later
 }
 
-// outcomes are those of actions; find gives an action's result and the command it is of.
-func (l *Local) outcomes(ctx context.Context, actions []action, find func(i int) (result, *posted)) ([]Outcome, error) {
+// outcomes returns the outcomes of actions. The command has a result for each that was not known.
+func (l *Local) outcomes(ctx context.Context, actions []action, p *posted) ([]Outcome, error) {
 	s := answers{l: l}
-	outs := make([]Outcome, len(actions))
+	outs, next := make([]Outcome, len(actions)), 0
 	for i := range actions {
-		res, p := find(i)
-		s.one(&outs[i], &actions[i], &res, p)
+		if known := actions[i].known; known != nil {
+			outs[i] = *known
+			continue
+		}
+		s.one(&outs[i], &actions[i], &p.results[next], p)
+		next++
 	}
 	if len(s.later) == 0 {
 		return outs, nil
@@ -55,7 +61,7 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 			s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
 		}
 	case spends(a.op.Code):
-		out.Receipt = p.receipt(a.op, res.seq)
+		out.Receipt = p.receipt(a.op, res)
 	default:
 		s.later = append(s.later, later{out: out, seq: res.seq})
 	}
@@ -75,11 +81,23 @@ func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
 	}
 }
 
-// receipt is that of an op which the command has accepted, as the record in the journal would give it.
-func (p *posted) receipt(o *Op, seq uint64) record.Receipt {
+// receipt is that of an op which the command has accepted, as the record in the journal would give
+// it.
+func (p *posted) receipt(o *Op, res *result) record.Receipt {
 	return record.Receipt{
-		TxID: record.NewTxID(p.batch.At, seq, randOf(p.seed, seq)), Op: o.Code, From: o.From, To: o.To, Asset: o.Asset, Amount: o.Amount,
-		Nonce: o.Nonce, Idem: o.Idem, At: p.batch.At, Seq: seq, Batch: p.batch.No, Root: p.root, Version: record.ReceiptVersion,
+		TxID:    record.NewTxID(p.batch.At, res.seq, randOf(p.seed, res.seq)),
+		Op:      o.Code,
+		From:    o.From,
+		To:      o.To,
+		Asset:   o.Asset,
+		Amount:  o.Amount,
+		Nonce:   res.nonce,
+		Idem:    o.Idem,
+		At:      p.batch.At,
+		Seq:     res.seq,
+		Batch:   p.batch.No,
+		Root:    p.root,
+		Version: record.ReceiptVersion,
 	}
 }
 
@@ -112,7 +130,8 @@ func (o *Outcome) replay() {
 	}
 }
 
-// outcomeAt is the outcome of the record seq, and of what came with it. ErrNotFound is no such record.
+// outcomeAt is the outcome of the record seq, and of what came with it. ErrNotFound is no such
+// record.
 func (l *Local) outcomeAt(r store.Reader, seq uint64) (Outcome, error) {
 	rec, known := tables.Record(r, seq)
 	if !known {
@@ -127,6 +146,9 @@ func (l *Local) outcomeAt(r store.Reader, seq uint64) (Outcome, error) {
 	case record.OpBatch:
 		return l.batchAt(r, &rec, root)
 	case record.OpOnce:
+		if rec.Flags&record.FlagInner != 0 {
+			return l.repeated(r, seq)
+		}
 		return l.settledAt(r, &rec, &head)
 	}
 	return l.single(r, &rec, root)
@@ -141,7 +163,7 @@ func (l *Local) single(r store.Reader, rec *record.Record, root b3.Digest) (Outc
 	return Outcome{Receipt: rec.Receipt(n, root), Memo: rec.Memo, Parties: Parties{n.From, n.To}}, nil
 }
 
-// namesOf are what a record's refs stand for.
+// namesOf returns the names of a record's refs.
 func (l *Local) namesOf(r store.Reader, rec *record.Record) (n record.Names, err error) {
 	if rec.From != 0 {
 		if n.From, err = l.nameOf(r, rec.From); err != nil {
@@ -170,7 +192,8 @@ func (l *Local) namesOf(r store.Reader, rec *record.Record) (n record.Names, err
 	return n, nil
 }
 
-// batchAt is the outcome of a batch: rec is a part of its results, which stand behind the records of its ops.
+// batchAt is the outcome of a batch: rec is a part of its results, which stand behind the records
+// of its ops.
 func (l *Local) batchAt(r store.Reader, rec *record.Record, root b3.Digest) (Outcome, error) {
 	first := rec.Seq - uint64(rec.Part)
 	var codes []byte
@@ -181,13 +204,27 @@ func (l *Local) batchAt(r store.Reader, rec *record.Record, root b3.Digest) (Out
 		}
 		codes = append(codes, p.Results...)
 	}
-	out := Outcome{Batch: true, Atomic: rec.Flags&record.FlagAtomic != 0, Memo: rec.Memo, Results: make([]Outcome, len(codes))}
+	out := Outcome{
+		Batch:   true,
+		Atomic:  rec.Flags&record.FlagAtomic != 0,
+		Memo:    rec.Memo,
+		Results: make([]Outcome, len(codes)),
+	}
 	if !rec.Named {
 		out.Receipt.Version = record.ReceiptVersion
 	}
-	seq := first
+	repeat := first
+	seq := first - uint64(bytes.Count(codes, []byte{byte(record.Replayed)}))
 	for i := len(codes) - 1; i >= 0; i-- {
 		code := record.Result(codes[i])
+		if code == record.Replayed {
+			var err error
+			repeat--
+			if out.Results[i], err = l.repeated(r, repeat); err != nil {
+				return Outcome{}, err
+			}
+			continue
+		}
 		if code.Refused() {
 			out.Results[i].Reject = refuse(code)
 			continue
@@ -210,7 +247,8 @@ func (l *Local) batchAt(r store.Reader, rec *record.Record, root b3.Digest) (Out
 	return out, nil
 }
 
-// settledAt is the outcome of a settlement: its ops are what follows the record of its id in its batch.
+// settledAt is the outcome of a settlement: its ops are what follows the record of its id in its
+// batch.
 func (l *Local) settledAt(r store.Reader, rec *record.Record, head *record.Batch) (Outcome, error) {
 	out := Outcome{Batch: true, Atomic: true}
 	for _, op := range tables.Records(r, rec.Seq+1, head.Last()+1) {

@@ -8,7 +8,8 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// However records come, a pass is through before half of redoMost have come, as long as no slice is asked for more rows than it may have.
+// A pass finishes before half of redoMost records have arrived, as long as no slice needs more rows
+// than allowed.
 func TestFlushKeepsPace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &flushPass{states: make([]tables.StateKey, rapid.IntRange(1, 1<<16).Draw(t, "rows"))}

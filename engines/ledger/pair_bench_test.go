@@ -18,15 +18,17 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// pairRound is how long each side of a pair runs before it is the other's turn: a disk has good and bad seconds.
+// pairRound is the duration of each side's turn. Turns are short because the speed of a disk varies
+// over seconds.
 const pairRound = 500 * time.Millisecond
 
-// rawValue is what a record of a transfer weighs, bytes.
+// rawValue is the size of a transfer's record in bytes.
 const rawValue = 350
 
-// BenchmarkPair runs the ledger, checks, journal, roots and both syncs included, and a bare loop over bbolt, turn by turn on one disk: the loop
-// writes as many rows a transaction as the ledger had ops in one. ratio is the ledger's rate over the loop's. One iteration is a round of
-// both, so -benchtime says how many: ten are a fair measure.
+// BenchmarkPair compares the ledger, including checks, journal, roots and both syncs, with a bare
+// loop over bbolt. Both take turns on one disk, and the loop writes as many rows per transaction as
+// the ledger had ops. ratio is the rate of the ledger divided by that of the loop. One iteration is
+// a round of both; use -benchtime=10x for a fair measure.
 func BenchmarkPair(b *testing.B) {
 	for _, c := range []struct {
 		name              string
@@ -61,11 +63,11 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// side is what one side of a pair has done.
+// side holds the totals of one side of a pair.
 type side struct {
 	took          time.Duration
 	ops, commits  int
-	writes, bytes int // calls that write, and what they wrote
+	writes, bytes int // write calls, and the bytes written
 }
 
 func (s *side) add(n side) {
@@ -75,7 +77,7 @@ func (s *side) add(n side) {
 
 func (s *side) rate() float64 { return float64(s.ops) / s.took.Seconds() }
 
-// measured is one round: do gives how many ops and commits it has made.
+// measured runs one round. do returns the number of its ops and commits.
 func measured(t testing.TB, do func() (ops, commits int)) (s side) {
 	calls, bytes := written(t)
 	begun := time.Now()
@@ -86,7 +88,7 @@ func measured(t testing.TB, do func() (ops, commits int)) (s side) {
 	return s
 }
 
-// written tells of all write calls of this process so far.
+// written returns the number of write calls of this process so far and the bytes written.
 func written(t testing.TB) (calls, bytes int) {
 	f, err := os.Open("/proc/self/io")
 	if err != nil {
@@ -103,7 +105,7 @@ func written(t testing.TB) (calls, bytes int) {
 	return calls, bytes
 }
 
-// payers are submitters that each commit bursts of keyed transfers, or batches, one after the other.
+// payers are submitters. Each commits bursts of keyed transfers, or batches, one after the other.
 type payers struct {
 	r       *rig
 	traffic []*traffic
@@ -163,7 +165,7 @@ func (p *payers) pay(g *traffic) {
 	}
 }
 
-// rawLoop is bbolt with the store's options and nothing else.
+// rawLoop writes to bbolt with the options of the store.
 type rawLoop struct {
 	t     testing.TB
 	db    *bolt.DB
@@ -183,7 +185,7 @@ func newRawLoop(t testing.TB) *rawLoop {
 	return &rawLoop{t: t, db: db, value: make([]byte, rawValue)}
 }
 
-// run writes n sequential rows a transaction.
+// run writes n sequential rows per transaction.
 func (l *rawLoop) run(long time.Duration, n int) side {
 	return measured(l.t, func() (ops, commits int) {
 		for end := time.Now().Add(long); time.Now().Before(end); commits++ {

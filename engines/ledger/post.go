@@ -5,8 +5,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// post makes the change of a move that was judged good: both states, and the nonce. It gives the record's amount: of a release or an expiry
-// what was held.
+// post applies an accepted move to both states and the nonce. It returns the amount of the record:
+// of a release or an expiry, the amount of the hold.
 func (m *move) post(seq uint64) engines.Amount {
 	from, to := m.from.state, m.to.state
 	before := m.balances()
@@ -43,7 +43,8 @@ func (m *move) spend() {
 	s.DayDebits, s.Day = plus(spentOn(s, m.day()), m.amount), m.day()
 }
 
-// settle ends the hold, of which taken is paid; the rest goes back, to the day's ceiling too while it is still the day of the hold.
+// settle ends the hold, of which taken is paid; the rest goes back, to the day's ceiling too while
+// it is still the day of the hold.
 func (m *move) settle(taken engines.Amount) {
 	from, to := m.from.state, m.to.state
 	from.DebitsHeld, to.CreditsHeld = minus(from.DebitsHeld, m.hold.Amount), minus(to.CreditsHeld, m.hold.Amount)
@@ -52,7 +53,8 @@ func (m *move) settle(taken engines.Amount) {
 	}
 }
 
-// totals are the posted and the held sums of both sides, debits less credits: an op must leave them as they are.
+// totals are the posted and the held sums of both sides, debits less credits: an op must leave them
+// as they are.
 type totals struct{ debits, credits, debitsHeld, creditsHeld engines.Amount }
 
 func (m *move) balances() totals {
@@ -60,7 +62,8 @@ func (m *move) balances() totals {
 	return totals{from.DebitsPosted, to.CreditsPosted, from.DebitsHeld, to.CreditsHeld}
 }
 
-// assertConserved panics if the op debited another sum than it credited: only a bug can, and it must not reach the journal.
+// assertConserved panics if the op debited another sum than it credited: only a bug can, and it
+// must not reach the journal.
 func (m *move) assertConserved(was totals) {
 	is := m.balances()
 	if minus(is.debits, was.debits) != minus(is.credits, was.credits) {

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// waitingContext notes when somebody begins to wait for its end.
+// waitingContext counts the first call of Done, which marks the start of a wait.
 type waitingContext struct {
 	context.Context
 	once    sync.Once
 	waiting *atomic.Int64
 }
 
-// Done is asked for by who waits.
+// Done counts its first call.
 func (c *waitingContext) Done() <-chan struct{} {
 	c.once.Do(func() { c.waiting.Add(1) })
 	return c.Context.Done()
 }
 
-// However many readers wait for a record, the committer wakes one of them, which wakes the others. If that one leaves, another takes its place.
+// The committer wakes only one of the readers that wait for a record, and that reader wakes the
+// others. If it leaves, another takes its place.
 func TestReadersWaitTogether(t *testing.T) {
 	const readers = 200
 	r := newRig(t, nil).declare("ron")

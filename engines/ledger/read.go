@@ -22,8 +22,13 @@ func (l *Local) readable(ctx context.Context) error {
 	return nil
 }
 
-// Find looks for what a dedupe key did since notBefore; see Client.
-func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, notBefore int64) (out Outcome, found bool, err error) {
+// Find returns the outcome of a dedupe key since notBefore; see Client.
+func (l *Local) Find(
+	ctx context.Context,
+	k DedupeKey,
+	fingerprint b3.Digest,
+	notBefore int64,
+) (out Outcome, found bool, err error) {
 	if err := l.readable(ctx); err != nil {
 		return out, false, err
 	}
@@ -35,7 +40,8 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 		return out, false, errKeys
 	}
 	hash := key.hash(k)
-	seq, found, err := l.books.idem.Find(hash, notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
+	seq, found, err := l.books.idem.Find(hash, notBefore,
+		func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
 	if err == nil && !found && !l.books.keysRead {
 		err = errKeys
 	}
@@ -60,10 +66,11 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	return out, found, l.readError(err)
 }
 
-// errKeys says that a boot that met damage did not read all keys: one that is not found may have been used.
+// errKeys says that a boot that met damage did not read all keys: one that is not found may have
+// been used.
 var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSafeMode, store.ErrCorrupt)
 
-// readError words an error of a view for the ledger's callers: a row that does not decode is why nothing is written.
+// readError converts an error of a view for callers: a damaged row is an ErrSafeMode.
 func (l *Local) readError(err error) error {
 	if errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode) {
 		return fmt.Errorf("%w: %w", ErrSafeMode, err)
@@ -93,7 +100,11 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 	if declared == nil {
 		return out, v.unread()
 	}
-	state, err := l.balanceOf(ctx, tables.StateKey{Account: ref, Asset: declared.ref})
+	key := tables.StateKey{Account: ref, Asset: declared.ref}
+	state, warm := l.books.states.read(key)
+	if out.Cold = !warm; out.Cold {
+		state, err = l.balanceOf(ctx, key)
+	}
 	out.show(&state.State)
 	return out, err
 }
@@ -107,7 +118,7 @@ func (l *Local) reach(ctx context.Context, seq uint64) error {
 		return ErrSafeMode // it will not come
 	}
 	for {
-		_, moved := l.reached.Load() // before the head is read: what is published later closes moved
+		_, moved := l.reached.Load() // before the head is read: a later publication closes moved
 		if l.books.view.Load().Seq >= seq {
 			return nil
 		}
@@ -122,8 +133,9 @@ func (l *Local) reach(ctx context.Context, seq uint64) error {
 	}
 }
 
-// follow waits for the record seq at the bus, and tells the other readers of every head. One reader at a time does: the committer, which publishes
-// between its sync and its answers, so wakes one of them, however many there are.
+// follow waits for the record seq at the bus, and tells the other readers of every head. One reader
+// at a time does: the committer, which publishes between its sync and its answers, so wakes one of
+// them, however many there are.
 func (l *Local) follow(ctx context.Context, seq uint64) error {
 	news := l.bus.Subscribe("balance")
 	defer func() {
@@ -143,7 +155,7 @@ func (l *Local) follow(ctx context.Context, seq uint64) error {
 	}
 }
 
-// show fills in what a state says.
+// show fills in the amounts of a state.
 func (v *BalanceView) show(s *record.State) {
 	v.Held = s.DebitsHeld
 	posted, ok := s.Balance()
@@ -155,7 +167,7 @@ func (v *BalanceView) show(s *record.State) {
 	v.Available, _ = s.Available()
 }
 
-// lookUp is the ref of an account, 0 if nobody has the name.
+// lookUp returns the ref of an account, 0 if the name is unknown.
 func (l *Local) lookUp(ctx context.Context, name string) (ref uint64, err error) {
 	if ref = l.refInMemory(name); ref != 0 {
 		return ref, nil
@@ -225,7 +237,7 @@ func (l *Local) Account(ctx context.Context, account string) (AccountView, error
 	return out, l.readError(err)
 }
 
-// Assets lists what was declared, in order.
+// Assets lists the declared assets, in order.
 func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 	if err := l.readable(ctx); err != nil {
 		return nil, err
@@ -237,7 +249,8 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 	}
 	for _, a := range now.assets.byRef {
 		if a.seq == 0 {
-			return nil, fmt.Errorf("%w: %w: nobody knows which record declared %s", ErrSafeMode, store.ErrCorrupt, a.name)
+			return nil, fmt.Errorf("%w: %w: nobody knows which record declared %s", ErrSafeMode, store.ErrCorrupt,
+				a.name)
 		}
 		state, err := l.balanceOf(ctx, tables.StateKey{Account: a.issuer, Asset: a.ref})
 		if err != nil {
@@ -277,11 +290,46 @@ func (l *Local) Tx(ctx context.Context, id record.TxID) (out Outcome, err error)
 func (l *Local) given(r store.Reader, id record.TxID) (record.Record, error) {
 	seq := id.Seq()
 	if seq == 0 || seq > l.books.view.Load().Seq {
-		return record.Record{}, ErrNotFound // beyond the head a view may see what a power cut takes back
+		return record.Record{}, ErrNotFound // a view may see unsynced records after the published head
 	}
 	rec, known := tables.Record(r, seq)
 	if !known || rec.TxID() != id {
 		return record.Record{}, ErrNotFound
 	}
 	return rec, nil
+}
+
+// warm is the command that brings a balance into memory. It writes nothing.
+type warm struct{ key tables.StateKey }
+
+// Kind names the command in metrics.
+func (warm) Kind() string { return "ledger.warm/1" }
+
+// errWarmed ends the command, so that it needs no sync.
+var errWarmed = errors.New("ledger: a balance was brought into memory")
+
+// Apply reads the row, unless memory has it.
+func (c warm) Apply(r store.Reader, _ store.Stamp, _ *store.Writes) (struct{}, error) {
+	b := store.GroupOf[*books](r)
+	b.busy = true // the end of the group evicts, also if only rows are warmed
+	b.state(r, c.key)
+	return struct{}{}, errWarmed
+}
+
+// WarmBalance brings the balance of an account in an asset into memory, where it stays until rows
+// that are used more often need the room. It waits for the committer until ctx ends.
+func (l *Local) WarmBalance(ctx context.Context, account, asset string) error {
+	if err := l.ready(); err != nil {
+		return err
+	}
+	ref, err := l.lookUp(ctx, account)
+	declared := l.books.view.Load().assets.get(asset)
+	if err != nil || ref == 0 || declared == nil {
+		return err
+	}
+	_, err = store.Commit(ctx, l.store, store.Bulk, warm{tables.StateKey{Account: ref, Asset: declared.ref}})
+	if err != nil && !errors.Is(err, errWarmed) {
+		return l.unavailable(err)
+	}
+	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"ronbox/store/storetest"
 )
 
-// payee is whom issueOf pays.
+// payee is the balance that issueOf pays.
 var payee = tables.StateKey{Account: 2, Asset: 1}
 
-// pass writes everything behind in one go.
+// pass flushes everything at once.
 func (s *stage) pass(t *testing.T) {
 	t.Helper()
 	if p := s.b.newPass(); p != nil {
@@ -22,7 +22,7 @@ func (s *stage) pass(t *testing.T) {
 	s.end()
 }
 
-// where tells in which of the two tables a row is, and as of which record.
+// where returns the seqs of a row in its own table and in the recent table.
 func (s *stage) where(k tables.StateKey) (home, recent uint64) {
 	if b, ok := tables.GetBalance(s.tx.Reader(), k.Account, k.Asset); ok {
 		home = b.State.LastSeq
@@ -35,7 +35,8 @@ func (s *stage) where(k tables.StateKey) (home, recent uint64) {
 	return home, recent
 }
 
-// A row that more than one record has changed since a pass is kept beside others like it, and goes to its own table after some passes of rest.
+// A row that changes repeatedly between passes is kept in the recent table, and moves to its own
+// table after some passes without changes.
 func TestBusyRowsLieTogether(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})
@@ -81,7 +82,7 @@ func TestBusyRowsLieTogether(t *testing.T) {
 	}
 }
 
-// Where there is no room beside the others a row goes to its own table.
+// A row goes to its own table if the recent table is full.
 func TestRecentRowsAreBounded(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})

@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
-// Recover reads the file and redoes what was not written behind. Call it once, after the store was opened and its committer runs. A journal
-// that does not follow itself is no error: it puts the ledger into safe mode, in which it is read.
+// Recover reads the file and completes the rows that were not flushed. Call it once, after the
+// store is open and its committer runs. A damaged journal is not an error: it puts the ledger into
+// safe mode.
 func (l *Local) Recover(ctx context.Context) error {
 	begun := time.Now()
 	if err := l.recover(ctx); err != nil {
@@ -27,12 +30,12 @@ func (l *Local) Recover(ctx context.Context) error {
 	l.books.show()
 	l.books.loaded.Store(true)
 	v := l.books.view.Load()
-	l.log.Info("recovery.done", "seq", v.Seq, "batches", v.Batches, "redone", v.Seq-min(v.Seq, v.hand.low.Seq), "dirty", l.books.dirty(),
-		"latency_ms", time.Since(begun).Milliseconds())
+	l.log.Info("recovery.done", "seq", v.Seq, "batches", v.Batches, "redone", v.Seq-min(v.Seq, v.hand.low.Seq), "dirty",
+		l.books.dirty(), "latency_ms", time.Since(begun).Milliseconds())
 	return nil
 }
 
-// damaged tells what of the journal's own state keeps a ledger from being written from what keeps it from being read.
+// damaged reports whether err is damage, which ends writing, and not a failure to read the file.
 func damaged(err error) bool {
 	var damage *damageError
 	return errors.As(err, &damage) || errors.Is(err, store.ErrCorrupt)
@@ -43,15 +46,19 @@ type damageError struct{ cause error }
 
 func (e *damageError) Error() string { return "the journal does not check: " + e.cause.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *damageError) Unwrap() error { return e.cause }
 
 func damage(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
 
-// recover takes all steps, after damage too: what can be read is served. The error is the first one, or one that ends the boot.
+// recover takes all steps, after damage too: what can be read is served. The error is the first
+// one, or one that ends the boot.
 func (l *Local) recover(ctx context.Context) error {
 	err := l.store.View(ctx, tables.CheckFormat)
-	for _, read := range []func(store.Reader) error{l.readDoubt, l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead} { // damage of one hides no other
+	// damage of one hides no other
+	for _, read := range []func(store.Reader) error{
+		l.readDoubt, l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead,
+	} {
 		if err != nil && !damaged(err) {
 			return err
 		}
@@ -77,17 +84,20 @@ func (l *Local) recover(ctx context.Context) error {
 		took[i] = time.Since(begun)
 	}
 	l.m.redo(took[0].Seconds())
-	l.log.Info("recovery.steps", "redo_ms", took[0].Milliseconds(), "verify_ms", took[1].Milliseconds(), "index_ms", took[2].Milliseconds())
+	l.log.Info("recovery.steps", "redo_ms", took[0].Milliseconds(), "verify_ms", took[1].Milliseconds(), "index_ms",
+		took[2].Milliseconds())
 	if err == nil {
 		l.endDoubt(ctx)
 	}
 	if cur := &l.books.cur; l.books.rowsTo != cur.Seq {
-		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt, l.books.rowsTo, cur.Seq)
+		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt,
+			l.books.rowsTo, cur.Seq)
 	}
 	return err
 }
 
-// readKey takes over the key of the keys' hashes. A ledger that has none, newly imported, has no keys either.
+// readKey takes over the key of the keys' hashes. A ledger that has none, newly imported, has no
+// keys either.
 func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
@@ -124,9 +134,10 @@ func (l *Local) readHead(r store.Reader) error {
 	return nil
 }
 
-// readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account. An asset whose
-// account is not in the file yet is redone, and so is every one after it. Where the account's only row is damaged nobody knows what
-// declared the asset, and its balances are read all the same.
+// readAssets reads the flushed assets. The record that declares an asset follows the one that opens
+// its issuance account. If that account is not in the file yet, redo adds the asset and all later
+// ones. If the row of the account is damaged, the seq of the declaration is unknown; balances can
+// still be read.
 func (l *Local) readAssets(r store.Reader) error {
 	for ref, name := range tables.Assets(r) {
 		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
@@ -150,7 +161,7 @@ func (l *Local) useKey(key tables.StoreKey) {
 	l.keyed.Store(&hashKey{key, b3.Keyed([b3.Size]byte(key))})
 }
 
-// genesis is the command that gives a ledger the key of its idempotency keys' hashes.
+// genesis is the command that writes the hash key of a new ledger.
 type genesis struct{ key tables.StoreKey }
 
 // Kind names the command.
@@ -182,10 +193,11 @@ const keysSlice = 8192
 // keysAhead is how many records the disk is asked for before they are read: some 10 MB.
 const keysAhead = 4 * keysSlice
 
-// loadKeys reads the idempotency index: what is sealed, then the journal behind it as far as its keys may still count.
+// loadKeys reads the idempotency index: the sealed runs, then the keys of the records after them
+// that may still count.
 func (l *Local) loadKeys(ctx context.Context) error {
 	b := l.books
-	b.show() // a command that comes to nothing goes back to what is shown
+	b.show() // a command that fails restores the published tip
 	loader := b.idem.Loader()
 	for done := false; !done; {
 		if err := l.store.View(ctx, func(r store.Reader) error { done = loader.Step(r); return nil }); err != nil {
@@ -194,7 +206,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 	}
 	for _, first := range loader.Half() {
 		if b.barred.Load() {
-			break // nothing is written to a ledger that does not check
+			break // a damaged ledger is not written
 		}
 		if _, err := store.Commit(ctx, l.store, store.Bulk, drop{first}); err != nil {
 			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
@@ -203,7 +215,9 @@ func (l *Local) loadKeys(ctx context.Context) error {
 	oldest := b.cur.At - int64(l.live().KeyTTL) // by the ledger's own time: the wall clock may be wrong as yet
 	at, end := loader.From(), b.cur.Seq+1
 	var err error
-	if at == 1 { // behind a run nothing is passed over: an older use of a key, sealed in it, must not be found in place of a newer one
+	// after a run no record is skipped: an older use of a key, sealed in the run, must not be found
+	// in place of a newer one
+	if at == 1 {
 		err = l.store.View(ctx, func(r store.Reader) error { at = tables.Since(r, oldest); return nil })
 	}
 	for warm := at; err == nil && at < end; {
@@ -222,4 +236,153 @@ func (l *Local) loadKeys(ctx context.Context) error {
 	}
 	b.keysRead = b.keysRead && err == nil
 	return err
+}
+
+// redoSlice is how many records one view of a boot goes over: some 20 ms.
+const redoSlice = 8192
+
+// redo brings memory from where the rows in the file are to the end of the journal, and checks the
+// journal on its way.
+func (l *Local) redo(ctx context.Context) error {
+	b := l.books
+	walk := &journalWalk{next: b.cur.hand.low.Seq + 1, no: b.cur.hand.low.Batches + 1}
+	first := walk.next
+	err := l.store.View(ctx, func(r store.Reader) error {
+		tables.WarmRecords(r, first, min(first+redoMost, b.cur.Seq+1))
+		b.warm(r, first, first+redoSlice)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for walk.no <= b.cur.Batches {
+		l.progress("redo the ledger", int64(walk.next-first), int64(b.cur.Seq+1-first))
+		ahead := walk.next + redoSlice
+		err := flow.Fan(ctx, 2, func(ctx context.Context, i int) error {
+			return l.store.View(ctx, func(r store.Reader) error {
+				if i == 0 {
+					return walk.step(r, b.cur.Batches, redoSlice, b.again)
+				}
+				b.warm(r, ahead, ahead+redoSlice)
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if walk.next != b.cur.Seq+1 {
+		return damage("its batches end with record %d, its head with %d", walk.next-1, b.cur.Seq)
+	}
+	if n := len(b.cur.assets.byRef); n != int(b.cur.Assets) {
+		return damage("it declares %d assets, of which %d are known", b.cur.Assets, n)
+	}
+	return nil
+}
+
+// warm has the disk read the balances that records change and memory lacks, so that the redo of
+// them does not wait for one page at a time.
+func (b *books) warm(r store.Reader, from, to uint64) {
+	if b.cur.Accounts < cleanRows {
+		return // they lie in few pages
+	}
+	var cold []tables.StateKey
+	var rec record.Record
+	for _, raw := range tables.Raws(r, from, to) {
+		if rec.Decode(raw) != nil {
+			return // the redo tells
+		}
+		for i := range rec.Images {
+			if k := (tables.StateKey{Account: rec.Images[i].Account, Asset: rec.Images[i].Asset}); b.states.cell(
+				k,
+			) == nil {
+				cold = append(cold, k)
+			}
+		}
+	}
+	tables.WarmStates(r, cold)
+}
+
+// journalWalk goes through the journal batch by batch and holds each against its header, and the
+// headers against one another.
+type journalWalk struct {
+	next uint64 // seq of the next record
+	no   uint64 // of the next batch
+	prev b3.Digest
+	tree merkle.Tree
+	rec  record.Record
+}
+
+// each is given every record, and every header after its records.
+type each func(r store.Reader, rec *record.Record, h *record.Batch) error
+
+// step goes on by some n records, up to the batch last.
+func (w *journalWalk) step(r store.Reader, last uint64, n int, do each) error {
+	if w.no > 1 && w.prev.IsZero() {
+		before, known := tables.Batch(r, w.no-1)
+		if !known {
+			return damage("the header of batch %d is not there", w.no-1)
+		}
+		w.prev = before.Root()
+	}
+	for until := w.next + uint64(n); w.no <= last && w.next < until; {
+		if err := w.batch(r, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *journalWalk) batch(r store.Reader, do each) error {
+	h, known := tables.Batch(r, w.no)
+	switch {
+	case !known:
+		return damage("the header of batch %d is not there", w.no)
+	case h.First != w.next:
+		return damage("batch %d begins with record %d, not with %d", w.no, h.First, w.next)
+	case h.Prev != w.prev:
+		return damage("batch %d does not name the root of the batch before it", w.no)
+	}
+	for seq, raw := range tables.Raws(r, h.First, h.Last()+1) {
+		if seq != w.next {
+			break
+		}
+		if err := w.rec.Decode(raw); err != nil {
+			return damage("record %d: %w", seq, err)
+		}
+		if w.rec.Seq != seq || w.rec.Batch != h.No || w.rec.At != h.At {
+			return damage("record %d is another one, or of another batch", seq)
+		}
+		w.tree.Add(raw)
+		if err := do(r, &w.rec, nil); err != nil {
+			return err
+		}
+		w.next++
+	}
+	if w.next != h.Last()+1 {
+		return damage("the record %d is not there", w.next)
+	}
+	if w.tree.Root() != h.Merkle {
+		return damage("the records of batch %d do not lead to its root", w.no)
+	}
+	w.prev, w.no = h.Root(), w.no+1
+	return do(r, nil, &h)
+}
+
+// again redoes one record, or the end of a batch.
+func (b *books) again(r store.Reader, rec *record.Record, h *record.Batch) error {
+	if h != nil {
+		if err := b.cur.log.add(r, h.No-1, h.Root()); err != nil {
+			return damage("the log of batch %d: %w", h.No, err)
+		}
+		b.each(layers.keep)
+		b.each(layers.publish)
+		b.rowsTo = h.Last()
+		return nil
+	}
+	now := current{b: b, r: r}
+	if err := now.evolve(rec); err != nil {
+		return damage("%w", err)
+	}
+	return nil
 }

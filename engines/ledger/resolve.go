@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/binary"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -12,26 +11,30 @@ import (
 	"ronbox/store"
 )
 
-// resolver turns ops into actions in their caller's goroutine: names into refs, keys into hashes, ids of holds into seqs, and keys that are
-// sealed into records. It opens a view only for what memory does not have.
+// resolver turns ops into actions in their caller's goroutine: names into refs, keys into hashes,
+// ids of holds into seqs, and keys that are sealed into records. It opens a view only for what
+// memory does not have.
 type resolver struct {
 	l       *Local
 	ctx     context.Context
 	key     *hashKey
 	checked uint64
 	assets  *assets
-	seq     uint64 // every record up to it is in memory or in the file for whoever looks now
+	seq     uint64 // a look at memory and file from now on finds every record up to it
 	at      int64  // the command is stamped later than this, whatever the wall clock does
+	now     int64  // as at, or the wall clock if that is later
 	size    int
 	touched []Mark
 
 	word    string    // name of the asset at hand: a burst often has one
 	asset   *asset    // nil: it is not declared
-	who     DedupeKey // whose hashes are at hand: a burst often has one principal
+	who     DedupeKey // of the hashes at hand: a burst often has one principal
 	whoHash [2][8]byte
 	misses  []miss   // names that are not in memory
-	absent  []absent // whose rows are not in memory
+	absent  []absent // parties without rows in memory
 	holds   []*action
+	refers  []*reference // without a row in memory
+	asked   []*action    // with a key that was found, or a reference that may be bound
 }
 
 // miss is a name to be looked up in the file.
@@ -40,7 +43,7 @@ type miss struct {
 	ref  *uint64
 }
 
-// absent is a party whose rows are to be read from the file.
+// absent is a party without rows in memory; they are read from the file.
 type absent struct {
 	p     *party
 	asset uint32
@@ -51,7 +54,10 @@ const opSize = 420
 
 func (l *Local) resolver(ctx context.Context) *resolver {
 	checked, v := l.books.idem.Checked(), l.books.view.Load()
-	return &resolver{l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, seq: v.Seq, at: v.At}
+	return &resolver{
+		l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, seq: v.Seq, at: v.At,
+		now: max(v.At, l.now().UnixNano()),
+	}
 }
 
 // resolve makes a command's actions of ops.
@@ -61,8 +67,16 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 		n += len(ops[i].Ops)
 	}
 	s.touched = make([]Mark, 0, 2*n)
-	actions, err := s.each(ops)
-	if err == nil && len(s.misses)+len(s.holds) > 0 {
+	actions, err := s.each(ops, nil)
+	if err == nil {
+		err = s.readAll()
+	}
+	return actions, err
+}
+
+// readAll reads from the file what memory does not have.
+func (s *resolver) readAll() (err error) {
+	if len(s.misses)+len(s.holds)+len(s.refers)+len(s.asked) > 0 {
 		n := len(s.touched)
 		err = s.l.view(s.ctx, func(r store.Reader) error {
 			s.touched = s.touched[:n]
@@ -72,20 +86,21 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 	if err == nil && len(s.absent) > 0 {
 		err = s.readRows()
 	}
-	return actions, err
+	return err
 }
 
-func (s *resolver) each(ops []Op) ([]action, error) {
+// each resolves ops; of a batch, if that is not nil.
+func (s *resolver) each(ops []Op, batch *Op) ([]action, error) {
 	actions := make([]action, len(ops))
 	for i := range ops {
-		if err := s.one(&actions[i], &ops[i]); err != nil {
+		if err := s.one(&actions[i], &ops[i], batch); err != nil {
 			return nil, err
 		}
 	}
 	return actions, nil
 }
 
-func (s *resolver) one(a *action, o *Op) (err error) {
+func (s *resolver) one(a *action, o, batch *Op) (err error) {
 	a.op = o
 	s.size += opSize
 	s.hashWho(a)
@@ -94,9 +109,19 @@ func (s *resolver) one(a *action, o *Op) (err error) {
 			return err
 		}
 	}
+	if o.Reference != "" {
+		asker := o
+		if batch != nil {
+			asker = batch
+		}
+		s.refer(a, asker.Principal)
+	}
+	if batch == nil && (a.found != 0 || a.reference != nil && !a.reference.free) {
+		s.asked = append(s.asked, a)
+	}
 	switch o.Code {
 	case record.OpBatch:
-		a.inner, err = s.each(o.Ops)
+		a.inner, err = s.each(o.Ops, o)
 		return err
 	case record.OpCapture, record.OpRelease:
 		s.holds = append(s.holds, a)
@@ -118,7 +143,8 @@ func (s *resolver) one(a *action, o *Op) (err error) {
 	return nil
 }
 
-// side resolves a party; "" is the issuance account. Rows that are in memory are found here, so that the committer need not search them.
+// side resolves a party; "" is the issuance account. Rows that are in memory are found here, so
+// that the committer need not search them.
 func (s *resolver) side(p *party, name, asset string) {
 	switch {
 	case name != "":
@@ -137,7 +163,7 @@ func (s *resolver) side(p *party, name, asset string) {
 	}
 }
 
-// held finds the rows of a party in memory, and tells whether they are there.
+// held finds the rows of a party in memory, and reports whether both are there.
 func (s *resolver) held(p *party, asset uint32) bool {
 	p.account = s.l.books.accounts.cell(p.ref)
 	p.state = s.l.books.states.cell(tables.StateKey{Account: p.ref, Asset: asset})
@@ -154,7 +180,7 @@ func (s *resolver) name(name string, ref *uint64) {
 func (s *resolver) hashWho(a *action) {
 	o := a.op
 	if who := (DedupeKey{o.Principal, o.CapID}); who != s.who {
-		s.who, s.whoHash = who, [2][8]byte{s.l.wordHash(o.Principal), s.l.wordHash(o.CapID)}
+		s.who, s.whoHash = who, [2][8]byte{hash8(o.Principal), hash8(o.CapID)}
 	}
 	a.principal, a.capID = s.whoHash[0], s.whoHash[1]
 }
@@ -169,22 +195,8 @@ func hash8(word string) (h [8]byte) {
 	return h
 }
 
-// wordHash is hash8, remembered: principals and tokens come often.
-func (l *Local) wordHash(word string) (h [8]byte) {
-	if word == "" {
-		return h
-	}
-	n := l.words.get(word)
-	if n == 0 {
-		h = hash8(word)
-		l.words.add(word, binary.LittleEndian.Uint64(h[:]))
-		return h
-	}
-	binary.LittleEndian.PutUint64(h[:], n)
-	return h
-}
-
-// find hashes the key, and looks for it in what is sealed, so that Apply need not.
+// find hashes the key and looks for it in the index, the sealed runs included: Apply skips those
+// runs.
 func (s *resolver) find(a *action) (err error) {
 	a.key, a.keyed, a.checked = s.key.hash(a.op.Dedupe), true, s.checked
 	a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(a.op.TTL), s.view)
@@ -203,9 +215,16 @@ func (h *hashKey) hash(k DedupeKey) idem.Key {
 // read looks into the file for what memory did not have.
 func (s *resolver) read(r store.Reader) error {
 	s.readNames(r)
+	s.readReferences(r)
+	for _, a := range s.asked {
+		if err := s.answer(r, a); err != nil {
+			return err
+		}
+	}
 	var rec record.Record
 	for _, a := range s.holds {
-		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold && rec.TxID() == a.op.Hold {
+		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold &&
+			rec.TxID() == a.op.Hold {
 			a.hold = seq
 			if err := s.parties(r, &rec); err != nil {
 				return err
@@ -213,6 +232,39 @@ func (s *resolver) read(r store.Reader) error {
 		}
 	}
 	return nil
+}
+
+// answer sets a.known if the key or the reference of a decides its outcome. It leaves a key that
+// may have expired to the command: the stamp of the command decides.
+func (s *resolver) answer(r store.Reader, a *action) error {
+	seq, reject := a.found, record.Accepted
+	if seq != 0 {
+		rec, known := tables.Record(r, seq)
+		mustLead(a.key, seq, &rec, known)
+		if rec.At <= s.now-int64(a.op.TTL) {
+			return nil
+		}
+		if rec.Dedupe.Fingerprint != a.op.Fingerprint {
+			reject = record.IdemConflict
+		}
+	} else {
+		row := &a.reference.row
+		if seq = row.Seq; seq == 0 || seq > s.seq {
+			return nil
+		}
+		if digest16(row.Digest) != a.reference.guard.Owner {
+			reject = record.ReferenceConflict
+		}
+	}
+	if reject.Refused() {
+		a.known = &Outcome{Reject: refuse(reject), Batch: a.op.Code == record.OpBatch, Atomic: a.op.Atomic}
+		s.l.m.rejects[reject](1)
+		return nil
+	}
+	out, err := s.l.outcomeAt(r, seq)
+	out.replay()
+	a.known = &out
+	return err
 }
 
 func (s *resolver) readNames(r store.Reader) {
@@ -230,7 +282,7 @@ func (s *resolver) readNames(r store.Reader) {
 	}
 }
 
-// parties notes whom the end of a hold will touch.
+// parties adds the balances that the end of a hold changes to s.touched.
 func (s *resolver) parties(r store.Reader, hold *record.Record) error {
 	asset := s.assets.of(hold.Asset)
 	for _, ref := range []uint64{hold.From, hold.To} {
@@ -244,3 +296,56 @@ func (s *resolver) parties(r store.Reader, hold *record.Record) error {
 	}
 	return nil
 }
+
+// rows are an account and a balance that memory did not have. Callers read them from the file in
+// their own goroutines, so that the committer does not wait for the disk. Captures, releases and
+// changes of flags have none: they are few, and the committer reads for them. accountAt and
+// balanceAt are the seqs as of which the rows were read; 0 means that memory had the row.
+type rows struct {
+	account   tables.Account
+	accountAt uint64
+	balance   tables.Balance
+	balanceAt uint64
+}
+
+// readRows reads those of the parties that memory still lacks. The view begins after memory was
+// asked, so it is no older.
+func (s *resolver) readRows() error {
+	cold := s.absent[:0]
+	for _, a := range s.absent {
+		if a.p.ref != 0 && !s.held(a.p, a.asset) { // an unknown account has no rows
+			cold = append(cold, a)
+		}
+	}
+	if len(cold) == 0 {
+		return nil
+	}
+	return s.l.store.View(s.ctx, func(r store.Reader) error {
+		if s.l.books.wide(len(cold)) {
+			keys := make([]tables.StateKey, len(cold))
+			for i, a := range cold {
+				keys[i].Account = a.p.ref
+			}
+			tables.WarmStates(r, keys)
+		}
+		read := make([]rows, len(cold))
+		for i, a := range cold {
+			a.p.rows = &read[i]
+			if a.p.account == nil {
+				read[i].account = s.l.books.fileAccount(r, a.p.ref)
+				read[i].accountAt = s.seq
+			}
+			if a.p.state == nil {
+				read[i].balance = s.l.books.fileBalance(r, tables.StateKey{Account: a.p.ref, Asset: a.asset})
+				read[i].balanceAt = s.seq
+			}
+		}
+		return nil
+	})
+}
+
+// wideRows is from how many rows on it is worth to ask the disk for all their pages first.
+const wideRows = 8
+
+// wide reports whether n rows may lie in so many pages that reading all pages ahead pays.
+func (b *books) wide(n int) bool { return n >= wideRows && b.view.Load().Accounts > cleanRows }

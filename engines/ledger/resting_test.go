@@ -7,7 +7,8 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// Once nobody pays any more, rows that rest cost a commit for each slice that takes them home, and none before.
+// When payments stop, unchanged recent rows cost one commit per slice to move to their own tables,
+// and no commits before that.
 func TestRestingRowsCostNoCommits(t *testing.T) {
 	const accounts, slice = 300, 50
 	r := newRig(t, nil, func(c *ledger.Config) { c.FlushSlice = slice }).declare("ron")

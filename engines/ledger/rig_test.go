@@ -33,21 +33,21 @@ type rig struct {
 	sup     *flow.Supervisor
 	l       *ledger.Local
 	stopped bool
-	safe    bool                 // a boot into safe mode is what is wanted
+	safe    bool                 // the boot may end in safe mode
 	memory  *store.AmnesiaConfig // keeps the file in memory
 	room    unit.Size            // of the file; 0: the default
-	bg      sync.WaitGroup       // calls that a test has begun
+	bg      sync.WaitGroup       // calls started by the test
 	groups  groupCount
-	readers atomic.Int64 // subscriptions to the bus by who waits for a record, so far
+	readers atomic.Int64 // subscriptions to the bus that waited for a record
 }
 
-// busReaders counts who subscribes to the bus to wait for a record.
+// busReaders counts the subscriptions to the bus that wait for a record.
 type busReaders struct {
 	flow.Meter
 	n *atomic.Int64
 }
 
-// Counter is resolved by each subscription.
+// Counter is called once per subscription.
 func (m *busReaders) Counter(family, service string, pairs ...string) func(int) {
 	if family == "bus_lagged_total" && slices.Contains(pairs, "balance") {
 		m.n.Add(1)
@@ -61,17 +61,17 @@ type groupCount struct {
 	dies atomic.Bool // the next one ends the store once it is synced
 }
 
-// Begin is no transaction yet.
+// Begin does nothing.
 func (c *groupCount) Begin() {}
 
-// Committed counts one.
+// Committed counts a transaction.
 func (c *groupCount) Committed() {
 	if c.Add(1); c.dies.Load() {
 		panic("a bug")
 	}
 }
 
-// Aborted is none.
+// Aborted does nothing.
 func (c *groupCount) Aborted() {}
 
 func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
@@ -104,7 +104,7 @@ func (r *rig) now() time.Time {
 
 func (r *rig) ctx() context.Context { return context.Background() }
 
-// open is a boot: all but the ledger's tasks run after it.
+// open boots the ledger and starts everything except the ledger's tasks.
 func (r *rig) open() {
 	r.t.Helper()
 	if err := r.boot(); err != nil {
@@ -115,7 +115,7 @@ func (r *rig) open() {
 	}
 }
 
-// boot is open, which may fail; stop follows anyhow.
+// boot is like open but returns an error. The caller must call stop in any case.
 func (r *rig) boot() error {
 	r.stopped = false
 	r.metrics = obs.NewMetrics()
@@ -126,9 +126,15 @@ func (r *rig) boot() error {
 	if r.room > 0 {
 		cfg.MaxBytes = r.room
 	}
-	r.store = store.New(cfg, store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory})
+	r.store = store.New(
+		cfg,
+		store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory},
+	)
 	r.store.RegisterGroup(&r.groups)
-	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
+	r.l = ledger.New(
+		r.cfg,
+		ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now},
+	)
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
 	if err := r.store.Open(r.ctx()); err != nil {
 		return fmt.Errorf("open: %w", err)
@@ -143,13 +149,13 @@ func (r *rig) boot() error {
 	return nil
 }
 
-// start runs the ledger's tasks.
+// start starts the ledger's tasks.
 func (r *rig) start() *rig {
 	r.sup.Start(r.l.Tasks()...)
 	return r
 }
 
-// stop ends everything; what was not flushed stays so.
+// stop closes the ledger and the store without a flush.
 func (r *rig) stop() {
 	if r.stopped {
 		return
@@ -169,7 +175,7 @@ func (r *rig) stop() {
 	}
 }
 
-// reopen is a stop without a flush, and a boot.
+// reopen stops without a flush and boots again.
 func (r *rig) reopen() {
 	r.stop()
 	r.open()
@@ -213,7 +219,7 @@ func transfer(from, to string, n, nonce uint64) ledger.Op {
 	return ledger.Op{Code: record.OpTransfer, From: from, To: to, Asset: "ron", Amount: amount(n), Nonce: nonce}
 }
 
-// keyed is o under an idempotency key.
+// keyed returns o with an idempotency key.
 func keyed(o ledger.Op, key string) ledger.Op {
 	o.Dedupe, o.TTL, o.Idem = ledger.DedupeKey{Scope: "alice", Key: key}, time.Hour, key
 	o.Fingerprint[0], o.Fingerprint[1] = byte(o.Code), byte(o.Nonce)

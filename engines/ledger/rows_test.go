@@ -9,7 +9,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// forget has memory let go of a row that is as in the file.
+// forget evicts a clean row from memory.
 func (s *stage) forget(k tables.StateKey) {
 	for s.b.states.find(k) != nil || s.b.accounts.find(k.Account) != nil {
 		for range 3 {
@@ -19,7 +19,7 @@ func (s *stage) forget(k tables.StateKey) {
 	}
 }
 
-// old are the rows of the payee as the file has them now.
+// old returns the current rows of the payee in the file.
 func (s *stage) old() *rows {
 	r := &rows{accountAt: s.b.cur.Seq, balanceAt: s.b.cur.Seq}
 	r.account, _ = tables.GetAccount(s.tx.Reader(), payee.Account)
@@ -27,15 +27,23 @@ func (s *stage) old() *rows {
 	return r
 }
 
-// spend has the payee pay 1 of the 1 that it has, its rows being known as given.
+// spend lets the payee spend its only unit, with from as its resolved rows.
 func (s *stage) spend(t *testing.T, nonce uint64, from party) record.Result {
 	t.Helper()
 	most := engines.AmountOf(1, 0)
-	d := draft{ops: []Op{{
-		Code: record.OpTransfer, From: "a", To: "b", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: nonce, Limits: &Limits{AccountTotal: most, PerOp: most},
-	}}}
+	d := draft{ops: []Op{
+		{
+			Code:   record.OpTransfer,
+			From:   "a",
+			To:     "b",
+			Asset:  "ron",
+			Amount: engines.AmountOf(0, 1),
+			Nonce:  nonce,
+			Limits: &Limits{AccountTotal: most, PerOp: most},
+		},
+	}}
 	c := d.command()
-	c.shares[0].ops[0].from = from
+	c.ops[0].from = from
 	out, err := storetest.Do(s.tx, c)
 	if none, ok := err.(refusal); ok {
 		out = none.posted
@@ -55,7 +63,7 @@ func newPayee(t *testing.T) *stage {
 	return s
 }
 
-// Rows that were read along the way stand for those of the file.
+// Rows carried by an op are used instead of those of the file.
 func TestRowsReadAlongTheWay(t *testing.T) {
 	s := newPayee(t)
 	s.forget(payee)
@@ -66,7 +74,8 @@ func TestRowsReadAlongTheWay(t *testing.T) {
 	}
 }
 
-// They are not believed once a later record may have changed them: nothing is spent twice.
+// Carried rows are ignored once a later record may have changed them, so that no amount is spent
+// twice.
 func TestRowsReadBeforeAChange(t *testing.T) {
 	s := newPayee(t)
 	s.forget(payee)
@@ -81,7 +90,8 @@ func TestRowsReadBeforeAChange(t *testing.T) {
 	}
 }
 
-// Of a row that memory had when they were read the file's is no matter: it may be older, and the cell that was there be gone.
+// Carried rows of the file are ignored if the row was in memory when they were read. They may be
+// older, and the cell may since have been evicted.
 func TestRowsBesideACell(t *testing.T) {
 	s := newPayee(t)
 	if code := s.spend(t, 1, party{}); code != record.Accepted {
@@ -89,7 +99,12 @@ func TestRowsBesideACell(t *testing.T) {
 	}
 	old := s.old() // as of the pass before
 	old.accountAt, old.balanceAt = 0, 0
-	carried := party{ref: payee.Account, account: s.b.accounts.find(payee.Account), state: s.b.states.find(payee), rows: old}
+	carried := party{
+		ref:     payee.Account,
+		account: s.b.accounts.find(payee.Account),
+		state:   s.b.states.find(payee),
+		rows:    old,
+	}
 	s.pass(t)
 	s.forget(payee)
 	if code := s.spend(t, 2, carried); code != record.InsufficientFunds {

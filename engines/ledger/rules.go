@@ -6,22 +6,24 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// The rules judge one op on values and change those values: no state of the ledger, no clock, no I/O. Apply alone asks them.
+// The rules judge one op on values and change those values. They use no state of the ledger, no
+// clock and no I/O. Only a decider calls them.
 
 // nsPerDay is a day of ledger time: daily limits count by UTC days.
 const nsPerDay = 24 * 60 * 60 * 1_000_000_000
 
-// move is one op with all that its rules look at. The sides point at what the op may change.
+// move is one op with the values that its rules need. The sides point to copies that the op
+// changes.
 type move struct {
 	code     record.Op
 	at       int64
 	amount   engines.Amount // a capture of 0 takes the whole hold
 	nonce    uint64
-	unnonced bool // an internal op: nonce 0 is none
+	unnonced bool // of a settlement: nonce 0 means that the op has no nonce
 	until    int64
 	limits   *Limits
 	daily    engines.Amount // most that the token may move in a day; zero: no bound
-	moved    engines.Amount // what it has moved today; zero if it has no bound
+	moved    engines.Amount // the amount that the token has moved today; zero if it has no bound
 	asset    uint32         // 0: not declared
 	from, to side
 	hold     *tables.Hold // capture, release, expire: nil is not known
@@ -35,18 +37,18 @@ type side struct {
 	issues  bool // it is the asset's issuance account: it alone may owe
 }
 
-// spends tells the ops that take a nonce and count against the day of the debited side.
+// spends reports whether an op takes a nonce and counts against the day of the debited account.
 func spends(op record.Op) bool {
 	return op == record.OpIssue || op == record.OpTransfer || op == record.OpBurn || op == record.OpHold
 }
 
-// resolves tells the ops that end a hold.
+// resolves reports whether an op ends a hold.
 func resolves(op record.Op) bool {
 	return op == record.OpCapture || op == record.OpRelease || op == record.OpExpire
 }
 
-// judge takes the checks in their fixed order; the first that refuses is the answer. Dedupe comes before all of them and is not a matter of
-// values.
+// judge makes the checks in their fixed order. It returns the first refusal, or nil if all checks
+// pass. Keys and references are looked up before.
 func (m *move) judge() *Reject {
 	if m.until != 0 && m.at > m.until {
 		return refuse(record.Expired)
@@ -83,10 +85,10 @@ const (
 
 func refuse(code record.Result) *Reject { return &Reject{Code: code} }
 
-// over tells whether n is above a limit; a limit of zero is none.
+// over reports whether n is above a limit. A limit of zero is no limit.
 func over(n, limit engines.Amount) bool { return !limit.IsZero() && limit.Less(n) }
 
-// What keeps an account from giving and from taking.
+// Flags that forbid debits and credits.
 const (
 	barsDebit  = record.Frozen | record.NoDebit | record.Closed
 	barsCredit = record.Frozen | record.NoCredit | record.Closed
@@ -143,7 +145,7 @@ func (m *move) judgeHold() *Reject {
 	return nil
 }
 
-// judgeFunds holds what is to be paid against what is there.
+// judgeFunds compares the amount with the hold or with the available balance.
 func (m *move) judgeFunds() *Reject {
 	if m.code == record.OpCapture {
 		if m.amount.IsZero() {
@@ -163,7 +165,8 @@ func (m *move) judgeFunds() *Reject {
 	return nil
 }
 
-// judgeDay counts one day of UTC: what leaves the account, for which a capture was counted when it was held, and what the token moves.
+// judgeDay checks the ceilings of a UTC day: of the account, where a capture was counted with its
+// hold, and of the token.
 func (m *move) judgeDay() *Reject {
 	if spends(m.code) {
 		spent, ok := spentOn(m.from.state, m.day()).Add(m.amount)
@@ -179,7 +182,7 @@ func (m *move) judgeDay() *Reject {
 	return nil
 }
 
-// metered tells whether the op counts against a daily ceiling of its token.
+// metered reports whether the op counts against a daily ceiling of its token.
 func (m *move) metered() bool {
 	return !m.daily.IsZero() && (spends(m.code) || m.code == record.OpCapture)
 }
@@ -188,7 +191,7 @@ func (m *move) day() uint32 { return dayOf(m.at) }
 
 func dayOf(at int64) uint32 { return uint32(at / nsPerDay) }
 
-// spentOn is what the ceiling of a day counts already.
+// spentOn returns the amount that counts against the ceiling of a day so far.
 func spentOn(s *record.State, day uint32) engines.Amount {
 	if s.Day != day {
 		return engines.Amount{}
@@ -196,7 +199,7 @@ func spentOn(s *record.State, day uint32) engines.Amount {
 	return s.DayDebits
 }
 
-// judgeReceiver sees that the credited account may hold what it would get, and that no counter runs over.
+// judgeReceiver checks the limit of the credited account, and that no counter overflows.
 func (m *move) judgeReceiver() *Reject {
 	if m.code == record.OpRelease || m.code == record.OpExpire {
 		return nil
@@ -212,7 +215,8 @@ func (m *move) judgeReceiver() *Reject {
 			return &Reject{Code: record.LimitTotal, Limit: LimitAccountTotal}
 		}
 	}
-	if !fits(to.CreditsPosted, m.amount) || !fits(from.DebitsPosted, m.amount) || !fits(to.CreditsHeld, m.amount) || !fits(from.DebitsHeld, m.amount) {
+	if !fits(to.CreditsPosted, m.amount) || !fits(from.DebitsPosted, m.amount) || !fits(to.CreditsHeld, m.amount) ||
+		!fits(from.DebitsHeld, m.amount) {
 		return &Reject{Code: record.LimitTotal, Limit: LimitAccountTotal}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// An op may still be done at the last moment that its caller named.
+// An op is accepted at the exact deadline set by its caller.
 func TestLastMoment(t *testing.T) {
 	for _, tt := range []struct {
 		until int64
@@ -18,41 +18,55 @@ func TestLastMoment(t *testing.T) {
 		if r := m.judge(); (r != nil && r.Code == record.Expired) != tt.late {
 			t.Errorf("until %d, at 5: %v", tt.until, r)
 		}
-		x := run{at: 5}
+		x := decider{at: 5}
 		if r := x.late(&Op{ValidUntil: tt.until}); (r != nil) != tt.late {
 			t.Errorf("until %d, at 5, of an account: %v", tt.until, r)
 		}
 	}
 }
 
-// What a receiver would hold is compared with its limit even where the sum is too large for a number.
+// The limit of a receiver applies even if the resulting balance overflows.
 func TestTotalOverflows(t *testing.T) {
 	most := engines.AmountOf(1<<64-1, 1<<64-1)
 	below, _ := most.Sub(engines.AmountOf(0, 5))
 	payer := record.State{CreditsPosted: engines.AmountOf(0, 10)}
 	receiver := record.State{CreditsPosted: below, CreditsHeld: engines.AmountOf(0, 3)}
 	m := move{
-		code: record.OpTransfer, at: 5, asset: 1, nonce: 1, amount: engines.AmountOf(0, 4), limits: &Limits{AccountTotal: most},
-		from: side{account: new(tables.Account), state: &payer}, to: side{account: new(tables.Account), state: &receiver},
+		code:   record.OpTransfer,
+		at:     5,
+		asset:  1,
+		nonce:  1,
+		amount: engines.AmountOf(0, 4),
+		limits: &Limits{AccountTotal: most},
+		from:   side{account: new(tables.Account), state: &payer},
+		to:     side{account: new(tables.Account), state: &receiver},
 	}
 	if r := m.judge(); r == nil || r.Code != record.LimitTotal {
 		t.Errorf("%v, want %v", r, record.LimitTotal)
 	}
 }
 
-// What is burnt goes back to the issuance account, which no limit of a receiver binds.
+// Burnt amounts return to the issuance account, which has no receiver limit.
 func TestIssuerHasNoLimit(t *testing.T) {
-	payer, issuer := record.State{CreditsPosted: engines.AmountOf(0, 100)}, record.State{DebitsPosted: engines.AmountOf(0, 100)}
+	payer, issuer := record.State{CreditsPosted: engines.AmountOf(0, 100)}, record.State{
+		DebitsPosted: engines.AmountOf(0, 100),
+	}
 	m := move{
-		code: record.OpBurn, at: 5, asset: 1, nonce: 1, amount: engines.AmountOf(0, 50), limits: &Limits{AccountTotal: engines.AmountOf(0, 1)},
-		from: side{account: new(tables.Account), state: &payer}, to: side{account: new(tables.Account), state: &issuer, issues: true},
+		code:   record.OpBurn,
+		at:     5,
+		asset:  1,
+		nonce:  1,
+		amount: engines.AmountOf(0, 50),
+		limits: &Limits{AccountTotal: engines.AmountOf(0, 1)},
+		from:   side{account: new(tables.Account), state: &payer},
+		to:     side{account: new(tables.Account), state: &issuer, issues: true},
 	}
 	if r := m.judge(); r != nil {
 		t.Errorf("a burn: %v", r)
 	}
 }
 
-// A refusal says whose flag forbids the op.
+// If a flag forbids an op, the refusal names the party with that flag.
 func TestLockedSideIsNamed(t *testing.T) {
 	for flag, want := range map[record.Flags][2]string{
 		record.Frozen: {"from", "to"}, record.Closed: {"from", "to"}, record.NoDebit: {"from", ""}, record.NoCredit: {"", "to"},

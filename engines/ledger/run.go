@@ -3,15 +3,15 @@ package ledger
 import (
 	"encoding/binary"
 
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
-// run is one command at work: it writes records and remembers keys, and seals what came of it into a batch. The books keep one and use it
-// again.
+// run is one command at work: it writes records and remembers keys, and seals what came of it into
+// a batch. The books keep one and use it again.
 type run struct {
 	b     *books
 	r     store.Reader
@@ -26,14 +26,13 @@ type run struct {
 	keys  []idem.Entry // dedupe keys of the command's records
 	known idem.Table   // of the same keys
 
-	rec    record.Record
-	images [2]record.Image
-	m      move
-	nobody tables.Account // the account of a side that is not known
-	none   record.State   // and its state
+	rec     record.Record // of what no op alone makes
+	now     current
+	decider decider
 }
 
-// start begins a command, unless nothing is to be written any more. Time does not run back, whatever wrote the newest batch.
+// start begins a command. It returns ErrSafeMode in safe mode. The command's time is after that of
+// the newest batch.
 func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint64) (*run, error) {
 	if b.barred.Load() {
 		return nil, ErrSafeMode
@@ -42,6 +41,8 @@ func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint
 	x := &b.run
 	x.r, x.w, x.at, x.seed = r, w, max(at.At, b.cur.At+1), seed
 	x.first, x.no = b.cur.Seq+1, b.cur.Batches+1
+	x.now = current{b: b, r: r}
+	x.decider.state, x.decider.at, x.decider.batch = &x.now, x.at, x.no
 	clear(x.raws)
 	x.raws = x.raws[:0]
 	x.forget()
@@ -71,27 +72,43 @@ func (x *run) merge() {
 // next is the seq that the next record gets.
 func (x *run) next() uint64 { return x.b.cur.Seq + 1 }
 
-// record gives the run's record op and time, empty but for them.
+// record begins a record that no op alone makes: of a settlement, or of a batch.
 func (x *run) record(op record.Op) *record.Record {
-	x.rec = record.Record{Op: op, At: x.at, Batch: x.no}
+	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.next()}
 	return &x.rec
 }
 
-// write renders rec as the next record.
-func (x *run) write(rec *record.Record) uint64 {
-	seq := x.next()
-	rec.Seq, rec.Rand = seq, randOf(x.seed, seq)
+// append adds rec to the journal and applies it.
+func (x *run) append(rec *record.Record) uint64 {
+	cur := &x.b.cur
+	if rec.Seq != x.next() {
+		panic("ledger: a record out of turn")
+	}
+	rec.Rand = randOf(x.seed, rec.Seq)
 	raw := rec.Append(x.b.arena.room(record.MaxRecord))
 	x.b.arena.took(len(raw))
 	x.raws = append(x.raws, raw)
-	x.b.cur.Seq = seq
-	return seq
+	cur.Seq = rec.Seq
+	switch rec.Op {
+	case record.OpOpen:
+		cur.Accounts++
+	case record.OpAsset:
+		cur.Assets++
+	case record.OpHold:
+		cur.OpenHolds++
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		cur.OpenHolds--
+	}
+	if err := x.now.evolve(rec); err != nil {
+		panic("ledger: a record contradicts the rows: " + err.Error())
+	}
+	return rec.Seq
 }
 
 // randOf are the random bits of the record seq.
 func randOf(seed, seq uint64) uint16 { return uint16(mix(seed + seq)) }
 
-// raw is a record's bytes, of this command or one before it; nil is none.
+// raw returns the bytes of a record, of this command or an earlier one; nil if there is no record.
 func (x *run) raw(seq uint64) []byte {
 	if seq >= x.first {
 		if i := seq - x.first; i < uint64(len(x.raws)) {
@@ -102,7 +119,8 @@ func (x *run) raw(seq uint64) []byte {
 	return tables.Raw(x.r, seq)
 }
 
-// seal makes the command's records a batch and hands everything to the store. Without records there is nothing to seal.
+// seal makes the command's records a batch and hands everything to the store. Without records there
+// is nothing to seal.
 func (x *run) seal() record.Batch {
 	cur := &x.b.cur
 	for _, raw := range x.raws {
@@ -122,3 +140,43 @@ func (x *run) seal() record.Batch {
 
 // seedOf makes the seed of a command from random bytes.
 func seedOf(b [8]byte) uint64 { return binary.LittleEndian.Uint64(b[:]) }
+
+// arena holds the bytes of a group's records until the group has ended: the store refers to them
+// until then.
+type arena struct {
+	chunks [][]byte
+	at     int // of the chunk in use
+	used   int // of that chunk
+}
+
+const (
+	arenaChunk = 1 << 20 // bytes
+	arenaKeep  = 8       // chunks kept from one group to the next
+)
+
+// room is an empty slice with room for n bytes, n at most arenaChunk. What is used of it is told by
+// took.
+func (a *arena) room(n int) []byte {
+	if len(a.chunks) == 0 {
+		a.chunks = append(a.chunks, make([]byte, arenaChunk))
+	}
+	if a.used+n > arenaChunk {
+		a.at, a.used = a.at+1, 0
+		if a.at == len(a.chunks) {
+			a.chunks = append(a.chunks, make([]byte, arenaChunk))
+		}
+	}
+	return a.chunks[a.at][a.used : a.used : a.used+n]
+}
+
+// took marks n bytes of the last room as used.
+func (a *arena) took(n int) { a.used += n }
+
+// reset takes everything back.
+func (a *arena) reset() {
+	if len(a.chunks) > arenaKeep {
+		clear(a.chunks[arenaKeep:])
+		a.chunks = a.chunks[:arenaKeep]
+	}
+	a.at, a.used = 0, 0
+}

@@ -31,7 +31,7 @@ func (c spoil) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 	return struct{}{}, nil
 }
 
-// A journal that does not check is read and never written, from the boot on that finds it.
+// After a boot finds a journal that does not check, the journal is still read but never written.
 func TestSafeMode(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -75,10 +75,11 @@ func TestSafeMode(t *testing.T) {
 	}
 }
 
-// What a read finds ends writing as well, and no start makes up for it that does not verify everything.
+// A fault found by a read also stops writes. Only a boot that verifies everything can end this
+// state.
 func TestReadEntersSafeMode(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }).declare("ron")
-	const damaged, last = 7, 3 * tables.TailBatches // in the middle of the batches, where no boot looks
+	const damaged, last = 7, 3 * tables.TailBatches // in the middle of the batches, which a boot does not read
 	var id record.TxID
 	for i := uint64(1); i <= last; i++ {
 		if got := r.accept(issue("alice", 10, i))[0].Receipt; got.Batch == damaged {
@@ -129,7 +130,8 @@ func TestReadEntersSafeMode(t *testing.T) {
 	}
 }
 
-// A row that a disk has changed moves no money, though no boot reads it: who needs it finds that it does not check.
+// A damaged row moves no money even if no boot reads it. An operation that needs the row finds that
+// it does not check.
 func TestTurnedBitMovesNothing(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }).declare("ron")
 	r.accept(issue("alice", 10, 1), issue("bob", 10, 2))
@@ -140,7 +142,10 @@ func TestTurnedBitMovesNothing(t *testing.T) {
 	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
 		for k, row := range tables.States(rd, tables.StateKey{}) {
 			if k.Asset != 0 && row.Balance.State.CreditsPosted == amount(10) {
-				keys = append(keys, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, k.Account), k.Asset))
+				keys = append(
+					keys,
+					binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, k.Account), k.Asset),
+				)
 			}
 		}
 		return nil
@@ -148,7 +153,8 @@ func TestTurnedBitMovesNothing(t *testing.T) {
 		t.Fatalf("%x, %v", keys, err)
 	}
 	r.safe = true
-	if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, spoil{3, keys[0], 1}); err != nil { // what alice was credited with
+	// what alice was credited with
+	if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, spoil{3, keys[0], 1}); err != nil {
 		t.Fatal(err)
 	}
 	r.reopen()
@@ -163,9 +169,10 @@ func TestTurnedBitMovesNothing(t *testing.T) {
 	}
 }
 
-// Safe mode is noted by the flusher, which runs when nobody stops the node in good order.
+// The flusher records safe mode in the file, because a node may end without an orderly stop.
 func TestFlusherNotesSafeMode(t *testing.T) {
-	r := newRig(t, nil, func(c *ledger.Config) { c.FlushEvery = unit.Duration(10 * time.Millisecond) }).declare("ron").start()
+	r := newRig(t, nil, func(c *ledger.Config) { c.FlushEvery = unit.Duration(10 * time.Millisecond) }).declare("ron").
+		start()
 	r.l.Bar()
 	for late := time.Now().Add(time.Minute); doubt(r) != "a test"; runtime.Gosched() {
 		if time.Now().After(late) {
@@ -175,7 +182,7 @@ func TestFlusherNotesSafeMode(t *testing.T) {
 	r.stop()
 }
 
-// doubt is what the file says about safe mode.
+// doubt returns the reason for safe mode recorded in the file.
 func doubt(r *rig) (why string) {
 	r.t.Helper()
 	if err := r.store.View(r.ctx(), func(rd store.Reader) error { why = tables.GetDoubt(rd); return nil }); err != nil {

@@ -8,7 +8,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// A command that comes to nothing leaves no flushing to the next one.
+// A refused command leaves no flush work to the next one.
 func TestRefusedOpsFlushNothing(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})
@@ -23,7 +23,9 @@ func TestRefusedOpsFlushNothing(t *testing.T) {
 	}
 	s.end()
 	for range 50 {
-		failed := draft{ops: []Op{{Code: record.OpBatch, Atomic: true, Ops: append(issueOf(101).ops, issueOf(999).ops...)}}}
+		failed := draft{
+			ops: []Op{{Code: record.OpBatch, Atomic: true, Ops: append(issueOf(101).ops, issueOf(999).ops...)}},
+		}
 		if out := s.do(t, failed); !out.results[0].code.Refused() {
 			t.Fatalf("%+v", out.results)
 		}

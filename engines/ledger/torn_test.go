@@ -12,11 +12,11 @@ import (
 	"ronbox/store"
 )
 
-// tornPages is how many of the file's last pages are damaged, each in turn.
+// tornPages is the number of pages at the end of the file that are damaged, one at a time.
 const tornPages = 48
 
-// A page that a disk has lost, or filled with something else, does not change what anyone has: the file does not open, or is not written any more,
-// or the reader is told, or everything is as it was after some commit.
+// A lost or overwritten page does not change any balance. The file does not open, or is no longer
+// written, or the reader gets an error, or everything is as after some commit.
 func TestTornPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -51,7 +51,7 @@ func TestTornPages(t *testing.T) {
 					b[i] = byte(random.Uint32())
 				}
 			},
-			func(b []byte) { copy(b[len(b)/2:], bytes.Repeat([]byte{0}, len(b)/2)) }, // half of it was written
+			func(b []byte) { copy(b[len(b)/2:], bytes.Repeat([]byte{0}, len(b)/2)) }, // only the first half was written
 		} {
 			torn := bytes.Clone(whole)
 			garble(torn[page*store.PageSize:][:store.PageSize])
@@ -67,7 +67,7 @@ func TestTornPages(t *testing.T) {
 	}
 }
 
-// lastPages are the two that say where everything is, and the last that hold something.
+// lastPages returns the two meta pages and the last pages in use.
 func lastPages(file []byte) []int {
 	pages := []int{0, 1}
 	for n := len(file)/store.PageSize - 1; n > 1 && len(pages) < tornPages; n-- {
@@ -78,7 +78,7 @@ func lastPages(file []byte) []int {
 	return pages
 }
 
-// tear boots from bytes and reads everything. An error is whatever tells that something is wrong.
+// tear boots from bytes and reads everything. It returns an error if any step reports damage.
 func (r *rig) tear(file []byte) (string, error) {
 	r.path = filepath.Join(r.t.TempDir(), "torn.db")
 	if err := os.WriteFile(r.path, file, 0o600); err != nil {

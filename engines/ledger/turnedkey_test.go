@@ -13,7 +13,7 @@ import (
 	"ronbox/store"
 )
 
-// turn is a command that changes a bit of a row, its key first, as a broken disk would.
+// turn is a command that flips a bit of a row, in its key or its value, as a broken disk would.
 type turn struct {
 	bucket *store.Bucket
 	key    []byte
@@ -34,7 +34,7 @@ func (c turn) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, e
 	return struct{}{}, nil
 }
 
-// spoilt commits what a broken disk would do, and boots.
+// spoilt commits c, which damages the file, and reboots.
 func (r *rig) spoilt(c store.Command[struct{}]) {
 	r.t.Helper()
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, c); err != nil {
@@ -44,7 +44,7 @@ func (r *rig) spoilt(c store.Command[struct{}]) {
 	r.reopen()
 }
 
-// bucket is one of the ledger's by its name.
+// bucket returns the ledger's bucket with the given name.
 func bucket(name string) *store.Bucket {
 	for _, b := range tables.Buckets() {
 		if b.Name == "ledger/"+name {
@@ -54,7 +54,7 @@ func bucket(name string) *store.Bucket {
 	panic(name)
 }
 
-// keys are those of a table.
+// keys returns the keys of a bucket.
 func (r *rig) keys(b *store.Bucket) (keys [][]byte) {
 	r.t.Helper()
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
@@ -69,16 +69,23 @@ func (r *rig) keys(b *store.Bucket) (keys [][]byte) {
 	return keys
 }
 
-// neverVerified is a ledger whose starts verify nothing.
+// neverVerified configures a ledger that verifies nothing at boot.
 func neverVerified(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }
 
-// A hold whose place in the order of expiry a disk has changed is not held for ever, nor does it keep the others from ending in silence.
+// A hold whose key in the order of expiry is damaged does not stay held silently, nor does it
+// silently keep other holds from expiring. The ledger enters safe mode.
 func TestTurnedEndOfAHold(t *testing.T) {
 	for at := range 16 {
 		clock := ledgertest.NewClock()
 		r := newRig(t, clock, neverVerified).declare("ron")
 		r.accept(issue("alice", 10, 1), ledger.Op{
-			Code: record.OpHold, From: "alice", To: "bob", Asset: "ron", Amount: amount(10), Nonce: 1, ExpiresIn: time.Minute,
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "bob",
+			Asset:     "ron",
+			Amount:    amount(10),
+			Nonce:     1,
+			ExpiresIn: time.Minute,
 		})
 		if err := r.l.Flush(r.ctx()); err != nil {
 			t.Fatal(err)
@@ -92,10 +99,12 @@ func TestTurnedEndOfAHold(t *testing.T) {
 	}
 }
 
-// A sealed key whose block a disk has changed is not new, nor another's: who asks with it is told that nothing is written any more.
+// A sealed key whose block is damaged is neither treated as new nor resolved to another record. A
+// call with this key fails with ErrSafeMode.
 func TestTurnedBlockOfSealedKeys(t *testing.T) {
 	run := tables.Idem.Sub(string([]byte{7: 1}))
-	for _, bit := range []int{31, 8 * 4, 8 * 20, 8*29 + 3} { // of the number of the block, of its first key, what that leads to, the checksum
+	// a bit of the block's number, of its first key, of that key's record, and of the checksum
+	for _, bit := range []int{31, 8 * 4, 8 * 20, 8*29 + 3} {
 		r := newRig(t, nil, neverVerified, func(c *ledger.Config) { c.SlotMax = 1 }).declare("ron")
 		first := keyed(issue("alice", 10, 1), "first")
 		r.accept(first)

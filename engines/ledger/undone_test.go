@@ -26,7 +26,7 @@ func (s *stage) do(t *testing.T, d draft) *posted {
 	return out
 }
 
-// The group after one that came to nothing begins where the last synced one ended.
+// The group after a failed one starts where the last synced group ended.
 func TestAbortedGroupIsGone(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})
@@ -44,23 +44,28 @@ func TestAbortedGroupIsGone(t *testing.T) {
 	}
 }
 
-// What an op of a batch that comes to nothing has changed waits for no flush: there is nothing of it to be written.
+// The rows changed by a failed batch do not wait for a flush.
 func TestUndoneRowsAreClean(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})
 	s.end()
 	dirty := s.b.dirty()
-	failed := draft{ops: []Op{{Code: record.OpBatch, Atomic: true, Ops: append(issueOf(1).ops, issueOf(9).ops...)}, {Code: record.OpFlags, From: "b", Set: record.NoDebit}}}
+	failed := draft{
+		ops: []Op{
+			{Code: record.OpBatch, Atomic: true, Ops: append(issueOf(1).ops, issueOf(9).ops...)},
+			{Code: record.OpFlags, From: "b", Set: record.NoDebit},
+		},
+	}
 	if out := s.do(t, failed); !out.results[0].code.Refused() || out.results[1].code.Refused() {
 		t.Fatalf("%+v", out.results)
 	}
 	s.end()
-	if rows := s.b.dirty() - dirty; rows != 2 { // the name of b and b
+	if rows := s.b.dirty() - dirty; rows != 2 { // the name and the account of b
 		t.Errorf("%d rows wait to be flushed, want those of the one account", rows)
 	}
 }
 
-// A mark is written behind once.
+// A mark is flushed once.
 func TestMarksAreWrittenOnce(t *testing.T) {
 	s := newStage(t)
 	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})

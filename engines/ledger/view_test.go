@@ -7,7 +7,7 @@ import (
 	"ronbox/store"
 )
 
-// A read that missed a row on its way into the file begins anew, however its error is wrapped.
+// A read that returns errStale, however wrapped, is retried.
 func TestStaleReadsBeginAnew(t *testing.T) {
 	r := newRig(t, nil)
 	tries := 0

@@ -1,151 +1,64 @@
 package registry
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
+	"ronbox/store"
 )
 
-// Batch is the registry's one command: ops decided by the pipeline on the HEAD and audit head it names, all bytes and
-// times included. Every batch moves the audit head, so the state that they were decided on is still the file's when Apply
-// finds both heads: it only guards and writes. Ops stand or fall together.
+// Batch is the command of the pipeline. It carries steps that the pipeline has decided on a known
+// HEAD and audit head, with all bytes and times. Every batch moves the audit head, so Apply only
+// compares both heads, checks the guard of each step and writes. Steps stand or fall together.
 type Batch struct {
-	Head  HeadRef  `cbor:"1,keyasint"` // HEAD that Ops[0] builds on
-	Audit AuditRef `cbor:"2,keyasint"` // audit head that Ops[0] is chained to
-	Ops   []Op     `cbor:"4,keyasint"`
+	Head  HeadRef  // HEAD before the first step
+	Audit AuditRef // audit head before the first step
+	Steps []Step
 }
 
-// HeadRef names a HEAD; the zero HeadRef is the empty log.
+// Step is an op with its canonical audit record, which is chained to the record before it. A step
+// without an op only adds its record: a refusal.
+type Step struct {
+	Op    Op
+	Audit []byte
+}
+
+// Op is a decided change of the registry.
+type Op interface {
+	// apply writes the change into s. It returns the name of the guard that does not hold, or "".
+	apply(s *scratch) (guard string)
+	// size returns about how many bytes apply writes.
+	size() int
+}
+
+// HeadRef names a HEAD. The zero HeadRef is the empty log.
 type HeadRef struct {
-	Version uint64    `cbor:"1,keyasint"`
-	Hash    b3.Digest `cbor:"2,keyasint"`
+	Version uint64
+	Hash    b3.Digest
 }
 
 func refOf(h record.Head) HeadRef { return HeadRef{Version: h.Version, Hash: h.Hash} }
 
-// AuditRef names the last record of the audit chain; the zero AuditRef is the empty chain.
+// AuditRef names the last record of the audit chain. The zero AuditRef is the empty chain.
 type AuditRef struct {
 	Seq uint64    `cbor:"1,keyasint"`
 	B3  b3.Digest `cbor:"2,keyasint"`
 }
 
-// OpKind says what an Op does.
-type OpKind uint8
-
-// The kinds. Their numbers are stored and never reused.
-const (
-	OpGenesis OpKind = iota + 1
-	OpPropose
-	OpApprove
-	OpCommit
-	OpWithdraw
-	OpExpire
-	OpStale
-	OpReject // a refusal, kept in the audit chain only
-	OpForget // outcomes whose time is over
-	OpReplay // a version that another copy of the log has kept
-	OpAdopt  // an operator takes the log for the newest
-)
-
-// Op is one decided step. Audit is its record, canonical and chained to the op before it. Which of the other members
-// are set follows from Do.
-type Op struct {
-	Do      OpKind     `cbor:"1,keyasint"`
-	Audit   []byte     `cbor:"2,keyasint"`
-	ID      ulid.ULID  `cbor:"3,keyasint"`            // proposal; all but Reject and Forget
-	Propose *ProposeOp `cbor:"4,keyasint,omitempty"`  // Propose
-	Approve *ApproveOp `cbor:"5,keyasint,omitempty"`  // Approve
-	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"`  // Commit, Genesis, Replay
-	End     *EndOp     `cbor:"7,keyasint,omitempty"`  // Withdraw, Expire, Stale
-	Forget  *ForgetOp  `cbor:"8,keyasint,omitempty"`  // Forget
-	Adopt   string     `cbor:"9,keyasint,omitempty"`  // Adopt: the store's incarnation
-	Settle  bool       `cbor:"10,keyasint,omitempty"` // Adopt: the objections of witnesses are settled; else they are void
-}
-
-// ProposeOp enters a proposal.
-type ProposeOp struct {
-	propRow
-	Packed []byte `cbor:"8,keyasint"` // codec byte and payload
-}
-
-// ApproveOp records a signature. Key is the BLAKE3 of the public key's 32 bytes.
-type ApproveOp struct {
-	Key      b3.Digest `cbor:"1,keyasint"`
-	Approval []byte    `cbor:"2,keyasint"`
-}
-
-// CommitOp appends a version. Packed is genesis's and a replay's alone, Origin genesis's: any other payload is in reg/prop already.
-type CommitOp struct {
-	Version     uint64    `cbor:"1,keyasint"`
-	Hash        b3.Digest `cbor:"2,keyasint"` // of Entry
-	PayloadB3   b3.Digest `cbor:"3,keyasint"`
-	PrevHash    b3.Digest `cbor:"4,keyasint"` // payload_b3 of the version before
-	CommittedAt string    `cbor:"5,keyasint"`
-	Epoch       uint64    `cbor:"6,keyasint"`
-	Entry       []byte    `cbor:"8,keyasint"`
-	Packed      []byte    `cbor:"9,keyasint,omitempty"`
-	Set         []byte    `cbor:"10,keyasint,omitempty"` // canonical signer set that this version installs
-	Origin      string    `cbor:"11,keyasint,omitempty"`
-}
-
-// outcome has the time that the entry has, which outlives the audit record and may be later on a clock that was set back.
-func (c *CommitOp) outcome() doneRow {
-	at, _ := record.ParseTime(c.CommittedAt)
-	return doneRow{State: StateCommitted, Version: c.Version, PayloadB3: c.PayloadB3, AtMS: at.UnixMilli(), CommittedAt: c.CommittedAt, Hash: c.Hash}
-}
-
-// EndOp ends a proposal without a version.
-type EndOp struct {
-	AtMS int64 `cbor:"2,keyasint"`
-}
-
-// ForgetOp removes outcomes of proposals that ended at OverMS or before, none of them with a version.
-type ForgetOp struct {
-	IDs    []ulid.ULID `cbor:"1,keyasint"`
-	OverMS int64       `cbor:"2,keyasint"`
-}
-
-// Kind names the command in journals.
-func (Batch) Kind() string { return "registry.batch/1" }
-
-// Size is about the bytes that b writes.
-func (b Batch) Size() int {
-	n := 256
-	for i := range b.Ops {
-		n += b.Ops[i].size()
-	}
-	return n
-}
-
-func (o *Op) size() int {
-	n := 128 + len(o.Audit)
-	if o.Propose != nil {
-		n += len(o.Propose.Packed) + 128
-	}
-	if o.Approve != nil {
-		n += len(o.Approve.Approval)
-	}
-	if o.Commit != nil {
-		n += len(o.Commit.Entry) + len(o.Commit.Packed) + len(o.Commit.Set)
-	}
-	if o.Forget != nil {
-		n += len(o.Forget.IDs) * (len(ulid.ULID{}) + 1)
-	}
-	return n
-}
-
-// BatchResult is what Apply answers: the two heads after the batch, and the tree.
+// BatchResult is the result of Apply: both heads after the batch, and the tree.
 type BatchResult struct {
 	Head  HeadRef
 	Audit AuditRef
 	Tree  treeRow
 }
 
-// GuardError says which guard refused a batch, and for which op; -1 is the batch's own compare-and-set. To a caller it is
-// record.ErrChainMismatch: what it built on has moved.
+// GuardError is returned when a guard does not hold. Op is the index of the refused step, or -1 if
+// the guard is the command's own. To a caller it is record.ErrChainMismatch: HEAD or a proposal has
+// moved.
 type GuardError struct {
 	Op    int
 	Guard string
@@ -155,5 +68,329 @@ func (e *GuardError) Error() string {
 	return fmt.Sprintf("registry batch: op %d: guard %q does not hold", e.Op, e.Guard)
 }
 
-// Is makes it record.ErrChainMismatch.
+// Is reports whether target is record.ErrChainMismatch.
 func (e *GuardError) Is(target error) bool { return target == record.ErrChainMismatch }
+
+// Kind returns the stable name of the command.
+func (Batch) Kind() string { return "registry.batch/1" }
+
+// Size returns about how many bytes b writes.
+func (b Batch) Size() int {
+	n := 256
+	for _, step := range b.Steps {
+		n += step.size()
+	}
+	return n
+}
+
+func (step Step) size() int {
+	n := 128 + len(step.Audit)
+	if step.Op != nil {
+		n += step.Op.size()
+	}
+	return n
+}
+
+// Apply checks and writes all steps, or returns a *GuardError and writes nothing. It uses only rows
+// of r and the content of b.
+func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResult, error) {
+	s := newScratch(r, w)
+	if refOf(s.head) != b.Head {
+		return BatchResult{}, &GuardError{Op: -1, Guard: "head"}
+	}
+	if s.audit != b.Audit {
+		return BatchResult{}, &GuardError{Op: -1, Guard: "audit_head"}
+	}
+	for i, step := range b.Steps {
+		if step.Op != nil {
+			if guard := step.Op.apply(s); guard != "" {
+				return BatchResult{}, &GuardError{Op: i, Guard: guard}
+			}
+		}
+		s.audit = AuditRef{Seq: s.audit.Seq + 1, B3: b3.Sum(step.Audit)}
+		audits.Put(w, s.audit.Seq, step.Audit)
+	}
+	if refOf(s.head) != b.Head {
+		metaHead.Put(w, keyHead, s.head)
+	}
+	metaAudit.Put(w, keyAuditHead, s.audit)
+	return BatchResult{Head: refOf(s.head), Audit: s.audit, Tree: s.tree.row}, nil
+}
+
+// ProposeOp enters a proposal.
+type ProposeOp struct {
+	ID     ulid.ULID
+	Row    propRow
+	Packed []byte // codec byte and payload
+}
+
+func (op ProposeOp) size() int { return len(op.Packed) + 128 }
+
+func (op ProposeOp) apply(s *scratch) (guard string) {
+	s.enter(op.ID, storedProp{row: op.Row, packed: op.Packed})
+	return ""
+}
+
+// ApproveOp records an approval of a live proposal. Key is the BLAKE3 of the 32 bytes of the public
+// key.
+type ApproveOp struct {
+	ID       ulid.ULID
+	Key      b3.Digest
+	Approval []byte // canonical
+}
+
+func (op ApproveOp) size() int { return len(op.Approval) }
+
+func (op ApproveOp) apply(s *scratch) (guard string) {
+	if s.prop(op.ID) == nil {
+		return "live"
+	}
+	key := approvalKey{id: op.ID, key: op.Key}
+	s.approved = append(s.approved, key)
+	approvals.Put(s.w, key, op.Approval)
+	return ""
+}
+
+// CommitOp appends a live proposal to the log as the next version.
+type CommitOp struct{ Version NewVersion }
+
+func (op CommitOp) size() int { return op.Version.size() }
+
+func (op CommitOp) apply(s *scratch) (guard string) {
+	v := &op.Version
+	p := s.prop(v.ID)
+	switch {
+	case p == nil:
+		return "live"
+	case p.row.PayloadB3 != v.PayloadB3 || p.row.Version != v.Number || p.row.PrevHash != v.PrevHash:
+		return "payload"
+	}
+	if guard := s.append(v, p.packed); guard != "" {
+		return guard
+	}
+	s.finish(v.ID, p, v.outcome())
+	return ""
+}
+
+// GenesisOp begins an empty log with version 1.
+type GenesisOp struct {
+	Version NewVersion
+	Packed  []byte // codec byte and payload
+	Origin  string
+}
+
+func (op GenesisOp) size() int { return op.Version.size() + len(op.Packed) }
+
+func (op GenesisOp) apply(s *scratch) (guard string) {
+	v := &op.Version
+	if s.head.Version != 0 || v.Number != 1 {
+		return "log_is_empty"
+	}
+	if len(op.Packed) == 0 || len(v.Set) == 0 || op.Origin == "" || v.Epoch != 1 {
+		return "genesis_complete"
+	}
+	metaRaw.Put(s.w, keyOrigin, []byte(op.Origin))
+	metaRaw.Put(s.w, keyGenesis, bytes.Clone(v.PayloadB3[:]))
+	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
+	metaNumber.Put(s.w, keyMin, 1)
+	if guard := s.append(v, op.Packed); guard != "" {
+		return guard
+	}
+	doneOutcome.Put(s.w, v.ID, v.outcome())
+	return ""
+}
+
+// ReplayOp appends a version that this file has lost and that another copy of the log has kept.
+type ReplayOp struct {
+	Version NewVersion
+	Packed  []byte // codec byte and payload
+}
+
+func (op ReplayOp) size() int { return op.Version.size() + len(op.Packed) }
+
+func (op ReplayOp) apply(s *scratch) (guard string) {
+	v := &op.Version
+	if len(op.Packed) == 0 || s.head.Version == 0 {
+		return "replay_complete"
+	}
+	if guard := s.append(v, op.Packed); guard != "" {
+		return guard
+	}
+	if p := s.prop(v.ID); p != nil {
+		s.finish(v.ID, p, v.outcome())
+	} else {
+		doneOutcome.Put(s.w, v.ID, v.outcome())
+	}
+	return ""
+}
+
+// NewVersion is a version as an op appends it.
+type NewVersion struct {
+	ID          ulid.ULID // of its proposal
+	Number      uint64
+	Hash        b3.Digest // of Entry
+	PayloadB3   b3.Digest
+	PrevHash    b3.Digest // payload_b3 of the version before
+	CommittedAt string
+	Epoch       uint64
+	Entry       []byte
+	Set         []byte // canonical signer set that this version installs, nil for none
+}
+
+func (v *NewVersion) size() int { return len(v.Entry) + len(v.Set) }
+
+// head returns the HEAD after v.
+func (v *NewVersion) head() record.Head {
+	return record.Head{
+		Version: v.Number, Hash: v.Hash, PayloadB3: v.PayloadB3, CommittedAt: v.CommittedAt, Epoch: v.Epoch,
+	}
+}
+
+// outcome returns the outcome of the proposal. Its time is that of the entry, which outlives the
+// audit record and may be later if the clock was set back.
+func (v *NewVersion) outcome() doneRow {
+	at, _ := record.ParseTime(v.CommittedAt)
+	return doneRow{
+		State: StateCommitted, Version: v.Number, PayloadB3: v.PayloadB3, AtMS: at.UnixMilli(),
+		CommittedAt: v.CommittedAt, Hash: v.Hash,
+	}
+}
+
+// EndOp ends a live proposal without a version. State is withdrawn, expired or stale.
+type EndOp struct {
+	ID    ulid.ULID
+	State string
+	AtMS  int64
+}
+
+func (EndOp) size() int { return 0 }
+
+func (op EndOp) apply(s *scratch) (guard string) {
+	p := s.prop(op.ID)
+	if p == nil {
+		return "live"
+	}
+	s.finish(op.ID, p,
+		doneRow{State: op.State, Version: p.row.Version, PayloadB3: p.row.PayloadB3, AtMS: op.AtMS})
+	return ""
+}
+
+// ForgetOp removes outcomes of proposals that ended without a version at OverMS or before.
+type ForgetOp struct {
+	IDs    []ulid.ULID
+	OverMS int64
+}
+
+func (op ForgetOp) size() int { return len(op.IDs) * (len(ulid.ULID{}) + 1) }
+
+func (op ForgetOp) apply(s *scratch) (guard string) {
+	for _, id := range op.IDs {
+		if how, known := doneOutcome.Get(s.r, id); !known || how.State == StateCommitted || how.AtMS > op.OverMS {
+			return "outcome_over"
+		}
+		doneOutcome.Delete(s.w, id)
+	}
+	return ""
+}
+
+// AdoptOp accepts the log of the incarnation as the newest one, if an incarnation is given. With
+// Settle it marks the objections of witnesses as settled; without, it deletes them.
+type AdoptOp struct {
+	Incarnation string
+	Settle      bool
+}
+
+func (AdoptOp) size() int { return 0 }
+
+func (op AdoptOp) apply(s *scratch) (guard string) {
+	if op.Incarnation != "" {
+		metaAdopted.Put(s.w, keyAdopted, []byte(op.Incarnation))
+		metaRaw.Delete(s.w, keyAdoptedOld)
+		metaRaw.Delete(s.w, keyCheckpoint)
+	}
+	kept, known := metaObjections.Get(s.r, keyObjections)
+	switch {
+	case known && op.Settle:
+		metaObjections.Put(s.w, keyObjections, *kept.settled(s.head.Version))
+	case known:
+		metaObjections.Delete(s.w, keyObjections)
+	}
+	return ""
+}
+
+// scratch is the state that the ops of a batch work on: the transaction, and an overlay with the
+// writes of the batch itself, because a command does not see its own writes. A row that does not
+// decode ends the command with a panic of its table.
+type scratch struct {
+	r store.Reader
+	w *store.Writes
+
+	tree     *forest
+	head     record.Head
+	audit    AuditRef
+	props    map[ulid.ULID]*storedProp // entered by this batch; nil: ended by it
+	approved []approvalKey             // recorded by this batch
+}
+
+func newScratch(r store.Reader, w *store.Writes) *scratch {
+	s := &scratch{r: r, w: w, tree: newForest(r, w), props: map[ulid.ULID]*storedProp{}}
+	s.head, _ = metaHead.Get(r, keyHead)
+	s.audit, _ = metaAudit.Get(r, keyAuditHead)
+	return s
+}
+
+// append writes a version on top of HEAD.
+func (s *scratch) append(v *NewVersion, packed []byte) (guard string) {
+	switch {
+	case v.Number != s.head.Version+1 || v.PrevHash != s.head.PayloadB3:
+		return "head"
+	case len(v.Entry) > record.MaxEntry || v.Hash != b3.Sum(v.Entry):
+		return "entry"
+	case v.CommittedAt < s.head.CommittedAt:
+		return "time"
+	}
+	if s.tree.row.Size != s.head.Version || s.tree.grow(v.Entry, packed) != nil {
+		return "tree"
+	}
+	entries.Put(s.w, v.Number, v.Entry)
+	payloads.Put(s.w, v.Number, packed)
+	if len(v.Set) > 0 {
+		epochs.Put(s.w, uint32(v.Epoch), epochSet{version: v.Number, set: v.Set})
+	}
+	s.head = v.head()
+	return ""
+}
+
+// prop returns the live proposal id, or nil.
+func (s *scratch) prop(id ulid.ULID) *storedProp {
+	if p, seen := s.props[id]; seen {
+		return p
+	}
+	if p, ok := props.Get(s.r, id); ok {
+		return &p
+	}
+	return nil
+}
+
+func (s *scratch) enter(id ulid.ULID, p storedProp) {
+	s.props[id] = &p
+	props.Put(s.w, id, p)
+	propExpiry.Put(s.w, expiry{uint64(p.row.ExpiresMS), id}, struct{}{})
+}
+
+// finish deletes a live proposal with all its approvals, and stores its outcome.
+func (s *scratch) finish(id ulid.ULID, p *storedProp, how doneRow) {
+	s.props[id] = nil
+	props.Delete(s.w, id)
+	propExpiry.Delete(s.w, expiry{uint64(p.row.ExpiresMS), id})
+	from, to := ofProposal(id)
+	for k := range approvals.Range(s.r, from, to) {
+		approvals.Delete(s.w, k)
+	}
+	for _, k := range s.approved {
+		if k.id == id {
+			approvals.Delete(s.w, k)
+		}
+	}
+	doneOutcome.Put(s.w, id, how)
+}

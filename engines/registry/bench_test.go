@@ -14,15 +14,22 @@ import (
 	"ronbox/engines"
 )
 
-// prepared is a stack of up to 8 approved proposals, made outside the clock, each of about 1 KiB.
+// prepared returns a stack of up to 8 approved proposals of about 1 KiB each, made outside the
+// measured time.
 func (r *rig) prepared(s signers, n, round int) []Proposed {
 	r.t.Helper()
 	out := make([]Proposed, 0, n)
 	prev, version := r.e.Head().Head.PayloadB3, r.e.Head().Head.Version
 	for i := range n {
 		version++
-		draft := fmt.Sprintf(`{"schema_version":"1.0.0","version":%d,"prev_hash":%q,"mode":"delta","put":[{"id":"r%d.i%d","kind":"service","meta":{"note":%q}}]}`,
-			version, prev, round, i, strings.Repeat("x", 600))
+		draft := fmt.Sprintf(
+			`{"schema_version":"1.0.0","version":%d,"prev_hash":%q,"mode":"delta","put":[{"id":"r%d.i%d","kind":"service","meta":{"note":%q}}]}`,
+			version,
+			prev,
+			round,
+			i,
+			strings.Repeat("x", 600),
+		)
 		p, err := r.e.Propose(r.ctx(), alice, []byte(draft), "", "")
 		if err != nil {
 			r.t.Fatal(err)
@@ -33,7 +40,7 @@ func (r *rig) prepared(s signers, n, round int) []Proposed {
 	return out
 }
 
-// One client commits what is approved already: an engine call, two fdatasyncs, the quorum verified again.
+// One client commits approved proposals: an engine call, two fdatasyncs, the quorum verified again.
 func BenchmarkCommit(b *testing.B) {
 	for _, m := range []int{1, 3} {
 		b.Run(fmt.Sprintf("M=%d", m), func(b *testing.B) {
@@ -53,7 +60,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// The same over a large set: a version costs what it changes, and a swap of HEAD nothing that grows with the set.
+// The same over a large set: the cost of a version depends on its changes, not on the size of the
+// set.
 func BenchmarkCommitLarge(b *testing.B) {
 	for _, items := range []int{7_600, 50_000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
@@ -78,7 +86,8 @@ func BenchmarkCommitLarge(b *testing.B) {
 func (r *rig) fill(s signers, n int) {
 	r.t.Helper()
 	for at := 0; at < n; {
-		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`, r.e.Head().Head.Version+1)
+		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`,
+			r.e.Head().Head.Version+1)
 		for sep := ""; at < n && len(draft) < 900_000; sep = "," {
 			draft = fmt.Appendf(draft, `%s{"id":"f%06d","kind":"service","meta":{}}`, sep, at)
 			at++
@@ -92,7 +101,7 @@ func (r *rig) fill(s signers, n int) {
 	}
 }
 
-// The rows of a commit with three approvals, written by a bare transaction each.
+// The rows of a commit with three approvals, each written by a bare transaction.
 func BenchmarkRawUpdate(b *testing.B) {
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{FreelistType: bolt.FreelistMapType})
 	if err != nil {
@@ -122,7 +131,6 @@ func BenchmarkRawUpdate(b *testing.B) {
 			update(func(put func(string, int, int), _ func(string, int)) {
 				for n := i; n < i+8; n++ {
 					put("prop", n, 1300)
-					put("prop_b3", n, 16)
 					put("prop_exp", n, 0)
 					for a := range 3 {
 						put("appr", 4*n+a, 220)
@@ -140,7 +148,6 @@ func BenchmarkRawUpdate(b *testing.B) {
 			put("meta", 1, 50)
 			put("position", 0, 56)
 			drop("prop", i)
-			drop("prop_b3", i)
 			drop("prop_exp", i)
 			for a := range 3 {
 				drop("appr", 4*i+a)
@@ -149,7 +156,7 @@ func BenchmarkRawUpdate(b *testing.B) {
 	}
 }
 
-// Propose, approve and commit, one after the other: what a lone user waits.
+// Propose, approve and commit in sequence: the latency of a single user.
 func BenchmarkProposeToCommit(b *testing.B) {
 	r, s := newRig(b).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -165,7 +172,8 @@ func BenchmarkApprove64(b *testing.B) {
 	r.genesis(s)
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
-		p, err := r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, delta(2, fmt.Sprintf("p%d", round)), "", "")
+		p, err := r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, delta(2, fmt.Sprintf("p%d", round)), "",
+			"")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -198,7 +206,10 @@ func BenchmarkCommitStack8(b *testing.B) {
 		stack := r.prepared(s, 8, round)
 		jobs := make([]*job, len(stack))
 		for i, p := range stack {
-			jobs[i] = &job{ctx: r.ctx(), req: commitReq{id: mustID(p.ID)}, actor: alice, queued: r.now(), reply: flow.NewReply[answer]()}
+			jobs[i] = &job{
+				ctx: r.ctx(), req: commitReq{id: mustID(p.ID)}, actor: alice, queued: r.now(),
+				reply: flow.NewReply[answer](),
+			}
 		}
 		b.StartTimer()
 		for _, j := range jobs {

@@ -9,7 +9,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Whose time is over is expired, even where what it stood on expires with it.
+// An expired proposal is expired, not stale, even if its base expires with it.
 func TestStackExpiresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
@@ -29,12 +29,12 @@ func TestStackExpiresTogether(t *testing.T) {
 type largest struct{ commitReq }
 
 func (largest) decide(p *plan, j *job) (answer, error) {
-	p.add(j, Op{Do: OpReject}, j.audit("large"))
+	p.add(j, nil, j.audit("large"))
 	p.size += record.MaxPayload
 	return answer{}, nil
 }
 
-// No batch is larger than a command may be, whatever its last job adds.
+// A batch never exceeds the size of a command, whatever its last job adds.
 func TestBatchesFitACommand(t *testing.T) {
 	r := newRig(t)
 	p := &pipeline{e: r.e, cur: r.e.current.Load()}
@@ -48,7 +48,7 @@ func TestBatchesFitACommand(t *testing.T) {
 	}
 }
 
-// What was queued before a fault was found is refused too.
+// A job that was queued before a fault was found is refused too.
 func TestLatchHoldsForQueuedJobs(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,14 +13,14 @@ import (
 	"ronbox/store"
 )
 
-// The registry's buckets, flat; integers in keys are big-endian, so that byte order is their order.
+// The buckets of the registry. Integers in keys are big-endian, so that byte order is numeric
+// order.
 var (
 	bMeta    = &store.Bucket{Name: "reg/meta"}
 	bEntry   = &store.Bucket{Name: "reg/entry", Append: true}
 	bPayload = &store.Bucket{Name: "reg/payload", Append: true}
 	bEpoch   = &store.Bucket{Name: "reg/epoch", Append: true}
 	bProp    = &store.Bucket{Name: "reg/prop"}
-	bPropB3  = &store.Bucket{Name: "reg/prop_b3"}
 	bPropExp = &store.Bucket{Name: "reg/prop_exp"}
 	bAppr    = &store.Bucket{Name: "reg/appr"}
 	bDone    = &store.Bucket{Name: "reg/done"}
@@ -32,17 +31,20 @@ var (
 	bRet     = &store.Bucket{Name: "reg/ret", Append: true}
 )
 
-// Buckets lists the registry's buckets.
+// Buckets returns the buckets of the registry.
 func Buckets() []*store.Bucket {
-	return []*store.Bucket{bMeta, bEntry, bPayload, bEpoch, bProp, bPropB3, bPropExp, bAppr, bDone, bAudit, bSnap, bTile, bCP, bRet}
+	return []*store.Bucket{
+		bMeta, bEntry, bPayload, bEpoch, bProp, bPropExp, bAppr, bDone, bAudit, bSnap, bTile, bCP, bRet,
+	}
 }
 
-// The tables. What is hashed, signed or served is stored raw.
+// The tables. Bytes that are hashed, signed or served are stored as they are.
 var (
-	metaHead   = store.NewTable(bMeta, store.String[string](), store.CBOR[record.Head]()) // "head"
-	metaAudit  = store.NewTable(bMeta, store.String[string](), store.CBOR[AuditRef]())    // "audit_head"
-	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())               // "origin", "genesis", "schema", "cp_latest", "adopted"
-	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value())                // "min_version", "audit_min"
+	metaHead  = store.NewTable(bMeta, store.String[string](), store.CBOR[record.Head]()) // "head"
+	metaAudit = store.NewTable(bMeta, store.String[string](), store.CBOR[AuditRef]())    // "audit_head"
+	// "origin", "genesis", "schema", "cp_latest", "adopted"
+	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())
+	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value()) // "min_version", "audit_min"
 
 	entries  = store.NewTable(bEntry, store.U64(), store.Raw())
 	payloads = store.NewTable(bPayload, store.U64(), store.Raw()) // codec byte, packed payload
@@ -50,23 +52,26 @@ var (
 	audits   = store.NewTable(bAudit, store.U64(), store.Raw())
 
 	props       = store.NewTable(bProp, idKey(), propValue())
-	propByB3    = store.NewTable(bPropB3, store.Array32[b3.Digest](), idValue())
 	propExpiry  = store.NewTable(bPropExp, expiryKeys(), store.None())
 	approvals   = store.NewTable(bAppr, approvalKeys(), store.Raw()) // canonical approval
 	doneOutcome = store.NewTable(bDone, idKey(), store.CBOR[doneRow]())
 
-	// Rows of reg/meta from which nothing else of the log follows have a checksum of their own.
+	// These rows of reg/meta have a checksum of their own, because no other row depends on them.
 	metaAdopted    = store.NewTable(bMeta, store.String[string](), store.Raw()).Summed()              // "adopted_in"
 	metaObjections = store.NewTable(bMeta, store.String[string](), store.CBOR[objections]()).Summed() // "objections"
+
+	metaVerified = store.NewTable(bMeta, store.String[string](), store.CBOR[verifyMark]()).Summed() // "verified"
 
 	metaTree    = store.NewTable(bMeta, store.String[string](), store.CBOR[treeRow]()) // "tree"
 	tiles       = store.NewTable(bTile, tileKeys(), store.Raw())
 	checkpoints = store.NewTable(bCP, store.U64(), store.Raw()) // archived notes, by size
 
-	retentions = store.NewTable(bRet, store.U64(), store.Raw()) // the statement of retention, by the first version that it keeps
+	// the statement of retention, by the first version kept whole
+	retentions = store.NewTable(bRet, store.U64(), store.Raw())
 
 	setHeaders = store.NewTable(bSnap, setKeys(), store.CBOR[setHeader]()) // part 0
-	setChunks  = store.NewTable(bSnap, setKeys(), store.Raw())             // packed items; a header is read as its bytes
+	// packed items; headers are read as raw bytes
+	setChunks = store.NewTable(bSnap, setKeys(), store.Raw())
 )
 
 // Keys of reg/meta.
@@ -75,23 +80,24 @@ const (
 	keyOrigin    = "origin"
 	keyGenesis   = "genesis" // payload_b3 of version 1
 	keyMin       = "min_version"
-	keyAuditMin  = "audit_min" // the oldest audit record kept; absent: the first
+	keyAuditMin  = "audit_min" // the oldest audit record kept; absent: 1
 	keyAuditHead = "audit_head"
 	keySchema    = "schema"
 
 	keyTree       = "tree"
 	keyCheckpoint = "cp_latest"  // the latest note
-	keyAdopted    = "adopted_in" // incarnation whose log an operator has taken for the newest
-	keyAdoptedOld = "adopted"    // the same without a checksum, as versions before schema 2 wrote it
-	keyObjections = "objections" // of witnesses; absent: none
+	keyAdopted    = "adopted_in" // incarnation whose log an operator has adopted
+	keyAdoptedOld = "adopted"    // the same without a checksum, as schema 1 has it
+	keyObjections = "objections" // of witnesses; absent: there are none
+	keyVerified   = "verified"   // progress of the deep verifier; absent: none
 )
 
-// schemaVersion is the layout of the tables, stored at genesis.
+// schemaVersion is the version of the table layout. It is stored at genesis.
 const schemaVersion = "1"
 
 var errLength = errors.New("wrong length")
 
-// sized is a key of so many bytes.
+// sized returns the codec of a key of n bytes.
 func sized[K any](n int, app func([]byte, K) []byte, decode func([]byte) K) store.Key[K] {
 	return store.Key[K]{Append: app, Decode: func(b []byte) (k K, err error) {
 		if len(b) != n {
@@ -102,14 +108,12 @@ func sized[K any](n int, app func([]byte, K) []byte, decode func([]byte) K) stor
 }
 
 func idKey() store.Key[ulid.ULID] {
-	return sized(16, func(dst []byte, id ulid.ULID) []byte { return append(dst, id[:]...) }, func(b []byte) ulid.ULID { return ulid.ULID(b) })
+	return sized(16, func(dst []byte, id ulid.ULID) []byte { return append(dst, id[:]...) },
+		func(b []byte) ulid.ULID { return ulid.ULID(b) })
 }
 
-func idValue() store.Value[ulid.ULID] {
-	return store.Value[ulid.ULID]{Encode: func(id ulid.ULID) ([]byte, error) { return bytes.Clone(id[:]), nil }, Decode: idKey().Decode}
-}
-
-// expiry orders live proposals by the time they end.
+// expiry is the key of reg/prop_exp: a second copy of the expiry and the id of a live proposal, by
+// which a damaged row of reg/prop is found.
 type expiry struct {
 	ms uint64
 	id ulid.ULID
@@ -121,7 +125,8 @@ func expiryKeys() store.Key[expiry] {
 		func(b []byte) expiry { return expiry{ms: binary.BigEndian.Uint64(b), id: ulid.ULID(b[8:])} })
 }
 
-// approvalKey is a proposal and the BLAKE3 of a public key: a key signs a proposal once.
+// approvalKey is the key of an approval: a proposal and the BLAKE3 of a public key. A key signs a
+// proposal once.
 type approvalKey struct {
 	id  ulid.ULID
 	key b3.Digest
@@ -133,7 +138,8 @@ func approvalKeys() store.Key[approvalKey] {
 		func(b []byte) approvalKey { return approvalKey{id: ulid.ULID(b[:16]), key: b3.Digest(b[16:])} })
 }
 
-// ofProposal bounds the approvals of one proposal; the key past all of them cannot be a hash anyone found.
+// ofProposal returns the bounds of the approvals of a proposal. The upper bound is exclusive; no
+// key hashes to it.
 func ofProposal(id ulid.ULID) (from, to approvalKey) {
 	from, to = approvalKey{id: id}, approvalKey{id: id}
 	for i := range to.key {
@@ -150,18 +156,18 @@ func u64Value() store.Value[uint64] {
 	}
 }
 
-// propRow is what reg/prop says of a proposal, ahead of its packed payload.
+// propRow is the first part of a value of reg/prop. The packed payload follows it.
 type propRow struct {
 	Version   uint64    `cbor:"1,keyasint"`
 	PayloadB3 b3.Digest `cbor:"2,keyasint"`
 	PrevHash  b3.Digest `cbor:"3,keyasint"`
-	Owner     string    `cbor:"4,keyasint"` // who may withdraw it
+	Owner     string    `cbor:"4,keyasint"` // may withdraw it
 	CreatedMS int64     `cbor:"5,keyasint"`
 	ExpiresMS int64     `cbor:"6,keyasint"`
 	Bytes     int64     `cbor:"7,keyasint"` // of the canonical payload
 }
 
-// doneRow is reg/done: how a proposal ended.
+// doneRow is a value of reg/done: the outcome of a proposal.
 type doneRow struct {
 	State       string    `cbor:"1,keyasint"`
 	Version     uint64    `cbor:"2,keyasint"`
@@ -171,12 +177,15 @@ type doneRow struct {
 	Hash        b3.Digest `cbor:"6,keyasint"`
 }
 
-// replay is the answer of the call that did the work, given again.
+// replay returns the answer to a repeated commit.
 func (d doneRow) replay() Committed {
-	return Committed{Version: d.Version, PayloadB3: d.PayloadB3, CommittedAt: d.CommittedAt, Hash: d.Hash, Replayed: true}
+	return Committed{
+		Version: d.Version, PayloadB3: d.PayloadB3, CommittedAt: d.CommittedAt,
+		Hash: d.Hash, Replayed: true,
+	}
 }
 
-// storedProp is a reg/prop value: u16 length of the row, the row, the packed payload.
+// storedProp is a value of reg/prop: the length of the row as u16, the row, the packed payload.
 type storedProp struct {
 	row    propRow
 	packed []byte
@@ -206,7 +215,8 @@ func propValue() store.Value[storedProp] {
 	}
 }
 
-// epochSet is a reg/epoch value: the version that installed the signer set, and the set's canonical bytes.
+// epochSet is a value of reg/epoch: the version that installed the signer set, and the canonical
+// bytes of the set.
 type epochSet struct {
 	version uint64
 	set     []byte
@@ -227,12 +237,12 @@ func epochValue() store.Value[epochSet] {
 	}
 }
 
-// idPrefix opens the text form of a proposal id.
+// idPrefix is the prefix of the text of a proposal id.
 const idPrefix = "p_"
 
 func idText(id ulid.ULID) string { return idPrefix + id.String() }
 
-// parseID reads a proposal id. What is not one names no proposal: ErrNotFound.
+// parseID parses a proposal id. It returns ErrNotFound if s is not one.
 func parseID(s string) (ulid.ULID, error) {
 	if len(s) == len(idPrefix)+ulid.EncodedSize && s[:len(idPrefix)] == idPrefix {
 		if id, err := ulid.ParseStrict(s[len(idPrefix):]); err == nil && idText(id) == s {
@@ -242,23 +252,25 @@ func parseID(s string) (ulid.ULID, error) {
 	return ulid.ULID{}, fmt.Errorf("proposal %.40q: %w", s, ErrNotFound)
 }
 
-// Codecs of a stored payload, its first byte. Bytes are compressed before they are submitted, because a compressor's
-// output is not the same in every release and a command must replay to the same bytes.
+// Codecs of a stored payload, its first byte. Payloads are compressed before they are submitted,
+// because the output of a compressor changes between releases and a command must replay to the same
+// bytes.
 //
-// A zstd frame stands behind its own BLAKE3: some bits of a frame's header change nothing a decoder gives back, and no
-// bit of the log may flip unseen.
+// A zstd frame follows its BLAKE3: some header bits of a frame do not change the decoded bytes, and
+// every flipped bit of the log must be found.
 const (
 	codecRaw  = 0
 	codecZstd = 1
 )
 
-// minCompress: below it zstd saves less than its header costs.
+// minCompress is the size below which zstd saves less than its header costs.
 const minCompress = 512
 
-// maxPayload bounds what a stored payload may inflate to.
+// maxPayload bounds the inflated bytes of a stored payload.
 const maxPayload = 8 << 20
 
-// codec packs canonical payloads for storage and unpacks them. Its methods may be called from several goroutines.
+// codec packs canonical payloads for storage and unpacks them. Its methods are safe for concurrent
+// use.
 type codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
@@ -289,7 +301,7 @@ func (c codec) pack(canonical []byte) []byte {
 	return append([]byte{codecRaw}, canonical...)
 }
 
-// unpack gives bytes of its own, never a part of stored.
+// unpack returns new bytes, never a part of stored.
 func (c codec) unpack(stored []byte) ([]byte, error) {
 	if len(stored) == 0 {
 		return nil, fmt.Errorf("stored payload: %w: empty", store.ErrCorrupt)
@@ -311,7 +323,7 @@ func (c codec) unpack(stored []byte) ([]byte, error) {
 	}
 }
 
-// payload unpacks and parses stored bytes.
+// payload unpacks and parses a stored payload.
 func (c codec) payload(stored []byte) (*record.Payload, error) {
 	raw, err := c.unpack(stored)
 	if err != nil {

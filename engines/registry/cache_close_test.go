@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Callers that are left behind when the cache closes find nothing and break nothing.
+// Callers that still run when the cache closes find nothing and break nothing.
 func TestCacheClosesBesideItsUsers(t *testing.T) {
 	for range 20 {
 		c := newVersionCache(flow.NewCatalog(nil, nil))

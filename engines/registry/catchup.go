@@ -18,22 +18,24 @@ import (
 // Bounds of one job of a catch-up.
 const (
 	replayRecords = 256
-	replayBytes   = 1 << 20 // beyond which no further version is added
+	replayBytes   = 1 << 20 // no version is added above it
 )
 
-// ErrSource is returned when what a log is to catch up from does not hold, or is not of this log.
+// ErrSource is returned when the source of a catch-up is not a sound copy of this log.
 var ErrSource = errors.New("not a sound copy of this log")
 
-// CaughtUp says what a catch-up has brought.
+// CaughtUp is the result of a catch-up.
 type CaughtUp struct {
 	From    uint64 `json:"from" doc:"version before"`
 	To      uint64 `json:"to" doc:"version after"`
-	Records uint64 `json:"records" doc:"audit records brought"`
+	Records uint64 `json:"records" doc:"audit records copied"`
 }
 
-// CatchUp brings the versions and records that this file has lost from another copy of its log, which is verified first, from
-// genesis on. It ends a rollback when the high-water mark is reached; it is ErrConflict where there is none.
-func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.LogReader, corrID string) (out CaughtUp, err error) {
+// CatchUp copies the versions and audit records that this file has lost from another copy of its
+// log. It verifies the copy first, from genesis on. It ends a rollback once the log reaches the
+// high-water mark. It returns ErrConflict if the fork guard is not tripped.
+func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.LogReader,
+	corrID string) (out CaughtUp, err error) {
 	if e.guard.Load() == nil {
 		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
 	}
@@ -47,7 +49,12 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
 	}
 	if st.audit.Seq >= last {
-		return out, fmt.Errorf("catch up: %w: nothing newer there: it ends with version %d and audit record %d, as this log does", ErrSource, out.From, last)
+		return out, fmt.Errorf(
+			"catch up: %w: nothing newer there: it ends with version %d and audit record %d, as this log does",
+			ErrSource,
+			out.From,
+			last,
+		)
 	}
 	for at := st.audit.Seq; at < last; at = e.current.Load().audit.Seq {
 		steps, err := nextSteps(src, at, last)
@@ -71,14 +78,23 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		return out, found.err()
 	}
 	for _, o := range e.objections.Load().open() {
-		if o.Size > out.To {
+		switch {
+		case o.Size > out.To:
 			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", ErrSource, out.To, &o)
+		case o.Size <= out.From: // it contradicts the versions of this file
+			return out, fmt.Errorf(
+				"catch up: %w: no later version settles that %w; "+
+					"have an operator adopt the log, or restore the other one",
+				ErrSource,
+				&o,
+			)
 		}
 	}
 	return out, e.adopt(ctx, adoptReq{}, actor, corrID)
 }
 
-// CatchUpFrom is CatchUp from a path on this disk: a database file that no node holds, such as a snapshot, or the directory of an export.
+// CatchUpFrom is CatchUp from a path on this disk: the directory of an export, or a database file
+// that no node has open, such as a snapshot.
 func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, corrID string) (out CaughtUp, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -103,16 +119,18 @@ func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, cor
 	return out, err
 }
 
-// checkSource verifies the copy, and that this log is its beginning.
+// checkSource verifies the copy and that this log is a prefix of it.
 func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogReader) error {
 	h, err := src.Horizon()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
 	if h != nil && st.view.Head.Version < h.Min {
-		return fmt.Errorf("%w: it is pruned up to version %d, and this log ends with %d: take a copy from before that", ErrSource, h.Min-1, st.view.Head.Version)
+		return fmt.Errorf("%w: it is pruned up to version %d, and this log ends with %d: take a copy from before that",
+			ErrSource, h.Min-1, st.view.Head.Version)
 	}
-	report, err := rverify.Verify(ctx, src, rverify.Options{Genesis: st.view.genesis, Fan: flow.Fan, Jobs: cap(e.slots)})
+	report, err := rverify.Verify(ctx, src,
+		rverify.Options{Genesis: st.view.genesis, Fan: flow.Fan, Jobs: cap(e.slots)})
 	if err != nil {
 		return err
 	}
@@ -139,7 +157,7 @@ func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogRead
 	return fmt.Errorf("%w: its audit record %d is another one", ErrSource, st.audit.Seq)
 }
 
-// replayStep is an audit record, and the version that it tells of, if any.
+// replayStep is an audit record, and its version if it commits one.
 type replayStep struct {
 	raw     []byte
 	rec     *record.Audit
@@ -148,7 +166,7 @@ type replayStep struct {
 	packed  []byte
 }
 
-// nextSteps reads what comes behind an audit record, as much as one job takes.
+// nextSteps reads the audit records after a sequence number, as many as one job takes.
 func nextSteps(src rverify.LogReader, after, last uint64) (steps []replayStep, err error) {
 	size := 0
 	for _, raw := range src.Audit(after+1, min(last, after+replayRecords)) {
@@ -189,50 +207,52 @@ func readVersion(src rverify.LogReader, v uint64) (*record.Artifact, *record.Pay
 	return entry, payload, err
 }
 
-// replayReq brings verified steps of another copy of the log.
+// replayReq appends verified steps of another copy of the log.
 type replayReq struct{ steps []replayStep }
 
 func (replayReq) name() string { return "replay" }
 
 func (replayReq) describe(*record.Audit) {}
 
-// decide appends the records as they are; each version is checked against the one before it once more.
+// decide appends the records unchanged and checks each version against the one before it again.
 func (r replayReq) decide(p *plan, j *job) (answer, error) {
 	for i := range r.steps {
 		s := &r.steps[i]
 		if s.rec.Seq != p.next.audit.Seq+1 || s.rec.Prev != p.next.audit.B3 {
 			return answer{}, record.ErrChainMismatch
 		}
-		op := Op{Do: OpReject, Audit: s.raw}
+		step := Step{Audit: s.raw}
 		if s.entry != nil {
-			if err := p.replay(j, s, &op); err != nil {
+			op, err := p.replay(j, s)
+			if err != nil {
 				return answer{}, err
 			}
+			step.Op = op
 		}
-		p.next.audit = AuditRef{Seq: s.rec.Seq, B3: b3.Sum(s.raw)}
-		p.ops, p.of, p.recs = append(p.ops, op), append(p.of, j), append(p.recs, *s.rec)
-		p.size += op.size()
+		p.chain(j, step, *s.rec)
 	}
 	return answer{}, nil
 }
 
 // replay moves the speculative HEAD to the version of a step.
-func (p *plan) replay(j *job, s *replayStep, op *Op) error {
+func (p *plan) replay(j *job, s *replayStep) (op ReplayOp, err error) {
 	head := p.next.view
 	items, err := p.e.itemsAfter(s.payload, head.base())
 	if err != nil {
-		return err
+		return op, err
 	}
 	id, err := parseID(s.entry.ProposalID)
 	if err != nil {
-		return err
+		return op, err
 	}
-	v := version{id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals, items: items, signers: s.payload.SignersAfter(head.Signers)}
-	op.Do, op.ID, op.Commit = OpReplay, id, v.op(s.entry, head)
-	op.Commit.Packed = s.packed
-	if prop := p.next.live[id]; prop != nil { // it has become a version elsewhere
+	v := version{
+		id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals,
+		items: items, signers: s.payload.SignersAfter(head.Signers),
+	}
+	op = ReplayOp{Version: v.appended(s.entry, head), Packed: s.packed}
+	if prop := p.next.live[id]; prop != nil { // it became a version in the other copy
 		p.next.remove(prop)
 	}
-	p.advance(j, v, op.Commit)
-	return nil
+	p.advance(j, v, op.Version)
+	return op, nil
 }

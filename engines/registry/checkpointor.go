@@ -16,29 +16,30 @@ import (
 	"ronbox/store"
 )
 
-// checkpointEvery is how often the checkpointor looks whether HEAD has moved.
+// checkpointEvery is the interval at which the checkpointor checks whether HEAD has moved.
 const checkpointEvery = time.Second
 
-// maxCheckpoints bounds the requests for a checkpoint that wait.
+// maxCheckpoints bounds the queued requests for a checkpoint.
 const maxCheckpoints = 8
 
-// Checkpoint is a signed checkpoint, and whether it is kept for ever.
+// Checkpoint is a signed checkpoint. Archived reports whether it is kept for ever.
 type Checkpoint struct {
 	checkpoint.Signed
 	Archived bool
 }
 
-// PutCheckpoint keeps a signed checkpoint: as the latest, and archived for ever.
+// PutCheckpoint stores a signed checkpoint as the latest one and, with Archive, in the archive.
 type PutCheckpoint struct {
 	Size    uint64 `cbor:"1,keyasint"`
 	Note    []byte `cbor:"2,keyasint"`
 	Archive bool   `cbor:"3,keyasint,omitempty"`
 }
 
-// Kind names the command in journals.
+// Kind returns the stable name of the command.
 func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/2" }
 
-// Apply returns the note with the cosignatures that were kept meanwhile for the same tree. It refuses a checkpoint beyond HEAD.
+// Apply returns the note with the cosignatures that were stored meanwhile for the same tree. It
+// refuses a checkpoint beyond HEAD.
 func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (note []byte, err error) {
 	if head, _ := metaHead.Get(r, keyHead); c.Size > head.Version {
 		return nil, &GuardError{Op: -1, Guard: "size"}
@@ -58,43 +59,29 @@ func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (no
 	return note, nil
 }
 
-// checkpointor is one life of the checkpointor task.
+// checkpointor is one run of the checkpointor task.
 type checkpointor struct {
 	e          *Engine
 	archived   uint64 // size of the last archived checkpoint
 	archivedAt time.Time
-	failed     string // the last fault told of
-	unsigned   bool   // the log has told that the log key is missing
+	failed     string // the last fault logged
+	unsigned   bool   // a missing log key was logged
 	set        setGauge
-	prunedAt   time.Time // when the pruner was last told
+	prunedAt   time.Time // of the last message to the pruner
 }
 
-// setGauge says when the next set is kept.
+// setGauge decides when the next set of items is stored.
 type setGauge struct {
-	version uint64 // of the last kept set
-	log     int64  // bytes of the log then
-	bytes   int64  // of that set, stored
+	version uint64 // of the last stored set
+	log     int64  // bytes of the log at that time
+	bytes   int64  // stored bytes of that set
 }
 
-// runCheckpointor keeps the log under checkpoints, and has witnesses asked beside that: a slow one holds up no checkpoint.
+// runCheckpointor signs HEAD within a second of its move, archives checkpoints by time and by
+// count, and keeps sets of items for reads of old versions.
 func (e *Engine) runCheckpointor(ctx context.Context) error {
-	asking, stop := context.WithCancel(ctx)
-	defer stop()
-	return flow.Fan(ctx, 2, func(ctx context.Context, leg int) error {
-		if leg == 1 {
-			e.askWitnesses(asking)
-			return nil
-		}
-		defer stop() // who drains waits for no witness
-		return e.keepCheckpoints(ctx)
-	})
-}
-
-// keepCheckpoints signs HEAD within a second of its move, archives by time and by count, keeps sets for old reads, and covers
-// the entries of a log that is older than its tree.
-func (e *Engine) keepCheckpoints(ctx context.Context) error {
 	defer e.checkpointTick.Stop()
-	sub := e.committed.Subscribe(taskCheckpointor) // closed at the end of the pipeline
+	sub := e.committed.Subscribe(taskCheckpointor) // closed when the pipeline ends
 	defer sub.Close()
 	c := &checkpointor{e: e, prunedAt: e.now()}
 	if err := c.resume(ctx); err != nil {
@@ -125,11 +112,11 @@ func (e *Engine) keepCheckpoints(ctx context.Context) error {
 			}
 		}
 	}
-	c.report(c.tick(ctx)) // drained: a node that stops in order leaves nothing uncovered
+	c.report(c.tick(ctx)) // drained: an orderly stop leaves no version uncovered
 	return nil
 }
 
-// resume finds where the archive and the kept sets end.
+// resume reads the last archived checkpoint and the last stored set.
 func (c *checkpointor) resume(ctx context.Context) error {
 	return c.e.view(ctx, func(r store.Reader) error {
 		if size, _, known := checkpoints.Last(r); known {
@@ -145,7 +132,7 @@ func (c *checkpointor) resume(ctx context.Context) error {
 	})
 }
 
-// report tells of a fault once, and of its end.
+// report logs a fault once and publishes it to readiness.
 func (c *checkpointor) report(err error) {
 	text := ""
 	if err != nil {
@@ -158,21 +145,19 @@ func (c *checkpointor) report(err error) {
 	c.failed = text
 }
 
-// tick does what is due.
+// tick stores a set, signs a checkpoint or triggers retention, as each is due.
 func (c *checkpointor) tick(ctx context.Context) error {
 	e := c.e
 	if e.store.Info().Restored || e.guard.Load() != nil || e.chainError.Load() != nil || e.Head().Head.Version == 0 {
 		return nil
-	}
-	if err := e.growTree(ctx); err != nil {
-		return err
 	}
 	if err := c.keepSet(ctx); err != nil {
 		return err
 	}
 	head, last, cfg := e.Head().Head.Version, e.latest.Load(), e.live()
 	now, every := e.now(), cfg.Storage.CheckpointInterval.D()
-	archive := head > c.archived && (now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
+	archive := head > c.archived &&
+		(now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
 	if !archive && now.Sub(c.prunedAt) >= every {
 		c.prune()
 	}
@@ -191,11 +176,12 @@ func (c *checkpointor) tick(ctx context.Context) error {
 	return nil
 }
 
-// keepSet keeps the items of HEAD when the versions since the last kept set weigh more than it.
+// keepSet stores the items of HEAD if the versions since the last stored set have more bytes than
+// that set.
 func (c *checkpointor) keepSet(ctx context.Context) error {
 	head, log := c.e.Head(), c.e.tree.Load().Bytes
 	if c.set.log == 0 || c.set.log > log {
-		c.set.log = log // of this boot: what came before has been weighed, or is once more
+		c.set.log = log // versions of an earlier boot are not counted
 	}
 	gap := head.Head.Version - c.set.version
 	if gap < minSetGap || gap < maxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
@@ -208,11 +194,12 @@ func (c *checkpointor) keepSet(ctx context.Context) error {
 	return err
 }
 
-// errNoLogKey is returned where the node has no log key, or the signers do not admit it.
+// errNoLogKey is returned if the node has no log key or the signers do not admit it.
 var errNoLogKey = errors.New("the signer set in force names no log key of this node")
 
-// sign makes the checkpoint of HEAD. Its order is fixed: HEAD is durable, the tree extends the last checkpoint and the mark,
-// sign, move the mark, keep the checkpoint, publish it. A crash between any two leaves the mark at or above what was shown.
+// sign makes the checkpoint of HEAD. The order is fixed: HEAD is durable, the tree extends the
+// last checkpoint and the mark, sign, move the mark, store the checkpoint, publish it. A crash
+// between two steps leaves the mark at or above every published checkpoint.
 func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint, err error) {
 	e := c.e
 	head := e.Head()
@@ -259,7 +246,8 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 	return Checkpoint{signed, archive}, nil
 }
 
-// prune tells the pruner of the last archived checkpoint. One that has cycles in hand skips this one.
+// prune sends the last archived checkpoint to the pruner. If the queue is full, the cycle is
+// skipped.
 func (c *checkpointor) prune() {
 	c.prunedAt = c.e.now()
 	if c.archived == 0 || c.e.live().Retention.Policy == RetainAll {
@@ -271,13 +259,18 @@ func (c *checkpointor) prune() {
 	}
 }
 
-// extends checks the tree against the last checkpoint and the mark. One that does not extend them is never signed.
+// extends checks that the tree extends the last checkpoint and the mark. It trips the fork guard
+// if it does not.
 func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpoint.Tree) error {
 	last := c.e.latest.Load()
 	if last != nil {
-		err := c.e.withTree(ctx, func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
+		err := c.e.withTree(ctx,
+			func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
 		if err != nil {
-			c.e.trip(&Rollback{Reason: RollbackFork, Mark: last.Tree, Detail: "the log does not extend the last checkpoint: " + err.Error()})
+			c.e.trip(&Rollback{
+				Reason: RollbackFork, Mark: last.Tree,
+				Detail: "the log does not extend the last checkpoint: " + err.Error(),
+			})
 			return err
 		}
 	}
@@ -289,16 +282,18 @@ func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpo
 	return err
 }
 
-// publishCheckpoint lets readers see a synced checkpoint, then HEAD name it: who reads its size can have it. It runs in the committer and
-// must not wait.
+// publishCheckpoint publishes a synced checkpoint and then a HEAD that names it, in this order, so
+// that a named checkpoint can be read. It runs in the committer and must not wait.
 func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
 	e.latest.Store(s)
 	e.current.Store(e.current.Load().bounded(0, s.Size))
 }
 
-// bounded is s with a head that names the checkpoint, and the first version that is kept unless it was later already.
+// bounded returns s with a HEAD that names the checkpoint and the first version kept. That version
+// never decreases.
 func (s *state) bounded(first, size uint64) *state {
-	if first = max(first, s.view.MinVersion); s.view.CheckpointSize == size && s.view.MinVersion == first {
+	first = max(first, s.view.MinVersion)
+	if s.view.CheckpointSize == size && s.view.MinVersion == first {
 		return s
 	}
 	next, view := *s, *s.view
@@ -307,9 +302,11 @@ func (s *state) bounded(first, size uint64) *state {
 	return &next
 }
 
-// logKey gives the node's log key, which the signers in force must admit. It is read once.
+// logKey returns the log key of the node. It returns errNoLogKey if the signers in force do not
+// admit it. The file is read once.
 func (e *Engine) logKey(head *HeadView) (k *checkpoint.Key, err error) {
-	if k = e.key.Load(); k == nil && e.keyFile != "" {
+	k = e.key.Load()
+	if k == nil && e.keyFile != "" {
 		if k, err = checkpoint.ReadKey(e.keyFile); err == nil {
 			e.key.Store(k)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -322,13 +319,9 @@ func (e *Engine) logKey(head *HeadView) (k *checkpoint.Key, err error) {
 	return k, nil
 }
 
-// answer makes a checkpoint that was asked for, and archives it.
+// answer signs and archives a checkpoint for a request.
 func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
-	err := c.e.ready()
-	if err == nil {
-		err = c.e.growTree(ctx)
-	}
-	if err != nil {
+	if err := c.e.ready(); err != nil {
 		r.Fail(err)
 	} else if made, err := c.sign(ctx, true); err != nil {
 		r.Fail(err)
@@ -337,8 +330,8 @@ func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
 	}
 }
 
-// CheckpointNow signs and archives HEAD, whatever the cadence. Errors: flow.ErrBusy, *NotReadyError, ErrConflict where the
-// signers admit no log key of this node.
+// CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *NotReadyError, ErrConflict
+// if the signers admit no log key of this node.
 func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
 	if e.Head().Head.Version == 0 {
 		return Checkpoint{}, &NotReadyError{Cause: CauseNoGenesis}

@@ -16,7 +16,7 @@ import (
 	"ronbox/store"
 )
 
-// newLogRig is a rig whose node has a log key that its signers admit.
+// newLogRig returns a rig with a log key that its signers admit.
 func newLogRig(t testing.TB, change ...func(*Config)) (*rig, signers) {
 	t.Helper()
 	r, s := newRig(t, change...), newSigners(1, 1)
@@ -43,7 +43,7 @@ func (r *rig) cover() *checkpoint.Signed {
 	return r.e.latest.Load()
 }
 
-// covered waits until HEAD names a checkpoint over itself that nobody asked for.
+// covered waits until HEAD names a checkpoint over itself, without a request for one.
 func (r *rig) covered() *checkpoint.Signed {
 	r.t.Helper()
 	r.waitFor("a checkpoint over HEAD", func() bool {
@@ -53,7 +53,8 @@ func (r *rig) covered() *checkpoint.Signed {
 	return r.e.latest.Load()
 }
 
-// HEAD is covered without being asked, by a note that others can open, under the root of its entries; the mark says the same.
+// HEAD is covered without a request, by a note that others can open, under the root of its entries.
+// The mark is the same.
 func TestCheckpointsFollowHEAD(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -144,52 +145,6 @@ func TestIdleLogIsSignedAgain(t *testing.T) {
 	}
 }
 
-// A log from before its tree is covered at once, by the tree that it would have had.
-func TestTreeOfAnOlderLog(t *testing.T) {
-	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 9)
-	want := r.cover()
-	size := r.e.tree.Load().Bytes
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, forgetTree{}); err != nil {
-		t.Fatal(err)
-	}
-	r.stop()
-	if err := r.e.mark.Remove(); err != nil { // such a log has none
-		t.Fatal(err)
-	}
-	r.open()
-	if row := r.e.tree.Load(); row.Size != 0 {
-		t.Fatalf("the tree was not taken away: %+v", row)
-	}
-	r.start()
-	r.commitNext(s, 11)
-	r.waitFor("the tree to grow", func() bool { return r.e.tree.Load().Size == 11 })
-	if root, err := r.e.root(r.ctx(), want.Size); err != nil || root != want.Root {
-		t.Errorf("root of %d: %s, %v, want %s", want.Size, root, err, want.Root)
-	}
-	if got := r.e.tree.Load().Bytes; got <= size {
-		t.Errorf("%d bytes of log, %d before one more version", got, size)
-	}
-}
-
-// forgetTree makes the file one that was written before there was a tree.
-type forgetTree struct{}
-
-func (forgetTree) Kind() string { return "registry.test_forget_tree/1" }
-
-func (forgetTree) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	for at := range tiles.All(r) {
-		tiles.Delete(w, at)
-	}
-	metaTree.Delete(w, keyTree)
-	metaRaw.Delete(w, keyCheckpoint)
-	for size := range checkpoints.All(r) {
-		checkpoints.Delete(w, size)
-	}
-	return struct{}{}, nil
-}
-
 // commitNext commits one version.
 func (r *rig) commitNext(s signers, version uint64) {
 	r.t.Helper()
@@ -198,7 +153,7 @@ func (r *rig) commitNext(s signers, version uint64) {
 	r.commit(p)
 }
 
-// A stored checkpoint that is not true of the log keeps it from opening.
+// A stored checkpoint that does not match the log keeps it from opening.
 func TestForgedStoredCheckpoint(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)

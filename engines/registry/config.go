@@ -10,10 +10,12 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// Config is the section [registry]. No key of it touches signers or thresholds: those come from signed versions only.
+// Config is the section [registry]. No key changes signers or thresholds: those come from signed
+// versions only.
 type Config struct {
-	Enabled       bool            `toml:"enabled" reload:"x"` // false: no tasks and no routes; what the file holds stays
-	Origin        string          `toml:"origin" reload:"x"`  // name of the log; empty: ronbox.local/<node id>
+	// false: no tasks and no routes; the rows in the file stay
+	Enabled       bool            `toml:"enabled" reload:"x"`
+	Origin        string          `toml:"origin" reload:"x"` // name of the log; empty: ronbox.local/<node id>
 	Bus           BusConfig       `toml:"bus" reload:"r"`
 	Queues        QueuesConfig    `toml:"queues" reload:"x"`
 	Limits        LimitsConfig    `toml:"limits" reload:"r"`
@@ -31,36 +33,43 @@ type Config struct {
 	Witness    WitnessConfig    `toml:"witness" reload:"r"`
 }
 
-// StorageConfig paces what is kept for ever.
+// StorageConfig sets the pace of archived checkpoints.
 type StorageConfig struct {
-	CheckpointInterval unit.Duration `toml:"checkpoint_interval"` // between archived checkpoints, and signatures of an idle log
+	// between archived checkpoints, and signatures of an idle log
+	CheckpointInterval unit.Duration `toml:"checkpoint_interval"`
 }
 
-// CheckpointConfig says how checkpoints are signed. One is published within a second of each new version.
+// CheckpointConfig configures the signing of checkpoints. A checkpoint is published within a second
+// of each new version.
 type CheckpointConfig struct {
-	EveryVersions int    `toml:"every_versions"`            // archived after so many at the latest
-	LogKeyPath    string `toml:"log_key_path" reload:"x"`   // empty: registry/log.key in the data directory
-	HighwaterPath string `toml:"highwater_path" reload:"x"` // empty: registry/highwater.note there; another disk is better
+	EveryVersions int    `toml:"every_versions"`          // an archived checkpoint at least every so many versions
+	LogKeyPath    string `toml:"log_key_path" reload:"x"` // empty: registry/log.key in the data directory
+	// empty: registry/highwater.note there; another disk is better
+	HighwaterPath string `toml:"highwater_path" reload:"x"`
 }
 
-// RetentionConfig says which versions need not be kept. What goes, goes in whole segments that an archived checkpoint covers.
+// RetentionConfig decides which versions may be removed. Versions are removed in whole segments
+// that an archived checkpoint covers.
 type RetentionConfig struct {
 	Policy   string        `toml:"policy"`    // none, by-age or by-count
 	MaxAge   unit.Duration `toml:"max_age"`   // of by-age: a segment goes when its last version is older
-	MaxCount int           `toml:"max_count"` // of by-count: so many versions stay at the least
+	MaxCount int           `toml:"max_count"` // of by-count: at least so many versions stay
 }
 
-// WitnessConfig says whether checkpoints are shown to witnesses: an archived one at once, the latest one within Interval. Which ones, the signer set in force says.
+// WitnessConfig configures the requests to witnesses. An archived checkpoint is shown at once, the
+// latest one within Interval. The signer set in force names the witnesses.
 type WitnessConfig struct {
 	Enabled  bool          `toml:"enabled"`
 	Timeout  unit.Duration `toml:"timeout"`  // of one call
-	Interval unit.Duration `toml:"interval"` // between two looks whether there is a checkpoint to show
+	Interval unit.Duration `toml:"interval"` // between two checks for a new checkpoint
 }
 
 // BusConfig bounds the broadcasts of the registry.
 type BusConfig struct {
-	ChannelBound int  `toml:"channel_bound" reload:"x"` // events a slow reader may lag behind before it jumps
-	EmitUpdates  bool `toml:"emit_updates"`             // whether the publisher tells the node of new versions
+	ChannelBound int `toml:"channel_bound" reload:"x"` // events that a slow reader may lag before it skips some
+	// false: new event streams are refused, and open ones get no version. Versions committed
+	// meanwhile are reported as lagged when the next version is committed.
+	EmitUpdates bool `toml:"emit_updates"`
 }
 
 // QueuesConfig bounds the queues into the pipeline.
@@ -69,22 +78,22 @@ type QueuesConfig struct {
 	Approvals int `toml:"approvals"`
 }
 
-// LimitsConfig bounds the requests of the service: the rate of its writes, and those in flight, above the queues, so
-// that the queues' refusal is met first.
+// LimitsConfig bounds the requests of the service. Inflight is larger than the queues, so that a
+// full queue refuses first.
 type LimitsConfig struct {
 	RPS      int `toml:"rps"`      // of writes; 0: no bound
 	ReadRPS  int `toml:"read_rps"` // 0: no bound
 	Inflight int `toml:"inflight"`
 }
 
-// TimeoutsConfig shortens the deadline a caller brings.
+// TimeoutsConfig limits the deadlines of calls.
 type TimeoutsConfig struct {
 	Propose unit.Duration `toml:"propose"`
 	Approve unit.Duration `toml:"approve"`
 	Commit  unit.Duration `toml:"commit"`
 }
 
-// ProposalsConfig bounds what waits for signatures.
+// ProposalsConfig bounds the pending proposals.
 type ProposalsConfig struct {
 	TTL        unit.Duration `toml:"ttl"`
 	MaxPending int           `toml:"max_pending"`
@@ -93,12 +102,12 @@ type ProposalsConfig struct {
 	MaxBytes   unit.Size     `toml:"max_bytes"`   // canonical payload bytes of all pending
 }
 
-// ApprovalsConfig bounds how wrong a signer's clock may be.
+// ApprovalsConfig bounds the clock skew of signers.
 type ApprovalsConfig struct {
 	MaxSkew unit.Duration `toml:"max_skew"`
 }
 
-// VerifyConfig paces the deep verifier.
+// VerifyConfig sets the pace of the deep verifier.
 type VerifyConfig struct {
 	Slice    unit.Duration `toml:"slice"`
 	Period   unit.Duration `toml:"period"`
@@ -110,15 +119,15 @@ type SSEConfig struct {
 	Ping       unit.Duration `toml:"ping"`
 	MaxClients int           `toml:"max_clients"`
 	MaxPerIP   int           `toml:"max_per_ip"`
-	ReplayMax  int           `toml:"replay_max"` // versions a stream replays before it says lagged instead
+	ReplayMax  int           `toml:"replay_max"` // versions that a stream replays at most; beyond it says lagged
 }
 
-// BootstrapConfig pins what the log may begin with.
+// BootstrapConfig pins the genesis of the log.
 type BootstrapConfig struct {
 	TrustRootsHash string `toml:"trust_roots_hash"` // payload_b3 of genesis; empty: any
 }
 
-// DefaultConfig gives every default.
+// DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
 		Enabled:       true,
@@ -132,8 +141,7 @@ func DefaultConfig() Config {
 		},
 		Approvals: ApprovalsConfig{MaxSkew: unit.Duration(5 * time.Minute)},
 		Verify: VerifyConfig{
-			Slice:    unit.Duration(20 * time.Millisecond),
-			Period:   unit.Duration(200 * time.Millisecond),
+			Slice: unit.Duration(20 * time.Millisecond), Period: unit.Duration(200 * time.Millisecond),
 			FullPass: unit.Duration(24 * time.Hour),
 		},
 		Storage:    StorageConfig{CheckpointInterval: unit.Duration(10 * time.Minute)},
@@ -146,11 +154,9 @@ func DefaultConfig() Config {
 
 func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
 
-// Validate joins every fault of c.
+// Validate returns all faults of c, joined.
 func (c Config) Validate() error {
-	return errors.Join(
-		c.validateWords(),
-		unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
+	return errors.Join(c.validateWords(), unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
 		unit.Within("queues.proposals", c.Queues.Proposals, 1, c.Limits.Inflight-1),
 		unit.Within("queues.approvals", c.Queues.Approvals, 1, c.Limits.Inflight-1),
 		unit.Within("limits.rps", c.Limits.RPS, 0, 1_000_000),
@@ -178,17 +184,20 @@ func (c Config) Validate() error {
 		unit.Between("retention.max_age", c.Retention.MaxAge, time.Hour, 100*365*24*time.Hour),
 		unit.Within("retention.max_count", c.Retention.MaxCount, 100, 1_000_000_000),
 		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
-		unit.Between("witness.interval", c.Witness.Interval, time.Second, time.Minute),
-	)
+		unit.Between("witness.interval", c.Witness.Interval, time.Second, time.Minute))
 }
 
-// validateWords joins the faults of what is no number.
+// validateWords returns the faults of the values that are not numbers.
 func (c Config) validateWords() (err error) {
 	if strings.ContainsAny(c.Origin, ": +\t\r\n") || len(c.Origin) > 200 {
-		err = fmt.Errorf("origin = %q: must be a URL without schema, at most 200 bytes, without ':', '+' or space", c.Origin)
+		err = fmt.Errorf(
+			"origin = %q: must be a URL without schema, at most 200 bytes, without ':', '+' or space",
+			c.Origin,
+		)
 	}
 	if p := c.Retention.Policy; p != RetainAll && p != RetainByAge && p != RetainByCount {
-		err = errors.Join(err, fmt.Errorf("retention.policy = %q: must be %s, %s or %s", p, RetainAll, RetainByAge, RetainByCount))
+		err = errors.Join(err,
+			fmt.Errorf("retention.policy = %q: must be %s, %s or %s", p, RetainAll, RetainByAge, RetainByCount))
 	}
 	if roots := c.Bootstrap.TrustRootsHash; roots != "" {
 		if _, bad := b3.Parse(roots); bad != nil {

@@ -37,7 +37,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	}
 }
 
-// What is packed unpacks to the same bytes, and damage is found, never passed on.
+// Packed bytes unpack to the same bytes, and damage is found.
 func TestCodec(t *testing.T) {
 	c := newCodec()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// The rows of damaged files are named, not misread.
+// Damaged rows do not decode.
 func TestRowsRefuseDamage(t *testing.T) {
 	for _, decode := range []func([]byte) error{
 		func(b []byte) error { _, err := idKey().Decode(b); return err },

@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Each series counts what its help says, once, and agrees with the audit chain.
+// Each series counts as its help says, once, and agrees with the audit chain.
 func TestCountsAreExact(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -12,26 +13,40 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// request is one kind of job.
+// request is a call to the pipeline.
 type request interface {
 	name() string // "propose", as metrics and audit events spell it
 	describe(rec *record.Audit)
-	decide(p *plan, j *job) (answer, error) // an error must have added no op but expiry
+	decide(p *plan, j *job) (answer, error) // if it fails, it has added no op but expiry
 }
 
-// answer is what a job's caller gets; the part that its request fills.
+// answer is the answer to a job. The request sets one member.
 type answer struct {
 	proposed  Proposed
 	approved  Approved
 	committed Committed
 }
 
-// Events of the audit chain that the check of a file follows.
+// Events of the audit chain that the check of a file reads.
 const (
 	eventProposed  = "proposal.created"
 	eventApproved  = "approve.recorded"
 	eventForgotten = "proposal.forgotten"
+	eventAdopted   = "forkguard.adopted"
 )
+
+// endEvent returns the event that ends a proposal without a version.
+func endEvent(state string) string { return "proposal." + state }
+
+// endState returns the state that an event puts a proposal into, or "" if the event does not end a
+// proposal without a version.
+func endState(event string) string {
+	switch state := strings.TrimPrefix(event, "proposal."); state {
+	case StateWithdrawn, StateExpired, StateStale:
+		return state
+	}
+	return ""
+}
 
 type proposeReq struct {
 	id      ulid.ULID
@@ -45,8 +60,8 @@ func (r proposeReq) describe(rec *record.Audit) {
 	rec.PayloadB3, rec.Version = r.payload.B3(), r.payload.Version
 }
 
-// decide repeats every check that depends on HEAD. What a delta makes of its base was checked by the caller: prev_hash
-// names that base by content, so it cannot have become another.
+// decide repeats every check that depends on HEAD. The caller has checked a delta against its base;
+// prev_hash names that base by content, so the base is still the same.
 func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	if twin := p.next.byPayload(r.payload.B3()); twin != nil && !twin.expired(p.now) {
 		return answer{proposed: twin.proposed(true)}, nil
@@ -73,7 +88,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	rec.ProposalID = idText(r.id)
 	p.next.enter(prop)
 	p.counts.proposals[StatePending]++
-	p.add(j, Op{Do: OpPropose, ID: r.id, Propose: &ProposeOp{prop.row, prop.packed}}, rec)
+	p.add(j, ProposeOp{ID: r.id, Row: prop.row, Packed: prop.packed}, rec)
 	return answer{proposed: prop.proposed(false)}, nil
 }
 
@@ -88,7 +103,8 @@ func (p *proposal) proposed(replayed bool) Proposed {
 	return Proposed{ID: idText(p.id), PayloadB3: p.row.PayloadB3, ExpiresAt: p.expiresAt(), Replayed: replayed}
 }
 
-// owner names who may withdraw a proposal: a capability, or a peer of the socket by its uid.
+// owner returns the name of the actor that may withdraw a proposal: its capability, or the uid of a
+// peer of the socket.
 func owner(a engines.Actor) string {
 	if a.CapID == "" && a.UID != nil {
 		return fmt.Sprintf("uid:%d", *a.UID)
@@ -99,7 +115,7 @@ func owner(a engines.Actor) string {
 type approveReq struct {
 	id       ulid.ULID
 	approval record.Approval // verified, received_at set
-	key      b3.Digest       // of the public key it was verified with
+	key      b3.Digest       // of the public key that verified it
 }
 
 func (approveReq) name() string { return "approve" }
@@ -108,7 +124,8 @@ func (r approveReq) describe(rec *record.Audit) {
 	rec.ProposalID, rec.Signers = idText(r.id), []string{r.approval.SignerID}
 }
 
-// decide checks the signer's status again: HEAD may have moved since the signature was verified.
+// decide checks the status of the signer again, because HEAD may have moved since the signature was
+// verified.
 func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	prop, err := p.find(r.id)
 	if err != nil {
@@ -134,11 +151,17 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	r.describe(&rec)
 	rec.ApprovalB3 = b3.Sum(r.approval.Bytes())
 	rec.PayloadB3, rec.Version = prop.row.PayloadB3, prop.row.Version
-	p.add(j, Op{Do: OpApprove, ID: r.id, Approve: &ApproveOp{Key: r.key, Approval: r.approval.Bytes()}}, rec)
-	return answer{approved: Approved{Status: "accepted", Approvals: len(next.approvals), Quorum: quorumOf(prop.payload, p.next.view.Signers)}}, nil
+	p.add(j, ApproveOp{ID: r.id, Key: r.key, Approval: r.approval.Bytes()}, rec)
+	return answer{
+		approved: Approved{
+			Status: "accepted", Approvals: len(next.approvals),
+			Quorum: quorumOf(prop.payload, p.next.view.Signers),
+		},
+	}, nil
 }
 
-// quorumOf is what a payload needs of the set in force. A change of signers may need more: see record.Authorize.
+// quorumOf returns the approvals that a payload needs from the set in force. A change of signers
+// may need more: see record.Authorize.
 func quorumOf(p *record.Payload, set *record.SignerSet) Quorum {
 	q := Quorum{M: set.Threshold, N: set.Active()}
 	switch p.Kind {
@@ -162,14 +185,16 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	if who := owner(j.actor); !j.actor.Admin && (who == "" || who != prop.row.Owner) {
-		return answer{}, &ForbiddenError{Reason: "another capability proposed " + idText(r.id) + "; that one or node.admin may withdraw it"}
+		return answer{}, &ForbiddenError{
+			Reason: "another capability proposed " + idText(r.id) + "; that one or node.admin may withdraw it",
+		}
 	}
-	p.end(j, OpWithdraw, prop, StateWithdrawn, j.audit("proposal.withdrawn"))
+	p.end(j, prop, StateWithdrawn)
 	p.sweepOrphans()
 	return answer{}, nil
 }
 
-// endedError says why a proposal that is not live cannot be used.
+// endedError returns the error for a proposal that is not live.
 func endedError(id string, how doneRow, known bool) error {
 	switch {
 	case !known:
@@ -187,7 +212,8 @@ func (commitReq) name() string { return "commit" }
 
 func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = idText(r.id) }
 
-// decide answers a repeat, else checks the chain and the quorum once more and appends the version to the plan.
+// decide answers a repeated call from the outcome. Otherwise it checks the chain and the quorum
+// again and appends the version to the plan.
 func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if p.next.live[r.id] == nil {
 		how, known, err := p.outcome(r.id)
@@ -220,7 +246,8 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	return p.append(j, version{
-		id: r.id, payload: prop.payload, packed: prop.packed, approvals: counted, items: items, signers: prop.payload.SignersAfter(head.Signers), prop: prop,
+		id: r.id, payload: prop.payload, packed: prop.packed, approvals: counted,
+		items: items, signers: prop.payload.SignersAfter(head.Signers), prop: prop,
 	})
 }
 
@@ -245,11 +272,12 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", ErrConflict)
 	}
 	return p.append(j, version{
-		id: r.id, payload: r.payload, packed: r.packed, approvals: r.approvals, items: r.items, signers: r.payload.SignerSet,
+		id: r.id, payload: r.payload, packed: r.packed, approvals: r.approvals,
+		items: r.items, signers: r.payload.SignerSet,
 	})
 }
 
-// genesisAgain answers a genesis that another caller has committed since this one was queued.
+// genesisAgain answers a genesis that another call has committed since this one was queued.
 func (p *plan) genesisAgain() (answer, error) {
 	for _, how := range p.done {
 		if how.State == StateCommitted && how.Version == 1 { // in this very batch
@@ -260,53 +288,57 @@ func (p *plan) genesisAgain() (answer, error) {
 	return answer{committed: done}, err
 }
 
-// version is a decided version: quorum, chain and items are checked.
+// version is a decided version. Its quorum, chain and items are checked.
 type version struct {
 	id        ulid.ULID
 	payload   *record.Payload
 	packed    []byte
 	approvals []record.Approval // counted
-	items     record.Items      // after it
-	signers   *record.SignerSet // in force after it
+	items     record.Items      // after the version
+	signers   *record.SignerSet // in force after the version
 	prop      *proposal         // nil for genesis
 }
 
-// append puts a version on the speculative HEAD. What it leaves without a base goes stale.
+// append appends a version to the speculative HEAD. Proposals that lose their base go stale.
 func (p *plan) append(j *job, v version) (answer, error) {
 	entry, err := p.artifact(v)
 	if err != nil {
 		return answer{}, err
 	}
-	op, kind := v.op(entry, p.next.view), OpCommit
+	made := v.appended(entry, p.next.view)
+	var op Op = CommitOp{made}
 	if v.prop == nil {
-		kind, op.Packed, op.Origin = OpGenesis, v.packed, v.payload.Origin
+		op = GenesisOp{Version: made, Packed: v.packed, Origin: v.payload.Origin}
 	} else {
 		p.next.remove(v.prop)
 	}
 	rec := j.audit(record.EventOf(v.payload.Kind))
-	rec.ProposalID, rec.PayloadB3, rec.Version = idText(v.id), op.PayloadB3, op.Version
+	rec.ProposalID, rec.PayloadB3, rec.Version = idText(v.id), made.PayloadB3, made.Number
 	for _, a := range v.approvals {
 		rec.Signers = append(rec.Signers, a.SignerID)
 	}
-	p.add(j, Op{Do: kind, ID: v.id, Commit: op}, rec)
-	p.advance(j, v, op)
+	p.add(j, op, rec)
+	p.advance(j, v, made)
 	p.sweepOrphans()
-	return answer{committed: Committed{Version: op.Version, PayloadB3: op.PayloadB3, CommittedAt: op.CommittedAt, Hash: op.Hash}}, nil
+	return answer{committed: Committed{
+		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, Hash: made.Hash,
+	}}, nil
 }
 
-// op appends v with its entry on top of a HEAD.
-func (v version) op(entry *record.Artifact, head *HeadView) *CommitOp {
-	op := &CommitOp{
-		Version: entry.Version, Hash: entry.Hash(), PayloadB3: v.payload.B3(), PrevHash: head.Head.PayloadB3,
-		CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: entry.Bytes(),
+// appended returns v with its entry, to be appended to a HEAD.
+func (v version) appended(entry *record.Artifact, head *HeadView) NewVersion {
+	out := NewVersion{
+		ID: v.id, Number: entry.Version, Hash: entry.Hash(), PayloadB3: v.payload.B3(),
+		PrevHash: head.Head.PayloadB3, CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: entry.Bytes(),
 	}
 	if v.payload.SignerSet != nil {
-		op.Set = v.signers.Bytes()
+		out.Set = v.signers.Bytes()
 	}
-	return op
+	return out
 }
 
-// artifact is the log entry of v: it names the entry before it, the set that authorized it and the audit record before it.
+// artifact returns the log entry of v. It names the entry before it, the signer set that authorized
+// it and the audit record before it.
 func (p *plan) artifact(v version) (*record.Artifact, error) {
 	head := p.next.view
 	authorizedBy := cmp.Or(head.signersB3, v.payload.SignerSetB3) // genesis is authorized by the set it installs
@@ -319,23 +351,25 @@ func (p *plan) artifact(v version) (*record.Artifact, error) {
 	})
 }
 
-// advance moves the speculative HEAD.
-func (p *plan) advance(j *job, v version, op *CommitOp) {
+// advance moves the speculative HEAD to a version.
+func (p *plan) advance(j *job, v version, made NewVersion) {
 	head := *p.next.view
-	head.Head = record.Head{Version: op.Version, Hash: op.Hash, PayloadB3: op.PayloadB3, CommittedAt: op.CommittedAt, Epoch: op.Epoch}
-	head.Origin, head.Expiry, head.Items, head.Signers = v.payload.Origin, v.payload.Expiry, v.items, v.signers
+	head.Head = made.head()
+	head.Origin, head.Expiry = v.payload.Origin, v.payload.Expiry
+	head.Items, head.Signers = v.items, v.signers
 	head.signersB3 = v.payload.SignerSetB3
-	if op.Version == 1 {
-		head.genesis, head.MinVersion = op.PayloadB3, 1
+	if made.Number == 1 {
+		head.genesis, head.MinVersion = made.PayloadB3, 1
 	}
 	p.next.view = newHeadView(head)
-	p.done[v.id] = op.outcome()
+	p.done[v.id] = made.outcome()
 	p.counts.committed++
 	if v.payload.Kind == record.KindSupersede {
 		p.counts.superseded++
 	}
 	p.counts.proposals[StateCommitted]++
 	p.events = append(p.events, Update{
-		Version: op.Version, PayloadB3: op.PayloadB3, CommittedAt: op.CommittedAt, CorrID: j.corrID, Hash: op.Hash, Kind: v.payload.Kind,
+		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, CorrID: j.corrID,
+		Hash: made.Hash, Kind: v.payload.Kind,
 	})
 }

@@ -1,49 +1,91 @@
-// Package registry keeps the node's authoritative, append-only, signed list of descriptors: states are proposed,
-// approved by M of N signers, committed by one pipeline, and never edited after.
+// Package registry keeps the authoritative list of descriptors of the node as an append-only,
+// signed log. Versions are proposed, approved by M of N signers, and committed by one pipeline.
+// They are never edited.
+//
+// Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-22.
+//
+// # Terms
+//
+//   - payload: the canonical bytes that signers sign; a draft is a payload with members left out
+//   - entry: the log entry of a version, with its approvals; its hash covers the log before it
+//   - fork guard: refuses writes while the file may be older than its log
+//   - mark: the last signed checkpoint, kept outside the database (the high-water mark)
+//   - set: the items of a version, stored in chunks so that reads of old versions replay few
+//     deltas
+//   - statement: the signed record of what retention is about to remove
+//   - witness: a third party that cosigns checkpoints; an objection is its refusal of the log
 //
 // # Invariants
 //
-//  1. Only the pipeline task advances HEAD, and it does so by a compare-and-set on {version, hash} inside the store's
-//     transaction. Versions rise by exactly one.
+//  1. Only the pipeline task advances HEAD, by a compare-and-set on {version, hash} inside the
+//     transaction of the store. Versions rise by exactly one.
 //
-//  2. A version exists only with signatures of at least the threshold of distinct keys in force, checked again in the
-//     transaction's decision and offline by anyone. Nothing bypasses the quorum.
+//  2. Every version has signatures of at least the threshold of distinct keys in force. The
+//     pipeline checks them when it decides, and anyone can check them offline. No call bypasses
+//     the quorum.
 //
-//  3. A batch stands or falls whole: one failed guard refuses all its ops, because later ops hash what earlier ones wrote.
+//  3. A batch succeeds or fails as a whole. One failed guard refuses all its steps, because later
+//     steps hash the results of earlier ones.
 //
-//  4. Each accepted mutation and each refusal of an authenticated caller that reached the pipeline is one record of the
-//     audit chain, in the same transaction.
+//  4. Every accepted mutation, and every refusal of an authenticated caller that reached the
+//     pipeline, has one record of the audit chain in the same transaction.
 //
-//  5. What readers see (State behind one atomic pointer) is published after the sync, before the broadcast, before the
-//     answer: who saw an answer reads its own write. Published values are never mutated.
+//  5. The state that readers see is published after the sync, before the broadcast and before the
+//     answer: a caller that has an answer reads its own write. Published values never change.
 //
-//  6. Every accepted job is answered exactly once: done, refused, cancelled or unknown, shutdown and panics included.
+//  6. Every accepted job is answered exactly once: done, refused, cancelled or unknown, also at a
+//     shutdown or a panic.
 //
-//  7. A proposal leaves pending once, for committed, expired, stale or withdrawn. How it ended is kept as long as
-//     its version, else for 30 days; retention removes it sooner, with the audit record of it.
+//  7. A proposal ends once: committed, expired, stale or withdrawn. Its outcome is kept as long as
+//     its version, or for 30 days if it has none. Retention may remove it earlier, with its audit
+//     record.
 //
-//  8. Nothing is deleted before a signed statement of retention is synced, and then only what an archived checkpoint covers, never HEAD.
-//     Genesis, changes of signers, tiles and checkpoints stay: a pruned log verifies from genesis.
+//  8. A row is deleted only after a signed statement of retention is synced, and only if an
+//     archived checkpoint covers it. HEAD, genesis, changes of signers, tiles and checkpoints are
+//     never deleted: a pruned log verifies from genesis.
 //
-//  9. What a witness answers is kept only if it is a cosignature of that checkpoint by the key that the signer set names; a witness holds up no
-//     commit and no checkpoint. A witness that has seen another log is an objection: it is kept, shown and counted. When the signed witness
-//     policy cannot be met without the witnesses that object, the fork guard trips and stays over restarts, until a catch-up brings what they
-//     have seen or an operator settles it.
+//  9. An answer of a witness is stored only if it is a cosignature of that checkpoint by the key
+//     that the signer set names. A witness delays no commit and no checkpoint. Every objection is
+//     stored, shown and counted. If the signed witness policy cannot be met without the witnesses
+//     that object, the fork guard trips. It stays tripped over restarts until a catch-up brings
+//     the missing versions or an operator adopts the log.
 //
-//  10. A damaged row of a proposal or of a kept set is left out and flagged (stored_rows); the registry serves on. Any other row that does
-//     not fit the log ends Recover with store.ErrCorrupt, and an engine that has not recovered can be asked, reloaded, purged and closed.
+//  10. A damaged row of a proposal or of a stored set is left out and flagged (stored_rows), and
+//     the registry serves on. For any other row that does not fit the log Recover returns
+//     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
+//     closed.
 //
 // # Tasks and queues
 //
-// Tasks: pipeline (sole producer of commands that touch HEAD), publisher (committed_tx to updated), checkpointor (beside it, and ending with it, up
-// to four callers of witnesses), pruner (sole deleter of
-// versions, slices), deep_verifier (read-only, slices).
-// Queues: proposals_tx and approvals_tx (reject new), fed by HTTP, read by the pipeline; retention_cmd_tx from checkpointor to pruner. Broadcasts: committed_tx and
-// updated (drop oldest). Ticks: pipeline_tick, verify_tick (missed ticks merge). The cache of old versions hides a set
-// buffer that drops when full.
+// Tasks:
+//   - pipeline, 1: the only producer of commands that change HEAD
+//   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
+//   - checkpointor, 1: signs checkpoints and stores sets of items; ends with the pipeline
+//   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
+//     drains
+//   - pruner, 1: the only task that deletes versions, in slices
+//   - deep_verifier, 1: verifies the log in slices of verify.slice; stores its progress, an
+//     archived checkpoint, at most once in 10 s and continues there after a restart; begins a new
+//     pass at genesis each verify.full_pass
+//
+// Queues:
+//   - proposals_tx, 512, reject new: HTTP to pipeline
+//   - approvals_tx, 512, reject new: HTTP to pipeline
+//   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
+//   - retention_cmd_tx, 8, reject new: checkpointor to pruner
+//   - committed_tx, broadcast, 1024, drop oldest: pipeline to publisher, deep_verifier and
+//     checkpointor
+//   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
+//     gap as lagged
+//   - archived, watch: checkpointor to witness
+//
+// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge. The cache of old
+// versions has a buffer that drops when full. testdata/golden/topology.md draws the shutdown
+// sequence from these declarations.
 //
 // # Lock order
 //
-// none: state is published through atomic pointers and owned by one task each. The version cache has one lock, a leaf, against
-// its own closing, and the flights of loads (encode_version, load_version) have one each; no caller holds one while it loads.
+// flights (one shard of encode_version or load_version) before cache_meta (of the version cache).
+// No caller holds a lock while it loads. All other state is published through atomic pointers,
+// each owned by one task.
 package registry

@@ -14,13 +14,13 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
-	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
-// service is the registry's name in metrics, logs, probes and the catalogue.
+// service is the name of the registry in metrics, logs, probes and the catalogue.
 const service = "registry"
 
 // Task names.
@@ -31,9 +31,10 @@ const (
 
 	taskCheckpointor = "checkpointor"
 	taskPruner       = "pruner"
+	taskWitness      = "witness"
 )
 
-// Deps is what an Engine is built on. Metrics, Log and Board may be nil.
+// Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
 type Deps struct {
 	Catalog *flow.Catalog
 	Store   *store.Store
@@ -42,18 +43,19 @@ type Deps struct {
 	Board   *obs.Board
 	Tracer  *obs.Tracer      // nil: no spans
 	Now     func() time.Time // wall clock; nil: time.Now
-	// Progress is told of a long Recover at each of its steps; a total of 0 is not known. It must not wait. nil: nobody is.
+	// Progress is called at each step of a long Recover. A total of 0 means unknown. It must not
+	// wait; nil: no calls.
 	Progress func(stage string, done, total int64)
-	// LogKeyFile holds the key that signs checkpoints, and HighWaterFile keeps the last one outside the database; "" for none, as
-	// in a node that forgets.
+	// LogKeyFile holds the key that signs checkpoints. HighWaterFile keeps the last checkpoint
+	// outside the database. Both are "" in a node that keeps nothing.
 	LogKeyFile, HighWaterFile string
 }
 
-// Engine is the registry. New builds it, Recover reads the file, the tasks do the work; its methods may be called from any
-// goroutine and read what was last published.
+// Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
+// methods are safe for concurrent use and read the last published state.
 type Engine struct {
-	boot     Config                 // what only a restart changes is read from here
-	reloaded atomic.Pointer[Config] // what Reload changes
+	boot     Config                 // for keys that only a restart changes
+	reloaded atomic.Pointer[Config] // for keys that Reload changes
 	store    *store.Store
 	board    *obs.Board
 	log      hclog.Logger
@@ -65,7 +67,7 @@ type Engine struct {
 	proposals  *flow.Queue[*job]
 	approvals  *flow.Queue[*job]
 	committed  *flow.Broadcast[Update]
-	updated    *flow.Broadcast[Updated]
+	updated    *flow.Broadcast[Update]
 	tick       *flow.Ticker
 	verifyTick *flow.Ticker
 	catalog    *flow.Catalog
@@ -73,40 +75,43 @@ type Engine struct {
 	rebuild   flow.Retrier
 	reread    flow.Retrier
 	codec     codec
-	cache     versionCache  // open from Recover to Close
+	cache     versionCache  // open between Recover and Close
 	slots     chan struct{} // one for each core: work on a caller's goroutine
 	readSlots chan struct{} // one for each core: reads of old versions
 
-	docFlight  *flow.Flight[docKey, struct{}, Document]     // encodings under way
-	itemFlight *flow.Flight[uint64, struct{}, record.Items] // loads of old versions under way
+	docFlight  *flow.Flight[docKey, struct{}, Document]     // running encodings
+	itemFlight *flow.Flight[uint64, struct{}, record.Items] // running loads of old versions
 
-	current atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
+	current atomic.Pointer[state] // read by callers; stored by Recover and, after the sync, by the committer
 
-	keyFile        string
-	mark           checkpoint.HighWater
-	key            atomic.Pointer[checkpoint.Key]    // read once
-	latest         atomic.Pointer[checkpoint.Signed] // the checkpoint that readers see; nil: none yet
-	tree           atomic.Pointer[treeRow]           // as of the last synced commit
-	guard          atomic.Pointer[Rollback]          // nil: the log may be extended
-	objections     atomic.Pointer[objections]        // of witnesses; stored by Recover, by the task checkpointor and by an adoption
+	keyFile string
+	mark    checkpoint.HighWater
+	key     atomic.Pointer[checkpoint.Key]    // read once
+	latest  atomic.Pointer[checkpoint.Signed] // the latest published checkpoint; nil before the first
+	tree    atomic.Pointer[treeRow]           // as of the last synced commit
+	guard   atomic.Pointer[Rollback]          // nil unless the log must not be extended
+	// of witnesses; stored by Recover, by the task witness and by an adoption
+	objections     atomic.Pointer[objections]
 	checkpointed   *flow.Watch[Checkpoint]
-	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot, for witnesses; nil: none yet
+	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot; nil before the first
 	witness        *upstream.Client
 	checkpointCmd  *flow.Queue[*flow.Reply[Checkpoint]]
 	checkpointTick *flow.Ticker
 	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
-	segment        uint64              // versions that retention takes at a time
+	segment        uint64              // versions of a segment of retention
 
-	loaded     atomic.Bool            // Recover is done
-	chainError atomic.Pointer[string] // latched by the deep verifier
-	running    atomic.Bool            // the pipeline is
-	busySince  atomic.Int64           // Unix ns at which the oldest job in hand was queued; 0: none in hand
-	configs    atomic.Int64           // configurations put in force so far
-	verifiedTo atomic.Uint64          // version up to which this pass of the deep verifier is
-	unclosed   runtime.Cleanup        // tells of an engine that is dropped without Close
+	loaded     atomic.Bool            // Recover has ended
+	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
+	running    atomic.Bool            // the pipeline runs
+	busySince  atomic.Int64           // Unix ns at which the oldest running job was queued; 0: no job runs
+	configs    atomic.Int64           // number of configurations so far
+	told       atomic.Uint64          // last version published to streams; after a boot that of HEAD
+	verifiedTo atomic.Uint64          // version that this pass of the deep verifier has reached
+	unclosed   runtime.Cleanup        // logs an engine that is dropped without Close
 }
 
-// New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
+// New builds an engine and declares its buckets, queues, metrics and probes. It does no I/O and
+// starts no task.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, catalog: d.Catalog,
@@ -123,7 +128,8 @@ func New(cfg Config, d Deps) *Engine {
 	if e.now == nil {
 		e.now = time.Now
 	}
-	if e.progress = d.Progress; e.progress == nil {
+	e.progress = d.Progress
+	if e.progress == nil {
 		e.progress = func(string, int64, int64) {}
 	}
 	if e.log == nil {
@@ -133,7 +139,8 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
-	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).Counting(d.Catalog, service, "read")
+	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).
+		Counting(d.Catalog, service, "read")
 	e.current.Store(newState(newHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
 	e.m.configVersion(float64(e.configs.Add(1)))
@@ -152,16 +159,19 @@ func (e *Engine) declareChannels() {
 			Producers: []string{flow.HTTP}, Consumers: []string{taskPipeline}, Doc: doc,
 		})
 	}
-	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, nothing happened")
-	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals, "approve, commit and withdraw, in order; full: 429, nothing happened")
+	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, no effect")
+	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals,
+		"approve, commit and withdraw, in order; full: 429, no effect")
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor, flow.HTTP},
-		Doc: "new versions; a reader that is overrun reconciles from HEAD",
+		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
+		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
-	e.updated = flow.NewBroadcast[Updated](e.catalog, flow.Spec{
+	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "updated", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: []string{taskPublisher}, Doc: "registry.updated for the rest of the node; loss is healed by HEAD",
+		Producers: []string{taskPublisher}, Consumers: []string{flow.HTTP},
+		Doc: "new versions for event streams; " +
+			"a stream that loses some reports lagged and continues from HEAD",
 	})
 	e.tick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "pipeline_tick", Consumers: []string{taskPipeline}, Doc: "expiry sweep, every second",
@@ -170,22 +180,26 @@ func (e *Engine) declareChannels() {
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
 	e.checkpointTick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "checkpoint_tick", Consumers: []string{taskCheckpointor}, Doc: "whether HEAD has moved, every second",
+		Service: service, Name: "checkpoint_tick", Consumers: []string{taskCheckpointor},
+		Doc: "check whether HEAD has moved, every second",
 	}, checkpointEvery)
 	e.checkpointCmd = flow.NewQueue[*flow.Reply[Checkpoint]](e.catalog, flow.Spec{
 		Service: service, Name: "checkpoint_cmd", Cap: maxCheckpoints, Policy: flow.RejectNew,
-		Producers: []string{flow.HTTP}, Consumers: []string{taskCheckpointor}, Doc: "checkpoints that were asked for; full: 429, nothing happened",
+		Producers: []string{flow.HTTP}, Consumers: []string{taskCheckpointor},
+		Doc: "requests for a checkpoint; full: 429, no effect",
 	})
 	e.checkpointed = flow.NewWatch[Checkpoint](e.catalog, flow.Spec{
-		Service: service, Name: "checkpoints", Producers: []string{taskCheckpointor}, Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
+		Service: service, Name: "checkpoints", Producers: []string{taskCheckpointor},
+		Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
 	}, Checkpoint{})
 	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
-		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskCheckpointor},
-		Doc: "the archived checkpoint that witnesses are shown at once; a newer one supersedes",
+		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskWitness},
+		Doc: "the archived checkpoint to show to witnesses at once; a newer one replaces it",
 	}, nil)
 	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
 		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
-		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner}, Doc: "archived checkpoints to prune under; full: the cycle is skipped",
+		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner},
+		Doc: "archived checkpoints that allow pruning; full: the cycle is skipped",
 	})
 	e.cache = newVersionCache(e.catalog)
 	e.docFlight = flow.NewFlight[docKey, struct{}, Document](e.catalog, flow.FlightSpec{
@@ -196,50 +210,101 @@ func (e *Engine) declareChannels() {
 	})
 }
 
-// Tasks lists the registry's tasks for the supervisor.
+// Tasks returns the tasks of the registry for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskPipeline, Count: 1, Restart: flow.Always, Vital: true, Lanes: []string{"store.work", "store.bulk"},
-			Doc: "sole writer of HEAD", Run: e.runPipeline},
-		{Service: service, Name: taskPublisher, Count: 1, Restart: flow.Always, Doc: "tells the node of new versions", Run: e.runPublisher},
-		{Service: service, Name: taskCheckpointor, Count: 1, Restart: flow.Always, Lanes: []string{"store.work", "store.bulk"},
-			Doc: "signs checkpoints, keeps sets for old reads", Run: e.runCheckpointor},
-		{Service: service, Name: taskPruner, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.bulk"},
-			Doc: "removes what retention lets go, in slices", Run: e.runPruner},
-		{Service: service, Name: taskVerifier, Count: 1, Restart: flow.Always, Background: true, Doc: "verifies the log again, in slices", Run: e.runVerifier},
+		{
+			Service: service,
+			Name:    taskPipeline,
+			Count:   1,
+			Restart: flow.Always,
+			Vital:   true,
+			Lanes:   []string{"store.work", "store.bulk"},
+			Doc:     "sole writer of HEAD",
+			Run:     e.runPipeline,
+		},
+		{
+			Service: service, Name: taskPublisher, Count: 1, Restart: flow.Always,
+			Doc: "sends new versions to event streams", Run: e.runPublisher,
+		},
+		{
+			Service: service,
+			Name:    taskCheckpointor,
+			Count:   1,
+			Restart: flow.Always,
+			Lanes:   []string{"store.work", "store.bulk"},
+			Doc:     "signs checkpoints, stores sets for reads of old versions",
+			Run:     e.runCheckpointor,
+		},
+		{
+			Service:    service,
+			Name:       taskWitness,
+			Count:      1,
+			Restart:    flow.Always,
+			Background: true,
+			Lanes:      []string{"store.work"},
+			Doc:        "shows checkpoints to witnesses and keeps their cosignatures",
+			Run:        e.runWitness,
+		},
+		{
+			Service:    service,
+			Name:       taskPruner,
+			Count:      1,
+			Restart:    flow.Always,
+			Background: true,
+			Lanes:      []string{"store.bulk"},
+			Doc:        "removes pruned versions, in slices",
+			Run:        e.runPruner,
+		},
+		{
+			Service:    service,
+			Name:       taskVerifier,
+			Count:      1,
+			Restart:    flow.Always,
+			Background: true,
+			Lanes:      []string{"store.bulk"},
+			Doc:        "verifies the log again, in slices",
+			Run:        e.runVerifier,
+		},
 	}
 }
 
-// Reload puts a valid configuration in force, for the calls and the batches that begin from now on. Keys that need a
-// restart keep the value they had. It does not wait.
+// Reload applies a valid configuration to the calls and batches that begin from now on. Keys that
+// need a restart keep their value. It does not block.
 func (e *Engine) Reload(cfg Config) {
 	e.reloaded.Store(&cfg)
 	e.m.configVersion(float64(e.configs.Add(1)))
 	e.verifyTick.Set(cfg.Verify.Period.D())
 }
 
-// live is the configuration in force.
+// live returns the configuration in force.
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
-// Head is HEAD as of the last synced commit; never nil. Before Recover it is an empty log.
+// Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
 func (e *Engine) Head() *HeadView { return e.current.Load().view }
 
-// Subscribe gives a cursor over the versions committed from now on. Subscribe first, then read Head, then skip what it
-// covers. The caller closes the subscription.
+// Subscribe returns a subscription to the versions that the publisher sends from now on. Subscribe
+// first, then read Head, then skip the versions that it covers. After a lag or a restart of the
+// publisher, versions are missing: the next event is then more than one version ahead. The caller
+// closes the subscription.
 func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
-	return e.committed.Subscribe(consumer)
-}
-
-// SubscribeUpdates gives a cursor over the publisher's bus.
-func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 	return e.updated.Subscribe(consumer)
 }
 
-// closeWithin bounds how long Close waits for a load that its callers have left.
+// Emits returns a *NotReadyError while bus.emit_updates is false: the publisher then sends no
+// version.
+func (e *Engine) Emits() error {
+	if !e.live().Bus.EmitUpdates {
+		return &NotReadyError{Cause: CauseUpdatesOff}
+	}
+	return nil
+}
+
+// closeWithin bounds the time that Close waits for a load without callers.
 const closeWithin = time.Second
 
-// Close ends the loads of old versions that are still under way and frees the cache. Call it after the last task and the last caller
-// have ended. It may be called again, and without a Recover before it.
+// Close ends the running loads of old versions and frees the cache. Call it after the last task and
+// the last caller have ended. It may be called again, and without a Recover before it.
 func (e *Engine) Close(ctx context.Context) error {
 	e.unclosed.Stop()
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
@@ -250,12 +315,12 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// Purge empties the cache of old versions; what is asked for again is read from the file.
+// Purge empties the cache of old versions.
 func (e *Engine) Purge() {
 	e.cache.Purge()
 }
 
-// ready returns the reason for which writes cannot be taken now, or nil.
+// ready returns the reason why writes are refused now, or nil.
 func (e *Engine) ready() error {
 	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
 		return why.err()
@@ -263,7 +328,7 @@ func (e *Engine) ready() error {
 	return e.sound()
 }
 
-// sound is ready but for the fork guard, which has a readiness key of its own.
+// sound is ready without the fork guard, which has a readiness key of its own.
 func (e *Engine) sound() error {
 	if !e.loaded.Load() {
 		return &NotReadyError{Cause: CauseLoading}
@@ -274,7 +339,7 @@ func (e *Engine) sound() error {
 	return e.clockReady()
 }
 
-// checkpointSize is the size of the latest checkpoint; 0 before the first.
+// checkpointSize returns the size of the latest checkpoint, 0 before the first.
 func (e *Engine) checkpointSize() uint64 {
 	if s := e.latest.Load(); s != nil {
 		return s.Size
@@ -282,10 +347,11 @@ func (e *Engine) checkpointSize() uint64 {
 	return 0
 }
 
-// maxClockLag is how far the wall clock may be behind HEAD.
+// maxClockLag is the most that the wall clock may be behind HEAD.
 const maxClockLag = 5 * time.Minute
 
-// clockReady refuses writes while the clock is so far behind HEAD that the times of new versions would be made up.
+// clockReady returns an error while the clock is further behind HEAD than maxClockLag: the times of
+// new versions would be invented.
 func (e *Engine) clockReady() error {
 	head := e.Head().Head
 	if head.Version == 0 {
@@ -301,7 +367,7 @@ func (e *Engine) clockReady() error {
 	return nil
 }
 
-// Origin is the log's name: the stored one after genesis, before it the configured one.
+// Origin returns the name of the log: the stored one after genesis, the configured one before it.
 func (e *Engine) Origin() string {
 	return cmp.Or(e.Head().Origin, e.boot.Origin, "ronbox.local/"+strings.ToLower(e.store.Info().NodeID))
 }

@@ -3,23 +3,27 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 
 	"ronbox/engines/registry/record"
 )
 
-// What a caller can meet beside the record's own faults (*record.FieldError, record.ErrInvalidSig, …), flow.ErrBusy,
-// flow.ErrClosed, flow.ErrCanceled, flow.ErrUnknown, the causes of a context and the store's errors.
+// Errors of the engine, beside those of package record, flow.ErrBusy, flow.ErrClosed,
+// flow.ErrCanceled, flow.ErrUnknown, the causes of a context and the errors of the store.
 var (
 	ErrNotFound = errors.New("not found")
-	// ErrExpired: the proposal's time is over; final.
+	// ErrExpired is returned when the time of a proposal is over. It is final.
 	ErrExpired = errors.New("proposal has expired")
-	// ErrPruned: the version was there and its bytes were removed by retention; final.
+	// ErrPruned is returned when retention has removed the version. It is final.
 	ErrPruned = errors.New("version is pruned")
-	// ErrConflict: the proposal is in a state that does not allow the call; final.
+	// ErrConflict is returned when the state of a proposal or of the log does not allow the call.
+	// It is final.
 	ErrConflict = errors.New("conflict")
-	// ErrForbidden: the caller is known and may not do this.
+	// ErrForbidden is returned when the caller is known and may not make the call.
 	ErrForbidden = errors.New("forbidden")
-	// ErrRange: the asked range of versions is empty, reversed or too wide.
+	// ErrRange is returned when the range of versions is empty, reversed or too wide.
 	ErrRange = errors.New("range of versions is not served")
 )
 
@@ -31,9 +35,11 @@ const (
 	CauseLoading      = "loading"
 	CausePipelineDown = "pipeline_down"
 	CauseRollback     = "rollback_detected"
+	CauseUpdatesOff   = "updates_off"
 )
 
-// NotReadyError says that the registry takes no writes now, and why. The same call may succeed later.
+// NotReadyError is returned when the registry does not accept writes now. The same call may
+// succeed later.
 type NotReadyError struct{ Cause, Detail string }
 
 func (e *NotReadyError) Error() string {
@@ -43,8 +49,8 @@ func (e *NotReadyError) Error() string {
 	return "registry is not ready: " + e.Cause + ": " + e.Detail
 }
 
-// DuplicateApprovalError says that the key has approved this proposal before. Identical tells a retry, whose signature
-// is the recorded one, from a second signature.
+// DuplicateApprovalError is returned when the key has approved the proposal before. Identical
+// reports whether the signature is the recorded one, as it is in a retry.
 type DuplicateApprovalError struct {
 	SignerID  string
 	Identical bool
@@ -54,27 +60,27 @@ func (e *DuplicateApprovalError) Error() string {
 	return fmt.Sprintf("signer %s has approved this proposal before", e.SignerID)
 }
 
-// ForbiddenError says why a known caller may not do this. It is ErrForbidden.
+// ForbiddenError is an ErrForbidden with its reason.
 type ForbiddenError struct{ Reason string }
 
 func (e *ForbiddenError) Error() string { return e.Reason }
 
-// Is makes it ErrForbidden.
+// Is reports whether target is ErrForbidden.
 func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
 
-// ParentPendingError says that a proposal stands on another one that is not a version yet: Parent is committed first. It is
-// record.ErrVersionSkew.
+// ParentPendingError is returned when a proposal builds on a proposal that is not committed yet.
+// The caller must commit Parent first. It is record.ErrVersionSkew.
 type ParentPendingError struct{ ID, Parent string }
 
 func (e *ParentPendingError) Error() string {
 	return fmt.Sprintf("proposal %s stands on %s, which is committed first", e.ID, e.Parent)
 }
 
-// Is makes it record.ErrVersionSkew.
+// Is reports whether target is record.ErrVersionSkew.
 func (e *ParentPendingError) Is(target error) bool { return target == record.ErrVersionSkew }
 
-// GenesisApprovalError says which approval of a genesis is wrong, by its place in the list from 0, and why. Err is
-// record.ErrInvalidSig, or a *DuplicateApprovalError.
+// GenesisApprovalError is returned when an approval of a genesis is invalid. Index is its place in
+// the list, from 0. Err is record.ErrInvalidSig or a *DuplicateApprovalError.
 type GenesisApprovalError struct {
 	Index    int
 	SignerID string
@@ -88,63 +94,174 @@ func (e *GenesisApprovalError) Error() string {
 
 func (e *GenesisApprovalError) Unwrap() error { return e.Err }
 
-// StateError says that the proposal has left pending for State. It is ErrConflict.
+// StateError is returned when a proposal has already ended in State. It is ErrConflict.
 type StateError struct{ ID, State string }
 
 func (e *StateError) Error() string { return fmt.Sprintf("proposal %s is %s", e.ID, e.State) }
 
-// Is makes it ErrConflict.
+// Is reports whether target is ErrConflict.
 func (e *StateError) Is(target error) bool { return target == ErrConflict }
 
-// PendingLimitError says that too much waits for signatures already. Only a proposal that is committed, withdrawn or expired
-// makes room: to send the same again changes nothing.
+// PendingLimitError is returned when a limit of pending proposals is reached. A retry fails until
+// a proposal is committed, withdrawn or expires.
 type PendingLimitError struct {
 	Limit string // "proposals.max_pending", "proposals.max_per_cap" or "proposals.max_bytes"
 	Max   int64
 }
 
 func (e *PendingLimitError) Error() string {
-	return fmt.Sprintf("pending proposals are at the limit registry.%s = %d: commit or withdraw one, or wait until one expires", e.Limit, e.Max)
+	return fmt.Sprintf(
+		"pending proposals are at the limit registry.%s = %d: commit or withdraw one, or wait until one expires",
+		e.Limit,
+		e.Max,
+	)
 }
 
-// TimeoutError says that the deadline passed before the pipeline began: nothing was written.
+// TimeoutError is returned when the deadline passed before the pipeline began. No row was written.
 type TimeoutError struct{ Op string }
 
 func (e *TimeoutError) Error() string {
 	return e.Op + ": deadline passed while queued, nothing was written"
 }
 
-// GenesisMismatchError says that the configuration pins another log than the stored one: another payload_b3 of genesis or
-// another origin. The node must not start on it.
+// GenesisMismatchError is returned when the configuration names another genesis or another origin
+// than the stored log has. The node must not start on it.
 type GenesisMismatchError struct{ Key, Want, Has string }
 
 func (e *GenesisMismatchError) Error() string {
 	return fmt.Sprintf("%s = %q, but the log in the file has %q", e.Key, e.Want, e.Has)
 }
 
+// Exit codes of the CLI for refusals of the registry, beside those of every verb.
+const (
+	ExitQuorum    = 20 // too few approvals or cosignatures, or one that does not count
+	ExitStale     = 21 // the proposal has ended, or HEAD has moved
+	ExitDuplicate = 22 // the key has signed it before
+	ExitNotFound  = 23 // no such version, proposal or item
+)
+
+// Fault describes an error to every surface: the audit chain and spans write Reason, HTTP answers
+// with Status, Reason, Code and Title, and the CLI exits with Exit.
+type Fault struct {
+	Is     func(error) bool
+	Reason string
+	Code   string // the reason as HTTP clients of the registry spell it
+	Title  string
+	Status int  // of HTTP
+	Retry  bool // the state of the node or a deadline, not a refusal: the same call may succeed later
+	Exit   int  // 0: that of any refusal
+
+	Details func(error) map[string]any // nil: none
+	Text    func(error) string         // nil: that of the error
+}
+
+// Faults returns the faults of the registry. The first row that matches an error counts.
+func Faults() []Fault { return slices.Clone(faults) }
+
+var faults = []Fault{
+	{Is: is(record.ErrMalformed), Reason: "malformed", Code: "Malformed", Title: "Malformed request",
+		Status: http.StatusBadRequest,
+		Details: members(func(e *record.FieldError) map[string]any {
+			if e.Field == "" {
+				return nil
+			}
+			return map[string]any{"field": e.Field}
+		}),
+		Text: text(func(e *record.FieldError) string { return strings.TrimPrefix(e.Field+": "+e.Reason, ": ") })},
+	{Is: is(record.ErrHardLimit), Reason: "hard_limit", Code: "HardLimitExceeded", Title: "Beyond a fixed limit",
+		Status: http.StatusRequestEntityTooLarge},
+	{Is: is(record.ErrChainMismatch), Reason: "chain_mismatch", Code: "ChainMismatch",
+		Title: "Does not build on HEAD", Status: http.StatusConflict, Exit: ExitStale},
+	{Is: is(record.ErrVersionSkew), Reason: "version_skew", Code: "VersionSkew", Title: "Version out of turn",
+		Status: http.StatusConflict, Exit: ExitStale,
+		Details: members(func(e *ParentPendingError) map[string]any { return map[string]any{"parent": e.Parent} })},
+	{Is: isA[*GenesisApprovalError], Reason: "bad_approval", Code: "BadApproval",
+		Title: "Approval of the genesis does not count", Status: http.StatusUnprocessableEntity, Exit: ExitQuorum,
+		Details: members(func(e *GenesisApprovalError) map[string]any {
+			return map[string]any{"approval": e.Index, "signer_id": e.SignerID}
+		})},
+	{Is: is(record.ErrInvalidSig), Reason: "invalid_sig", Code: "InvalidSig", Title: "Invalid signature",
+		Status: http.StatusUnprocessableEntity, Exit: ExitQuorum},
+	{Is: is(record.ErrRevokedKey), Reason: "revoked_key", Code: "RevokedKey", Title: "Key is not active",
+		Status: http.StatusUnprocessableEntity, Exit: ExitQuorum,
+		Details: members(func(e *record.RevokedKeyError) map[string]any {
+			return map[string]any{"signer_id": e.SignerID, "status": e.Status}
+		})},
+	{Is: is(record.ErrQuorum), Reason: "quorum", Code: "QuorumFailed", Title: "Quorum not reached",
+		Status: http.StatusUnprocessableEntity, Exit: ExitQuorum,
+		Details: members(func(e *record.QuorumError) map[string]any {
+			return map[string]any{"have": e.Have, "need": e.Need}
+		})},
+	{Is: is(record.ErrClockSkew), Reason: "clock_skew", Code: "ClockSkew", Title: "Clock skew",
+		Status: http.StatusUnprocessableEntity},
+	{Is: is(ErrNotFound), Reason: "not_found", Code: "NotFound", Title: "Not found",
+		Status: http.StatusNotFound, Exit: ExitNotFound},
+	{Is: is(ErrExpired), Reason: "expired", Code: "Expired", Title: "Proposal has expired",
+		Status: http.StatusGone, Exit: ExitStale},
+	{Is: is(ErrPruned), Reason: "pruned", Code: "Pruned", Title: "Version was pruned",
+		Status: http.StatusGone, Exit: ExitNotFound},
+	{Is: isA[*DuplicateApprovalError], Reason: reasonDuplicate, Code: "DuplicateApproval",
+		Title: "Approved before", Status: http.StatusConflict, Exit: ExitDuplicate,
+		Details: members(func(e *DuplicateApprovalError) map[string]any {
+			return map[string]any{"identical": e.Identical}
+		})},
+	{Is: is(ErrConflict), Reason: "conflict", Code: "Conflict", Title: "Not in this state",
+		Status: http.StatusConflict, Exit: ExitStale,
+		Details: members(func(e *StateError) map[string]any { return map[string]any{"state": e.State} })},
+	{Is: is(ErrForbidden), Reason: "forbidden", Code: "Forbidden", Title: "Not allowed",
+		Status: http.StatusForbidden, Text: text(func(e *ForbiddenError) string { return e.Reason })},
+	{Is: is(ErrSource), Reason: "bad_source", Code: "BadSource", Title: "Nothing to catch up from",
+		Status: http.StatusUnprocessableEntity},
+	{Is: is(ErrRange), Reason: "malformed", Code: "Malformed", Title: "Range not served",
+		Status: http.StatusBadRequest},
+	{Is: isA[*PendingLimitError], Reason: "pending_limit", Code: "PendingLimit", Title: "Too many proposals",
+		Status: http.StatusConflict,
+		Details: members(func(e *PendingLimitError) map[string]any {
+			return map[string]any{"limit": e.Limit, "max": e.Max}
+		})},
+	{Is: isA[*NotReadyError], Reason: "degraded", Code: "NotReady", Title: "Not ready",
+		Status: http.StatusServiceUnavailable, Retry: true,
+		Details: members(func(e *NotReadyError) map[string]any { return map[string]any{"cause": e.Cause} })},
+	{Is: isA[*TimeoutError], Reason: "timeout", Code: "Timeout", Title: "Deadline passed",
+		Status: http.StatusGatewayTimeout, Retry: true,
+		Details: func(error) map[string]any { return map[string]any{"outcome": "none"} }},
+}
+
+func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+func isA[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+// members reads the details of an error of type T.
+func members[T error](read func(T) map[string]any) func(error) map[string]any {
+	return func(err error) map[string]any {
+		if e, ok := errors.AsType[T](err); ok {
+			return read(e)
+		}
+		return nil
+	}
+}
+
+// text reads the text of an error of type T without the words that are in its title and reason.
+func text[T error](read func(T) string) func(error) string {
+	return func(err error) string {
+		if e, ok := errors.AsType[T](err); ok {
+			return read(e)
+		}
+		return err.Error()
+	}
+}
+
 const reasonDuplicate = "duplicate_approval"
 
-// reasonOf is the word under which a refusal is chained; "" for what is no refusal: the node's own state or the caller's deadline.
+// reasonOf returns the reason of a refusal, as the audit chain keeps it. It returns "" if err is
+// not a refusal but the state of the node or the deadline of the caller.
 func reasonOf(err error) string {
-	var duplicate *DuplicateApprovalError
-	var pending *PendingLimitError
-	switch {
-	case errors.As(err, &duplicate):
-		return reasonDuplicate
-	case errors.As(err, &pending):
-		return "pending_limit"
+	i := slices.IndexFunc(faults, func(f Fault) bool { return f.Is(err) })
+	if i < 0 || faults[i].Retry {
+		return ""
 	}
-	for _, row := range []struct {
-		err    error
-		reason string
-	}{
-		{record.ErrRevokedKey, "revoked_key"}, {record.ErrQuorum, "quorum"}, {record.ErrInvalidSig, "invalid_sig"}, {record.ErrClockSkew, "clock_skew"}, {record.ErrVersionSkew, "version_skew"},
-		{record.ErrChainMismatch, "chain_mismatch"}, {record.ErrHardLimit, "hard_limit"}, {record.ErrMalformed, "malformed"},
-		{ErrExpired, "expired"}, {ErrNotFound, "not_found"}, {ErrConflict, "conflict"}, {ErrForbidden, "forbidden"},
-	} {
-		if errors.Is(err, row.err) {
-			return row.reason
-		}
-	}
-	return ""
+	return faults[i].Reason
 }

@@ -14,7 +14,7 @@ import (
 	"ronbox/store"
 )
 
-// exported writes the log of a stopped rig, and gives the directory.
+// exported exports the log of a stopped rig and returns the directory.
 func (r *rig) exported() string {
 	r.t.Helper()
 	dir := filepath.Join(r.t.TempDir(), "log")
@@ -46,7 +46,8 @@ func verifyExport(t testing.TB, dir string) *rverify.Problem {
 	return rep.Problem
 }
 
-// An export holds the log up to its checkpoint, verifies, and any flipped bit of any of its files is found.
+// An export holds the log up to its checkpoint, verifies, and any flipped bit of any of its files
+// is found.
 func TestExport(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s, "a", "b")
@@ -91,7 +92,8 @@ func TestExport(t *testing.T) {
 		if err := os.WriteFile(path, flipped, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p := verifyExport(t, dir); p == nil && filepath.Base(path) != "log.json" { // its white space is no part of the log
+		// its white space is no part of the log
+		if p := verifyExport(t, dir); p == nil && filepath.Base(path) != "log.json" {
 			t.Errorf("%s, bit %d: not noticed", path, bit)
 		}
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
@@ -103,7 +105,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A log without a checkpoint is not exported, and a restored copy heals from an export as it does from a file.
+// A log without a checkpoint is not exported, and a restored copy heals from an export as it does
+// from a file.
 func TestExportHeals(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -132,7 +135,7 @@ func TestExportHeals(t *testing.T) {
 	}
 }
 
-// A checkpoint that was seen is one that the log begins with, or the log is older, or another.
+// The log must begin with a checkpoint that was seen; an older or another log fails.
 func TestCheckSeen(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)

@@ -14,7 +14,7 @@ import (
 	"ronbox/store"
 )
 
-// meddler writes to the registry behind the pipeline's back each time it is decided, so that its batch never fits.
+// meddler moves HEAD each time it is decided, so that its batch never applies.
 type meddler struct{ commitReq }
 
 func (m meddler) decide(p *plan, j *job) (answer, error) {
@@ -47,7 +47,7 @@ func TestRebuildsAreBounded(t *testing.T) {
 	}
 }
 
-// A guard that refuses one op answers its job; the others in the batch go through.
+// A guard that refuses one op answers its job; the other jobs of the batch succeed.
 func TestOffenderAloneIsRefused(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
@@ -67,15 +67,15 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 	}
 }
 
-// badOp decides an op that no guard lets through.
+// badOp decides an op that its guard refuses.
 type badOp struct{ commitReq }
 
 func (badOp) decide(p *plan, j *job) (answer, error) {
-	p.add(j, Op{Do: OpStale, ID: testID(1), End: &EndOp{}}, j.audit("proposal.stale"))
+	p.add(j, EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
 	return answer{}, nil
 }
 
-// blocker holds the pipeline, once it has got to it, until its gate opens.
+// blocker holds the pipeline from the time it is decided until its gate opens.
 type blocker struct {
 	commitReq
 	held, gate chan struct{}
@@ -89,7 +89,7 @@ func (b blocker) decide(*plan, *job) (answer, error) {
 	return answer{}, nil
 }
 
-// Past its drain deadline the pipeline stops at once, and everyone who waited hears of it.
+// Past its drain deadline the pipeline stops at once, and every waiting caller is answered.
 func TestAbortAnswersAll(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
@@ -100,7 +100,8 @@ func TestAbortAnswersAll(t *testing.T) {
 	<-b.held
 	for i := range answers[1:] {
 		wg.Go(func() {
-			_, answers[i+1] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("x", i)), "", "")
+			_, answers[i+1] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("x", i)),
+				"", "")
 		})
 	}
 	r.waitFor("the others to queue", func() bool { return r.e.proposals.Len() == len(answers)-1 })
@@ -116,7 +117,7 @@ func TestAbortAnswersAll(t *testing.T) {
 	}
 }
 
-// abortedOnly holds the pipeline until that is aborted.
+// abortedOnly holds the pipeline until it is aborted.
 type abortedOnly struct{ blocker }
 
 func (b abortedOnly) decide(p *plan, _ *job) (answer, error) {
@@ -125,7 +126,8 @@ func (b abortedOnly) decide(p *plan, _ *job) (answer, error) {
 	return answer{}, nil
 }
 
-// A caller that leaves while its job is queued leaves nothing behind; one that leaves while it is in hand hears unknown.
+// A caller that leaves while its job is queued leaves no trace. One that leaves while it runs gets
+// an unknown outcome.
 func TestLeavingCallers(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
@@ -156,7 +158,7 @@ func TestLeavingCallers(t *testing.T) {
 	}
 }
 
-// All slots are taken: a caller waits no longer than its deadline, and nothing was done.
+// With all slots taken, a caller waits until its deadline and nothing is written.
 func TestWorkSlotsHaveADeadline(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))

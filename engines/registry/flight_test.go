@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// fillSlots takes all read slots, as reads of other old versions would, and returns a function that frees them.
+// fillSlots takes all read slots, as reads of other old versions would, and returns a function that
+// frees them.
 func (r *rig) fillSlots() (free func()) {
 	for range cap(r.e.readSlots) {
 		r.e.readSlots <- struct{}{}

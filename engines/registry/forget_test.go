@@ -16,7 +16,7 @@ import (
 
 func TestForgetOnlyWhatIsOver(t *testing.T) {
 	tx, c := started(t)
-	c.do(t, tx, endOp(OpStale, 1, 20))
+	c.do(t, tx, staleOp(1, 20))
 	var guard *GuardError
 	if _, err := storetest.Do(tx, c.batch(forgetOp(19, 1))); !errors.As(err, &guard) || guard.Guard != "outcome_over" {
 		t.Errorf("too early: %v", err)
@@ -27,7 +27,7 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 	}
 }
 
-// An outcome without a version can be asked for during 30 days and no longer; a version's for ever.
+// The outcome of a proposal without a version is kept for 30 days, that of a version for ever.
 func TestOutcomesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRig(t).start(), newSigners(1, 1)
@@ -44,7 +44,8 @@ func TestOutcomesAreForgotten(t *testing.T) {
 			t.Errorf("before its time: %s", got)
 		}
 		r.advance(forgetEvery)
-		r.waitFor("the sweep", func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, ErrNotFound) })
+		r.waitFor("the sweep",
+			func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, ErrNotFound) })
 		if got := r.stateOf(late); got != StateWithdrawn {
 			t.Errorf("a later one: %s", got)
 		}
@@ -57,7 +58,8 @@ func TestOutcomesAreForgotten(t *testing.T) {
 	})
 }
 
-// forgetRig is a file with outcomes of given ages, in order of their ids: "c" for a version's, "w" for another.
+// forgetRig is a file with outcomes of given ages in order of their ids: "c" for committed, "w" for
+// withdrawn.
 type forgetRig struct {
 	tx  *storetest.Tx
 	ids []ulid.ULID
@@ -74,7 +76,8 @@ func (c plant) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 	return struct{}{}, nil
 }
 
-func newForgetRig(t *testing.T, n int, born func(i int) (age, end time.Duration, state string), now time.Time) *forgetRig {
+func newForgetRig(t *testing.T, n int, born func(i int) (age, end time.Duration, state string),
+	now time.Time) *forgetRig {
 	t.Helper()
 	f := &forgetRig{tx: storetest.NewTx(t, Buckets()...)}
 	c := plant{rows: map[ulid.ULID]doneRow{}}
@@ -95,8 +98,8 @@ func newForgetRig(t *testing.T, n int, born func(i int) (age, end time.Duration,
 
 const day = 24 * time.Hour
 
-// A pass looks at a bounded number of rows a tick, gives at most 256 of them, and finds each that is due; so does the next,
-// whatever became of their batches.
+// A pass reads a bounded number of rows a tick, returns at most 256 of them, and finds each that is
+// due. So does the next pass, even if batches failed.
 func TestForgetterWalksInPasses(t *testing.T) {
 	now := time.Now()
 	const n = 3*forgetSlice/2 + 600
@@ -135,7 +138,7 @@ func TestForgetterWalksInPasses(t *testing.T) {
 	}
 }
 
-// The sweep takes as many ticks as it must, through the one command.
+// The sweep runs over as many ticks as it needs, through the same command.
 func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).start()

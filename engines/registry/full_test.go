@@ -26,7 +26,7 @@ func newSmallRig(t *testing.T) *rig {
 	return r.start()
 }
 
-// noise is text that cannot be packed.
+// noise is text that does not compress.
 type noise struct{ *rand.ChaCha8 }
 
 func (n noise) text() string {
@@ -35,7 +35,7 @@ func (n noise) text() string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// fillUp proposes ever smaller versions until none has room, and gives what was taken.
+// fillUp proposes ever smaller versions until none fits, and returns the accepted ones.
 func (r *rig) fillUp() (taken []Proposed) {
 	r.t.Helper()
 	source := noise{rand.NewChaCha8([32]byte{})}
@@ -59,10 +59,11 @@ func (n noise) draft(items int) []byte {
 	for i := range items {
 		put = append(put, fmt.Sprintf(`{"id":"item%02d","kind":"service","meta":{"note":%q}}`, i, n.text()))
 	}
-	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"mode":"delta","remove":[],"put":[%s]}`, strings.Join(put, ","))
+	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"mode":"delta","remove":[],"put":[%s]}`,
+		strings.Join(put, ","))
 }
 
-// Who finds the file full can make room: withdrawing is taken when nothing else is.
+// A full file accepts a withdrawal when it refuses every other write.
 func TestWithdrawingMakesRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -77,7 +78,7 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 	r.propose(2, "b")
 }
 
-// What expires makes room by itself.
+// Expired proposals free room.
 func TestExpiryMakesRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")

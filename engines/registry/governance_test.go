@@ -10,8 +10,9 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// change is a draft that changes the signers; prev is the payload that it stands on.
-func (r *rig) change(version uint64, prev b3.Digest, old *record.SignerSet, edit func(s *record.SignerSet)) (Proposed, *record.SignerSet) {
+// change proposes a change of the signers on the payload prev.
+func (r *rig) change(version uint64, prev b3.Digest, old *record.SignerSet,
+	edit func(s *record.SignerSet)) (Proposed, *record.SignerSet) {
 	r.t.Helper()
 	next := *old
 	next.Epoch, next.Signers = old.Epoch+1, slices.Clone(old.Signers)
@@ -24,7 +25,7 @@ func (r *rig) change(version uint64, prev b3.Digest, old *record.SignerSet, edit
 	return p, &next
 }
 
-// retire lets a signer count for as long as it may.
+// retire retires a signer with the longest grace.
 func retire(s *record.SignerSet, version uint64, id string) {
 	i := slices.IndexFunc(s.Signers, func(e record.Signer) bool { return e.ID == id })
 	s.Signers[i].Status, s.Signers[i].GraceUntilVersion = record.StatusRetired, version+record.MaxGrace
@@ -35,19 +36,21 @@ func revoke(s *record.SignerSet, id string) {
 	s.Signers[i].Status, s.Signers[i].GraceUntilVersion, s.Signers[i].Reason = record.StatusRevoked, 0, "stolen"
 }
 
-// supersede is a draft that takes the place of an entry.
+// supersede is a draft that replaces an entry.
 func supersede(version uint64, of b3.Digest, put string) []byte {
 	it, err := record.ParseItem([]byte(testItem(put)))
 	if err != nil {
 		panic(err)
 	}
 	return record.Draft{
-		Version: version, Put: []record.Item{it}, Supersede: &record.Supersede{Of: of, Reason: record.ReasonDataError, Note: "wrong region"},
+		Version: version, Put: []record.Item{it},
+		Supersede: &record.Supersede{Of: of, Reason: record.ReasonDataError, Note: "wrong region"},
 	}.Bytes()
 }
 
-// What is stacked on a change of signers outlives it, a restart between included: signatures of the retired count while their grace lasts,
-// those of the revoked never, and who is gone signs nothing more.
+// A proposal stacked on a change of signers outlives it, also over a restart: signatures of retired
+// signers count while their grace lasts, those of revoked ones never, and a former signer cannot
+// sign again.
 func TestStackSurvivesARotation(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(5, 2)
 	late := s.keys[4]
@@ -70,7 +73,10 @@ func TestStackSurvivesARotation(t *testing.T) {
 	r.approve(above[0], s.keys[0], s.keys[2]) // retired, active
 	r.approve(above[1], s.keys[1], s.keys[2]) // revoked, active
 	r.approve(first, late, s.keys[0], s.keys[2])
-	if _, err := r.e.Approve(r.ctx(), alice, first.ID, s.keys[1].Sign(first.PayloadB3, r.now()), ""); !errors.Is(err, record.ErrRevokedKey) {
+	if _, err := r.e.Approve(r.ctx(), alice, first.ID, s.keys[1].Sign(first.PayloadB3, r.now()), ""); !errors.Is(
+		err,
+		record.ErrRevokedKey,
+	) {
 		t.Errorf("the key that it revokes: %v", err)
 	}
 	r.stop()
@@ -84,7 +90,10 @@ func TestStackSurvivesARotation(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, above[1].ID, ""); !errors.Is(err, record.ErrRevokedKey) {
 		t.Errorf("with one who is revoked: %v", err)
 	}
-	if _, err := r.e.Approve(r.ctx(), alice, above[1].ID, s.keys[0].Sign(above[1].PayloadB3, r.now()), ""); !errors.Is(err, record.ErrRevokedKey) {
+	if _, err := r.e.Approve(r.ctx(), alice, above[1].ID, s.keys[0].Sign(above[1].PayloadB3, r.now()), ""); !errors.Is(
+		err,
+		record.ErrRevokedKey,
+	) {
 		t.Errorf("a new signature of who is retired: %v", err)
 	}
 	r.approve(above[1], late)
@@ -99,7 +108,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 	}
 }
 
-// The node signs as long as the signers in force admit its key. What it has signed before stays signed.
+// The node signs while the signers in force admit its key. Its earlier signatures stay valid.
 func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -116,7 +125,8 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	if at := r.e.latest.Load(); at == nil || at.Size > 2 {
 		t.Errorf("the checkpoint from before: %+v", at)
 	}
-	p, _ = r.change(3, r.e.Head().Head.PayloadB3, r.e.Head().Signers, func(n *record.SignerSet) { n.LogKeys = s.logKeys })
+	p, _ = r.change(3, r.e.Head().Head.PayloadB3, r.e.Head().Signers,
+		func(n *record.SignerSet) { n.LogKeys = s.logKeys })
 	r.approve(p, s.keys...)
 	r.commit(p)
 	if at := r.cover(); at.Size != 3 {
@@ -124,12 +134,14 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	}
 }
 
-// Only HEAD can be superseded, once, by a quorum of governance; the version before it stays as it was, and says by what it was followed.
+// Only HEAD can be superseded, once, by a quorum of governance. The version before it does not
+// change, and its status names its successor.
 func TestSupersedeOnlyHEAD(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(3, 1)
 	set := s.set()
 	set.ThresholdGov = 2
-	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: set}.Bytes(), record.Base{Origin: testOrigin}, r.now())
+	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: set}.Bytes(),
+		record.Base{Origin: testOrigin}, r.now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +150,8 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := r.propose(2, "bad")
-	if _, err := r.e.Propose(r.ctx(), alice, supersede(2, digest("x"), "good"), "", ""); !errors.Is(err, record.ErrChainMismatch) {
+	if _, err := r.e.Propose(r.ctx(), alice, supersede(2, digest("x"), "good"), "", ""); !errors.Is(err,
+		record.ErrChainMismatch) {
 		t.Errorf("of no entry: %v", err)
 	}
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, bad.PayloadB3, supersede(3, genesis.Hash, "good")[1:])
@@ -147,7 +160,8 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	}
 	r.approve(bad, s.keys[0])
 	r.commit(bad)
-	if _, err := r.e.Propose(r.ctx(), alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err, record.ErrChainMismatch) {
+	if _, err := r.e.Propose(r.ctx(), alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err,
+		record.ErrChainMismatch) {
 		t.Errorf("of the version before HEAD: %v", err)
 	}
 	before, err := r.e.Version(r.ctx(), 2, true)

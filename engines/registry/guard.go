@@ -16,47 +16,47 @@ import (
 
 // Reasons of a Rollback.
 const (
-	RollbackRestored = "restored"          // the file was lifted from a snapshot: versions may exist that it lacks
-	RollbackOlder    = "older"             // the high-water mark is of a longer log
-	RollbackFork     = "fork"              // the mark has another root for a size that the log has reached
-	RollbackNoMark   = "mark_missing"      // the log has signed checkpoints, but their mark is gone
-	RollbackBadMark  = "mark_unreadable"   // the mark is there and is no statement of this log
-	rollbackAdopted  = "forkguard.adopted" // event of the audit chain
+	RollbackRestored = "restored"        // the file was restored from a snapshot; it may lack versions
+	RollbackOlder    = "older"           // the high-water mark names a longer log
+	RollbackFork     = "fork"            // the mark has another root for a size of this log
+	RollbackNoMark   = "mark_missing"    // the log has signed checkpoints, but no mark
+	RollbackBadMark  = "mark_unreadable" // the mark exists but is not a checkpoint of this log
 )
 
-// Rollback says why the log must not be extended: a version signed on top of it might be the second one of its number. Reads
-// go on. Catching up ends it, or an operator who adopts the log as it is.
+// Rollback is the reason why the log must not be extended: a new version might be the second one of
+// its number. Reads go on. A catch-up ends it, or an operator who adopts the log as it is.
 type Rollback struct {
 	Reason string
 	Detail string
-	Mark   checkpoint.Tree // zero when there is no readable mark
+	Mark   checkpoint.Tree // zero if there is no readable mark
 }
 
-// HighWater is what is known of the high-water mark.
+// HighWater describes the high-water mark and the fork guard.
 type HighWater struct {
-	Path     string    `json:"path,omitzero" doc:"of the mark; absent: the node keeps none"`
-	MarkSize uint64    `json:"mark_size"` // 0 for none
+	Path     string    `json:"path,omitzero" doc:"of the mark; absent: the node has none"`
+	MarkSize uint64    `json:"mark_size"` // 0 without a mark
 	MarkRoot string    `json:"mark_root,omitzero"`
 	MarkAt   string    `json:"mark_at,omitzero" format:"time"`
 	Version  uint64    `json:"version" doc:"of HEAD"`
 	Hash     b3.Digest `json:"hash" format:"b3"`
-	Rollback bool      `json:"rollback" doc:"true: nothing is signed or committed"`
+	Rollback bool      `json:"rollback" doc:"true: signatures and commits are refused"`
 	Reason   string    `json:"reason,omitzero" enum:"restored|older|fork|mark_missing|mark_unreadable|witness"`
 	Detail   string    `json:"detail,omitzero"`
 
 	Objections []Objection `json:"objections,omitzero" doc:"of witnesses that have seen another log under this name"`
 
-	Retention RetentionPlan `json:"retention" doc:"what the next cycle of retention would remove"`
+	Retention RetentionPlan `json:"retention" doc:"the plan of the next cycle of retention"`
 }
 
-// checkGuard looks for signs that the file is not the newest of its log.
+// checkGuard looks for signs that the file is not the newest copy of its log.
 func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, error) {
 	info := e.store.Info()
 	var adopted []byte
 	var signed bool
 	err := e.view(ctx, func(r store.Reader) error {
 		var known bool
-		if adopted, known = metaAdopted.Get(r, keyAdopted); !known {
+		adopted, known = metaAdopted.Get(r, keyAdopted)
+		if !known {
 			adopted, _ = metaRaw.Get(r, keyAdoptedOld)
 		}
 		_, signed = metaRaw.Get(r, keyCheckpoint)
@@ -78,13 +78,17 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	}
 	if info.RestoredFrom != "" && string(adopted) != info.Incarnation && head.Head.Version > 0 {
 		return &Rollback{Reason: RollbackRestored, Mark: mark, Detail: fmt.Sprintf(
-			"the file was restored from a snapshot of incarnation %s, which may have committed more than version %d", info.RestoredFrom, head.Head.Version)}, nil
+			"the file was restored from a snapshot of incarnation %s, which may have committed more than version %d",
+			info.RestoredFrom,
+			head.Head.Version,
+		)}, nil
 	}
 	return found, nil
 }
 
-// checkMark holds the log against the high-water file.
-func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (mark checkpoint.Tree, found *Rollback, err error) {
+// checkMark compares the log with the high-water file.
+func (e *Engine) checkMark(ctx context.Context, head *HeadView,
+	signed bool) (mark checkpoint.Tree, found *Rollback, err error) {
 	if e.mark.Path == "" {
 		return mark, nil, nil
 	}
@@ -97,7 +101,10 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (ma
 	case errors.Is(err, fs.ErrNotExist) && !signed:
 		return mark, nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return mark, &Rollback{Reason: RollbackNoMark, Detail: "the log has signed checkpoints, but " + e.mark.Path + " is missing"}, nil
+		return mark, &Rollback{
+			Reason: RollbackNoMark,
+			Detail: "the log has signed checkpoints, but " + e.mark.Path + " is missing",
+		}, nil
 	case err != nil:
 		return mark, &Rollback{Reason: RollbackBadMark, Detail: err.Error()}, nil
 	}
@@ -112,7 +119,12 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (ma
 	}
 	if err == nil && root != mark.Root {
 		found = &Rollback{Reason: RollbackFork, Mark: mark, Detail: fmt.Sprintf(
-			"%s names root %s for %d versions, the file has %s: two logs under one name", e.mark.Path, mark.Root, mark.Size, root)}
+			"%s names root %s for %d versions, the file has %s: two logs under one name",
+			e.mark.Path,
+			mark.Root,
+			mark.Size,
+			root,
+		)}
 	}
 	return mark, found, err
 }
@@ -129,7 +141,8 @@ func (e *Engine) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error)
 	return s, nil
 }
 
-// logKeys are the log keys of all signer sets so far: what an earlier one signed stays signed.
+// logKeys returns the log keys of all signer sets so far. A signature by a former key remains
+// valid.
 func (e *Engine) logKeys(ctx context.Context) (checkpoint.Keys, error) {
 	var vkeys []string
 	err := e.view(ctx, func(r store.Reader) error {
@@ -169,7 +182,7 @@ func (r *Rollback) err() error {
 	return &NotReadyError{Cause: CauseRollback, Detail: r.Detail}
 }
 
-// HighWater shows the mark, and whether the log may be extended.
+// HighWater returns the mark, and whether the log may be extended.
 func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	head := e.Head().Head
 	out := HighWater{Path: e.mark.Path, Version: head.Version, Hash: head.Hash}
@@ -185,7 +198,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if err != nil {
 		return out, err
 	}
-	if s, err := e.readMark(keys); err == nil && s.Size > 0 { // Rollback says so, where a fault matters
+	if s, err := e.readMark(keys); err == nil && s.Size > 0 { // checkMark reports a fault of the mark
 		out.MarkSize, out.MarkRoot = s.Size, s.Root.String()
 		if !s.At.IsZero() {
 			out.MarkAt = record.FormatTime(s.At)
@@ -194,13 +207,30 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	return out, nil
 }
 
-// Adopt takes the log of this file for the newest, on an operator's word: writes and signatures go on from it, and what witnesses object
-// to so far is settled. The audit log has a record of it. It returns ErrConflict if neither the guard nor a witness objects.
+// Adopt accepts the log of this file as the newest one, by order of an operator. Writes and
+// signatures go on, and the objections of witnesses so far are settled. The audit log gets a
+// record. It returns ErrConflict if neither the guard nor a witness objects.
 func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
 	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
 		return fmt.Errorf("adopt: %w: nothing stands in the way of writes", ErrConflict)
 	}
+	if e.guard.Load() == nil {
+		return e.settle(ctx, actor, corrID)
+	}
 	return e.adopt(ctx, adoptReq{settle: true}, actor, corrID)
+}
+
+// settle settles the objections of witnesses while the guard is not tripped. Checkpoint and mark
+// stay, because the checkpointor runs concurrently.
+func (e *Engine) settle(ctx context.Context, actor engines.Actor, corrID string) error {
+	if _, err := e.submit(ctx, e.approvals, adoptReq{settle: true}, actor, corrID); err != nil {
+		return err
+	}
+	why, err := e.loadObjections(ctx)
+	if now := e.guard.Load(); err == nil && why == nil && now != nil && now.Reason == RollbackWitness {
+		e.untrip() // it has tripped meanwhile because of the settled objections
+	}
+	return err
 }
 
 func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, corrID string) error {
@@ -208,19 +238,21 @@ func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, c
 	if _, err := e.submit(ctx, e.approvals, req, actor, corrID); err != nil {
 		return err
 	}
-	if req.settle {
-		e.setObjections(e.objections.Load().settled())
-	} else {
-		e.setObjections(&objections{})
-	}
 	if e.mark.Path != "" {
 		if err := e.mark.Remove(); err != nil {
 			return err // the guard stays: the next boot would find the old mark
 		}
 	}
-	e.latest.Store(nil) // as the file has it: what comes next is the first checkpoint of the adopted log
+	e.latest.Store(nil) // the next checkpoint is the first of the adopted log
+	switch why, err := e.loadObjections(ctx); {
+	case err != nil:
+		return err
+	case why != nil: // a witness has objected meanwhile
+		e.trip(why)
+		return why.err()
+	}
 	e.untrip()
-	if _, err := e.CheckpointNow(ctx); err != nil && !errors.Is(err, ErrConflict) { // the next tick makes it up
+	if _, err := e.CheckpointNow(ctx); err != nil && !errors.Is(err, ErrConflict) { // the next tick tries again
 		e.log.Warn("checkpoint.refused", "reason", err.Error())
 	}
 	return nil
@@ -228,8 +260,8 @@ func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, c
 
 // adoptReq ends a rollback.
 type adoptReq struct {
-	incarnation string
-	settle      bool // the objections of witnesses: an operator knows of them
+	incarnation string // "": the log is not in question, and settle is set
+	settle      bool   // settle the objections of witnesses, not delete them
 }
 
 func (adoptReq) name() string { return "adopt" }
@@ -237,12 +269,12 @@ func (adoptReq) name() string { return "adopt" }
 func (r adoptReq) describe(rec *record.Audit) {}
 
 func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, Op{Do: OpAdopt, Adopt: r.incarnation, Settle: r.settle}, j.audit(rollbackAdopted))
-	p.sweepOrphans() // a replay leaves them: its records must follow one another
+	p.add(j, AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(eventAdopted))
+	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
 	return answer{}, nil
 }
 
-// passesGuard reports whether a request is one that ends a rollback.
+// passesGuard reports whether a request may run while the guard is tripped.
 func passesGuard(r request) bool {
 	switch r.(type) {
 	case adoptReq, replayReq:

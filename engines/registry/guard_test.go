@@ -12,13 +12,15 @@ import (
 	"ronbox/store"
 )
 
-// restored is a rig on a restored copy of r's file, which r must have stopped with; its key comes along, its mark too if
-// withMark.
+// restored returns a rig on a restored copy of the file of r, which must have stopped. It has the
+// key of r, and its mark if withMark is true.
 func (r *rig) restored(withMark bool) *rig {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	c := &rig{t: r.t, path: filepath.Join(dir, "ronbox.db"), cfg: r.cfg, keyFile: filepath.Join(dir, "log.key")}
-	if _, err := store.Restore(r.ctx(), r.path, c.path, store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "accept", Reason: "test"}}, nil); err != nil {
+	if _, err := store.Restore(r.ctx(), r.path, c.path,
+		store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "accept", Reason: "test"}},
+		nil); err != nil {
 		r.t.Fatal(err)
 	}
 	copyFile(r.t, r.keyFile, c.keyFile)
@@ -41,7 +43,7 @@ func copyFile(t testing.TB, from, to string) {
 	}
 }
 
-// snapshot copies r's file as it is now, and goes on.
+// snapshot copies the file of r, which goes on.
 func (r *rig) snapshot() *rig {
 	r.t.Helper()
 	r.stop()
@@ -70,12 +72,14 @@ func (r *rig) wantGuard(reason string) {
 
 func (r *rig) accept() {
 	r.t.Helper()
-	if err := r.store.AcceptRestore(r.ctx(), store.Event{Event: "db.accept_restore", Decision: "accept", Reason: "test"}); err != nil {
+	if err := r.store.AcceptRestore(r.ctx(),
+		store.Event{Event: "db.accept_restore", Decision: "accept", Reason: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// A restored copy signs and commits nothing, accepted or not, with the mark and without, over a restart, until it is adopted.
+// A restored copy signs and commits nothing until it is adopted: accepted or not, with or without
+// the mark, also over a restart.
 func TestRestoredCopyDoesNotFork(t *testing.T) {
 	for _, withMark := range []bool{false, true} {
 		r, s := newLogRig(t)
@@ -113,7 +117,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
-		if rec := c.lastAudit(); rec.Event != rollbackAdopted || rec.CorrID != "corr-adopt" {
+		if rec := c.lastAudit(); rec.Event != eventAdopted || rec.CorrID != "corr-adopt" {
 			t.Errorf("audited as %+v", rec)
 		}
 		c.commitNext(s, 6)
@@ -132,7 +136,8 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 	}
 }
 
-// A restored copy that is given the versions it lacks is the log again: same entries, same audit chain, same root.
+// A restored copy that gets the missing versions is the log again: same entries, same audit chain,
+// same root.
 func TestCatchUp(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
@@ -185,7 +190,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-// What is not this log, or ends before it, or is damaged, brings nothing.
+// A copy of another log, an older one or a damaged one is refused.
 func TestCatchUpRefusals(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -226,7 +231,7 @@ func TestCatchUpRefusals(t *testing.T) {
 	}
 }
 
-// A mark of another root for a size that was reached says that there are two logs.
+// A mark with another root for a size that was reached means that there are two logs.
 func TestForkedMark(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)

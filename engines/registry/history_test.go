@@ -10,8 +10,9 @@ import (
 	"ronbox/store"
 )
 
-// history commits, upon a genesis of five of the keys, eight states of a real service registry under three of five signers: a rotation after the third, a revocation after the
-// fifth, a second rotation after the sixth for which one key is lost, and at last a supersede. It gives the roots of the items, by version.
+// history commits eight states of a real service registry on a genesis with five keys, of which
+// three must approve. It rotates after the third, revokes after the fifth, rotates again after the
+// sixth with one key lost, and supersedes at the end. It returns the roots of the items by version.
 func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/registry/*.ndjson")
@@ -27,7 +28,8 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 	}
 	signers := func(edit func(n *record.SignerSet, version uint64), keys ...*record.Key) {
 		head := r.e.Head()
-		p, _ := r.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers, func(n *record.SignerSet) { edit(n, head.Head.Version+1) })
+		p, _ := r.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+			func(n *record.SignerSet) { edit(n, head.Head.Version+1) })
 		pass(p, keys...)
 	}
 	k := s.keys[:5]
@@ -58,8 +60,12 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 	head := r.e.Head()
 	put, remove := record.Diff(head.Items, readItems(t, files[6]))
 	p, err := r.e.Propose(r.ctx(), alice, record.Draft{
-		Version: head.Head.Version + 1, Put: put, Remove: remove,
-		Supersede: &record.Supersede{Of: head.Head.Hash, Reason: record.ReasonDataError, Note: "back to the seventh state"},
+		Version: head.Head.Version + 1,
+		Put:     put,
+		Remove:  remove,
+		Supersede: &record.Supersede{
+			Of: head.Head.Hash, Reason: record.ReasonDataError, Note: "back to the seventh state",
+		},
 	}.Bytes(), "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +74,9 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 	return roots
 }
 
-// A log of real states, with its signers rotated, revoked and lost, and a version taken back, verifies from genesis on: live, after a restart,
-// in the file and as an export; every old version is there. A copy from before all that catches up with it.
+// A log of real states, with its signers rotated, revoked and lost and a version superseded,
+// verifies from genesis: live, after a restart, in the file and as an export. Every old version can
+// be read. An early copy catches up with it.
 func TestHistory(t *testing.T) {
 	r, s := newLogRig(t)
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
@@ -80,7 +87,8 @@ func TestHistory(t *testing.T) {
 	r.cover()
 	for range 2 {
 		head := r.e.Head()
-		if head.Head.Version != 13 || head.Head.Epoch != 4 || head.Signers.Active() != 5 || head.Items.Root() != roots[11] {
+		if head.Head.Version != 13 || head.Head.Epoch != 4 || head.Signers.Active() != 5 ||
+			head.Items.Root() != roots[11] {
 			t.Fatalf("%+v, %d active", head.Head, head.Signers.Active())
 		}
 		r.e.cache.Purge()
@@ -115,7 +123,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// verifiedFile verifies a file that no node holds, log, tree and kept sets.
+// verifiedFile verifies the log, the tree and the stored sets of a closed file.
 func verifiedFile(t *testing.T, path string, genesis b3.Digest) (rep rverify.Report) {
 	t.Helper()
 	src, err := store.OpenReader(path)

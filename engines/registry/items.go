@@ -8,14 +8,15 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
-	"ronbox/engines/cache"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
 
-// itemsAfter gives the set that a payload makes of its base, which must be the one it names, and checks it against the
-// payload. The result is kept under the payload's digest: the chain below it leaves no other.
+// itemsAfter returns the items after a payload on its base, which must be the one that the payload
+// names. It checks them against the payload and caches them by the digest of the payload, which
+// determines them.
 func (e *Engine) itemsAfter(p *record.Payload, base record.Base) (record.Items, error) {
 	if items, ok := e.cache.items(p.B3()); ok {
 		return items, nil
@@ -41,9 +42,10 @@ func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, erro
 	return p, nil
 }
 
-// knownItems returns the items of version v if they need no replay: those of HEAD, of the empty log and of the cache. If known is
-// false, last is the payload of v.
-func (e *Engine) knownItems(ctx context.Context, v uint64) (items record.Items, last *record.Payload, known bool, err error) {
+// knownItems returns the items of version v if they need no replay: those of HEAD, of the empty log
+// and of the cache. If known is false, last is the payload of v.
+func (e *Engine) knownItems(ctx context.Context,
+	v uint64) (items record.Items, last *record.Payload, known bool, err error) {
 	if head := e.Head(); head.Head.Version == v {
 		return head.Items, nil, true, nil
 	}
@@ -57,8 +59,8 @@ func (e *Engine) knownItems(ctx context.Context, v uint64) (items record.Items, 
 	return items, last, known, nil
 }
 
-// materialise returns the items of version v: the known ones at once, else those of the nearest kept set at or below v, with the
-// deltas above it folded into one. It checks the result against the signed root.
+// materialise returns the items of version v. It reads the nearest stored set at or below v, folds
+// the deltas above it into one, and checks the result against the signed root.
 func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error) {
 	items, last, known, err := e.knownItems(ctx, v)
 	if known || err != nil {
@@ -71,7 +73,7 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 	for n := f.version + 1; n < v; n += replaySlice {
 		if err := e.replay(ctx, &f, n, min(v, n+replaySlice)); err != nil {
 			if first := e.Head().MinVersion; n < first && first <= v {
-				return e.materialise(ctx, v) // retention has taken what it was reading, and keeps a nearer set
+				return e.materialise(ctx, v) // retention has removed the versions meanwhile and stored a nearer set
 			}
 			return record.Items{}, err
 		}
@@ -81,16 +83,17 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 		return record.Items{}, fmt.Errorf("items of version %d: %w", v, err)
 	}
 	if items.Root() != last.ItemsRoot {
-		return record.Items{}, fmt.Errorf("items of version %d: root %s, signed %s: %w", v, items.Root(), last.ItemsRoot, store.ErrCorrupt)
+		return record.Items{}, fmt.Errorf("items of version %d: root %s, signed %s: %w", v, items.Root(),
+			last.ItemsRoot, store.ErrCorrupt)
 	}
 	e.cache.putItems(last, items)
 	return items, nil
 }
 
-// replaySlice is how many versions one read transaction of a replay covers.
+// replaySlice is the number of versions that one read transaction of a replay covers.
 const replaySlice = 64
 
-// replay folds the deltas of the versions from…to-1.
+// replay folds the deltas of versions from up to, but not including, to.
 func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
 	var packed [][]byte
 	err := e.view(ctx, func(r store.Reader) error {
@@ -119,7 +122,7 @@ func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
 	return nil
 }
 
-// fold makes one delta of many, on a base.
+// fold merges many deltas on a base into one.
 type fold struct {
 	version uint64 // reached
 	base    record.Items
@@ -131,7 +134,7 @@ func newFold(version uint64, base record.Items) fold {
 	return fold{version: version, base: base, put: map[string]record.Item{}, gone: map[string]bool{}}
 }
 
-// apply adds the change of the next version.
+// apply adds the delta of the next version.
 func (f *fold) apply(p *record.Payload) {
 	if p.Mode == record.ModeFull {
 		*f = newFold(p.Version, record.Items{})
@@ -153,19 +156,20 @@ func (f *fold) items() (record.Items, error) {
 	return f.base.Apply(slices.Collect(maps.Values(f.put)), slices.Collect(maps.Keys(f.gone)))
 }
 
-// cacheBytes bounds the cache of materialised sets and encoded versions.
+// cacheBytes bounds the cache of item sets and encoded versions.
 const (
 	cacheBytes = 64 << 20
-	cacheEntry = 64 << 10 // of one, about
+	cacheEntry = 64 << 10 // of one entry, about
 )
 
-// versionCache keeps what can be made again from the log: item sets by the payload that they result from, and encoded version
-// documents. A miss is normal. Values are immutable, and carry their key, because the cache keeps only a hash of it.
+// versionCache caches values that follow from the log: item sets by their payload, and encoded
+// versions. Values are immutable. Each carries its key, because the cache keeps only a hash of it.
 type versionCache struct{ *cache.Cache[[]byte, any] }
 
 func newVersionCache(c *flow.Catalog) versionCache {
 	return versionCache{cache.New(c, cache.Spec[[]byte, any]{
-		Service: service, Name: "version_cache", Producers: []string{flow.HTTP, taskPipeline}, Doc: "old versions", Bytes: cacheBytes, Entry: cacheEntry,
+		Service: service, Name: "version_cache", Producers: []string{flow.HTTP, taskPipeline},
+		Doc: "old versions", Bytes: cacheBytes, Entry: cacheEntry,
 	})}
 }
 
@@ -181,7 +185,7 @@ type cachedItems struct {
 
 func itemsKey(payload b3.Digest) []byte { return append([]byte("i"), payload[:]...) }
 
-// items gives the set that a payload results in.
+// items returns the cached set of a payload.
 func (c versionCache) items(payload b3.Digest) (record.Items, bool) {
 	if hit, ok := c.get(itemsKey(payload)).(cachedItems); ok && hit.payload == payload {
 		return hit.items, true
@@ -189,13 +193,13 @@ func (c versionCache) items(payload b3.Digest) (record.Items, bool) {
 	return record.Items{}, false
 }
 
-// putItems keeps the set that p results in.
+// putItems caches the set of a payload.
 func (c versionCache) putItems(p *record.Payload, items record.Items) {
 	c.Set(itemsKey(p.B3()), cachedItems{p.B3(), items}, entryCost+itemCost*int64(items.Len())+int64(len(p.Bytes())))
 }
 
-// What a cached set costs is what it does not share with the set below it: a pointer and the hashes over each item, and
-// the items that its payload brought.
+// The cost of a cached set counts only what it does not share with the set before it: a pointer and
+// the hashes above each item, and the items of its payload.
 const (
 	itemCost  = 8 + 2*32
 	entryCost = 256

@@ -10,12 +10,15 @@ import (
 	"ronbox/store"
 )
 
-// commitDeltas commits n versions of a changed descriptor each, and gives the roots after each version from 1.
+// commitDeltas commits n versions of a changed descriptor each, and returns the roots after each
+// version from 1.
 func (r *rig) commitDeltas(s signers, n int) []string {
 	r.t.Helper()
 	roots := []string{"", r.e.Head().Items.Root()}
 	for v := uint64(2); v < uint64(2+n); v++ {
-		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`, v, v%7, v)
+		draft := fmt.Appendf(nil,
+			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
+			v, v%7, v)
 		p, err := r.e.Propose(r.ctx(), alice, draft, "", "")
 		if err != nil {
 			r.t.Fatal(err)
@@ -27,7 +30,8 @@ func (r *rig) commitDeltas(s signers, n int) []string {
 	return roots
 }
 
-// An old version is read from the nearest kept set, whatever the length of the log, and a fresh start finds the same sets.
+// An old version is read from the nearest kept set, whatever the length of the log, and a fresh
+// start finds the same sets.
 func TestOldVersionsFromKeptSets(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -55,7 +59,8 @@ func TestOldVersionsFromKeptSets(t *testing.T) {
 	}
 }
 
-// A kept set that lacks its header or a row is no set, or a fault of the file; never other items.
+// A stored set without its header does not exist, one without a row is a fault of the file. Neither
+// yields other items.
 func TestDamagedKeptSet(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a", "b", "c")
@@ -64,7 +69,8 @@ func TestDamagedKeptSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Bulk, PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
+		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()
@@ -72,16 +78,19 @@ func TestDamagedKeptSet(t *testing.T) {
 		t.Errorf("a set without header: %v", err)
 	}
 	head := setHeader{Count: 1, Root: items.Root(), Chunks: 1}
-	if _, err := store.Commit(r.ctx(), r.store, store.Bulk, PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
+		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()
-	if got, err := r.e.materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() || r.board.Report(service, "").Causes["registry.stored_rows"] == "" {
+	if got, err := r.e.materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() ||
+		r.board.Report(service, "").Causes["registry.stored_rows"] == "" {
 		t.Errorf("a damaged set: %v, want the items by a replay, and a word of it", err)
 	}
 }
 
-// While as many reads of old versions run as there are cores, the next is StorageBusy after its tries, and counted.
+// While as many reads of old versions run as there are cores, the next is StorageBusy after its
+// tries, and counted.
 func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -128,7 +137,7 @@ func TestDiffBothWays(t *testing.T) {
 	}
 }
 
-// What a fold makes of many deltas is what they make one after the other.
+// A fold of many deltas equals the deltas applied in sequence.
 func TestFold(t *testing.T) {
 	it := func(id string, n int) record.Item {
 		item, err := record.ParseItem(fmt.Appendf(nil, `{"id":%q,"kind":"service","meta":{"n":%d}}`, id, n))
@@ -164,15 +173,17 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// BenchmarkBootAndOldRead opens a log of b.N versions, each of a changed descriptor, and reads one in its middle after that.
-// Run it with -benchtime 20000x.
+// BenchmarkBootAndOldRead opens a log of b.N versions, each of a changed descriptor, and reads one
+// in its middle after that. Run it with -benchtime 20000x.
 func BenchmarkBootAndOldRead(b *testing.B) {
 	r, s := newLogRig(b)
 	r.genesis(s)
 	b.ResetTimer()
 	for i := range b.N {
 		v := uint64(i + 2)
-		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`, v, v%4001, v)
+		draft := fmt.Appendf(nil,
+			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
+			v, v%4001, v)
 		p, err := r.e.Propose(r.ctx(), alice, draft, "", "")
 		if err != nil {
 			b.Fatal(err)

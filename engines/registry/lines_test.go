@@ -40,7 +40,8 @@ func (l *lines) logger(level hclog.Level) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: l, Level: level})
 }
 
-// Every decision is a record of the audit chain and a line of the log, under one name: versions at info, all else at debug.
+// Every decision has a record of the audit chain and a line of the log under the same name:
+// versions at info, others at debug.
 func TestEveryDecisionIsToldTwice(t *testing.T) {
 	for _, level := range []hclog.Level{hclog.Debug, hclog.Info} {
 		out := &lines{}
@@ -67,7 +68,7 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.stop() // the last line is written behind the last answer
+		r.stop() // the last line is written after the last answer
 		log := out.String()
 		var events []string
 		for _, raw := range page.Records {
@@ -81,8 +82,10 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 				t.Errorf("at %s: %s of %q is told: %v", level, rec.Event, rec.ProposalID, told)
 			}
 		}
-		want := []string{"genesis.done", "proposal.created", "commit.rejected", "proposal.created", "proposal.created", "proposal.withdrawn",
-			"approve.recorded", "commit.done", "proposal.stale"}
+		want := []string{
+			"genesis.done", "proposal.created", "commit.rejected", "proposal.created", "proposal.created",
+			"proposal.withdrawn", "approve.recorded", "commit.done", "proposal.stale",
+		}
 		if !slices.Equal(events, want) {
 			t.Errorf("events %q, want %q", events, want)
 		}
@@ -101,7 +104,7 @@ func hasLine(log string, texts ...string) bool {
 	return false
 }
 
-// An engine that is dropped without Close says so in a debug line; one that was closed does not.
+// An engine that is dropped without Close logs a debug line; a closed one does not.
 func TestDroppedUnclosed(t *testing.T) {
 	out := &lines{}
 	begin := func(name string) *Engine {

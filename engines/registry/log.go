@@ -14,8 +14,8 @@ import (
 	"ronbox/store"
 )
 
-// logReader reads the stored log for the verifier, within one read transaction. A row that does not decode is an error of
-// the log, never a panic of its table.
+// logReader reads the stored log within one read transaction. A row that does not decode is an
+// error, never a panic.
 type logReader struct {
 	r     store.Reader
 	codec codec
@@ -34,17 +34,17 @@ func decoded[V any](r store.Reader, b *store.Bucket, key string, value store.Val
 	return v, nil
 }
 
-// Head is HEAD as stored; the zero Head for an empty log.
+// Head returns the stored HEAD, the zero Head for an empty log.
 func (l logReader) Head() (record.Head, error) {
 	return decoded(l.r, bMeta, keyHead, store.CBOR[record.Head]())
 }
 
-// Entry gives the exact entry of a version.
+// Entry returns the exact entry of a version.
 func (l logReader) Entry(v uint64) ([]byte, error) {
 	return l.bytes(bEntry, v)
 }
 
-// Payload gives the canonical payload of a version.
+// Payload returns the canonical payload of a version.
 func (l logReader) Payload(v uint64) ([]byte, error) {
 	packed, err := l.bytes(bPayload, v)
 	if err != nil {
@@ -61,12 +61,12 @@ func (l logReader) bytes(b *store.Bucket, v uint64) ([]byte, error) {
 	return raw, nil
 }
 
-// Audit walks the records from one sequence number to another, both included.
+// Audit yields the records between two sequence numbers, both included.
 func (l logReader) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
 	return l.numbered(bAudit, store.U64().Append(nil, from), store.U64().Append(nil, to+1))
 }
 
-// numbered walks rows whose keys are numbers, up to one whose key is none.
+// numbered yields rows with numeric keys, up to the first other key.
 func (l logReader) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		for k, raw := range l.r.Range(b, from, to) {
@@ -77,13 +77,13 @@ func (l logReader) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, 
 	}
 }
 
-// AuditHead is the last record's number and digest, as stored.
+// AuditHead returns the stored number and digest of the last record.
 func (l logReader) AuditHead() (seq uint64, head b3.Digest, err error) {
 	ref, err := decoded(l.r, bMeta, keyAuditHead, store.CBOR[AuditRef]())
 	return ref.Seq, ref.B3, err
 }
 
-// Epochs walks the epochs as stored: the version that installed the set, then the set.
+// Epochs yields the stored epochs: the version that installed the set, then the set.
 func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 	keys := store.U32()
 	return func(yield func(uint64, []byte) bool) {
@@ -95,7 +95,7 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 	}
 }
 
-// Horizon is where a pruned log begins, nil for one that is whole.
+// Horizon returns where a pruned log begins, nil if the log is complete.
 func (l logReader) Horizon() (*rverify.Horizon, error) {
 	first, err := decoded(l.r, bMeta, keyMin, u64Value())
 	if err != nil || first <= 1 {
@@ -103,11 +103,14 @@ func (l logReader) Horizon() (*rverify.Horizon, error) {
 	}
 	audit, err := decoded(l.r, bMeta, keyAuditMin, u64Value())
 	return &rverify.Horizon{
-		Min: first, Audit: audit, Note: l.r.Get(bRet, store.U64().Append(nil, first)), Items: func() (record.Items, error) { return l.set(first) },
+		Min:   first,
+		Audit: audit,
+		Note:  l.r.Get(bRet, store.U64().Append(nil, first)),
+		Items: func() (record.Items, error) { return l.set(first) },
 	}, err
 }
 
-// set is the kept set of items of a version.
+// set returns the stored set of items of a version.
 func (l logReader) set(v uint64) (record.Items, error) {
 	head, err := decoded(l.r, bSnap, string(setKeys().Append(nil, setKey{v, 0})), store.CBOR[setHeader]())
 	if err != nil {
@@ -125,19 +128,20 @@ func (l logReader) set(v uint64) (record.Items, error) {
 	return unpackSet(l.codec, head, chunks)
 }
 
-// NewSource is the log as r sees it, with its tree. It may be used until r's transaction ends.
+// NewSource returns the log in the transaction of r, with its tree. It is valid until the
+// transaction ends.
 func NewSource(r store.Reader) export.Source { return logReader{r: r, codec: newCodec()} }
 
-// TreeSize is how many entries the tiles cover.
+// TreeSize returns the number of entries that the tiles cover.
 func (l logReader) TreeSize() (uint64, error) {
 	row, err := decoded(l.r, bMeta, keyTree, store.CBOR[treeRow]())
 	return row.Size, err
 }
 
-// Tile gives the stored bytes of a tile, nil for none.
+// Tile returns the stored bytes of a tile, nil if it does not exist.
 func (l logReader) Tile(at logtree.At) []byte { return l.r.Get(bTile, tileKeys().Append(nil, at)) }
 
-// Notes gives the archived checkpoints, and the latest.
+// Notes yields the archived checkpoints, then the latest.
 func (l logReader) Notes() iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		for size, raw := range l.numbered(bCP, nil, nil) {
@@ -146,19 +150,22 @@ func (l logReader) Notes() iter.Seq2[uint64, []byte] {
 			}
 		}
 		if raw := l.Latest(); raw != nil {
-			tree, _ := checkpoint.TreeOf(raw) // a wrong text is found by its signature
+			tree, _ := checkpoint.TreeOf(raw) // the check of the signature finds a wrong text
 			yield(tree.Size, raw)
 		}
 	}
 }
 
-// Latest is the latest checkpoint, nil for none.
+// Latest returns the latest checkpoint, nil before the first.
 func (l logReader) Latest() []byte { return l.r.Get(bMeta, []byte(keyCheckpoint)) }
 
-// sets checks the kept sets of items against what was signed; those before the horizon are on their way out.
+// sets checks the stored sets of items against the signed roots. Sets before the horizon are about
+// to be deleted.
 func (l logReader) sets() *rverify.Problem {
 	bad := func(v uint64, format string, args ...any) *rverify.Problem {
-		return &rverify.Problem{Kind: rverify.KindTree, Version: v, Detail: "kept items: " + fmt.Sprintf(format, args...)}
+		return &rverify.Problem{
+			Kind: rverify.KindTree, Version: v, Detail: "kept items: " + fmt.Sprintf(format, args...),
+		}
 	}
 	h, err := l.Horizon()
 	if err != nil {
@@ -175,8 +182,10 @@ func (l logReader) sets() *rverify.Problem {
 			return bad(0, "%v", err)
 		}
 		before := last
-		if last = key; key.Part != 0 {
-			if _, err := l.codec.unpack(row); err != nil || key.Part > 1 && before != (setKey{key.Version, key.Part - 1}) {
+		last = key
+		if key.Part != 0 {
+			if _, err := l.codec.unpack(row); err != nil ||
+				key.Part > 1 && before != (setKey{key.Version, key.Part - 1}) {
 				return bad(key.Version, "part %d is none (%v)", key.Part, err)
 			}
 			continue
@@ -196,29 +205,32 @@ func (l logReader) sets() *rverify.Problem {
 	return nil
 }
 
-// Verify checks a log as r sees it, whole: the log itself, its tree with the checkpoints, the kept sets. A bad one is told in
-// the report; the error is ctx's alone.
+// Verify checks the whole registry in the transaction of r: the log, its tree with the checkpoints,
+// the stored sets, and the rows beside the log. The report names a fault; the error is the cause of
+// ctx.
 func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Report, error) {
 	l := logReader{r: r, codec: newCodec()}
 	report, err := rverify.VerifyWhole(ctx, l, l, o)
 	if err != nil || !report.OK {
 		return report, err
 	}
-	if report.Problem = l.sets(); report.Problem == nil {
+	report.Problem = l.sets()
+	if report.Problem == nil {
 		report.Problem, err = l.sides(ctx, report.Head)
 	}
 	report.OK = report.Problem == nil && err == nil
 	return report, err
 }
 
-// Check makes Verify a step of the check of a file. The report goes to out once the log is read.
+// Check returns Verify as a step of the check of a file. It stores the report in out.
 func Check(ctx context.Context, o rverify.Options, out **rverify.Report) store.Check {
 	return store.Check{Name: "registry", Run: func(r store.Reader) error {
 		report, err := Verify(ctx, r, o)
 		if err != nil {
 			return err
 		}
-		if *out = &report; report.Problem != nil {
+		*out = &report
+		if report.Problem != nil {
 			return report.Problem
 		}
 		return nil

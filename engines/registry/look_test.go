@@ -9,10 +9,10 @@ import (
 	"ronbox/store"
 )
 
-// patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
+// patience bounds the waits of tests. A busy machine is slow; only a fault takes this long.
 const patience = 2 * time.Minute
 
-// waitFor polls what another goroutine does in real time.
+// waitFor polls a condition that another goroutine makes true, in real time.
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
 	deadline := time.NewTimer(patience)

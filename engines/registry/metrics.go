@@ -1,31 +1,32 @@
 package registry
 
 import (
+	"cmp"
+	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"strings"
-	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/record"
 )
 
-// metrics are the registry's series, resolved once, so that all of them show from the start.
+// metrics holds the series of the registry. All of them are created at the start, so that they
+// show from then on.
 type metrics struct {
-	reg             *obs.Metrics
-	casFail         func(int)
-	timeouts        map[string]func(int) // by op
-	canceled        func(int)
-	updates         map[string]func(int) // accepted, rejected, superseded
-	proposals       map[string]func(int) // by state
-	approvals       map[string]func(int) // accepted, rejected, duplicate
-	commits         func(int)
-	recoveries      map[string]func(int)
-	chainErrors     func(int)
-	backoff         map[string]func(int) // by op: waits before a batch is tried again, reads of old versions that found no place
+	reg         *obs.Metrics
+	casFail     func(int)
+	timeouts    map[string]func(int) // by op
+	canceled    func(int)
+	updates     map[string]func(int) // accepted, rejected, superseded
+	proposals   map[string]func(int) // by state
+	approvals   map[string]func(int) // accepted, rejected, duplicate
+	commits     func(int)
+	recoveries  map[string]func(int)
+	chainErrors func(int)
+	// by op: waits before a batch is tried again, and reads refused for lack of a slot
+	backoff         map[string]func(int)
 	overflow        func(int)
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
@@ -39,18 +40,36 @@ type metrics struct {
 	objections      func(float64)
 }
 
-// latencySeconds are the buckets of what takes between half a millisecond and the longest deadline.
+// latencySeconds are buckets from half a millisecond to the longest deadline.
 var latencySeconds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}
 
 func registryFamilies() []obs.Family {
 	return []obs.Family{
-		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Versions committed, requests for one refused by the pipeline, and versions superseded."},
+		{
+			Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"},
+			Help: "Versions committed, requests for one refused by the pipeline, and versions superseded.",
+		},
 		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
-		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
-		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a version's batch to the store to its sync, for each version."},
-		{Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time of one slice of verification of the log."},
-		{Name: "registry_recoveries_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Boots that read the log, after an orderly stop or a crash."},
-		{Name: "bus_overflow_dropped_total", Type: obs.Counter, Help: "Versions the publisher could not tell of one by one."},
+		{
+			Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"},
+			Help: "Active signers in force, by realm.",
+		},
+		{
+			Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:],
+			Help: "Time from handing a version's batch to the store to its sync, for each version.",
+		},
+		{
+			Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:],
+			Help: "Time of one slice of verification of the log.",
+		},
+		{
+			Name: "registry_recoveries_total", Type: obs.Counter, Labels: []string{"kind"},
+			Help: "Boots that read the log, after an orderly stop or a crash.",
+		},
+		{
+			Name: "bus_overflow_dropped_total", Type: obs.Counter,
+			Help: "Versions that the publisher could not send one by one.",
+		},
 		{Name: "registry_storage_bytes", Type: obs.Gauge, Help: "Stored bytes of log entries and payloads."},
 		{Name: "registry_log_segments", Type: obs.Gauge, Help: "Segments of 256 versions in the log."},
 		{Name: "registry_config_version", Type: obs.Gauge, Help: "Number of the registry's configuration in force."},
@@ -58,32 +77,73 @@ func registryFamilies() []obs.Family {
 		{Name: "registry_min_version", Type: obs.Gauge, Help: "Oldest version kept."},
 		{Name: "registry_pruned_versions_total", Type: obs.Counter, Help: "Versions that retention has removed."},
 		{Name: "registry_pruned_keys_total", Type: obs.Counter, Help: "Rows that retention has removed."},
-		{Name: "registry_retention_skipped_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Cycles of retention that were skipped."},
-		{Name: "registry_witness_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Witnesses asked to cosign a checkpoint, by result."},
-		{Name: "registry_witness_objections", Type: obs.Gauge, Help: "Witnesses that have seen another log under this name, and whose objection is not settled."},
-		{Name: "registry_deep_verified_version", Type: obs.Gauge, Help: "Version up to which the running pass of the deep verifier is."},
+		{
+			Name: "registry_retention_skipped_total", Type: obs.Counter, Labels: []string{"reason"},
+			Help: "Cycles of retention that were skipped.",
+		},
+		{
+			Name: "registry_witness_total", Type: obs.Counter, Labels: []string{"result"},
+			Help: "Witnesses asked to cosign a checkpoint, by result.",
+		},
+		{
+			Name: "registry_witness_objections", Type: obs.Gauge,
+			Help: "Witnesses that have seen another log under this name, and whose objection is not settled.",
+		},
+		{
+			Name: "registry_deep_verified_version", Type: obs.Gauge,
+			Help: "Version that the running pass of the deep verifier has reached.",
+		},
 		{Name: "registry_chain_errors_total", Type: obs.Counter, Help: "Faults found in the stored log."},
-		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time to verify one approval's signature."},
-		{Name: "registry_fork_guard", Type: obs.Gauge, Help: "1 while the log may not be extended: the file may be older than its log."},
-		{Name: "registry_checkpoint_age_seconds", Type: obs.Gauge, Help: "Age of the latest checkpoint; 0 before the first."},
-		{Name: "registry_checkpoint_interval_seconds", Type: obs.Gauge, Help: "Time after which an idle log is signed again: storage.checkpoint_interval."},
-		{Name: "registry_checkpoint_lag_versions", Type: obs.Gauge, Help: "Versions that the latest checkpoint does not cover."},
-		{Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"}, Help: "Proposals by the state they entered."},
-		{Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Approvals by result."},
+		{
+			Name: "registry_approval_verify_seconds", Type: obs.Histogram,
+			Buckets: latencySeconds[:], Help: "Time to verify one approval's signature.",
+		},
+		{
+			Name: "registry_fork_guard", Type: obs.Gauge,
+			Help: "1 while the log may not be extended: the file may be older than its log.",
+		},
+		{
+			Name: "registry_checkpoint_age_seconds", Type: obs.Gauge,
+			Help: "Age of the latest checkpoint; 0 before the first.",
+		},
+		{
+			Name: "registry_checkpoint_interval_seconds", Type: obs.Gauge,
+			Help: "Time after which an idle log is signed again: storage.checkpoint_interval.",
+		},
+		{
+			Name: "registry_checkpoint_lag_versions", Type: obs.Gauge,
+			Help: "Versions that the latest checkpoint does not cover.",
+		},
+	}
+}
+
+func governanceFamilies() []obs.Family {
+	return []obs.Family{
+		{
+			Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"},
+			Help: "Proposals by the state they entered.",
+		},
+		{
+			Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"},
+			Help: "Approvals by result.",
+		},
 		{Name: "governance_commits_total", Type: obs.Counter, Help: "Versions committed."},
 	}
 }
 
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Declare(registryFamilies()...)
+	reg.Declare(governanceFamilies()...)
 	m := &metrics{
-		reg:             reg,
-		casFail:         reg.Counter("commit_cas_fail_total", service),
-		timeouts:        series(reg, "io_timeouts_total", "op", "read", "write", "commit"),
-		canceled:        reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
-		updates:         series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
-		proposals:       series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired, StateStale, StateWithdrawn),
-		approvals:       series(reg, "governance_approvals_total", "result", approvalAccepted, approvalRejected, approvalDuplicate),
+		reg:      reg,
+		casFail:  reg.Counter("commit_cas_fail_total", service),
+		timeouts: series(reg, "io_timeouts_total", "op", "read", "write", "commit"),
+		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
+		updates:  series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
+		proposals: series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired,
+			StateStale, StateWithdrawn),
+		approvals: series(reg, "governance_approvals_total", "result", approvalAccepted, approvalRejected,
+			approvalDuplicate),
 		commits:         reg.Counter("governance_commits_total", service),
 		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
 		chainErrors:     reg.Counter("registry_chain_errors_total", service),
@@ -95,22 +155,26 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		forkGuard:       reg.Set("registry_fork_guard", service),
 		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
 		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
-		pruneSkipped:    series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey, skipNoCheckpoint),
-		witnessed:       series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessObjected, witnessUnreachable),
-		objections:      reg.Set("registry_witness_objections", service),
-		configVersion:   reg.Set("registry_config_version", service),
+		pruneSkipped: series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey,
+			skipNoCheckpoint),
+		witnessed: series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessObjected,
+			witnessUnreachable),
+		objections:    reg.Set("registry_witness_objections", service),
+		configVersion: reg.Set("registry_config_version", service),
 	}
-	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
+	// counted with the answer
+	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis")
 	m.forkGuard(0)
 	m.objections(0)
-	for _, consumer := range []string{taskPublisher, taskVerifier, taskCheckpointor, "sse"} {
+	for _, consumer := range []string{taskPublisher, taskVerifier, taskCheckpointor} {
 		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus
 	}
+	reg.Counter("bus_lagged_total", service, "bus", "updated", "consumer", "sse")
 	m.gauges(e)
 	return m
 }
 
-// series resolves one counter for each value of a label.
+// series returns a counter for each value of a label.
 func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
 	out := make(map[string]func(int), len(values))
 	for _, v := range values {
@@ -130,7 +194,9 @@ func (m *metrics) gauges(e *Engine) {
 		"registry_checkpoint_lag_versions": func() float64 {
 			return float64(less(e.Head().Head.Version, e.checkpointSize()))
 		},
-		"registry_checkpoint_interval_seconds": func() float64 { return e.live().Storage.CheckpointInterval.D().Seconds() },
+		"registry_checkpoint_interval_seconds": func() float64 {
+			return e.live().Storage.CheckpointInterval.D().Seconds()
+		},
 		"registry_checkpoint_age_seconds": func() float64 {
 			if s := e.latest.Load(); s != nil {
 				return max(0, e.now().Sub(s.At).Seconds())
@@ -142,12 +208,12 @@ func (m *metrics) gauges(e *Engine) {
 	}
 }
 
-// segments is how many segments the log has, those that are kept in part included.
+// segments returns the number of segments of the log, with those that are kept in part.
 func (v *HeadView) segments() uint64 {
 	return (v.Head.Version+segmentVersions-1)/segmentVersions - (max(v.MinVersion, 1)-1)/segmentVersions
 }
 
-// count books a batch that is in the file.
+// count counts a batch that is in the file.
 func (m *metrics) count(made *plan) {
 	for state, n := range made.counts.proposals {
 		m.proposals[state](n)
@@ -164,10 +230,10 @@ func (m *metrics) count(made *plan) {
 	}
 }
 
-// maxOrgs bounds the label org; realms beyond it count as "other".
+// maxOrgs bounds the label org. Further realms count as "other".
 const maxOrgs = 64
 
-// signers books the set in force.
+// signers counts the signers in force.
 func (m *metrics) signers(set *record.SignerSet) {
 	if set == nil {
 		return
@@ -181,7 +247,7 @@ func (m *metrics) signers(set *record.SignerSet) {
 		if s.Status == record.StatusActive {
 			byOrg[org]++
 		} else {
-			byOrg[org] += 0 // the series of an org that has lost its last key says so
+			byOrg[org] += 0 // the series of an org without active keys stays, at 0
 		}
 	}
 	for org, n := range byOrg {
@@ -189,103 +255,67 @@ func (m *metrics) signers(set *record.SignerSet) {
 	}
 }
 
-// orgOf is the realm of a signer id, "org:<realm>#<key>".
+// orgOf returns the realm of a signer id, "org:<realm>#<key>".
 func orgOf(signerID string) string {
 	realm, _, _ := strings.Cut(strings.TrimPrefix(signerID, "org:"), "#")
 	return realm
 }
 
-// Readiness keys.
-const (
-	keyCommitReady = "commit_ready" // hard: commits are taken and get through
-	keyBusAttached = "bus_attached" // soft: the publisher follows the log
-	keyHasGenesis  = "genesis"      // soft: a log without one is waiting for it, not broken
+// span is one step of the registry in a trace. Without a tracer it is a no-op.
+type span struct{ obs.Span }
 
-	keyForkGuard    = "fork_guard"         // soft: an older file serves reads, and the other services write
-	keyChain        = "chain"              // soft: a fault in the stored log stops the writes of the registry alone
-	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
-	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
-	keyRows         = "stored_rows"        // soft: a damaged row that the registry does without
-	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
-)
+// span begins "svc.registry.<op>" below the span of the request in ctx.
+func (e *Engine) span(ctx context.Context, op, corrID string) (context.Context, span) {
+	ctx, s := e.tracer.Start(ctx, "svc.registry."+op, service)
+	s.Attr("corr_id", corrID)
+	return ctx, span{s}
+}
 
-// Bounds behind commit_ready.
-const (
-	probeEvery  = 250 * time.Millisecond
-	logKeyEvery = 5 * time.Second // a look at the file of the log key
-	maxOpAge    = 2 * time.Second
-	queueFull   = 0.9
-	queueFullIn = 5 * time.Second
-)
-
-func (e *Engine) probes() []obs.Probe {
-	queues := &queueWatch{e: e}
-	return []obs.Probe{
-		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
-			Func: func() error { return e.commitReady(queues) }},
-		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
-		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
-		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
-		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
-		{Service: service, Key: keyRows, Plane: obs.WritePlane},
-		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
-		{Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery, Bad: 1, Good: 1, Func: e.hasLogKey},
-		{Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.hasGenesis},
+// about adds the proposal, version and payload of the step. Zero values are left out.
+func (s span) about(proposal string, version uint64, payload b3.Digest) {
+	if s.Span == (obs.Span{}) {
+		return
+	}
+	if proposal != "" {
+		s.Attr("proposal_id", proposal)
+	}
+	if version > 0 {
+		s.Int("target_version", int(version))
+	}
+	if !payload.IsZero() {
+		s.Attr("payload_b3", payload.String())
 	}
 }
 
-// commitReady says why a commit would not get through now.
-func (e *Engine) commitReady(queues *queueWatch) error {
-	if err := e.sound(); err != nil && e.chainError.Load() == nil {
-		return err
-	}
-	if !e.running.Load() {
-		return &NotReadyError{Cause: CausePipelineDown}
-	}
-	now := e.now()
-	if since := e.busySince.Load(); since != 0 && now.Sub(time.Unix(0, since)) > maxOpAge {
-		return fmt.Errorf("oldest request has waited %s", now.Sub(time.Unix(0, since)).Round(time.Millisecond))
-	}
-	return queues.check(now)
+func (s span) quorum(q Quorum) {
+	s.Int("quorum_m", q.M)
+	s.Int("quorum_n", q.N)
 }
 
-func (e *Engine) hasGenesis() error {
-	if e.Head().Head.Version == 0 {
-		return errors.New(CauseNoGenesis)
+// end ends the span with its result. The code of a refusal is its reason in the audit chain.
+func (s span) end(err error) {
+	result := "accepted"
+	if err != nil {
+		result = "rejected"
+		s.Fail(err)
+		s.Attr("err.code", cmp.Or(reasonOf(err), stateOf(err)))
 	}
-	return nil
+	s.Attr("result", result)
+	s.End()
 }
 
-// hasLogKey reports a log key that is not there. A log without a genesis, and one whose signers name no log key, needs none.
-func (e *Engine) hasLogKey() error {
-	if head := e.Head(); e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
-		return nil
-	}
-	_, err := os.Stat(e.keyFile)
+// stateOf returns the code of an error that is not a refusal: the state of the node or the
+// deadline of the caller.
+func stateOf(err error) string {
+	var timeout *TimeoutError
+	var notReady *NotReadyError
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the log key %s is missing: no checkpoint is signed without it; put it back from its backup", e.keyFile)
-	case err != nil:
-		return fmt.Errorf("the log key cannot be read: %w", err)
+	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.As(err, &notReady):
+		return notReady.Cause
+	case errors.Is(err, flow.ErrBusy):
+		return "busy"
 	}
-	return nil
-}
-
-// queueWatch remembers since when a queue has been nearly full. One sampler at a time uses it: the board runs each sample of a probe once.
-type queueWatch struct {
-	e     *Engine
-	since time.Time
-}
-
-func (q *queueWatch) check(now time.Time) error {
-	full := func(queue *flow.Queue[*job]) bool { return float64(queue.Len()) > queueFull*float64(queue.Cap()) }
-	switch {
-	case !full(q.e.proposals) && !full(q.e.approvals):
-		q.since = time.Time{}
-	case q.since.IsZero():
-		q.since = now
-	case now.Sub(q.since) >= queueFullIn:
-		return errors.New("queue over 90 % for 5 s")
-	}
-	return nil
+	return "failed"
 }

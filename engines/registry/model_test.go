@@ -17,7 +17,7 @@ import (
 	"ronbox/store"
 )
 
-// model is the registry as its users understand it.
+// model is the reference model of the registry.
 type model struct {
 	version uint64
 	head    b3.Digest
@@ -33,7 +33,7 @@ type modelProposal struct {
 	signers map[string]bool
 }
 
-// settle drops what no longer stands on HEAD.
+// settle drops proposals that lost their base.
 func (m *model) settle() {
 	for again := true; again; {
 		again = false
@@ -60,8 +60,8 @@ func (m *model) stands(p *modelProposal) bool {
 	return false
 }
 
-// Whatever is asked in whatever order: the version rises by one, exactly when a proposal for it has its quorum; all else
-// changes nothing. What the file holds at the end verifies.
+// For any calls in any order the version rises by one exactly when a proposal for it has its
+// quorum, and no other call changes anything. The file verifies at the end.
 func TestAgainstTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t).start()
@@ -72,7 +72,8 @@ func TestAgainstTheModel(t *testing.T) {
 		m := &model{version: 1, head: g.PayloadB3, live: map[string]*modelProposal{}, ended: map[string]string{}}
 		d := driver{rt: rt, r: r, s: s, m: m}
 		for i := range rapid.IntRange(1, 30).Draw(rt, "ops") {
-			switch rapid.SampledFrom([]string{"propose", "stack", "approve", "approve", "commit", "commit", "withdraw"}).Draw(rt, "op") {
+			switch rapid.SampledFrom([]string{"propose", "stack", "approve", "approve", "commit", "commit", "withdraw"}).
+				Draw(rt, "op") {
 			case "propose":
 				d.propose(i, m.version+1, m.head)
 			case "stack":
@@ -214,7 +215,8 @@ func (d *driver) compare() {
 	}
 }
 
-// headOp is an operation of the linearizability check: a read of HEAD, or a commit that gave a version.
+// headOp is an operation of the linearizability check: a read of HEAD, or a commit that returned a
+// version.
 type headOp struct {
 	read    bool
 	version uint64 // seen or given
@@ -232,8 +234,8 @@ var headModel = porcupine.Model{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// Clients that propose, approve, commit and read side by side see one history: a commit takes effect once, between its
-// call and its answer, and a read never goes back behind an answer.
+// Concurrent clients that propose, approve, commit and read see one history: a commit takes effect
+// once, between its call and its answer, and no read is older than an answer before it.
 func TestHeadIsLinearizable(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -259,7 +261,8 @@ func TestHeadIsLinearizable(t *testing.T) {
 					continue
 				}
 				head := r.e.Head().Head
-				p, err := r.e.Propose(r.ctx(), who, deltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
+				p, err := r.e.Propose(r.ctx(), who,
+					deltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
 				if err != nil {
 					continue // HEAD moved
 				}
@@ -283,12 +286,13 @@ func TestHeadIsLinearizable(t *testing.T) {
 	}
 }
 
-// HEAD in the file changes with a batch that has a commit in it, and with nothing else the registry does.
+// The stored HEAD changes only with a batch that has a commit.
 func TestOnlyCommitsMoveHead(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	head := func() (h record.Head) {
-		if err := r.store.View(r.ctx(), func(rd store.Reader) error { h, _ = metaHead.Get(rd, keyHead); return nil }); err != nil {
+		if err := r.store.View(r.ctx(),
+			func(rd store.Reader) error { h, _ = metaHead.Get(rd, keyHead); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h

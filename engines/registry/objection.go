@@ -13,17 +13,31 @@ import (
 	"ronbox/store"
 )
 
-// RollbackWitness is the reason of a Rollback that witnesses have caused: they have seen another log under this name, and the signed
-// witness policy cannot be met without them.
+// RollbackWitness is the reason of a Rollback by witnesses: they have seen another log under this
+// name, and the signed witness policy cannot be met without them.
 const RollbackWitness = "witness"
 
-// maxObjections bounds the kept objections. A signer set has at most so many witnesses in its policy of 16 KiB.
+// checkPolicy returns an error if a payload installs a witness policy without a valid quorum: the
+// registry could not decide when too many witnesses object. Committed versions are not checked.
+func checkPolicy(p *record.Payload) error {
+	if p.SignerSet == nil || p.SignerSet.WitnessPolicy == "" {
+		return nil
+	}
+	if _, err := checkpoint.ReadPolicy(p.SignerSet.WitnessPolicy); err != nil {
+		return &record.FieldError{Field: "signer_set.witness_policy", Reason: err.Error() +
+			"; end it with a line quorum and the name of a witness or a group, or quorum none"}
+	}
+	return nil
+}
+
+// maxObjections bounds the stored objections. It exceeds the witnesses that a policy of 16 KiB can
+// name.
 const maxObjections = 256
 
-// objection is what a witness has refused: a tree that its own view of the log contradicts. It is the error of the witness's answer.
+// objection is the error of a witness that refuses a tree because it has seen another log.
 type objection struct {
 	Witness string `cbor:"1,keyasint"` // checkpoint.Witness.ID
-	Size    uint64 `cbor:"2,keyasint"` // of the log that the witness has seen; 0 if it did not say
+	Size    uint64 `cbor:"2,keyasint"` // of the log that the witness has seen; 0 if unknown
 	Tree    uint64 `cbor:"3,keyasint"` // size of the checkpoint that it refused
 	AtMS    int64  `cbor:"4,keyasint"`
 	Settled bool   `cbor:"5,keyasint,omitempty"` // an operator has adopted the log in spite of it
@@ -36,7 +50,8 @@ func (o *objection) Error() string {
 	return fmt.Sprintf("witness %s refuses the tree of %d versions: it has seen another log", o.Witness, o.Tree)
 }
 
-// objections is the row of reg/meta that keeps what witnesses refuse. Tripped is set while the fork guard stands for it.
+// objections is a row of reg/meta with the objections of witnesses. Tripped is true while they have
+// tripped the fork guard.
 type objections struct {
 	Rows    []objection `cbor:"1,keyasint"`
 	Tripped bool        `cbor:"2,keyasint,omitempty"`
@@ -50,7 +65,7 @@ func (o *objections) open() []objection {
 	return slices.DeleteFunc(slices.Clone(o.Rows), func(row objection) bool { return row.Settled })
 }
 
-// err describes the open objections, or is nil.
+// err returns the open objections as an error, or nil.
 func (o *objections) err() error {
 	var texts []string
 	for _, row := range o.open() {
@@ -62,8 +77,8 @@ func (o *objections) err() error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// with returns o with an objection more. An objection that is settled already changes nothing: the same witness, of a log that is no
-// longer than the one that was settled.
+// with returns o with an objection added. A settled objection of the same witness, of a log that is
+// not longer, makes it a no-op.
 func (o *objections) with(row objection) (next *objections, changed bool) {
 	next = &objections{Rows: slices.Clone(o.Rows), Tripped: o.Tripped}
 	at := slices.IndexFunc(next.Rows, func(was objection) bool { return was.Witness == row.Witness })
@@ -91,37 +106,58 @@ func (o *objections) without(witness string) (next *objections, changed bool) {
 	return next, len(next.Rows) < len(o.Rows)
 }
 
-// settled returns o with all objections settled.
-func (o *objections) settled() *objections {
+// settled returns o with all objections settled in favour of a log of version versions. A witness
+// that did not name the size of its log may do so later; it is settled up to this size.
+func (o *objections) settled(version uint64) *objections {
 	next := &objections{Rows: slices.Clone(o.Rows)}
 	for i := range next.Rows {
-		next.Rows[i].Settled = true
+		row := &next.Rows[i]
+		row.Settled, row.Size = true, max(row.Size, version)
 	}
 	return next
 }
 
-// PutObjections keeps the objections of witnesses.
-type PutObjections struct {
-	All objections `cbor:"1,keyasint"`
+// NoteObjection adds or ends the objection of a witness.
+type NoteObjection struct {
+	Add    *objection `cbor:"1,keyasint,omitempty"`
+	End    string     `cbor:"2,keyasint,omitempty"` // the witness whose objection ends
+	Policy string     `cbor:"3,keyasint,omitempty"` // the signed policy in force
 }
 
-// Kind names the command in journals.
-func (PutObjections) Kind() string { return "registry.put_objections/1" }
+// Kind returns the stable name of the command.
+func (NoteObjection) Kind() string { return "registry.note_objection/1" }
 
-// Apply replaces the row.
-func (c PutObjections) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	if len(c.All.Rows) == 0 && !c.All.Tripped {
+// Apply changes the stored row, which an adoption may have settled since the witness was asked. It
+// returns nil if nothing changes.
+func (c NoteObjection) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (*objections, error) {
+	kept, _ := metaObjections.Get(r, keyObjections)
+	next, changed := c.change(&kept)
+	switch {
+	case !changed:
+		return nil, nil
+	case len(next.Rows) == 0 && !next.Tripped:
 		metaObjections.Delete(w, keyObjections)
-	} else {
-		metaObjections.Put(w, keyObjections, c.All)
+	default:
+		metaObjections.Put(w, keyObjections, *next)
 	}
-	return struct{}{}, nil
+	return next, nil
 }
 
-// Objection is a witness's refusal as an operator sees it.
+func (c NoteObjection) change(o *objections) (next *objections, changed bool) {
+	if c.Add == nil {
+		return o.without(c.End)
+	}
+	next, changed = o.with(*c.Add)
+	if changed {
+		next.Tripped = next.Tripped || !reachable(c.Policy, next)
+	}
+	return next, changed
+}
+
+// Objection is the refusal of a witness, as an operator sees it.
 type Objection struct {
 	Witness string `json:"witness" doc:"name and key hash"`
-	Size    uint64 `json:"size,omitzero" doc:"of the log that it has seen, if it said so"`
+	Size    uint64 `json:"size,omitzero" doc:"of the log that it has seen, if known"`
 	Tree    uint64 `json:"tree" doc:"size of the checkpoint that it refused"`
 	At      string `json:"at" format:"time"`
 	Settled bool   `json:"settled" doc:"the log was adopted in spite of it"`
@@ -131,13 +167,14 @@ func (o *objections) shown() []Objection {
 	var out []Objection
 	if o != nil {
 		for _, row := range o.Rows {
-			out = append(out, Objection{row.Witness, row.Size, row.Tree, record.FormatTime(time.UnixMilli(row.AtMS)), row.Settled})
+			out = append(out,
+				Objection{row.Witness, row.Size, row.Tree, record.FormatTime(time.UnixMilli(row.AtMS)), row.Settled})
 		}
 	}
 	return out
 }
 
-// loadObjections reads the kept objections at a start. It returns the rollback that they stand for, or nil.
+// loadObjections reads the stored objections. It returns the rollback that they cause, or nil.
 func (e *Engine) loadObjections(ctx context.Context) (*Rollback, error) {
 	var kept objections
 	err := e.view(ctx, func(r store.Reader) error {
@@ -158,37 +195,32 @@ func (o *objections) tripText() string {
 	return "the signed witness policy cannot be met: " + fmt.Sprint(o.err())
 }
 
-// setObjections publishes the objections to readers, to readiness and to the metrics.
+// setObjections publishes the objections to callers, readiness and metrics.
 func (e *Engine) setObjections(o *objections) {
 	e.objections.Store(o)
 	e.m.objections(float64(len(o.open())))
 	e.board.Set(service, keyWitnesses, o.err())
 }
 
-// object books that a witness refused the log. It trips the fork guard if the signed policy cannot be met without the witnesses that
-// object. The row is kept before the guard trips; if it cannot be kept, the guard trips all the same.
+// object stores the objection of a witness. It trips the fork guard if the signed policy cannot be
+// met without the witnesses that object. The row is stored before the guard trips; if that fails,
+// the guard trips all the same.
 func (e *Engine) object(ctx context.Context, policy string, row objection) {
-	next, changed := e.objections.Load().with(row)
-	if !changed {
-		return
-	}
-	e.log.Error("witness.objected", "witness", row.Witness, "witness_size", row.Size, "version", row.Tree, "reason", row.Error())
-	next.Tripped = next.Tripped || !reachable(policy, next)
-	e.keepObjections(ctx, next)
-	if next.Tripped && e.guard.Load() == nil {
-		e.trip(&Rollback{Reason: RollbackWitness, Detail: next.tripText()})
+	if e.noteObjection(ctx, NoteObjection{Add: &row, Policy: policy}) {
+		e.log.Error("witness.objected", "witness", row.Witness, "witness_size", row.Size, "version", row.Tree, "reason",
+			row.Error())
 	}
 }
 
-// agree ends the objection of a witness that has cosigned the log, or that the policy no longer names.
+// agree ends the objection of a witness that has cosigned the log, or that the policy no longer
+// names.
 func (e *Engine) agree(ctx context.Context, witness string) {
-	if next, changed := e.objections.Load().without(witness); changed {
+	if e.noteObjection(ctx, NoteObjection{End: witness}) {
 		e.log.Info("witness.objection_ended", "witness", witness)
-		e.keepObjections(ctx, next)
 	}
 }
 
-// dropStrangers drops the objections of witnesses that the signed policy no longer names.
+// dropStrangers ends the objections of witnesses that the signed policy no longer names.
 func (e *Engine) dropStrangers(ctx context.Context, all []checkpoint.PolicyWitness) {
 	for _, row := range e.objections.Load().Rows {
 		if !slices.ContainsFunc(all, func(w checkpoint.PolicyWitness) bool { return w.ID() == row.Witness }) {
@@ -197,22 +229,41 @@ func (e *Engine) dropStrangers(ctx context.Context, all []checkpoint.PolicyWitne
 	}
 }
 
-func (e *Engine) keepObjections(ctx context.Context, next *objections) {
-	_, err := store.Commit(ctx, e.store, store.Work, PutObjections{*next})
-	e.setObjections(next)
+// noteObjection commits c, and reports whether it changed anything.
+func (e *Engine) noteObjection(ctx context.Context, c NoteObjection) (changed bool) {
+	next, changed := c.change(e.objections.Load())
+	if !changed {
+		return false
+	}
+	kept, err := store.Commit(ctx, e.store, store.Work, c, func(kept *objections) {
+		if kept != nil {
+			e.publishObjections(kept)
+		}
+	})
 	if err != nil {
 		e.log.Error("witness.objected", "reason", fmt.Errorf("keep the objections: %w", err).Error())
+		e.publishObjections(next)
+		return true
+	}
+	return kept != nil
+}
+
+// publishObjections publishes the objections, and trips the fork guard if they require it.
+func (e *Engine) publishObjections(o *objections) {
+	e.setObjections(o)
+	if o.Tripped && e.guard.Load() == nil {
+		e.trip(&Rollback{Reason: RollbackWitness, Detail: o.tripText()})
 	}
 }
 
-// reachable reports whether the quorum of a policy can be met without the witnesses that object. A policy without a readable quorum
-// demands nothing.
+// reachable reports whether the quorum of a policy can be met without the witnesses that object. An
+// older log may have a policy without a valid quorum; then every witness is needed.
 func reachable(text string, o *objections) bool {
+	open := o.open()
 	p, err := checkpoint.ReadPolicy(text)
 	if err != nil {
-		return true
+		return len(open) == 0
 	}
-	open := o.open()
 	return p.Met(func(w checkpoint.Witness) bool {
 		return !slices.ContainsFunc(open, func(row objection) bool { return row.Witness == w.ID() })
 	})

@@ -5,25 +5,28 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
 )
 
-// objector is a witness that can be told to refuse each checkpoint: with 422, or with 409 and the size of another log.
+// objector is a witness that can refuse each checkpoint: with 422, or with 409 and the size of
+// another log.
 type objector struct {
 	*witness
-	refusal atomic.Pointer[func(http.ResponseWriter)] // nil: it answers as a sound one
+	refusal atomic.Pointer[http.HandlerFunc] // nil: it answers as a sound one
 }
 
 func newObjector(t *testing.T, name string) *objector {
 	o := &objector{witness: newWitness(t, name)}
 	o.Config.Handler = http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
 		if refuse := o.refusal.Load(); refuse != nil {
-			(*refuse)(out)
+			(*refuse)(out, q)
 			return
 		}
 		o.answer(out, q)
@@ -31,28 +34,44 @@ func newObjector(t *testing.T, name string) *objector {
 	return o
 }
 
-func (o *objector) refuse(answer func(http.ResponseWriter)) { o.refusal.Store(&answer) }
+func (o *objector) refuse(answer http.HandlerFunc) { o.refusal.Store(&answer) }
 
-func unprocessable(out http.ResponseWriter) { out.WriteHeader(http.StatusUnprocessableEntity) }
+func unprocessable(out http.ResponseWriter, _ *http.Request) {
+	out.WriteHeader(http.StatusUnprocessableEntity)
+}
 
-func conflictOf(size int) func(http.ResponseWriter) {
-	return func(out http.ResponseWriter) {
+func conflictOf(size int) http.HandlerFunc {
+	return func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "text/x.tlog.size")
 		out.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(out, fmt.Sprintf("%d\n", size))
 	}
 }
 
-// policyOf is a policy of both witnesses, of which threshold must cosign.
+// forkOf refuses as a sound witness that has seen another log of that size.
+func forkOf(size int) http.HandlerFunc {
+	return func(out http.ResponseWriter, q *http.Request) {
+		if _, old, _, _ := readAdd(q); old != int64(size) {
+			conflictOf(size)(out, q)
+			return
+		}
+		unprocessable(out, q)
+	}
+}
+
+// policyOf returns a policy of both witnesses, of which threshold must cosign.
 func policyOf(threshold string, a, b *objector) string {
 	line := func(w *objector) string { return strings.Split(w.policy(), "\n")[1][len("witness w "):] }
 	return "witness a " + line(a) + "\nwitness b " + line(b) + "\ngroup g " + threshold + " a b\nquorum g\n"
 }
 
-// Witnesses that have seen another log trip the fork guard if the signed policy needs them. It stands over a restart, until an operator
-// adopts the log; then the same refusal does not trip it again, and one of a longer log does.
+// Witnesses that have seen another log trip the fork guard if the signed policy needs them. It
+// stays tripped over a restart until an operator adopts the log. Then the same refusal does not
+// trip it again, and one of a longer log does.
 func TestWitnessesTripTheGuard(t *testing.T) {
-	for doc, refuse := range map[string]func(http.ResponseWriter){"422": unprocessable, "409 with a larger size": conflictOf(1000)} {
+	for doc, refuse := range map[string]http.HandlerFunc{
+		"422": unprocessable, "409 with a larger size": conflictOf(1000), "a fork, whose size it tells later": forkOf(1),
+	} {
 		t.Run(doc, func(t *testing.T) {
 			a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 			r, s := witnessedRig(t, policyOf("any", a, b))
@@ -69,7 +88,8 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			r.start()
 			r.wantGuard(RollbackWitness)
 			seen, err := r.e.HighWater(r.ctx())
-			if err != nil || !seen.Rollback || seen.Reason != RollbackWitness || len(seen.Objections) != 2 || seen.Objections[0].Settled {
+			if err != nil || !seen.Rollback || seen.Reason != RollbackWitness || len(seen.Objections) != 2 ||
+				seen.Objections[0].Settled {
 				t.Errorf("shown: %+v, %v", seen, err)
 			}
 			if rep := r.board.Report(service, "write"); rep.Ready || rep.WriteReady {
@@ -101,7 +121,8 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 	}
 }
 
-// One objector of two is an alert and a soft key, and writes go on. It ends when the witness cosigns, or when the log is adopted.
+// One objector of two is an alert and a soft key, and writes go on. It ends when the witness
+// cosigns, or when the log is adopted.
 func TestOneWitnessObjects(t *testing.T) {
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	a.refuse(unprocessable)
@@ -110,8 +131,17 @@ func TestOneWitnessObjects(t *testing.T) {
 	r.cover()
 	r.waitFor("the objection", missing)
 	r.cosigned(b.witness)
-	if rep := r.board.Report("", ""); !rep.Ready || !missing() || r.e.guard.Load() != nil {
-		t.Errorf("one objector: %+v", rep)
+	r.waitFor("the pipeline to be ready",
+		func() bool { return r.board.Report(service, "").Causes["registry.commit_ready"] == "" })
+	rep := r.board.Report("", "")
+	if !slices.Contains(rep.Missing, "registry.witnesses") {
+		t.Errorf("one objector is no soft key: %v", rep.Missing)
+	}
+	if !rep.Ready || !rep.WriteReady || !rep.Services[service].WriteReady {
+		t.Errorf("one objector stops writes: %+v", rep)
+	}
+	if why := r.e.guard.Load(); why != nil {
+		t.Errorf("one objector trips the guard: %v", why.err())
 	}
 	if n := r.metric("registry_witness_objections"); n != 1 {
 		t.Errorf("registry_witness_objections = %v", n)
@@ -127,6 +157,36 @@ func TestOneWitnessObjects(t *testing.T) {
 	r.commitNext(s, 3)
 	r.cover()
 	r.waitFor("the end of the objection", func() bool { return len(r.e.objections.Load().Rows) == 0 })
+	r.stop()
+	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+}
+
+// Settling an objection while the guard is not tripped does not touch checkpoint and mark, so that
+// a concurrent checkpointor does not find the mark missing.
+func TestSettleKeepsTheMark(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 2)
+	latest := r.cover()
+	r.e.object(r.ctx(), "quorum none\n", objection{Witness: "a.example+01020304", Tree: 3})
+	if len(r.e.objections.Load().open()) != 1 || r.e.guard.Load() != nil {
+		t.Fatalf("the objection: %+v, %v", r.e.objections.Load(), r.e.guard.Load().err())
+	}
+	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+		t.Fatal(err)
+	}
+	kept, _, err := rowOf(r.ctx(), r.e, metaRaw, keyCheckpoint)
+	if err != nil || kept == nil || r.e.latest.Load().Size != latest.Size {
+		t.Errorf("the latest checkpoint after it: %q, %v", kept, err)
+	}
+	if adopted, known, err := rowOf(r.ctx(), r.e, metaAdopted, keyAdopted); known || err != nil {
+		t.Errorf("adopted in %q, %v", adopted, err)
+	}
+	if open := r.e.objections.Load().open(); len(open) != 0 {
+		t.Errorf("open objections: %+v", open)
+	}
 	r.stop()
 	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
 		t.Error(rep.Problem)
@@ -155,7 +215,8 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 	}
 }
 
-// The latest checkpoint is shown to the witnesses within witness.interval, though it is not archived, and is archived with their lines.
+// The latest checkpoint is shown to the witnesses within witness.interval, though it is not
+// archived, and is archived with their lines.
 func TestLatestCheckpointIsShown(t *testing.T) {
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
@@ -165,7 +226,8 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 	r.waitFor("the latest checkpoint to be cosigned", func() bool { return strings.Contains(w.asked(), " of 3") })
 	r.waitFor("its archival", func() bool {
 		notes, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 1)
-		return err == nil && len(notes) == 1 && strings.Contains(string(notes[0]), "\n3\n") && strings.Contains(string(notes[0]), "— w.example ")
+		return err == nil && len(notes) == 1 && strings.Contains(string(notes[0]), "\n3\n") &&
+			strings.Contains(string(notes[0]), "— w.example ")
 	})
 	r.stop()
 	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
@@ -173,7 +235,7 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 	}
 }
 
-// A catch-up from a copy that brings nothing leaves the guard as it is.
+// A catch-up from a copy without newer versions does not change the guard.
 func TestCatchUpWithNothingNewer(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -185,5 +247,43 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
 	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") || c.e.guard.Load() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
+	}
+}
+
+// A witness policy without a readable quorum is not proposed. In a log that has one, all witnesses
+// are needed.
+func TestPolicyWithoutQuorum(t *testing.T) {
+	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
+	whole := policyOf("any", a, b)
+	cut, _, _ := strings.Cut(whole, "quorum")
+	r, s := newLogRig(t)
+	s.policy = cut
+	raw, approvals := r.genesisPayload(s)
+	var field *record.FieldError
+	if _, err := r.e.Genesis(r.ctx(), alice, raw, approvals, ""); !errors.As(err, &field) ||
+		field.Field != "signer_set.witness_policy" {
+		t.Errorf("genesis: %v", err)
+	}
+	s.policy = ""
+	r.genesis(s)
+	set := s.set()
+	set.Epoch, set.WitnessPolicy = 2, cut
+	draft := record.Draft{Version: 2, SignerSet: set}.Bytes()
+	if _, err := r.e.Propose(r.ctx(), alice, draft, "", ""); !errors.As(err, &field) ||
+		!strings.Contains(field.Reason, "no quorum line") {
+		t.Errorf("propose: %v", err)
+	}
+	set.WitnessPolicy = whole
+	if _, err := r.e.Propose(r.ctx(), alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
+		t.Errorf("propose a whole policy: %v", err)
+	}
+	one := &objections{Rows: []objection{{Witness: "a.example+01020304", Size: 9, Tree: 5}}}
+	for doc, want := range map[string]bool{cut: false, whole: true, whole + "quorum g\n": false} {
+		if got := reachable(doc, one); got != want {
+			t.Errorf("one objects under %q: reachable %t", doc, got)
+		}
+	}
+	if !reachable(cut, one.settled(9)) {
+		t.Error("no objection is open, and the policy cannot be met")
 	}
 }

@@ -12,36 +12,37 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// Bounds of one batch and of the pipeline's patience.
+// Bounds of a batch and of the waits of the pipeline.
 const (
 	maxBatchJobs  = 64
 	maxBatchBytes = 4 << 20
-	maxJobBytes   = 5 << 19              // what one job adds: a payload, or an entry and thousands of proposals that go stale
-	busyLinger    = 2 * time.Millisecond // how long a busy pipeline waits for a batch as large as half the last one
-	maxSweep      = 256                  // proposals expired in one tick
-	tickEvery     = time.Second
-	rebuilds      = 3 // after a guard has failed
+	// the most that one job adds: a payload, or an entry and thousands of stale proposals
+	maxJobBytes = 5 << 19
+	busyLinger  = 2 * time.Millisecond // a busy pipeline waits this long for a batch half as large as the last one
+	maxSweep    = 256                  // proposals expired in one tick
+	tickEvery   = time.Second
+	rebuilds    = 3 // after a failed guard
 )
 
-// pipeline is one life of the pipeline task. Its state is its own: a restart reads it from the file again.
+// pipeline is one run of the pipeline task. It owns its state; a restart reads the file again.
 type pipeline struct {
 	e     *Engine
-	cur   *state // what the next batch builds on
+	cur   *state // the base of the next batch
 	stale bool   // a guard has failed: read the file before the next batch
 	last  int    // jobs of the last batch
 	now   time.Time
 
 	forgetter forgetter
-	over      []ulid.ULID // outcomes that the sweep under way removes
+	over      []ulid.ULID // outcomes that the running sweep removes
 
 	held   []*job // claimed, not yet answered
-	sent   bool   // held has been handed to the store
+	sent   bool   // the store has the batch of held
 	props  <-chan *job
 	apprs  <-chan *job
-	closed int // queues that are closed and empty
+	closed int // number of closed and empty queues
 }
 
-// runPipeline is the sole writer of HEAD: it turns queued jobs into batches, one in flight at a time.
+// runPipeline is the only writer of HEAD. It turns queued jobs into batches, one batch at a time.
 func (e *Engine) runPipeline(ctx context.Context) error {
 	defer func() {
 		if ctx.Err() != nil {
@@ -54,7 +55,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 	}
 	e.running.Store(true)
 	defer e.running.Store(false)
-	e.board.Set(service, keyCommitReady, e.sound()) // at once: the first sample may have come before
+	e.board.Set(service, keyCommitReady, e.sound()) // at once: the first sample may have been taken before
 	p := &pipeline{e: e, cur: cur, props: e.proposals.C(), apprs: e.approvals.C()}
 	defer p.answerHeld()
 	defer e.tick.Stop()
@@ -87,7 +88,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 	return nil // drained
 }
 
-// took notes a closed queue, which is never ready again.
+// took counts a closed queue and disables it.
 func (p *pipeline) took(q *<-chan *job, j *job, ok bool) *job {
 	if ok {
 		return j
@@ -97,8 +98,8 @@ func (p *pipeline) took(q *<-chan *job, j *job, ok bool) *job {
 	return nil
 }
 
-// gather adds what waits to first, up to a batch. A busy pipeline lingers for a moment, since the callers it has just
-// answered are coming back; an idle one never does.
+// gather returns first and the queued jobs after it, up to a batch. A busy pipeline waits for a
+// moment, because the callers it has just answered call again; an idle one never waits.
 func (p *pipeline) gather(ctx context.Context, first *job) []*job {
 	jobs := append(make([]*job, 0, maxBatchJobs), first)
 	var linger <-chan time.Time
@@ -137,7 +138,7 @@ func (p *pipeline) gather(ctx context.Context, first *job) []*job {
 	return jobs
 }
 
-// work claims jobs and puts them through batches until each is answered.
+// work claims jobs and runs batches until each is answered.
 func (p *pipeline) work(ctx context.Context, jobs []*job) error {
 	p.last = len(jobs)
 	oldest := jobs[0].queued
@@ -164,13 +165,14 @@ func (p *pipeline) work(ctx context.Context, jobs []*job) error {
 	return nil
 }
 
-// sweep expires and forgets what is over. A restored store takes no work, so it is left alone.
+// sweep expires proposals and forgets old outcomes. A restored store accepts no work, so sweep
+// leaves it alone.
 func (p *pipeline) sweep(ctx context.Context) (err error) {
 	if p.e.store.Info().Restored || p.e.ready() != nil {
 		return nil
 	}
 	if p.over, err = p.outcomesOver(ctx); err != nil {
-		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // a damaged row is met again then
+		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // so that a damaged row is not read at each tick
 		err = p.e.tolerate(ctx, err)
 	}
 	if err != nil {
@@ -183,8 +185,8 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 	return p.batch(ctx)
 }
 
-// batch makes one batch of the jobs held, or of a sweep when there are none, and answers those that were in it. Jobs that
-// did not fit stay held. An error ends this life of the pipeline.
+// batch makes one batch of the held jobs, or of a sweep if there are none, and answers the jobs in
+// it. Jobs that did not fit stay held. An error ends this run of the pipeline.
 func (p *pipeline) batch(ctx context.Context) error {
 	made := &plan{}
 	err := p.e.rebuild.Do(ctx, func(ctx context.Context) error {
@@ -194,7 +196,7 @@ func (p *pipeline) batch(ctx context.Context) error {
 			}
 		}
 		made = p.plan(ctx, p.held)
-		if len(made.ops) == 0 {
+		if len(made.steps) == 0 {
 			return nil
 		}
 		return p.submit(ctx, made)
@@ -205,14 +207,14 @@ func (p *pipeline) batch(ctx context.Context) error {
 	case errors.Is(err, errReload):
 		return err
 	case ctx.Err() != nil && !errors.Is(err, flow.ErrUnknown):
-		p.fail(made, flow.ErrCanceled) // told to stop before anything was written
+		p.fail(made, flow.ErrCanceled) // stopped before anything was written
 	default:
 		p.fail(made, err)
 	}
 	return nil
 }
 
-// backOff spreads the rebuilds of a refused batch, and counts them.
+// backOff returns the random delay before a refused batch is rebuilt, and counts it.
 func (e *Engine) backOff(int) time.Duration {
 	e.m.backoff["commit"](1)
 	return 50*time.Millisecond + rand.N(50*time.Millisecond)
@@ -234,7 +236,7 @@ func (p *pipeline) reload(ctx context.Context) error {
 	return nil
 }
 
-// clock is the wall clock in whole milliseconds, never running back within one life.
+// clock returns the wall clock in whole milliseconds. It never runs backwards within one run.
 func (p *pipeline) clock() time.Time {
 	if now := p.e.now().UTC().Truncate(time.Millisecond); now.After(p.now) {
 		p.now = now

@@ -50,7 +50,8 @@ func TestStackCommitsInOrder(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, stack[1].ID, ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("commit above an uncommitted one: %v", err)
 	}
-	if _, err := r.e.Propose(r.ctx(), alice, deltaOn(10, "x", stack[7].PayloadB3), "", ""); !errors.Is(err, record.ErrVersionSkew) {
+	if _, err := r.e.Propose(r.ctx(), alice, deltaOn(10, "x", stack[7].PayloadB3), "", ""); !errors.Is(err,
+		record.ErrVersionSkew) {
 		t.Errorf("a ninth: %v", err)
 	}
 	for i, p := range stack {
@@ -140,7 +141,10 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrExpired) {
 		t.Errorf("commit at the last instant: %v", err)
 	}
-	if _, err := r.e.Approve(r.ctx(), alice, stack[0].ID, s.keys[0].Sign(stack[0].PayloadB3, r.now()), ""); !errors.Is(err, ErrExpired) {
+	if _, err := r.e.Approve(r.ctx(), alice, stack[0].ID, s.keys[0].Sign(stack[0].PayloadB3, r.now()), ""); !errors.Is(
+		err,
+		ErrExpired,
+	) {
 		t.Errorf("approve after expiry: %v", err)
 	}
 	r.waitFor("both to be swept", func() bool { return len(r.e.current.Load().live) == 0 })
@@ -183,7 +187,8 @@ func TestPendingLimits(t *testing.T) {
 	}
 }
 
-// A draft that is sent again, its answer lost, is the proposal that it became the first time, unless it says otherwise.
+// A draft that is sent again after a lost answer returns its first proposal, unless it names
+// another time.
 func TestSameDraftTwice(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
@@ -195,13 +200,14 @@ func TestSameDraftTwice(t *testing.T) {
 	if other := r.propose(2, "b"); other.ID == first.ID {
 		t.Error("another draft is the same proposal")
 	}
-	timed := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"created_at":%q,"mode":"delta","put":[%s]}`, record.FormatTime(r.now()), testItem("a"))
+	timed := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"created_at":%q,"mode":"delta","put":[%s]}`,
+		record.FormatTime(r.now()), testItem("a"))
 	if p, err := r.e.Propose(r.ctx(), alice, timed, "", ""); err != nil || p.ID == first.ID {
 		t.Errorf("a draft with a time of its own: %+v, %v", p, err)
 	}
 }
 
-// Who commits a child before its parent hears which proposal comes first.
+// A commit of a child before its parent names the parent.
 func TestCommitChildFirst(t *testing.T) {
 	r := newRig(t).start()
 	s := newSigners(1, 1)
@@ -215,7 +221,7 @@ func TestCommitChildFirst(t *testing.T) {
 	}
 }
 
-// A full queue refuses at once, counts each refusal, and nothing of it is ever written.
+// A full queue refuses at once and counts each refusal. A refused call writes nothing.
 func TestFullQueueIsBusy(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 4 }).start()
 	r.genesis(newSigners(1, 1))
@@ -228,7 +234,8 @@ func TestFullQueueIsBusy(t *testing.T) {
 	}
 	r.waitFor("the queue to fill", func() bool { return r.e.proposals.Len() == 4 })
 	for i := range 10 {
-		if _, err := r.e.Propose(r.ctx(), alice, delta(2, fmt.Sprintf("over%d", i)), "", ""); !errors.Is(err, flow.ErrBusy) {
+		if _, err := r.e.Propose(r.ctx(), alice, delta(2, fmt.Sprintf("over%d", i)), "", ""); !errors.Is(err,
+			flow.ErrBusy) {
 			t.Errorf("refusal %d: %v", i, err)
 		}
 	}
@@ -280,7 +287,8 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	}
 }
 
-// Refusals that reach the pipeline are in the audit chain with the words of their reason; repeats are not.
+// Refusals that reach the pipeline are in the audit chain with their reason. Repeated calls are
+// not.
 func TestRefusalsAreChained(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)
@@ -290,8 +298,10 @@ func TestRefusalsAreChained(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := r.lastAudit()
-	if rec.Event != "commit.rejected" || rec.Reason != "quorum" || rec.Decision != record.DecisionReject || rec.CorrID != "corr-q" ||
-		rec.Actor.CapID != alice.CapID || rec.ProposalID != p.ID {
+	if rec.Event != "commit.rejected" || rec.Reason != "quorum" || rec.Decision != record.DecisionReject ||
+		rec.CorrID != "corr-q" ||
+		rec.Actor.CapID != alice.CapID ||
+		rec.ProposalID != p.ID {
 		t.Errorf("record = %+v", rec)
 	}
 	r.approve(p, s.keys[1])
@@ -320,7 +330,9 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 	r.open()
 	r.start()
 	head := r.e.Head()
-	if string(head.JSON) != string(before.JSON) || head.ETag != before.ETag || head.Items.Root() != before.Items.Root() || head.genesis != before.genesis {
+	if string(head.JSON) != string(before.JSON) || head.ETag != before.ETag ||
+		head.Items.Root() != before.Items.Root() ||
+		head.genesis != before.genesis {
 		t.Errorf("head = %s, was %s", head.JSON, before.JSON)
 	}
 	if again := r.commit(done); !again.Replayed || again.Hash != c.Hash {
@@ -343,7 +355,8 @@ func TestDrainAnswersAll(t *testing.T) {
 	answers := make([]error, 64)
 	for i := range answers {
 		wg.Go(func() {
-			_, answers[i] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("d", i)), "", "")
+			_, answers[i] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("d", i)), "",
+				"")
 		})
 	}
 	r.stop()

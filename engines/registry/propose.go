@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -14,14 +13,17 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Propose enters the next descriptor set, whole or as a delta, to be approved. What the draft leaves out is filled in; the
-// canonical payload is then to be had under the proposal. wantB3, unless "", must be the digest of the completed payload.
-// Proposing the same payload again answers the live proposal.
+// Propose enters the next descriptor set, in full or as a delta, to be approved. It fills in the
+// members that the draft leaves out; ProposalPayload then returns the canonical payload. wantB3,
+// unless "", must be the digest of the completed payload. A repeated call returns the live
+// proposal.
 //
-// It never waits for room, and for an answer only until ctx or timeouts.propose ends. A *record.FieldError,
-// record.ErrHardLimit, ErrVersionSkew or ErrChainMismatch is final for this draft; after flow.ErrBusy, *NotReadyError,
-// *PendingLimitError or *TimeoutError the same call may succeed later.
-func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte, wantB3, corrID string) (out Proposed, err error) {
+// It never waits for room in the queue, and waits for an answer until ctx or timeouts.propose ends.
+// A *record.FieldError, record.ErrHardLimit, ErrVersionSkew or ErrChainMismatch is final for this
+// draft. After flow.ErrBusy, *NotReadyError, *PendingLimitError or *TimeoutError the same call may
+// succeed later.
+func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte,
+	wantB3, corrID string) (out Proposed, err error) {
 	ctx, span := e.span(ctx, "propose", corrID)
 	defer func() { span.end(err) }()
 	if err := e.ready(); err != nil {
@@ -42,26 +44,31 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	return a.proposed, err
 }
 
-// proposeRequest does the caller's part: all that needs no queue.
+// proposeRequest does the work that needs no queue, on the goroutine of the caller.
 func (e *Engine) proposeRequest(ctx context.Context, st *state, draft []byte, wantB3 string) (proposeReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return proposeReq{}, err
 	}
 	defer release()
-	p, err := e.complete(st, draft, wantB3)
+	read, err := record.ReadDraft(draft)
 	if err != nil {
 		return proposeReq{}, err
 	}
-	if twin := st.sameDraft(p, draft); twin != nil {
+	p, err := e.complete(st, read, wantB3)
+	if err != nil {
+		return proposeReq{}, err
+	}
+	if twin := st.sameDraft(p, read); twin != nil {
 		p = twin.payload
 	}
 	id, err := e.newID()
 	return proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}, err
 }
 
-// complete finds what the draft builds on, fills it in and checks it. The resulting items are kept for the commit.
-func (e *Engine) complete(st *state, draft []byte, wantB3 string) (*record.Payload, error) {
+// complete finds the base of the draft, completes it and checks it. The resulting items are cached
+// for the commit.
+func (e *Engine) complete(st *state, draft *record.Sketch, wantB3 string) (*record.Payload, error) {
 	want, err := wantedDigest(wantB3)
 	if err != nil {
 		return nil, err
@@ -70,8 +77,11 @@ func (e *Engine) complete(st *state, draft []byte, wantB3 string) (*record.Paylo
 	if err != nil {
 		return nil, err
 	}
-	p, items, err := record.Complete(draft, base, e.now())
+	p, items, err := draft.Complete(base, e.now())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPolicy(p); err != nil {
 		return nil, err
 	}
 	if want != (b3.Digest{}) && want != p.B3() {
@@ -92,30 +102,30 @@ func wantedDigest(s string) (b3.Digest, error) {
 	return d, nil
 }
 
-// baseOf finds what a draft builds on: HEAD for the next version, else the live proposal that its prev_hash names.
-func (e *Engine) baseOf(st *state, draft []byte) (record.Base, error) {
-	hint, err := record.PeekDraft(draft)
-	if err != nil {
-		return record.Base{}, err
-	}
+// baseOf returns the base of a draft: HEAD for the next version, else the live proposal that its
+// prev_hash names.
+func (e *Engine) baseOf(st *state, draft *record.Sketch) (record.Base, error) {
 	head := st.view.base()
-	if hint.Version <= head.Version+1 { // an old version is refused against HEAD
+	if draft.Version <= head.Version+1 { // an old version is refused against HEAD
 		return head, nil
 	}
-	if hint.Version > head.Version+uint64(e.live().Proposals.MaxStack) {
-		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", hint.Version, head.Version, record.ErrVersionSkew)
+	if draft.Version > head.Version+uint64(e.live().Proposals.MaxStack) {
+		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", draft.Version, head.Version,
+			record.ErrVersionSkew)
 	}
 	var parent *proposal
-	if err = record.ErrChainMismatch; hint.PrevHash != nil {
-		parent, err = st.checkBase(hint.Version, *hint.PrevHash, e.live().Proposals.MaxStack)
+	err := record.ErrChainMismatch
+	if draft.PrevHash != nil {
+		parent, err = st.checkBase(draft.Version, *draft.PrevHash, e.live().Proposals.MaxStack)
 	}
 	if err != nil {
-		return record.Base{}, fmt.Errorf("a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
+		return record.Base{}, fmt.Errorf(
+			"a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
 	}
 	return e.stackedBase(st, parent)
 }
 
-// stackedBase is the base that a live proposal will be.
+// stackedBase returns the base that a live proposal will be.
 func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 	below := st.view.base()
 	if p.row.PrevHash != st.view.Head.PayloadB3 {
@@ -133,14 +143,16 @@ func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 		return record.Base{}, err
 	}
 	return record.Base{
-		Origin: below.Origin, Version: p.row.Version, PayloadB3: p.row.PayloadB3, Items: items, Signers: p.payload.SignersAfter(below.Signers),
+		Origin: below.Origin, Version: p.row.Version, PayloadB3: p.row.PayloadB3, Items: items,
+		Signers: p.payload.SignersAfter(below.Signers),
 	}, nil
 }
 
-// Genesis begins the log: version 1, a full set with the first signer set, approved by each of its active keys. Given again
-// it answers the same; another one is refused with ErrConflict once there is a HEAD. An approval that is bad, foreign or
-// repeated is a *GenesisApprovalError.
-func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval, corrID string) (Committed, error) {
+// Genesis begins the log with version 1: a full set with the first signer set, approved by each of
+// its active keys. A repeated call returns the same answer. It returns ErrConflict if the log has
+// another genesis, and a *GenesisApprovalError if an approval is invalid, foreign or repeated.
+func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval,
+	corrID string) (Committed, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	begun := e.Head()
@@ -160,7 +172,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 	return a.committed, err
 }
 
-// genesisCommitted is the answer of the call that began the log, given again.
+// genesisCommitted returns the answer to a repeated genesis.
 func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
 	raw, _, err := rowOf(ctx, e, entries, 1)
 	if err != nil {
@@ -170,11 +182,16 @@ func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Commi
 	if err != nil {
 		return Committed{}, fmt.Errorf("entry of version 1: %w", err)
 	}
-	return Committed{Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Replayed: true}, nil
+	return Committed{
+		Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(),
+		Replayed: true,
+	}, nil
 }
 
-// genesisRequest does the caller's part. Once the log has begun, it only looks whether it is with this genesis.
-func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval, begun *HeadView) (genesisReq, error) {
+// genesisRequest does the work that needs no queue. If the log has begun, it only compares the
+// genesis.
+func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval,
+	begun *HeadView) (genesisReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return genesisReq{}, err
@@ -186,7 +203,8 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	}
 	if begun.Head.Version > 0 {
 		if p.B3() != begun.genesis {
-			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.genesis, p.B3())
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.genesis,
+				p.B3())
 		}
 		return genesisReq{}, err
 	}
@@ -194,13 +212,19 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 		return genesisReq{}, &record.FieldError{Field: "kind", Reason: "a log begins with " + record.KindGenesis}
 	}
 	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
-		return genesisReq{}, &record.FieldError{Field: "payload", Reason: "trust roots pin " + pin + ", this is " + p.B3().String()}
+		return genesisReq{}, &record.FieldError{
+			Field:  "payload",
+			Reason: "trust roots pin " + pin + ", this is " + p.B3().String(),
+		}
 	}
 	if origin := e.Origin(); p.Origin != origin {
 		return genesisReq{}, &record.FieldError{Field: "payload.origin", Reason: fmt.Sprintf(
 			"must be %q, the node's registry.origin: set that key or make the genesis for it", origin)}
 	}
 	items, err := p.Check(record.Base{Origin: p.Origin})
+	if err == nil {
+		err = checkPolicy(p)
+	}
 	if err != nil {
 		return genesisReq{}, err
 	}
@@ -212,7 +236,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	return genesisReq{id: id, payload: p, packed: e.codec.pack(p.Bytes()), approvals: counted, items: items}, err
 }
 
-// genesisQuorum wants every active key: each proves that its owner has it.
+// genesisQuorum demands an approval by every active key, as proof that its owner holds it.
 func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]record.Approval, error) {
 	received := record.FormatTime(e.now())
 	stamped := make([]record.Approval, 0, len(given))
@@ -237,7 +261,7 @@ func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]re
 	return record.Quorum(p.SignerSet, 1, stamped, p.B3(), p.SignerSet.Active())
 }
 
-// newID draws a proposal id: its first part is the time, so that ids sort by age.
+// newID returns a new proposal id. It begins with the time, so that ids sort by age.
 func (e *Engine) newID() (ulid.ULID, error) {
 	id, err := ulid.New(ulid.Timestamp(e.now()), rand.Reader)
 	if err != nil {
@@ -246,7 +270,8 @@ func (e *Engine) newID() (ulid.ULID, error) {
 	return id, nil
 }
 
-// workSlot waits for one of the slots in which callers parse, hash and verify, so that they cannot starve the rest of the node.
+// workSlot waits for a slot in which a caller may parse, hash and verify. The slots keep callers
+// from starving the rest of the node.
 func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 	select {
 	case e.slots <- struct{}{}:
@@ -258,74 +283,4 @@ func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 		e.m.timeouts["commit"](1)
 		return nil, &TimeoutError{Op: "work"}
 	}
-}
-
-// maxProposalPage bounds a page of proposals.
-const maxProposalPage = 100
-
-// Proposals gives a page of the live proposals, oldest first, from behind cursor ("" for the first page). A limit outside 1..100 is 100.
-func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (ProposalList, error) {
-	if limit < 1 || limit > maxProposalPage {
-		limit = maxProposalPage
-	}
-	st := e.current.Load()
-	var out ProposalList
-	if _, err := parseID(cursor); cursor != "" && err != nil {
-		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
-	}
-	for _, p := range st.sorted() {
-		if idText(p.id) <= cursor {
-			continue
-		}
-		if len(out.Proposals) == limit {
-			out.Next = out.Proposals[limit-1].ID
-			break
-		}
-		out.Proposals = append(out.Proposals, e.describe(st.view, p))
-	}
-	return out, nil
-}
-
-// Proposal gives a proposal, live or ended.
-func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
-	p, how, known, err := e.find(ctx, id)
-	switch {
-	case err != nil:
-		return Proposal{}, err
-	case p != nil:
-		return e.describe(e.Head(), p), nil
-	case !known:
-		return Proposal{}, endedError(id, how, known)
-	}
-	ended := record.FormatTime(time.UnixMilli(how.AtMS))
-	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
-}
-
-// describe words a live proposal. One whose time is over is expired, swept or not.
-func (e *Engine) describe(head *HeadView, p *proposal) Proposal {
-	quorum := quorumOf(p.payload, head.Signers)
-	out := Proposal{
-		ID: idText(p.id), State: StatePending, Version: p.row.Version, PayloadB3: p.row.PayloadB3, PrevHash: p.row.PrevHash,
-		Kind: p.payload.Kind, Mode: p.payload.Mode, CreatedAt: p.payload.CreatedAt, ExpiresAt: p.expiresAt(),
-		ItemsCount: &p.payload.ItemsCount, ItemsRoot: p.payload.ItemsRoot, SignerSetB3: p.payload.SignerSetB3,
-		Approvals: append([]record.Approval{}, p.approvals...), Quorum: &quorum,
-	}
-	if p.expired(e.now()) {
-		out.State = StateExpired
-	}
-	return out
-}
-
-// ProposalPayload gives the exact bytes that signers of a live proposal sign the digest of. A committed one's are those of its version.
-func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
-	p, how, known, err := e.find(ctx, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case p != nil:
-		return p.payload.Bytes(), nil
-	case known && how.State == StateCommitted:
-		return e.PayloadBytes(ctx, how.Version)
-	}
-	return nil, endedError(id, how, known)
 }

@@ -16,25 +16,27 @@ import (
 
 // Bounds of the pruner.
 const (
-	maxRetentionCmds = 8                     // cycles that wait, of which each finds what the ones before it have left
+	maxRetentionCmds = 8                     // queued cycles; each handles what the cycles before it have left
 	maxPruneKeys     = 256                   // rows that one command removes
-	maxPruneBytes    = 1 << 20               // bytes of them, unless one version alone has more
-	prunePause       = 50 * time.Millisecond // between commands, so that the committer is never busy with them
+	maxPruneBytes    = 1 << 20               // bytes of these rows, unless one version has more
+	prunePause       = 50 * time.Millisecond // between commands, so that they do not keep the committer busy
 )
 
-// PutRetention keeps a statement of retention: from here on what lies before version Min is pruned, and may be deleted.
+// PutRetention stores a statement of retention. From then on versions before Min are pruned and may
+// be deleted.
 type PutRetention struct {
 	Min     uint64 `cbor:"1,keyasint"`
-	Audit   uint64 `cbor:"2,keyasint"` // the oldest audit record that stays
+	Audit   uint64 `cbor:"2,keyasint"` // the oldest audit record kept
 	Size    uint64 `cbor:"3,keyasint"` // of the archived checkpoint
-	Segment uint64 `cbor:"4,keyasint"` // versions of one
+	Segment uint64 `cbor:"4,keyasint"` // versions of a segment
 	Note    []byte `cbor:"5,keyasint"`
 }
 
-// Kind names the command in journals.
+// Kind returns the stable name of the command.
 func (PutRetention) Kind() string { return "registry.put_retention/1" }
 
-// Apply refuses a statement of what is not covered, not whole segments, or too near to HEAD, and one without the items of version Min.
+// Apply returns a *GuardError if the versions are not covered, not whole segments or too near to
+// HEAD, or if the items of version Min are not stored.
 func (c PutRetention) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	head, _ := metaHead.Get(r, keyHead)
 	first, _ := metaNumber.Get(r, keyMin)
@@ -52,24 +54,25 @@ func (c PutRetention) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (str
 	if guard != "" {
 		return struct{}{}, &GuardError{Op: -1, Guard: guard}
 	}
-	retentions.Delete(w, first) // the new statement says all that it said
+	retentions.Delete(w, first) // the new statement replaces the one before
 	retentions.Put(w, c.Min, c.Note)
 	metaNumber.Put(w, keyMin, c.Min)
 	metaNumber.Put(w, keyAuditMin, c.Audit)
 	return struct{}{}, nil
 }
 
-// PruneSlice removes some of what a statement of retention has let go: versions with the outcomes of their proposals, rows of kept sets, and
-// audit records with the outcomes that they tell of.
+// PruneSlice removes some of the rows that a statement of retention lets go: versions with the
+// outcomes of their proposals, rows of stored sets, and audit records with the outcomes that only
+// they record.
 type PruneSlice struct {
 	Versions []prunedVersion `cbor:"1,keyasint,omitempty"`
-	Bytes    int64           `cbor:"2,keyasint,omitempty"` // of the versions' entries and payloads
+	Bytes    int64           `cbor:"2,keyasint,omitempty"` // of the entries and payloads
 	Sets     []setKey        `cbor:"3,keyasint,omitempty"`
 	Audits   []uint64        `cbor:"4,keyasint,omitempty"`
 	Outcomes []ulid.ULID     `cbor:"5,keyasint,omitempty"` // of proposals that ended without a version
 }
 
-// keys is how many rows it removes.
+// keys returns the number of rows that c removes.
 func (c PruneSlice) keys() int {
 	return 3*len(c.Versions) + len(c.Sets) + len(c.Audits) + len(c.Outcomes)
 }
@@ -79,10 +82,10 @@ type prunedVersion struct {
 	Proposal ulid.ULID `cbor:"2,keyasint"`
 }
 
-// Kind names the command in journals.
+// Kind returns the stable name of the command.
 func (PruneSlice) Kind() string { return "registry.prune_slice/1" }
 
-// Apply refuses to remove anything that no statement lets go.
+// Apply returns a *GuardError if no statement covers a row.
 func (c PruneSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeRow, error) {
 	tree, _ := metaTree.Get(r, keyTree)
 	first, _ := metaNumber.Get(r, keyMin)
@@ -115,7 +118,7 @@ func (c PruneSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeR
 	return tree, nil
 }
 
-// sliceOf finds the next slice, from a version on.
+// sliceOf returns the next slice from a version on.
 func sliceOf(r store.Reader, from uint64) (c PruneSlice, err error) {
 	keys, bytes := 0, 0
 	fits := func(n, size int) bool {
@@ -165,28 +168,32 @@ func sliceOf(r store.Reader, from uint64) (c PruneSlice, err error) {
 	return c, nil
 }
 
-// endedBy gives the proposal whose outcome, without a version, a record tells of: nothing would vouch for it without the record.
+// endedBy returns the proposal that an audit record ends without a version. Its outcome goes with
+// the record, because nothing else proves it.
 func endedBy(r store.Reader, rec *record.Audit) (id ulid.ULID, ended bool) {
 	id, err := parseID(rec.ProposalID)
-	if err != nil || rec.Decision != record.DecisionAccept || endings[rec.Event] == "" {
+	state := endState(rec.Event)
+	if err != nil || rec.Decision != record.DecisionAccept || state == "" {
 		return id, false
 	}
 	how, _ := doneOutcome.Get(r, id)
-	return id, how.State == endings[rec.Event] && how.AtMS == timeOf(rec).UnixMilli()
+	return id, how.State == state && how.AtMS == timeOf(rec).UnixMilli()
 }
 
-// pruner is one life of the pruner task.
+// pruner is one run of the pruner task.
 type pruner struct {
 	e     *Engine
-	from  uint64 // version that the sweep has come to
-	swept bool   // nothing is left of what was let go
-	told  string // the last reason told of
+	from  uint64 // version that the sweep has reached
+	swept bool   // every row that may go is deleted
+	told  string // the last reason logged
 }
 
-// runPruner removes what retention lets go, a cycle for each archived checkpoint, and first what a crash has left of the last one.
+// runPruner runs a cycle of retention for each archived checkpoint. First it finishes a cycle that
+// a crash has interrupted.
 func (e *Engine) runPruner(ctx context.Context) error {
 	p := &pruner{e: e, swept: e.Head().MinVersion <= 1}
-	if _, reason, err := e.coverOf(ctx, e.Head()); err == nil && reason == "" && e.live().Retention.Policy != RetainAll {
+	if _, reason, err := e.coverOf(ctx, e.Head()); err == nil && reason == "" &&
+		e.live().Retention.Policy != RetainAll {
 		if err := p.sweep(ctx); err != nil {
 			return err
 		}
@@ -205,7 +212,7 @@ func (e *Engine) runPruner(ctx context.Context) error {
 	}
 }
 
-// cycle removes what is due: it makes the plan, keeps the signed statement, and only then deletes.
+// cycle makes the plan, stores the signed statement, and only then deletes.
 func (p *pruner) cycle(ctx context.Context) error {
 	plan, over, err := p.e.planRetention(ctx)
 	if err != nil {
@@ -227,7 +234,7 @@ func (p *pruner) cycle(ctx context.Context) error {
 	return p.sweep(ctx)
 }
 
-// skip counts a cycle that is skipped, and tells of its reason once.
+// skip counts a skipped cycle, and logs its reason once.
 func (p *pruner) skip(reason string) {
 	if p.e.m.pruneSkipped[reason](1); p.told != reason {
 		p.e.log.Warn("retention.skipped", "reason", reason)
@@ -235,7 +242,8 @@ func (p *pruner) skip(reason string) {
 	p.told = reason
 }
 
-// state signs and keeps the statement of a plan. Once it is synced, readers are told that what lies before is gone.
+// state signs and stores the statement of a plan. Once it is synced, readers see that the versions
+// before are pruned.
 func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.Signed) error {
 	e := p.e
 	said, audit, err := e.statement(ctx, plan, over)
@@ -262,7 +270,7 @@ func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.
 	return err
 }
 
-// sweep removes what was let go, slice by slice.
+// sweep deletes slice by slice until nothing is left to delete.
 func (p *pruner) sweep(ctx context.Context) error {
 	for !p.swept {
 		if err := p.slice(ctx); err != nil || p.swept {
@@ -279,14 +287,15 @@ func (p *pruner) sweep(ctx context.Context) error {
 	return nil
 }
 
-// slice removes one slice.
+// slice deletes one slice.
 func (p *pruner) slice(ctx context.Context) error {
 	var c PruneSlice
 	err := p.e.view(ctx, func(r store.Reader) (err error) {
 		c, err = sliceOf(r, p.from)
 		return err
 	})
-	if p.swept = c.keys() == 0; err != nil || p.swept {
+	p.swept = c.keys() == 0
+	if err != nil || p.swept {
 		return err
 	}
 	if _, err := store.Commit(ctx, p.e.store, store.Bulk, c, func(tree treeRow) { p.e.tree.Store(&tree) }); err != nil {

@@ -17,10 +17,12 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
 
-// newPruneRig is a log rig with segments of two versions, of which retention will keep the newest four once it is told to.
+// newPruneRig returns a log rig with segments of two versions, of which retention keeps the newest
+// four once it is enabled.
 func newPruneRig(t testing.TB) (*rig, signers) {
 	t.Helper()
 	r, s := newLogRig(t)
@@ -30,19 +32,22 @@ func newPruneRig(t testing.TB) (*rig, signers) {
 	return r.start(), s
 }
 
-// retain puts a policy in force.
+// retain applies a policy.
 func (r *rig) retain(policy string, count int) {
 	r.cfg.Retention = RetentionConfig{Policy: policy, MaxAge: unit.Duration(time.Hour), MaxCount: count}
 	r.e.Reload(r.cfg)
 }
 
-// tally says of which versions rows are left, and which audit records.
+// tally returns the versions and the audit records that have rows.
 type tally struct{ entries, payloads, sets, done, audits []uint64 }
 
 func (r *rig) tally() (n tally) {
 	r.t.Helper()
 	err := r.e.view(r.ctx(), func(rd store.Reader) error {
-		n = tally{entries: slices.Collect(keys(entries.All(rd))), payloads: slices.Collect(keys(payloads.All(rd))), audits: slices.Collect(keys(audits.All(rd)))}
+		n = tally{
+			entries: slices.Collect(keys(entries.All(rd))), payloads: slices.Collect(keys(payloads.All(rd))),
+			audits: slices.Collect(keys(audits.All(rd))),
+		}
 		for k := range setChunks.All(rd) {
 			if k.Part == 0 {
 				n.sets = append(n.sets, k.Version)
@@ -64,7 +69,7 @@ func keys[K, V any](all func(func(K, V) bool)) func(func(K) bool) {
 	return func(yield func(K) bool) { all(func(k K, _ V) bool { return yield(k) }) }
 }
 
-// wantPruned wants exactly genesis, the versions kept beside it, and those from first on.
+// wantPruned demands exactly genesis, the kept versions beside it, and the versions from first on.
 func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 	r.t.Helper()
 	want := append([]uint64{1}, beside...)
@@ -81,7 +86,7 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 	}
 }
 
-// swept waits until nothing is left of what was let go before a version.
+// swept waits until every prunable row before a version is deleted.
 func (r *rig) swept(first uint64) {
 	r.t.Helper()
 	r.waitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
@@ -94,8 +99,9 @@ func (r *rig) swept(first uint64) {
 	})
 }
 
-// A long log pruned to its tail is still the log: HEAD and all that is kept are as before, what is gone is answered as gone and can be
-// proven to have been there, and file and export verify from genesis. RONBOX_PRUNE_VERSIONS=5000 is the measure.
+// A long log pruned to its tail is still the log: HEAD and all kept versions are unchanged, pruned
+// versions are answered as pruned and can be proven, and file and export verify from genesis.
+// RONBOX_PRUNE_VERSIONS=5000 is the measure.
 func TestPruneToTail(t *testing.T) {
 	versions, keep, segment := 40, 4, uint64(2)
 	if n, err := strconv.Atoi(os.Getenv("RONBOX_PRUNE_VERSIONS")); err == nil {
@@ -128,7 +134,8 @@ func TestPruneToTail(t *testing.T) {
 	r.swept(first)
 	for range 2 {
 		r.wantPruned(first, uint64(versions))
-		if head := r.e.Head(); head.Head.Version != uint64(versions) || head.Items.Root() != roots[versions] || head.MinVersion != first {
+		if head := r.e.Head(); head.Head.Version != uint64(versions) || head.Items.Root() != roots[versions] ||
+			head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
 		r.e.cache.Purge()
@@ -157,7 +164,7 @@ func TestPruneToTail(t *testing.T) {
 	}
 }
 
-// wantGone wants every version before first to be answered as pruned, and to be proven all the same.
+// wantGone demands that every version before first is answered as pruned and can be proven.
 func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlog.Hash) {
 	r.t.Helper()
 	for v := uint64(1); v < first; v++ {
@@ -190,7 +197,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 	}
 }
 
-// A node that dies behind the statement, or behind any slice, has a sound log, and goes on where it was.
+// A node that dies after the statement, or after any slice, has a sound log and continues there.
 func TestPruneGoesOnAfterACrash(t *testing.T) {
 	base, s := newPruneRig(t)
 	base.genesis(s)
@@ -241,7 +248,8 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// A log whose signers were rotated, revoked and lost verifies from genesis when all those versions lie before what is kept.
+// A log with rotated, revoked and lost signers verifies from genesis after all those versions were
+// pruned.
 func TestPrunedHistory(t *testing.T) {
 	r, s := newPruneRig(t)
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
@@ -275,8 +283,9 @@ func TestPrunedHistory(t *testing.T) {
 	}
 }
 
-// An older copy of a pruned log refuses to write. It heals from what was exported before the log was pruned, or from the pruned log if it
-// has got as far as that is kept; else it is told why not.
+// An older copy of a pruned log refuses to write. It heals from an export made before the pruning,
+// or from the pruned log if the copy reaches its first complete version. Otherwise the error gives
+// the reason.
 func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)
@@ -310,7 +319,8 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	c.accept()
 	c.wantGuard(RollbackOlder)
 	for _, from := range []string{pruned, r.path} {
-		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) || c.e.Head().Head.Version != 4 {
+		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
+			c.e.Head().Head.Version != 4 {
 			t.Errorf("from what is pruned: %v", err)
 		}
 	}
@@ -325,12 +335,13 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	}
 }
 
-// A pass of the deep verifier that retention overtakes begins anew where the log begins.
+// If retention overtakes a pass of the deep verifier, the pass begins again at the start of the
+// log.
 func TestVerifierOvertaken(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
-	slow := r.e.newPass()
+	slow := r.e.newPass(rverify.State{}, r.now())
 	step := func() (more bool) {
 		t.Helper()
 		err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
@@ -355,7 +366,7 @@ func TestVerifierOvertaken(t *testing.T) {
 	}
 }
 
-// Any flipped bit of a pruned export is found, the statement and the kept items included.
+// Any flipped bit of a pruned export is found, also in the statement and in the stored items.
 func TestFlipsOfAPrunedExport(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)

@@ -14,8 +14,9 @@ import (
 	"ronbox/store"
 )
 
-// known answers ErrNotFound for a version that HEAD has not reached, and ErrPruned for one that is gone. Only what was
-// published is known: the file may be ahead by a commit whose sync has not ended.
+// known returns ErrNotFound if HEAD has not reached the version, and ErrPruned if retention has
+// removed it. It goes by the published HEAD, because the file may hold a commit that is not synced
+// yet.
 func (e *Engine) known(v uint64) error {
 	head := e.Head()
 	switch {
@@ -27,7 +28,7 @@ func (e *Engine) known(v uint64) error {
 	return nil
 }
 
-// EntryBytes gives the exact log entry of a version.
+// EntryBytes returns the exact bytes of the log entry of a version.
 func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.known(v); err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error
 	return entry, nil
 }
 
-// orPruned is err, or that retention has taken version v while it was read.
+// orPruned returns err, or ErrPruned if retention has removed version v meanwhile.
 func (e *Engine) orPruned(v uint64, err error) error {
 	if pruned := e.known(v); err != nil && errors.Is(pruned, ErrPruned) {
 		return pruned
@@ -60,7 +61,7 @@ func (e *Engine) orPruned(v uint64, err error) error {
 	return err
 }
 
-// PayloadBytes gives the exact signed bytes of a version.
+// PayloadBytes returns the exact signed bytes of a version.
 func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.known(v); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	return p.Bytes(), nil
 }
 
-// Status gives what may change about a version after its commit.
+// Status returns the properties of a version that may change after its commit.
 func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 	err := e.known(v)
 	if err != nil && !errors.Is(err, ErrPruned) {
@@ -92,8 +93,8 @@ func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 	return st, err
 }
 
-// Version returns a committed version as an encoded document, with or without its items. Callers that ask for the same document at
-// the same time share one encoding of it. HEAD needs no read slot.
+// Version returns a committed version as an encoded document, with or without its items. Concurrent
+// calls for the same document share one encoding. HEAD needs no read slot.
 func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Document, error) {
 	if err := e.known(v); err != nil {
 		return Document{}, err
@@ -125,15 +126,24 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 		return Document{}, err
 	}
 	if payload.B3() != entry.PayloadB3 {
-		return Document{}, fmt.Errorf("payload of version %d is not the one that its entry names: %w", v, store.ErrCorrupt)
+		return Document{}, fmt.Errorf("payload of version %d is not the one that its entry names: %w", v,
+			store.ErrCorrupt)
 	}
 	epoch, err := e.epochAt(ctx, v)
 	if err != nil {
 		return Document{}, err
 	}
 	out := Version{
-		SchemaVersion: payload.SchemaVersion, Version: v, PayloadB3: entry.PayloadB3, Approvals: entry.Approvals, PrevHash: entry.PrevHash,
-		CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind, ItemsRoot: payload.ItemsRoot, Epoch: epoch,
+		SchemaVersion: payload.SchemaVersion,
+		Version:       v,
+		PayloadB3:     entry.PayloadB3,
+		Approvals:     entry.Approvals,
+		PrevHash:      entry.PrevHash,
+		CommittedAt:   entry.CommittedAt,
+		Hash:          entry.Hash(),
+		Kind:          entry.Kind,
+		ItemsRoot:     payload.ItemsRoot,
+		Epoch:         epoch,
 	}
 	if withItems {
 		items, err := e.itemsAt(ctx, v)
@@ -148,7 +158,7 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 	return newDocument(out), nil
 }
 
-// epochAt is the epoch of the signer set in force after version v.
+// epochAt returns the epoch of the signer set in force after version v.
 func (e *Engine) epochAt(ctx context.Context, v uint64) (uint64, error) {
 	var epoch uint64
 	err := e.view(ctx, func(r store.Reader) error {
@@ -163,10 +173,11 @@ func (e *Engine) epochAt(ctx context.Context, v uint64) (uint64, error) {
 	return epoch, err
 }
 
-// maxDiff is how many versions apart two ends of a diff may be.
+// maxDiff is the most versions between the ends of a diff.
 const maxDiff = 1024
 
-// Diff gives what turns the items of version from into those of version to, whichever is the newer; 0 is the empty set.
+// Diff returns the delta from the items of version from to those of version to. Either may be the
+// newer. Version 0 is the empty set.
 func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	if max(from, to)-min(from, to) > maxDiff {
 		return Diff{}, fmt.Errorf("%w: from %d to %d; at most %d apart", ErrRange, from, to, maxDiff)
@@ -195,7 +206,8 @@ func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	return out, nil
 }
 
-// Signers gives the signer set of an epoch, 0 for the one in force, and the entry that installed it.
+// Signers returns the signer set of an epoch, 0 for the one in force, and the entry that installed
+// it.
 func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	head := e.Head()
 	if epoch == 0 {
@@ -221,25 +233,30 @@ func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	if err != nil {
 		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
 	}
-	return Signers{Epoch: epoch, Version: installed.version, SignerSetB3: set.B3(), SignerSet: set.Bytes(), Artifact: entry}, nil
+	return Signers{
+		Epoch: epoch, Version: installed.version, SignerSetB3: set.B3(),
+		SignerSet: set.Bytes(), Artifact: entry,
+	}, nil
 }
 
 // maxAuditChain bounds a page of audit records.
 const maxAuditChain = 1000
 
-// AuditChain is a run of the audit chain: canonical records in order, and the chain's head when they were read.
+// AuditChain is a part of the audit chain: canonical records in order, and the head of the chain
+// when they were read.
 type AuditChain struct {
 	Records []jsontext.Value `json:"records"`
 	Seq     uint64           `json:"seq" doc:"of the last record of the chain"`
 	B3      b3.Digest        `json:"b3" format:"b3" doc:"hash of that record"`
 }
 
-// Audit gives up to limit audit records from a sequence number on, 1 being the first. A limit outside 1..1000 is 1000.
+// Audit returns up to limit audit records from a sequence number on, beginning with 1. A limit
+// outside 1..1000 counts as 1000.
 func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain, error) {
 	if limit < 1 || limit > maxAuditChain {
 		limit = maxAuditChain
 	}
-	at := e.current.Load().audit // what was synced: the file may be ahead
+	at := e.current.Load().audit // the file may hold records that are not synced yet
 	page := AuditChain{Seq: at.Seq, B3: at.B3}
 	from = max(from, 1)
 	if from > at.Seq {
@@ -255,74 +272,29 @@ func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain,
 	return page, err
 }
 
-// Since gives up to limit committed versions above after, in order, to replay a stream.
-func (e *Engine) Since(ctx context.Context, after uint64, limit int) (out []Update, err error) {
-	head := e.Head().Head.Version
-	if after >= head {
-		return nil, nil
-	}
-	if err := e.known(after + 1); err != nil {
-		return nil, err
-	}
-	for n, to := after+1, min(head, after+uint64(max(limit, 0))); n <= to; n += sinceSlice {
-		slice, err := e.updates(ctx, n, min(to, n+sinceSlice-1))
-		if err != nil {
-			return nil, e.orPruned(n, err)
-		}
-		out = append(out, slice...)
-	}
-	return out, nil
-}
-
-// sinceSlice is how many versions one read transaction of a replay covers.
-const sinceSlice = 64
-
-// updates makes the events of versions again, of their entries and the audit records of their commits.
-func (e *Engine) updates(ctx context.Context, from, to uint64) (out []Update, err error) {
-	err = e.view(ctx, func(r store.Reader) error {
-		out = make([]Update, 0, to-from+1)
-		for v, raw := range entries.Range(r, from, to+1) {
-			entry, err := record.ParseEntry(raw)
-			if err != nil {
-				return fmt.Errorf("entry of version %d: %w", v, err)
-			}
-			ev := Update{Version: v, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind}
-			if raw, kept := audits.Get(r, entry.AuditSeq+1); kept { // an entry names the record before its own
-				rec, err := record.ParseAudit(raw)
-				if err != nil {
-					return fmt.Errorf("audit record %d: %w", entry.AuditSeq+1, err)
-				}
-				ev.CorrID = rec.CorrID
-			}
-			out = append(out, ev)
-		}
-		return nil
-	})
-	if err == nil && uint64(len(out)) < to-from+1 {
-		err = fmt.Errorf("entries from version %d on are missing: %w", from, store.ErrCorrupt)
-	}
-	return out, err
-}
-
-// readTries is how often a place for a read is asked for before StorageBusy is told.
+// readTries is the number of tries for a read slot before errReadsBusy is returned.
 const readTries = 3
 
-// readDelay is the wait between two tries: 50 to 100 ms, doubling, at most 2 s.
+// readDelay returns the wait between two tries: 50 to 100 ms, doubling, at most 2 s.
 func readDelay(n int) time.Duration {
 	return min(2*time.Second, (50*time.Millisecond+rand.N(50*time.Millisecond))<<n)
 }
 
-// errReadsBusy is returned when as many reads of old versions run as there are cores. It is store.ErrSlow, StorageBusy to a client.
+// errReadsBusy is returned when as many reads of old versions run as there are cores. It is
+// store.ErrSlow, StorageBusy to a client.
 var errReadsBusy = fmt.Errorf("as many reads of old versions run as the node allows: %w", store.ErrSlow)
 
 // Bounds of the loads that readers of old versions share.
 const (
-	loadWithin = 10 * time.Second // of one load; a read has a shorter deadline, so that a load outlives its callers rather than fails them
-	maxLoads   = 1 << 16          // as many as limits.inflight can admit, so that a load is refused by its read slot alone
+	// of one load; a read has a shorter deadline, so that a load outlives its callers instead of
+	// failing them
+	loadWithin = 10 * time.Second
+	// as many as limits.inflight can admit, so that only the read slot refuses a load
+	maxLoads = 1 << 16
 )
 
-// itemsAt returns the items of version v for a reader. Items of HEAD and cached items need no read slot. Callers that ask for the
-// same old version at the same time share one load, which takes one slot.
+// itemsAt returns the items of version v for a reader. Items of HEAD and cached items need no read
+// slot. Concurrent calls for the same old version share one load, which takes one slot.
 func (e *Engine) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
 	items, _, known, err := e.knownItems(ctx, v)
 	if known || err != nil {
@@ -338,8 +310,8 @@ func (e *Engine) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
 	})
 }
 
-// readSlot takes one of the places of reads that replay a part of the log, so that they cannot starve the rest of the node.
-// It does not queue: it tries again after a while, and gives up after readTries.
+// readSlot takes a slot for a read that replays a part of the log. The slots keep reads from
+// starving the rest of the node. It does not queue: it tries readTries times.
 func (e *Engine) readSlot(ctx context.Context) (release func(), err error) {
 	err = e.reread.Do(ctx, func(context.Context) error {
 		select {
@@ -365,7 +337,7 @@ func rowOf[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], k K) (
 	return v, known, err
 }
 
-// view reads one consistent state of the file. fn must be short and wait for nothing; it may run again.
+// view reads one consistent state of the file. fn must be short, must not wait, and may run again.
 func (e *Engine) view(ctx context.Context, fn func(store.Reader) error) error {
 	err := e.store.View(ctx, fn)
 	if errors.Is(err, context.DeadlineExceeded) {

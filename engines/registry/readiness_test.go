@@ -32,14 +32,16 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	sample(1)
-	if rep := r.board.Report(service, ""); rep.Ready || !strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
+	if rep := r.board.Report(service, ""); rep.Ready ||
+		!strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
 		t.Errorf("without a pipeline: %+v", rep)
 	}
 	r.start()
 	r.waitFor("the pipeline", func() bool { return r.e.running.Load() })
 	r.attached()
 	sample(8)
-	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded || !strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
+	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded ||
+		!strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
 		t.Errorf("before genesis: %+v", rep)
 	}
 	r.genesis(newSigners(1, 1))
@@ -57,11 +59,14 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A queue that stays nearly full for five seconds makes the node write-unready; a short burst does not.
+// A queue that stays nearly full for five seconds makes the node write-unready; a short burst does
+// not.
 func TestQueuePressure(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 10 })
 	for range 10 {
-		if err := r.e.proposals.TrySend(&job{ctx: r.ctx(), reply: flow.NewReply[answer](), queued: r.now(), req: commitReq{}}); err != nil {
+		if err := r.e.proposals.TrySend(
+			&job{ctx: r.ctx(), reply: flow.NewReply[answer](), queued: r.now(), req: commitReq{}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

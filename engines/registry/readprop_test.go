@@ -67,7 +67,7 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 	}
 }
 
-// An ended proposal shows how and when it ended, and nothing that is not known any more.
+// An ended proposal shows how and when it ended, and only members that are still known.
 func TestEndedProposal(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -80,12 +80,15 @@ func TestEndedProposal(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got.EndedAt = ""
-	if want := (Proposal{ID: p.ID, State: StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(got, want) {
+	if want := (Proposal{ID: p.ID, State: StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("ended: %+v, want %+v", got, want)
 	}
 }
 
-// Of many who begin the log at once, one does.
+// Exactly one of many concurrent genesis calls begins the log.
 func TestOneGenesis(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	var wg sync.WaitGroup

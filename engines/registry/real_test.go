@@ -57,7 +57,8 @@ func draftTo(head *HeadView, want record.Items) []byte {
 	return append(draft, `]}`...)
 }
 
-// Eight states of a real service registry become versions 2 to 9, survive a restart, and can each be read again.
+// Eight states of a real service registry become versions 2 to 9, survive a restart, and can each
+// be read again.
 func TestRealStates(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/registry/*.ndjson")
 	if err != nil || len(files) != 8 {
@@ -98,7 +99,8 @@ func TestRealStates(t *testing.T) {
 	}
 }
 
-// A restored store refuses the registry's work until it is accepted: callers hear why, and the pipeline lives on.
+// A restored store refuses the work of the registry until it is accepted. Callers get the reason,
+// and the pipeline keeps running.
 func TestRestoredStoreRefusesWork(t *testing.T) {
 	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -124,7 +126,7 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 			t.Fatalf("commit = %v, want ErrRestored", err)
 		}
 	}
-	r.advance(2 * r.cfg.Proposals.TTL.D()) // nothing is swept either
+	r.advance(2 * r.cfg.Proposals.TTL.D()) // and the sweeper removes no proposal
 	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "c"), "", ""); !errors.Is(err, store.ErrRestored) {
 		t.Errorf("propose = %v, want ErrRestored", err)
 	}

@@ -16,9 +16,11 @@ import (
 	"ronbox/store"
 )
 
-// Recover reads the log, verifies it from its latest checkpoint on, or from genesis if it has none, publishes HEAD and the live
-// proposals, and makes the registry ready for its tasks. What lies under the checkpoint is the deep verifier's. Call it once, after the store was opened and its committer runs. A log that does not verify is
-// store.ErrCorrupt, one that begins with another genesis than the pinned one a *GenesisMismatchError.
+// Recover verifies the log from its latest checkpoint on, or from genesis if it has none. It
+// publishes HEAD and the live proposals, and makes the registry ready for its tasks. The deep
+// verifier checks the versions under the checkpoint. Call it once, after the store was opened and
+// while its committer runs. It returns store.ErrCorrupt if the log does not verify, and a
+// *GenesisMismatchError if the log has another genesis than the pinned one.
 func (e *Engine) Recover(ctx context.Context) error {
 	if err := e.cache.Open(); err != nil {
 		return err
@@ -44,7 +46,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if o := e.boot.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
-	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load need not replay the log
+	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load does not replay the log
 	s, err := e.load(ctx, known)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.checkGenesis(ctx, s.view); err != nil {
 		return err
 	}
-	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin, e.checkpointSize()); err != nil {
+	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin); err != nil {
 		return err
 	}
 	e.current.Store(s)
@@ -69,6 +71,7 @@ func (e *Engine) recover(ctx context.Context) error {
 
 func (e *Engine) publishRecovered(s *state) {
 	e.m.signers(s.view.Signers)
+	e.told.Store(s.view.Head.Version)
 	e.loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
@@ -86,13 +89,15 @@ func (e *Engine) publishRecovered(s *state) {
 		kind = "startup"
 	}
 	e.m.recoveries[kind](1)
-	e.log.Info("recovery.done", "version", s.view.Head.Version, "payload_b3", s.view.Head.PayloadB3.String(), "pending", len(s.live), "kind", kind)
+	e.log.Info("recovery.done", "version", s.view.Head.Version, "payload_b3", s.view.Head.PayloadB3.String(), "pending",
+		len(s.live), "kind", kind)
 }
 
-// recoverSlice is how many versions one read transaction of the boot's verification covers.
+// recoverSlice is the number of versions that one read transaction of the verification covers.
 const recoverSlice = 64
 
-// verifyFrom verifies the log from a state on, and answers where it ends and how many versions that were.
+// verifyFrom verifies the log from a state on. It returns the state at the end and the number of
+// verified versions.
 func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.State, uint64, error) {
 	v := rverify.Resume(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)}, from)
 	for more, done := true, int64(0); more; done += recoverSlice {
@@ -113,8 +118,8 @@ func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.St
 	return end, v.Report().Versions, nil
 }
 
-// covered is the place in the log that the latest checkpoint vouches for: its signature, the root of the tiles, and the entry
-// under that root. Of a log without a checkpoint it is the beginning.
+// covered returns the state at the latest checkpoint, whose signature, root and last entry it
+// checks. Without a checkpoint it returns the beginning of the log.
 func (e *Engine) covered(ctx context.Context) (at rverify.State, latest *checkpoint.Signed, err error) {
 	var head record.Head
 	var note []byte
@@ -126,21 +131,34 @@ func (e *Engine) covered(ctx context.Context) (at rverify.State, latest *checkpo
 	if err != nil || note == nil {
 		return at, nil, err
 	}
-	keys, err := e.logKeys(ctx)
+	at, signed, err := e.under(ctx, note, head.Version)
 	if err != nil {
-		return at, nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	}
-	signed, err := keys.Open(note)
-	if err != nil || signed.Size == 0 || signed.Size > head.Version {
-		return at, nil, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt, signed.Size, head.Version, err)
-	}
-	if at, err = e.stateAt(ctx, signed.Size, signed.Root); err != nil {
-		return at, nil, fmt.Errorf("%w: version %d, under the latest checkpoint: %w", store.ErrCorrupt, signed.Size, err)
+		return at, nil, fmt.Errorf("the latest checkpoint: %w", err)
 	}
 	return at, &signed, nil
 }
 
-// stateAt makes the state of a verifier at version v, whose entry must be the last one under root.
+// under returns the state at a checkpoint of at most head versions. It returns store.ErrCorrupt if
+// the note or the rows under it do not verify.
+func (e *Engine) under(ctx context.Context, note []byte,
+	head uint64) (at rverify.State, signed checkpoint.Signed, err error) {
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return at, signed, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	signed, err = keys.Open(note)
+	if err != nil || signed.Size == 0 || signed.Size > head {
+		return at, signed, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt,
+			signed.Size, head, err)
+	}
+	if at, err = e.stateAt(ctx, signed.Size, signed.Root); err != nil {
+		err = fmt.Errorf("%w: version %d, under its checkpoint: %w", store.ErrCorrupt, signed.Size, err)
+	}
+	return at, signed, err
+}
+
+// stateAt returns the state of a verifier at version v, whose entry must be the last one under
+// root.
 func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rverify.State, err error) {
 	var entry, audit []byte
 	var proof tlog.RecordProof
@@ -188,12 +206,15 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 	if at.Items, err = e.materialise(ctx, v); err != nil {
 		return at, err
 	}
-	at.Head = record.Head{Version: v, Hash: a.Hash(), PayloadB3: a.PayloadB3, CommittedAt: a.CommittedAt, Epoch: at.Signers.Epoch}
+	at.Head = record.Head{
+		Version: v, Hash: a.Hash(), PayloadB3: a.PayloadB3, CommittedAt: a.CommittedAt,
+		Epoch: at.Signers.Epoch,
+	}
 	at.Origin, at.AuditSeq, at.AuditB3 = a.Origin, a.AuditSeq+1, b3.Sum(audit)
 	return at, nil
 }
 
-// checkGenesis holds version 1 against reg/meta and against what the configuration pins.
+// checkGenesis compares version 1 with reg/meta and with the pinned genesis.
 func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
 	if head.Head.Version == 0 {
 		return nil

@@ -8,14 +8,16 @@ import (
 	"ronbox/store"
 )
 
-// A boot verifies what lies behind the latest checkpoint, however long the log is, and from genesis without one.
+// A boot verifies the versions after the latest checkpoint, however long the log is, and from
+// genesis without one.
 func TestBootIsBounded(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 100)
 	r.cover()
 	from, _, err := r.e.covered(r.ctx())
-	if err != nil || from.Head.Version != 101 || from.Head != r.e.Head().Head || from.Items.Root() != r.e.Head().Items.Root() {
+	if err != nil || from.Head.Version != 101 || from.Head != r.e.Head().Head ||
+		from.Items.Root() != r.e.Head().Items.Root() {
 		t.Fatalf("covered: %+v, %v", from.Head, err)
 	}
 	whole, versions, err := r.e.verifyFrom(r.ctx(), rverify.State{})
@@ -23,7 +25,8 @@ func TestBootIsBounded(t *testing.T) {
 		t.Fatalf("from genesis: %d versions, %v", versions, err)
 	}
 	end, versions, err := r.e.verifyFrom(r.ctx(), from)
-	if err != nil || versions != 0 || end.Head != whole.Head || end.AuditSeq != whole.AuditSeq || end.AuditB3 != whole.AuditB3 {
+	if err != nil || versions != 0 || end.Head != whole.Head || end.AuditSeq != whole.AuditSeq ||
+		end.AuditB3 != whole.AuditB3 {
 		t.Errorf("from the checkpoint: %d versions, %v", versions, err)
 	}
 	other := newRig(t).start()
@@ -46,7 +49,8 @@ func (c setRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 	return struct{}{}, nil
 }
 
-// What the checkpoint vouches for is checked at boot: another entry, tile or signer set under it keeps the log from opening.
+// The boot checks the rows that the checkpoint covers: another entry, tile or signer set under it
+// keeps the log from opening.
 func TestBootChecksTheCheckpoint(t *testing.T) {
 	for doc, change := range map[string]func(r *rig) setRow{
 		"the entry": func(r *rig) setRow {
@@ -88,7 +92,7 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 	}
 }
 
-// A genesis that cannot be read is a damaged file, also where a checkpoint and a kept set stand above it.
+// An unreadable genesis is a damaged file, even if a checkpoint and a stored set exist above it.
 func TestDamagedGenesis(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -96,7 +100,8 @@ func TestDamagedGenesis(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, packed := range [][]byte{{}, {codecZstd, 1, 2}} {
-		if _, err := store.Commit(r.ctx(), r.store, store.Work, setRow{bPayload, store.U64().Append(nil, 1), packed}); err != nil {
+		if _, err := store.Commit(r.ctx(), r.store, store.Work,
+			setRow{bPayload, store.U64().Append(nil, 1), packed}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.e.checkGenesis(r.ctx(), r.e.Head()); !errors.Is(err, store.ErrCorrupt) {

@@ -9,7 +9,7 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// What is reloaded holds for the next call; a key that needs a restart keeps its value.
+// A reloaded key counts for the next call; a key that needs a restart keeps its value.
 func TestReload(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
@@ -49,7 +49,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A boot tells of each step of its verification, so that a long one is not taken for one that hangs.
+// A boot reports each step of its verification, so that a long one is not mistaken for a hang.
 func TestRecoverTellsItsSteps(t *testing.T) {
 	r := newRig(t).start()
 	signers := newSigners(1, 1)

@@ -16,41 +16,44 @@ import (
 
 // Policies of retention.
 const (
-	RetainAll     = "none"     // nothing is ever deleted
-	RetainByAge   = "by-age"   // segments whose last version is older than max_age go
-	RetainByCount = "by-count" // what is not among the newest max_count versions goes
+	RetainAll     = "none"     // no version is deleted
+	RetainByAge   = "by-age"   // delete segments whose last version is older than max_age
+	RetainByCount = "by-count" // delete versions before the newest max_count
 )
 
-// segmentVersions is how many versions a segment of the log holds: as many as a tile, so that an export leaves out whole files.
+// segmentVersions is the number of versions of a segment: as many as a tile has, so that an export
+// omits whole files.
 const segmentVersions = 256
 
-// Reasons for which a cycle of retention is skipped.
+// Reasons to skip a cycle of retention.
 const (
-	skipQueueFull    = "queue_full"
-	skipNotReady     = "not_ready"     // the registry takes no writes
-	skipNoKey        = "no_key"        // the signers admit no log key of this node, which would sign the statement
-	skipNoCheckpoint = "no_checkpoint" // the last archived checkpoint is not there, or is not signed by a log key in force
+	skipQueueFull = "queue_full"
+	skipNotReady  = "not_ready" // the registry takes no writes
+	skipNoKey     = "no_key"    // the signers admit no log key of this node, which would sign the statement
+	// the last archived checkpoint is missing or not signed by a log key in force
+	skipNoCheckpoint = "no_checkpoint"
 	keepPolicy       = "policy_none"
-	keepNotDue       = "not_due" // the policy or the checkpoint reaches to no further segment
+	keepNotDue       = "not_due" // the policy or the checkpoint covers no further segment
 )
 
-// RetentionPlan is what the next cycle of retention would remove, and if nothing, why.
+// RetentionPlan describes what the next cycle of retention would remove, or why it removes
+// nothing.
 type RetentionPlan struct {
 	Policy     string `json:"policy" enum:"none|by-age|by-count"`
-	MinVersion uint64 `json:"min_version" doc:"oldest version that is kept whole; 0 before genesis"`
+	MinVersion uint64 `json:"min_version" doc:"oldest complete version; 0 before genesis"`
 	Next       uint64 `json:"next_min_version" doc:"the same after the next cycle"`
-	Versions   uint64 `json:"versions" doc:"that would go: of those between, all but genesis and changes of signers"`
+	Versions   uint64 `json:"versions" doc:"that would be removed: those between, except genesis and changes of signers"`
 	Checkpoint uint64 `json:"checkpoint,omitzero" doc:"size of the archived checkpoint that covers them"`
-	Reason     string `json:"reason,omitzero" enum:"policy_none|not_due|not_ready|no_key|no_checkpoint" doc:"why nothing goes"`
+	Reason     string `json:"reason,omitzero" enum:"policy_none|not_due|not_ready|no_key|no_checkpoint" doc:"why no version is removed"`
 }
 
-// Retention says what the next cycle would remove.
+// Retention returns the plan of the next cycle of retention.
 func (e *Engine) Retention(ctx context.Context) (RetentionPlan, error) {
 	p, _, err := e.planRetention(ctx)
 	return p, err
 }
 
-// planRetention gives the plan, and the checkpoint that it rests on.
+// planRetention returns the plan, and the checkpoint that covers it.
 func (e *Engine) planRetention(ctx context.Context) (p RetentionPlan, over checkpoint.Signed, err error) {
 	cfg, head := e.live().Retention, e.Head()
 	p = RetentionPlan{Policy: cfg.Policy, MinVersion: head.MinVersion, Next: head.MinVersion}
@@ -62,13 +65,14 @@ func (e *Engine) planRetention(ctx context.Context) (p RetentionPlan, over check
 		return p, over, err
 	}
 	p.Checkpoint = over.Size
-	end := min(over.Size-1, less(head.Head.Version, e.segment)) // the last version that may go
+	end := min(over.Size-1, less(head.Head.Version, e.segment)) // the last version that may be removed
 	if cfg.Policy == RetainByCount {
 		end = min(end, less(head.Head.Version, uint64(cfg.MaxCount)))
 	}
 	segments := end / e.segment
 	if cfg.Policy == RetainByAge {
-		if segments, err = e.olderSegments(ctx, (head.MinVersion-1)/e.segment, segments, e.now().Add(-cfg.MaxAge.D())); err != nil {
+		if segments, err = e.olderSegments(ctx, (head.MinVersion-1)/e.segment, segments,
+			e.now().Add(-cfg.MaxAge.D())); err != nil {
 			return p, over, err
 		}
 	}
@@ -80,11 +84,11 @@ func (e *Engine) planRetention(ctx context.Context) (p RetentionPlan, over check
 	return p, over, nil
 }
 
-// less is a - b, 0 at the least.
+// less returns a - b, at least 0.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
-// coverOf gives the last archived checkpoint, which a log key in force must have signed and the tree must bear out, or the reason to keep
-// everything.
+// coverOf returns the last archived checkpoint, which a log key in force must have signed and the
+// tree must confirm, or the reason to keep everything.
 func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.Signed, reason string, err error) {
 	if e.store.Info().Restored || e.ready() != nil || head.Head.Version == 0 {
 		return over, skipNotReady, nil
@@ -113,7 +117,8 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	return over, "", nil
 }
 
-// olderSegments is how many of the first segments end with a version from before a time: times never run back from version to version.
+// olderSegments returns the number of leading segments whose last version is older than a time.
+// The times of versions never decrease.
 func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.Time) (n uint64, err error) {
 	if to <= from {
 		return from, nil
@@ -130,7 +135,7 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 	return from + uint64(more), err
 }
 
-// countGoing counts the versions of a plan that go.
+// countGoing counts the versions that a plan removes.
 func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
 	return e.view(ctx, func(r store.Reader) error {
 		p.Versions = p.Next - p.MinVersion
@@ -143,7 +148,8 @@ func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
 	})
 }
 
-// keptVersions are genesis and the versions that changed the signers: trust walks over them, so that they stay.
+// keptVersions returns genesis and the versions that changed the signers. They are kept, because
+// trust rests on them.
 func keptVersions(r store.Reader) map[uint64]bool {
 	kept := map[uint64]bool{}
 	for _, set := range epochs.All(r) {
@@ -152,8 +158,10 @@ func keptVersions(r store.Reader) map[uint64]bool {
 	return kept
 }
 
-// statement says what retention is about to do, with the items of the first version that stays in the file and read back from there.
-func (e *Engine) statement(ctx context.Context, p RetentionPlan, over checkpoint.Signed) (said checkpoint.Retention, audit uint64, err error) {
+// statement returns the statement of a plan. It names the items of the first version kept, which
+// it reads back from the file.
+func (e *Engine) statement(ctx context.Context, p RetentionPlan,
+	over checkpoint.Signed) (said checkpoint.Retention, audit uint64, err error) {
 	last, err := e.entryAt(ctx, p.Next-1)
 	if err != nil {
 		return said, 0, err
@@ -174,11 +182,12 @@ func (e *Engine) statement(ctx context.Context, p RetentionPlan, over checkpoint
 		return said, 0, fmt.Errorf("kept items of version %d: %w", p.Next, err)
 	}
 	return checkpoint.Retention{
-		Tree: over.Tree, Head: top.Hash(), Min: p.Next, ItemsRoot: payload.ItemsRoot, Snapshot: b3.Sum(items.Snapshot()),
+		Tree: over.Tree, Head: top.Hash(), Min: p.Next, ItemsRoot: payload.ItemsRoot,
+		Snapshot: b3.Sum(items.Snapshot()),
 	}, last.AuditSeq + 1, nil
 }
 
-// kept reads the kept items of a version, which it keeps first if they are not.
+// kept reads the stored items of a version. It stores them first if they are not.
 func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
 	f, err := e.nearest(ctx, v)
 	if err != nil || f.version == v {
@@ -198,28 +207,29 @@ func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
 	return f.base, err
 }
 
-// keepOutcomes is how long the outcome of a proposal that ended without a version can be asked for, if
-// retention has not removed its audit record before.
+// keepOutcomes is the time for which the outcome of a proposal without a version is kept, unless
+// retention removes its audit record before.
 const keepOutcomes = 30 * 24 * time.Hour
 
 // Bounds of the sweep of outcomes.
 const (
 	maxForget   = 256  // removed in one tick
-	forgetSlice = 2048 // looked at in one tick
+	forgetSlice = 2048 // read in one tick
 	forgetEvery = time.Hour
 )
 
-// forgetter walks reg/done in passes for outcomes that are old enough to go. Ids begin with the time of their proposal, so
-// a pass ends at the ids of keepOutcomes ago. What a batch has failed to remove, the next pass finds.
+// forgetter reads reg/done in passes for outcomes that are old enough to remove. Ids begin with
+// the time of their proposal, so a pass ends at the ids of keepOutcomes ago. An outcome that a
+// batch fails to remove is found in the next pass.
 type forgetter struct {
-	at   ulid.ULID // where the pass goes on; zero: at its beginning
-	rest time.Time // none begins before
+	at   ulid.ULID // next id of the pass; zero: the first
+	rest time.Time // the next pass does not begin before
 }
 
-// idle says that there is nothing to look at yet.
+// idle reports whether the next pass is not due yet.
 func (f forgetter) idle(now time.Time) bool { return now.Before(f.rest) }
 
-// look goes on with the pass and gives what may go, and where it is then.
+// look continues the pass. It returns the outcomes to remove and the state after it.
 func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then forgetter) {
 	over := now.Add(-keepOutcomes).UnixMilli()
 	var bound ulid.ULID
@@ -238,7 +248,7 @@ func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then fo
 	return due, forgetter{rest: now.Add(forgetEvery)}
 }
 
-// outcomesOver gives the outcomes that this tick removes.
+// outcomesOver returns the outcomes that this tick removes.
 func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error) {
 	now := p.clock()
 	if p.forgetter.idle(now) {
@@ -255,21 +265,10 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 	return due, err
 }
 
-// forget removes outcomes, all under one record.
+// forget adds the removal of outcomes, under one audit record.
 func (p *plan) forget(ids []ulid.ULID) {
 	if len(ids) > 0 {
-		op := Op{Do: OpForget, Forget: &ForgetOp{IDs: ids, OverMS: p.now.Add(-keepOutcomes).UnixMilli()}}
+		op := ForgetOp{IDs: ids, OverMS: p.now.Add(-keepOutcomes).UnixMilli()}
 		p.add(nil, op, record.Audit{Event: eventForgotten})
 	}
-}
-
-// forget refuses to remove what is a version's or not over.
-func (s *scratch) forget(op *ForgetOp) (guard string) {
-	for _, id := range op.IDs {
-		if how, known := doneOutcome.Get(s.r, id); !known || how.State == StateCommitted || how.AtMS > op.OverMS {
-			return "outcome_over"
-		}
-		doneOutcome.Delete(s.w, id)
-	}
-	return ""
 }

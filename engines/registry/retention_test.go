@@ -11,7 +11,7 @@ import (
 	"ronbox/store"
 )
 
-// rowless is a command that takes rows away, as no command of the registry would.
+// rowless deletes rows, as no command of the registry does.
 type rowless struct{}
 
 func (rowless) Kind() string { return "registry.test_no_checkpoints/1" }
@@ -23,7 +23,8 @@ func (rowless) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 	return struct{}{}, nil
 }
 
-// Whatever lacks for a statement that others would believe, nothing is deleted, and the reason is told and counted.
+// If any part of a verifiable statement is missing, no row is deleted, and the reason is logged and
+// counted.
 func TestNothingGoes(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
@@ -59,10 +60,12 @@ func TestNothingGoes(t *testing.T) {
 				t.Errorf("%s: %v", tt.reason, err)
 			}
 		}
-		if w, err := r.e.HighWater(r.ctx()); err != nil || w.Retention.Reason != tt.reason || w.Retention.Next != w.Retention.MinVersion {
+		if w, err := r.e.HighWater(r.ctx()); err != nil || w.Retention.Reason != tt.reason ||
+			w.Retention.Next != w.Retention.MinVersion {
 			t.Errorf("%s: %+v, %v", tt.reason, w.Retention, err)
 		}
-		if after := r.tally(); !slices.Equal(after.entries, before.entries) || len(after.audits) < len(before.audits) || r.e.Head().MinVersion != 1 {
+		if after := r.tally(); !slices.Equal(after.entries, before.entries) || len(after.audits) < len(before.audits) ||
+			r.e.Head().MinVersion != 1 {
 			t.Errorf("%s: %+v were there, %+v are left", tt.reason, before, after)
 		}
 		if count, counted := r.e.m.pruneSkipped[tt.reason]; counted != (r.skipped(tt.reason) == 2) {
@@ -79,7 +82,7 @@ func (r *rig) skipped(reason string) float64 {
 	return r.metric("registry_retention_skipped_total", "reason", reason)
 }
 
-// A pruner with its queue full lets the checkpointor be: the cycle is skipped.
+// A full queue of the pruner does not delay the checkpointor: the cycle is skipped.
 func TestFullRetentionQueue(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.stop()
@@ -97,7 +100,8 @@ func TestFullRetentionQueue(t *testing.T) {
 	}
 }
 
-// By age, whole segments go whose last version is over max_age; an idle log is looked at once in a checkpoint interval.
+// By age, whole segments are removed whose last version is older than max_age. An idle log is
+// checked once in a checkpoint interval.
 func TestPruneByAge(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)

@@ -49,8 +49,10 @@ const testOrigin = "ronbox.local/test"
 // alice proposes and commits in most tests.
 var alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
 
-// patient are deadlines beyond what a configuration may have: a busy machine is no reason to refuse.
-var patient = TimeoutsConfig{Propose: unit.Duration(patience), Approve: unit.Duration(patience), Commit: unit.Duration(patience)}
+// patient are deadlines beyond the limits of a configuration: a busy machine must not fail a test.
+var patient = TimeoutsConfig{
+	Propose: unit.Duration(patience), Approve: unit.Duration(patience), Commit: unit.Duration(patience),
+}
 
 func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
@@ -83,7 +85,7 @@ func (r *rig) now() time.Time {
 	return wall.Add(time.Duration(r.clock.Load()))
 }
 
-// freeze has the engine's clock move by advance alone.
+// freeze stops the clock of the engine; advance still moves it.
 func (r *rig) freeze() { r.frozen.Store(time.Now().UnixNano()) }
 
 // advance moves the engine's clock.
@@ -112,8 +114,16 @@ func (r *rig) wire() {
 		Producers: map[store.Lane][]string{store.Work: {"registry.pipeline"}, store.Bulk: {"registry.pipeline"}},
 	})
 	r.e = New(r.cfg, Deps{
-		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Tracer: r.tracer, Log: r.log, Now: r.now,
-		Progress: func(string, int64, int64) { r.steps.Add(1) }, LogKeyFile: r.keyFile, HighWaterFile: r.markFile(),
+		Catalog:       r.catalog,
+		Store:         r.store,
+		Metrics:       r.metrics,
+		Board:         r.board,
+		Tracer:        r.tracer,
+		Log:           r.log,
+		Now:           r.now,
+		Progress:      func(string, int64, int64) { r.steps.Add(1) },
+		LogKeyFile:    r.keyFile,
+		HighWaterFile: r.markFile(),
 	})
 	if r.segment > 0 {
 		r.e.segment = r.segment
@@ -134,10 +144,11 @@ func (r *rig) start() *rig {
 	return r
 }
 
-// attached waits until the publisher follows the log: it tells of no version from before.
+// attached waits until the publisher follows the log: it does not send earlier versions.
 func (r *rig) attached() {
 	r.t.Helper()
-	r.waitFor("the publisher to attach", func() bool { return r.board.Report(service, "").Causes["registry.bus_attached"] == "" })
+	r.waitFor("the publisher to attach",
+		func() bool { return r.board.Report(service, "").Causes["registry.bus_attached"] == "" })
 }
 
 // stop is an orderly shutdown. It may be called again.
@@ -194,7 +205,10 @@ func (f *fixed) Read(p []byte) (int, error) {
 }
 
 func (s signers) set() *record.SignerSet {
-	set := &record.SignerSet{Epoch: 1, Threshold: s.threshold, ThresholdGov: s.threshold, LogKeys: s.logKeys, WitnessPolicy: s.policy}
+	set := &record.SignerSet{
+		Epoch: 1, Threshold: s.threshold, ThresholdGov: s.threshold,
+		LogKeys: s.logKeys, WitnessPolicy: s.policy,
+	}
 	for _, k := range s.keys {
 		set.Signers = append(set.Signers, k.Signer(1))
 	}
@@ -218,7 +232,8 @@ func (r *rig) genesisPayload(s signers, items ...string) ([]byte, []record.Appro
 	for _, id := range items {
 		all = append(all, testItem(id))
 	}
-	draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","origin":%q,"version":1,"kind":"genesis","mode":"full","items":[%s],"signer_set":%s}`,
+	draft := fmt.Appendf(nil,
+		`{"schema_version":"1.0.0","origin":%q,"version":1,"kind":"genesis","mode":"full","items":[%s],"signer_set":%s}`,
 		testOrigin, strings.Join(all, ","), s.set().Bytes())
 	p, _, err := record.Complete(draft, record.Base{Origin: testOrigin}, r.now())
 	if err != nil {
@@ -241,12 +256,15 @@ func testItem(id string) string {
 
 // delta is a draft that adds one item.
 func delta(version uint64, id string) []byte {
-	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[%s],"remove":[]}`, version, testItem(id))
+	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[%s],"remove":[]}`,
+		version, testItem(id))
 }
 
 // deltaOn is delta stacked on a proposal.
 func deltaOn(version uint64, id string, prev b3.Digest) []byte {
-	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"prev_hash":%q,"mode":"delta","put":[%s],"remove":[]}`, version, prev, testItem(id))
+	return fmt.Appendf(nil,
+		`{"schema_version":"1.0.0","version":%d,"prev_hash":%q,"mode":"delta","put":[%s],"remove":[]}`, version,
+		prev, testItem(id))
 }
 
 func (r *rig) propose(version uint64, id string) Proposed {

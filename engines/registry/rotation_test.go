@@ -16,7 +16,8 @@ import (
 	"ronbox/store"
 )
 
-// chart is the reference model of who may change the log: its HEAD, the signers in force, and what is put to the vote.
+// chart is the reference model of governance: HEAD of the log, the signers in force, and the
+// drafts.
 type chart struct {
 	version uint64
 	head    b3.Digest
@@ -63,7 +64,8 @@ func (e *electorate) follows(old *electorate, version uint64) bool {
 	for id, was := range old.members {
 		is, there := e.members[id]
 		rank := map[string]int{record.StatusActive: 0, record.StatusRetired: 1, record.StatusRevoked: 2}
-		if !there || is.since != was.since || rank[is.status] < rank[was.status] || was.status == record.StatusRetired && is.grace > was.grace {
+		if !there || is.since != was.since || rank[is.status] < rank[was.status] ||
+			was.status == record.StatusRetired && is.grace > was.grace {
 			return false
 		}
 		if was.status == record.StatusActive && is.grace > version+8 {
@@ -73,7 +75,8 @@ func (e *electorate) follows(old *electorate, version uint64) bool {
 	return 1 <= e.m && e.m <= e.gov && e.gov <= e.active()
 }
 
-// counts reports whether a signature of id on b helps it, under the signers in force or those that it brings.
+// counts reports whether a signature of id on b helps it, under the signers in force or those that
+// it brings.
 func (c *chart) counts(b *ballot, id string) (old, fresh bool) {
 	is, known := c.set.members[id]
 	old = known && (is.status == record.StatusActive || is.status == record.StatusRetired && b.version <= is.grace)
@@ -114,7 +117,7 @@ func (c *chart) carries(b *ballot) bool {
 	return true
 }
 
-// takes says how a signature on b is answered.
+// takes returns the answer to a signature on b.
 func (c *chart) takes(b *ballot, id string) error {
 	is, known := c.set.members[id]
 	admitted := false
@@ -136,7 +139,7 @@ func (c *chart) takes(b *ballot, id string) error {
 	return nil
 }
 
-// passed makes b the newest version; what does not stand on it is void.
+// passed makes b the newest version. Drafts without a base are void.
 func (c *chart) passed(id string, hash b3.Digest) {
 	b := c.live[id]
 	c.version, c.head, c.hash, c.set = b.version, b.payload, hash, b.after
@@ -156,7 +159,7 @@ func (c *chart) passed(id string, hash b3.Digest) {
 	}
 }
 
-// council drives a registry and its model side by side, and a verifier behind them.
+// council drives a registry, its model and a verifier in parallel.
 type council struct {
 	rt   *rapid.T
 	r    *rig
@@ -185,7 +188,8 @@ func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
 	slices.Sort(g.ids)
 	set.gov = rapid.IntRange(1, n).Draw(rt, "gov")
 	set.m = rapid.IntRange(1, set.gov).Draw(rt, "m")
-	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: g.signers(set, 1)}.Bytes(), record.Base{Origin: testOrigin}, r.now())
+	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: g.signers(set, 1)}.Bytes(),
+		record.Base{Origin: testOrigin}, r.now())
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -209,14 +213,17 @@ func (g *council) signers(e *electorate, epoch uint64) *record.SignerSet {
 	return out
 }
 
-// propose puts a version of a kind on HEAD, or on what is put to the vote already.
+// propose proposes a version of a kind on HEAD or on a draft.
 func (g *council) propose(kind string) {
 	base := &ballot{version: g.c.version, payload: g.c.head, after: g.c.set}
 	if below := g.pick(); below != nil && rapid.IntRange(0, 3).Draw(g.rt, "stacked") > 0 {
 		base = below
 	}
 	g.n++
-	b := &ballot{version: base.version + 1, prev: base.payload, kind: kind, after: base.after, signed: map[string]bool{}}
+	b := &ballot{
+		version: base.version + 1, prev: base.payload, kind: kind, after: base.after,
+		signed: map[string]bool{},
+	}
 	d, sound := record.Draft{Version: b.version}, b.version <= g.c.version+8
 	switch kind {
 	case record.KindSigners:
@@ -280,7 +287,8 @@ func (g *council) reshuffle(old *electorate, version uint64) *electorate {
 		case what == 1:
 			m.status, m.grace = record.StatusActive, 0
 		case what < 12:
-			m.status, m.grace = record.StatusRetired, rapid.SampledFrom([]uint64{0, version, version + 1, version + 8, version + 8, version + 9}).Draw(g.rt, "grace")
+			m.status, m.grace = record.StatusRetired, rapid.SampledFrom([]uint64{0, version, version + 1, version + 8, version + 8, version + 9}).
+				Draw(g.rt, "grace")
 		default:
 			m.status, m.grace = record.StatusRevoked, 0
 		}
@@ -301,7 +309,7 @@ func (g *council) reshuffle(old *electorate, version uint64) *electorate {
 	return next
 }
 
-// id draws what is put to the vote, "" for nothing.
+// id draws a draft, "" for none.
 func (g *council) id() string {
 	var live []string
 	for _, id := range g.c.order {
@@ -317,7 +325,7 @@ func (g *council) id() string {
 
 func (g *council) pick() *ballot { return g.c.live[g.id()] }
 
-// vote has some sign what is put to the vote; one in ten signs something else.
+// vote lets some signers sign a draft; one in ten signs something else.
 func (g *council) vote() {
 	id := g.id()
 	b := g.c.live[id]
@@ -328,14 +336,16 @@ func (g *council) vote() {
 	for _, who := range g.ids {
 		switch draw := rapid.IntRange(0, 9).Draw(g.rt, who); {
 		case draw == 0:
-			if _, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(digest("another"), g.r.now()), ""); !errors.Is(err, record.ErrInvalidSig) {
+			if _, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(digest("another"), g.r.now()),
+				""); !errors.Is(err, record.ErrInvalidSig) {
 				g.rt.Fatalf("a signature of another payload: %v", err)
 			}
 		case draw <= will:
 			_, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(b.payload, g.r.now()), "")
 			want := g.c.takes(b, who)
 			var twice *DuplicateApprovalError
-			if want == nil != (err == nil) || errors.As(want, &twice) != errors.As(err, &twice) || want != nil && twice == nil && !errors.Is(err, want) {
+			if want == nil != (err == nil) || errors.As(want, &twice) != errors.As(err, &twice) ||
+				want != nil && twice == nil && !errors.Is(err, want) {
 				g.rt.Fatalf("%s approves %+v: %v, the model says %v", who, b, err, want)
 			}
 			if err == nil {
@@ -345,7 +355,8 @@ func (g *council) vote() {
 	}
 }
 
-// commit asks for a version of each that stands on HEAD. It becomes one iff the model says so, and a verifier agrees either way.
+// commit commits each draft on HEAD. It becomes a version iff the model says so, and the verifier
+// agrees.
 func (g *council) commit() {
 	for _, id := range g.c.order {
 		if b := g.c.live[id]; b != nil && b.prev == g.c.head {
@@ -383,7 +394,7 @@ func (g *council) commitOne(id string, b *ballot) {
 	}
 }
 
-// follow has the verifier go on to HEAD.
+// follow lets the verifier continue to HEAD.
 func (g *council) follow() {
 	v := rverify.Resume(rverify.Options{}, g.at)
 	err := g.r.store.View(g.r.ctx(), func(rd store.Reader) error {
@@ -401,7 +412,7 @@ func (g *council) follow() {
 	g.at, _ = v.State()
 }
 
-// forged is a log with one version more, of which nobody checked the votes.
+// forged is a log with one additional version that has unchecked approvals.
 type forged struct {
 	rverify.LogReader
 	head           record.Head
@@ -413,28 +424,39 @@ func (f forged) Horizon() (*rverify.Horizon, error)   { return nil, nil }
 func (f forged) Entry(uint64) ([]byte, error)         { return f.entry, nil }
 func (f forged) Payload(v uint64) (b []byte, e error) { return f.payload, nil }
 
-// refused wants the verifier to refuse a version with those approvals.
+// refused demands that the verifier refuses a version with those approvals.
 func (g *council) refused(p *proposal, approvals []record.Approval) {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b record.Approval) int { return strings.Compare(a.SignerID, b.SignerID) })
 	audit := g.r.e.current.Load().audit
 	entry, err := record.NewArtifact(record.Artifact{
-		Origin: testOrigin, Version: p.row.Version, Kind: p.payload.Kind, PayloadB3: p.row.PayloadB3, PayloadBytes: p.row.Bytes,
-		PrevHash: g.at.Head.Hash, Approvals: approvals, AuthorizedBy: g.at.Signers.B3(), AuditSeq: audit.Seq, AuditHead: audit.B3,
-		ProposalID: idText(p.id), CommittedAt: record.FormatTime(g.r.now()),
+		Origin:       testOrigin,
+		Version:      p.row.Version,
+		Kind:         p.payload.Kind,
+		PayloadB3:    p.row.PayloadB3,
+		PayloadBytes: p.row.Bytes,
+		PrevHash:     g.at.Head.Hash,
+		Approvals:    approvals,
+		AuthorizedBy: g.at.Signers.B3(),
+		AuditSeq:     audit.Seq,
+		AuditHead:    audit.B3,
+		ProposalID:   idText(p.id),
+		CommittedAt:  record.FormatTime(g.r.now()),
 	})
 	if err != nil {
 		g.rt.Fatal(err)
 	}
 	v := rverify.Resume(rverify.Options{}, g.at)
-	_, err = v.Step(g.r.ctx(), forged{head: record.Head{Version: p.row.Version}, entry: entry.Bytes(), payload: p.payload.Bytes()}, 1)
+	_, err = v.Step(g.r.ctx(),
+		forged{head: record.Head{Version: p.row.Version}, entry: entry.Bytes(), payload: p.payload.Bytes()}, 1)
 	if problem := v.Problem(); problem == nil || problem.Kind != rverify.KindQuorum {
 		g.rt.Fatalf("the verifier takes a version that nobody authorized: %v", err)
 	}
 }
 
-// Whatever is proposed, signed, rotated, revoked and superseded in whatever order: the registry commits exactly what the model allows, and the
-// verifier holds exactly that for authorized. -rapid.checks 1000 is the measure.
+// For any sequence of proposals, signatures, rotations, revocations and supersedes the registry
+// commits exactly what the model allows, and the verifier accepts exactly that. -rapid.checks 1000
+// is the measure.
 func TestRotationHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 6, 6)

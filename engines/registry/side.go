@@ -16,35 +16,35 @@ import (
 	"ronbox/store"
 )
 
-// metaKeys are all keys of reg/meta.
-var metaKeys = []string{keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint, keyAdopted, keyAdoptedOld, keyObjections}
+// metaKeys lists all keys of reg/meta.
+var metaKeys = []string{
+	keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint,
+	keyAdopted, keyAdoptedOld, keyObjections, keyVerified,
+}
 
-// endings are the events that end a proposal without a version, and the state after them.
-var endings = map[string]string{"proposal.withdrawn": StateWithdrawn, "proposal.expired": StateExpired, "proposal.stale": StateStale}
-
-// sides checks the rows that stand beside a verified log against it: what reg/meta says of it, how each proposal ended, and what
-// is pending. What a catch-up has replayed was never pending here, and a proposal older than
-// the oldest audit record may have no record of how it was made.
+// sides compares the rows beside a verified log with it: reg/meta, the outcomes of proposals, and
+// the live proposals. A version that a catch-up has replayed was never pending in this file. A
+// proposal older than the oldest audit record may have no record of its creation.
 type sides struct {
 	logReader
-	head  record.Head
-	min   uint64
-	set   *record.SignerSet // in force
-	begin time.Time         // of the audit records, zero: none is gone
-	told  map[ulid.ULID]*story
-	fault *rverify.Problem // the first
+	head    record.Head
+	min     uint64
+	set     *record.SignerSet // in force
+	begin   time.Time         // of the oldest audit record; zero if none was removed
+	stories map[ulid.ULID]*story
+	fault   *rverify.Problem // the first
 }
 
-// story is what the audit chain tells of a proposal that has become no version.
+// story collects the audit records of a proposal that did not become a version.
 type story struct {
 	made, ended *record.Audit
-	approvals   map[string]b3.Digest // by signer; zero: an older record, which names no bytes
-	loose       bool                 // it may have gone on in another copy of the log
+	approvals   map[string]b3.Digest // by signer; zero: an older record, which does not name the bytes
+	loose       bool                 // another copy of the log may have ended it
 }
 
-// sides answers the first fault, or nil; the error is ctx's alone.
+// sides returns the first fault, or nil. The error is the cause of ctx.
 func (l logReader) sides(ctx context.Context, head record.Head) (p *rverify.Problem, err error) {
-	s := &sides{logReader: l, head: head, told: map[ulid.ULID]*story{}}
+	s := &sides{logReader: l, head: head, stories: map[ulid.ULID]*story{}}
 	defer func() {
 		switch row := recover().(type) {
 		case nil:
@@ -63,43 +63,66 @@ func (l logReader) sides(ctx context.Context, head record.Head) (p *rverify.Prob
 	return s.fault, context.Cause(ctx)
 }
 
-// must keeps the first fault.
+// must records a fault, if it is the first, unless holds is true.
 func (s *sides) must(holds bool, version uint64, format string, args ...any) {
 	if !holds && s.fault == nil {
 		s.fault = &rverify.Problem{Kind: rverify.KindChain, Version: version, Detail: fmt.Sprintf(format, args...)}
 	}
 }
 
-// meta holds reg/meta against the genesis, and where the versions begin against those that are there.
+// condition is one comparison of a row with its source.
+type condition struct {
+	holds bool
+	name  string
+}
+
+// all demands that each condition holds. A fault names the subject and the condition that failed.
+func (s *sides) all(version uint64, subject string, conditions ...condition) {
+	for _, c := range conditions {
+		s.must(c.holds, version, "%s: %s", subject, c.name)
+	}
+}
+
+// meta compares reg/meta with the genesis, and the recorded first version with the limits of the
+// log. Reading the summed rows checks their checksums.
 func (s *sides) meta() {
 	for k := range s.r.Range(bMeta, nil, nil) {
 		s.must(slices.Contains(metaKeys, string(k)), 0, "reg/meta has an unknown row %q", k)
 	}
-	metaAdopted.Get(s.r, keyAdopted) // its checksum
+	metaAdopted.Get(s.r, keyAdopted)
 	metaObjections.Get(s.r, keyObjections)
+	metaVerified.Get(s.r, keyVerified)
 	if s.head.Version == 0 {
 		return
 	}
 	s.min, _ = metaNumber.Get(s.r, keyMin)
 	for _, set := range epochs.All(s.r) {
-		s.set, _ = record.ParseSignerSet(set.set)
+		s.set, _ = record.ParseSignerSet(set.set) // verified before
 	}
-	s.must(s.min >= 1 && s.min <= s.head.Version && (s.min == 1) != metaNumber.Has(s.r, keyAuditMin), 0, "the oldest version is not %d", s.min) // later ones were checked
 	raw, _ := entries.Get(s.r, 1)
 	first, err := record.ParseEntry(raw)
+	if err != nil {
+		s.must(false, 1, "entry: %v", err)
+		return
+	}
 	origin, _ := metaRaw.Get(s.r, keyOrigin)
 	genesis, _ := metaRaw.Get(s.r, keyGenesis)
 	schema, _ := metaRaw.Get(s.r, keySchema)
-	s.must(err == nil && string(origin) == first.Origin && bytes.Equal(genesis, first.PayloadB3[:]) && string(schema) == schemaVersion,
-		1, "reg/meta names another origin, genesis or schema")
+	s.all(1, "reg/meta",
+		condition{s.min >= 1 && s.min <= s.head.Version, fmt.Sprintf("min_version is %d", s.min)},
+		condition{(s.min == 1) != metaNumber.Has(s.r, keyAuditMin), "min_version and audit_min do not go together"},
+		condition{string(origin) == first.Origin, "the origin is not that of genesis"},
+		condition{bytes.Equal(genesis, first.PayloadB3[:]), "the genesis is not version 1"},
+		condition{string(schema) == schemaVersion, "the schema is unknown"})
 }
 
-// audits collects what the audit chain tells of proposals, and demands the outcome of each version.
+// audits collects the stories of proposals from the audit chain, and demands the outcome of each
+// version.
 func (s *sides) audits(ctx context.Context) {
 	first, _ := metaNumber.Get(s.r, keyAuditMin)
 	for seq, raw := range audits.All(s.r) {
-		rec, err := record.ParseAudit(raw)
-		s.must(err == nil, 0, "audit record %d: %v", seq, err) // the chain was checked, but not what is on its way out
+		rec, err := record.ParseAudit(raw) // the verified chain begins at audit_min; older rows await deletion
+		s.must(err == nil, 0, "audit record %d: %v", seq, err)
 		if ctx.Err() != nil || s.fault != nil {
 			return
 		}
@@ -113,89 +136,118 @@ func (s *sides) audits(ctx context.Context) {
 }
 
 func timeOf(rec *record.Audit) time.Time {
-	at, _ := record.ParseTime(rec.At) // its form was checked
+	at, _ := record.ParseTime(rec.At) // ParseAudit has checked it
 	return at
 }
 
-// follow takes one step of a proposal.
+// follow adds an audit record to the story of its proposal.
 func (s *sides) follow(rec *record.Audit) {
 	id, err := parseID(rec.ProposalID)
 	switch {
-	case rec.Event == rollbackAdopted:
-		for _, st := range s.told {
+	case rec.Event == eventAdopted:
+		for _, st := range s.stories {
 			st.loose = true
 		}
 	case rec.Event == eventForgotten:
-		for id, st := range s.told {
+		for id, st := range s.stories {
 			if st.ended != nil && timeOf(rec).Sub(timeOf(st.ended)) >= keepOutcomes && !doneOutcome.Has(s.r, id) {
-				delete(s.told, id)
+				delete(s.stories, id)
 			}
 		}
 	case err != nil:
 	case rec.Commits():
-		delete(s.told, id)
+		delete(s.stories, id)
 		how, known := doneOutcome.Get(s.r, id)
-		s.must(!known && rec.Version < s.min || how.State == StateCommitted && how.Version == rec.Version,
-			rec.Version, "the outcome of %s is missing or another one", rec.ProposalID)
+		pruned := !known && rec.Version < s.min
+		s.must(pruned || how.State == StateCommitted && how.Version == rec.Version, rec.Version,
+			"%s: its outcome is missing or not that version", rec.ProposalID)
 	case rec.Event == eventProposed:
 		s.story(id).made = rec
 	case rec.Event == eventApproved && len(rec.Signers) == 1:
 		s.story(id).approvals[rec.Signers[0]] = rec.ApprovalB3
-	case endings[rec.Event] != "":
+	case endState(rec.Event) != "":
 		s.story(id).ended = rec
 	}
 }
 
 func (s *sides) story(id ulid.ULID) *story {
-	if s.told[id] == nil {
-		s.told[id] = &story{approvals: map[string]b3.Digest{}}
+	if s.stories[id] == nil {
+		s.stories[id] = &story{approvals: map[string]b3.Digest{}}
 	}
-	return s.told[id]
+	return s.stories[id]
 }
 
-// take gives the story of a proposal whose row was found; cut if records of it are gone.
+// take removes and returns the story of a proposal whose row exists. cut reports whether records of
+// it may have been removed.
 func (s *sides) take(id ulid.ULID) (st *story, cut bool) {
-	defer delete(s.told, id)
-	return s.story(id), !ulid.Time(id.Time()).After(s.begin)
+	st = s.story(id)
+	delete(s.stories, id)
+	return st, !ulid.Time(id.Time()).After(s.begin)
 }
 
-// outcomes holds how proposals ended against the entries and the audit chain, and the weight of the log against its rows.
+// outcomes compares the outcomes of proposals with entries and audit records, and the recorded
+// bytes of the log with its rows.
 func (s *sides) outcomes(ctx context.Context) {
 	tree, _ := metaTree.Get(s.r, keyTree)
-	var weight int64
+	var stored int64
 	for id, how := range doneOutcome.All(s.r) {
 		if ctx.Err() != nil || s.fault != nil {
 			return
 		}
 		if how.State == StateCommitted {
-			raw, _ := entries.Get(s.r, how.Version)
-			e, err := record.ParseEntry(raw)
-			at, _ := record.ParseTime(how.CommittedAt)
-			s.must(err == nil && e.ProposalID == idText(id) && e.Hash() == how.Hash && e.PayloadB3 == how.PayloadB3 && e.CommittedAt == how.CommittedAt &&
-				at.UnixMilli() == how.AtMS, how.Version, "%s has ended otherwise than the entry says", idText(id))
-			if how.Version <= tree.Size {
-				weight += int64(len(raw) + len(s.r.Get(bPayload, store.U64().Append(nil, how.Version))))
-			}
-			continue
+			stored += s.committed(id, how)
+		} else {
+			s.ended(id, how)
 		}
-		st, _ := s.take(id)
-		end := st.ended
-		s.must(how.CommittedAt == "" && how.Hash.IsZero() && end != nil && endings[end.Event] == how.State &&
-			end.Version == how.Version && end.PayloadB3 == how.PayloadB3 && timeOf(end).UnixMilli() == how.AtMS,
-			how.Version, "%s has ended otherwise than the audit chain says", idText(id))
 	}
-	s.must(tree.Bytes == weight, 0, "the log weighs %d bytes, reg/meta says %d", weight, tree.Bytes)
+	s.must(tree.Bytes == stored, 0, "reg/meta tree: the log has %d bytes, not %d", stored, tree.Bytes)
 }
 
-// pending holds live proposals against the audit chain, and the indexes against them.
+// committed compares the outcome of a version with its entry. It returns the stored bytes of the
+// version.
+func (s *sides) committed(id ulid.ULID, how doneRow) int64 {
+	raw, _ := entries.Get(s.r, how.Version)
+	packed, _ := payloads.Get(s.r, how.Version)
+	e, err := record.ParseEntry(raw)
+	if err != nil {
+		s.must(false, how.Version, "%s: entry: %v", idText(id), err)
+		return 0
+	}
+	at, _ := record.ParseTime(how.CommittedAt)
+	s.all(how.Version, "outcome of "+idText(id),
+		condition{e.ProposalID == idText(id), "the entry names another proposal"},
+		condition{e.Hash() == how.Hash, "the hash is not that of the entry"},
+		condition{e.PayloadB3 == how.PayloadB3, "the payload is not that of the entry"},
+		condition{e.CommittedAt == how.CommittedAt && at.UnixMilli() == how.AtMS, "the time is not that of the entry"})
+	return int64(len(raw) + len(packed))
+}
+
+// ended compares the outcome of a proposal that did not become a version with its audit records.
+func (s *sides) ended(id ulid.ULID, how doneRow) {
+	st, _ := s.take(id)
+	if st.ended == nil {
+		s.must(false, how.Version, "outcome of %s: no audit record ends it", idText(id))
+		return
+	}
+	s.all(how.Version, "outcome of "+idText(id),
+		condition{how.CommittedAt == "" && how.Hash.IsZero(), "it has the hash or the time of a version"},
+		condition{endState(st.ended.Event) == how.State, "the state is not that of the audit record"},
+		condition{st.ended.Version == how.Version, "the version is not that of the audit record"},
+		condition{st.ended.PayloadB3 == how.PayloadB3, "the payload is not that of the audit record"},
+		condition{timeOf(st.ended).UnixMilli() == how.AtMS, "the time is not that of the audit record"})
+}
+
+// pending compares the live proposals with their audit records, and demands that no other approval,
+// expiry or story is left.
 func (s *sides) pending() {
 	live, signed := 0, 0
 	for id, p := range props.All(s.r) {
 		live++
 		signed += s.proposal(id, p)
 	}
-	s.must(count(propByB3, s.r) == live && count(propExpiry, s.r) == live && count(approvals, s.r) == signed, 0, "a row of no pending proposal")
-	for id, st := range s.told {
+	s.must(count(propExpiry, s.r) == live, 0, "reg/prop_exp has a row that is not of a live proposal")
+	s.must(count(approvals, s.r) == signed, 0, "reg/appr has a row that is not of a live proposal")
+	for id, st := range s.stories {
 		s.must(st.loose, 0, "%s is neither pending nor ended", idText(id))
 	}
 }
@@ -207,30 +259,48 @@ func count[K, V any](t store.Table[K, V], r store.Reader) (n int) {
 	return n
 }
 
-// proposal checks one that is pending, and answers how many approvals it has.
+// proposal checks a live proposal and its approvals. It returns the number of approvals.
 func (s *sides) proposal(id ulid.ULID, p storedProp) (signed int) {
 	st, cut := s.take(id)
-	row, name, made := p.row, idText(id), st.made
+	row, name := p.row, idText(id)
 	payload, err := s.codec.payload(p.packed)
 	if err != nil {
 		s.must(false, row.Version, "%s: payload: %v", name, err)
 		return 0
 	}
-	twin, _ := propByB3.Get(s.r, row.PayloadB3)
-	s.must(payload.B3() == row.PayloadB3 && payload.Version == row.Version && payload.PrevHash == row.PrevHash && int64(len(payload.Bytes())) == row.Bytes &&
-		twin == id && propExpiry.Has(s.r, expiry{uint64(row.ExpiresMS), id}), row.Version, "%s is not its payload, or not in the indexes", name)
-	s.must((st.ended == nil || st.loose) && (made == nil && cut || made != nil && made.PayloadB3 == row.PayloadB3 && made.Version == row.Version &&
-		timeOf(made).UnixMilli() == row.CreatedMS && owner(engines.Actor{CapID: made.Actor.CapID, UID: made.Actor.UID}) == clip(row.Owner)),
-		row.Version, "%s is pending otherwise than the audit chain says", name)
+	s.must(rowFits(row, payload), row.Version, "%s: its row is not that of its payload", name)
+	s.must(checkExpiry(s.r, id, row) == nil, row.Version, "%s: its expiry is not in reg/prop_exp", name)
+	s.must(st.ended == nil || st.loose, row.Version, "%s: an audit record has ended it", name)
+	s.must(st.made != nil || cut, row.Version, "%s: no audit record creates it", name)
+	if made := st.made; made != nil {
+		by := owner(engines.Actor{CapID: made.Actor.CapID, UID: made.Actor.UID})
+		s.all(row.Version, name,
+			condition{made.PayloadB3 == row.PayloadB3, "the payload is not that of the audit record"},
+			condition{made.Version == row.Version, "the version is not that of the audit record"},
+			condition{timeOf(made).UnixMilli() == row.CreatedMS, "the time is not that of the audit record"},
+			condition{by == clip(row.Owner), "the owner is not that of the audit record"})
+	}
 	from, to := ofProposal(id)
 	for k, raw := range approvals.Range(s.r, from, to) {
 		signed++
-		a, err := record.ParseApproval(raw)
-		signer, known := payload.Approver(s.set, a.SignerID)
-		sum := st.approvals[a.SignerID]
-		s.must(err == nil && known && bytes.Equal(a.Bytes(), raw) && keyOf(signer) == k.key && (sum.IsZero() || sum == b3.Sum(raw)) &&
-			record.VerifyApproval(a, signer, row.PayloadB3) == nil, row.Version, "%s has an approval that was not recorded", name)
+		s.approval(name, st, payload, k.key, raw)
 	}
-	s.must(st.loose || cut || signed == len(st.approvals), row.Version, "%s has lost an approval", name)
+	s.must(st.loose || cut || signed == len(st.approvals), row.Version, "%s: an approval is missing", name)
 	return signed
+}
+
+// approval checks one approval of a live proposal.
+func (s *sides) approval(name string, st *story, payload *record.Payload, key b3.Digest, raw []byte) {
+	a, err := record.ParseApproval(raw)
+	signer, known := payload.Approver(s.set, a.SignerID)
+	if err != nil || !known {
+		s.must(false, payload.Version, "%s: approval by %q: no such signer (%v)", name, a.SignerID, err)
+		return
+	}
+	sum := st.approvals[a.SignerID]
+	s.all(payload.Version, name+": approval by "+a.SignerID,
+		condition{bytes.Equal(a.Bytes(), raw), "it is not canonical"},
+		condition{keyOf(signer) == key, "it is stored under another key"},
+		condition{sum.IsZero() || sum == b3.Sum(raw), "the audit record names other bytes"},
+		condition{record.VerifyApproval(a, signer, payload.B3()) == nil, "the signature is invalid"})
 }

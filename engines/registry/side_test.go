@@ -17,8 +17,8 @@ import (
 	"ronbox/store"
 )
 
-// full is a file with rows in every bucket: versions with small and large payloads, two signer sets, a checkpoint, a kept set, proposals that
-// ended in every way and some that wait.
+// full returns a file with rows in every bucket: versions with small and large payloads, two signer
+// sets, a checkpoint, a stored set, proposals that ended in every way and some live ones.
 func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	t.Helper()
 	r, s := newLogRig(t)
@@ -29,7 +29,8 @@ func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	r.commitDeltas(s, 3)
 	noise := make([]byte, 600)
 	_, _ = rand.Read(noise)
-	large := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":5,"mode":"delta","put":[{"id":"large","kind":"service","meta":{"note":%q}}],"remove":[]}`,
+	large := fmt.Appendf(nil,
+		`{"schema_version":"1.0.0","version":5,"mode":"delta","put":[{"id":"large","kind":"service","meta":{"note":%q}}],"remove":[]}`,
 		hex.EncodeToString(noise))
 	p, err := r.e.Propose(r.ctx(), alice, large, "", "")
 	if err != nil {
@@ -62,18 +63,20 @@ func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	return r, rverify.Options{Genesis: r.e.Head().genesis}
 }
 
-// beside puts the rows that only an adoption and an objecting witness make.
+// beside writes the rows that only an adoption, an objecting witness and the deep verifier write.
 type beside struct{}
 
 func (beside) Kind() string { return "registry.test_beside/1" }
 
 func (beside) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	metaAdopted.Put(w, keyAdopted, []byte("01JD3V9T5E8Q2X7RZ4M6K0ABCD"))
-	metaObjections.Put(w, keyObjections, objections{Rows: []objection{{Witness: "w.example+01020304", Size: 9, Tree: 5, AtMS: 1}}})
+	metaObjections.Put(w, keyObjections,
+		objections{Rows: []objection{{Witness: "w.example+01020304", Size: 9, Tree: 5, AtMS: 1}}})
+	metaVerified.Put(w, keyVerified, verifyMark{Size: 5, BegunMS: 1})
 	return struct{}{}, nil
 }
 
-// row is a row of a file, and where its bytes lie in it, stale copies included.
+// row is a row of a file, with the places of its bytes in it, stale copies included.
 type row struct {
 	bucket     *store.Bucket
 	key, value []byte
@@ -121,7 +124,7 @@ func readFile(t testing.TB, path string, fn func(store.Reader) error) error {
 	return r.View(t.Context(), fn)
 }
 
-// A bit that flips in the key or the value of any row of the registry, on the disk, is found by the check of the file.
+// The check of the file finds any flipped bit in the key or the value of a row.
 func TestFlippedBits(t *testing.T) {
 	r, _ := full(t)
 	r.stop()
@@ -131,7 +134,8 @@ func TestFlippedBits(t *testing.T) {
 	flips(t, r, true)
 }
 
-// The time in the outcome of a version that retention keeps is held against its entry: the audit record that had it is gone.
+// The time in the outcome of a kept version is compared with its entry, because its audit record is
+// pruned.
 func TestOutcomeOfAKeptVersion(t *testing.T) {
 	r, o := full(t)
 	prunedTo3(r)
@@ -156,7 +160,8 @@ func TestOutcomeOfAKeptVersion(t *testing.T) {
 	}
 }
 
-// A version that is committed after a restart on a clock set back has ended when its entry says, no earlier.
+// A version that is committed after a restart with the clock set back ended when its entry says,
+// not earlier.
 func TestOutcomeOnAClockSetBack(t *testing.T) {
 	r, s := newLogRig(t)
 	r.genesis(s)
@@ -176,7 +181,7 @@ func TestOutcomeOnAClockSetBack(t *testing.T) {
 	}
 }
 
-// The outcome of a proposal that became no version goes with the audit record that tells of it: nothing else vouches for it.
+// The outcome of a proposal without a version is removed with the audit record that proves it.
 func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)
@@ -226,7 +231,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	}
 }
 
-// prunedTo3 lets a full file keep version 3 and what follows.
+// prunedTo3 prunes a full file to version 3.
 func prunedTo3(r *rig) {
 	r.t.Helper()
 	r.stop()
@@ -238,7 +243,8 @@ func prunedTo3(r *rig) {
 	}
 }
 
-// patch flips a bit of a row in a file, in all its copies, and puts the bytes back once fn has returned.
+// patch flips a bit of a row in a file, in all its copies, and puts the bytes back once fn has
+// returned.
 func (row row) patch(t testing.TB, f *os.File, sound []byte, bit int, fn func()) {
 	t.Helper()
 	write := func(mask byte) {
@@ -253,7 +259,7 @@ func (row row) patch(t testing.TB, f *os.File, sound []byte, bit int, fn func())
 	fn()
 }
 
-// flipsPerRow is how many bits of the key and of the value of each row are tried.
+// flipsPerRow is the number of flipped bits in the key and in the value of each row.
 const flipsPerRow = 1
 
 // flips checks the file with a flipped bit in the key and in the value of each row of each bucket.
@@ -290,7 +296,8 @@ func flips(t *testing.T, r *rig, pruned bool) {
 			for _, bit := range tried {
 				row.patch(t, f, sound, bit, func() {
 					if check() == nil && row.bucket.Name+string(row.key) != "reg/meta"+keyAdoptedOld {
-						t.Errorf("%s %q: bit %d of %d key bits and %d bits flipped unseen", row.bucket.Name, row.key, bit, keyBits, bits)
+						t.Errorf("%s %q: bit %d of %d key bits and %d bits flipped unseen", row.bucket.Name, row.key,
+							bit, keyBits, bits)
 					}
 				})
 			}

@@ -10,23 +10,25 @@ import (
 	"ronbox/store"
 )
 
-// Bounds of the deltas that a read of an old version replays. A set is kept when the versions since the last kept one weigh
-// more than it, so that kept sets about double the log at most.
+// Bounds of the deltas that a read of an old version replays. A set is stored when the versions
+// since the last stored one have more bytes than it, so that stored sets at most about double the
+// log.
 const (
 	minSetGap = 64
 	maxSetGap = 4096
-	setChunk  = 256 << 10 // bytes of one row of a kept set
+	setChunk  = 256 << 10 // bytes of a row of a stored set
 )
 
-// setHeader is the first row of a kept set, written with the last of its chunks: without it the set is not there.
+// setHeader is the first row of a stored set. It is written with the last chunk: a set without it
+// does not exist.
 type setHeader struct {
 	Count  int    `cbor:"1,keyasint"`
 	Root   string `cbor:"2,keyasint"`
 	Chunks int    `cbor:"3,keyasint"`
-	Bytes  int64  `cbor:"4,keyasint"` // stored, of all chunks
+	Bytes  int64  `cbor:"4,keyasint"` // stored bytes of all chunks
 }
 
-// setKey orders the rows of kept sets: the version, then 0 for the header and 1… for the chunks.
+// setKey orders the rows of stored sets: the version, then 0 for the header and 1… for the chunks.
 type setKey struct {
 	Version uint64 `cbor:"1,keyasint"`
 	Part    uint16 `cbor:"2,keyasint"`
@@ -40,7 +42,7 @@ func setKeys() store.Key[setKey] {
 		func(b []byte) setKey { return setKey{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:])} })
 }
 
-// PutSet keeps a part of the items of a version; with the last part the header is written.
+// PutSet stores a chunk of the items of a version, and with the last chunk the header.
 type PutSet struct {
 	Version uint64     `cbor:"1,keyasint"`
 	Part    uint16     `cbor:"2,keyasint"`
@@ -48,13 +50,13 @@ type PutSet struct {
 	Header  *setHeader `cbor:"4,keyasint,omitempty"`
 }
 
-// Kind names the command in journals.
+// Kind returns the stable name of the command.
 func (PutSet) Kind() string { return "registry.put_set/1" }
 
-// Size is about the bytes that c writes.
+// Size returns about how many bytes c writes.
 func (c PutSet) Size() int { return 128 + len(c.Packed) }
 
-// Apply refuses a set of a version that the log does not have.
+// Apply returns a *GuardError if the log does not have the version.
 func (c PutSet) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	if head, _ := metaHead.Get(r, keyHead); c.Version == 0 || c.Version > head.Version {
 		return struct{}{}, &GuardError{Op: -1, Guard: "version"}
@@ -66,7 +68,7 @@ func (c PutSet) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 	return struct{}{}, nil
 }
 
-// keepSet stores the items of a version, a command for each chunk. It gives the stored bytes.
+// keepSet stores the items of a version, one command for each chunk. It returns the stored bytes.
 func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items) (int64, error) {
 	var chunks [][]byte
 	var raw []byte
@@ -97,8 +99,8 @@ func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items
 	return head.Bytes, nil
 }
 
-// nearest returns the newest place at or below v whose items are known without a replay: a kept set, else the empty set before genesis. A
-// kept set that is damaged is flagged and passed over: the versions above an older one give its items again.
+// nearest returns the newest stored set at or below v, else the empty set before genesis. A damaged
+// set is flagged and skipped: an older one and the versions above it yield the same items.
 func (e *Engine) nearest(ctx context.Context, v uint64) (fold, error) {
 	first := e.Head().MinVersion
 	for at := v; ; {
@@ -126,14 +128,15 @@ func (e *Engine) nearest(ctx context.Context, v uint64) (fold, error) {
 	}
 }
 
-// keptSet reads the newest complete kept set at or below v; version 0 for none. A row that does not decode is an error of the set at.
+// keptSet reads the newest complete set at or below v; version 0 means none. If a row does not
+// decode, it returns an error and the version of that set.
 func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]byte, err error) {
 	headers := store.CBOR[setHeader]()
 	for at = keptBelow(r, v); at > 0; at = keptBelow(r, at-1) {
 		key := setKeys().Append(nil, setKey{at, 0})
 		raw := r.Get(bSnap, key)
 		if raw == nil {
-			continue // a crash came between its chunks
+			continue // a crash has interrupted its chunks
 		}
 		if head, err = headers.Decode(raw); err != nil {
 			return at, head, nil, rowError(bSnap, key, err)
@@ -146,7 +149,7 @@ func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]by
 	return 0, head, nil, nil
 }
 
-// keptBelow is the newest version at or below v of which any row of a set is there.
+// keptBelow returns the newest version at or below v that has a row of a set, or 0.
 func keptBelow(r store.Reader, v uint64) uint64 {
 	for k := range setChunks.Back(r, setKey{}, setKey{v + 1, 0}) {
 		return k.Version
@@ -154,7 +157,7 @@ func keptBelow(r store.Reader, v uint64) uint64 {
 	return 0
 }
 
-// unpackSet reads the chunks back and holds them against their header.
+// unpackSet unpacks the chunks and checks them against the header.
 func unpackSet(packs codec, head setHeader, chunks [][]byte) (record.Items, error) {
 	all := make([]record.Item, 0, max(0, min(head.Count, record.MaxItems)))
 	for _, c := range chunks {
@@ -173,7 +176,8 @@ func unpackSet(packs codec, head setHeader, chunks [][]byte) (record.Items, erro
 		return record.Items{}, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	if items.Len() != head.Count || items.Root() != head.Root {
-		return record.Items{}, fmt.Errorf("%w: %d items with root %s, the header says %d with %s", store.ErrCorrupt, items.Len(), items.Root(), head.Count, head.Root)
+		return record.Items{}, fmt.Errorf("%w: %d items with root %s, the header says %d with %s", store.ErrCorrupt,
+			items.Len(), items.Root(), head.Count, head.Root)
 	}
 	return items, nil
 }

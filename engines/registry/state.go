@@ -12,7 +12,8 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// state is HEAD with all that waits above it. A published state is never changed: the pipeline works on a clone.
+// state is HEAD with the live proposals above it. A published state never changes: the pipeline
+// works on a clone.
 type state struct {
 	view  *HeadView
 	live  map[ulid.ULID]*proposal
@@ -21,21 +22,21 @@ type state struct {
 	audit AuditRef
 }
 
-// proposal is a live proposal, immutable: an approval makes a new one.
+// proposal is a live proposal. It is immutable; an approval makes a new one.
 type proposal struct {
 	id        ulid.ULID
 	row       propRow
 	payload   *record.Payload
 	packed    []byte
 	approvals []record.Approval
-	keys      []b3.Digest // of their public keys, in step with approvals
+	keys      []b3.Digest // of their public keys, parallel to approvals
 }
 
 func (p *proposal) expired(now time.Time) bool { return now.UnixMilli() >= p.row.ExpiresMS }
 
 func (p *proposal) expiresAt() string { return record.FormatTime(time.UnixMilli(p.row.ExpiresMS)) }
 
-// approved is p with one more approval.
+// approved returns p with an approval added.
 func (p *proposal) approved(a record.Approval, key b3.Digest) *proposal {
 	next := *p
 	next.approvals = append(slices.Clip(p.approvals), a)
@@ -70,7 +71,7 @@ func (s *state) remove(p *proposal) {
 	}
 }
 
-// byPayload gives the live proposal of a payload, or nil.
+// byPayload returns the live proposal of a payload, or nil.
 func (s *state) byPayload(payload b3.Digest) *proposal {
 	id, ok := s.byB3[payload]
 	if !ok {
@@ -79,19 +80,22 @@ func (s *state) byPayload(payload b3.Digest) *proposal {
 	return s.live[id]
 }
 
-// sameDraft gives the live proposal that differs from p, completed from draft, in nothing but the time that the node filled
-// in; nil if there is none, or if the draft names a time of its own.
-func (s *state) sameDraft(p *record.Payload, draft []byte) *proposal {
+// sameDraft returns the live proposal that differs from p, completed from draft, only in the time
+// that the node filled in. It returns nil if there is no such proposal or if the draft names a
+// time.
+func (s *state) sameDraft(p *record.Payload, draft *record.Sketch) *proposal {
 	for _, twin := range s.sorted() {
 		q := twin.payload
-		if q.Version == p.Version && q.PrevHash == p.PrevHash && q.ItemsRoot == p.ItemsRoot && record.SameDraft(draft, p, q) {
+		if q.Version == p.Version && q.PrevHash == p.PrevHash && q.ItemsRoot == p.ItemsRoot &&
+			draft.Repeats(p, q) {
 			return twin
 		}
 	}
 	return nil
 }
 
-// checkBase judges where a payload would stand: on HEAD, or on a live proposal for the version before it, which it answers (nil for HEAD).
+// checkBase checks the place of a payload: on HEAD, or on a live proposal for the version before
+// it, which it returns (nil for HEAD).
 func (s *state) checkBase(version uint64, prev b3.Digest, maxStack int) (*proposal, error) {
 	next := s.view.Head.Version + 1
 	switch {
@@ -109,12 +113,13 @@ func (s *state) checkBase(version uint64, prev b3.Digest, maxStack int) (*propos
 	return base, nil
 }
 
-// sorted lists the live proposals by id, which is by age.
+// sorted returns the live proposals by id, hence by age.
 func (s *state) sorted() []*proposal {
 	return slices.SortedFunc(maps.Values(s.live), func(a, b *proposal) int { return a.id.Compare(b.id) })
 }
 
-// orphans lists the live proposals that no longer stand on HEAD or on a live proposal, parents before children.
+// orphans returns the live proposals that build neither on HEAD nor on a live proposal, parents
+// before children.
 func (s *state) orphans() []*proposal {
 	byVersion := slices.SortedFunc(maps.Values(s.live), func(a, b *proposal) int {
 		return cmp.Or(cmp.Compare(a.row.Version, b.row.Version), a.id.Compare(b.id))
@@ -131,7 +136,7 @@ func (s *state) orphans() []*proposal {
 	return out
 }
 
-// expired lists up to most live proposals whose time is over, oldest first.
+// expired returns up to most expired proposals, oldest first.
 func (s *state) expired(now time.Time, most int) []*proposal {
 	var out []*proposal
 	for _, p := range s.live {
@@ -145,7 +150,7 @@ func (s *state) expired(now time.Time, most int) []*proposal {
 	return out[:min(len(out), most)]
 }
 
-// pendingSums is what the limits look at.
+// pendingSums sums the live proposals for the limits.
 type pendingSums struct {
 	count   int
 	bytes   int64
@@ -158,7 +163,7 @@ func (p *pendingSums) add(row propRow, n int) {
 	p.byOwner[row.Owner] += n
 }
 
-// admits refuses one more payload with a *PendingLimitError.
+// admits returns a *PendingLimitError if another payload exceeds a limit.
 func (l ProposalsConfig) admits(p *pendingSums, row propRow) error {
 	switch {
 	case p.count >= l.MaxPending:
@@ -171,7 +176,7 @@ func (l ProposalsConfig) admits(p *pendingSums, row propRow) error {
 	return nil
 }
 
-// HeadView is HEAD and what follows from it, ready to be served. It is immutable.
+// HeadView is HEAD with all values that follow from it. It is immutable.
 type HeadView struct {
 	Head        record.Head // Version 0: no genesis yet
 	Origin      string
@@ -194,20 +199,28 @@ func newHeadView(v HeadView) *HeadView {
 	return &v
 }
 
-// Doc is HEAD as a reader sees it.
+// Doc returns HEAD as a reader sees it.
 func (v *HeadView) Doc() Head {
 	return Head{
-		Version: v.Head.Version, PayloadB3: v.Head.PayloadB3, CommittedAt: v.Head.CommittedAt, Hash: v.Head.Hash, Epoch: v.Head.Epoch,
-		Expiry: v.Expiry, MinVersion: v.MinVersion, CheckpointSize: v.CheckpointSize, Incarnation: v.Incarnation,
+		Version:        v.Head.Version,
+		PayloadB3:      v.Head.PayloadB3,
+		CommittedAt:    v.Head.CommittedAt,
+		Hash:           v.Head.Hash,
+		Epoch:          v.Head.Epoch,
+		Expiry:         v.Expiry,
+		MinVersion:     v.MinVersion,
+		CheckpointSize: v.CheckpointSize,
+		Incarnation:    v.Incarnation,
 	}
 }
 
-// ref is what a batch that builds on this HEAD expects.
+// ref returns the reference that a batch on this HEAD carries.
 func (v *HeadView) ref() HeadRef { return refOf(v.Head) }
 
-// base is what a payload for the next version builds on.
+// base returns HEAD as the base of the next payload.
 func (v *HeadView) base() record.Base {
 	return record.Base{
-		Origin: v.Origin, Version: v.Head.Version, PayloadB3: v.Head.PayloadB3, Hash: v.Head.Hash, Items: v.Items, Signers: v.Signers,
+		Origin: v.Origin, Version: v.Head.Version, PayloadB3: v.Head.PayloadB3,
+		Hash: v.Head.Hash, Items: v.Items, Signers: v.Signers,
 	}
 }

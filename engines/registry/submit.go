@@ -15,8 +15,8 @@ import (
 	"ronbox/store"
 )
 
-// plan decides jobs one after the other until the batch is full. Jobs whose deadline has passed are answered here: nothing
-// was written for them.
+// plan decides jobs one after the other until the batch is full. It answers jobs whose deadline has
+// passed, for which nothing was written.
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
 	if p.e.guard.Load() == nil {
@@ -38,9 +38,10 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	return made
 }
 
-// submit hands the batch to the store and waits for its outcome, however long that takes: while it is open the file may show rows that a
-// power cut would take back, and nothing may be decided on them. Callers leave at their own deadlines. What the batch publishes is
-// published by the committer, after the sync and before any answer, so that an answer that comes too late for its caller loses nothing.
+// submit sends the batch to the store and waits for the outcome, however long it takes: until then
+// the file may show rows that a power cut would remove, and nothing may be decided on them. Callers
+// leave at their own deadlines. The committer publishes the new state after the sync and before any
+// answer.
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	p.sent = true
 	begun := time.Now()
@@ -48,7 +49,7 @@ func (p *pipeline) submit(ctx context.Context, made *plan) error {
 		p.e.publish(made, res, time.Since(begun))
 	})
 	if errors.Is(err, store.ErrUnknown) {
-		return err // told to stop, or the store is poisoned: nothing is decided any more
+		return err // stopped, or the store is poisoned: decide nothing more
 	}
 	p.sent = false
 	var guard *GuardError
@@ -60,11 +61,12 @@ func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	return err
 }
 
-// lane is work's, but for a batch that only ends proposals or forgets outcomes: bulk takes what frees bytes of a full file.
+// lane returns the bulk lane for a batch that only ends proposals or forgets outcomes, because it
+// frees bytes of a full file. Other batches use the work lane.
 func (p *plan) lane() store.Lane {
-	for _, op := range p.ops {
-		switch op.Do {
-		case OpWithdraw, OpExpire, OpStale, OpForget:
+	for _, step := range p.steps {
+		switch step.Op.(type) {
+		case EndOp, ForgetOp:
 		default:
 			return store.Work
 		}
@@ -72,7 +74,8 @@ func (p *plan) lane() store.Lane {
 	return store.Bulk
 }
 
-// publish makes a synced batch visible: state first, then the bus. It runs in the committer and must not wait.
+// publish makes a synced batch visible: first the state, then the events. It runs in the committer
+// and must not wait.
 func (e *Engine) publish(made *plan, res BatchResult, took time.Duration) {
 	e.tree.Store(&res.Tree)
 	made.next = made.next.bounded(e.Head().MinVersion, e.checkpointSize())
@@ -84,22 +87,23 @@ func (e *Engine) publish(made *plan, res BatchResult, took time.Duration) {
 	e.m.count(made)
 }
 
-// offend answers the job whose op a guard refused; the others are built again.
+// offend answers the job whose op a guard refused. The other jobs are planned again.
 func (p *pipeline) offend(made *plan, guard *GuardError) {
 	if guard.Op < 0 || made.of[guard.Op] == nil {
-		return // the batch's own compare-and-set, or a sweep: nobody's fault
+		return // the compare-and-set of the batch, or a sweep
 	}
 	j := made.of[guard.Op]
 	p.release(j)
 	j.reply.Fail(guard)
 }
 
-// told are the events of the audit chain that are logged at info; the rest is at debug.
+// told reports whether an event of the audit chain is logged at info. Other events are logged at
+// debug.
 func told(event string) bool {
 	return event == record.EventCommit || event == record.EventGenesis || event == record.EventSupersede
 }
 
-// logged writes a line for each record of a batch that is in the file, under the record's own event name.
+// logged logs each audit record of a batch that is in the file, under the name of its event.
 func (p *pipeline) logged(made *plan) {
 	for i := range made.recs {
 		rec := &made.recs[i]
@@ -124,7 +128,7 @@ func (p *pipeline) logged(made *plan) {
 	}
 }
 
-// succeed answers everyone in the batch.
+// succeed answers every job of a batch that is in the file.
 func (p *pipeline) succeed(made *plan) {
 	p.cur = made.next
 	p.logged(made)
@@ -136,7 +140,7 @@ func (p *pipeline) succeed(made *plan) {
 	}
 }
 
-// fail answers everyone in a batch that did not get into the file: final verdicts as they are, the rest with why.
+// fail answers every job of a failed batch: final verdicts unchanged, the others with why.
 func (p *pipeline) fail(made *plan, why error) {
 	p.sent = false
 	for j, v := range made.verdict {
@@ -147,7 +151,7 @@ func (p *pipeline) fail(made *plan, why error) {
 	}
 }
 
-// answer pays one job what it is owed.
+// answer answers one job.
 func (p *pipeline) answer(j *job, v verdict) {
 	p.release(j)
 	if v.err != nil {
@@ -157,19 +161,20 @@ func (p *pipeline) answer(j *job, v verdict) {
 	}
 }
 
-// skipped counts a job that nothing is done for, since its caller has left. One whose deadline has passed is counted by its caller.
+// skipped counts a job whose caller has left. A passed deadline is counted by the caller.
 func (e *Engine) skipped(j *job) {
 	if errors.Is(context.Cause(j.ctx), context.Canceled) {
 		e.m.canceled(1)
 	}
 }
 
-// release takes j off the list of jobs that are owed an answer; the caller answers it at once.
+// release removes j from the jobs that await an answer. The caller answers it at once.
 func (p *pipeline) release(j *job) {
 	p.held = slices.DeleteFunc(p.held, func(h *job) bool { return h == j })
 }
 
-// answerHeld answers what this life of the pipeline still owes when it ends early: unknown once the store has had it.
+// answerHeld answers the remaining jobs when this run of the pipeline ends early: flow.ErrUnknown
+// if the store has had the batch, else flow.ErrCanceled.
 func (p *pipeline) answerHeld() {
 	why := flow.ErrCanceled
 	if p.sent {
@@ -184,7 +189,8 @@ func (p *pipeline) answerHeld() {
 	p.held = nil
 }
 
-// turnAway answers what waits in the queues of a pipeline that was told to stop at once: nothing will read them again.
+// turnAway answers the queued jobs of a pipeline that was stopped: no task will read the queues
+// again.
 func (e *Engine) turnAway() {
 	for _, q := range []*flow.Queue[*job]{e.proposals, e.approvals} {
 		left := q.Discard("aborted")
@@ -195,7 +201,7 @@ func (e *Engine) turnAway() {
 	}
 }
 
-// job is one request on its way through the pipeline. It is answered exactly once.
+// job is one request in the pipeline. It is answered exactly once.
 type job struct {
 	ctx    context.Context
 	req    request
@@ -205,8 +211,9 @@ type job struct {
 	reply  *flow.Reply[answer]
 }
 
-// submit queues a request and waits for its answer. It never waits for room.
-func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, actor engines.Actor, corrID string) (answer, error) {
+// submit queues a request and waits for its answer. It never waits for room in the queue.
+func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, actor engines.Actor,
+	corrID string) (answer, error) {
 	j := &job{ctx: ctx, req: req, actor: actor, corrID: corrID, queued: e.now(), reply: flow.NewReply[answer]()}
 	if err := q.TrySend(j); err != nil {
 		return answer{}, fmt.Errorf("%s: %w", req.name(), err)
@@ -218,7 +225,8 @@ func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, a
 	return a, nil
 }
 
-// waitError tells a deadline that passed in the queue, where nothing was written, from the other outcomes.
+// waitError converts a deadline that passed in the queue, where nothing was written, to a
+// *TimeoutError.
 func (e *Engine) waitError(op string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.m.timeouts["commit"](1)
@@ -228,33 +236,4 @@ func (e *Engine) waitError(op string, err error) error {
 		e.m.timeouts["commit"](1)
 	}
 	return err
-}
-
-var errDetached = errors.New("publisher is not attached")
-
-// runPublisher tells the node of each new version, in order. It never holds up the pipeline: what it misses is counted and
-// left out, because HEAD is all that its readers need.
-func (e *Engine) runPublisher(ctx context.Context) error {
-	sub := e.committed.Subscribe(taskPublisher)
-	defer sub.Close()
-	e.board.Set(service, keyBusAttached, nil)
-	defer e.board.Set(service, keyBusAttached, errDetached)
-	for {
-		ev, lagged, err := sub.Recv(ctx)
-		if errors.Is(err, flow.ErrClosed) {
-			return nil // drained
-		}
-		if err != nil {
-			return err
-		}
-		if lagged > 0 {
-			e.m.overflow(int(lagged))
-		}
-		if e.live().Bus.EmitUpdates {
-			_, span := e.span(ctx, "emit_bus", ev.CorrID)
-			span.about("", ev.Version, ev.PayloadB3)
-			e.updated.Publish(Updated{Version: ev.Version, B3: ev.PayloadB3})
-			span.end(nil)
-		}
-	}
 }

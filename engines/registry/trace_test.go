@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/obs"
 )
 
-// Every step of a version has its span, with what it works on and how it went.
+// Every step of a version has a span with its subject and its result.
 func TestStepsAreTraced(t *testing.T) {
 	var mu sync.Mutex
 	var sent strings.Builder
@@ -21,7 +21,10 @@ func TestStepsAreTraced(t *testing.T) {
 		_, _ = io.Copy(&sent, r.Body)
 	}))
 	defer collector.Close()
-	tracer, err := obs.NewTracer(obs.OTelConfig{Exporter: "otlp", Endpoint: collector.URL, SampleReads: 1, SampleWrites: 1}, obs.TracerID{})
+	tracer, err := obs.NewTracer(
+		obs.OTelConfig{Exporter: "otlp", Endpoint: collector.URL, SampleReads: 1, SampleWrites: 1},
+		obs.TracerID{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,14 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
 
-// treeRow is reg/meta tree: how many entries the tiles cover, and the stored bytes of those entries and payloads. A log that
-// is older than its tiles lags behind HEAD until GrowTree has caught up.
+// treeRow is the row "tree" of reg/meta. Size is the number of entries that the tiles cover, which
+// is the version of HEAD. Bytes counts the stored bytes of entries and payloads.
 type treeRow struct {
 	Size  uint64 `cbor:"1,keyasint"`
 	Bytes int64  `cbor:"2,keyasint"`
@@ -26,7 +28,7 @@ func tileKeys() store.Key[logtree.At] {
 		func(b []byte) logtree.At { return logtree.At{Level: b[0], N: binary.BigEndian.Uint64(b[1:])} })
 }
 
-// tilesOf reads tiles within r's transaction.
+// tilesOf returns the tiles in the transaction of r.
 func tilesOf(r store.Reader) logtree.Tiles {
 	return func(at logtree.At) []byte {
 		raw, _ := tiles.Get(r, at)
@@ -34,7 +36,7 @@ func tilesOf(r store.Reader) logtree.Tiles {
 	}
 }
 
-// forest grows the log tree within one command, which does not see its own writes.
+// forest extends the log tree within one command, which does not see its own writes.
 type forest struct {
 	r    store.Reader
 	w    *store.Writes
@@ -69,52 +71,7 @@ func (f *forest) grow(entry, packed []byte) error {
 	return err
 }
 
-// growAtOnce is how many entries one GrowTree covers.
-const growAtOnce = 512
-
-// GrowTree covers entries that were committed before the log had a tree, oldest first.
-type GrowTree struct {
-	From uint64 `cbor:"1,keyasint"` // size of the tree before
-}
-
-// Kind names the command in journals.
-func (GrowTree) Kind() string { return "registry.grow_tree/1" }
-
-// Apply answers the tree after it.
-func (c GrowTree) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeRow, error) {
-	f := newForest(r, w)
-	if f.row.Size != c.From {
-		return f.row, &GuardError{Op: -1, Guard: "tree"}
-	}
-	head, _ := metaHead.Get(r, keyHead)
-	for v := c.From + 1; v <= min(head.Version, c.From+growAtOnce); v++ {
-		entry, known := entries.Get(r, v)
-		packed, has := payloads.Get(r, v)
-		if !known || !has {
-			return f.row, fmt.Errorf("version %d is missing: %w", v, store.ErrCorrupt)
-		}
-		if err := f.grow(entry, packed); err != nil {
-			return f.row, err
-		}
-	}
-	return f.row, nil
-}
-
-// growTree covers what the tree does not cover yet; a new log never lags.
-func (e *Engine) growTree(ctx context.Context) error {
-	for at := e.tree.Load(); at.Size < e.Head().Head.Version; at = e.tree.Load() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		_, err := store.Commit(ctx, e.store, store.Bulk, GrowTree{From: at.Size}, func(row treeRow) { e.tree.Store(&row) })
-		if err != nil {
-			return fmt.Errorf("grow the log tree from %d: %w", at.Size, err)
-		}
-	}
-	return nil
-}
-
-// root reads the root of the tree at a size that HEAD has reached.
+// root returns the root of the tree at a size that HEAD has reached.
 func (e *Engine) root(ctx context.Context, size uint64) (root tlog.Hash, err error) {
 	err = e.withTree(ctx, func(t logtree.Reader) error {
 		root, err = t.Root(size)
@@ -123,7 +80,158 @@ func (e *Engine) root(ctx context.Context, size uint64) (root tlog.Hash, err err
 	return root, err
 }
 
-// withTree lends the tree as one read transaction sees it.
+// withTree calls fn with the tree in one read transaction.
 func (e *Engine) withTree(ctx context.Context, fn func(logtree.Reader) error) error {
 	return e.view(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tilesOf(r)}) })
+}
+
+// InclusionProof proves that the entry of a version is in the log of Size versions.
+type InclusionProof struct {
+	Index      uint64      `json:"index" doc:"version - 1"`
+	Size       uint64      `json:"size"`
+	Hashes     []tlog.Hash `json:"hashes" doc:"standard base64 of 32 bytes each, from the leaf upwards"`
+	Checkpoint string      `json:"checkpoint,omitzero" doc:"the signed note of that size, if it is kept"`
+}
+
+// ConsistencyProof proves that the log of From versions is the beginning of that of To.
+type ConsistencyProof struct {
+	From   uint64      `json:"from"`
+	To     uint64      `json:"to"`
+	Hashes []tlog.Hash `json:"hashes" doc:"standard base64 of 32 bytes each"`
+}
+
+// LatestCheckpoint returns the latest checkpoint, or ErrNotFound before the first.
+func (e *Engine) LatestCheckpoint() (*checkpoint.Signed, error) {
+	if s := e.latest.Load(); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("checkpoint: %w: none is signed yet", ErrNotFound)
+}
+
+// maxCheckpointPage bounds a page of archived checkpoints.
+const maxCheckpointPage = 100
+
+// ArchivedCheckpoints returns up to limit archived checkpoints below size before, the newest
+// first. If before is 0, it begins with the newest.
+func (e *Engine) ArchivedCheckpoints(ctx context.Context, before uint64, limit int) (notes [][]byte, err error) {
+	if limit < 1 || limit > maxCheckpointPage {
+		limit = maxCheckpointPage
+	}
+	size := e.checkpointSize() // the file may hold later ones that are not synced yet
+	if before == 0 || before > size {
+		before = size + 1
+	}
+	err = e.view(ctx, func(r store.Reader) error {
+		notes = notes[:0]
+		for _, raw := range checkpoints.Back(r, 0, before) {
+			if len(notes) == limit {
+				break
+			}
+			notes = append(notes, raw)
+		}
+		return nil
+	})
+	return notes, err
+}
+
+// provable returns an error if no checkpoint covers a size.
+func (e *Engine) provable(size uint64) error {
+	switch covered := e.checkpointSize(); {
+	case covered == 0:
+		return fmt.Errorf("proof: %w: no checkpoint is signed yet", ErrNotFound)
+	case size == 0 || size > covered:
+		return fmt.Errorf("%w: size %d; the latest checkpoint covers %d versions", ErrRange, size, covered)
+	}
+	return nil
+}
+
+// Inclusion proves that version v is in the log of size versions. Size 0 stands for that of the
+// latest checkpoint.
+func (e *Engine) Inclusion(ctx context.Context, v, size uint64) (InclusionProof, error) {
+	last := e.latest.Load()
+	if size == 0 && last != nil {
+		size = last.Size
+	}
+	if err := e.provable(size); err != nil {
+		return InclusionProof{}, err
+	}
+	if v == 0 || v > size {
+		return InclusionProof{}, fmt.Errorf("version %d: %w in a log of %d versions", v, ErrNotFound, size)
+	}
+	out := InclusionProof{Index: v - 1, Size: size}
+	err := e.view(ctx, func(r store.Reader) (err error) {
+		note := last.Note
+		if last.Size != size {
+			note, _ = checkpoints.Get(r, size)
+		}
+		out.Checkpoint = string(note)
+		out.Hashes, err = logtree.Reader{Tiles: tilesOf(r)}.Inclusion(size, v-1)
+		return err
+	})
+	return out, err
+}
+
+// Consistency proves that the log of from versions is a prefix of the log of to versions. To 0
+// stands for the size of the latest checkpoint.
+func (e *Engine) Consistency(ctx context.Context, from, to uint64) (ConsistencyProof, error) {
+	if to == 0 {
+		to = e.checkpointSize()
+	}
+	if err := e.provable(to); err != nil {
+		return ConsistencyProof{}, err
+	}
+	if from == 0 || from > to {
+		return ConsistencyProof{}, fmt.Errorf("%w: from %d to %d", ErrRange, from, to)
+	}
+	out := ConsistencyProof{From: from, To: to}
+	err := e.withTree(ctx, func(t logtree.Reader) (err error) {
+		out.Hashes, err = t.Consistency(from, to)
+		return err
+	})
+	return out, err
+}
+
+// ItemProof proves the presence or absence of a descriptor id in version v, under the signed root.
+func (e *Engine) ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error) {
+	if err := e.known(v); err != nil {
+		return record.ItemProof{}, err
+	}
+	items, err := e.itemsAt(ctx, v)
+	if err != nil {
+		return record.ItemProof{}, e.orPruned(v, fmt.Errorf("version %d: %w", v, err))
+	}
+	p, err := items.Prove(id)
+	p.Version = v
+	return p, err
+}
+
+// Tile returns a tile of hashes or of entries in the tlog-tiles layout, in the requested width,
+// within the latest checkpoint. Each entry follows its length in two bytes.
+func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries bool) (raw []byte, err error) {
+	missing := fmt.Errorf("tile: %w", ErrNotFound)
+	if last := (at.N*logtree.Width + uint64(width)) << (logtree.Height * uint(at.Level)); at.N >= 1<<40 ||
+		last > e.checkpointSize() {
+		return nil, missing
+	}
+	err = e.view(ctx, func(r store.Reader) error {
+		if !ofEntries {
+			raw = tilesOf(r)(at)
+			if len(raw) < width*tlog.HashSize {
+				return missing
+			}
+			raw = raw[:width*tlog.HashSize]
+			return nil
+		}
+		raw = raw[:0]
+		first, n := at.N*logtree.Width+1, 0
+		for _, entry := range entries.Range(r, first, first+uint64(width)) {
+			raw = append(binary.BigEndian.AppendUint16(raw, uint16(len(entry))), entry...)
+			n++
+		}
+		if n < width {
+			return fmt.Errorf("entries of a tile: %w", ErrPruned)
+		}
+		return nil
+	})
+	return raw, err
 }

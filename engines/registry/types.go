@@ -8,47 +8,48 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Terminal and live states of a proposal.
+// States of a proposal. All but StatePending are final.
 const (
 	StatePending   = "pending"
 	StateCommitted = "committed"
 	StateExpired   = "expired"
-	StateStale     = "stale" // another proposal took its version, or the one it builds on is gone
+	StateStale     = "stale" // another proposal became its version, or its base is gone
 	StateWithdrawn = "withdrawn"
 )
 
-// Proposed answers Propose. The same payload proposed again gives the same answer while the proposal lives.
+// Proposed is the answer of Propose. The same payload gets the same answer while the proposal is
+// live.
 type Proposed struct {
 	ID         string    `json:"proposal_id"` // "p_" and a ULID
 	PayloadB3  b3.Digest `json:"payload_b3" format:"b3"`
 	ExpiresAt  string    `json:"expires_at" format:"time"`
-	PayloadURL string    `json:"payload_url"` // filled in by the surface
-	Replayed   bool      `json:"-"`           // the proposal was there before
+	PayloadURL string    `json:"payload_url"` // filled in by the HTTP surface
+	Replayed   bool      `json:"-"`           // the proposal existed before
 }
 
-// Quorum is how many distinct keys a payload needs and how many are active.
+// Quorum is the number of distinct keys that a payload needs, and the number of active keys.
 type Quorum struct {
 	M int `json:"m"`
 	N int `json:"n"`
 }
 
-// Approved answers Approve.
+// Approved is the answer of Approve.
 type Approved struct {
 	Status    string `json:"status" enum:"accepted"`
-	Approvals int    `json:"approvals"` // recorded so far, this one included
+	Approvals int    `json:"approvals"` // recorded so far, with this one
 	Quorum    Quorum `json:"quorum"`
 }
 
-// Committed answers Commit and Genesis.
+// Committed is the answer of Commit and Genesis.
 type Committed struct {
 	Version     uint64    `json:"version" min:"1"`
 	PayloadB3   b3.Digest `json:"payload_b3" format:"b3"`
 	CommittedAt string    `json:"committed_at" format:"time"`
 	Hash        b3.Digest `json:"hash" format:"b3"`
-	Replayed    bool      `json:"-"` // an earlier call did the work
+	Replayed    bool      `json:"-"` // an earlier call made the version
 }
 
-// Update is one committed version, as the stream tells it.
+// Update is one committed version, as an event of the stream.
 type Update struct {
 	Version     uint64    `json:"version" min:"1"`
 	PayloadB3   b3.Digest `json:"payload_b3" format:"b3"`
@@ -56,12 +57,6 @@ type Update struct {
 	CorrID      string    `json:"corr_id,omitzero"`
 	Hash        b3.Digest `json:"hash" format:"b3"`
 	Kind        string    `json:"kind" enum:"genesis|update|signers|supersede"`
-}
-
-// Updated is what the publisher tells the rest of the node: HEAD is at Version now, and B3 is its payload.
-type Updated struct {
-	Version uint64
-	B3      b3.Digest
 }
 
 // Head is HEAD as a reader sees it.
@@ -77,7 +72,7 @@ type Head struct {
 	Incarnation    string    `json:"incarnation"`
 }
 
-// Version is one committed version. Nothing in it can change later.
+// Version is one committed version. It never changes.
 type Version struct {
 	SchemaVersion string            `json:"schema_version" format:"version"`
 	Version       uint64            `json:"version" min:"1"`
@@ -92,7 +87,8 @@ type Version struct {
 	Epoch         uint64            `json:"epoch" min:"1"`
 }
 
-// Document is the JSON of a Head or a Version, to be served as it is under its strong validator; both are immutable.
+// Document is the JSON of a Head or a Version, to be served unchanged under its strong validator.
+// It is immutable.
 type Document struct {
 	JSON []byte
 	ETag string // quoted
@@ -101,33 +97,34 @@ type Document struct {
 func newDocument(of any) Document {
 	raw, err := json.Marshal(of)
 	if err != nil {
-		panic("registry: " + err.Error()) // texts are of canonical bytes or our own formats, hence UTF-8
+		panic("registry: " + err.Error()) // texts come from canonical bytes, hence are UTF-8
 	}
 	raw = append(raw, '\n')
 	return Document{JSON: raw, ETag: `"` + b3.Sum(raw).String() + `"`}
 }
 
-// VersionStatus is what may change about a version after its commit.
+// VersionStatus holds the properties of a version that may change after its commit.
 type VersionStatus struct {
-	SupersededBy uint64 `json:"superseded_by,omitzero"` // 0: none
+	SupersededBy uint64 `json:"superseded_by,omitzero"` // 0: not superseded
 	Pruned       bool   `json:"pruned"`
 	CoveredBy    uint64 `json:"covered_by,omitzero" doc:"size of the checkpoint over it"`
 }
 
-// Diff is what turns one version's items into another's, both sorted by id.
+// Diff is the delta between the items of two versions, both parts sorted by id.
 type Diff struct {
 	Put    []jsontext.Value `json:"put"`
 	Remove []string         `json:"remove"`
 }
 
-// Proposal is a proposal as a reader sees it. Of one that has ended, only what it was about and how it ended are known.
+// Proposal is a proposal as a reader sees it. Of an ended one only the version, the payload and
+// the outcome are known.
 type Proposal struct {
 	ID          string            `json:"proposal_id"`
 	State       string            `json:"state" enum:"pending|committed|expired|stale|withdrawn"`
 	Version     uint64            `json:"version" min:"1"`
 	PayloadB3   b3.Digest         `json:"payload_b3" format:"b3"`
-	EndedAt     string            `json:"ended_at,omitzero" format:"time" doc:"of one that is not pending"`
-	PrevHash    b3.Digest         `json:"prev_hash,omitzero" format:"b3" doc:"this and what follows: of one that is pending"`
+	EndedAt     string            `json:"ended_at,omitzero" format:"time" doc:"of an ended proposal"`
+	PrevHash    b3.Digest         `json:"prev_hash,omitzero" format:"b3" doc:"this and the next members: of a pending proposal"`
 	Kind        string            `json:"kind,omitzero" enum:"genesis|update|signers|supersede"`
 	Mode        string            `json:"mode,omitzero" enum:"full|delta"`
 	CreatedAt   string            `json:"created_at,omitzero" format:"time"`
@@ -137,10 +134,12 @@ type Proposal struct {
 	SignerSetB3 b3.Digest         `json:"signer_set_b3,omitzero" format:"b3"`
 	Approvals   []record.Approval `json:"approvals,omitzero"`
 	Quorum      *Quorum           `json:"quorum,omitzero"`
-	PayloadURL  string            `json:"payload_url,omitzero" doc:"of one that is pending or committed"` // filled in by the surface
+	// filled in by the HTTP surface
+	PayloadURL string `json:"payload_url,omitzero" doc:"of a pending or committed proposal"`
 }
 
-// ProposalList is a page of live proposals, oldest first. Next is the cursor of the page after it, "" at the end.
+// ProposalList is a page of live proposals, oldest first. Next is the cursor of the next page, ""
+// at the end.
 type ProposalList struct {
 	Proposals []Proposal `json:"proposals"`
 	Next      string     `json:"next,omitzero" doc:"?cursor= of the next page"`

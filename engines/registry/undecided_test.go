@@ -21,8 +21,8 @@ func (g gated) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error)
 	return struct{}{}, nil
 }
 
-// A batch whose rows are in the file but whose outcome is not told yet decides nothing: no repeat is answered from it
-// before HEAD is published.
+// While the outcome of a batch is unknown, its rows decide nothing: no repeated call is answered
+// from them before HEAD is published.
 func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)

@@ -9,16 +9,17 @@ import (
 	"ronbox/store"
 )
 
-// bloated decides an op that no store takes, so that the batch it is in fails whole.
+// bloated decides a step that no store accepts, so that its batch fails as a whole.
 type bloated struct{ commitReq }
 
 func (bloated) decide(p *plan, j *job) (answer, error) {
-	p.add(j, Op{Do: OpReject}, j.audit("bloated"))
-	p.ops[len(p.ops)-1].Audit = make([]byte, store.MaxValue+1)
+	p.add(j, nil, j.audit("bloated"))
+	p.steps[len(p.steps)-1].Audit = make([]byte, store.MaxValue+1)
 	return answer{}, nil
 }
 
-// together queues requests behind a held pipeline, so that they share a batch in this order, and gives their outcomes.
+// together queues requests while the pipeline is held, so that they share a batch in this order,
+// and returns their outcomes.
 func (r *rig) together(reqs ...request) (answers []answer, errs []error) {
 	r.t.Helper()
 	b := newBlocker()
@@ -35,8 +36,8 @@ func (r *rig) together(reqs ...request) (answers []answer, errs []error) {
 	return answers, errs
 }
 
-// What a request was told because of another one in its batch is true only if the batch is: a batch that fails takes back
-// repeats, duplicates and conflicts alike.
+// An answer that rests on another request of its batch counts only if the batch succeeds. A failed
+// batch takes back repeats, duplicates and conflicts.
 func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
@@ -44,7 +45,10 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	r.approve(winner, s.keys...)
 	commit := commitReq{id: mustID(winner.ID)}
 	sign := func(p Proposed) approveReq {
-		return approveReq{id: mustID(p.ID), approval: s.keys[0].Sign(p.PayloadB3, r.now()), key: keyOf(s.set().Signers[0])}
+		return approveReq{
+			id: mustID(p.ID), approval: s.keys[0].Sign(p.PayloadB3, r.now()),
+			key: keyOf(s.set().Signers[0]),
+		}
 	}
 	early := approveReq{id: testID(9), approval: sign(loser).approval, key: sign(loser).key}
 	answers, errs := r.together(early, sign(loser), sign(loser), commit, commit, sign(loser), bloated{})
@@ -64,7 +68,8 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	if errs[0] != nil || errs[1] != nil || answers[0].committed.Replayed || !answers[1].committed.Replayed {
 		t.Errorf("commit twice in a batch: %+v, %v", answers, errs)
 	}
-	if _, errs = r.together(commitReq{id: mustID(loser.ID)}); !errors.Is(errs[0], ErrConflict) || errors.Is(errs[0], record.ErrQuorum) {
+	if _, errs = r.together(commitReq{id: mustID(loser.ID)}); !errors.Is(errs[0], ErrConflict) ||
+		errors.Is(errs[0], record.ErrQuorum) {
 		t.Errorf("the loser: %v", errs[0])
 	}
 }

@@ -9,49 +9,154 @@ import (
 	"ronbox/store"
 )
 
-// sliceVersions is how many versions one slice verifies at most.
-const sliceVersions = 64
+const (
+	// sliceVersions is the most versions that one slice verifies.
+	sliceVersions = 64
+	// markEvery is the least time between two stored marks of a pass. A restart repeats at most
+	// this much work, plus the versions after the checkpoint.
+	markEvery = 10 * time.Second
+)
 
-// runVerifier verifies the log from genesis on in slices, follows what is committed, and begins anew when a pass is
-// verify.full_pass old. A fault latches chain_error: no write is taken until a boot has looked at the file.
+// verifyMark is a row of reg/meta with the progress of a pass.
+type verifyMark struct {
+	Size    uint64 `cbor:"1,keyasint"` // of the archived checkpoint that the pass has reached
+	BegunMS int64  `cbor:"2,keyasint"` // when the pass began at genesis
+}
+
+// MarkVerified stores the progress of the deep verifier.
+type MarkVerified struct {
+	Mark verifyMark `cbor:"1,keyasint"`
+}
+
+// Kind returns the stable name of the command.
+func (MarkVerified) Kind() string { return "registry.mark_verified/1" }
+
+// Apply replaces the row.
+func (c MarkVerified) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	metaVerified.Put(w, keyVerified, c.Mark)
+	return struct{}{}, nil
+}
+
+// runVerifier verifies the log in slices and follows the commits. After a restart it continues from
+// the last stored checkpoint. Once a pass has reached the HEAD at its beginning and
+// verify.full_pass has elapsed, the next pass begins at genesis. A fault latches chain_error: the
+// registry takes no writes until the next boot has verified the file.
 func (e *Engine) runVerifier(ctx context.Context) error {
 	sub := e.committed.Subscribe(taskVerifier)
 	defer sub.Close()
 	defer e.verifyTick.Stop()
 	tick := e.verifyTick.C()
-	pass := e.newPass()
+	pass := e.resumePass(ctx)
 	for !sub.Closed() {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-sub.Ready():
 			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
-				pass.behind = true // what was lost to lag is read from the file all the same
+				pass.behind = true // events lost to lag are read from the file
 			}
 		case <-tick:
 			if e.chainError.Load() != nil {
-				continue // to return would be to ask for a restart
+				continue // an error would restart the task
 			}
-			if e.now().Sub(pass.begun) >= e.live().Verify.FullPass.D() {
-				pass = e.newPass()
+			if pass.over(e.now(), e.live().Verify.FullPass.D()) {
+				pass = e.newPass(rverify.State{}, e.now())
 			}
 			if err := e.verifySlice(ctx, pass); err != nil {
 				return err
 			}
+			e.markVerified(ctx, pass)
 		}
 	}
 	return nil // drained
 }
 
-// pass is one verification of the log, from genesis to wherever HEAD is.
+// pass is one verification of the log from genesis to HEAD.
 type pass struct {
-	v      *rverify.Verifier
-	begun  time.Time
-	behind bool // there is more to verify
+	v        *rverify.Verifier
+	begun    time.Time
+	until    uint64    // version of HEAD when the pass began or was resumed
+	behind   bool      // HEAD is ahead of the pass
+	marked   uint64    // size of the stored mark
+	markedAt time.Time // when a mark was last looked for
 }
 
-func (e *Engine) newPass() *pass {
-	return &pass{v: rverify.New(rverify.Options{Genesis: e.Head().genesis}), begun: e.now(), behind: true}
+func (p *pass) reached() uint64 { return p.v.Report().Head.Version }
+
+// over reports whether the next pass is due. A slow pass is not cut short, else the end of the log
+// would never be verified.
+func (p *pass) over(now time.Time, every time.Duration) bool {
+	return p.reached() >= p.until && now.Sub(p.begun) >= every
+}
+
+func (e *Engine) newPass(from rverify.State, begun time.Time) *pass {
+	head := e.Head()
+	p := &pass{
+		v: rverify.Resume(rverify.Options{Genesis: head.genesis}, from), begun: begun,
+		until: head.Head.Version, behind: true,
+	}
+	p.marked = from.Head.Version
+	p.markedAt = e.now()
+	e.verifiedTo.Store(p.marked)
+	return p
+}
+
+// resumePass continues the pass that the file records. If there is none, or the log does not verify
+// at its checkpoint, the pass begins at genesis, where a fault is found with its reason.
+func (e *Engine) resumePass(ctx context.Context) *pass {
+	var mark verifyMark
+	var note []byte
+	err := e.view(ctx, func(r store.Reader) error {
+		mark, _ = metaVerified.Get(r, keyVerified)
+		note, _ = checkpoints.Get(r, mark.Size)
+		return nil
+	})
+	if err == nil && note == nil {
+		return e.newPass(rverify.State{}, e.now())
+	}
+	var from rverify.State
+	if err == nil {
+		from, _, err = e.under(ctx, note, e.Head().Head.Version)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			e.log.Warn("verify.restarted", "version", mark.Size, "reason", err.Error())
+		}
+		return e.newPass(rverify.State{}, e.now())
+	}
+	begun := e.now()
+	if kept := time.UnixMilli(mark.BegunMS); kept.Before(begun) { // else the clock was set back
+		begun = kept
+	}
+	return e.newPass(from, begun)
+}
+
+// markVerified stores the last archived checkpoint that the pass has verified. It is not urgent: if
+// the store refuses, it is tried again later.
+func (e *Engine) markVerified(ctx context.Context, p *pass) {
+	_, whole := p.v.State()
+	if !whole || p.reached() <= p.marked || e.now().Sub(p.markedAt) < markEvery || e.guard.Load() != nil {
+		return
+	}
+	p.markedAt = e.now()
+	var size uint64
+	err := e.view(ctx, func(r store.Reader) error {
+		size = 0
+		for at := range checkpoints.Back(r, 0, p.reached()+1) {
+			size = at
+			break
+		}
+		return nil
+	})
+	if err == nil && size > p.marked {
+		_, err = store.TryCommit(ctx, e.store, store.Bulk, MarkVerified{verifyMark{size, p.begun.UnixMilli()}})
+		if err == nil {
+			p.marked = size
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		e.log.Debug("verify.unmarked", "version", size, "reason", err.Error())
+	}
 }
 
 // verifySlice spends one slice on the pass, in one read transaction.
@@ -67,14 +172,15 @@ func (e *Engine) verifySlice(ctx context.Context, p *pass) error {
 			if err != nil {
 				return err
 			}
-			if p.behind = more; !more {
+			p.behind = more
+			if !more {
 				return nil
 			}
 		}
 		return nil
 	})
 	e.m.auditSeconds(time.Since(begun).Seconds())
-	e.verifiedTo.Store(p.v.Report().Head.Version)
+	e.verifiedTo.Store(p.reached())
 	var problem *rverify.Problem
 	if errors.As(err, &problem) || errors.Is(err, store.ErrCorrupt) {
 		e.latch(err)
@@ -83,7 +189,7 @@ func (e *Engine) verifySlice(ctx context.Context, p *pass) error {
 	return err
 }
 
-// latch stops all writes: the log in the file is not the one that was signed.
+// latch stops all writes, because the stored log is not the signed one.
 func (e *Engine) latch(fault error) {
 	text := fault.Error()
 	e.chainError.Store(&text)

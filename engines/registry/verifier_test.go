@@ -5,8 +5,8 @@ import (
 	"errors"
 	"iter"
 	"testing"
+	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
@@ -61,7 +61,8 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, CauseChainError) {
 		t.Errorf("propose = %v, want chain_error", err)
 	}
-	if rep := r.board.Report(service, ""); rep.WriteReady || !rep.ReadReady || r.metric("registry_chain_errors_total") != 1 {
+	if rep := r.board.Report(service, ""); rep.WriteReady || !rep.ReadReady ||
+		r.metric("registry_chain_errors_total") != 1 {
 		t.Errorf("report = %+v", rep)
 	}
 	r.stop()
@@ -73,6 +74,67 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	r.sup.Start(r.store.Tasks()...)
 	if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("recover = %v, want ErrCorrupt", err)
+	}
+}
+
+// After a restart the deep verifier continues from its last stored checkpoint. A restart does not
+// delay the next full pass, which finds damage under that checkpoint.
+func TestDeepVerifierResumes(t *testing.T) {
+	r, s := newLogRig(t)
+	r.freeze()
+	r.genesis(s)
+	r.commitDeltas(s, 3)
+	r.cover()
+	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 4 })
+	r.advance(markEvery)
+	r.waitFor("its place to be kept", func() bool {
+		mark, _, err := rowOf(r.ctx(), r.e, metaVerified, keyVerified)
+		return err == nil && mark.Size == 4
+	})
+	r.flip(flip{bucket: bAudit, key: store.U64().Append(nil, 2), bit: 77})
+	r.commitNext(s, 5)
+	r.advance(r.cfg.Verify.FullPass.D() - markEvery - time.Minute)
+	r.stop()
+	r.open()
+	r.start()
+	r.waitFor("the verifier to go on", func() bool { return r.e.verifiedTo.Load() == 5 })
+	r.commitNext(s, 6)
+	r.waitFor("the verifier to follow", func() bool { return r.e.verifiedTo.Load() == 6 })
+	if why := r.e.chainError.Load(); why != nil {
+		t.Errorf("what was verified before the restart was verified again: %s", *why)
+	}
+	r.advance(time.Minute)
+	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
+}
+
+// If the stored progress does not verify, the pass begins at genesis.
+func TestDeepVerifierBeginsAnew(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 3)
+	r.cover()
+	for doc, c := range map[string]struct {
+		mark verifyMark
+		at   uint64
+	}{
+		"no checkpoint of that size": {verifyMark{Size: 3, BegunMS: 1}, 0},
+		"a checkpoint":               {verifyMark{Size: 4, BegunMS: 1}, 4},
+		"a pass of another clock":    {verifyMark{Size: 4, BegunMS: r.now().Add(time.Hour).UnixMilli()}, 4},
+	} {
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, MarkVerified{c.mark}); err != nil {
+			t.Fatal(err)
+		}
+		if p := r.e.resumePass(r.ctx()); p.marked != c.at || p.begun.After(r.now()) {
+			t.Errorf("%s: resumed at %d, begun %s", doc, p.marked, p.begun)
+		}
+	}
+	r.flip(flip{bucket: bMeta, key: []byte(keyVerified), bit: 9})
+	if p := r.e.resumePass(r.ctx()); p.marked != 0 {
+		t.Errorf("a damaged row: resumed at %d", p.marked)
+	}
+	young := r.e.newPass(rverify.State{}, r.now())
+	if late := r.now().Add(time.Hour); young.over(late, time.Minute) {
+		t.Error("a pass that has not reached its end was cut short")
 	}
 }
 
@@ -121,7 +183,7 @@ func (f flipped) Range(b *store.Bucket, from, to []byte) iter.Seq2[[]byte, []byt
 	}
 }
 
-// Any bit of an entry, a payload, an audit record, a signer set or either head that flips is found.
+// Any flipped bit of an entry, a payload, an audit record, a signer set or either head is found.
 func TestEveryBitOfTheLogCounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")
@@ -159,29 +221,4 @@ func (r *rig) bits(b *store.Bucket, key []byte) (n int) {
 		r.t.Fatalf("%s %x: %d bits, %v", b.Name, key, n, err)
 	}
 	return n
-}
-
-// The node is told of each version once it is committed.
-func TestPublisherTellsOfEachVersion(t *testing.T) {
-	r, s := newRig(t).start(), newSigners(1, 1)
-	sub := r.e.SubscribeUpdates("test")
-	defer sub.Close()
-	r.attached()
-	r.genesis(s)
-	p := r.propose(2, "b")
-	r.approve(p, s.keys[0])
-	c := r.commit(p)
-	for v := uint64(1); v <= 2; v++ {
-		up, _, err := sub.Recv(r.ctx())
-		if err != nil || up.Version != v {
-			t.Fatalf("update = %+v, %v, want version %d", up, err, v)
-		}
-		if v == 2 && up.B3 != c.PayloadB3 {
-			t.Errorf("update = %+v, want %s", up, c.PayloadB3)
-		}
-	}
-	r.stop()
-	if _, _, err := sub.Recv(r.ctx()); !errors.Is(err, flow.ErrClosed) {
-		t.Errorf("after the stop: %v", err)
-	}
 }

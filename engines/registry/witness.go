@@ -15,49 +15,49 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
-	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
 const (
-	// witnessCallers is how many witnesses are asked at the same time.
+	// witnessCallers is the number of witnesses asked at the same time.
 	witnessCallers = 4
-	// maxWitnessAnswer bounds an answer of a witness, bytes: a cosignature is some 150.
+	// maxWitnessAnswer bounds the answer of a witness, in bytes. A cosignature has about 150.
 	maxWitnessAnswer = 64 << 10
 	// maxWitnessTimeout bounds witness.timeout.
 	maxWitnessTimeout = 30 * time.Second
 )
 
-// What came of asking a witness, as registry_witness_total has it.
+// Results of asking a witness, the values of registry_witness_total.
 const (
 	witnessCosigned    = "cosigned"
-	witnessRefused     = "refused"  // it said no, or its answer does not hold
+	witnessRefused     = "refused"  // it refused, or its answer is invalid
 	witnessObjected    = "objected" // it has seen another log under this name
 	witnessUnreachable = "unreachable"
 )
 
-// AddCosignatures adds lines of witnesses to a checkpoint, and archives it with them.
+// AddCosignatures adds lines of witnesses to a checkpoint and archives it with them.
 type AddCosignatures struct {
 	Size  uint64   `cbor:"1,keyasint"`
-	Text  string   `cbor:"2,keyasint"` // which they have cosigned
+	Text  string   `cbor:"2,keyasint"` // the cosigned text
 	Lines []string `cbor:"3,keyasint"`
-	Note  []byte   `cbor:"4,keyasint"` // signed by the node; taken where the checkpoint is not archived yet
+	Note  []byte   `cbor:"4,keyasint"` // signed by the node; used if the checkpoint is not archived yet
 }
 
-// Kind names the command in journals.
+// Kind returns the stable name of the command.
 func (AddCosignatures) Kind() string { return "registry.add_cosignatures/2" }
 
-// Apply returns the note if it is the latest checkpoint too, else nil. It refuses a checkpoint beyond HEAD, and another one than that which
-// is archived for the size.
+// Apply returns the note if it is the latest checkpoint too, else nil. It returns a *GuardError
+// for a checkpoint beyond HEAD, or if another one is archived for the size.
 func (c AddCosignatures) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (latest []byte, err error) {
 	head, _ := metaHead.Get(r, keyHead)
 	last, _ := metaRaw.Get(r, keyCheckpoint)
 	was, archived := checkpoints.Get(r, c.Size)
 	isLast := bytes.HasPrefix(last, []byte(c.Text+"\n"))
 	switch {
-	case isLast: // it may have been signed again since
+	case isLast: // it may have been signed again meanwhile
 		was = last
 	case !archived:
 		was = c.Note
@@ -77,26 +77,35 @@ func (c AddCosignatures) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (
 	return note, nil
 }
 
-// newWitnessClient makes the client that asks all witnesses. The signers say which; http leads to this host only.
+// newWitnessClient returns the client of all witnesses. The signers name the witnesses; plain http
+// is allowed to this host only.
 func newWitnessClient(c *flow.Catalog, m *obs.Metrics) *upstream.Client {
 	return upstream.New(c, m, upstream.Spec{
-		Service: service, Svc: "witness", Op: "add_checkpoint", Timeout: maxWitnessTimeout, Tries: 1,
-		Guard: upstream.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
+		Service: service,
+		Svc:     "witness",
+		Op:      "add_checkpoint",
+		Timeout: maxWitnessTimeout,
+		Tries:   1,
+		Guard: upstream.Guard{
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		},
 		Delay: func(int) time.Duration { return 0 },
 	})
 }
 
-// askWitnesses shows checkpoints to the witnesses until ctx ends: an archived one at once, and the latest one within witness.interval. While
-// the fork guard is tripped none is shown.
-func (e *Engine) askWitnesses(ctx context.Context) {
-	var shown uint64  // size of the checkpoint that they were shown last
-	var complete bool // all of them have answered it
+// runWitness shows checkpoints to the witnesses until ctx ends: an archived one at once, and the
+// latest one within witness.interval. While the fork guard is tripped it shows none. It is a task
+// of its own, so that a slow witness delays no checkpoint and no drain.
+func (e *Engine) runWitness(ctx context.Context) error {
+	var shown uint64  // size of the last checkpoint shown
+	var complete bool // every witness has answered it
 	for ctx.Err() == nil {
 		signed, newer := e.archived.Load()
 		if last := e.latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
 			signed = last
 		}
-		if signed != nil && e.live().Witness.Enabled && e.guard.Load() == nil && !e.store.Info().Restored && (signed.Size != shown || !complete) {
+		if signed != nil && e.live().Witness.Enabled && e.guard.Load() == nil && !e.store.Info().Restored &&
+			(signed.Size != shown || !complete) {
 			var err error
 			if complete, err = e.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {
 				e.log.Warn("checkpoint.refused", "version", signed.Size, "reason", err.Error())
@@ -111,10 +120,11 @@ func (e *Engine) askWitnesses(ctx context.Context) {
 		}
 		pause.Stop()
 	}
+	return context.Cause(ctx)
 }
 
-// cosign asks the witnesses of the signer set in force, which should have a log of shown versions, and keeps their cosignatures. It reports
-// whether each of them has answered.
+// cosign asks the witnesses of the signer set in force, to which a log of shown versions was shown
+// before, and stores their cosignatures. It reports whether every witness has answered.
 func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64) (complete bool, err error) {
 	text := e.Head().Signers.WitnessPolicy
 	all, err := checkpoint.ParsePolicy(text)
@@ -157,7 +167,8 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 	return complete, nil
 }
 
-// publishCosigned lets readers see the latest checkpoint with new lines. It runs in the committer, behind the publishing of that checkpoint.
+// publishCosigned publishes the latest checkpoint with new lines. It runs in the committer, after
+// the checkpoint was published.
 func (e *Engine) publishCosigned(note []byte) {
 	if last := e.latest.Load(); note != nil && last != nil {
 		next := *last
@@ -166,8 +177,9 @@ func (e *Engine) publishCosigned(note []byte) {
 	}
 }
 
-// tryWitness asks one witness, counts the result and logs it. line is "" without a cosignature.
-func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed, shown uint64) (line string, err error) {
+// tryWitness asks one witness, and counts and logs the result. line is "" without a cosignature.
+func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
+	shown uint64) (line string, err error) {
 	line, err = e.askWitness(ctx, w, s, shown)
 	result := witnessUnreachable
 	_, objected := errors.AsType[*objection](err)
@@ -190,22 +202,29 @@ func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 	return "", err
 }
 
-// witnessSaidNo reports whether err is a refusal, or an answer that does not hold, rather than a witness that cannot be reached or fails.
+// witnessSaidNo reports whether err is a refusal or an invalid answer, rather than a witness that
+// cannot be reached or fails.
 func witnessSaidNo(err error) bool {
 	status, answered := errors.AsType[*upstream.StatusError](err)
 	_, objected := errors.AsType[*objection](err)
-	return objected || answered && status.Status < http.StatusInternalServerError || errors.Is(err, checkpoint.ErrWitness) || errors.Is(err, upstream.ErrTooLarge) ||
+	if objected || answered && status.Status < http.StatusInternalServerError {
+		return true
+	}
+	return errors.Is(err, checkpoint.ErrWitness) || errors.Is(err, upstream.ErrTooLarge) ||
 		errors.Is(err, upstream.ErrURL) || errors.Is(err, upstream.ErrRedirect) || errors.Is(err, upstream.ErrAddress)
 }
 
-// errBehind is returned when a witness has a newer checkpoint of this log than the one it was shown.
+// errBehind is returned when a witness has a newer checkpoint of this log than the one it was
+// shown.
 var errBehind = errors.New("the witness has a newer checkpoint of this log")
 
-// askWitness sends the checkpoint with a proof from the size that the witness has, and once more if it has another size. An *objection is
-// returned when the witness has seen another log: one that is longer than the current tree, one with another root at the size of s, or
-// one that the consistency proof does not extend.
-func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed, has uint64) (line string, err error) {
-	told := false // has is the witness's own word
+// askWitness sends the checkpoint with a proof from the size that the witness has, and once more
+// if it reports another size. It returns an *objection if the witness has seen another log: one
+// that is longer than the current tree, one with another root at the size of s, or one that the
+// consistency proof does not extend.
+func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
+	has uint64) (line string, err error) {
+	told := false // the witness has reported has
 	for range 2 {
 		ask, err := e.addCheckpoint(ctx, s, has)
 		if err != nil {
@@ -213,7 +232,8 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 		}
 		conflict, was := false, has
 		err = e.witness.Get(ctx, upstream.Request{
-			URL: strings.TrimSuffix(w.URL, "/") + "/add-checkpoint", Post: ask, Also: http.StatusConflict, Max: maxWitnessAnswer, Timeout: e.live().Witness.Timeout.D(),
+			URL: strings.TrimSuffix(w.URL, "/") + "/add-checkpoint", Post: ask,
+			Also: http.StatusConflict, Max: maxWitnessAnswer, Timeout: e.live().Witness.Timeout.D(),
 		}, func(a *upstream.Answer) error {
 			raw, err := io.ReadAll(a.Body)
 			if err != nil {
@@ -230,7 +250,8 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 			}
 			return nil
 		})
-		if status, answered := errors.AsType[*upstream.StatusError](err); answered && status.Status == http.StatusUnprocessableEntity {
+		if status, answered := errors.AsType[*upstream.StatusError](err); answered &&
+			status.Status == http.StatusUnprocessableEntity {
 			return "", e.objects(w, s, told, has)
 		}
 		if line != "" || err != nil {
@@ -249,7 +270,8 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 	return "", fmt.Errorf("%w: it has another size each time", checkpoint.ErrWitness)
 }
 
-// objects makes the objection of a witness that has a log of size versions, if it has told so.
+// objects returns the objection of a witness that has a log of size versions, if it has reported
+// the size.
 func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told bool, size uint64) error {
 	o := &objection{Witness: w.ID(), Tree: s.Size, AtMS: e.now().UnixMilli()}
 	if told {
@@ -258,7 +280,7 @@ func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told 
 	return o
 }
 
-// addCheckpoint is the body of a request for a cosignature.
+// addCheckpoint returns the body of a request for a cosignature.
 func (e *Engine) addCheckpoint(ctx context.Context, s *checkpoint.Signed, from uint64) ([]byte, error) {
 	body := fmt.Appendf(nil, "old %d\n", from)
 	err := e.withTree(ctx, func(t logtree.Reader) error {

@@ -26,7 +26,7 @@ import (
 	"ronbox/store"
 )
 
-// witness is a real one: it cosigns what extends the log that it has seen.
+// witness is a complete witness: it cosigns any log that extends the one it has seen.
 type witness struct {
 	*httptest.Server
 	name string
@@ -51,10 +51,11 @@ func (w *witness) hash() []byte {
 	return sum[:4]
 }
 
-// policy is a signer set's policy of this witness alone.
+// policy returns a policy with this witness alone.
 func (w *witness) policy() string {
 	key := append([]byte{4}, w.key.Public().(ed25519.PublicKey)...)
-	return fmt.Sprintf("# one\nwitness w %s+%x+%s %s/\nquorum w\n", w.name, w.hash(), base64.StdEncoding.EncodeToString(key), w.URL)
+	return fmt.Sprintf("# one\nwitness w %s+%x+%s %s/\nquorum w\n", w.name, w.hash(),
+		base64.StdEncoding.EncodeToString(key), w.URL)
 }
 
 // cosign is the line of the witness for a text.
@@ -111,7 +112,7 @@ func (w *witness) asked() string {
 	return strings.Join(w.asks, ", ")
 }
 
-// witnessedRig is a log whose signers name a witness, which has all the time there is.
+// witnessedRig returns a log with a witness in its signer set and a long timeout.
 func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, signers) {
 	t.Helper()
 	patient := func(c *Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(maxWitnessTimeout) }
@@ -124,7 +125,8 @@ func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, s
 // waitWitness waits until a witness was asked with that result.
 func (r *rig) waitWitness(result string) {
 	r.t.Helper()
-	r.waitFor("a witness that has "+result, func() bool { return r.metric("registry_witness_total", "result", result) > 0 })
+	r.waitFor("a witness that has "+result,
+		func() bool { return r.metric("registry_witness_total", "result", result) > 0 })
 }
 
 // cosigned waits until the checkpoint over HEAD has a line of w.
@@ -134,7 +136,8 @@ func (r *rig) cosigned(w *witness) string {
 	return string(r.e.latest.Load().Note)
 }
 
-// Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the log, and no bit of them may flip.
+// Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
+// log, and no bit of them may flip.
 func TestWitnessCosigns(t *testing.T) {
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy())
@@ -147,7 +150,8 @@ func TestWitnessCosigns(t *testing.T) {
 		t.Errorf("asked: %s", got)
 	}
 	archived, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 2)
-	if err != nil || len(archived) != 2 || string(archived[0]) != note || strings.Count(string(archived[1]), "— w.example ") != 1 {
+	if err != nil || len(archived) != 2 || string(archived[0]) != note ||
+		strings.Count(string(archived[1]), "— w.example ") != 1 {
 		t.Errorf("archived: %q, %v", archived, err)
 	}
 
@@ -159,7 +163,7 @@ func TestWitnessCosigns(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	r.cover() // of the same versions, by a node that has forgotten what the witness has
+	r.cover() // of the same versions, after a restart
 	r.waitFor("another cosignature", func() bool { return strings.HasSuffix(w.asked(), ", old 0 of 6, old 6 of 6") })
 	r.waitWitness(witnessCosigned)
 	if note := r.cosigned(w); strings.Count(note, "— w.example ") != 1 {
@@ -193,7 +197,7 @@ func TestWitnessCosigns(t *testing.T) {
 	}
 }
 
-// Without the key nobody is asked.
+// If witnesses are disabled, the registry does not contact any.
 func TestWitnessOff(t *testing.T) {
 	w := newWitness(t, "w.example")
 	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(maxWitnessTimeout) })
@@ -211,7 +215,7 @@ func TestWitnessOff(t *testing.T) {
 	r.cosigned(w)
 }
 
-// Nothing of a witness that lies, fails or is slow is kept, and commits and checkpoints go on meanwhile.
+// No answer of a witness that lies, fails or is slow is stored, and commits and checkpoints go on.
 func TestWitnessesThatLie(t *testing.T) {
 	conflict := func(size string) func(*witness, string, http.ResponseWriter) {
 		return func(_ *witness, _ string, out http.ResponseWriter) {
@@ -277,7 +281,7 @@ func TestWitnessesThatLie(t *testing.T) {
 	}
 }
 
-// A witness that does not answer holds up neither commits nor checkpoints nor the end of the node.
+// A witness that does not answer delays no commit, no checkpoint and no shutdown.
 func TestWitnessThatIsSlow(t *testing.T) {
 	w := newWitness(t, "w.example")
 	gone := make(chan struct{}) //rawchan: the end of a test's server
@@ -291,7 +295,7 @@ func TestWitnessThatIsSlow(t *testing.T) {
 	late.waitWitness(witnessUnreachable)
 }
 
-// unwitnessed goes on with the log, which has no line of a witness, and stops.
+// unwitnessed continues the log, which has no line of a witness, and stops.
 func unwitnessed(t *testing.T, r *rig, s signers) {
 	t.Helper()
 	r.commitDeltas(s, 2)

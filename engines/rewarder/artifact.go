@@ -8,22 +8,25 @@ import (
 	"os"
 	"path/filepath"
 
+	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
-// What became of the files of a run.
+// States of the files of a run.
 const (
 	ArtifactPending = "pending"
 	ArtifactDone    = "done"
 	ArtifactFailed  = "failed"
-	ArtifactOff     = "off" // the node writes none
+	ArtifactOff     = "off" // the node writes no files
 )
 
-// maxWrites is how often the files of a run are tried.
+// maxWrites bounds the attempts to write the files of a run.
 const maxWrites = 3
 
-// runWriter writes the files of runs. What is left when its time is over is written by the next start.
+// runWriter writes the files of runs. Files that are left at shutdown are written by the next
+// start.
 func (e *Engine) runWriter(ctx context.Context) error {
 	err := e.consume(ctx, toWrite, e.write)
 	if err != nil {
@@ -32,7 +35,7 @@ func (e *Engine) runWriter(ctx context.Context) error {
 	return err
 }
 
-// write writes the files of a run, whose rows in the node's file are the truth, and notes what became of them.
+// write writes the files of a run from its rows and records the outcome.
 func (e *Engine) write(ctx context.Context, j job) {
 	m, run, err := e.load(ctx, j)
 	for n := 1; err == nil && run.Artifact == ArtifactPending; n++ {
@@ -47,67 +50,100 @@ func (e *Engine) write(ctx context.Context, j job) {
 			continue
 		case failed != nil:
 			e.log.Warn("files_not_written", "run", j.key.String()[:19], "reason", failed.Error())
-			if state = ArtifactFailed; n < maxWrites {
+			state = ArtifactFailed
+			if n < maxWrites {
 				continue
 			}
 		}
 		e.unwrote.Store(state == ArtifactFailed)
-		run, err = e.change(ctx, store.Work, j, change{kind: "set_artifact", from: final}, func(_ store.Reader, run *Run, w *store.Writes) error {
+		c := change{kind: "set_artifact", from: final}
+		run, err = e.change(ctx, store.Work, j, c, func(_ store.Reader, run *Run, w *store.Writes) error {
 			run.Artifact = state
 			todos.Delete(w, j.todo(toWrite))
 			return nil
 		})
+		if err == nil {
+			e.publish(run)
+		}
 	}
 	e.waits(ctx, j, err)
 }
 
-// Folder is where the files of a run are, below the node's folder of artifacts. An epoch's id is escaped, so that no two share a folder.
+// Folder is where the files of a run are, below the node's folder of artifacts. An epoch's id is
+// escaped, so that no two share a folder.
 func Folder(tenant, epoch, runKey string) string {
 	return filepath.Join(tenant, url.QueryEscape(epoch), runKey[len("b3:"):][:16])
 }
 
-func (e *Engine) files(ctx context.Context, m *material, run Run) error {
-	dir := filepath.Join(e.folder, Folder(run.Tenant, run.Epoch, run.RunKey.String()))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+// artifact is a file of a run. write produces its bytes from rows of the node's file.
+type artifact struct {
+	name  string
+	write func(context.Context, io.Writer) error
+}
+
+// artifacts lists the files of a run.
+func (e *Engine) artifacts(m *material, run Run) []artifact {
+	fixed := func(b []byte) func(context.Context, io.Writer) error {
+		return func(_ context.Context, w io.Writer) error { _, err := w.Write(b); return err }
 	}
-	fixed := func(b []byte) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := w.Write(b); return err }
-	}
-	for _, f := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
+	return []artifact{
 		{"policy.json", fixed(m.policy.Bytes())},
 		{"snapshot.json", fixed(m.in.Snapshot)},
 		{"ledger.json", fixed(m.in.Ledger)},
-		{"rows.ndjson", func(w io.Writer) error { return e.writeRows(ctx, w, m) }},
-		{"run.json", func(w io.Writer) error { return e.writeRun(ctx, w, m, run) }},
+		{"rows.ndjson", func(ctx context.Context, w io.Writer) error { return e.writeRows(ctx, w, m) }},
+		{"run.json", func(ctx context.Context, w io.Writer) error { return e.writeRun(ctx, w, m, run) }},
 		{"commitment.txt", fixed([]byte(run.Commitment.String() + "\n"))},
-	} {
-		if err := store.ReplaceFile(filepath.Join(dir, f.name), 0o644, func(w io.Writer) error {
-			err := f.write(w)
-			e.step("artifact_temp") // it has not its name yet
-			return err
-		}); err != nil {
+	}
+}
+
+// directory returns the folder of the files of a run.
+func (e *Engine) directory(run *Run) string {
+	return filepath.Join(e.folder, Folder(run.Tenant, run.Epoch, run.RunKey.String()))
+}
+
+func (e *Engine) files(ctx context.Context, m *material, run Run) error {
+	dir := e.directory(&run)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range e.artifacts(m, run) {
+		if err := e.replace(ctx, dir, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// replace writes a file of a run, whole or not at all.
+func (e *Engine) replace(ctx context.Context, dir string, f artifact) error {
+	return store.ReplaceFile(filepath.Join(dir, f.name), 0o644, func(w io.Writer) error {
+		err := f.write(ctx, w)
+		e.step("artifact_temp") // the file still has its temporary name
+		return err
+	})
+}
+
+// writeRows writes the rows of usage and verifies them against the root of their snapshot.
 func (e *Engine) writeRows(ctx context.Context, w io.Writer, m *material) error {
-	return e.pieces(ctx, chunks, m.in.Upload, chunksOf(m.head.Rows), func(b []byte) error {
+	var leaves []b3.Digest
+	if err := e.pieces(ctx, chunks, m.in.Upload, chunksOf(m.head.Rows), func(b []byte) error {
+		leaves = append(leaves, merkle.Leaf(b))
 		var lines []byte
 		for row, rest, ok := record.CutRow(b); ok; row, rest, ok = record.CutRow(rest) {
 			lines = row.AppendJSON(lines, m.head.Metrics)
 		}
 		_, err := w.Write(lines)
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	if record.Root(leaves) != m.head.RowsRoot {
+		return &store.RowError{Bucket: chunks.Bucket().Name, Key: m.in.Upload[:], Cause: errRoot}
+	}
+	return nil
 }
 
-// writeRun writes the header with the allocations in it.
+// writeRun writes the manifest with the allocations inserted.
 func (e *Engine) writeRun(ctx context.Context, w io.Writer, m *material, run Run) error {
 	line, tail := record.CutRun(run.Manifest)
 	for c := range uint32(len(m.roots)) {

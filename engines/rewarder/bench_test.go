@@ -18,7 +18,7 @@ import (
 	"ronbox/engines/rewarder/calculus"
 )
 
-// anonKiB is the memory of the process without the pages of files.
+// anonKiB returns the anonymous memory of the process in KiB.
 func anonKiB(b *testing.B) (n int) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -32,7 +32,8 @@ func anonKiB(b *testing.B) (n int) {
 	return n
 }
 
-// peak tells the most memory from now on, in MiB over what is idle.
+// peak returns a function that reports the peak of memory since the call, in MiB above the idle
+// level.
 func peak(b *testing.B) (stop func() float64) {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -55,7 +56,8 @@ func peak(b *testing.B) (stop func() float64) {
 	}
 }
 
-// From the acceptance of a run to its seal, with a million actors, against what its pass over the rows and its shares take alone.
+// BenchmarkSealMillion measures the time from the acceptance of a run with a million actors to its
+// seal, compared with the time of the computation alone.
 func BenchmarkSealMillion(b *testing.B) {
 	const actors = 1_000_000
 	r := newRig(b, func(r *rig) { r.artifacts, r.cfg.Concurrency.ComputeWorkers = "", 1 })
@@ -80,7 +82,8 @@ func BenchmarkSealMillion(b *testing.B) {
 		b.StopTimer()
 		b.ReportMetric(over(), "MiB-over-idle")
 		began = time.Now()
-		m, _, err := r.e.load(r.ctx(), job{scoped(DefaultTenant, epoch), r.await(epoch, Sealed, Settling, Settled).RunKey})
+		m, _, err := r.e.load(r.ctx(),
+			job{scoped(DefaultTenant, epoch), r.await(epoch, Sealed, Settling, Settled).RunKey})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -96,12 +99,16 @@ func BenchmarkSealMillion(b *testing.B) {
 	}
 }
 
-// withLedger has the node's own ledger pay, over the same file. Its tasks run from the first use on.
+// withLedger returns a rig in which the node's own ledger pays from the same file. Its tasks are
+// started.
 func withLedger(b *testing.B) (*rig, *ledger.Local) {
 	late := &lateLedger{}
 	r := newRig(b, func(r *rig) {
 		r.ledger, r.artifacts, r.before = late, "", func(r *rig) {
-			late.Local = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board})
+			late.Local = ledger.New(
+				ledger.DefaultConfig(),
+				ledger.Deps{Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board},
+			)
 		}
 	})
 	if err := late.Recover(r.ctx()); err != nil {
@@ -112,10 +119,20 @@ func withLedger(b *testing.B) (*rig, *ledger.Local) {
 		b.Fatal(err)
 	}
 	for i := uint64(1); i <= 3; i++ {
-		out, err := late.Commit(r.ctx(), []ledger.Op{{
-			Code: ledgerrecord.OpIssue, To: []string{"", pool, "bob", "carol"}[i], Asset: asset, Amount: n64(1 << 40), Nonce: i, Idem: fmt.Sprint("fund", i),
-			Dedupe: ledger.DedupeKey{Scope: "t", Key: fmt.Sprint(i)}, Fingerprint: b3.Sum([]byte{byte(i)}), TTL: time.Hour, Principal: "t",
-		}})
+		out, err := late.Commit(r.ctx(), []ledger.Op{
+			{
+				Code:        ledgerrecord.OpIssue,
+				To:          []string{"", pool, "bob", "carol"}[i],
+				Asset:       asset,
+				Amount:      n64(1 << 40),
+				Nonce:       i,
+				Idem:        fmt.Sprint("fund", i),
+				Dedupe:      ledger.DedupeKey{Scope: "t", Key: fmt.Sprint(i)},
+				Fingerprint: b3.Sum([]byte{byte(i)}),
+				TTL:         time.Hour,
+				Principal:   "t",
+			},
+		})
 		if err != nil || out[0].Reject != nil {
 			b.Fatal(err, out)
 		}
@@ -123,10 +140,11 @@ func withLedger(b *testing.B) (*rig, *ledger.Local) {
 	return r, late.Local
 }
 
-// lateLedger is the ledger once the store is there.
+// lateLedger is a ledger that is set after the store exists.
 type lateLedger struct{ *ledger.Local }
 
-// Postings per second of settling a run of 100,000 actors, against the ledger's own settlements of 512.
+// BenchmarkSettle measures the postings per second when a run of 100,000 actors is settled,
+// compared with the ledger's own settlements of 512.
 func BenchmarkSettle(b *testing.B) {
 	const actors = 100_000
 	r, own := withLedger(b)
@@ -149,10 +167,19 @@ func BenchmarkSettle(b *testing.B) {
 		for c := 0; c < actors; c += 512 {
 			ops := make([]ledger.Op, 512)
 			for i := range ops {
-				ops[i] = ledger.Op{Code: ledgerrecord.OpTransfer, From: pool, To: fmt.Sprintf("acct_%07d", c+i), Asset: asset, Amount: n64(1), Principal: "t"}
+				ops[i] = ledger.Op{
+					Code:      ledgerrecord.OpTransfer,
+					From:      pool,
+					To:        fmt.Sprintf("acct_%07d", c+i),
+					Asset:     asset,
+					Amount:    n64(1),
+					Principal: "t",
+				}
 			}
 			id := fmt.Sprint("batch", batch.Add(1))
-			if out, err := own.Settle(context.Background(), ledger.Once{Domain: "bench", ID: id, Digest: b3.Sum([]byte(id))}, ops); err != nil || out.Reject != nil {
+			if out, err := own.Settle(context.Background(),
+				ledger.Once{Domain: "bench", ID: id, Digest: b3.Sum([]byte(id))}, ops); err != nil ||
+				out.Reject != nil {
 				b.Fatal(err, out.Reject)
 			}
 		}

@@ -4,35 +4,39 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/engines/upstream"
+	"ronbox/appliance/upstream"
 	"ronbox/store"
 )
 
-// restage changes the first staged chunk of a run, as a fault of the engine would have staged it: with a sound checksum.
+// restage changes the first staged chunk of a run, with a sound checksum, as a bug of the engine
+// would.
 func (r *rig) restage(run Run, change func(chunk []byte)) {
 	at := piece{run.RunKey, 0}
-	_, err := store.Commit(r.ctx(), r.store, store.Work, command[struct{}]{"restage", 1 << 20, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
-		chunk := append([]byte(nil), must(rd, allocs, at)...)
-		change(chunk)
-		allocs.Put(w, at, chunk)
-		return none, nil
-	}})
+	_, err := store.Commit(
+		r.ctx(),
+		r.store,
+		store.Work,
+		command[struct{}]{"restage", 1 << 20, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
+			chunk := append([]byte(nil), must(rd, allocs, at)...)
+			change(chunk)
+			allocs.Put(w, at, chunk)
+			return none, nil
+		}},
+	)
 	if err != nil {
 		r.t.Error(err)
 	}
 }
 
-// What is staged and is not what was computed is found as it is read back: the run is quarantined for good, and no intent of it exists.
+// Staged rows that differ from the computed ones are found when they are read back: the run is
+// quarantined for good and has no intents.
 func TestStagedRowsAreReadBack(t *testing.T) {
 	const row = 2 + len("acct_0000000") + 32 // bytes of an allocation
 	const unit = row - 16 - 1                // the last byte of its amount
 	for _, tt := range []struct {
 		reason string
 		change func(chunk []byte)
-	}{
-		{"conservation", func(b []byte) { b[unit]++ }},
-		{"commitment", func(b []byte) { b[unit]++; b[row+unit]-- }},
-	} {
+	}{{"conservation", func(b []byte) { b[unit]++ }}, {"commitment", func(b []byte) { b[unit]++; b[row+unit]-- }}} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, inMemory)
@@ -54,7 +58,9 @@ func TestStagedRowsAreReadBack(t *testing.T) {
 			r.put(p)
 			r.mustCompute("e", r.seal(inputOf("e", 4_000_000), many(30_000)), p)
 			run := r.await("e", Quarantined, Sealed, Settling, Settled, Failed)
-			if q := run.Quarantine; q == nil || q.Kind != KindInvariant || q.Reason != tt.reason || run.Transactions != 0 || run.PayoutMinor != "0" {
+			if q := run.Quarantine; q == nil || q.Kind != KindInvariant || q.Reason != tt.reason ||
+				run.Transactions != 0 ||
+				run.PayoutMinor != "0" {
 				t.Fatalf("%+v of %+v", q, run)
 			}
 			page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9)
@@ -69,10 +75,13 @@ func TestStagedRowsAreReadBack(t *testing.T) {
 	}
 }
 
-// The numbers that operators are told of and no other test provokes.
+// Metrics that no other test provokes.
 func TestNumbers(t *testing.T) {
 	c := DefaultConfig()
-	if c.Concurrency != (ConcurrencyConfig{4, 64}) || c.EpochDuration.D() != time.Hour || c.ReadTimeout.D() != 5*time.Second || c.DrainDeadline.D() != 3*time.Second || c.Shard.Shards != 1 {
+	if c.Concurrency != (ConcurrencyConfig{4, 64}) || c.EpochDuration.D() != time.Hour ||
+		c.ReadTimeout.D() != 5*time.Second ||
+		c.DrainDeadline.D() != 3*time.Second ||
+		c.Shard.Shards != 1 {
 		t.Errorf("%+v", c)
 	}
 	if answerWithin != 2*time.Second || queueCap != 512 {
@@ -80,7 +89,10 @@ func TestNumbers(t *testing.T) {
 	}
 	r := newRig(t, func(r *rig) { r.cfg = c })
 	var calls upstream.CallSpec = r.e.callSpec()
-	if b := calls.Breaker; calls.Tries != 3 || calls.Inflight != 64 || calls.Timeout() != 5*time.Second || b.Cooldown != time.Second || b.Drawn != 5*time.Second || b.Probes != 1 {
+	if b := calls.Breaker; calls.Tries != 3 || calls.Inflight != 64 || calls.Timeout() != 5*time.Second ||
+		b.Cooldown != time.Second ||
+		b.Drawn != 5*time.Second ||
+		b.Probes != 1 {
 		t.Errorf("%+v", calls)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"ronbox/engines"
 )
 
-// epochs computes n epochs over all tasks, each sharing paid among actors, and gives what every actor is to have.
+// epochs computes n epochs, each sharing paid among actors, and returns the expected balance of
+// each actor.
 func (r *rig) epochs(n, actors int, paid uint64) map[string]engines.Amount {
 	p := policy()
 	r.put(p)
@@ -37,7 +38,7 @@ func (r *rig) epochs(n, actors int, paid uint64) map[string]engines.Amount {
 	return want
 }
 
-// scoreOf is the score of many(n).
+// scoreOf returns the total score of many(n).
 func scoreOf(n int) (total uint64) {
 	for i := range n {
 		total += uint64(1 + i%97)
@@ -45,7 +46,8 @@ func scoreOf(n int) (total uint64) {
 	return total
 }
 
-// Half the workers are killed, at any step, again and again: all epochs end paid once, the supervisor has restarted each worker, and nothing leaks.
+// Half of the workers are killed at any step, repeatedly: all epochs end paid once, the supervisor
+// has restarted each worker, and no goroutine leaks.
 func TestWorkersAreKilled(t *testing.T) {
 	t.Parallel()
 	epochs, actors := 16, 600
@@ -72,7 +74,7 @@ func TestWorkersAreKilled(t *testing.T) {
 		epoch := fmt.Sprint("e", i)
 		r.eventually(epoch+" is settled", func() bool {
 			run := r.await(epoch, Accepted, Sealed, Settling, Settled, Failed)
-			if run.State == Failed && run.Reason == "panic" { // killed three times: it is asked for again
+			if run.State == Failed && run.Reason == "panic" { // killed three times: request it again
 				repeats++
 				r.mustCompute(epoch, Input{InputsCID: run.InputsCID}, policy())
 			}
@@ -85,14 +87,17 @@ func TestWorkersAreKilled(t *testing.T) {
 	if kills < epochs/2 {
 		t.Errorf("%d kills", kills)
 	}
-	r.eventually("each worker was restarted", func() bool { return int(r.count("service_restarts_total{task=worker}")) == kills })
+	r.eventually(
+		"each worker was restarted",
+		func() bool { return int(r.count("service_restarts_total{task=worker}")) == kills },
+	)
 	if n := r.count("tasks_spawned_total{kind=worker}"); int(n) < 4 {
 		t.Errorf("%v workers were started", n)
 	}
 	t.Logf("%d kills, %d repeats", kills, repeats)
 }
 
-// A run that is killed each time fails after the third, and its epoch is free.
+// A run fails after its computation was killed three times, and its epoch is free.
 func TestKilledThriceFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -117,7 +122,8 @@ func TestKilledThriceFails(t *testing.T) {
 	}
 }
 
-// Shutdowns cut runs off wherever they are, in an orderly way or not: after the last start all are paid once.
+// Orderly and abrupt shutdowns cut runs off at any point. After the last start all runs are paid
+// once.
 func TestShutdownLosesNothing(t *testing.T) {
 	t.Parallel()
 	const epochs, actors = 8, 1100
@@ -135,7 +141,7 @@ func TestShutdownLosesNothing(t *testing.T) {
 		})
 		select {
 		case <-reached:
-		case <-time.After(time.Second): // all is done
+		case <-time.After(time.Second): // all runs are done
 		}
 		r.onStep(nil)
 		r.stopWithin(time.Duration(dice.IntN(2)) * 20 * time.Millisecond)
@@ -153,8 +159,8 @@ func TestShutdownLosesNothing(t *testing.T) {
 	r.paidOnce(want, n64(funded-epochs*paid))
 }
 
-// A writer that is stuck is aborted at the end of the drain; what it and its queue had is counted, and written after the next start. So is a
-// worker in the middle of a run.
+// A stuck writer is aborted at the end of the drain. Its file and those queued are counted and are
+// written after the next start. The same holds for a worker in the middle of a run.
 func TestAbortIsCounted(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.cfg.Concurrency.ComputeWorkers = 1 })
 	stuck, release := make(chan string, 64), make(chan struct{})
@@ -172,7 +178,8 @@ func TestAbortIsCounted(t *testing.T) {
 		r.eventually("a task is stuck", func() bool { return len(stuck) > 0 })
 	}
 	r.eventually("both are stuck", func() bool { return len(stuck) == 2 })
-	r.sup.Start(flow.Task{Service: service, Name: "witness", Run: func(ctx context.Context) error { // is aborted with them, once the drain is over
+	// is aborted with them, once the drain is over
+	r.sup.Start(flow.Task{Service: service, Name: "witness", Run: func(ctx context.Context) error {
 		<-ctx.Done()
 		close(release)
 		return nil
@@ -180,10 +187,14 @@ func TestAbortIsCounted(t *testing.T) {
 	if aborted := r.stopWithin(10 * time.Millisecond); aborted < 3 {
 		t.Errorf("%d tasks were aborted", aborted)
 	}
-	if writers, workers := r.count("tasks_aborted_total{kind=artifact_writer}"), r.count("tasks_aborted_total{kind=worker}"); writers != 1 || workers != 1 {
+	if writers, workers := r.count("tasks_aborted_total{kind=artifact_writer}"), r.count(
+		"tasks_aborted_total{kind=worker}",
+	); writers != 1 ||
+		workers != 1 {
 		t.Errorf("%v writers, %v workers", writers, workers)
 	}
-	if lost, canceled := r.count("dropped_results_total"), r.count("tasks_canceled_total{kind=worker}"); lost != 1 || canceled != 1 {
+	if lost, canceled := r.count("dropped_results_total"), r.count("tasks_canceled_total{kind=worker}"); lost != 1 ||
+		canceled != 1 {
 		t.Errorf("%v results dropped, %v computations cancelled", lost, canceled)
 	}
 	r.onStep(nil)
@@ -201,7 +212,7 @@ func TestAbortIsCounted(t *testing.T) {
 	}
 }
 
-// One commitment, whatever the number of workers and whichever of them has it.
+// The commitment does not depend on the number of workers or on which worker computes the run.
 func TestWorkersAgree(t *testing.T) {
 	t.Parallel()
 	var first []string
@@ -233,12 +244,15 @@ func TestQuarantineNamesNewEpochsOnly(t *testing.T) {
 		r.e.m.quarantined.Add(fmt.Sprint("e", i))
 		r.e.m.quarantined.Add(fmt.Sprint("e", i))
 	}
-	if older, gone, newest := r.count("quarantine_total{epoch=older}"), r.count("quarantine_total{epoch=e2}"), r.count("quarantine_total{epoch=e66}"); older != 6 || gone != 0 || newest != 2 {
+	if older, gone, newest := r.count("quarantine_total{epoch=older}"), r.count("quarantine_total{epoch=e2}"), r.count(
+		"quarantine_total{epoch=e66}",
+	); older != 6 || gone != 0 ||
+		newest != 2 {
 		t.Errorf("older %v, e2 %v, e66 %v", older, gone, newest)
 	}
 }
 
-// queue_ok fails while a queue is at 80 %.
+// queue_ok fails while a queue is 80 % full.
 func TestBackpressure(t *testing.T) {
 	r := newRig(t)
 	for n := range queueCap {
@@ -251,7 +265,8 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// Files that cannot be written are tried three times; payment does not wait for them.
+// The files of a run are tried three times if they cannot be written. Payment does not wait for
+// them.
 func TestUnwritableFolder(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.artifacts = "/dev/null/rewarder" }).start()
 	r.e.tick.Set(20 * time.Millisecond)
@@ -261,7 +276,8 @@ func TestUnwritableFolder(t *testing.T) {
 	r.await("e", Settled)
 	r.eventually("it is given up", func() bool { return r.await("e", Settled).Artifact == ArtifactFailed })
 	r.eventually("readiness says so", func() bool { return r.count("readyz_degraded{cause=artifact}") == 1 })
-	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 5); err != nil || len(page.Epochs) != 1 || r.balance("a") != "1000" {
+	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 5); err != nil || len(page.Epochs) != 1 ||
+		r.balance("a") != "1000" {
 		t.Errorf("%+v, %v", page, err)
 	}
 }

@@ -11,12 +11,14 @@ import (
 	"ronbox/store"
 )
 
-// Checks lists the steps of a check of a file: every row of every bucket is read, and the rows that it speaks of are there and agree with it.
+// Checks returns the checks of the rewarder's rows: every row of every bucket decodes, and the rows
+// that it refers to exist and agree with it.
 func Checks() []store.Check { return []store.Check{{Name: service, Run: check}} }
 
 func check(r store.Reader) error {
 	for _, one := range []func(store.Reader) error{
-		checkPolicies, checkUploads, checkChunks, checkInputs, checkSlots, checkSealed, checkAllocations, checkIntents, checkTodos,
+		checkPolicies, checkUploads, checkChunks, checkInputs, checkSlots, checkSealed,
+		checkAllocations, checkIntents, checkParked, checkStarted, checkTodos,
 	} {
 		if err := one(r); err != nil {
 			return err
@@ -25,7 +27,7 @@ func check(r store.Reader) error {
 	return nil
 }
 
-// wrong returns a RowError for a row that reads well and cannot be true.
+// wrong returns a RowError for a row that decodes but contradicts other rows.
 func wrong[K, V any](t store.Table[K, V], key K, format string, args ...any) error {
 	return &store.RowError{Bucket: t.Bucket().Name, Key: keyOf(key), Cause: fmt.Errorf(format, args...)}
 }
@@ -60,7 +62,8 @@ func checkUploads(r store.Reader) error {
 	return nil
 }
 
-// checkChunks holds the rows of usage against their uploads: no chunk is beyond the end of its upload, and each has its rows, in order.
+// checkChunks compares the rows of usage with their uploads: no chunk is beyond the end of its
+// upload, and each chunk has the expected number of rows, in order.
 func checkChunks(r store.Reader) error {
 	var up Upload
 	var known bool
@@ -71,7 +74,7 @@ func checkChunks(r store.Reader) error {
 			last = record.Row{}
 		}
 		if !known {
-			return wrong(chunks, at, "is of no upload")
+			return wrong(chunks, at, "belongs to no upload")
 		}
 		n := uint64(0)
 		for b := raw; len(b) > 0; n++ {
@@ -103,7 +106,7 @@ func checkInputs(r store.Reader) error {
 			return wrong(inputs, cid, "is not the input of its key")
 		}
 		if up, ok := uploads.Get(r, in.Upload); !ok || up.Sealed != in.AccountingCID {
-			return wrong(inputs, cid, "upload %s, which has its rows, is missing or has others", in.Upload)
+			return wrong(inputs, cid, "upload %s is missing or has other rows", in.Upload)
 		}
 	}
 	return nil
@@ -111,17 +114,18 @@ func checkInputs(r store.Reader) error {
 
 func checkSlots(r store.Reader) error {
 	for slot, run := range slots.All(r) {
-		if slot != scoped(run.Tenant, run.Epoch) || run.RunKey != record.RunKey(run.Epoch, run.PolicyHash, run.InputsCID) {
+		if slot != scoped(run.Tenant, run.Epoch) ||
+			run.RunKey != record.RunKey(run.Epoch, run.PolicyHash, run.InputsCID) {
 			return wrong(slots, slot, "is not the run of its key")
 		}
 		if run.State == Failed {
 			continue // its input may be gone
 		}
 		if doc, ok := policies.Get(r, scoped(run.Tenant, run.PolicyID)); !ok || doc.Hash != run.PolicyHash {
-			return wrong(slots, slot, "policy %s is missing, or is another one", run.PolicyID)
+			return wrong(slots, slot, "policy %s is missing or differs", run.PolicyID)
 		}
 		if in, ok := inputs.Get(r, run.InputsCID); !ok || in.AccountingCID != run.AccountingCID {
-			return wrong(slots, slot, "input %s is missing, or is another one", run.InputsCID)
+			return wrong(slots, slot, "input %s is missing or differs", run.InputsCID)
 		}
 		if err := checkRun(r, slot, &run); err != nil {
 			return err
@@ -130,10 +134,10 @@ func checkSlots(r store.Reader) error {
 	return nil
 }
 
-// checkRun checks what was computed and paid of a run.
+// checkRun checks the computed and paid state of a run.
 func checkRun(r store.Reader, slot string, run *Run) error {
 	for _, kind := range run.todo() {
-		if !todos.Has(r, piece{run.RunKey, kind}) {
+		if kind != paused && !todos.Has(r, piece{run.RunKey, kind}) {
 			return wrong(slots, slot, "is %s, and rw/todo has no row %d of it", run.State, kind)
 		}
 	}
@@ -147,13 +151,14 @@ func checkRun(r store.Reader, slot string, run *Run) error {
 	for c := range uint32(len(roots)) {
 		readChunk(r, run.RunKey, roots, c)
 		if done := c < run.Acked; done != intents.Has(r, piece{run.RunKey, c}) {
-			return wrong(slots, slot, "transaction %d of %d: %d are done, and rw/intent does not agree", c, run.Transactions, run.Acked)
+			return wrong(slots, slot, "transaction %d of %d: %d are done, and rw/intent does not agree", c,
+				run.Transactions, run.Acked)
 		}
 	}
 	return nil
 }
 
-// checkSealed looks for the slot of each run that was sealed. checkSlots has compared the two.
+// checkSealed checks that each sealed row has a slot. checkSlots compares the two.
 func checkSealed(r store.Reader) error {
 	for key, row := range sealed.All(r) {
 		var of struct {
@@ -170,7 +175,7 @@ func checkSealed(r store.Reader) error {
 	return nil
 }
 
-// checkAllocations takes every row apart. Rows of a run that failed stay where they were staged.
+// checkAllocations decodes every row. A failed run leaves its staged rows behind.
 func checkAllocations(r store.Reader) error {
 	for at, raw := range allocs.All(r) {
 		if _, _, ok := cutChunk(at.id, at.n, raw); !ok {
@@ -184,10 +189,54 @@ func checkIntents(r store.Reader) error {
 	for at, one := range intents.All(r) {
 		row, ok := sealed.Get(r, at.id)
 		if !ok || int(at.n) >= len(row.Roots) || one.Index != at.n {
-			return wrong(intents, at, "is of no run that was sealed")
+			return wrong(intents, at, "belongs to no sealed run")
 		}
 		if one.Key != record.IntentKey(at.id, record.Commitment(row.Header), at.n, row.Roots[at.n]) {
-			return wrong(intents, at, "has a key that is not its own")
+			return wrong(intents, at, "has the key of another intent")
+		}
+	}
+	return nil
+}
+
+// checkParked compares the parked payees with the allocations, and their sums with the slots.
+func checkParked(r store.Reader) error {
+	sums := map[b3.Digest]tally{}
+	for at, row := range parked.All(r) {
+		header, ok := sealed.Get(r, at.id)
+		c := at.n / record.ChunkRows
+		if !ok || int(c) >= len(header.Roots) || row.Index != uint64(at.n) {
+			return wrong(parked, at, "belongs to no sealed run")
+		}
+		all, _ := readChunk(r, at.id, header.Roots, c)
+		if i := int(at.n % record.ChunkRows); i >= len(all) || all[i].Actor != row.Actor ||
+			all[i].Amount != amountOf(row.Amount) {
+			return wrong(parked, at, "is not the allocation of its number")
+		}
+		t := sums[at.id]
+		t.count(&row)
+		sums[at.id] = t
+	}
+	for slot, run := range slots.All(r) {
+		if t := sums[run.RunKey]; t.held != run.Parked || t.parked != amountOf(run.ParkedMinor) {
+			return wrong(slots, slot, "has %d parked payees, and rw/parked has %d", run.Parked, t.held)
+		}
+		if run.PaidMinor == "" || run.Parked == 0 && run.State != Settled {
+			continue
+		}
+		if rest, ok := amountOf(run.PayoutMinor).Sub(plus(amountOf(run.PaidMinor), amountOf(run.ParkedMinor))); !ok ||
+			!rest.IsZero() && run.Acked == run.Transactions {
+			return wrong(slots, slot, "paid %s and parked %s are not its payout, %s", run.PaidMinor, run.ParkedMinor,
+				run.PayoutMinor)
+		}
+	}
+	return nil
+}
+
+// checkStarted decodes every row. No other row refers to them.
+func checkStarted(r store.Reader) error {
+	for token, n := range started.All(r) {
+		if n == 0 {
+			return wrong(started, token, "is 0")
 		}
 	}
 	return nil
@@ -195,8 +244,8 @@ func checkIntents(r store.Reader) error {
 
 func checkTodos(r store.Reader) error {
 	for at, slot := range todos.All(r) {
-		if run, ok := slots.Get(r, string(slot)); !ok || run.RunKey != at.id || at.n > toWrite {
-			return wrong(todos, at, "is of no run")
+		if run, ok := slots.Get(r, string(slot)); !ok || run.RunKey != at.id || at.n > paused {
+			return wrong(todos, at, "belongs to no run")
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// A refusal of the ledger pauses the run, in the file; Emit goes on with the same keys.
+// A refusal of the ledger pauses the run in the file. Emit resumes it with the same keys.
 func TestRefusedRunIsPausedUntilEmit(t *testing.T) {
 	r := newRig(t).start()
 	p := policy()
@@ -43,23 +43,25 @@ func TestRefusedRunIsPausedUntilEmit(t *testing.T) {
 		t.Errorf("after a restart: %+v", run)
 	}
 	r.fund(funded)
-	if _, err := r.e.Emit(r.ctx(), alice, "f"); err != nil {
+	if _, err := r.e.Emit(r.ctx(), alice, "f", false); err != nil {
 		t.Fatal(err)
 	}
 	r.await("f", Settled)
 	if two, _ := one.Add(one); r.balance("acct_0000007") != two.String() {
 		t.Errorf("an actor of both has %s, not %s", r.balance("acct_0000007"), two)
 	}
-	if again, err := r.e.Emit(r.ctx(), alice, "f"); err != nil || again.State != Settled {
+	if again, err := r.e.Emit(r.ctx(), alice, "f", false); err != nil || again.State != Settled {
 		t.Errorf("emit of a settled run: %+v, %v", again, err)
 	}
 	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "f", 1, 1)
-	if err != nil || len(page.Intents) != 1 || page.Next != 2 || page.Intents[0].Index != 1 || page.Intents[0].Result != IntentAccepted || page.Intents[0].TxID == "" {
+	if err != nil || len(page.Intents) != 1 || page.Next != 2 || page.Intents[0].Index != 1 ||
+		page.Intents[0].Result != IntentAccepted ||
+		page.Intents[0].TxID == "" {
 		t.Errorf("settlement %+v, %v", page.Intents, err)
 	}
 }
 
-// Three calls without an answer pause the run; they are counted as what they are.
+// Three calls without an answer pause the run and are counted.
 func TestSilentLedger(t *testing.T) {
 	t.Parallel()
 	var faulty *ledgertest.Faulty
@@ -73,15 +75,19 @@ func TestSilentLedger(t *testing.T) {
 	faulty.Pause()
 	r.hearLedger(30 * time.Millisecond)
 	r.mustCompute("e", in, p)
-	if run := r.await("e", Quarantined); run.Quarantine.Kind != KindEgress || run.Quarantine.Reason != "ledger: no answer" {
+	if run := r.await("e", Quarantined); run.Quarantine.Kind != KindEgress ||
+		run.Quarantine.Reason != "ledger: no answer" {
 		t.Errorf("%+v", run.Quarantine)
 	}
-	if timeouts, retries := r.count("io_timeouts_total{op=settle,peer=ledger}"), r.count("backoff_retries_total{op=settle}"); timeouts != 3 || retries != 2 {
+	if timeouts, retries := r.count("io_timeouts_total{op=settle,peer=ledger}"), r.count(
+		"backoff_retries_total{op=settle}",
+	); timeouts != 3 ||
+		retries != 2 {
 		t.Errorf("%v timeouts, %v retries", timeouts, retries)
 	}
 	faulty.Resume()
 	r.hearLedger(time.Minute)
-	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
+	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
 	r.await("e", Settled)
@@ -110,7 +116,8 @@ func (d deaf) Balance(ctx context.Context, account, asset string, seq uint64) (l
 	return d.Client.Balance(ctx, account, asset, seq)
 }
 
-// While the breaker is open runs are accepted and sealed, not tried and not paused; once the ledger is back they are all paid.
+// While the breaker is open, runs are accepted and sealed, but neither sent nor paused. When the
+// ledger is back, all are paid.
 func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 	t.Parallel()
 	var ill syncBool
@@ -151,12 +158,12 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 		r.eventually("it is paid, or was paused by a half-open probe", func() bool {
 			run := r.await("e", Sealed, Settling, Settled, Quarantined)
 			if run.State == Quarantined {
-				_, _ = r.e.Emit(r.ctx(), alice, "e")
+				_, _ = r.e.Emit(r.ctx(), alice, "e", false)
 			}
 			return run.State == Settled
 		})
 	}
-	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
+	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
 	r.await("e", Settled)
@@ -165,7 +172,7 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 	}
 }
 
-// A handle that finds no room in intents in time pauses its run: nobody would know of it.
+// A run that finds no room in intents in time is paused.
 func TestFullIntentsPauseARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).only(taskScheduler)
@@ -179,7 +186,12 @@ func TestFullIntentsPauseARun(t *testing.T) {
 	}
 	r.hearLedger(50 * time.Millisecond)
 	r.only(taskWorker)
-	soon := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), Deadline: r.now().Add(time.Second)}
+	soon := ComputeRequest{
+		InputsCID:  in.InputsCID,
+		PolicyID:   p.ID,
+		PolicyHash: p.Hash(),
+		Deadline:   r.now().Add(time.Second),
+	}
 	if _, err := r.e.Compute(r.ctx(), alice, "e", soon); err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +204,13 @@ func TestFullIntentsPauseARun(t *testing.T) {
 	}
 	r.hearLedger(time.Minute)
 	r.only(taskEmitter)
-	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
+	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
 	r.await("e", Settled)
 }
 
-// A ledger that is late, loses answers and does things twice changes how long it takes, not what is paid.
+// A ledger that is late, loses answers or repeats calls changes only the duration of payments.
 func TestFaultyLedgerPaysOnce(t *testing.T) {
 	seeds := 6
 	if testing.Short() {
@@ -210,7 +222,14 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 			var faulty *ledgertest.Faulty
 			r := newRig(t, inMemory, func(r *rig) {
 				faulty = ledgertest.NewFaulty(r.model, ledgertest.Faults{
-					Seed: uint64(seed), Refuse: .1, Lose: .1, Forget: .15, Late: .1, Repeat: .1, Stall: .1, MaxStall: 60 * time.Millisecond,
+					Seed:     uint64(seed),
+					Refuse:   .1,
+					Lose:     .1,
+					Forget:   .15,
+					Late:     .1,
+					Repeat:   .1,
+					Stall:    .1,
+					MaxStall: 60 * time.Millisecond,
 				})
 				r.ledger, r.cfg.ReadTimeout = faulty, unit.Duration(40*time.Millisecond)
 			}).start()
@@ -238,13 +257,13 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 				r.eventually(epoch+" is settled", func() bool {
 					run := r.await(epoch, Sealed, Settling, Settled, Quarantined)
 					if run.State == Quarantined {
-						_, _ = r.e.Emit(r.ctx(), alice, epoch)
+						_, _ = r.e.Emit(r.ctx(), alice, epoch, false)
 					}
 					return run.State == Settled
 				})
 				r.allocated(epoch, want)
 			}
-			if err := faulty.Close(r.ctx()); err != nil { // what is late is done now
+			if err := faulty.Close(r.ctx()); err != nil { // late calls are executed now
 				t.Fatal(err)
 			}
 			r.paidOnce(want, n64(funded-epochs*paid))

@@ -5,130 +5,123 @@ import (
 	"errors"
 	"slices"
 
-	"ronbox/engines/ledger"
-	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/rewarder/record"
-	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
-// unpaid are the states of a run that is to be paid, final those of one whose allocations stand.
 var (
-	unpaid = []State{Sealed, Settling}
-	final  = []State{Sealed, Settling, Settled, Quarantined}
+	unpaid = []State{Sealed, Settling}                       // payment is pending
+	final  = []State{Sealed, Settling, Settled, Quarantined} // the allocations are final
 )
 
-// runEmitter has the ledger pay runs, one at a time.
+// runEmitter pays runs, one at a time.
 func (e *Engine) runEmitter(ctx context.Context) error { return e.consume(ctx, toPay, e.pay) }
 
-// maxAcks is how many chunks are noted at once. One that is paid and not noted is asked for again by its key, and found done.
+// maxAcks bounds the chunks that one command acknowledges. A chunk that was paid but not
+// acknowledged is sent again under its key, and the ledger answers that it is done.
 const maxAcks = 16
 
-// pay sends the chunks that are not paid yet, in order, one at a time. A ledger that takes nothing for now leaves the run to the scheduler, one
-// that refuses it or fails for good pauses it.
+// pay sends the unpaid chunks in order, one at a time, and then the parked payees if Emit has asked
+// for them. If the ledger takes no writes for now, the scheduler offers the run again. If the
+// ledger refuses the run or fails for good, the run is paused.
 func (e *Engine) pay(ctx context.Context, j job) {
 	m, run, err := e.load(ctx, j)
-	var done []Intent
-	for err == nil && slices.Contains(unpaid, run.State) && !e.draining.Load() {
-		var one Intent
-		if one, err = e.payChunk(ctx, j, &m, run, run.Acked+uint32(len(done))); err == nil {
-			done = append(done, one)
-		}
-		if n := len(done); n > 0 && (err != nil || n == maxAcks || one.Index+1 == run.Transactions || e.draining.Load()) {
-			was := err
-			if run, err = e.ack(ctx, j, done); err == nil {
-				e.step("acked_chunk")
-				e.publish(run)
-				done, err = nil, was
-			}
-		}
+	if err == nil {
+		run, err = e.payChunks(ctx, j, &m, run)
 	}
-	refused, is := errors.AsType[*ledger.Reject](err)
+	if err == nil && slices.Contains(unpaid, run.State) && run.Acked == run.Transactions {
+		err = e.payParked(ctx, j, &m, run)
+	}
+	refused, is := errors.AsType[*refusal](err)
 	switch {
 	case is:
-		e.hold(ctx, j, "ledger: "+refused.Code.String())
+		e.hold(ctx, j, refused.reason(), refused.account)
+	case errors.Is(err, errOthers):
+		e.hold(ctx, j, "ledger: its answer names other payees", "")
 	case ctx.Err() == nil && passing(err):
 		e.log.Warn("run_not_paid", "run", j.key.String()[:19], "reason", err.Error())
-		e.hold(ctx, j, "ledger: no answer")
+		e.hold(ctx, j, "ledger: no answer", "")
 	case !errors.Is(err, upstream.ErrOpen):
 		e.waits(ctx, j, err)
 	}
 }
 
-// hold pauses the payment of a run until Emit.
-func (e *Engine) hold(ctx context.Context, j job, why string) {
+// payChunks pays the remaining chunks and acknowledges up to maxAcks of them at once.
+func (e *Engine) payChunks(ctx context.Context, j job, m *material, run Run) (_ Run, err error) {
+	var done []payment
+	for err == nil && slices.Contains(unpaid, run.State) && !e.draining.Load() {
+		n := run.Acked + uint32(len(done))
+		if n == run.Transactions {
+			break
+		}
+		var one payment
+		one, err = e.payChunk(ctx, j, m, &run, n)
+		if err == nil {
+			e.step("settled_chunk")
+			done = append(done, one)
+		}
+		if k := len(done); k > 0 && (err != nil || k == maxAcks || n+1 == run.Transactions || e.draining.Load()) {
+			failed := err
+			run, err = e.ack(ctx, j, done)
+			if err == nil {
+				e.step("acked_chunk")
+				e.publish(run)
+				done, err = nil, failed
+			}
+		}
+	}
+	return run, err
+}
+
+// hold pauses the payment of a run until Emit. account is the account that the ledger refuses, or
+// "".
+func (e *Engine) hold(ctx context.Context, j job, why, account string) {
 	ctx, cancel := brief(ctx)
 	defer cancel()
 	c := change{kind: "hold_run", from: unpaid, what: "run.quarantined", why: why}
+	if account != "" {
+		c.more = map[string]string{"account": account}
+	}
 	run, err := e.change(ctx, store.Work, j, c, func(_ store.Reader, run *Run, w *store.Writes) error {
-		run.State, run.Quarantine = Quarantined, &Quarantine{Kind: KindEgress, Reason: why}
+		run.State, run.Quarantine = Quarantined, &Quarantine{Kind: KindEgress, Reason: why, Account: account}
 		todos.Delete(w, j.todo(toPay))
+		todos.Put(w, j.todo(paused), []byte(j.slot))
 		return nil
 	})
 	if err == nil {
+		e.log.Warn("run_paused", "tenant", run.Tenant, "epoch", run.Epoch, "reason", why, "account", account,
+			"next", "remove the cause, then `ronbox rewarder retry "+run.Epoch+"`")
 		e.m.quarantined.Add(run.Epoch)
 		e.publish(run)
 	}
 }
 
-// maxMemo is how much of an epoch's id fits behind the word reward.
-const maxMemo = ledgerrecord.MaxMemo - len("reward ")
-
-// payChunk has the ledger pay chunk n.
-func (e *Engine) payChunk(ctx context.Context, j job, m *material, run Run, n uint32) (done Intent, err error) {
-	var ops []ledger.Op
-	op := ledger.Op{
-		Code: ledgerrecord.OpTransfer, From: m.policy.Account, Asset: m.policy.Asset, Memo: "reward " + run.Epoch[:min(len(run.Epoch), maxMemo)],
-		Principal: service,
+// ack records paid chunks and the payees of them that stay parked.
+func (e *Engine) ack(ctx context.Context, j job, done []payment) (Run, error) {
+	c := change{kind: "ack_intents", from: unpaid, more: parkedDetail(done)}
+	if c.more != nil {
+		c.what = "run.parked"
 	}
-	if err = e.view(ctx, func(r store.Reader) error {
-		all, _ := readChunk(r, j.key, m.roots, n)
-		for _, a := range all {
-			op.To, op.Amount = a.Actor, a.Amount
-			ops = append(ops, op)
-		}
-		return nil
-	}); err != nil {
-		return done, err
-	}
-	root := m.roots[n]
-	once := ledger.Once{
-		Domain: service, ID: record.IntentKey(j.key, run.Commitment, n, root), Digest: root, Principal: service,
-		Guard: ledger.Guard{Key: j.slot, Owner: j.key.String()},
-	}
-	var out ledger.Outcome
-	done = Intent{Index: n, Key: once.ID, Result: IntentAccepted}
-	err = e.calls.Do(ctx, opSettle, func(ctx context.Context) (err error) {
-		done.Attempts++
-		out, err = e.ledger.Settle(ctx, once, ops)
-		return err
-	})
-	switch {
-	case err != nil:
-		return done, err
-	case out.Reject != nil:
-		return done, out.Reject
-	case out.Replayed:
-		done.Result = IntentDup
-	}
-	if len(out.Results) > 0 {
-		done.TxID, done.Seq = out.Results[0].Receipt.TxID.String(), out.Results[0].Receipt.Seq
-	}
-	e.step("settled_chunk")
-	return done, nil
-}
-
-// ack notes chunks that are paid.
-func (e *Engine) ack(ctx context.Context, j job, done []Intent) (Run, error) {
-	return e.change(ctx, store.Work, j, change{kind: "ack_intents", from: unpaid}, func(_ store.Reader, run *Run, w *store.Writes) error {
-		if run.Acked != done[0].Index {
+	return e.change(ctx, store.Work, j, c, func(r store.Reader, run *Run, w *store.Writes) error {
+		if run.Acked != done[0].intent.Index {
 			return errGone
 		}
-		for _, one := range done {
-			intents.Put(w, piece{j.key, one.Index}, one)
+		t := tallyOf(r, run)
+		for i := range done {
+			intents.Put(w, piece{j.key, done[i].intent.Index}, done[i].intent)
+			for k := range done[i].all {
+				row := done[i].row(k)
+				t.count(&row)
+				if row.Result == IntentParked {
+					parked.Put(w, piece{j.key, uint32(row.Index)}, row)
+				}
+			}
 		}
-		if run.State, run.Acked = Settling, run.Acked+uint32(len(done)); run.Acked == run.Transactions {
-			run.State = Settled
+		t.enter(run)
+		run.State = Settling
+		run.Acked += uint32(len(done))
+		if run.Acked == run.Transactions && run.settle() {
 			todos.Delete(w, j.todo(toPay))
 			w.Audit(Call{}.event("ledger.emit", "", j.detail()))
 		}
@@ -136,13 +129,28 @@ func (e *Engine) ack(ctx context.Context, j job, done []Intent) (Run, error) {
 	})
 }
 
-// Emit has the ledger asked again for a run whose payment is paused, by the same keys. A run that is paid, or on its way, stays what it is.
-// Errors: ErrNotFound, ErrDraining, *ConflictError, *QuarantineError.
-func (e *Engine) Emit(ctx context.Context, by Call, epoch string) (run Run, err error) {
+// settle marks a run as settled after its last chunk was paid. It returns false if Emit was called
+// in the meantime and payees are parked: they are sent once more first.
+func (run *Run) settle() bool {
+	again := run.Again && run.Parked > 0
+	run.Again = false
+	if again {
+		return false
+	}
+	run.State = Settled
+	return true
+}
+
+// Emit resumes a paused payment, under the same keys, and retries the parked payees of a settled
+// run. If the run is being paid, it retries its parked payees once more before it is settled. With
+// skip, payees that the ledger refuses are parked from now on. A run that is paid in full does not
+// change. Errors: ErrNotFound, ErrDraining, *ConflictError, *QuarantineError.
+func (e *Engine) Emit(ctx context.Context, by Call, epoch string, skip bool) (run Run, err error) {
 	if e.draining.Load() {
 		return run, ErrDraining
 	}
-	if run, err = e.final(ctx, by.Tenant, epoch); err != nil {
+	run, err = e.final(ctx, by.Tenant, epoch)
+	if err != nil {
 		return run, err
 	}
 	if run.Quarantine != nil && run.Quarantine.Kind == KindInvariant {
@@ -151,23 +159,36 @@ func (e *Engine) Emit(ctx context.Context, by Call, epoch string) (run Run, err 
 	j := job{scoped(by.Tenant, epoch), run.RunKey}
 	c := change{kind: "release_run", by: by, from: final, what: "emit.requested"}
 	run, err = e.change(ctx, store.Work, j, c, func(_ store.Reader, run *Run, w *store.Writes) error {
-		if run.State == Quarantined {
+		run.SkipRefused = run.SkipRefused || skip
+		switch {
+		case slices.Contains(unpaid, run.State):
+			run.Again = true
+		case run.State == Quarantined, run.Parked > 0:
 			run.State, run.Quarantine = Settling, nil
+			todos.Delete(w, j.todo(paused))
 			todos.Put(w, j.todo(toPay), []byte(j.slot))
 		}
 		return nil
 	})
 	if err == nil && run.State != Settled {
-		_ = e.offer(ctx, toPay, j, false) // else the scheduler offers it
+		_ = e.offer(ctx, toPay, j, false) // on failure the scheduler offers it later
 	}
 	return run, err
 }
 
-// Settlement is how far the payment of a run has come, with a page of its intents. Errors: ErrNotFound, *ConflictError.
+// Settlement returns the progress of the payment of a run with a page of its intents. Errors:
+// ErrNotFound, *ConflictError.
 func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint32, limit int) (Settlement, error) {
 	run, err := e.final(ctx, tenant, epoch)
 	out := Settlement{
-		State: run.State, RunKey: run.RunKey, PayoutMinor: run.PayoutMinor, Transactions: run.Transactions, Acked: run.Acked, Intents: []Intent{},
+		State:        run.State,
+		RunKey:       run.RunKey,
+		PayoutMinor:  run.PayoutMinor,
+		Transactions: run.Transactions,
+		Acked:        run.Acked,
+		PaidMinor:    run.PaidMinor,
+		Parked:       run.Parked,
+		Intents:      []Intent{},
 	}
 	if err != nil {
 		return out, err
@@ -184,7 +205,11 @@ func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint
 			}
 			done, ok := get(r, intents, piece{run.RunKey, n})
 			if !ok {
-				done = Intent{Index: n, Key: record.IntentKey(run.RunKey, run.Commitment, n, root), Result: IntentPending}
+				done = Intent{
+					Index:  n,
+					Key:    record.IntentKey(run.RunKey, run.Commitment, n, root),
+					Result: IntentPending,
+				}
 			}
 			out.Intents = append(out.Intents, done)
 		}

@@ -8,62 +8,14 @@ import (
 	"strconv"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/merkle"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
-// PutPolicy stores a policy and binds its id to its hash for ever. The same policy again, in any spelling, is no fault; its signatures stay those
-// that it came with first. Errors: *FieldError, *ConflictError.
-func (e *Engine) PutPolicy(ctx context.Context, by Call, id string, body []byte, sigs []record.Signature) (Policy, error) {
-	p, err := record.ParsePolicy(body)
-	switch {
-	case err != nil:
-		return Policy{}, err
-	case p.ID != id:
-		return Policy{}, &FieldError{Field: "id", Reason: "is not the id of the path"}
-	case p.Tenant != by.Tenant:
-		return Policy{}, &FieldError{Field: "tenant", Reason: "is another one"}
-	}
-	cfg := e.live()
-	if err := record.CheckSignatures(p.Hash(), sigs, cfg.TrustKeys, cfg.Quorum); err != nil {
-		return Policy{}, err
-	}
-	doc := Policy{ID: id, Hash: p.Hash(), Body: p.Bytes(), Signatures: sigs}
-	return commit(ctx, e, store.Work, command[Policy]{"put_policy", len(body), func(r store.Reader, w *store.Writes) (Policy, error) {
-		if has, ok := get(r, policies, scoped(by.Tenant, id)); ok && has.Hash != doc.Hash {
-			return doc, &ConflictError{"policy", has.Hash.String(), doc.Hash.String()}
-		} else if ok {
-			return has, nil
-		}
-		policies.Put(w, scoped(by.Tenant, id), doc)
-		w.Audit(by.event("policy.put", "", map[string]string{"id": id, "policy_hash": doc.Hash.String(), "tenant": by.Tenant}))
-		first := doc
-		first.Created = true
-		return first, nil
-	}})
-}
-
-// Policy reads a policy. ErrNotFound.
-func (e *Engine) Policy(ctx context.Context, tenant, id string) (doc Policy, err error) {
-	err = e.view(ctx, func(r store.Reader) error {
-		doc, err = find(r, policies, scoped(tenant, id), "policy")
-		return err
-	})
-	return doc, err
-}
-
-// find is a row that a caller names, or ErrNotFound.
-func find[K, V any](r store.Reader, t store.Table[K, V], key K, what string) (V, error) {
-	v, ok := get(r, t, key)
-	if !ok {
-		return v, fmt.Errorf("%s: %w", what, ErrNotFound)
-	}
-	return v, nil
-}
-
-// OpenInput declares an upload, or finds the one that was declared so before. Errors: *FieldError, *QuotaError, and *ConflictError while an upload
-// of the same declaration is being dropped.
+// OpenInput declares an upload. The same declaration by the same principal returns the same upload.
+// Errors: *FieldError, *QuotaError, and *ConflictError while an upload of the same declaration is
+// being dropped.
 func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, error) {
 	head := record.Snapshot{
 		Asset: in.Asset, EpochID: in.EpochID, Tenant: by.Tenant, Metrics: in.Metrics, Pool: in.PoolMinor,
@@ -76,18 +28,25 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 		return Upload{}, err
 	}
 	now := e.now().UnixMilli()
-	up := Upload{Header: head.Bytes(), Account: in.Account, Expect: in.Expect, Owner: by.By.Principal, Created: now, Changed: now}
-	up.ID = b3.Sum(bytes.Join([][]byte{up.Header, []byte(up.Account), up.Expect[:]}, []byte{0}))
+	up := Upload{
+		Header:  head.Bytes(),
+		Account: in.Account,
+		Expect:  in.Expect,
+		Owner:   by.By.Principal,
+		Created: now,
+		Changed: now,
+	}
+	up.ID = b3.Sum(bytes.Join([][]byte{up.Header, []byte(up.Account), up.Expect[:], []byte(up.Owner)}, []byte{0}))
 	cost, err := e.quota.reserve(ownerOf(by.Tenant, up.Owner), uploadCost, &e.live().Inputs)
 	if err != nil && e.has(ctx, up.ID) {
-		err = nil // it is there, and takes nothing more
+		err = nil // the upload exists and takes no more room
 	}
 	if err != nil {
 		return Upload{}, err
 	}
 	defer e.quota.release(cost)
 	opened := false // owned by the committer
-	return commit(ctx, e, store.Work, command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
+	c := command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
 		switch has, ok := get(r, uploads, up.ID); {
 		case has.Dropped:
 			return has, &ConflictError{"upload", UploadDropping, UploadOpen}
@@ -97,14 +56,15 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 		uploads.Put(w, up.ID, up)
 		opened = true
 		return up, nil
-	}}, func(up Upload) {
-		if opened { // else it is counted already, or a run uses it
+	}}
+	return commit(ctx, e, store.Work, c, func(up Upload) {
+		if opened { // otherwise it is counted already, or a run uses it
 			e.quota.set(up.ID, up.charge(by.Tenant))
 		}
 	})
 }
 
-// has reports whether there is an upload of that id.
+// has reports whether an upload exists.
 func (e *Engine) has(ctx context.Context, id b3.Digest) (yes bool) {
 	err := e.view(ctx, func(r store.Reader) error {
 		yes = uploads.Has(r, id)
@@ -113,13 +73,17 @@ func (e *Engine) has(ctx context.Context, id b3.Digest) (yes bool) {
 	return yes && err == nil
 }
 
-func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Upload, head record.Snapshot, err error) {
+// upload reads an upload and checks that the caller may continue it: the caller is its owner or
+// administers it. An upload of schema 1 has no owner and belongs to its tenant.
+func (e *Engine) upload(ctx context.Context, by Call, id b3.Digest) (up Upload, head record.Snapshot, err error) {
 	err = e.view(ctx, func(r store.Reader) (err error) {
 		var ok bool
-		if up, ok = get(r, uploads, id); ok {
+		up, ok = get(r, uploads, id)
+		if ok {
 			head, err = record.ParseSnapshot(up.Header)
 		}
-		if (head.Tenant != tenant || up.Dropped) && err == nil {
+		mine := head.Tenant == by.Tenant && (up.Owner == "" || by.administers(&up, &head))
+		if (!mine || up.Dropped) && err == nil {
 			return fmt.Errorf("upload: %w", ErrNotFound)
 		}
 		return err
@@ -127,11 +91,12 @@ func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Up
 	return up, head, err
 }
 
-// PutPart appends part n, from 0 on, of an upload: lines of JSON or, with the header actor,metric,qty[,content] in each part, of CSV. Rows ascend by
-// actor, content and metric, without duplicates, over all parts. The last part again, with the same bytes, is no fault. Errors: *FieldError, *ConflictError,
-// ErrNotFound, *QuotaError.
+// PutPart appends part n of an upload, counted from 0. A part is JSON lines, or CSV with the header
+// actor,metric,qty[,content]. Rows ascend by actor, content and metric over all parts, without
+// duplicates. Repeating the last part with the same bytes is a no-op. Errors: *FieldError,
+// *ConflictError, ErrNotFound, *QuotaError.
 func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, csv bool, body []byte) (Upload, error) {
-	up, head, err := e.upload(ctx, by.Tenant, id)
+	up, head, err := e.upload(ctx, by, id)
 	if err != nil {
 		return up, err
 	}
@@ -156,7 +121,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 	}
 	defer e.quota.release(cost)
 	now := e.now().UnixMilli()
-	return commit(ctx, e, store.Work, command[Upload]{"put_input_part", len(body), func(r store.Reader, w *store.Writes) (Upload, error) {
+	c := command[Upload]{"put_input_part", len(body), func(r store.Reader, w *store.Writes) (Upload, error) {
 		up, ok := get(r, uploads, id)
 		if !ok || up.Dropped {
 			return up, fmt.Errorf("upload: %w", ErrNotFound)
@@ -168,7 +133,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 			at := piece{id, uint32(up.Rows / record.ChunkRows)}
 			var chunk []byte
 			if up.Rows%record.ChunkRows != 0 {
-				chunk = must(r, chunks, at) // an earlier part began it
+				chunk = must(r, chunks, at) // an earlier part began this chunk
 			}
 			some := min(record.ChunkRows-int(up.Rows%record.ChunkRows), len(rows))
 			for _, row := range rows[:some] {
@@ -182,10 +147,11 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 		up.Parts, up.Part, up.Last, up.Changed = n+1, digest, in.After.Append(nil), now
 		uploads.Put(w, id, up)
 		return up, nil
-	}}, e.charge(by.Tenant))
+	}}
+	return commit(ctx, e, store.Work, c, e.charge(by.Tenant))
 }
 
-// sizeOf returns the length of rows in the file, bytes.
+// sizeOf returns the size of rows in the file, in bytes.
 func sizeOf(rows []record.Row) (n uint64) {
 	var one []byte
 	for _, row := range rows {
@@ -195,7 +161,7 @@ func sizeOf(rows []record.Row) (n uint64) {
 	return n
 }
 
-// admit reports whether a part is there already, and an error if it is not its turn.
+// admit reports whether a part was stored before. It returns an error if another part is expected.
 func (up *Upload) admit(n uint32, digest b3.Digest) (done bool, err error) {
 	switch {
 	case n+1 == up.Parts && digest == up.Part:
@@ -208,15 +174,15 @@ func (up *Upload) admit(n uint32, digest b3.Digest) (done bool, err error) {
 	return false, nil
 }
 
-// notNext says which part would be taken; an upload that is sealed takes none.
+// notNext returns an error that names the expected part. A sealed upload takes no part.
 func notNext(given, next uint32) error {
 	return &ConflictError{"next part", strconv.FormatUint(uint64(next), 10), strconv.FormatUint(uint64(given), 10)}
 }
 
-// SealInput ends an upload and names its rows together with what the funding account has now. Sealing again names them with what it has then.
-// Errors: *FieldError, ErrNoLedger, *ConflictError, ErrNotFound.
+// SealInput ends an upload and records the balance that the funding account has now. Sealing again
+// records the new balance. Errors: *FieldError, ErrNoLedger, *ConflictError, ErrNotFound.
 func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, error) {
-	up, head, err := e.upload(ctx, by.Tenant, id)
+	up, head, err := e.upload(ctx, by, id)
 	if err != nil {
 		return Input{}, err
 	}
@@ -225,15 +191,17 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 		leaves = append(leaves, merkle.Leaf(b))
 		return nil
 	}); err != nil {
-		if _, _, gone := e.upload(ctx, by.Tenant, id); gone != nil {
-			return Input{}, gone // it was dropped meanwhile
+		if _, _, gone := e.upload(ctx, by, id); gone != nil {
+			return Input{}, gone // the upload was dropped in the meantime
 		}
 		return Input{}, e.note(err)
 	}
 	head.Rows, head.RowsRoot = up.Rows, record.Root(leaves)
 	in := Input{Snapshot: head.Bytes(), Upload: id}
-	if up.Sealed = b3.Sum(in.Snapshot); !up.Expect.IsZero() && up.Expect != up.Sealed {
-		return Input{}, &FieldError{Field: "accounting_cid", Reason: "is not that of the rows, which is " + up.Sealed.String()}
+	up.Sealed = b3.Sum(in.Snapshot)
+	if !up.Expect.IsZero() && up.Expect != up.Sealed {
+		reason := "differs from that of the rows, " + up.Sealed.String()
+		return Input{}, &FieldError{Field: "accounting_cid", Reason: reason}
 	}
 	ref, err := e.ledgerRef(ctx, up.Account, head.Asset)
 	if err != nil {
@@ -241,7 +209,7 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 	}
 	in.AccountingCID, in.Ledger, in.LedgerCID = up.Sealed, ref.Bytes(), b3.Sum(ref.Bytes())
 	in.InputsCID = record.InputsCID(in.AccountingCID, in.LedgerCID)
-	return commit(ctx, e, store.Work, command[Input]{"seal_input", len(in.Snapshot), func(r store.Reader, w *store.Writes) (Input, error) {
+	c := command[Input]{"seal_input", len(in.Snapshot), func(r store.Reader, w *store.Writes) (Input, error) {
 		has, ok := get(r, uploads, id)
 		if !ok || has.Dropped {
 			return in, fmt.Errorf("upload: %w", ErrNotFound)
@@ -250,18 +218,27 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 			return in, notNext(up.Parts, has.Parts)
 		}
 		has.Sealed = up.Sealed
+		// another principal has sealed the same rows
+		if was, sealed := get(r, inputs, in.InputsCID); sealed && was.Upload != id {
+			uploads.Put(w, id, has)
+			return was, nil
+		}
 		has.addInput(r, w, in.InputsCID)
 		uploads.Put(w, id, has)
 		inputs.Put(w, in.InputsCID, in)
-		w.Audit(by.event("inputs.sealed", "", map[string]string{"inputs_cid": in.InputsCID.String(), "tenant": by.Tenant}))
+		w.Audit(by.event("inputs.sealed", "",
+			map[string]string{"inputs_cid": in.InputsCID.String(), "tenant": by.Tenant}))
 		return in, nil
-	}})
+	}}
+	return commit(ctx, e, store.Work, c)
 }
 
-// maxInputs bounds the inputs of one upload: each seal after another record of the ledger makes one.
+// maxInputs bounds the inputs of one upload. Each seal after a new ledger record makes another
+// input.
 const maxInputs = 64
 
-// addInput notes an input that is sealed from up. The oldest one that no run uses gives way if there are too many.
+// addInput records an input that was sealed from up. If there are too many, it deletes the oldest
+// one that no run uses.
 func (up *Upload) addInput(r store.Reader, w *store.Writes, cid b3.Digest) {
 	if slices.Contains(up.Inputs, cid) {
 		return
@@ -278,7 +255,7 @@ func (up *Upload) addInput(r store.Reader, w *store.Writes, cid b3.Digest) {
 	up.Inputs = append(slices.Clone(up.Inputs), cid)
 }
 
-// Input reads a sealed input. ErrNotFound.
+// Input reads a sealed input. It returns ErrNotFound if it does not exist.
 func (e *Engine) Input(ctx context.Context, tenant string, id b3.Digest) (in Input, err error) {
 	err = e.view(ctx, func(r store.Reader) error {
 		_, in, err = readInput(r, tenant, id)
@@ -298,14 +275,16 @@ func readInput(r store.Reader, tenant string, id b3.Digest) (head record.Snapsho
 	return head, in, err
 }
 
-// chunksOf is how many chunks so many rows, or allocations, have.
+// chunksOf returns the number of chunks of n rows or allocations.
 func chunksOf(n uint64) uint32 { return uint32((n + record.ChunkRows - 1) / record.ChunkRows) }
 
-// viewChunks is how many chunks are read in one view, so that none lasts long.
+// viewChunks bounds the chunks that one view reads, to keep views short.
 const viewChunks = 64
 
-// pieces gives fn the pieces of id, n of them, in order. No view is open meanwhile.
-func (e *Engine) pieces(ctx context.Context, t store.Table[piece, []byte], id b3.Digest, n uint32, fn func(b []byte) error) error {
+// pieces calls fn for the first n pieces of id, in order. No view is open while fn runs.
+func (e *Engine) pieces(
+	ctx context.Context, t store.Table[piece, []byte], id b3.Digest, n uint32, fn func(b []byte) error,
+) error {
 	for from := uint32(0); from < n; from += viewChunks {
 		var some [][]byte
 		to := min(n, from+viewChunks)

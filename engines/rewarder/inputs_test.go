@@ -9,7 +9,8 @@ import (
 	"ronbox/engines/rewarder/record"
 )
 
-// Parts come in order, each once; how they were cut does not show in what is sealed.
+// Parts come in order, each once. The sealed input does not depend on how the rows were cut into
+// parts.
 func TestParts(t *testing.T) {
 	r := newRig(t)
 	body := many(1300)
@@ -42,7 +43,8 @@ func TestParts(t *testing.T) {
 	if f, ok := asA[*FieldError](part(3, 0, 0)); !ok || f.Field != "part" {
 		t.Errorf("an empty part: %v", f)
 	}
-	if f, ok := asA[*FieldError](func() error { _, err := r.e.SealInput(r.ctx(), alice, up.ID); return err }()); !ok || f.Field != "accounting_cid" {
+	if f, ok := asA[*FieldError](func() error { _, err := r.e.SealInput(r.ctx(), alice, up.ID); return err }()); !ok ||
+		f.Field != "accounting_cid" {
 		t.Errorf("sealed without its last rows: %v", f)
 	}
 	if up, err = r.e.OpenInput(r.ctx(), alice, in); err != nil || up.Parts != 3 || up.Rows != 1000 {
@@ -78,7 +80,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// An id of a policy stands for one hash for ever; who may sign is the node's to say.
+// A policy id is bound to one hash for ever. The configuration of the node decides which keys may
+// sign.
 func TestPolicyIDs(t *testing.T) {
 	r := newRig(t)
 	p, q := policy(), policy(func(p *record.Policy) { p.Dust = n64(1) })
@@ -88,10 +91,13 @@ func TestPolicyIDs(t *testing.T) {
 	if doc, err := put(alice, p.ID, p, r.key.Sign(p.Hash())); err != nil || !doc.Created {
 		t.Fatal(doc, err)
 	}
-	if doc, err := put(alice, p.ID, p, r.key.Sign(p.Hash())); err != nil || doc.Created || string(doc.Body) != string(p.Bytes()) {
+	if doc, err := put(alice, p.ID, p, r.key.Sign(p.Hash())); err != nil || doc.Created ||
+		string(doc.Body) != string(p.Bytes()) {
 		t.Errorf("the same again: %+v, %v", doc, err)
 	}
-	if _, err := put(alice, p.ID, q, r.key.Sign(q.Hash())); func() bool { c, ok := asA[*ConflictError](err); return !ok || c.Has != p.Hash().String() }() {
+	if _, err := put(
+		alice, p.ID, q, r.key.Sign(q.Hash()),
+	); func() bool { c, ok := asA[*ConflictError](err); return !ok || c.Has != p.Hash().String() }() {
 		t.Errorf("other bytes: %v", err)
 	}
 	for field, err := range map[string]error{
@@ -104,7 +110,8 @@ func TestPolicyIDs(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if doc, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); err != nil || doc.Hash != p.Hash() || len(doc.Signatures) != 1 {
+	if doc, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); err != nil || doc.Hash != p.Hash() ||
+		len(doc.Signatures) != 1 {
 		t.Errorf("%+v, %v", doc, err)
 	}
 	if _, err := r.e.Policy(r.ctx(), "other", p.ID); !errors.Is(err, ErrNotFound) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
-	"ronbox/engines/merkle"
 	"ronbox/engines/rewarder/record"
 )
 
@@ -21,7 +21,7 @@ var (
 	headRunID = regexp.MustCompile(`"run_key":"(b3:[0-9a-f]{64})"`)
 )
 
-// holds checks a proof against a commitment, as anyone can who has both and knows the formats.
+// holds verifies a proof against a commitment, independently of the engine.
 func holds(p RewardProof, commitment b3.Digest) bool {
 	root, key := headRoot.FindSubmatch(p.Header), headRunID.FindSubmatch(p.Header)
 	if root == nil || key == nil || p.Commitment != commitment || record.Commitment(p.Header) != commitment {
@@ -30,7 +30,8 @@ func holds(p RewardProof, commitment b3.Digest) bool {
 	count, _ := strconv.ParseUint(string(root[1]), 10, 64)
 	runKey, _ := b3.Parse(string(key[1]))
 	for _, l := range p.Leaves {
-		leaf := record.AppendLeaf(nil, runKey, l.Index, record.AppendAllocation(nil, []byte(l.Actor), l.Amount, l.Score))
+		leaf := record.AppendLeaf(nil, runKey, l.Index,
+			record.AppendAllocation(nil, []byte(l.Actor), l.Amount, l.Score))
 		if got, ok := merkle.Climb(merkle.Leaf(leaf), l.Index, count, l.Path); !ok || got.String() != string(root[2]) {
 			return false
 		}
@@ -43,7 +44,8 @@ func holds(p RewardProof, commitment b3.Digest) bool {
 	case len(l) == 1:
 		return l[0].Index == 0 && p.Actor < l[0].Actor || l[0].Index == count-1 && l[0].Actor < p.Actor
 	}
-	return len(p.Leaves) == 2 && p.Leaves[0].Index+1 == p.Leaves[1].Index && p.Leaves[0].Actor < p.Actor && p.Actor < p.Leaves[1].Actor
+	return len(p.Leaves) == 2 && p.Leaves[0].Index+1 == p.Leaves[1].Index && p.Leaves[0].Actor < p.Actor &&
+		p.Actor < p.Leaves[1].Actor
 }
 
 // flip changes one bit of a proof.
@@ -87,8 +89,9 @@ func flip(p RewardProof, dice *rand.Rand) RewardProof {
 	return q
 }
 
-// Every actor of drawn runs has a proof of what it gets, or that it gets nothing, and so has everyone between and around them; no proof survives a
-// change of one bit. The shares are those of the amounts that the ledger has paid.
+// For random runs, every actor has a proof of its allocation, and every name between and around the
+// actors has a proof of absence. No proof verifies after a change of one bit. The amounts are those
+// that the ledger has paid.
 func TestProofsOfDrawnRuns(t *testing.T) {
 	t.Parallel()
 	runs := 200
@@ -167,13 +170,16 @@ func TestProofOfNothing(t *testing.T) {
 		func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "a"); return err },
 		func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", 1); return err },
 		func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 1); return err },
-		func() error { _, err := r.e.Emit(r.ctx(), alice, "e"); return err },
+		func() error { _, err := r.e.Emit(r.ctx(), alice, "e", false); return err },
 	} {
 		if state, ok := asA[*ConflictError](ask()); !ok || state.What != "state" || state.Has != string(Accepted) {
 			t.Errorf("of a run that is not sealed: %v", state)
 		}
 	}
-	if f, ok := asA[*FieldError](func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "sys:x"); return err }()); !ok || f.Field != "actor" {
+	if f, ok := asA[*FieldError](
+		func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "sys:x"); return err }(),
+	); !ok ||
+		f.Field != "actor" {
 		t.Errorf("of no actor: %v", f)
 	}
 }

@@ -6,37 +6,42 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// uploadCost is what an upload counts for beside its rows: its own row and up to 64 inputs sealed from it. It bounds the number of uploads too.
+// uploadCost is the charge of an upload beside its rows: its own row and up to 64 inputs sealed
+// from it. It also bounds the number of uploads.
 const uploadCost = 64 << 10
 
-// owner is a principal of a tenant; the name is "" for uploads of schema 1.
+// owner is a principal of a tenant. name is "" for uploads of schema 1.
 type owner struct{ tenant, name string }
 
 func ownerOf(tenant, name string) owner { return owner{tenant, name} }
 
-// charge is what one upload counts for.
+// charge is the room that one upload takes of the quota of its owner.
 type charge struct {
 	owner owner
 	bytes uint64
 }
 
-// quota counts the uploads that no run uses. Each change follows the command that was synced; a sweep counts the file again.
+// quota counts the uploads that no run uses. It is updated after each synced command, and a sweep
+// recounts the file.
 type quota struct {
 	mu      *flow.Mutex
 	uploads map[b3.Digest]charge // guarded by mu
-	owners  map[owner]uint64     // bytes, of uploads and of reservations; guarded by mu
+	owners  map[owner]uint64     // bytes of uploads and reservations; guarded by mu
 	all     uint64               // guarded by mu
-	touched map[b3.Digest]bool   // uploads that changed since a count began; nil: none is under way; guarded by mu
+	touched map[b3.Digest]bool   // uploads that changed during a recount; nil: none in progress; guarded by mu
 }
 
 func newQuota(c *flow.Catalog) *quota {
 	return &quota{
-		mu: flow.NewMutex(c, service, flow.RankRunRegistry), uploads: map[b3.Digest]charge{}, owners: map[owner]uint64{},
+		mu:      flow.NewMutex(c, service, flow.RankRunRegistry),
+		uploads: map[b3.Digest]charge{},
+		owners:  map[owner]uint64{},
 	}
 }
 
-// reserve takes n bytes for a command that is about to be committed, or returns a *QuotaError. The caller releases the reservation once the
-// command was answered: what it wrote has been set by then, unless its outcome is not known yet.
+// reserve reserves n bytes for a command that is about to be committed, or returns a *QuotaError.
+// The caller releases the reservation once the command was answered. By then set has charged its
+// writes, unless its outcome is unknown.
 func (u *quota) reserve(by owner, n uint64, limits *InputsConfig) (charge, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -57,14 +62,14 @@ func (u *quota) reserve(by owner, n uint64, limits *InputsConfig) (charge, error
 	return c, nil
 }
 
-// release gives a reservation back.
+// release releases a reservation.
 func (u *quota) release(c charge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sub(c)
 }
 
-// set notes what an upload counts for; zero bytes are nothing.
+// set replaces the charge of an upload. Zero bytes remove it.
 func (u *quota) set(id b3.Digest, c charge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -74,7 +79,7 @@ func (u *quota) set(id b3.Digest, c charge) {
 	u.put(id, c)
 }
 
-// put needs mu held.
+// put replaces a charge. The caller holds mu.
 func (u *quota) put(id b3.Digest, c charge) {
 	u.sub(u.uploads[id])
 	delete(u.uploads, id)
@@ -84,28 +89,29 @@ func (u *quota) put(id b3.Digest, c charge) {
 	}
 }
 
-// add needs mu held.
+// add adds a charge. The caller holds mu.
 func (u *quota) add(c charge) {
 	u.owners[c.owner] += c.bytes
 	u.all += c.bytes
 }
 
-// sub needs mu held.
+// sub subtracts a charge. The caller holds mu.
 func (u *quota) sub(c charge) {
 	u.all -= c.bytes
-	if u.owners[c.owner] -= c.bytes; u.owners[c.owner] == 0 {
+	u.owners[c.owner] -= c.bytes
+	if u.owners[c.owner] == 0 {
 		delete(u.owners, c.owner)
 	}
 }
 
-// begin starts a count of the file.
+// begin starts a recount of the file.
 func (u *quota) begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.touched = map[b3.Digest]bool{}
 }
 
-// end puts a count in force, except for the uploads that changed meanwhile.
+// end applies a recount, except for uploads that changed since begin.
 func (u *quota) end(counted map[b3.Digest]charge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -122,7 +128,8 @@ func (u *quota) end(counted map[b3.Digest]charge) {
 	u.touched = nil
 }
 
-// charge returns the function that notes what an upload of a tenant counts for, once the command that changed it was synced.
+// charge returns a function that charges an upload of a tenant after the command that changed it
+// was synced.
 func (e *Engine) charge(tenant string) func(Upload) {
 	return func(up Upload) { e.quota.set(up.ID, up.charge(tenant)) }
 }

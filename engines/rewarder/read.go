@@ -4,25 +4,66 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/merkle"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
-// Epoch reads the run of an epoch. ErrNotFound.
+// Epoch reads the run of an epoch. It returns ErrNotFound if it does not exist.
 func (e *Engine) Epoch(ctx context.Context, tenant, epoch string) (run Run, err error) {
 	err = e.view(ctx, func(r store.Reader) error {
-		if run, err = find(r, slots, scoped(tenant, epoch), "epoch"); err == nil {
-			run.Manifest = sealedOf(r, &run).Header
+		run, err = find(r, slots, scoped(tenant, epoch), "epoch")
+		if err != nil {
+			return err
 		}
-		return err
+		run.Manifest = sealedOf(r, &run).Header
+		if slices.Contains(final, run.State) {
+			t := tallyOf(r, &run)
+			t.enter(&run)
+		}
+		run.Mark = run.mark()
+		return nil
 	})
 	return run, err
 }
 
-// sealedOf reads the row of a run whose allocations stand, the zero one of another run.
+const (
+	followWithin = 3 * time.Second // below the deadline of a read; bounds the wait of a shutdown
+	maxFollowers = 256             // a quarter of rewarder.limits.inflight, so that other reads go on
+)
+
+// Follow returns the run of an epoch as soon as its mark differs from seen, or after 3 s. It waits
+// for events of the tasks. While 256 other calls wait, it returns at once. It returns ErrNotFound
+// if there is no run.
+func (e *Engine) Follow(ctx context.Context, tenant, epoch, seen string) (Run, error) {
+	defer e.followers.Add(-1)
+	if e.followers.Add(1) > maxFollowers {
+		return e.Epoch(ctx, tenant, epoch)
+	}
+	sub := e.events.Subscribe("followers")
+	defer sub.Close()
+	within, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	for {
+		run, err := e.Epoch(ctx, tenant, epoch)
+		if err != nil || run.Mark != seen {
+			return run, err
+		}
+		for heard := false; !heard; {
+			event, lagged, err := sub.Recv(within)
+			if err != nil { // timeout or shutdown
+				return run, nil
+			}
+			heard = lagged > 0 || event.Tenant == tenant && event.Epoch == epoch
+		}
+	}
+}
+
+// sealedOf reads the sealed row of a run with final allocations. For other runs it returns a zero
+// row.
 func sealedOf(r store.Reader, run *Run) (row sealedRow) {
 	if !slices.Contains(final, run.State) {
 		return row
@@ -34,7 +75,8 @@ func sealedOf(r store.Reader, run *Run) (row sealedRow) {
 	return row
 }
 
-// Epochs reads a page of up to limit epochs after one, in byte order of their ids. Epochs whose row is damaged are left out.
+// Epochs reads a page of at most limit epochs after the id after, in byte order of ids. Epochs with
+// a damaged row are left out.
 func (e *Engine) Epochs(ctx context.Context, tenant, after string, limit int) (EpochPage, error) {
 	page := EpochPage{Epochs: []Run{}}
 	err := e.view(ctx, func(r store.Reader) error {
@@ -53,7 +95,8 @@ func (e *Engine) Epochs(ctx context.Context, tenant, after string, limit int) (E
 	return page, err
 }
 
-// final reads the run of an epoch whose allocations stand. Errors: ErrNotFound, *ConflictError.
+// final reads the run of an epoch. It returns a *ConflictError if the allocations are not final,
+// and ErrNotFound if the run does not exist.
 func (e *Engine) final(ctx context.Context, tenant, epoch string) (Run, error) {
 	run, err := e.Epoch(ctx, tenant, epoch)
 	if err == nil && !slices.Contains(final, run.State) {
@@ -62,7 +105,8 @@ func (e *Engine) final(ctx context.Context, tenant, epoch string) (Run, error) {
 	return run, err
 }
 
-// Allocations reads a page of what actors get, in their order. Errors: ErrNotFound, *ConflictError.
+// Allocations reads a page of allocations in the order of actors. Errors: ErrNotFound,
+// *ConflictError.
 func (e *Engine) Allocations(ctx context.Context, tenant, epoch, after string, limit int) (AllocationPage, error) {
 	page := AllocationPage{Allocations: []record.Allocation{}}
 	run, err := e.final(ctx, tenant, epoch)
@@ -89,20 +133,24 @@ func (e *Engine) Allocations(ctx context.Context, tenant, epoch, after string, l
 	return page, err
 }
 
-// cutChunk takes apart the bytes of chunk c of a run; ok is false if they are not allocations.
+// cutChunk decodes chunk c of a run. ok is false if the bytes are not allocations.
 func cutChunk(key b3.Digest, c uint32, b []byte) (all []record.Allocation, leaves []b3.Digest, ok bool) {
 	for len(b) > 0 {
 		a, raw, rest := record.CutAllocation(b)
 		if raw == nil {
 			return nil, nil, false
 		}
-		leaves = append(leaves, merkle.Leaf(record.AppendLeaf(nil, key, uint64(c)*record.ChunkRows+uint64(len(all)), raw)))
+		leaves = append(
+			leaves,
+			merkle.Leaf(record.AppendLeaf(nil, key, uint64(c)*record.ChunkRows+uint64(len(all)), raw)),
+		)
 		all, b = append(all, a), rest
 	}
 	return all, leaves, true
 }
 
-// findChunk is the last chunk whose first actor is not behind actor; 0 if there is none.
+// findChunk returns the last chunk that begins at or before actor, or 0 if every chunk begins after
+// it.
 func findChunk(r store.Reader, run Run, actor string) uint32 {
 	n := sort.Search(int(chunksOf(run.Actors)), func(c int) bool {
 		b, _ := allocs.Get(r, piece{run.RunKey, uint32(c)})
@@ -112,8 +160,8 @@ func findChunk(r store.Reader, run Run, actor string) uint32 {
 	return uint32(max(n, 1) - 1)
 }
 
-// Proof shows what an actor gets, or that it gets nothing. It reads a chunk or two and hashes them anew: no tree is stored. Errors: *FieldError,
-// ErrNotFound, *ConflictError.
+// Proof proves the allocation of an actor, or that the actor has none. It reads and hashes one or
+// two chunks, since no tree is stored. Errors: *FieldError, ErrNotFound, *ConflictError.
 func (e *Engine) Proof(ctx context.Context, tenant, epoch, actor string) (p RewardProof, err error) {
 	if err := record.CheckActor("actor", actor); err != nil {
 		return p, err
@@ -122,10 +170,17 @@ func (e *Engine) Proof(ctx context.Context, tenant, epoch, actor string) (p Rewa
 	if err != nil {
 		return p, err
 	}
-	p = RewardProof{Commitment: run.Commitment, Header: run.Manifest, Actor: actor, Absent: true, Leaves: []ProofLeaf{}, Schema: "ronbox.rw.proof/1"}
+	p = RewardProof{
+		Commitment: run.Commitment,
+		Header:     run.Manifest,
+		Actor:      actor,
+		Absent:     true,
+		Leaves:     []ProofLeaf{},
+		Schema:     "ronbox.rw.proof/1",
+	}
 	err = e.view(ctx, func(r store.Reader) error {
 		roots, c := must(r, sealed, run.RunKey).Roots, findChunk(r, run, actor)
-		at := uint64(c) * record.ChunkRows // of the first leaf that is not before the actor
+		at := uint64(c) * record.ChunkRows // index of the first leaf at or after the actor
 		if run.Actors > 0 {
 			all, _ := readChunk(r, run.RunKey, roots, c)
 			n := sort.Search(len(all), func(i int) bool { return all[i].Actor >= actor })
@@ -142,7 +197,7 @@ func (e *Engine) Proof(ctx context.Context, tenant, epoch, actor string) (p Rewa
 	return p, err
 }
 
-// leafOf is leaf number i with its path: through its chunk, then over the roots of chunks.
+// leafOf returns leaf i with its path through its chunk and through the roots of the chunks.
 func leafOf(r store.Reader, key b3.Digest, roots []b3.Digest, i uint64) ProofLeaf {
 	c, in := i/record.ChunkRows, i%record.ChunkRows
 	all, leaves := readChunk(r, key, roots, uint32(c))

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
@@ -23,7 +24,7 @@ import (
 	"ronbox/store"
 )
 
-// rig is an engine on a real store in a temporary file, under a supervisor, with a model of a ledger.
+// rig is an engine on a real store in a temporary file, with a supervisor and a model of a ledger.
 type rig struct {
 	t         testing.TB
 	path      string
@@ -41,8 +42,10 @@ type rig struct {
 	step      atomic.Pointer[func(string)]
 	key       *record.Key
 	stopped   bool
-	before    func(*rig)           // is called once the store is made, before the engine
-	memory    *store.AmnesiaConfig // keeps the file in memory: nothing is synced, and no reboot finds it
+	log       hclog.Logger // of the engine
+	audited   func([]store.AuditRow)
+	before    func(*rig)           // called after the store was created, before the engine
+	memory    *store.AmnesiaConfig // keep the file in memory: no syncs, lost at a reboot
 }
 
 const (
@@ -56,14 +59,20 @@ var alice = Call{By: engines.Actor{CapID: "cap-alice", Principal: "alice"}, Tena
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), artifacts: filepath.Join(dir, "rewarder"), cfg: DefaultConfig(), model: ledgertest.NewModel(nil)}
+	r := &rig{
+		t:         t,
+		path:      filepath.Join(dir, "ronbox.db"),
+		artifacts: filepath.Join(dir, "rewarder"),
+		cfg:       DefaultConfig(),
+		model:     ledgertest.NewModel(nil),
+	}
 	r.ledger = r.model
 	key, err := record.NewKey(strings.NewReader(strings.Repeat("\x00", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.key, r.cfg.TrustKeys = key, []string{key.Public()}
-	r.cfg.ReadTimeout = unit.Duration(time.Minute) // a busy machine is no ledger that does not answer
+	r.cfg.ReadTimeout = unit.Duration(time.Minute) // a busy machine must not look like a silent ledger
 	for _, f := range change {
 		f(r)
 	}
@@ -85,7 +94,7 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 	return r
 }
 
-// inMemory is for tests of many runs and no reboot.
+// inMemory keeps the file in memory, for tests with many runs and without reboots.
 func inMemory(r *rig) {
 	memory := store.DefaultAmnesiaConfig()
 	r.memory, r.artifacts = &memory, ""
@@ -97,7 +106,7 @@ func (r *rig) ctx() context.Context { return context.Background() }
 
 var funding atomic.Uint64
 
-// fund issues so much to the funding account.
+// fund issues n to the funding account.
 func (r *rig) fund(n uint64) {
 	r.t.Helper()
 	if err := r.model.Declare(r.ctx(), asset); err != nil {
@@ -108,28 +117,48 @@ func (r *rig) fund(n uint64) {
 		r.t.Fatal(err)
 	}
 	word := fmt.Sprint("fund", funding.Add(1))
-	out, err := r.model.Commit(r.ctx(), []ledger.Op{{
-		Code: ledgerrecord.OpIssue, To: pool, Asset: asset, Amount: engines.AmountOf(0, n), Nonce: assets.LastNonce + 1, Idem: word,
-		Dedupe: ledger.DedupeKey{Scope: "test", Key: word}, Fingerprint: b3.Sum([]byte(word)), TTL: time.Hour, Principal: "test",
-	}})
+	out, err := r.model.Commit(r.ctx(), []ledger.Op{
+		{
+			Code:        ledgerrecord.OpIssue,
+			To:          pool,
+			Asset:       asset,
+			Amount:      engines.AmountOf(0, n),
+			Nonce:       assets.LastNonce + 1,
+			Idem:        word,
+			Dedupe:      ledger.DedupeKey{Scope: "test", Key: word},
+			Fingerprint: b3.Sum([]byte(word)),
+			TTL:         time.Hour,
+			Principal:   "test",
+		},
+	})
 	if err != nil || out[0].Reject != nil {
 		r.t.Fatalf("fund: %v %v", err, out)
 	}
 }
 
-// open is a boot: all but the rewarder's tasks run after it.
+// open boots the node, without the tasks of the rewarder.
 func (r *rig) open() {
 	r.t.Helper()
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
 	r.catalog = flow.NewCatalog(r.metrics, nil)
-	r.store = store.New(store.DefaultConfig(), store.Options{Path: r.path, Catalog: r.catalog, Metrics: r.metrics, Memory: r.memory,
-		Producers: map[store.Lane][]string{store.Work: {"rewarder.worker"}, store.Bulk: {"rewarder.worker"}}})
+	r.store = store.New(
+		store.DefaultConfig(),
+		store.Options{Path: r.path, Catalog: r.catalog, Metrics: r.metrics, Memory: r.memory, Audited: r.audited,
+			Producers: map[store.Lane][]string{store.Work: {"rewarder.worker"}, store.Bulk: {"rewarder.worker"}}},
+	)
 	if r.before != nil {
 		r.before(r)
 	}
 	r.e = New(r.cfg, Deps{
-		Catalog: r.catalog, Store: r.store, Ledger: r.ledger, Metrics: r.metrics, Board: r.board, Now: r.now, Artifacts: r.artifacts,
+		Catalog:   r.catalog,
+		Store:     r.store,
+		Ledger:    r.ledger,
+		Metrics:   r.metrics,
+		Board:     r.board,
+		Now:       r.now,
+		Artifacts: r.artifacts,
+		Log:       r.log,
 		Step: func(s string) {
 			if f := r.step.Load(); f != nil {
 				(*f)(s)
@@ -150,7 +179,7 @@ func (r *rig) start() *rig {
 	return r
 }
 
-// onStep has f told of each step; nil: nobody.
+// onStep sets the function that is called at each step; it may be nil.
 func (r *rig) onStep(f func(string)) {
 	if f == nil {
 		r.step.Store(nil)
@@ -159,7 +188,7 @@ func (r *rig) onStep(f func(string)) {
 	r.step.Store(&f)
 }
 
-// stop is an orderly shutdown. It may be called again.
+// stop shuts the node down. It may be called again.
 func (r *rig) stop() { r.stopWithin(patience) }
 
 func (r *rig) stopWithin(d time.Duration) (aborted int) {
@@ -186,11 +215,18 @@ func (r *rig) reboot() {
 	r.start()
 }
 
-// policy is the tour's policy, changed.
+// policy returns the policy of the tour with changes.
 func policy(change ...func(*record.Policy)) record.Policy {
 	p := record.Policy{
-		ID: "rev1", Tenant: DefaultTenant, Version: "1.0.0", Asset: asset, PoolMax: n64(5_000_000), Excess: record.Residual, Account: pool,
-		Source: "protocol_pool", Metrics: map[string]record.Weight{"requests": {Num: 1, Den: 1}},
+		ID:       "rev1",
+		Tenant:   DefaultTenant,
+		Version:  "1.0.0",
+		Asset:    asset,
+		PoolMax:  n64(5_000_000),
+		Excess:   record.Residual,
+		Account:  pool,
+		Source:   "protocol_pool",
+		Metrics:  map[string]record.Weight{"requests": {Num: 1, Den: 1}},
 		Rounding: record.LargestRemainder,
 	}
 	for _, f := range change {
@@ -201,17 +237,18 @@ func policy(change ...func(*record.Policy)) record.Policy {
 
 func n64(n uint64) engines.Amount { return engines.AmountOf(0, n) }
 
-// put stores a policy and gives its hash.
+// put stores a policy and returns its hash.
 func (r *rig) put(p record.Policy) b3.Digest {
 	r.t.Helper()
-	doc, err := r.e.PutPolicy(r.ctx(), Call{Tenant: p.Tenant}, p.ID, p.Bytes(), []record.Signature{r.key.Sign(p.Hash())})
+	doc, err := r.e.PutPolicy(r.ctx(), Call{Tenant: p.Tenant}, p.ID, p.Bytes(),
+		[]record.Signature{r.key.Sign(p.Hash())})
 	if err != nil {
 		r.t.Fatalf("policy: %v", err)
 	}
 	return doc.Hash
 }
 
-// usage is rows of JSON lines, "actor metric qty" each.
+// usage returns JSON lines for rows of the form "actor metric qty".
 func usage(rows ...string) []byte {
 	var b strings.Builder
 	for _, row := range rows {
@@ -221,7 +258,7 @@ func usage(rows ...string) []byte {
 	return []byte(b.String())
 }
 
-// many is usage of n actors, named so that they ascend, by one metric.
+// many returns the usage of n actors with ascending names and one metric.
 func many(n int) []byte {
 	var b strings.Builder
 	for i := range n {
@@ -254,16 +291,31 @@ func (r *rig) seal(in OpenInput, body []byte) Input {
 	return sealed
 }
 
-// maxPart is the longest part that HTTP takes.
+// maxPart bounds a part as HTTP does.
 const maxPart = 1 << 20
 
-// inputOf is an upload for an epoch that shares n.
+// inputOf returns the declaration of an upload for an epoch with a pool of n.
 func inputOf(epoch string, n uint64) OpenInput {
 	return OpenInput{EpochID: epoch, Asset: asset, PoolMinor: n64(n), Metrics: []string{"requests"}, Account: pool}
 }
 
 func (r *rig) compute(epoch string, in Input, p record.Policy) (Run, error) {
-	return r.e.Compute(r.ctx(), alice, epoch, ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()})
+	return r.e.Compute(r.ctx(), alice, epoch,
+		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), EmptyOK: true})
+}
+
+// accept sends the scheduler a request that Compute would refuse, as earlier releases did.
+func (r *rig) accept(epoch string, in Input, p record.Policy) {
+	r.t.Helper()
+	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	j := job{scoped(DefaultTenant, epoch), record.RunKey(epoch, want.PolicyHash, want.InputsCID)}
+	q := &request{alice, j, want, flow.NewReply[Run]()}
+	if err := r.e.requests.TrySend(q); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := q.reply.Wait(r.ctx()); err != nil {
+		r.t.Fatalf("accept %s: %v", epoch, err)
+	}
 }
 
 func (r *rig) mustCompute(epoch string, in Input, p record.Policy) Run {
@@ -273,115 +325,4 @@ func (r *rig) mustCompute(epoch string, in Input, p record.Policy) Run {
 		r.t.Fatalf("compute %s: %v", epoch, err)
 	}
 	return c
-}
-
-// patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
-const patience = 2 * time.Minute
-
-// await waits until a run is in one of the states.
-func (r *rig) await(epoch string, states ...State) Run {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.ctx(), patience)
-	defer cancel()
-	sub := r.e.events.Subscribe("test")
-	defer sub.Close()
-	for {
-		run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
-		if err == nil && slices.Contains(states, run.State) {
-			return run
-		}
-		for heard := (Event{}); err == nil && heard.Epoch != epoch; {
-			var lagged uint64
-			if heard, lagged, err = sub.Recv(ctx); lagged > 0 {
-				break
-			}
-		}
-		if err != nil {
-			r.t.Fatalf("epoch %s is %s (%s %+v), not %v: %v", epoch, run.State, run.Reason, run.Quarantine, states, err)
-		}
-	}
-}
-
-// hearLedger puts in force how long a call of the ledger may take.
-func (r *rig) hearLedger(within time.Duration) {
-	cfg := r.cfg
-	cfg.ReadTimeout = unit.Duration(within)
-	r.e.Reload(cfg)
-}
-
-// eventually polls until ok.
-func (r *rig) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// balance is what an account has.
-func (r *rig) balance(account string) string {
-	r.t.Helper()
-	v, err := r.model.Balance(r.ctx(), account, asset, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return v.Available.String()
-}
-
-// count reads a counter by its name and labels, as "name{a=b,c=d}"; service is the rewarder's.
-func (r *rig) count(series string) float64 {
-	r.t.Helper()
-	name, rest, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
-	all, err := r.metrics.Registry().Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range all {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			ok := labels["service"] == service
-			for _, pair := range strings.Split(rest, ",") {
-				if k, v, has := strings.Cut(pair, "="); has && labels[k] != v {
-					ok = false
-				}
-			}
-			if ok {
-				if h := m.GetHistogram(); h != nil {
-					return float64(h.GetSampleCount())
-				}
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
-// syncBool is a bool that goroutines share.
-type syncBool = atomic.Bool
-
-// paidOnce checks what each actor has, and what is left in the funding account. It reads the model, closed or not.
-func (r *rig) paidOnce(want map[string]engines.Amount, left engines.Amount) {
-	r.t.Helper()
-	model := r.model.Reopen()
-	for actor, amount := range want {
-		v, err := model.Balance(r.ctx(), actor, asset, 0)
-		if err != nil || v.Available != amount {
-			r.t.Fatalf("%s has %s, want %s (%v)", actor, v.Available, amount, err)
-		}
-	}
-	if v, err := model.Balance(r.ctx(), pool, asset, 0); err != nil || v.Available != left {
-		r.t.Fatalf("%s has %s, want %s (%v)", pool, v.Available, left, err)
-	}
-}
-
-func asA[T error](err error) (T, bool) {
-	var is T
-	return is, errors.As(err, &is)
 }

@@ -12,7 +12,7 @@ import (
 	"ronbox/engines/rewarder/record"
 )
 
-// only starts some of the engine's tasks.
+// only starts a subset of the engine's tasks.
 func (r *rig) only(names ...string) *rig {
 	for _, task := range r.e.Tasks() {
 		for _, n := range names {
@@ -24,7 +24,7 @@ func (r *rig) only(names ...string) *rig {
 	return r
 }
 
-// The slot table: what Compute answers to each state of the epoch.
+// The slot table: the answer of Compute for each state of the epoch.
 func TestSlotTable(t *testing.T) {
 	r := newRig(t).only(taskScheduler)
 	p := policy()
@@ -33,7 +33,8 @@ func TestSlotTable(t *testing.T) {
 	other := r.seal(inputOf("e", 1001), usage("a requests 1", "b requests 3"))
 
 	first := r.mustCompute("e", in, p)
-	if first.State != Accepted || first.Joined || first.Replayed || first.RunKey != record.RunKey("e", p.Hash(), in.InputsCID) {
+	if first.State != Accepted || first.Joined || first.Replayed ||
+		first.RunKey != record.RunKey("e", p.Hash(), in.InputsCID) {
 		t.Errorf("an empty slot: %+v", first)
 	}
 	if again := r.mustCompute("e", in, p); !again.Joined || again.Replayed || again.RunKey != first.RunKey {
@@ -42,7 +43,8 @@ func TestSlotTable(t *testing.T) {
 	conflict := func(when string) {
 		t.Helper()
 		var c *ConflictError
-		if _, err := r.compute("e", other, p); !errors.As(err, &c) || c.Has != first.RunKey.String() || c.Given == c.Has {
+		if _, err := r.compute("e", other, p); !errors.As(err, &c) || c.Has != first.RunKey.String() ||
+			c.Given == c.Has {
 			t.Errorf("another run %s: %v", when, err)
 		}
 	}
@@ -57,12 +59,14 @@ func TestSlotTable(t *testing.T) {
 
 	r.only(taskEmitter)
 	run := r.await("e", Settled)
-	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Settled || again.Commitment != run.Commitment {
+	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Settled ||
+		again.Commitment != run.Commitment {
 		t.Errorf("the same run, settled: %+v", again)
 	}
 	conflict("settled")
 
-	// The balance has moved, so that the same usage is sealed with another ledger ref: it is the same run.
+	// The balance has moved, so that the same usage is sealed with another ledger ref: it is the
+	// same run.
 	moved := r.seal(inputOf("e", 1000), nil)
 	if moved.InputsCID == in.InputsCID || moved.AccountingCID != in.AccountingCID {
 		t.Fatalf("sealed again: %+v", moved)
@@ -80,33 +84,44 @@ func TestQuarantinedSlotAnswersSo(t *testing.T) {
 	p := policy(func(p *record.Policy) { p.Guarantee = n64(600) })
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3"))
-	r.mustCompute("e", in, p)
+	r.accept("e", in, p)
 	run := r.await("e", Quarantined)
-	if q := run.Quarantine; q.Kind != KindInvariant || q.Reason != "guarantee" || q.Has != "1000" || q.Need != "1200" || run.Transactions != 0 || run.ResidualMinor != "1000" {
+	if q := run.Quarantine; q.Kind != KindInvariant || q.Reason != "guarantee" || q.Has != "1000" || q.Need != "1200" ||
+		run.Transactions != 0 ||
+		run.ResidualMinor != "1000" {
 		t.Errorf("%+v of %+v", q, run)
 	}
 	var q *QuarantineError
-	if _, err := r.compute("e", in, p); !errors.As(err, &q) || q.Run.Quarantine.Reason != "guarantee" || q.Run.RunKey != run.RunKey || q.Run.Commitment != run.Commitment {
+	if _, err := r.compute("e", in,
+		p); !errors.As(err, &q) || q.Run.Quarantine.Reason != "guarantee" || q.Run.RunKey != run.RunKey ||
+		q.Run.Commitment != run.Commitment {
 		t.Errorf("compute: %v", err)
 	}
-	if _, err := r.e.Emit(r.ctx(), alice, "e"); !errors.As(err, &q) {
+	if _, err := r.e.Emit(r.ctx(), alice, "e", false); !errors.As(err, &q) {
 		t.Errorf("emit: %v", err)
 	}
 	if got := r.balance("a"); got != "0" {
 		t.Errorf("a has %s", got)
 	}
-	r.eventually("the quarantine is counted", func() bool { return r.count("quarantine_total{epoch=e}") == 1 }) // after it is seen
+	// counted after the state is visible
+	r.eventually("the quarantine is counted", func() bool { return r.count("quarantine_total{epoch=e}") == 1 })
 }
 
-// A run whose deadline passes fails, and leaves its epoch to the next one.
+// A run fails when its deadline passes, and its epoch is free for the next run.
 func TestDeadlineFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).only(taskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
-	r.clock.Store(-int64(time.Hour)) // of what is accepted now the deadline has passed already by the clock of the worker
-	soon := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), Deadline: r.now().Add(time.Minute)}
+	// runs that are accepted now are past their deadline by the clock of the worker
+	r.clock.Store(-int64(time.Hour))
+	soon := ComputeRequest{
+		InputsCID:  in.InputsCID,
+		PolicyID:   p.ID,
+		PolicyHash: p.Hash(),
+		Deadline:   r.now().Add(time.Minute),
+	}
 	c, err := r.e.Compute(r.ctx(), alice, "e", soon)
 	if err != nil || c.DeadlineAt != instant(soon.Deadline) {
 		t.Fatalf("%+v, %v, want the deadline %v", c.DeadlineAt, err, soon.Deadline)
@@ -133,7 +148,7 @@ func TestDeadlineFreesTheSlot(t *testing.T) {
 	}
 }
 
-// What does not fit together is refused by name, and nothing is accepted.
+// Parts that do not fit each other are refused by name, and no run is accepted.
 func TestComputeRefusals(t *testing.T) {
 	r := newRig(t).start()
 	p, foreign := policy(), policy(func(p *record.Policy) { p.ID, p.Account = "rev2", "pool:other" })
@@ -151,18 +166,19 @@ func TestComputeRefusals(t *testing.T) {
 		field       string
 		is          error
 	}{
-		{"unknown policy", "e", ComputeRequest{in.InputsCID, "rev9", p.Hash(), time.Time{}}, "", ErrNotFound},
-		{"stale hash", "e", ComputeRequest{in.InputsCID, p.ID, foreign.Hash(), time.Time{}}, "policy_hash", nil},
-		{"unknown inputs", "e", ComputeRequest{b3.Sum(nil), p.ID, p.Hash(), time.Time{}}, "", ErrNotFound},
-		{"another epoch", "f", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}, "inputs_cid", nil},
-		{"another account", "e", ComputeRequest{in.InputsCID, foreign.ID, foreign.Hash(), time.Time{}}, "account", nil},
-		{"another asset", "e", ComputeRequest{in.InputsCID, euro.ID, euro.Hash(), time.Time{}}, "asset", nil},
-		{"a metric without weight", "two", ComputeRequest{unweighed.InputsCID, p.ID, p.Hash(), time.Time{}}, "metrics", nil},
-		{"no epoch id", "a/b", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}, "epoch_id", nil},
+		{"unknown policy", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: "rev9", PolicyHash: p.Hash()}, "", ErrNotFound},
+		{"stale hash", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: foreign.Hash()}, "policy_hash", nil},
+		{"unknown inputs", "e", ComputeRequest{InputsCID: b3.Sum(nil), PolicyID: p.ID, PolicyHash: p.Hash()}, "", ErrNotFound},
+		{"another epoch", "f", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "inputs_cid", nil},
+		{"another account", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: foreign.ID, PolicyHash: foreign.Hash()}, "account", nil},
+		{"another asset", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: euro.ID, PolicyHash: euro.Hash()}, "asset", nil},
+		{"a metric without weight", "two", ComputeRequest{InputsCID: unweighed.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "metrics", nil},
+		{"no epoch id", "a/b", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "epoch_id", nil},
 	} {
 		_, err := r.e.Compute(r.ctx(), alice, tt.epoch, tt.want)
 		var f *FieldError
-		if errors.As(err, &f) != (tt.field != "") || f != nil && f.Field != tt.field || tt.is != nil && !errors.Is(err, tt.is) {
+		if errors.As(err, &f) != (tt.field != "") || f != nil && f.Field != tt.field ||
+			tt.is != nil && !errors.Is(err, tt.is) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -171,7 +187,11 @@ func TestComputeRefusals(t *testing.T) {
 	}
 	other := alice
 	other.Tenant = "other"
-	if _, err := r.e.Compute(r.ctx(), other, "e", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Compute(r.ctx(), other, "e",
+		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}); !errors.Is(
+		err,
+		ErrNotFound,
+	) {
 		t.Errorf("another tenant: %v", err)
 	}
 	if _, err := r.e.Input(r.ctx(), "other", in.InputsCID); !errors.Is(err, ErrNotFound) {
@@ -179,7 +199,7 @@ func TestComputeRefusals(t *testing.T) {
 	}
 }
 
-// A full work_req refuses at once, and so does a node that drains.
+// A full work_req refuses requests at once, and so does a draining node.
 func TestIntake(t *testing.T) {
 	r := newRig(t)
 	p := policy()
@@ -193,7 +213,8 @@ func TestIntake(t *testing.T) {
 	if _, err := r.compute("e", in, p); !errors.Is(err, flow.ErrBusy) {
 		t.Errorf("full: %v", err)
 	}
-	if n, depth := r.count("queue_dropped_total{queue=work_req}"), r.count("queue_depth{queue=work_req}"); n != 1 || depth != queueCap {
+	if n, depth := r.count("queue_dropped_total{queue=work_req}"), r.count("queue_depth{queue=work_req}"); n != 1 ||
+		depth != queueCap {
 		t.Errorf("%v dropped, %v deep", n, depth)
 	}
 	r.catalog.CloseFedBy(service, flow.HTTP)
@@ -202,7 +223,8 @@ func TestIntake(t *testing.T) {
 	}
 }
 
-// Nobody answers: the caller waits for 2 s and nothing is done.
+// A request that is not begun in 2 s is refused like one that finds the queue full, without
+// effects.
 func TestComputeAnswersInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -212,7 +234,9 @@ func TestComputeAnswersInTime(t *testing.T) {
 	r.e.answers = answerWithin
 	ctx, cancel := context.WithTimeout(r.ctx(), patience)
 	defer cancel()
-	if _, err := r.e.Compute(ctx, alice, "e", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+	if _, err := r.e.Compute(ctx, alice, "e",
+		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}); !errors.Is(err, flow.ErrBusy) ||
+		ctx.Err() != nil {
 		t.Errorf("err = %v", err)
 	}
 	r.e.answers = patience
@@ -223,7 +247,8 @@ func TestComputeAnswersInTime(t *testing.T) {
 	}
 }
 
-// With 512 runs in work the next one waits once, 50 to 150 ms, and is then dropped, counted and told; room in time lets it in.
+// With 512 runs in work, the next request waits once for 50 to 150 ms, and is then refused and
+// counted, unless there is room by then.
 func TestWorkRetriesOnceThenDrops(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).only(taskScheduler)
@@ -245,7 +270,10 @@ func TestWorkRetriesOnceThenDrops(t *testing.T) {
 	if _, err := r.compute("last", in, p); !errors.Is(err, flow.ErrBusy) {
 		t.Errorf("full twice: %v", err)
 	}
-	if dropped, retries := r.count("queue_dropped_total{queue=work}"), r.count("backoff_retries_total{op=work}"); dropped != 1 || retries != 1 {
+	if dropped, retries := r.count("queue_dropped_total{queue=work}"), r.count(
+		"backoff_retries_total{op=work}",
+	); dropped != 1 ||
+		retries != 1 {
 		t.Errorf("%v dropped after %v retries", dropped, retries)
 	}
 	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "last"); !errors.Is(err, ErrNotFound) {

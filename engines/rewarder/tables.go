@@ -11,23 +11,56 @@ import (
 	"ronbox/store"
 )
 
-// The tables. What is hashed or served is stored raw. Every row has a checksum: one that a disk has changed is an error of the store, not a run.
+// The tables. Hashed and served bytes are stored raw. Every row has a checksum, so a row that the
+// disk has changed is an error of the store.
 var (
-	policies = store.NewTable(&store.Bucket{Name: "rw/policy"}, store.String[string](), store.CBOR[Policy]()).Summed().Alone()     // tenant‖0‖id
-	uploads  = store.NewTable(&store.Bucket{Name: "rw/upload"}, store.Array32[b3.Digest](), store.CBOR[Upload]()).Summed().Alone() // id
-	chunks   = store.NewTable(&store.Bucket{Name: "rw/chunk"}, pieceKeys(), store.Raw()).Summed()                                  // rows of an upload
-	inputs   = store.NewTable(&store.Bucket{Name: "rw/input"}, store.Array32[b3.Digest](), store.CBOR[Input]()).Summed().Alone()   // inputs cid
-	slots    = store.NewTable(&store.Bucket{Name: "rw/epoch"}, store.String[string](), store.CBOR[Run]()).Summed().Alone()         // tenant‖0‖epoch
-	sealed   = store.NewTable(&store.Bucket{Name: "rw/sealed"}, store.Array32[b3.Digest](), store.CBOR[sealedRow]()).Summed()      // run key
-	allocs   = store.NewTable(&store.Bucket{Name: "rw/alloc"}, pieceKeys(), store.Raw()).Summed()                                  // of a run, 512 a row
-	intents  = store.NewTable(&store.Bucket{Name: "rw/intent"}, pieceKeys(), store.CBOR[Intent]()).Summed().Alone()                // of a run, those that are done
-	todos    = store.NewTable(&store.Bucket{Name: "rw/todo"}, pieceKeys(), store.Raw()).Summed()                                   // run key, what is left to do → slot
+	// tenant‖0‖id
+	policies = store.NewTable(&store.Bucket{Name: "rw/policy"}, store.String[string](), store.CBOR[Policy]()).
+			Summed().
+			Alone()
+	// id
+	uploads = store.NewTable(&store.Bucket{Name: "rw/upload"}, store.Array32[b3.Digest](), store.CBOR[Upload]()).
+		Summed().
+		Alone()
+	// rows of an upload
+	chunks = store.NewTable(&store.Bucket{Name: "rw/chunk"}, pieceKeys(), store.Raw()).Summed()
+	// inputs cid
+	inputs = store.NewTable(&store.Bucket{Name: "rw/input"}, store.Array32[b3.Digest](), store.CBOR[Input]()).
+		Summed().
+		Alone()
+	// tenant‖0‖epoch
+	slots = store.NewTable(&store.Bucket{Name: "rw/epoch"}, store.String[string](), store.CBOR[Run]()).Summed().Alone()
+	// run key
+	sealed = store.NewTable(&store.Bucket{Name: "rw/sealed"}, store.Array32[b3.Digest](), store.CBOR[sealedRow]()).
+		Summed()
+	// allocations of a run, 512 per row
+	allocs = store.NewTable(&store.Bucket{Name: "rw/alloc"}, pieceKeys(), store.Raw()).Summed()
+	// paid or parked intents of a run
+	intents = store.NewTable(&store.Bucket{Name: "rw/intent"}, pieceKeys(), store.CBOR[Intent]()).Summed().Alone()
+	// parked payees of a run, by leaf
+	parked = store.NewTable(&store.Bucket{Name: "rw/parked"}, pieceKeys(), store.CBOR[Parked]()).Summed().Alone()
+	// token → number of runs that it has started, if it has max_runs
+	started = store.NewTable(&store.Bucket{Name: "rw/started"}, store.String[string](), store.CBOR[uint64]()).
+		Summed().
+		Alone()
+	// run key, kind of pending work → slot
+	todos = store.NewTable(&store.Bucket{Name: "rw/todo"}, pieceKeys(), store.Raw()).Summed()
 )
 
 // Buckets lists the rewarder's buckets.
 func Buckets() []*store.Bucket {
 	return []*store.Bucket{
-		policies.Bucket(), uploads.Bucket(), chunks.Bucket(), inputs.Bucket(), slots.Bucket(), sealed.Bucket(), allocs.Bucket(), intents.Bucket(), todos.Bucket(),
+		policies.Bucket(),
+		uploads.Bucket(),
+		chunks.Bucket(),
+		inputs.Bucket(),
+		slots.Bucket(),
+		sealed.Bucket(),
+		allocs.Bucket(),
+		intents.Bucket(),
+		parked.Bucket(),
+		started.Bucket(),
+		todos.Bucket(),
 	}
 }
 
@@ -40,26 +73,28 @@ func digestKey(b []byte) (d b3.Digest, err error) {
 	return b3.Digest(b), nil
 }
 
-// sealedRow is what a run has come to, beside its slot.
+// sealedRow is the result of a run, beside its slot.
 type sealedRow struct {
 	Header []byte      `cbor:"1,keyasint"`
 	Roots  []b3.Digest `cbor:"2,keyasint"` // of its chunks
 }
 
-// scoped is a name of a tenant, as a key.
+// scoped returns the key of a name of a tenant.
 func scoped(tenant, name string) string { return tenant + "\x00" + name }
 
-// piece is a numbered part of something: a chunk of an upload, a chunk or an intent of a run, what is left to do for it.
+// piece is the key of a numbered part: a chunk of an upload, a chunk or an intent of a run, or a
+// kind of pending work of a run.
 type piece struct {
 	id b3.Digest
 	n  uint32
 }
 
-// What is left to do for a run, which a boot finds again.
+// Kinds of pending work of a run, which survive a restart.
 const (
 	toCompute uint32 = iota
 	toPay
-	toWrite // to disk
+	toWrite // write the artifact files
+	paused  // nothing to do until Emit: the row exists to be counted
 )
 
 var (
@@ -80,7 +115,8 @@ func pieceKeys() store.Key[piece] {
 	}
 }
 
-// must reads a row that another one speaks of: without it the file is damaged.
+// must reads a row that another row refers to. It panics with a *store.RowError if the row is
+// missing.
 func must[K, V any](r store.Reader, t store.Table[K, V], key K) V {
 	v, ok := get(r, t, key)
 	if !ok {
@@ -89,9 +125,10 @@ func must[K, V any](r store.Reader, t store.Table[K, V], key K) V {
 	return v
 }
 
-// get reads the row of key. A table that is alone believes that a row is absent only if the rows beside its place are sound. One damaged
-// row there is passed over here if it is not the row of key with a damaged key, and the row beyond it shows that the search did not go astray: so a
-// damaged row stands in the way of its own run alone.
+// get reads the row of key. A table with Alone trusts that a row is absent only if its neighbours
+// are sound. get steps over one damaged neighbour if it cannot be the row of key with a damaged key
+// and the next row is sound and on the expected side of key. So a damaged row blocks only its own
+// run.
 func get[K, V any](r store.Reader, t store.Table[K, V], key K) (v V, ok bool) {
 	bad := attempt(func() { v, ok = t.Get(r, key) })
 	if bad == nil {
@@ -104,8 +141,9 @@ func get[K, V any](r store.Reader, t store.Table[K, V], key K) (v V, ok bool) {
 	return v, false
 }
 
-// passes reports whether rows, which begin beside the place of key, show that key has no row on this side: a sound row beyond it is the first or the
-// second one, and the one before that is not the row of key.
+// passes reports whether rows, which begin next to the place of key, show that key has no row on
+// this side: the first or second row is sound and on the expected side, and a damaged row before it
+// is not the row of key.
 func passes(rows iter.Seq2[[]byte, []byte], key []byte, side int) bool {
 	damaged := 0
 	for k, row := range rows {
@@ -120,7 +158,7 @@ func passes(rows iter.Seq2[[]byte, []byte], key []byte, side int) bool {
 	return true
 }
 
-// keyOf returns the bytes of a key of any table.
+// keyOf returns the encoded key of any table.
 func keyOf[K any](key K) []byte {
 	switch k := any(key).(type) {
 	case piece:
@@ -133,8 +171,11 @@ func keyOf[K any](key K) []byte {
 	return nil
 }
 
-// readChunk reads the allocations of a chunk of a run with their leaves, which must have the root that was sealed.
-func readChunk(r store.Reader, key b3.Digest, roots []b3.Digest, c uint32) (all []record.Allocation, leaves []b3.Digest) {
+// readChunk reads the allocations of a chunk with their leaves. It panics with a *store.RowError
+// unless they have the sealed root.
+func readChunk(
+	r store.Reader, key b3.Digest, roots []b3.Digest, c uint32,
+) (all []record.Allocation, leaves []b3.Digest) {
 	all, leaves, ok := cutChunk(key, c, must(r, allocs, piece{key, c}))
 	if !ok || int(c) >= len(roots) || record.Root(leaves) != roots[c] {
 		panic(&store.RowError{Bucket: allocs.Bucket().Name, Key: keyOf(piece{key, c}), Cause: errRoot})
@@ -142,7 +183,7 @@ func readChunk(r store.Reader, key b3.Digest, roots []b3.Digest, c uint32) (all 
 	return all, leaves
 }
 
-// command is a change of the file, whose values were decided before it was made.
+// command is a change of the file. Its values were decided before it was made.
 type command[R any] struct {
 	kind string
 	size int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -12,15 +13,16 @@ import (
 	"ronbox/store"
 )
 
-// ScopeAdmin is the scope of callers that administer the uploads of all principals: of their tenant, or of all if their token names none.
+// ScopeAdmin is the scope of callers that administer the uploads of all principals of their tenant,
+// or of all tenants if their token names none.
 const ScopeAdmin = service + ".admin"
 
 const (
-	walkRows   = 1024 // rows of a view: so many decode in a few milliseconds
-	dropChunks = 128  // deleted by one command: 4 MB of rows, which one group holds
+	walkRows   = 1024 // rows per view, which decode in a few milliseconds
+	dropChunks = 128  // chunks deleted by one command: 4 MB of rows, which fit into one group
 )
 
-// administers reports whether the caller may list and drop an upload of a tenant.
+// administers reports whether the caller may list and drop an upload.
 func (c Call) administers(up *Upload, head *record.Snapshot) bool {
 	g := c.By.Grant
 	if g.Tenant(head.Tenant) != nil || g.Epoch(head.EpochID) != nil || g.Account(up.Account) != nil {
@@ -32,7 +34,7 @@ func (c Call) administers(up *Upload, head *record.Snapshot) bool {
 	return head.Tenant == c.Tenant && up.Owner != "" && up.Owner == c.By.Principal
 }
 
-// run returns the run that uses up. It has one at most: that of its epoch, unless it failed.
+// run returns the run that uses up. At most one run does: the run of its epoch, unless it failed.
 func (up *Upload) run(r store.Reader) (run Run, used bool) {
 	head, err := record.ParseSnapshot(up.Header)
 	if err != nil {
@@ -46,7 +48,8 @@ func (up *Upload) run(r store.Reader) (run Run, used bool) {
 	return run, ok && in.Upload == up.ID
 }
 
-// Uploads lists the uploads that the caller may administer, after one id, up to limit. A damaged row is listed for holders of ScopeAdmin.
+// Uploads lists at most limit uploads that the caller may administer, after the id after. A damaged
+// row is listed for holders of ScopeAdmin.
 func (e *Engine) Uploads(ctx context.Context, by Call, after b3.Digest, limit int) (UploadPage, error) {
 	page := UploadPage{Uploads: []UploadInfo{}}
 	keep := e.live().Inputs.Keep.D()
@@ -78,15 +81,22 @@ func (e *Engine) Uploads(ctx context.Context, by Call, after b3.Digest, limit in
 	return page, err
 }
 
-// info describes up; ok is false if the caller may not administer it.
+// info describes up. ok is false if the caller may not administer it.
 func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info UploadInfo, ok bool) {
 	head, err := record.ParseSnapshot(up.Header)
 	if err != nil || !by.administers(up, &head) {
 		return info, false
 	}
 	info = UploadInfo{
-		ID: up.ID, State: UploadOpen, Tenant: head.Tenant, EpochID: head.EpochID, Owner: up.Owner, Parts: up.Parts, Rows: up.Rows,
-		Bytes: uploadCost + up.Bytes, AccountingCID: up.Sealed,
+		ID:            up.ID,
+		State:         UploadOpen,
+		Tenant:        head.Tenant,
+		EpochID:       head.EpochID,
+		Owner:         up.Owner,
+		Parts:         up.Parts,
+		Rows:          up.Rows,
+		Bytes:         uploadCost + up.Bytes,
+		AccountingCID: up.Sealed,
 	}
 	if up.Created != 0 {
 		info.CreatedAt = instant(time.UnixMilli(up.Created))
@@ -105,8 +115,9 @@ func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info Upload
 	return info, true
 }
 
-// DropUpload deletes an upload with its rows and the inputs sealed from it. Its declaration may be opened anew. Rows are deleted some at a time: a call
-// that ends early has begun, and the same call again, or a sweep, finishes it. Errors: ErrNotFound, *ConflictError if a run uses it.
+// DropUpload deletes an upload with its rows and the inputs sealed from it. Afterwards its
+// declaration can be opened again. Rows are deleted in batches: if a call ends early, the same call
+// or a sweep finishes the deletion. Errors: ErrNotFound, *ConflictError if a run uses the upload.
 func (e *Engine) DropUpload(ctx context.Context, by Call, id b3.Digest) error {
 	err := e.beginDrop(ctx, by, id, "", func(_ store.Reader, up *Upload, head *record.Snapshot) error {
 		if !by.administers(up, head) {
@@ -120,11 +131,11 @@ func (e *Engine) DropUpload(ctx context.Context, by Call, id b3.Digest) error {
 	return e.finishDrop(ctx, id)
 }
 
-// beginDrop marks an upload that may be dropped: from then on it takes no part, no seal and no run.
+// beginDrop marks an upload as dropped. A dropped upload takes no part, no seal and no run.
 func (e *Engine) beginDrop(
 	ctx context.Context, by Call, id b3.Digest, why string, may func(store.Reader, *Upload, *record.Snapshot) error,
 ) error {
-	_, err := commit(ctx, e, store.Bulk, command[Upload]{"drop_upload", 1 << 10, func(r store.Reader, w *store.Writes) (up Upload, err error) {
+	c := command[Upload]{"drop_upload", 1 << 10, func(r store.Reader, w *store.Writes) (up Upload, err error) {
 		up, ok := get(r, uploads, id)
 		if !ok {
 			return up, fmt.Errorf("upload: %w", ErrNotFound)
@@ -145,15 +156,17 @@ func (e *Engine) beginDrop(
 			"upload": id.String(), "tenant": head.Tenant, "epoch_id": head.EpochID, "owner": up.Owner,
 		}))
 		return up, nil
-	}})
+	}}
+	_, err := commit(ctx, e, store.Bulk, c)
 	return err
 }
 
-// finishDrop deletes the rows of an upload that is marked, then its inputs and its own row.
+// finishDrop deletes the rows of a dropped upload, then its inputs and its own row.
 func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 	for more := true; more; {
 		var err error
-		if more, err = e.dropSome(ctx, id); err != nil {
+		more, err = e.dropSome(ctx, id)
+		if err != nil {
 			return err
 		}
 	}
@@ -165,10 +178,10 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 	if err != nil || !up.Dropped {
 		return err
 	}
-	_, err = commit(ctx, e, store.Bulk, command[bool]{"end_drop", 1 << 10, func(r store.Reader, w *store.Writes) (ended bool, err error) {
+	c := command[bool]{"end_drop", 1 << 10, func(r store.Reader, w *store.Writes) (ended bool, err error) {
 		up, _ := get(r, uploads, id)
 		if !up.Dropped {
-			return false, nil // another call has ended the drop, and the upload may have been opened anew
+			return false, nil // another call has finished the drop; the upload may exist again
 		}
 		for _, cid := range slices.Concat(up.Inputs, old) {
 			if in, ok := get(r, inputs, cid); ok && in.Upload == id {
@@ -177,7 +190,8 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 		}
 		uploads.Delete(w, id)
 		return true, nil
-	}}, func(ended bool) {
+	}}
+	_, err = commit(ctx, e, store.Bulk, c, func(ended bool) {
 		if ended {
 			e.quota.set(id, charge{})
 		}
@@ -185,25 +199,27 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 	return err
 }
 
-// dropSome deletes some rows of a marked upload, damaged ones too, and reports whether there may be more.
+// dropSome deletes a batch of rows of a dropped upload, including damaged ones. It reports whether
+// there may be more.
 func (e *Engine) dropSome(ctx context.Context, id b3.Digest) (more bool, err error) {
-	return commit(ctx, e, store.Bulk, command[bool]{"drop_rows", 1 << 10, func(r store.Reader, w *store.Writes) (more bool, err error) {
+	c := command[bool]{"drop_rows", 1 << 10, func(r store.Reader, w *store.Writes) (more bool, err error) {
 		up, _ := get(r, uploads, id)
 		if !up.Dropped {
 			return false, nil
 		}
 		n := 0
-		for raw := range r.Range(chunks.Bucket(), keyOf(piece{id, 0}), append(slices.Clone(id[:]), 0xff, 0xff, 0xff, 0xff)) {
+		for raw := range r.Range(chunks.Bucket(), keyOf(piece{id, 0}), keyOf(piece{id, math.MaxUint32})) {
 			w.Delete(chunks.Bucket(), slices.Clone(raw))
 			if n++; n == dropChunks {
 				return true, nil
 			}
 		}
 		return false, nil
-	}})
+	}}
+	return commit(ctx, e, store.Bulk, c)
 }
 
-// marked reads an upload, the zero one if there is none.
+// marked reads an upload. It returns a zero Upload if it does not exist.
 func (e *Engine) marked(ctx context.Context, id b3.Digest) (up Upload, err error) {
 	err = e.view(ctx, func(r store.Reader) error {
 		up, _ = get(r, uploads, id)
@@ -212,7 +228,7 @@ func (e *Engine) marked(ctx context.Context, id b3.Digest) (up Upload, err error
 	return up, err
 }
 
-// inputsOf finds the inputs that were sealed from an upload.
+// inputsOf returns the inputs that were sealed from an upload.
 func (e *Engine) inputsOf(ctx context.Context, id b3.Digest) (all []b3.Digest, err error) {
 	err = walk(ctx, e, inputs, digestKey, func(_ store.Reader, cid b3.Digest, in Input) {
 		if in.Upload == id {
@@ -222,9 +238,10 @@ func (e *Engine) inputsOf(ctx context.Context, id b3.Digest) (all []b3.Digest, e
 	return all, err
 }
 
-// walk calls fn for every row of t that reads well, some in each view.
+// walk calls fn for every row of t that reads well. Each view covers walkRows rows.
 func walk[K, V any](
-	ctx context.Context, e *Engine, t store.Table[K, V], decode func([]byte) (K, error), fn func(r store.Reader, key K, v V),
+	ctx context.Context, e *Engine, t store.Table[K, V], decode func([]byte) (K, error),
+	fn func(r store.Reader, key K, v V),
 ) error {
 	var from []byte
 	for {
@@ -247,8 +264,9 @@ func walk[K, V any](
 	}
 }
 
-// Sweep writes damaged rows of rw/todo again, then counts the uploads that no run uses, drops those that have expired, and finishes the drops that were
-// cut off. One sweep runs at a time. Other damaged rows are noted and left alone.
+// Sweep repairs damaged rows of rw/todo, recounts the uploads that no run uses, drops expired
+// uploads, and finishes interrupted drops. Other damaged rows are recorded and skipped. Only one
+// sweep may run at a time.
 func (e *Engine) Sweep(ctx context.Context) error {
 	return errors.Join(e.repairTodos(ctx), e.sweepUploads(ctx))
 }
@@ -280,7 +298,7 @@ func (e *Engine) sweepUploads(ctx context.Context) error {
 	for _, id := range due {
 		err := e.beginDrop(ctx, Call{}, id, "expired", func(_ store.Reader, up *Upload, _ *record.Snapshot) error {
 			if !up.Sealed.IsZero() || up.Changed > expired {
-				return errGone // it was gone on with meanwhile
+				return errGone // the upload was continued in the meantime
 			}
 			return nil
 		})
@@ -296,7 +314,7 @@ func (e *Engine) sweepUploads(ctx context.Context) error {
 	return nil
 }
 
-// noted is note for a row that may be nil.
+// noted calls note for a row that may be nil.
 func (e *Engine) noted(bad *store.RowError) error {
 	if bad == nil {
 		return nil

@@ -16,13 +16,19 @@ import (
 )
 
 var (
-	bob   = Call{By: engines.Actor{CapID: "cap-bob", Principal: "bob", Scopes: []string{"rewarder.inputs"}}, Tenant: DefaultTenant}
+	bob = Call{
+		By:     engines.Actor{CapID: "cap-bob", Principal: "bob", Scopes: []string{"rewarder.inputs"}},
+		Tenant: DefaultTenant,
+	}
 	admin = Call{By: engines.Actor{Principal: "uid:0", Admin: true}, Tenant: DefaultTenant}
 	acme  = Call{By: engines.Actor{CapID: "cap-acme", Principal: "carol", Tenant: "acme"}, Tenant: "acme"}
-	wide  = Call{By: engines.Actor{CapID: "cap-wide", Principal: "dora", Tenant: "acme", Scopes: []string{ScopeAdmin}}, Tenant: "acme"}
+	wide  = Call{
+		By:     engines.Actor{CapID: "cap-wide", Principal: "dora", Tenant: "acme", Scopes: []string{ScopeAdmin}},
+		Tenant: "acme",
+	}
 )
 
-// uploaded opens an upload of n actors.
+// uploaded opens an upload with n actors.
 func (r *rig) uploaded(by Call, epoch string, n int) b3.Digest {
 	r.t.Helper()
 	up, err := r.e.OpenInput(r.ctx(), by, inputOf(epoch, 1000))
@@ -48,7 +54,7 @@ func (r *rig) listed(by Call) (epochs []string) {
 	return epochs
 }
 
-// rowsOf counts the rows of the buckets of uploads.
+// rowsOf counts the rows in the buckets of uploads.
 func (r *rig) rowsOf() (n int) {
 	for _, b := range []*store.Bucket{uploads.Bucket(), chunks.Bucket(), inputs.Bucket()} {
 		keys, _ := r.rawRows(b)
@@ -57,7 +63,8 @@ func (r *rig) rowsOf() (n int) {
 	return n
 }
 
-// Callers list and drop what they opened; holders of rewarder.admin what their tenant, or any, opened. A run keeps its upload.
+// Callers list and drop their own uploads; holders of rewarder.admin those of their tenant, or of
+// all. A run keeps its upload.
 func TestUploadsAreListedAndDropped(t *testing.T) {
 	r := newRig(t, inMemory).start()
 	p := policy()
@@ -103,10 +110,11 @@ func TestUploadsAreListedAndDropped(t *testing.T) {
 	}
 }
 
-// uploadOf reads which upload has the rows of an input.
+// uploadOf returns the upload that holds the rows of an input.
 func (in Input) uploadOf(r *rig) b3.Digest { return in.Upload }
 
-// A declaration whose first part was wrong is begun anew once it is dropped; a sealed upload goes with its inputs, and the input of a failed run too.
+// After an upload with a wrong first part is dropped, its declaration can be opened again. A sealed
+// upload is dropped with its inputs, including the input of a failed run.
 func TestDropUnlocksADeclaration(t *testing.T) {
 	r := newRig(t, inMemory)
 	id := r.uploaded(alice, "e", 1)
@@ -144,7 +152,44 @@ func (r *rig) seal2(id b3.Digest) Input {
 	return in
 }
 
-// Uploads that no run uses are bounded by owner and in all. What a run uses, and what is dropped, counts no more; a restart counts the same.
+// A declaration belongs to its principal: another principal of the tenant has an upload of its own,
+// and neither can continue nor seal the other one. Equal rows make one input, which stays with the
+// upload that was sealed first.
+func TestUploadsOfTwoPrincipals(t *testing.T) {
+	r := newRig(t, inMemory)
+	theirs := r.uploaded(bob, "e", 1)
+	mine := r.uploaded(alice, "e", 2)
+	if mine == theirs {
+		t.Fatal("one upload for two principals")
+	}
+	if _, err := r.e.PutPart(r.ctx(), bob, mine, 1, false, usage("zz requests 1")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another principal's part: %v", err)
+	}
+	if _, err := r.e.SealInput(r.ctx(), bob, mine); !errors.Is(err, ErrNotFound) {
+		t.Errorf("sealed by another principal: %v", err)
+	}
+	in := r.seal2(mine)
+	equal, err := r.e.OpenInput(r.ctx(), admin, inputOf("e", 1000))
+	if err == nil {
+		_, err = r.e.PutPart(r.ctx(), admin, equal.ID, 0, false, many(2))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.e.SealInput(r.ctx(), admin, equal.ID); err != nil || again.InputsCID != in.InputsCID ||
+		again.Upload != mine {
+		t.Errorf("sealed again: %+v, %v", again, err)
+	}
+	if err := r.e.DropUpload(r.ctx(), admin, equal.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); err != nil {
+		t.Errorf("the input of a dropped upload's twin: %v", err)
+	}
+}
+
+// Uploads that no run uses are bounded per owner and in all. Used and dropped uploads are not
+// counted, and a restart counts the same.
 func TestUploadQuota(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.cfg.Inputs.MaxPerOwner, r.cfg.Inputs.MaxBytes = 1<<20+4096, 2<<20+4096
@@ -191,7 +236,8 @@ func TestUploadQuota(t *testing.T) {
 	r.uploaded(acme, "more", 0)
 }
 
-// An upload that is not sealed is dropped a week after its last part; a drop that was cut off is finished. Rows of schema 1 have no date and stay.
+// An unsealed upload is dropped a week after its last part, and an interrupted drop is finished.
+// Rows of schema 1 have no date and stay.
 func TestUploadsExpire(t *testing.T) {
 	r := newRig(t, inMemory, func(r *rig) { r.cfg.Inputs.Keep = unit.Duration(7 * 24 * time.Hour) })
 	stale, fresh := r.uploaded(alice, "stale", 1500), r.uploaded(alice, "fresh", 1)
@@ -203,7 +249,8 @@ func TestUploadsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.clock.Add(int64(3*24*time.Hour + time.Minute))
-	if err := r.e.beginDrop(r.ctx(), alice, r.uploaded(alice, "cut", 2), "", func(store.Reader, *Upload, *record.Snapshot) error { return nil }); err != nil {
+	if err := r.e.beginDrop(r.ctx(), alice, r.uploaded(alice, "cut", 2), "",
+		func(store.Reader, *Upload, *record.Snapshot) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -226,7 +273,7 @@ func TestUploadsExpire(t *testing.T) {
 	if got := r.e.quota.all; got != 2*uploadCost+r.bytesOf(fresh)+r.bytesOf(r.sealedID()) {
 		t.Errorf("%d bytes are counted", got)
 	}
-	if _, _, err := r.e.upload(r.ctx(), DefaultTenant, stale); !errors.Is(err, ErrNotFound) {
+	if _, _, err := r.e.upload(r.ctx(), admin, stale); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the stale one: %v", err)
 	}
 }
@@ -245,7 +292,7 @@ func (r *rig) bytesOf(id b3.Digest) uint64 {
 	return up.Bytes
 }
 
-// asSchema1 is the row of an upload as the release before wrote it.
+// asSchema1 rewrites the row of an upload in the form of the previous schema.
 func (r *rig) asSchema1(id b3.Digest) Upload {
 	up, err := r.e.marked(r.ctx(), id)
 	if err != nil {
@@ -255,7 +302,8 @@ func (r *rig) asSchema1(id b3.Digest) Upload {
 	return up
 }
 
-// A page is bounded by the rows that it walks, also where none is the caller's, and next goes on.
+// A page is bounded by the rows that it visits, even if none of them is the caller's, and next
+// continues after it.
 func TestUploadPages(t *testing.T) {
 	r := newRig(t, inMemory)
 	for i := range 5 {
@@ -281,7 +329,7 @@ func TestUploadPages(t *testing.T) {
 	}
 }
 
-// A changed count of usage never goes below zero, and a count of the file yields to what changed meanwhile.
+// The usage of a quota never falls below zero, and a recount does not override concurrent changes.
 func TestUsageCounts(t *testing.T) {
 	u := newQuota(flow.NewCatalog(nil, nil))
 	a, b, c := b3.Sum([]byte("a")), b3.Sum([]byte("b")), b3.Sum([]byte("c"))

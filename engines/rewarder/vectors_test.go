@@ -26,20 +26,25 @@ const (
 )
 
 func w1Usage() []byte {
-	return usage(
-		"acct_a bytes_served 400003", "acct_a bytes_stored 600000", "acct_a uptime_seconds 3600", "acct_b bytes_stored 50000",
-		"acct_b uptime_seconds 3600", "acct_c bytes_served 100000", "acct_d bytes_stored 25000", "acct_e uptime_seconds 1", "acct_f bytes_served 3",
-	)
+	return usage("acct_a bytes_served 400003", "acct_a bytes_stored 600000", "acct_a uptime_seconds 3600",
+		"acct_b bytes_stored 50000", "acct_b uptime_seconds 3600", "acct_c bytes_served 100000",
+		"acct_d bytes_stored 25000", "acct_e uptime_seconds 1", "acct_f bytes_served 3")
 }
 
 func w1Input() OpenInput {
 	return OpenInput{
-		EpochID: w1Epoch, Asset: asset, PoolMinor: n64(1_000_001), Metrics: []string{"bytes_served", "bytes_stored", "uptime_seconds"}, Account: pool,
-		WindowStartMS: 1759276800000, WindowEndMS: 1759363200000, ProducedAtMS: 1759363200000,
+		EpochID:       w1Epoch,
+		Asset:         asset,
+		PoolMinor:     n64(1_000_001),
+		Metrics:       []string{"bytes_served", "bytes_stored", "uptime_seconds"},
+		Account:       pool,
+		WindowStartMS: 1759276800000,
+		WindowEndMS:   1759363200000,
+		ProducedAtMS:  1759363200000,
 	}
 }
 
-// fixedRef is the model with the ledger ref of a vector: its balance and place are what the vector says.
+// fixedRef is the model with the balance and the seq of a vector.
 type fixedRef struct {
 	ledger.Client
 	seq       uint64
@@ -59,7 +64,8 @@ func (f fixedRef) Balance(ctx context.Context, account, asset string, _ uint64) 
 
 func vector(r *rig) { r.ledger = fixedRef{r.model, 1031, n64(5_000_000)} }
 
-// W1 runs through the whole engine: every document of it has the bytes of the design, and so have the files.
+// TestW1 runs vector W1 through the whole engine: all documents and files have the bytes of the
+// design.
 func TestW1(t *testing.T) {
 	for _, workers := range []int{1, 2, 4} {
 		r := newRig(t, vector, func(r *rig) { r.cfg.Concurrency.ComputeWorkers = workers }).start()
@@ -71,7 +77,8 @@ func TestW1(t *testing.T) {
 			t.Errorf("policy\n%s\nwant\n%s", got, w1Policy)
 		}
 		sig := r.key.Sign(r.put(p))
-		if got := b3.Sum(mustHex(t, sig.Sig)).String(); got != "b3:2cecd7a3438f30a498ccafef376d42df522d8607c3d5c913168e3f4e335f3823" {
+		if got := b3.Sum(mustHex(t, sig.Sig)).
+			String(); got != "b3:2cecd7a3438f30a498ccafef376d42df522d8607c3d5c913168e3f4e335f3823" {
 			t.Errorf("b3 of the signature is %s", got)
 		}
 		in := r.seal(w1Input(), w1Usage())
@@ -89,13 +96,16 @@ func TestW1(t *testing.T) {
 			}
 		}
 		settled, err := r.e.Settlement(r.ctx(), DefaultTenant, w1Epoch, 0, 10)
-		if err != nil || len(settled.Intents) != 1 || settled.Intents[0].Key != "b3:b837da2fa02542f82c0aa93c27869a52bc23f8552a4ab2371b0e9c7197c5" {
+		if err != nil || len(settled.Intents) != 1 ||
+			settled.Intents[0].Key != "b3:b837da2fa02542f82c0aa93c27869a52bc23f8552a4ab2371b0e9c7197c5" {
 			t.Errorf("settlement %+v, %v", settled.Intents, err)
 		}
 		proof, err := r.e.Proof(r.ctx(), DefaultTenant, w1Epoch, "acct_c")
-		if err != nil || proof.Absent || len(proof.Leaves) != 1 || proof.Leaves[0].Index != 2 || !slices.Equal(texts(proof.Leaves[0].Path), []string{
-			"b3:4608ea253e5b767402bfcd56b1d978cb042bafd8f4ce55402b3d8ba776050578", "b3:a8917a14b81d900bc9305592ad1683ed93f8977936671c657212c8989531b9c2",
-		}) {
+		if err != nil || proof.Absent || len(proof.Leaves) != 1 || proof.Leaves[0].Index != 2 ||
+			!slices.Equal(texts(proof.Leaves[0].Path), []string{
+				"b3:4608ea253e5b767402bfcd56b1d978cb042bafd8f4ce55402b3d8ba776050578",
+				"b3:a8917a14b81d900bc9305592ad1683ed93f8977936671c657212c8989531b9c2",
+			}) {
 			t.Errorf("proof %+v, %v", proof, err)
 		}
 		r.eventually("the files of W1", func() bool {
@@ -128,13 +138,14 @@ func texts(ds []b3.Digest) (out []string) {
 	return out
 }
 
-// The other vectors: what each pays, to whom, and what is left or why nothing is.
+// TestVectors checks the payouts and residuals, or the breach, of the other vectors.
 func TestVectors(t *testing.T) {
 	w1, err := record.ParsePolicy([]byte(w1Policy))
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := usage("a bytes_served 50", "a bytes_stored 100", "a uptime_seconds 10", "b bytes_stored 200", "b uptime_seconds 20")
+	two := usage("a bytes_served 50", "a bytes_stored 100", "a uptime_seconds 10", "b bytes_stored 200",
+		"b uptime_seconds 20")
 	for _, v := range []struct {
 		name      string
 		change    func(*record.Policy)
@@ -171,9 +182,10 @@ func TestVectors(t *testing.T) {
 			r.put(p)
 			in := w1Input()
 			in.PoolMinor = v.pool
-			r.mustCompute(w1Epoch, r.seal(in, v.usage), p)
+			r.accept(w1Epoch, r.seal(in, v.usage), p)
 			run := r.await(w1Epoch, Sealed, Settling, Settled, Quarantined)
-			if run.Quarantine != nil && run.Quarantine.Kind == KindInvariant && run.Quarantine.Reason != v.breach || v.breach != "" && run.Quarantine == nil {
+			if run.Quarantine != nil && run.Quarantine.Kind == KindInvariant && run.Quarantine.Reason != v.breach ||
+				v.breach != "" && run.Quarantine == nil {
 				t.Fatalf("quarantine %+v, want %q", run.Quarantine, v.breach)
 			}
 			page, err := r.e.Allocations(r.ctx(), DefaultTenant, w1Epoch, "", 10)

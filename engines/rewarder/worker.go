@@ -7,28 +7,30 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
-	"ronbox/engines/merkle"
 	"ronbox/engines/rewarder/calculus"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
 const (
-	maxTries   = 3                                   // of computing a run
-	briefly    = 5 * time.Second                     // for a command that must be tried even as ctx ends
-	stageBytes = 1 << 20                             // of one command: bbolt rewrites the last few rows at each append, which little ones would pay for dearly
-	rootSize   = b3.Size + 2                         // in a row of the file
-	maxChunks  = (store.MaxValue - 8<<10) / rootSize // of a run: its header and their roots are one row of the file
+	maxTries = 3               // attempts to compute a run
+	briefly  = 5 * time.Second // time limit of a command that is sent even if ctx has ended
+	// size of a staging command: bbolt rewrites the last few rows at each append, which makes small
+	// commands expensive
+	stageBytes = 1 << 20
+	rootSize   = b3.Size + 2                         // size of a root in its row
+	maxChunks  = (store.MaxValue - 8<<10) / rootSize // of a run: its header and its roots are one row
 )
 
-// errDeadline is the cause of the end of a run's context.
+// errDeadline is the cause of a context that ends at the deadline of a run.
 var errDeadline = errors.New("rewarder: the deadline of the run has passed")
 
-// runWorker computes runs, one at a time. What is queued when the node drains stays in the file.
+// runWorker computes runs, one at a time. Runs that are queued at shutdown stay in the file.
 func (e *Engine) runWorker(ctx context.Context) error { return e.consume(ctx, toCompute, e.lead) }
 
-// lead computes a run, and lets it fail at its deadline, or if it has panicked too often.
+// lead computes a run. It fails the run at its deadline or after maxTries panics.
 func (e *Engine) lead(ctx context.Context, j job) {
 	if e.draining.Load() {
 		return
@@ -57,12 +59,12 @@ func (e *Engine) lead(ctx context.Context, j job) {
 	}
 }
 
-// brief is a context for a last command, whatever has become of ctx.
+// brief returns a context for a final command that does not end with ctx.
 func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), briefly)
 }
 
-// fail ends a run without a result and leaves its epoch free.
+// fail ends a run without a result and frees its epoch.
 func (e *Engine) fail(ctx context.Context, j job, why string) {
 	ctx, cancel := brief(ctx)
 	defer cancel()
@@ -77,8 +79,9 @@ func (e *Engine) fail(ctx context.Context, j job, why string) {
 	}
 }
 
-// finished hands a sealed run to those who pay and write it, and waits for room until its deadline, or as long as a call of the ledger. What a
-// shutdown cuts off is found by the next start.
+// finished queues a sealed run for payment and for its files. It waits for room until the deadline
+// of the run, and at least for the timeout of a ledger call. A start after a shutdown finds the
+// work that was cut off.
 func (e *Engine) finished(ctx context.Context, j job, run Run, deadline time.Time) {
 	e.step("sealed")
 	e.publish(run)
@@ -91,98 +94,14 @@ func (e *Engine) finished(ctx context.Context, j job, run Run, deadline time.Tim
 	within, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if run.State == Sealed && e.offer(within, toPay, j, true) != nil && ctx.Err() == nil {
-		e.hold(ctx, j, "intents: no room")
+		e.hold(ctx, j, "intents: no room", "")
 	}
 	if run.Artifact == ArtifactPending && e.offer(within, toWrite, j, true) != nil {
 		e.m.lost(1)
 	}
 }
 
-// material is what a run is made of.
-type material struct {
-	key    b3.Digest
-	policy record.Policy
-	head   record.Snapshot
-	in     Input
-	ref    record.LedgerRef
-	roots  []b3.Digest // of its chunks, once it is sealed
-}
-
-func readMaterial(r store.Reader, tenant string, input b3.Digest, policy string) (m material, err error) {
-	if m.head, m.in, err = readInput(r, tenant, input); err != nil {
-		return m, err
-	}
-	if m.ref, err = record.ParseLedgerRef(m.in.Ledger); err != nil {
-		return m, err
-	}
-	m.policy, err = record.ParsePolicy(must(r, policies, scoped(tenant, policy)).Body)
-	return m, err
-}
-
-// load reads a run and what it is made of.
-func (e *Engine) load(ctx context.Context, j job) (m material, run Run, err error) {
-	err = e.view(ctx, func(r store.Reader) (err error) {
-		if run, _ = get(r, slots, j.slot); run.RunKey != j.key {
-			return errGone
-		}
-		row := sealedOf(r, &run)
-		run.Manifest = row.Header
-		m, err = readMaterial(r, run.Tenant, run.InputsCID, run.PolicyID)
-		m.key, m.roots = j.key, row.Roots
-		return err
-	})
-	return m, run, err
-}
-
-// roomFor is how many actors there is room for at once: of more the list grows, which takes twice as much meanwhile.
-const roomFor = 1 << 20
-
-// scores adds up what each actor did, and weighs it. It gives those with a score, one a line and in their order, and their scores.
-func (e *Engine) scores(ctx context.Context, m *material) (actors []byte, scores []engines.Amount, err error) {
-	weights, _ := m.policy.Weights(m.head.Metrics)
-	sums := make([]engines.Amount, len(weights))
-	scores = make([]engines.Amount, 0, min(m.head.Rows, roomFor))
-	var actor string
-	end := func() error {
-		var score engines.Amount
-		for i, q := range sums {
-			term, ok := calculus.Term(q, weights[i].Num, weights[i].Den)
-			sum, fits := score.Add(term)
-			if !ok || !fits {
-				return calculus.Overflow()
-			}
-			score, sums[i] = sum, engines.Amount{}
-		}
-		if !score.IsZero() {
-			actors, scores = append(append(actors, actor...), '\n'), append(scores, score)
-		}
-		return nil
-	}
-	if err = e.pieces(ctx, chunks, m.in.Upload, chunksOf(m.head.Rows), func(b []byte) error {
-		for len(b) > 0 {
-			row, rest, ok := record.CutRow(b)
-			if !ok || int(row.Metric) >= len(weights) {
-				return &store.RowError{Bucket: chunks.Bucket().Name, Key: m.in.Upload[:], Cause: errLength}
-			}
-			if b = rest; row.Actor != actor {
-				if err := end(); err != nil {
-					return err
-				}
-				actor = row.Actor
-			}
-			if most := weights[row.Metric].RowMax; most != 0 {
-				row.Qty = min(row.Qty, most)
-			}
-			sums[row.Metric], _ = sums[row.Metric].Add(engines.AmountOf(0, row.Qty)) // 2^64 rows do not fit into a file
-		}
-		return nil
-	}); err == nil {
-		err = end()
-	}
-	return actors, scores, err
-}
-
-// sealing is a run on its way to its seal.
+// sealing is a computation in progress.
 type sealing struct {
 	*Engine
 	material
@@ -190,22 +109,28 @@ type sealing struct {
 	header record.Manifest
 }
 
-// compute makes a run and seals it until its deadline. What the rules forbid is sealed as quarantined.
+// compute computes a run and seals it before its deadline. A breach of the rules is sealed as
+// quarantined.
 func (e *Engine) compute(ctx context.Context, j job) (run Run, deadline time.Time, err error) {
 	s := &sealing{Engine: e, job: j}
-	if s.material, run, err = e.load(ctx, j); err != nil {
+	s.material, run, err = e.load(ctx, j)
+	if err != nil {
 		return run, deadline, err
 	}
 	deadline, _ = time.Parse(time.RFC3339Nano, run.DeadlineAt) // written by this package
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errDeadline)
 	defer cancel()
-	pool := s.head.Pool
-	if s.policy.PoolMax.Less(pool) {
-		pool = s.policy.PoolMax
-	}
+	pool := s.pool()
 	s.header = record.Manifest{
-		Policy: &s.policy, EpochID: run.Epoch, Accounting: s.in.AccountingCID, Ledger: s.in.LedgerCID, Inputs: s.in.InputsCID, RunKey: j.key,
-		Root: record.Root(nil), Pool: pool, Residual: pool,
+		Policy:     &s.policy,
+		EpochID:    run.Epoch,
+		Accounting: s.in.AccountingCID,
+		Ledger:     s.in.LedgerCID,
+		Inputs:     s.in.InputsCID,
+		RunKey:     j.key,
+		Root:       record.Root(nil),
+		Pool:       pool,
+		Residual:   pool,
 	}
 	err = s.share(ctx)
 	breach, broken := errors.AsType[*calculus.Breach](err)
@@ -219,7 +144,7 @@ func (e *Engine) compute(ctx context.Context, j job) (run Run, deadline time.Tim
 	return run, deadline, err
 }
 
-// share computes what everybody gets, stages it and reads it back.
+// share computes the allocations, stages them and reads them back.
 func (s *sealing) share(ctx context.Context) error {
 	h := &s.header
 	switch {
@@ -236,7 +161,8 @@ func (s *sealing) share(ctx context.Context) error {
 		ActorMax: s.policy.ActorMax, Guarantee: s.policy.Guarantee, Dust: s.policy.Dust,
 		Redistribute: s.policy.Excess == record.Redistribute, Remainder: s.policy.Rounding == record.LargestRemainder,
 	})
-	if h.Score = out.Score; !out.Score.IsZero() {
+	h.Score = out.Score
+	if !out.Score.IsZero() {
 		h.Eligible = uint64(len(scores))
 	}
 	if err != nil {
@@ -250,7 +176,8 @@ func (s *sealing) share(ctx context.Context) error {
 	return s.readBack(ctx)
 }
 
-// stage writes the allocations of a run, in the order of actors, and keeps the roots of their chunks.
+// stage writes the allocations of a run in the order of actors and collects the roots of their
+// chunks.
 func (s *sealing) stage(ctx context.Context, actors []byte, scores, amounts []engines.Amount) error {
 	if chunksOf(s.header.Count) > maxChunks {
 		return calculus.Overflow()
@@ -261,18 +188,23 @@ func (s *sealing) stage(ctx context.Context, actors []byte, scores, amounts []en
 	size, paid := 0, uint64(0)
 	for i, amount := range amounts {
 		actor, rest, _ := bytes.Cut(actors, []byte{'\n'})
-		if actors = rest; amount.IsZero() {
+		actors = rest
+		if amount.IsZero() {
 			continue
 		}
 		begin := len(chunk)
 		chunk = record.AppendAllocation(chunk, actor, amount, scores[i])
 		leaf = record.AppendLeaf(leaf[:0], s.key, paid, chunk[begin:])
 		tree.Add(leaf)
-		if paid++; paid%record.ChunkRows != 0 && paid != s.header.Count {
+		paid++
+		if paid%record.ChunkRows != 0 && paid != s.header.Count {
 			continue
 		}
 		s.roots = append(s.roots, tree.Root())
-		if staged, size, chunk = append(staged, chunk), size+len(chunk), nil; size < stageBytes && paid != s.header.Count {
+		staged = append(staged, chunk)
+		size += len(chunk)
+		chunk = nil
+		if size < stageBytes && paid != s.header.Count {
 			continue
 		}
 		if err := s.put(ctx, staged, size); err != nil {
@@ -297,7 +229,8 @@ func (s *sealing) put(ctx context.Context, staged [][]byte, size int) error {
 	return err
 }
 
-// readBack reads what was staged and holds it against the header: order, count, sum and root, by other code than that which made them.
+// readBack reads the staged allocations and verifies order, count, sum and root against the header.
+// It does not share code with stage.
 func (s *sealing) readBack(ctx context.Context) error {
 	var last string
 	var sum engines.Amount
@@ -326,21 +259,30 @@ func (s *sealing) readBack(ctx context.Context) error {
 	return nil
 }
 
-// seal makes a run final, with a breach as one that pays nothing.
+// seal makes a run final. A run with a breach pays nothing.
 func (s *sealing) seal(ctx context.Context, breach *calculus.Breach) (Run, error) {
 	h, to := &s.header, Sealed
 	c := change{kind: "seal_run", from: []State{Accepted}, what: "run.completed", size: len(s.roots) * rootSize}
 	if breach != nil {
-		h.Reason, h.Count, h.Root, h.Payout, h.Residual, s.roots = breach.Reason, 0, record.Root(nil), engines.Amount{}, h.Pool, nil
+		s.roots = nil
+		h.Reason = breach.Reason
+		h.Count, h.Root = 0, record.Root(nil)
+		h.Payout, h.Residual = engines.Amount{}, h.Pool
 		c.what, c.why, to = "run.quarantined", breach.Reason, Quarantined
 	} else if len(s.roots) == 0 {
 		to = Settled
 	}
 	header := h.Bytes()
 	return s.change(ctx, store.Work, s.job, c, func(_ store.Reader, run *Run, w *store.Writes) error {
-		run.State, run.Commitment, run.Actors, run.Transactions = to, record.Commitment(header), h.Count, uint32(len(s.roots))
-		run.PoolMinor, run.PayoutMinor, run.ResidualMinor = h.Pool.String(), h.Payout.String(), h.Residual.String()
-		if run.Artifact = ArtifactOff; s.folder != "" {
+		run.State = to
+		run.Commitment = record.Commitment(header)
+		run.Actors = h.Count
+		run.Transactions = uint32(len(s.roots))
+		run.PoolMinor = h.Pool.String()
+		run.PayoutMinor = h.Payout.String()
+		run.ResidualMinor = h.Residual.String()
+		run.Artifact = ArtifactOff
+		if s.folder != "" {
 			run.Artifact = ArtifactPending
 			todos.Put(w, s.job.todo(toWrite), []byte(s.job.slot))
 		}

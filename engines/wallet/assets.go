@@ -9,10 +9,10 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// assetSet are assets known to be declared, which they stay for ever. It is never changed.
+// assetSet holds declared assets. An asset stays declared for ever. A set is never changed.
 type assetSet map[string]struct{}
 
-// Assets lists what was declared, of which by's token leaves one or all.
+// Assets lists the declared assets that by's token reaches: one or all.
 func (e *Engine) Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error) {
 	all, err := e.readAssets(ctx)
 	if err != nil {
@@ -28,15 +28,15 @@ func (e *Engine) Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetVi
 }
 
 func (e *Engine) readAssets(ctx context.Context) ([]ledger.AssetView, error) {
-	all, err := read(ctx, e.link, opAssets, e.ledger.Assets)
+	all, err := read(ctx, e, opAssets, e.ledger.Assets)
 	if err != nil {
 		return nil, fmt.Errorf("assets: %w", err)
 	}
 	return all, nil
 }
 
-// mustBeDeclared refuses an asset that nobody declared, as the ledger would refuse to move it. What is found is remembered, what is not is
-// looked for each time.
+// mustBeDeclared returns a *ledger.Reject for an asset that is not declared, as the ledger does for
+// an op. A declared asset is remembered; another one is looked up each time.
 func (e *Engine) mustBeDeclared(ctx context.Context, asset string) error {
 	if known := e.declared.Load(); known != nil && known.has(asset) {
 		return nil

@@ -10,30 +10,38 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// An asset that nobody declared is refused by reads in the words in which a payment in it is; an account that is not known has nothing.
+// Balance and History refuse an undeclared asset with the same code as a payment in that asset. An
+// unknown account has a zero balance and an empty history.
 func TestReadsOfAnAsset(t *testing.T) {
 	n := newNode(t)
 	n.pay(1, 100)
 	ctx := context.Background()
-	if _, err := n.e.History(ctx, alice, ledger.HistoryQuery{Account: name(0), Asset: "gold", Limit: 10, Cursor: "x"}); !noAsset(err) {
+	if _, err := n.e.History(ctx, alice,
+		ledger.HistoryQuery{Account: name(0), Asset: "gold", Limit: 10, Cursor: "x"}); !noAsset(
+		err,
+	) {
 		t.Errorf("a cursor in no asset: %v", err)
 	}
 	reads := func(account, asset string) (balance, history error) {
 		b, balance := n.e.Balance(ctx, alice, account, asset, 0)
 		page, history := n.e.History(ctx, alice, ledger.HistoryQuery{Account: account, Asset: asset, Limit: 10})
-		if balance == nil && (!b.Posted.IsZero() || !b.Available.IsZero() || !b.Held.IsZero()) || len(page.Entries) > 0 {
+		if balance == nil && (!b.Posted.IsZero() || !b.Available.IsZero() || !b.Held.IsZero()) ||
+			len(page.Entries) > 0 {
 			t.Errorf("%s in %s: %+v, %+v", account, asset, b, page)
 		}
 		return balance, history
 	}
 	for _, account := range []string{name(0), "nobody", "sys:issue:gold"} {
-		for range 2 { // what is not there is not kept
-			if balance, history := reads(account, "gold"); !noAsset(balance) || !noAsset(history) || CodeOf(balance) != rejectCode(record.AssetUnknown) {
+		for range 2 { // twice: the refusal must not be cached
+			if balance, history := reads(account, "gold"); !noAsset(balance) || !noAsset(history) ||
+				CodeOf(balance) != rejectCode(record.AssetUnknown) {
 				t.Errorf("%s: %v, %v", account, balance, history)
 			}
 		}
 	}
-	if _, err := n.e.Balance(ctx, grant(func(g *engines.Grant) { g.NarrowAsset("ron") }), "nobody", "gold", 0); code(err) != "FORBIDDEN" {
+	if _, err := n.e.Balance(ctx, grant(func(g *engines.Grant) { g.NarrowAsset("ron") }), "nobody", "gold", 0); code(
+		err,
+	) != "FORBIDDEN" {
 		t.Errorf("to whom the asset is nothing: %v", err)
 	}
 	looks := n.sum("upstream_calls_total", "op", opAssets)
@@ -49,7 +57,11 @@ func TestReadsOfAnAsset(t *testing.T) {
 	if balance, history := reads(name(0), "gold"); balance != nil || history != nil {
 		t.Errorf("declared since: %v, %v", balance, history)
 	}
-	if _, err := n.e.History(ctx, alice, ledger.HistoryQuery{Account: name(0), Asset: "gold", Limit: 10, Cursor: "x"}); !errors.Is(err, ledger.ErrCursor) {
+	if _, err := n.e.History(ctx, alice,
+		ledger.HistoryQuery{Account: name(0), Asset: "gold", Limit: 10, Cursor: "x"}); !errors.Is(
+		err,
+		ledger.ErrCursor,
+	) {
 		t.Errorf("a cursor of nothing: %v", err)
 	}
 }

@@ -27,7 +27,8 @@ const (
 	eventHealth       = "kernel.health"
 )
 
-// AuditEvent tells of something that was done or refused. It is a view that may miss some: the durable record is the ledger's journal.
+// AuditEvent describes a change or a refusal. The stream of events may miss some: the durable
+// record is the ledger's journal.
 type AuditEvent struct {
 	Event  string
 	CorrID string
@@ -36,17 +37,23 @@ type AuditEvent struct {
 	Asset  string
 	Amount engines.Amount
 	TxID   record.TxID
-	Reason string // why it was refused, or what is unwell
-	Count  int    // accepted ops of a batch, balances dropped, batches of the ledger
+	Reason string // why it was refused, or the cause of a failed readiness key
+	Count  int    // accepted ops of a batch, balances that changed, batches of the ledger
 	Batch  uint64 // of the ledger
 
-	account string // never told as it is
+	account string // logged as a hash only
 }
 
 var acceptedEvents = map[record.Op]string{
-	record.OpIssue: "wallet.issue.accepted", record.OpTransfer: "wallet.transfer.accepted", record.OpBurn: "wallet.burn.accepted",
-	record.OpBatch: "wallet.batch.accepted", record.OpHold: eventHoldOpened, record.OpCapture: eventHoldCaptured,
-	record.OpRelease: eventHoldReleased, record.OpFlags: "wallet.flags.accepted", record.OpAsset: "wallet.asset.accepted",
+	record.OpIssue:    "wallet.issue.accepted",
+	record.OpTransfer: "wallet.transfer.accepted",
+	record.OpBurn:     "wallet.burn.accepted",
+	record.OpBatch:    "wallet.batch.accepted",
+	record.OpHold:     eventHoldOpened,
+	record.OpCapture:  eventHoldCaptured,
+	record.OpRelease:  eventHoldReleased,
+	record.OpFlags:    "wallet.flags.accepted",
+	record.OpAsset:    "wallet.asset.accepted",
 }
 
 // audit puts ev on the bus.
@@ -55,9 +62,16 @@ func (e *Engine) audit(ev AuditEvent) {
 	e.events.Publish(ev)
 }
 
-// publish tells what became of j.
+// publish publishes the outcome of j.
 func (e *Engine) publish(j *job, out *ledger.Outcome) {
-	ev := AuditEvent{CorrID: j.corrID, Op: j.op.Code, Asset: j.op.Asset, Amount: j.op.Amount, Count: j.weight, account: j.first().account}
+	ev := AuditEvent{
+		CorrID:  j.corrID,
+		Op:      j.op.Code,
+		Asset:   j.op.Asset,
+		Amount:  j.op.Amount,
+		Count:   j.weight,
+		account: j.payer,
+	}
 	if ev.account == "" {
 		ev.account = j.op.From
 	}
@@ -73,7 +87,7 @@ func (e *Engine) publish(j *job, out *ledger.Outcome) {
 	e.audit(ev)
 }
 
-// accepted counts the ops of a batch that were; if none was, it says why the first one was not.
+// accepted counts the accepted ops of a batch. If no op was accepted, it returns the first refusal.
 func accepted(out *ledger.Outcome) (n int, none *ledger.Reject) {
 	for i := range out.Results {
 		if out.Results[i].Reject == nil {
@@ -86,14 +100,14 @@ func accepted(out *ledger.Outcome) (n int, none *ledger.Reject) {
 	return n, none
 }
 
-// accountHash names an account in a log, without telling which it is.
+// accountHash returns the hash that stands for an account in the log.
 func (e *Engine) accountHash(account string) string {
 	sum := e.salted.Sum([]byte(account))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Bounds of the stream: lines in a row, and the pause after them. It must not cost the requests it tells of; what it cannot follow is
-// counted as lag.
+// Bounds of the stream: lines in a row, and the pause after them, so that logging does not slow
+// down the requests. Events that the stream cannot follow are counted as lag.
 const (
 	auditRow   = 64
 	auditPause = 100 * time.Millisecond
@@ -129,7 +143,7 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// fields are the members of an event that it has.
+// fields returns the members of an event that are set, as pairs of key and value.
 func (e *Engine) fields(ev AuditEvent) []any {
 	f := make([]any, 0, 16)
 	add := func(key string, value any, has bool) {
@@ -149,7 +163,7 @@ func (e *Engine) fields(ev AuditEvent) []any {
 	return f
 }
 
-// newSalt keys the hashes of accounts, with a salt drawn anew if there is none.
+// newSalt returns the hash of account names, keyed by salt or, if that is empty, by random bytes.
 func newSalt(salt []byte) *b3.Mode {
 	if len(salt) == 0 {
 		salt = make([]byte, 32)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
@@ -35,7 +36,8 @@ func (s *shared) String() string {
 	return s.buf.String()
 }
 
-// The stream tells what was done and refused, by whom it was asked in the words of a hash, and never a name, a memo or a key.
+// The audit stream records accepted and refused requests. It names accounts by their hashes, and
+// never contains an account name or a memo.
 func TestAuditStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &shared{}
@@ -46,16 +48,30 @@ func TestAuditStream(t *testing.T) {
 		q := transfer("very-private", "quite-hidden", 10, 1)
 		q.Memo = "memo-secret"
 		r.must("key-secret-2", q)
-		hold := r.must("key-secret-3", Request{Op: record.OpHold, From: "very-private", To: "quite-hidden", Asset: "ron", Amount: amountOf(5), Nonce: 2, ExpiresIn: time.Hour})
-		r.must("key-secret-4", Request{Op: record.OpCapture, Hold: hold.id(t)})
-		if _, err := r.post("key-secret-5", transfer("very-private", "quite-hidden", 1000, 3)); code(err) != "INSUFFICIENT_FUNDS" {
+		hold := r.must(
+			"key-secret-3",
+			ledger.Op{
+				Code:      record.OpHold,
+				From:      "very-private",
+				To:        "quite-hidden",
+				Asset:     "ron",
+				Amount:    amountOf(5),
+				Nonce:     2,
+				ExpiresIn: time.Hour,
+			},
+		)
+		r.must("key-secret-4", ledger.Op{Code: record.OpCapture, Hold: hold.id(t)})
+		if _, err := r.post("key-secret-5", transfer("very-private", "quite-hidden", 1000, 3)); code(
+			err,
+		) != "INSUFFICIENT_FUNDS" {
 			t.Error(err)
 		}
-		if _, err := r.e.Batch(context.Background(), alice, "key-secret-6", "corr-batch", false, []Request{transfer("very-private", "quite-hidden", 1, 3)}); err != nil {
+		if _, err := r.e.Batch(context.Background(), alice, "key-secret-6", "corr-batch", false,
+			[]ledger.Op{transfer("very-private", "quite-hidden", 1, 3)}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(2 * time.Second)
-		r.must("key-secret-7", issue("very-private", 1, 2)) // the bus tells of what came before, once a second
+		r.must("key-secret-7", issue("very-private", 1, 2)) // the bus event of the earlier commits follows within a second
 		r.stop()
 		log := out.String()
 		for _, want := range []string{
@@ -74,7 +90,7 @@ func TestAuditStream(t *testing.T) {
 	})
 }
 
-// Each hold whose time ran out is told of, by its own number, once.
+// Every expired hold is reported exactly once, under its own transaction id.
 func TestAuditOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &shared{}
@@ -84,7 +100,15 @@ func TestAuditOfExpiry(t *testing.T) {
 		r.fund("alice", 100)
 		var holds []string
 		for n := range uint64(3) {
-			q := Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(5), Nonce: n + 1, ExpiresIn: time.Second}
+			q := ledger.Op{
+				Code:      record.OpHold,
+				From:      "alice",
+				To:        "bo",
+				Asset:     "ron",
+				Amount:    amountOf(5),
+				Nonce:     n + 1,
+				ExpiresIn: time.Second,
+			}
 			if n == 2 {
 				q.ExpiresIn = time.Hour
 			}
@@ -112,15 +136,17 @@ func TestAuditOfExpiry(t *testing.T) {
 	})
 }
 
-// One account has one hash under one salt, and another one under another.
+// The hash of an account depends only on the account and the salt.
 func TestAccountHashes(t *testing.T) {
 	a, b := newSalt([]byte("one")), newSalt([]byte("two"))
-	if a.Sum([]byte("x")) != newSalt([]byte("one")).Sum([]byte("x")) || a.Sum([]byte("x")) == b.Sum([]byte("x")) || a.Sum([]byte("x")) == a.Sum([]byte("y")) {
+	if a.Sum([]byte("x")) != newSalt([]byte("one")).Sum([]byte("x")) || a.Sum([]byte("x")) == b.Sum([]byte("x")) ||
+		a.Sum([]byte("x")) == a.Sum([]byte("y")) {
 		t.Error("hashes do not tell accounts and salts apart")
 	}
 }
 
-// A stream that ten times its room has overrun loses the oldest events, as many as are counted, and has the rest; the requests do not wait for it.
+// An overrun audit stream drops the oldest events, counts every dropped event, and logs the others.
+// Requests do not wait for it.
 func TestAuditLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, over = 1024, 10 * 1024
@@ -134,16 +160,16 @@ func TestAuditLags(t *testing.T) {
 			}
 		}
 		told("row", auditRow)
-		synctest.Wait() // the stream rests after its row
+		synctest.Wait() // the stream pauses after writing a row
 		began := time.Now()
 		told("run", over+room)
 		if time.Since(began) != 0 {
 			t.Errorf("it took %s to tell", time.Since(began))
 		}
-		time.Sleep(5 * time.Second) // 64 lines in each tenth of a second
+		time.Sleep(5 * time.Second) // enough for 64 lines per tenth of a second
 		r.want(over, "bus_lagged_total", "service", service, "bus", "audit")
 		r.want(over, "queue_dropped_total", "service", service, "queue", "events")
-		r.want(over, "bus_lagged_total", "service", service) // of all buses: it is counted once
+		r.want(over, "bus_lagged_total", "service", service) // summed over all buses: each drop is counted once
 		log := out.String()
 		if n := strings.Count(log, eventRejected); n != auditRow+room {
 			t.Errorf("%d lines, want %d", n, auditRow+room)
@@ -157,7 +183,7 @@ func TestAuditLags(t *testing.T) {
 	})
 }
 
-// What the service shows at its start, before anything has happened.
+// Every series exists and is zero at the start, before any request.
 func TestSeriesAtStart(t *testing.T) {
 	r := newRig(t)
 	for _, series := range [][]string{
@@ -169,21 +195,27 @@ func TestSeriesAtStart(t *testing.T) {
 		{"circuit_open_total", "svc", "ledger"}, {"wallet_requests_total", "op", "transfer"}, {"wallet_requests_total", "op", "batch"},
 		{"wallet_rejects_total", "reason", "nonce_gap"}, {"wallet_rejects_total", "reason", "busy"}, {"wallet_idem_replays_total"},
 		{"wallet_inflight", "op", "issue"}, {"wallet_nonce_conflicts_total"},
-		{"balance_cache_total", "outcome", cacheHit}, {"balance_cache_total", "outcome", cacheStale},
+		{"balance_cache_total", "outcome", balanceHit}, {"balance_cache_total", "outcome", balanceStale},
 		{"tasks_canceled_total", "kind", taskWorker}, {"readyz_degraded", "cause", keyLedger}, {"readyz_degraded", "cause", keyBreaker},
 	} {
-		if got := r.sum(series[0], append([]string{"service", service}, series[1:]...)...); got != 0 && series[0] != "readyz_degraded" {
+		if got := r.sum(
+			series[0],
+			append([]string{"service", service}, series[1:]...)...); got != 0 &&
+			series[0] != "readyz_degraded" {
 			t.Errorf("%v = %v at the start", series, got)
 		}
 	}
 }
 
-// The catalogue has every task and channel, and each names only what is there.
+// The catalogue lists every task and channel, and every name that an entry refers to exists.
 func TestTopology(t *testing.T) {
 	r := newRig(t)
-	r.catalog.Declare(flow.Spec{
-		Service: "store", Name: "work", Kind: flow.KindQueue, Cap: 1, Policy: flow.RejectNew, Consumers: []string{"committer"},
-	}) // of the store beneath the ledger
+	for _, lane := range []string{"work", "bulk"} { // of the store below the ledger
+		r.catalog.Declare(flow.Spec{
+			Service: "store", Name: lane, Kind: flow.KindQueue, Cap: 1, Policy: flow.RejectNew,
+			Consumers: []string{"committer"},
+		})
+	}
 	r.catalog.DeclareTask(flow.Task{Service: "store", Name: "committer", Count: 1, Restart: flow.Never})
 	r.catalog.DeclareTask(r.e.Tasks()...)
 	if err := r.catalog.Check(); err != nil {
@@ -193,7 +225,13 @@ func TestTopology(t *testing.T) {
 	for _, task := range r.e.Tasks() {
 		names = append(names, task.Name)
 	}
-	if want := []string{"worker", "cache_invalidator", "metrics_ticker", "audit_stream", "watchdog"}; !slices.Equal(names, want) {
+	if want := []string{
+		"worker",
+		"cache_invalidator",
+		"metrics_ticker",
+		"audit_stream",
+		"watchdog",
+	}; !slices.Equal(names, want) {
 		t.Errorf("tasks %v, want %v", names, want)
 	}
 	room := map[string]int{}

@@ -9,9 +9,16 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Batch has operations done in their order, in one record of the journal and under one key: all or none of them if atomic, else each by
-// itself. An op that the rules refuse is part of the answer, or with atomic an *IndexError around its *ledger.Reject. The rest is as with Post.
-func (e *Engine) Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []Request) (Answer, error) {
+// Batch carries out ops in their order, in one record of the journal and under one key: all or none
+// of them if atomic, else each by itself. It keeps ops. An op that the rules refuse is part of the
+// answer, or of an atomic batch an *IndexError around its *ledger.Reject. Otherwise it is as Post.
+func (e *Engine) Batch(
+	ctx context.Context,
+	by engines.Actor,
+	key, corrID string,
+	atomic bool,
+	ops []ledger.Op,
+) (Answer, error) {
 	return e.counted(record.OpBatch, func() (Answer, error) {
 		if err := checkKey(key); err != nil {
 			return Answer{}, err
@@ -19,14 +26,20 @@ func (e *Engine) Batch(ctx context.Context, by engines.Actor, key, corrID string
 		if err := e.checkBatch(ctx, by, ops); err != nil {
 			return Answer{}, err
 		}
-		return e.do(ctx, &ask{
-			by: by, key: key, corrID: corrID, op: record.OpBatch, print: e.prints.batch(atomic, ops), ops: ops, atomic: atomic,
-		})
+		j := e.newJob(by, key, corrID, ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: ops})
+		j.op.Fingerprint, j.weight = e.prints.batch(atomic, ops), len(ops)
+		for i := range ops {
+			ops[i].Idem = key // so that a statement shows which request paid
+			if j.payer == "" {
+				j.payer = payerOf(&ops[i])
+			}
+		}
+		return e.do(ctx, j)
 	})
 }
 
-// checkBatch finds the first op that is malformed or not allowed.
-func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []Request) error {
+// checkBatch returns an error for the first op that is malformed or not allowed.
+func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []ledger.Op) error {
 	switch {
 	case len(ops) == 0:
 		return &FieldError{"ops", "is empty: must have 1 or more"}
@@ -34,14 +47,14 @@ func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []Request
 		return &LimitError{"batch_max_ops"}
 	}
 	for i := range ops {
-		r := &ops[i]
-		if r.Op == record.OpFlags || r.Op == record.OpAsset {
+		op := &ops[i]
+		if op.Code == record.OpFlags || op.Code == record.OpAsset {
 			return &IndexError{i, &FieldError{"op", "does not go into a batch"}}
 		}
-		if err := r.check(); err != nil {
+		if err := check(op); err != nil {
 			return &IndexError{i, err}
 		}
-		if err := mayOp(by, r.Op); err != nil {
+		if err := mayOp(by, op.Code); err != nil {
 			return &IndexError{i, err}
 		}
 	}
@@ -53,38 +66,34 @@ func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []Request
 	return nil
 }
 
-// newBatchJob judges what the ops are bounded by, takes room for them, and makes their job.
-func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool, ops []Request) (*job, error) {
-	set := e.live()
+// boundBatch is bound for each op of j, and takes room for them.
+func (e *Engine) boundBatch(ctx context.Context, j *job) error {
+	set, ops := e.live(), j.op.Ops
 	if len(ops) > set.BatchMaxOps {
-		return nil, &LimitError{"batch_max_ops"}
+		return &LimitError{"batch_max_ops"}
 	}
-	j := &job{e: e, op: ledger.Op{Code: record.OpBatch, Atomic: atomic, Limits: set.limits, Ops: make([]ledger.Op, len(ops))}, weight: len(ops)}
+	j.op.Limits = set.limits
 	for i := range ops {
-		op, err := e.newOp(ctx, by, &ops[i])
-		if err != nil {
-			return nil, &IndexError{i, err}
+		if err := e.bound(ctx, j.by, &ops[i]); err != nil {
+			return &IndexError{i, err}
 		}
-		j.op.Ops[i] = op
 	}
-	j.wantsAll(set.limits.Monotonic)
-	scope := scopeOf(by)
-	if !e.batched.take(scope, len(ops), set.BatchInflightOps, set.BatchMaxOps) {
-		return nil, flow.ErrBusy
+	if !e.batched.take(j.op.Principal, len(ops), set.BatchInflightOps, set.BatchMaxOps) {
+		return flow.ErrBusy
 	}
-	j.room, j.scope = len(ops), scope
-	return j, nil
+	j.room = len(ops)
+	return nil
 }
 
-// room counts the ops of all batches under way, in all and by who sent them.
+// room counts the ops of all batches under way, in total and by principal.
 type room struct {
 	mu   *flow.Mutex    // covers the fields
 	used int            // guarded by mu
-	by   map[string]int // likewise; who has none is not in it
+	by   map[string]int // likewise; without principals that have no ops
 }
 
-// take takes n places of most, or none. One client leaves room for a batch of another, of up to spare ops, where most is so much that he can
-// have one under way himself all the same.
+// take takes n places of most, or none. One principal leaves room for a batch of another, of up to
+// spare ops, if most is large enough that it can have a batch under way itself all the same.
 func (r *room) take(scope string, n, most, spare int) bool {
 	share := most
 	if most >= 2*spare {

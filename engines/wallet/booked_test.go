@@ -13,13 +13,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// Ops that are refused inside a batch are counted by their reason like any other, once; and the stream tells how many were accepted.
+// Every refused op of a batch is counted once under its reason. The audit stream records how many
+// ops were accepted.
 func TestBatchIsBooked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &shared{}
@@ -27,18 +27,24 @@ func TestBatchIsBooked(t *testing.T) {
 			r.log = hclog.New(&hclog.LoggerOptions{Output: out, JSONFormat: true, Level: hclog.Info})
 		}).start()
 		r.fund("alice", 100)
-		some := []Request{
-			transfer("alice", "bo", 10, 1), transfer("alice", "bo", 1000, 2), transfer("alice", "bo", 20, 9), transfer("carol", "bo", 1, 1), transfer("alice", "bo", 10, 2),
+		some := []ledger.Op{
+			transfer("alice", "bo", 10, 1),
+			transfer("alice", "bo", 1000, 2),
+			transfer("alice", "bo", 20, 9),
+			transfer("carol", "bo", 1, 1),
+			transfer("alice", "bo", 10, 2),
 		}
-		for range 2 { // done, and asked again
-			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil || a.whole() {
+		for range 2 { // the first request and its replay
+			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil ||
+				a.whole() {
 				t.Fatalf("%s, %v", a.bytes(), err)
 			}
 		}
 		r.want(2, "wallet_rejects_total", "reason", "insufficient_funds")
 		r.want(1, "wallet_rejects_total", "reason", "nonce_gap")
 		r.want(1, "wallet_nonce_conflicts_total")
-		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil || a.whole() {
+		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil ||
+			a.whole() {
 			t.Fatalf("%s, %v", a.bytes(), err)
 		}
 		r.stop()
@@ -60,10 +66,13 @@ func TestBatchIsBooked(t *testing.T) {
 	})
 }
 
-// What the ledger says of a request is no failure of the ledger.
+// A refusal by the ledger does not count as a failure of the ledger.
 func TestRefusalsAreNoFailures(t *testing.T) {
 	var say error
-	r := newRig(t, commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, say })).start()
+	r := newRig(
+		t,
+		commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, say }),
+	).start()
 	for _, say = range []error{&ledger.OpError{Field: "memo", Reason: "is bad"}, fmt.Errorf("commit: %w", ledger.ErrFull)} {
 		if _, err := r.post("k", issue("bo", 1, 1)); err == nil {
 			t.Error("accepted")
@@ -74,7 +83,8 @@ func TestRefusalsAreNoFailures(t *testing.T) {
 	r.want(0, "upstream_calls_total", "service", service, "svc", "ledger", "op", opCommit, "outcome", "failed")
 }
 
-// A token's own ceiling refuses its bearer, and nobody else who waits for the same request with a wider one.
+// The ceiling of a token refuses only the request made with that token. A concurrent request with
+// the same key and a wider token succeeds.
 func TestCeilingOfTheFirstOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &slowFind{c} })).start()
@@ -104,7 +114,7 @@ func TestCeilingOfTheFirstOnly(t *testing.T) {
 	})
 }
 
-// A ledger that does not answer holds up no sample for longer than a call may take.
+// A ledger that does not answer delays a sample by at most the timeout of one call.
 func TestSamplesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &deafHead{c} }))
@@ -115,7 +125,7 @@ func TestSamplesGoOn(t *testing.T) {
 			}
 			return nil
 		}
-		r.hasty = true // with a ledger like this, no write is ever taken
+		r.hasty = true // with this ledger no write is ever accepted
 		r.start()
 		time.Sleep(5 * time.Second)
 		if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
@@ -130,15 +140,15 @@ func TestSamplesGoOn(t *testing.T) {
 	})
 }
 
-// slowFind takes its time to look for a key.
+// slowFind is a ledger that takes 100 ms to prepare an op.
 type slowFind struct{ ledger.Client }
 
-func (f *slowFind) Find(ctx context.Context, k ledger.DedupeKey, print b3.Digest, notBefore int64) (ledger.Outcome, bool, error) {
+func (f *slowFind) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, error) {
 	time.Sleep(100 * time.Millisecond)
-	return f.Client.Find(ctx, k, print, notBefore)
+	return f.Client.Prepare(ctx, op)
 }
 
-// deafHead does not say where the journal ends.
+// deafHead is a ledger on which Head blocks until its context ends.
 type deafHead struct{ ledger.Client }
 
 func (f *deafHead) Head(ctx context.Context) (record.Head, error) {

@@ -14,23 +14,24 @@ import (
 	"ronbox/engines"
 )
 
-// bound is a key that has a least and a highest value, in its own unit; set spoils nothing else that has a bound of its own.
+// bound holds the lowest and highest valid value of a key, in the unit of the key. set changes the
+// key without making any other key invalid.
 type bound struct {
 	lo, hi int64
 	set    func(c *Config, v int64)
 }
 
-// lasts is a bound of a duration.
+// lasts returns the bound of a duration.
 func lasts(lo, hi time.Duration, set func(c *Config, d unit.Duration)) bound {
 	return bound{int64(lo), int64(hi), func(c *Config, v int64) { set(c, unit.Duration(v)) }}
 }
 
-// numbers is a bound of a count.
+// numbers returns the bound of a count.
 func numbers(lo, hi int64, set func(c *Config, n int)) bound {
 	return bound{lo, hi, func(c *Config, v int64) { set(c, int(v)) }}
 }
 
-// bounds are those of the section.
+// bounds returns the bounds of all keys with a numeric range.
 func bounds() map[string]bound {
 	const ms, minute = time.Millisecond, time.Minute
 	return map[string]bound{
@@ -40,29 +41,35 @@ func bounds() map[string]bound {
 		"limits.rate_per_second": numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.RatePerSecond = n }),
 		"limits.read_rps":        numbers(0, 1_000_000, func(c *Config, n int) { c.Limits.ReadRPS = n }),
 		"limits.burst":           numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.Burst = n }),
-		"req_timeout":            lasts(time.Second, minute, func(c *Config, d unit.Duration) { c.ReqTimeout = d }), // rpc_timeout is 1 s
-		"drain_deadline":         lasts(time.Second, 5*time.Second, func(c *Config, d unit.Duration) { c.DrainDeadline = d }),
-		"staleness_window":       lasts(10*ms, 5*time.Second, func(c *Config, d unit.Duration) { c.StalenessWindow = d }),
-		"idempotency_ttl":        lasts(minute, 72*time.Hour, func(c *Config, d unit.Duration) { c.IdempotencyTTL = d }),
-		"nonce_start":            {1, 1, func(c *Config, v int64) { c.NonceStart = uint64(v) }},
-		"nonce_pipeline":         numbers(1, 1024, func(c *Config, n int) { c.NoncePipeline = n }),
-		"nonce_wait":             lasts(0, time.Second, func(c *Config, d unit.Duration) { c.NonceWait = d }),
-		"shards":                 numbers(1, 1024, func(c *Config, n int) { c.Shards = n }),
-		"batch_max_ops":          numbers(1, 4096, func(c *Config, n int) { c.BatchMaxOps = n }),
-		"batch_inflight_ops":     numbers(4096, 1<<20, func(c *Config, n int) { c.BatchInflightOps = n }), // batch_max_ops is 4096
-		"assets":                 numbers(1, 256, func(c *Config, n int) { c.Assets = assetNames(n) }),
-		"balance_cache_bytes":    {1 << 20, 1 << 34, func(c *Config, v int64) { c.BalanceCacheBytes = unit.Size(v) }},
+		// rpc_timeout is 1 s
+		"req_timeout":      lasts(time.Second, minute, func(c *Config, d unit.Duration) { c.ReqTimeout = d }),
+		"drain_deadline":   lasts(time.Second, 5*time.Second, func(c *Config, d unit.Duration) { c.DrainDeadline = d }),
+		"staleness_window": lasts(10*ms, 5*time.Second, func(c *Config, d unit.Duration) { c.StalenessWindow = d }),
+		"idempotency_ttl":  lasts(minute, 72*time.Hour, func(c *Config, d unit.Duration) { c.IdempotencyTTL = d }),
+		"nonce_start":      {1, 1, func(c *Config, v int64) { c.NonceStart = uint64(v) }},
+		"shards":           numbers(1, 1024, func(c *Config, n int) { c.Shards = n }),
+		"batch_max_ops":    numbers(1, 4096, func(c *Config, n int) { c.BatchMaxOps = n }),
+		// batch_max_ops is 4096
+		"batch_inflight_ops": numbers(4096, 1<<20, func(c *Config, n int) { c.BatchInflightOps = n }),
+		"assets":             numbers(1, 256, func(c *Config, n int) { c.Assets = assetNames(n) }),
+		"decimals":           numbers(0, MaxDecimals, func(c *Config, n int) { c.Decimals = map[string]int{"ron": n} }),
 
-		"retry.base":        lasts(ms, 10*time.Second, func(c *Config, d unit.Duration) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = d, seconds(60), 0 }),
-		"retry.max":         lasts(50*ms, minute, func(c *Config, d unit.Duration) { c.Retry.Max = d }), // base is 50 ms
-		"retry.jitter":      lasts(0, 50*ms, func(c *Config, d unit.Duration) { c.Retry.Jitter = d }),
-		"retry.tries":       numbers(1, 5, func(c *Config, n int) { c.Retry.Tries = n }),
-		"retry.rpc_timeout": lasts(10*ms, 10*time.Second, func(c *Config, d unit.Duration) { c.Retry.RPCTimeout, c.ReqTimeout = d, seconds(60) }),
+		"retry.base": lasts(ms, 10*time.Second,
+			func(c *Config, d unit.Duration) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = d, seconds(60), 0 }),
+		// base is 50 ms
+		"retry.max":    lasts(50*ms, minute, func(c *Config, d unit.Duration) { c.Retry.Max = d }),
+		"retry.jitter": lasts(0, 50*ms, func(c *Config, d unit.Duration) { c.Retry.Jitter = d }),
+		"retry.tries":  numbers(1, 5, func(c *Config, n int) { c.Retry.Tries = n }),
+		"retry.rpc_timeout": lasts(10*ms, 10*time.Second,
+			func(c *Config, d unit.Duration) { c.Retry.RPCTimeout, c.ReqTimeout = d, seconds(60) }),
 
-		"circuit_breaker.failure_threshold": numbers(1, 1_000_000, func(c *Config, n int) { c.CircuitBreaker.FailureThreshold = n }),
-		"circuit_breaker.window":            lasts(100*ms, 10*minute, func(c *Config, d unit.Duration) { c.CircuitBreaker.Window = d }),
-		"circuit_breaker.open_duration":     lasts(10*ms, 10*minute, func(c *Config, d unit.Duration) { c.CircuitBreaker.OpenDuration = d }),
-		"circuit_breaker.half_open_max":     numbers(1, 1000, func(c *Config, n int) { c.CircuitBreaker.HalfOpenMax = n }),
+		"circuit_breaker.failure_threshold": numbers(1, 1_000_000,
+			func(c *Config, n int) { c.CircuitBreaker.FailureThreshold = n }),
+		"circuit_breaker.window": lasts(100*ms, 10*minute,
+			func(c *Config, d unit.Duration) { c.CircuitBreaker.Window = d }),
+		"circuit_breaker.open_duration": lasts(10*ms, 10*minute,
+			func(c *Config, d unit.Duration) { c.CircuitBreaker.OpenDuration = d }),
+		"circuit_breaker.half_open_max": numbers(1, 1000, func(c *Config, n int) { c.CircuitBreaker.HalfOpenMax = n }),
 	}
 }
 
@@ -73,7 +80,8 @@ func assetNames(n int) (names []string) {
 	return names
 }
 
-// fault is what is wrong with the defaults after a change: "" for nothing, else the only key at fault.
+// fault changes the default configuration and returns the key that Validate rejects, or "" if the
+// result is valid. It fails the test if there is more than one error.
 func fault(t *testing.T, change func(*Config)) string {
 	t.Helper()
 	c := DefaultConfig()
@@ -89,7 +97,8 @@ func fault(t *testing.T, change func(*Config)) string {
 	return key
 }
 
-// Every bound takes what is at it and refuses what is one beyond it, under the name of its key.
+// Validate accepts each bound and rejects the next value beyond it, with an error that names the
+// key.
 func TestFaultsNameTheirKey(t *testing.T) {
 	for key, b := range bounds() {
 		for _, tt := range []struct {
@@ -103,7 +112,7 @@ func TestFaultsNameTheirKey(t *testing.T) {
 	}
 }
 
-// What is bounded in another way than by two numbers.
+// Keys with valid values that are not one numeric range.
 func TestOddBounds(t *testing.T) {
 	perOp, daily, total := DefaultConfig().MaxAmountPerOp, DefaultConfig().DailyCeiling, DefaultConfig().MaxAccountTotal
 	less := func(a engines.Amount) engines.Amount { out, _ := a.Sub(amountOf(1)); return out }
@@ -132,6 +141,7 @@ func TestOddBounds(t *testing.T) {
 		{"enabled", false, func(c *Config) { c.Enabled = false }},
 		{"assets", true, func(c *Config) { c.Assets = []string{"ron", ""} }}, {"assets", false, func(c *Config) { c.Assets = []string{strings.Repeat("a", 16)} }},
 		{"assets", true, func(c *Config) { c.Assets = []string{strings.Repeat("a", 17)} }},
+		{"decimals", true, func(c *Config) { c.Decimals = map[string]int{"Ron": 1} }},
 	} {
 		want := ""
 		if tt.fails {
@@ -145,7 +155,7 @@ func TestOddBounds(t *testing.T) {
 	}
 }
 
-// The bounds of keys that stand to others move with those.
+// If the bound of a key depends on another key, it moves with the value of that key.
 func TestBoundsThatMove(t *testing.T) {
 	for doc, tt := range map[string]struct {
 		set  func(*Config)
@@ -166,9 +176,17 @@ func TestBoundsThatMove(t *testing.T) {
 	}
 }
 
-// No key of the section is without a bound, but for those that may be anything.
+// Every key has a bound, except the listed keys.
 func TestEveryKeyHasABound(t *testing.T) {
-	all, odd := map[string]string{}, []string{"enabled", "max_amount_per_op", "daily_ceiling", "max_account_total", "max_open_holds", "nonce_mode", "retry.factor"}
+	all, odd := map[string]string{}, []string{
+		"enabled",
+		"max_amount_per_op",
+		"daily_ceiling",
+		"max_account_total",
+		"max_open_holds",
+		"nonce_mode",
+		"retry.factor",
+	}
 	flatten(all, "", reflect.ValueOf(DefaultConfig()))
 	known := append(slices.Collect(maps.Keys(bounds())), odd...)
 	for key := range all {

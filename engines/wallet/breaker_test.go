@@ -11,20 +11,22 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
 )
 
-// A breaker that is half-open lets ten calls through and no more, whatever they are; when all ten have succeeded, and not before, it closes.
+// A half-open breaker admits exactly ten calls of any kind. It closes after all ten have succeeded,
+// and not earlier.
 func TestHalfOpenPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		l, began := r.e.link, time.Now()
+		k, began := r.e.calls, time.Now()
 		for range 20 {
-			_, _ = l.try(context.Background(), time.Now().Add(time.Minute), opCommit, 1, func(context.Context) error { return unavailable(false) })
+			_ = k.Once(context.Background(), opCommit, func(context.Context) error { return unavailable(false) })
 		}
 		passes := func() bool {
-			_, err := l.try(context.Background(), time.Now().Add(time.Minute), opProbe, 1, func(context.Context) error { return nil })
-			return !errors.Is(err, errOpen)
+			err := k.Once(context.Background(), opProbe, func(context.Context) error { return nil })
+			return !errors.Is(err, upstream.ErrOpen)
 		}
 		time.Sleep(5*time.Second - 1)
 		if passes() {
@@ -37,8 +39,8 @@ func TestHalfOpenPermits(t *testing.T) {
 		for i := range tries {
 			go func() {
 				op := []string{opCommit, opProbe}[i%2]
-				_, err := l.try(context.Background(), time.Now().Add(time.Minute), op, 7, func(context.Context) error { called.Add(1); <-end; return nil })
-				if errors.Is(err, errOpen) {
+				err := k.Once(context.Background(), op, func(context.Context) error { called.Add(1); <-end; return nil })
+				if errors.Is(err, upstream.ErrOpen) {
 					shut.Add(1)
 				}
 			}()
@@ -49,13 +51,13 @@ func TestHalfOpenPermits(t *testing.T) {
 			t.Fatalf("%d let through, %d not", called.Load(), shut.Load())
 		}
 		for n := range permits {
-			if state := l.breaker.State(); state != flow.BreakerHalfOpen || passes() {
+			if state := k.State(); state != flow.BreakerHalfOpen || passes() {
 				t.Errorf("%s after %d successes", state, n)
 			}
 			end <- struct{}{}
 			synctest.Wait()
 		}
-		if state := l.breaker.State(); state != flow.BreakerClosed || !passes() {
+		if state := k.State(); state != flow.BreakerClosed || !passes() {
 			t.Errorf("%s after %d successes", state, permits)
 		}
 		r.want(1, "circuit_open_total", "svc", "ledger")
@@ -63,8 +65,8 @@ func TestHalfOpenPermits(t *testing.T) {
 	})
 }
 
-// The watchdog closes the breaker with ten probes that are well. One that is not, be it the first or the last, opens it for another five
-// seconds, in which nothing is asked, and all ten are needed again.
+// Ten successful probes of the watchdog close the breaker. If any of the ten fails, the breaker
+// opens for another five seconds without calls, and then needs ten successful probes again.
 func TestProbeFails(t *testing.T) {
 	for _, failed := range []int{1, 2, 10} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,15 +104,16 @@ func TestProbeFails(t *testing.T) {
 			opened := time.Now()
 			for len(probes()) == 0 || r.e.WriteReady() != nil {
 				time.Sleep(time.Millisecond)
-				synctest.Wait() // a probe of this moment is booked by now
+				synctest.Wait() // a probe of this moment is counted by now
 				if time.Since(opened) > 20*time.Second {
 					t.Fatalf("not ready after %d probes", len(probes()))
 				}
-				if state := r.e.link.breaker.State(); (state == flow.BreakerClosed) != (len(probes()) >= failed+10) {
+				if state := r.e.calls.State(); (state == flow.BreakerClosed) != (len(probes()) >= failed+10) {
 					t.Fatalf("%s after %d probes", state, len(probes()))
 				}
 			}
-			if want := failed + 10 + probesNeeded - 1; len(probes()) != want { // the last of the ten is the first of those that make it ready
+			// The tenth probe is also the first of the probesNeeded probes that restore readiness.
+			if want := failed + 10 + probesNeeded - 1; len(probes()) != want {
 				t.Errorf("ready after %d probes, want %d", len(probes()), want)
 			}
 			r.want(2, "circuit_open_total", "svc", "ledger")

@@ -16,7 +16,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// A wall clock more than ten seconds behind the ledger's takes no writes.
+// If the wall clock is more than ten seconds behind the ledger, writes are refused.
 func TestClockBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -38,7 +38,7 @@ func TestClockBehind(t *testing.T) {
 	})
 }
 
-// Ten seconds behind are let pass, and not a nanosecond more.
+// A wall clock exactly ten seconds behind the ledger is accepted. One more nanosecond is not.
 func TestClockAtTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wall
@@ -54,11 +54,15 @@ func TestClockAtTheBound(t *testing.T) {
 	})
 }
 
-// A node whose clock is behind when it starts says so in its log, once, and when that is over.
+// A node that starts with its clock behind logs this once, and logs once when the clock is right
+// again.
 func TestClockBehindFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &shared{}
-		r := newRig(t, func(r *rig) { r.log, r.hasty = hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Info}), true })
+		r := newRig(
+			t,
+			func(r *rig) { r.log, r.hasty = hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Info}), true },
+		)
 		r.fund("alice", 10)
 		r.skew.Store(int64(-30 * time.Second))
 		r.start()
@@ -78,7 +82,8 @@ func TestClockBehindFromTheStart(t *testing.T) {
 	})
 }
 
-// speechless is a ledger that does not tell of its batches: it fails, or has none to show.
+// speechless is a ledger on which Roots returns err while so is true; with a nil err it returns no
+// batches.
 type speechless struct {
 	ledger.Client
 	so  atomic.Bool
@@ -92,7 +97,8 @@ func (c *speechless) Roots(ctx context.Context, since uint64, n int) ([]record.B
 	return c.Client.Roots(ctx, since, n)
 }
 
-// As long as the time of the ledger cannot be read, nobody knows whether the wall clock is behind it, and no write is taken.
+// Until the time of the ledger can be read, the lag of the wall clock is unknown and writes are
+// refused.
 func TestClockUnknown(t *testing.T) {
 	for _, err := range []error{unavailable(false), nil} {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,7 +113,8 @@ func TestClockUnknown(t *testing.T) {
 				c.so.Store(!speaks)
 				time.Sleep(1500 * time.Millisecond)
 				var not *NotReadyError
-				if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
+				if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) ||
+					not.Cause != CauseClock {
 					t.Errorf("speaks %t, %v: %v", speaks, c.err, err)
 				}
 				if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// Every refusal of the ledger has a code of its own reason, so that an op of a batch and a request alone are told the same.
+// Every reject code of the ledger maps to a code with its own reason. A single op and an op of a
+// batch have the same code.
 func TestEveryResultHasACode(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z_]+$`)
 	for r := record.Replayed + 1; r.Known(); r++ {
@@ -56,7 +58,7 @@ func TestCodes(t *testing.T) {
 		{context.Canceled, "RETRY_LATER", true},
 		{ledger.ErrLoading, "RETRY_LATER", true},
 		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", true},
-		{&OutcomeError{Cause: errOpen}, "UPSTREAM_UNAVAILABLE", true},
+		{&OutcomeError{Cause: upstream.ErrOpen}, "UPSTREAM_UNAVAILABLE", true},
 		{ledger.ErrSafeMode, "UPSTREAM_UNAVAILABLE", true},
 		{ledger.ErrFull, "STORE_FULL", true},
 	} {
@@ -67,7 +69,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// Who is told to ask again is told apart by whether there was no time or nothing was ready.
+// RETRY_LATER has the reason "timeout" if the time ran out, and "degraded" if a dependency was not
+// ready.
 func TestReasonsOfRetryLater(t *testing.T) {
 	for err, want := range map[error]string{
 		&NotReadyError{CauseDeadline}: "timeout", context.DeadlineExceeded: "timeout", &BehindError{Want: 2, Have: 1}: "timeout",
@@ -79,11 +82,12 @@ func TestReasonsOfRetryLater(t *testing.T) {
 	}
 }
 
-// Who is told that an outcome is not known is told how to find out; who may ask again is told that.
+// Error messages name the next step: how to resolve an unknown outcome, or that the request can be
+// retried.
 func TestOutcomeSaysWhatNext(t *testing.T) {
 	for want, err := range map[string]error{
 		"outcome unknown: the same request with the same key finds out": &OutcomeError{Unknown: true, Cause: flow.ErrUnknown},
-		"nothing was done": &OutcomeError{Cause: errOpen},
+		"nothing was done": &OutcomeError{Cause: upstream.ErrOpen},
 		"ask again":        ErrInFlight,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -17,37 +17,43 @@ const (
 	NonceMonotonic = "monotonic" // nonces may skip, by up to NonceSpan; what is skipped is burnt
 )
 
-// NonceSpan is how far a monotonic nonce may skip, so that one request cannot lock an account for ever.
+// NonceSpan is how far a monotonic nonce may skip, so that one request cannot lock an account for
+// ever.
 const NonceSpan = 1_000_000
 
 // Config is the section [wallet].
 type Config struct {
-	Enabled           bool           `toml:"enabled" reload:"x"`
-	Workers           int            `toml:"workers" reload:"x"`      // committers; 0: as many as processors, at least 2
-	WorkerBurst       int            `toml:"worker_burst" reload:"x"` // jobs a committer takes into one commit
-	Limits            LimitsConfig   `toml:"limits" reload:"r"`
-	ReqTimeout        unit.Duration  `toml:"req_timeout" reload:"r"`
-	DrainDeadline     unit.Duration  `toml:"drain_deadline" reload:"r"`
-	StalenessWindow   unit.Duration  `toml:"staleness_window" reload:"r"` // how old a cached balance may be
-	IdempotencyTTL    unit.Duration  `toml:"idempotency_ttl" reload:"r"`
-	MaxAmountPerOp    engines.Amount `toml:"max_amount_per_op" reload:"r"`
-	DailyCeiling      engines.Amount `toml:"daily_ceiling" reload:"r"`     // debits of an account in an asset on a UTC day
-	MaxAccountTotal   engines.Amount `toml:"max_account_total" reload:"r"` // balance and incoming holds of a receiver
-	NonceStart        uint64         `toml:"nonce_start" reload:"x"`
-	NonceMode         string         `toml:"nonce_mode" reload:"r"`
-	NoncePipeline     int            `toml:"nonce_pipeline" reload:"r"` // jobs of an account that wait for the nonces before theirs
-	NonceWait         unit.Duration  `toml:"nonce_wait" reload:"r"`     // how long a request that is ahead waits for those before it to come
-	Shards            int            `toml:"shards" reload:"x"`         // locks over the nonces and over the requests under way
-	BatchMaxOps       int            `toml:"batch_max_ops" reload:"r"`
-	BatchInflightOps  int            `toml:"batch_inflight_ops" reload:"r"` // ops of all batches under way; one client leaves room for a batch
-	MaxOpenHolds      uint64         `toml:"max_open_holds" reload:"r"`     // 0: no bound
-	Assets            []string       `toml:"assets" reload:"r"`             // declared at boot and reload; one that is taken out stays declared
-	BalanceCacheBytes unit.Size      `toml:"balance_cache_bytes" reload:"x"`
-	Retry             RetryConfig    `toml:"retry" reload:"r"`
-	CircuitBreaker    BreakerConfig  `toml:"circuit_breaker" reload:"r"`
+	Enabled bool `toml:"enabled" reload:"x"`
+	// committers; 0: as many as processors, at least 2
+	Workers         int            `toml:"workers" reload:"x"`
+	WorkerBurst     int            `toml:"worker_burst" reload:"x"` // jobs a committer takes into one commit
+	Limits          LimitsConfig   `toml:"limits" reload:"r"`
+	ReqTimeout      unit.Duration  `toml:"req_timeout" reload:"r"`
+	DrainDeadline   unit.Duration  `toml:"drain_deadline" reload:"r"`
+	StalenessWindow unit.Duration  `toml:"staleness_window" reload:"r"` // how old a balance may be; it is 0 s old
+	IdempotencyTTL  unit.Duration  `toml:"idempotency_ttl" reload:"r"`
+	MaxAmountPerOp  engines.Amount `toml:"max_amount_per_op" reload:"r"`
+	// debits of an account in an asset on a UTC day
+	DailyCeiling    engines.Amount `toml:"daily_ceiling" reload:"r"`
+	MaxAccountTotal engines.Amount `toml:"max_account_total" reload:"r"` // balance and incoming holds of a receiver
+	NonceStart      uint64         `toml:"nonce_start" reload:"x"`
+	NonceMode       string         `toml:"nonce_mode" reload:"r"`
+	// locks over the requests under way
+	Shards      int `toml:"shards" reload:"x"`
+	BatchMaxOps int `toml:"batch_max_ops" reload:"r"`
+	// ops of all batches under way; one client leaves room for a batch
+	BatchInflightOps int    `toml:"batch_inflight_ops" reload:"r"`
+	MaxOpenHolds     uint64 `toml:"max_open_holds" reload:"r"` // 0: no bound
+	// declared at boot and reload; one that is taken out stays declared
+	Assets []string `toml:"assets" reload:"r"`
+	// by asset: how many digits people write after the point; the ledger knows minor units only
+	Decimals       map[string]int `toml:"decimals" reload:"r"`
+	Retry          RetryConfig    `toml:"retry" reload:"r"`
+	CircuitBreaker BreakerConfig  `toml:"circuit_breaker" reload:"r"`
 }
 
-// LimitsConfig bounds the requests of the service. The bound of those in flight is above work_tx, so that the queue's own refusal is met.
+// LimitsConfig bounds the requests of the service. max_inflight is above the capacity of work_tx,
+// so that a full queue refuses before it.
 type LimitsConfig struct {
 	MaxInflight   int `toml:"max_inflight"`
 	RatePerSecond int `toml:"rate_per_second"` // writes of one principal
@@ -55,7 +61,8 @@ type LimitsConfig struct {
 	ReadRPS       int `toml:"read_rps"` // 0: no bound
 }
 
-// RetryConfig paces the calls of the ledger: after failure n it waits min(base·factorⁿ, max), give or take jitter.
+// RetryConfig paces the calls of the ledger: after failure n it waits min(base·factorⁿ, max), give
+// or take jitter.
 type RetryConfig struct {
 	Base       unit.Duration `toml:"base"`
 	Max        unit.Duration `toml:"max"`
@@ -73,40 +80,43 @@ type BreakerConfig struct {
 	HalfOpenMax      int           `toml:"half_open_max"` // probes, of which none may fail
 }
 
-// DefaultConfig gives every default.
+// DefaultConfig returns every default.
 func DefaultConfig() Config {
 	return Config{
-		Enabled:           true,
-		WorkerBurst:       256,
-		Limits:            LimitsConfig{MaxInflight: 1024, RatePerSecond: 1000, Burst: 2000},
-		ReqTimeout:        seconds(5),
-		DrainDeadline:     seconds(5),
-		StalenessWindow:   millis(250),
-		IdempotencyTTL:    unit.Duration(24 * time.Hour),
-		MaxAmountPerOp:    engines.AmountOf(5, 7766279631452241920),               // 10^20
-		DailyCeiling:      engines.AmountOf(542, 1864712049423024128),             // 10^22
-		MaxAccountTotal:   engines.AmountOf(^uint64(0), ^uint64(0)-1_000_000_000), // 2^128-1 less 10^9
-		NonceStart:        1,
-		NonceMode:         NonceStrict,
-		NoncePipeline:     64,
-		NonceWait:         millis(50), // what connections of one client may lag behind each other
-		Shards:            64,
-		BatchMaxOps:       4096,
-		BatchInflightOps:  16384,
-		MaxOpenHolds:      1_000_000,
-		Assets:            []string{"ron"},
-		BalanceCacheBytes: 32 << 20,
+		Enabled:          true,
+		WorkerBurst:      256,
+		Limits:           LimitsConfig{MaxInflight: 1024, RatePerSecond: 1000, Burst: 2000},
+		ReqTimeout:       seconds(5),
+		DrainDeadline:    seconds(5),
+		StalenessWindow:  millis(250),
+		IdempotencyTTL:   unit.Duration(24 * time.Hour),
+		MaxAmountPerOp:   engines.AmountOf(5, 7766279631452241920),               // 10^20
+		DailyCeiling:     engines.AmountOf(542, 1864712049423024128),             // 10^22
+		MaxAccountTotal:  engines.AmountOf(^uint64(0), ^uint64(0)-1_000_000_000), // 2^128-1 less 10^9
+		NonceStart:       1,
+		NonceMode:        NonceStrict,
+		Shards:           64,
+		BatchMaxOps:      4096,
+		BatchInflightOps: 16384,
+		MaxOpenHolds:     1_000_000,
+		Assets:           []string{"ron"},
+		Decimals:         map[string]int{},
 		Retry: RetryConfig{
 			Base: millis(50), Max: seconds(1), Factor: 2, Jitter: millis(20), Tries: 3, RPCTimeout: seconds(1),
 		},
-		CircuitBreaker: BreakerConfig{FailureThreshold: 20, Window: seconds(10), OpenDuration: seconds(5), HalfOpenMax: 10},
+		CircuitBreaker: BreakerConfig{
+			FailureThreshold: 20,
+			Window:           seconds(10),
+			OpenDuration:     seconds(5),
+			HalfOpenMax:      10,
+		},
 	}
 }
 
 func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
 func millis(n int) unit.Duration  { return unit.Duration(time.Duration(n) * time.Millisecond) }
 
-// Validate joins every fault of c.
+// Validate returns all faults of c, joined.
 func (c Config) Validate() error {
 	return errors.Join(
 		c.validateBounds(),
@@ -117,26 +127,20 @@ func (c Config) Validate() error {
 		c.CircuitBreaker.validate(),
 		unit.Between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
 		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
-		unit.Between("nonce_wait", c.NonceWait, 0, time.Second), // whoever waits is in flight, and keeps others out
 		unit.Between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
 		unit.Between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
 	)
 }
 
 func (c Config) validateBounds() error {
-	return errors.Join(
-		unit.Within("workers", c.Workers, 0, 64),
-		unit.Within("worker_burst", c.WorkerBurst, 1, 1024),
+	return errors.Join(unit.Within("workers", c.Workers, 0, 64), unit.Within("worker_burst", c.WorkerBurst, 1, 1024),
 		unit.Within("limits.max_inflight", c.Limits.MaxInflight, workCap+1, 65_536),
 		unit.Within("limits.rate_per_second", c.Limits.RatePerSecond, 1, 1_000_000),
 		unit.Within("limits.burst", c.Limits.Burst, 1, 1_000_000),
 		unit.Within("limits.read_rps", c.Limits.ReadRPS, 0, 1_000_000),
-		unit.Within("nonce_pipeline", c.NoncePipeline, 1, 1024),
 		c.validateShards(),
 		unit.Within("batch_max_ops", c.BatchMaxOps, 1, MaxBatchOps),
-		unit.Within("batch_inflight_ops", c.BatchInflightOps, c.BatchMaxOps, 1<<20),
-		unit.Within("balance_cache_bytes", c.BalanceCacheBytes, 1<<20, 1<<34),
-	)
+		unit.Within("batch_inflight_ops", c.BatchInflightOps, c.BatchMaxOps, 1<<20))
 }
 
 func (c Config) validateShards() error {
@@ -152,10 +156,16 @@ func (c Config) validateAmounts() error {
 		errs = append(errs, errors.New("max_amount_per_op = 0: must be more"))
 	}
 	if c.DailyCeiling.Less(c.MaxAmountPerOp) {
-		errs = append(errs, fmt.Errorf("daily_ceiling = %s: must be max_amount_per_op = %s or more", c.DailyCeiling, c.MaxAmountPerOp))
+		errs = append(
+			errs,
+			fmt.Errorf("daily_ceiling = %s: must be max_amount_per_op = %s or more", c.DailyCeiling, c.MaxAmountPerOp),
+		)
 	}
 	if c.MaxAccountTotal.Less(c.DailyCeiling) {
-		errs = append(errs, fmt.Errorf("max_account_total = %s: must be daily_ceiling = %s or more", c.MaxAccountTotal, c.DailyCeiling))
+		errs = append(
+			errs,
+			fmt.Errorf("max_account_total = %s: must be daily_ceiling = %s or more", c.MaxAccountTotal, c.DailyCeiling),
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -171,7 +181,7 @@ func (c Config) validateNonces() error {
 	return errors.Join(errs...)
 }
 
-// maxAssets bounds what a configuration declares: a node's assets are few, each has an account that issues it.
+// maxAssets bounds the assets of a configuration. Each asset has an issuance account.
 const maxAssets = 256
 
 func (c Config) validateAssets() error {
@@ -184,38 +194,48 @@ func (c Config) validateAssets() error {
 			errs = append(errs, fmt.Errorf("assets = %q: %w", a, err))
 		}
 	}
+	for asset, n := range c.Decimals {
+		if err := engines.CheckAsset(asset); err != nil {
+			errs = append(errs, fmt.Errorf("decimals = %q: %w", asset, err))
+		}
+		errs = append(errs, unit.Within("decimals", n, 0, MaxDecimals))
+	}
 	return errors.Join(errs...)
 }
 
 func (c RetryConfig) validate() error {
-	return errors.Join(
-		unit.Between("retry.base", c.Base, time.Millisecond, 10*time.Second),
+	return errors.Join(unit.Between("retry.base", c.Base, time.Millisecond, 10*time.Second),
 		unit.Between("retry.max", c.Max, c.Base.D(), time.Minute),
-		unit.Between("retry.jitter", c.Jitter, 0, c.Base.D()),
-		unit.Within("retry.tries", c.Tries, 1, 5),
+		unit.Between("retry.jitter", c.Jitter, 0, c.Base.D()), unit.Within("retry.tries", c.Tries, 1, 5),
 		unit.Between("retry.rpc_timeout", c.RPCTimeout, 10*time.Millisecond, 10*time.Second),
-		unit.Within("retry.factor", c.Factor, 1, 10),
-	)
+		unit.Within("retry.factor", c.Factor, 1, 10))
 }
 
 func (c BreakerConfig) validate() error {
-	return errors.Join(
-		unit.Within("circuit_breaker.failure_threshold", c.FailureThreshold, 1, 1_000_000),
+	return errors.Join(unit.Within("circuit_breaker.failure_threshold", c.FailureThreshold, 1, 1_000_000),
 		unit.Between("circuit_breaker.window", c.Window, 100*time.Millisecond, 10*time.Minute),
 		unit.Between("circuit_breaker.open_duration", c.OpenDuration, 10*time.Millisecond, 10*time.Minute),
-		unit.Within("circuit_breaker.half_open_max", c.HalfOpenMax, 1, 1000),
-	)
+		unit.Within("circuit_breaker.half_open_max", c.HalfOpenMax, 1, 1000))
 }
 
-// rule is c as flow has it.
+// rule returns c as a rule of flow.
 func (c BreakerConfig) rule() flow.BreakerRule {
-	return flow.BreakerRule{Failures: c.FailureThreshold, Window: c.Window.D(), Cooldown: c.OpenDuration.D(), Probes: c.HalfOpenMax}
+	return flow.BreakerRule{
+		Failures: c.FailureThreshold,
+		Window:   c.Window.D(),
+		Cooldown: c.OpenDuration.D(),
+		Probes:   c.HalfOpenMax,
+	}
 }
 
-// limits are the bounds that an op carries to the ledger.
+// limits returns the bounds that an op carries to the ledger.
 func (c *Config) limits() *ledger.Limits {
 	return &ledger.Limits{
-		PerOp: c.MaxAmountPerOp, Daily: c.DailyCeiling, AccountTotal: c.MaxAccountTotal, Monotonic: c.NonceMode == NonceMonotonic,
-		NonceSpan: NonceSpan, OpenHolds: c.MaxOpenHolds,
+		PerOp:        c.MaxAmountPerOp,
+		Daily:        c.DailyCeiling,
+		AccountTotal: c.MaxAccountTotal,
+		Monotonic:    c.NonceMode == NonceMonotonic,
+		NonceSpan:    NonceSpan,
+		OpenHolds:    c.MaxOpenHolds,
 	}
 }

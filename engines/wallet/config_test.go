@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// Every default is held, and every key is one of these.
+// Every default has its documented value, and the configuration has no other keys.
 func TestDefaults(t *testing.T) {
 	want := map[string]string{
 		"enabled":                           "true",
@@ -30,14 +30,12 @@ func TestDefaults(t *testing.T) {
 		"max_account_total":                 "340282366920938463463374607430768211455",
 		"nonce_start":                       "1",
 		"nonce_mode":                        "strict",
-		"nonce_pipeline":                    "64",
-		"nonce_wait":                        "50ms",
 		"shards":                            "64",
 		"batch_max_ops":                     "4096",
 		"batch_inflight_ops":                "16384",
 		"max_open_holds":                    "1000000",
 		"assets":                            "[ron]",
-		"balance_cache_bytes":               "32MiB",
+		"decimals":                          "map[]",
 		"retry.base":                        "50ms",
 		"retry.max":                         "1s",
 		"retry.factor":                      "2",
@@ -68,7 +66,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// flatten gives the values of a section by their keys.
+// flatten stores the fields of a section in into, under their TOML keys.
 func flatten(into map[string]string, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		key := prefix + v.Type().Field(i).Tag.Get("toml")
@@ -81,7 +79,8 @@ func flatten(into map[string]string, prefix string, v reflect.Value) {
 	}
 }
 
-// The delays of the retries are those of the formula, give or take the jitter: never less, never more, and every delay between is as likely.
+// Retry delays follow the formula plus or minus the jitter. They never leave that range and are
+// uniform within it.
 func TestRetryDelays(t *testing.T) {
 	c := DefaultConfig().Retry
 	const steps, draws = 5, 10_000
@@ -89,7 +88,7 @@ func TestRetryDelays(t *testing.T) {
 		c.Jitter = unit.Duration(jitter)
 		for n, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
 			least, width := want*time.Millisecond-jitter, 2*jitter+1
-			var met [steps]int // of equal parts of the range
+			var met [steps]int // counts per equal part of the range
 			for range draws {
 				d := c.delay(n) - least
 				if d < 0 || d >= width {
@@ -99,7 +98,8 @@ func TestRetryDelays(t *testing.T) {
 			}
 			for part, times := range met {
 				if jitter > 0 && (times < draws/steps*4/5 || times > draws/steps*6/5) { // ten standard deviations
-					t.Errorf("jitter %s, after failure %d: part %d is met %d times in %d", jitter, n, part, times, draws)
+					t.Errorf("jitter %s, after failure %d: part %d is met %d times in %d", jitter, n, part, times,
+						draws)
 				}
 			}
 		}

@@ -10,24 +10,27 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// Sizes of the enumeration: so many scripts of so many requests, each run once for each boundary of each of its commands.
+// Sizes of the enumeration: crashSeeds scripts of crashScript requests. Each script runs once for
+// each boundary of each of its commands.
 const (
 	crashSeeds  = 3
 	crashScript = 12
 )
 
-// script is requests that one client sends one after the other, of all kinds; some are refused, some are sent again later.
+// script is a sequence of requests of all kinds that one client sends. Some requests are refused,
+// and some are sent again later.
 type script struct {
 	s     *sim
 	holds []record.TxID
-	told  []string // the answers, in order, without what only the time of the run decides
+	told  []string // the answers in order, without the parts that depend on the time of the run
 	sent  []func(*life) (Answer, error)
 }
 
-// kinds of a script's steps.
+// The kinds of steps in a script.
 const (
 	stepTransfer = iota
 	stepTooMuch
@@ -43,11 +46,12 @@ const (
 	stepKinds
 )
 
-// run sends the requests and notes the answers. The first one is a hold, so that there is something to capture.
+// run sends the requests and records the answers. The first request is a hold, so that later steps
+// can capture it.
 func (c *script) run() {
 	d := c.s.dice("script", 0)
 	for n := range crashScript {
-		time.Sleep(time.Millisecond) // an end after an answer comes before the next request
+		time.Sleep(time.Millisecond) // a crash after an answer must come before the next request
 		kind := d.IntN(stepKinds)
 		if n == 0 {
 			kind = stepHold
@@ -63,30 +67,42 @@ func (c *script) run() {
 		case stepTooMuch:
 			q.Amount = amountOf(simDaily - 1)
 		case stepHold:
-			q.Op, q.ExpiresIn = record.OpHold, time.Hour
+			q.Code, q.ExpiresIn = record.OpHold, time.Hour
 		case stepCapture, stepRelease:
 			if len(c.holds) > 0 {
-				q = Request{Op: record.OpCapture, Hold: c.holds[0]}
+				q = ledger.Op{Code: record.OpCapture, Hold: c.holds[0]}
 				if c.holds = c.holds[1:]; kind == stepRelease {
-					q.Op = record.OpRelease
+					q.Code = record.OpRelease
 				}
 			}
 		case stepBurn:
-			q.Op, q.To = record.OpBurn, ""
+			q.Code, q.To = record.OpBurn, ""
 		case stepIssue:
 			q = issue(name(2), amount, c.s.next("sys:issue:ron"))
 		case stepFlags:
-			q = Request{Op: record.OpFlags, From: name(3), Set: record.NoDebit, New: true}
+			q = ledger.Op{Code: record.OpFlags, From: name(3), Set: record.NoDebit}
+			c.note(key, func(l *life) (Answer, error) { return l.r.e.SetFlags(l.ctx, alice, key, "", q, true) })
+			continue
 		case stepWhole, stepSome:
-			ops := []Request{q, transfer(name(0), name(2), 1, next+1), transfer(name(0), name(2), amount*amount, next+2)}
-			c.note(key, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", kind == stepWhole, ops) })
+			ops := []ledger.Op{
+				q,
+				transfer(name(0), name(2), 1, next+1),
+				transfer(name(0), name(2), amount*amount, next+2),
+			}
+			c.note(
+				key,
+				func(l *life) (Answer, error) {
+					return l.r.e.Batch(l.ctx, alice, key, "", kind == stepWhole, slices.Clone(ops))
+				},
+			)
 			continue
 		}
 		c.note(key, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 	}
 }
 
-// note sends a request until it is answered. key "" is for one that was sent before, and answered.
+// note sends a request until it is answered, and records the answer. An empty key means that the
+// request was answered before.
 func (c *script) note(key string, send func(*life) (Answer, error)) {
 	a, err := c.s.until(key, send)
 	if key == "" {
@@ -105,7 +121,8 @@ func (c *script) note(key string, send func(*life) (Answer, error)) {
 	}
 }
 
-// timeless is the journal without the times of what is in it, which are in the ids of holds too, and in what is asked of them.
+// timeless returns the journal without timestamps. It also clears the fingerprints, because hold
+// ids contain a timestamp.
 func (l *life) timeless(t *testing.T) (journal []record.Record) {
 	err := l.has.Export(context.Background(), 0, 0, func(line record.Line) error {
 		if r := line.Record; line.Kind == record.LineRecord {
@@ -123,7 +140,8 @@ func (l *life) timeless(t *testing.T) (journal []record.Record) {
 	return journal
 }
 
-// runScript runs a script in a process that ends at the boundary with a number, if there is one. It says how many commands there were.
+// runScript runs a script in a process that crashes at the given boundary, or does not crash if
+// boundary is negative. It returns the answers, the journal, and the number of commands.
 func runScript(t *testing.T, seed uint64, boundary int) (told []string, journal []record.Record, commands int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, seed, 0)
@@ -153,8 +171,8 @@ func runScript(t *testing.T, seed uint64, boundary int) (told []string, journal 
 	return told, journal, commands
 }
 
-// At whatever boundary of whatever command the process ends: a client that goes on asking is told what it would have been told, and the journal is
-// what it would have been, but for the time.
+// A crash at any boundary of any command changes neither the final answers of a client that retries
+// nor the journal, except for the timestamps.
 func TestCrashAtEachBoundary(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(few(crashSeeds)) {
@@ -169,7 +187,8 @@ func TestCrashAtEachBoundary(t *testing.T) {
 			}
 			for i := range max(len(after), len(journal)) {
 				if i >= len(after) || i >= len(journal) || !reflect.DeepEqual(after[i], journal[i]) {
-					t.Errorf("seed %d, boundary %d: the journal is, from record %d on\n%+v\nwant\n%+v", seed, boundary, i+1, after[i:], journal[i:])
+					t.Errorf("seed %d, boundary %d: the journal is, from record %d on\n%+v\nwant\n%+v", seed, boundary,
+						i+1, after[i:], journal[i:])
 					break
 				}
 			}

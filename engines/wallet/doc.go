@@ -1,55 +1,83 @@
-// Package wallet is the value plane: it takes requests to move money, sees to it that each is done once however often it is sent, and puts
-// them to the ledger in bursts. It holds no balances: the ledger alone decides, and every refusal on the grounds of an account is the ledger's.
+// Package wallet takes requests to move money, has the ledger carry out each of them once however
+// often it is sent, and answers with the receipt. It holds no balances and no nonces: the ledger
+// decides, and every refusal that depends on an account is the ledger's.
 //
-// A worker does not judge a job by the committed state before it sends it. What it would refuse the ledger refuses in the same call, by the same
-// rules and a newer state, so a second judgement could only cost, or be wrong; and a refusal is cheap as it is: ops that are all refused write
-// nothing and wait for no sync, and one that is refused beside others shares the sync that they wait for.
+// A request is checked, joins or begins the job of its key, and waits in the queue. A worker sends
+// queued jobs to the ledger in bursts, one call and one sync for many jobs, and answers them. The
+// worker does not judge a job by the committed state before: the ledger judges it in the same call,
+// by a newer state. A burst in which every op is refused writes nothing and waits for no sync.
 //
 // Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-20.
 //
 // # Invariants
 //
-//  1. One key of one principal is worked on by one job at a time; who sends it again meanwhile joins that job and gets its answer.
-//  2. A job that was taken gets exactly one answer: done, refused, not begun, or unknown, whatever becomes of workers, ledger and process.
-//  3. An answer of success comes after the ledger's, and no call of the ledger is given up because a client went away.
-//  4. What was queued and not yet handed to the ledger can be taken back: nothing happened. What was handed over is "unknown" until the
-//     ledger says otherwise; the same request with the same key finds out.
-//  5. At most one reservation is made for each account and nonce among the jobs in hand. A reservation puts jobs in order and never refuses:
-//     a job that cannot reserve goes to the ledger as it is. One that comes before those it follows waits nonce_wait for them, and then goes
-//     as it is too.
-//  6. The slots of the nonces are bounded by the jobs in hand: a slot goes with the last job that uses it, waits for it or lies in it.
-//  7. No answer that decides about money comes from a cache. A cached balance is at most staleness_window old and says how old it is.
-//  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it. What a call
-//     says of the ledger does not depend on how long its callers wait: it lasts for as long as it takes to see a stall.
-//  9. A key ages by the ledger's time. While that is not known, or the wall clock is more than 10 s behind it at the last look, which is a
-//     second ago or so, no write is taken.
-//  10. A token's ceiling of a day bounds what it moves of its asset on a day of UTC, whichever account pays: issues, transfers, burns, holds and
-//     captures, each with its amount; a release gives nothing back. Tokens narrowed from one have its id, so what moves under a ceiling of any
-//     of them counts for all of them; what moves under none does not count. The ledger counts, across restarts.
+//  1. At most one job at a time processes a key of a principal. Another call with the same key
+//     joins the job and gets its answer.
+//  2. An accepted job gets exactly one answer: done, refused, not begun, or unknown, even if
+//     workers, ledger or process fail.
+//  3. An answer of success comes after the ledger's. No call of the ledger is abandoned because a
+//     client left.
+//  4. A job that is queued and not yet sent to the ledger can be taken back: nothing happened. A
+//     job that was sent is "unknown" until the ledger answers; the same request with the same key
+//     finds out.
+//  5. At most one request with the same account and nonce succeeds. A nonce is optional: without
+//     one the ledger assigns the account's last nonce plus 1. A given nonce is strict: requests
+//     reach the ledger in the order of the queue, so n and n+1 that are queued in this order both
+//     pass, a refused n makes n+1 a gap, and a gap is refused at once.
+//  6. There is one copy of a balance, in the memory of the ledger, and no copy of a receipt. A
+//     balance is as new as the newest record when it is read: of the staleness_window that readers
+//     tolerate it uses 0 ms, also after ledger_bus has lagged.
+//  7. The breaker closes without traffic: while the ledger is not ready the watchdog probes it. A
+//     failed call counts once for the breaker, however many ops it has, and lasts up to
+//     retry.rpc_timeout, however soon its callers leave.
+//  8. A key ages by the ledger's time. While the ledger's time is not known, or more than 10 s
+//     ahead of the wall clock, writes are refused. The wall clock is compared once a second.
+//  9. A token's daily ceiling bounds the amount of its asset that the token moves on a UTC day,
+//     whichever account pays: issues, transfers, burns, holds and captures, each with its amount; a
+//     release gives nothing back. Tokens narrowed from one have its id, so amounts under the
+//     ceiling of any of them count for all of them; amounts under no ceiling do not count. The
+//     ledger counts, across restarts.
 //
 // # Tasks and queues
 //
-// Tasks: worker (puts bursts of jobs to the ledger; one at a time gathers, and keeps the turn until the ledger has answered a light burst,
-// so that while one burst syncs, the next one forms; heavy ones overlap), cache_invalidator (ledger_bus to cached balances and to the
-// audit), metrics_ticker (1 s: the depth of the queue, which queue_ok judges, the workers at work, the clock, the pace of the disk; the gauge
-// queue_depth is newer, read when it is asked for), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose
-// time to wait for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. The log says
-// at most once in 5 s that a reader of either lags, and by how much since. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that
-// wait for the nonce before theirs, in sight or not, wait in their account's slot, at most nonce_pipeline of them, and those not in sight for at
-// most half of limits.max_inflight in all; when they need not any more, in a list that the workers read before the queue. The caches hide set
-// buffers that drop when full.
+//   - worker × workers: work_tx -> ledger, events_tx. One worker at a time gathers a burst and
+//     holds the turn until the ledger has answered, so that the jobs of that time make one burst,
+//     in the order of the queue. A heavy burst passes the turn as soon as it is queued.
+//   - cache_invalidator × 1: cold_tx -> ledger, ledger_bus -> events_tx. It has the ledger keep
+//     balances in memory that are read, and follows roots, expired holds and the ledger's time.
+//   - metrics_ticker × 1: metrics_tick, 1 s. It samples the depth of the queue, which queue_ok
+//     judges, the workers at work, the clock, and the services that judge requests.
+//   - audit_stream × 1: events_tx -> log.
+//   - watchdog × 1: watchdog_tick, 25 ms. It follows the ledger's health, and probes it every
+//     100 ms while it is not ready. A call stalls after ledger.stall_after, or after four times the
+//     average call on a slow disk.
+//   - work_tx: queue, 512, reject new, HTTP -> worker.
+//   - cold_tx: queue, 64, reject new, HTTP -> cache_invalidator: balances that were read from the
+//     file.
+//   - events_tx: broadcast, 1024, drop oldest -> audit_stream. Readers that lag are logged at most
+//     once in 5 s, here and on ledger_bus, which is the ledger's.
+//
+// Missed ticks merge.
+//
+// # Settings that moved
+//
+// wallet.shards divides the locks over the requests under way; the balances in memory have shards
+// of the ledger's own. Rows that are used least leave the ledger's memory by themselves, so a purge
+// of balances drops nothing; amnesia_purge_total counts it.
 //
 // # Lock order
 //
-// flights (flow's, one shard at a time) before counters; neither is taken under another of its own rank. Counters are: each shard of the nonces,
-// which covers its map and what its slots say it does; the list of jobs that need not wait any more; the room of batches. A nonce has one owner
-// at a time, under its shard's lock, so that a reservation needs no compare-and-swap. Beside these, of each cache the lock around calls of
-// ristretto, a leaf. /readyz, whether a write is taken, the configuration in force, the calls under way, the metrics and the cached balances'
-// marks are read without a lock; who flips a key holds the board's for as long.
+// flights (flow's, one shard at a time) before counters (the room of batches); neither is taken
+// under another of its own rank. /readyz, whether a write is taken, the configuration in force, the
+// progress of the calls and the metrics are read without a lock. A task that flips a readiness key
+// holds the board's lock meanwhile.
 //
 // # Series that stay at zero
 //
-// io_timeouts_total{op="connect"}: the ledger is in this process, so nothing is connected to; read and write are the front's.
-// upstream_fail_total{svc="policy"}, and the key policy_ready: what a caller may do is in his token and in the limits, both in memory, so a node
-// has no PolicyReady that could fail. upstream_fail_total{svc="auth"} counts the ticks at which no key was active.
+//   - io_timeouts_total{op="connect"}: the ledger is in this process. read and write are the
+//     front's.
+//   - upstream_fail_total{svc="policy"}, and the key policy_ready: the rights of a caller are in
+//     its token and in the limits, both in memory. upstream_fail_total{svc="auth"} counts the ticks
+//     at which no key was active.
+//   - balance_cache_total{outcome="stale"}: there is one copy of a balance.
 package wallet

@@ -1,7 +1,7 @@
 package wallet
 
 import (
-	"errors"
+	"context"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
 )
 
@@ -26,7 +27,7 @@ const (
 	taskWatchdog    = "watchdog"
 )
 
-// Deps is what an Engine is built on. Catalog and Ledger are needed.
+// Deps are the neighbours of an Engine. Catalog and Ledger are required.
 type Deps struct {
 	Catalog *flow.Catalog
 	Ledger  ledger.Client
@@ -34,28 +35,37 @@ type Deps struct {
 	Log     hclog.Logger
 	Board   *obs.Board
 	Now     func() time.Time // wall clock; nil: time.Now
-	// StallAfter is the age of a call of the ledger from which it counts as stalled, as the ledger's configuration has it now; nil: its default.
+	// StallAfter returns the age from which a call of the ledger counts as stalled; nil: the
+	// default of the ledger.
 	StallAfter func() time.Duration
-	// SafeMode says why the ledger takes no writes until it was verified, "" while it does. It must not wait; nil: the ledger's refusals tell.
+	// SafeMode returns why the ledger takes no writes until it was verified, or "". It must not
+	// wait; nil: the wallet learns of safe mode from refusals.
 	SafeMode func() string
-	// AuthReady and PolicyReady say why requests cannot be judged now. They must not wait; nil: they can.
+	// Warm has the ledger keep the balance of an account in an asset in memory; nil: balances that
+	// are in the file only are read from there each time.
+	Warm func(ctx context.Context, account, asset string) error
+	// AuthReady and PolicyReady return why requests cannot be judged now. They must not wait; nil:
+	// requests can be judged.
 	AuthReady, PolicyReady func() error
-	// Salt keys the hashes by which the log names accounts; empty: drawn anew with each Engine.
+	// Salt keys the hashes by which the log names accounts; empty: a random one for each Engine.
 	Salt []byte
 }
 
-// Engine is the wallet. New builds it, the tasks do the work; its methods may be called from any goroutine.
+// Engine is the wallet. New builds it, the tasks do the work; its methods may be called from any
+// goroutine.
 type Engine struct {
-	boot     Config                   // what only a restart changes is read from here
+	boot     Config                   // for the keys that need a restart
 	set      atomic.Pointer[settings] // what Reload changes
 	workers  int
 	ledger   ledger.Client
-	link     *link
+	calls    *upstream.Calls // the ledger's calls that change something
+	progress progress        // of these calls
 	board    *obs.Board
 	log      hclog.Logger
 	now      func() time.Time
-	stall    func() time.Duration
+	stall    func() time.Duration // least age of a call that stalls
 	safeMode func() string
+	warm     func(ctx context.Context, account, asset string) error
 	m        *metrics
 	catalog  *flow.Catalog
 	salted   *b3.Mode
@@ -64,15 +74,12 @@ type Engine struct {
 	authReady, policyReady func() error
 
 	work      *flow.Queue[*job]
+	cold      *flow.Queue[balanceKey]
 	events    *flow.Broadcast[AuditEvent]
 	tick      *flow.Ticker
 	watchTick *flow.Ticker
 	flights   *flow.Flight[flightKey, b3.Digest, *ledger.Outcome]
-	nonces    *nonces
-	ready     *ready
 	turn      *turn
-	balances  *balances
-	receipts  *receipts
 	declared  atomic.Pointer[assetSet] // as of the last look
 	batched   room
 	awaiting  atomic.Int64 // readers who wait for a record to come
@@ -80,23 +87,39 @@ type Engine struct {
 	gates      gates
 	queueOK    gate
 	breakerOK  gate
-	ledgerTime atomic.Uint64         // Unix ns
-	ledgerSaid atomic.Pointer[error] // what a call said of the ledger since the watchdog looked
+	ledgerTime atomic.Int64          // Unix ns
+	ledgerSaid atomic.Pointer[error] // safe mode, as a call met it since the watchdog looked
 	left       atomic.Int32          // workers that have ended for good
 	gone       chan struct{}         // closed when all workers have
-	unclosed   runtime.Cleanup       // tells of an engine that is dropped without Close
+	unclosed   runtime.Cleanup       // logs an engine that is dropped without Close
 }
 
-// New wires an engine and declares its queues, metrics and probes. It does no I/O and starts nothing. It panics on a configuration that
-// Validate refuses.
+// New wires an engine and declares its queues, metrics and probes. It does no I/O and starts
+// nothing. It panics on a configuration that Validate refuses.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, safeMode: d.SafeMode, catalog: d.Catalog,
-		workers: workers(cfg), authReady: d.AuthReady, policyReady: d.PolicyReady,
-		salted: newSalt(d.Salt), prints: newFingerprints(), gone: make(chan struct{}),
+		boot:        cfg,
+		ledger:      d.Ledger,
+		board:       d.Board,
+		log:         d.Log,
+		now:         d.Now,
+		stall:       d.StallAfter,
+		safeMode:    d.SafeMode,
+		warm:        d.Warm,
+		catalog:     d.Catalog,
+		workers:     workers(cfg),
+		authReady:   d.AuthReady,
+		policyReady: d.PolicyReady,
+		salted:      newSalt(d.Salt),
+		prints:      newFingerprints(),
+		turn:        newTurn(),
+		gone:        make(chan struct{}),
 	}
 	if e.now == nil {
 		e.now = time.Now
+	}
+	if e.stall == nil {
+		e.stall = ledger.DefaultConfig().StallAfter.D
 	}
 	if e.log == nil {
 		e.log = hclog.NewNullLogger()
@@ -105,16 +128,12 @@ func New(cfg Config, d Deps) *Engine {
 	e.set.Store(newSettings(d.Catalog, cfg))
 	e.m = newMetrics(d.Metrics)
 	e.declareChannels()
-	e.link = &link{
-		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
-		set: e.live, m: e.m, calls: callTable{base: time.Now()}, stall: e.stallAfter, refused: func(err error) { e.ledgerSaid.Store(&err) },
-	}
-	e.nonces, e.ready, e.turn = newNonces(d.Catalog, cfg.Shards), newReady(d.Catalog), newTurn()
+	e.progress.base = time.Now()
+	e.calls = upstream.NewCalls(d.Catalog, d.Metrics, e.callSpec())
 	e.batched.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
 	})
-	e.balances, e.receipts = newBalances(d.Catalog, cfg.BalanceCacheBytes.Bytes()), newReceipts(d.Catalog)
 	d.Board.Add(e.probes()...)
 	d.Board.Set(service, keyConfig, nil)
 	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
@@ -123,7 +142,7 @@ func New(cfg Config, d Deps) *Engine {
 	return e
 }
 
-// workers is how many committers there are.
+// workers returns the number of workers.
 func workers(cfg Config) int {
 	if cfg.Workers > 0 {
 		return cfg.Workers
@@ -131,14 +150,32 @@ func workers(cfg Config) int {
 	return min(max(2, runtime.NumCPU()), maxWorkers)
 }
 
-// workCap is how many jobs wait for a worker: the bound of what one sync of a slow disk can have behind it, and the place where too many
-// requests are refused.
+// workCap is how many jobs wait for a worker. It bounds the jobs that one sync of a slow disk holds
+// up; requests beyond it are refused.
 const workCap = 512
+
+// coldCap is how many balances wait to be brought into memory. A balance that does not fit is
+// brought by a later read.
+const coldCap = 64
 
 func (e *Engine) declareChannels() {
 	e.work = flow.NewQueue[*job](e.catalog, flow.Spec{
-		Service: service, Name: "work_tx", Cap: workCap, Policy: flow.RejectNew,
-		Producers: []string{flow.HTTP}, Consumers: []string{taskWorker}, Doc: "requests for the ledger; full: 429, nothing happened",
+		Service:   service,
+		Name:      "work_tx",
+		Cap:       workCap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskWorker},
+		Doc:       "requests for the ledger; full: 429, nothing happened",
+	})
+	e.cold = flow.NewQueue[balanceKey](e.catalog, flow.Spec{
+		Service:   service,
+		Name:      "cold_tx",
+		Cap:       coldCap,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP},
+		Consumers: []string{taskInvalidator},
+		Doc:       "balances that were read from the file; full: a later read brings them into memory",
 	})
 	e.events = flow.NewBroadcast[AuditEvent](e.catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: 1024, Policy: flow.DropOldest,
@@ -146,39 +183,41 @@ func (e *Engine) declareChannels() {
 		Doc: "audit events; lossy, the journal is the record", Label: busAudit,
 	})
 	e.tick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "metrics_tick", Consumers: []string{taskTicker}, Doc: "samples of queue, clock and pace",
+		Service:   service,
+		Name:      "metrics_tick",
+		Consumers: []string{taskTicker},
+		Doc:       "samples of queue and clock",
 	}, tickEvery)
 	e.watchTick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "watchdog_tick", Consumers: []string{taskWatchdog}, Doc: "age of the ledger's calls, and of waits for a nonce",
+		Service:   service,
+		Name:      "watchdog_tick",
+		Consumers: []string{taskWatchdog},
+		Doc:       "age of the ledger's calls",
 	}, watchEvery)
 }
 
-// Tasks lists the wallet's tasks for the supervisor. All but the workers end when the workers have drained.
+// Tasks lists the wallet's tasks for the supervisor. All but the workers end when the workers have
+// drained.
 func (e *Engine) Tasks() []flow.Task {
-	lanes := []string{"store.work"} // through the ledger
+	task := func(name, doc string, run func(context.Context) error, lanes ...string) flow.Task {
+		return flow.Task{
+			Service: service, Name: name, Count: 1, Restart: flow.Always, Doc: doc, Run: run, Lanes: lanes,
+		}
+	}
+	worker := task(taskWorker, "sends bursts of requests to the ledger", e.runWorker, "store.work")
+	worker.Count, worker.Vital = e.workers, true
 	return []flow.Task{
-		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Vital: true, Lanes: lanes,
-			Doc: "puts bursts of requests to the ledger", Run: e.runWorker},
-		{Service: service, Name: taskInvalidator, Count: 1, Restart: flow.Always, Doc: "drops cached balances that changed", Run: e.runInvalidator},
-		{Service: service, Name: taskTicker, Count: 1, Restart: flow.Always, Doc: "samples readiness every second", Run: e.runTicker},
-		{Service: service, Name: taskAudit, Count: 1, Restart: flow.Always, Doc: "writes audit events to the log", Run: e.runAudit},
-		{Service: service, Name: taskWatchdog, Count: 1, Restart: flow.Always, Lanes: lanes,
-			Doc: "follows the ledger's health and probes it", Run: e.runWatchdog},
+		worker,
+		task(taskInvalidator, "keeps balances in memory that are read, and follows the ledger", e.runInvalidator,
+			"store.bulk"),
+		task(taskTicker, "samples readiness every second", e.runTicker),
+		task(taskAudit, "writes audit events to the log", e.runAudit),
+		task(taskWatchdog, "follows the ledger's health and probes it", e.runWatchdog, "store.work"),
 	}
 }
 
-// Open makes the caches, which have goroutines of their own; Close ends them. An engine that is not open works, and caches nothing.
-func (e *Engine) Open() error { return errors.Join(e.balances.kept.Open(), e.receipts.kept.Open()) }
+// Close ends the engine. Call it after the last task and the last caller are gone.
+func (e *Engine) Close() { e.unclosed.Stop() }
 
-// Close frees the caches. Call it after the last task and the last caller are gone.
-func (e *Engine) Close() {
-	e.unclosed.Stop()
-	e.balances.kept.Close()
-	e.receipts.kept.Close()
-}
-
-// Purge empties the caches; what is asked for again is read from the ledger.
-func (e *Engine) Purge() {
-	e.balances.kept.Purge()
-	e.receipts.kept.Purge()
-}
+// Purge drops nothing: the wallet keeps no copy of a balance or of a receipt.
+func (e *Engine) Purge() {}

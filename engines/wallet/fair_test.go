@@ -14,23 +14,23 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// mallory is a client of her own.
+// mallory is the misbehaving client.
 var mallory = engines.Actor{CapID: "cap-mallory", Principal: "mallory", Admin: true}
 
-// disk is a ledger that takes 10 ms to sync.
+// disk commits after a delay of 10 ms, as a slow sync would.
 func disk(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 	time.Sleep(10 * time.Millisecond)
 	return next.Commit(ctx, ops)
 }
 
-// Whatever one client does, at the rate and with as many requests at once as the front lets through, another one pays without delay: behind
-// what is queued there is a sync or two.
+// One client cannot delay another, even at the full rate and with the maximum number of concurrent
+// requests. The other client's payments wait only for a sync or two.
 func TestNobodyIsKeptFromPaying(t *testing.T) {
 	const most = 250 * time.Millisecond
 	narrow := grant(func(g *engines.Grant) { g.NarrowAccount("mallory") })
 	hour := time.Hour
 	for doc, tt := range map[string]struct {
-		within time.Duration // each of her requests
+		within time.Duration // deadline of each of mallory's requests
 		post   func(ctx context.Context, r *rig, hold record.TxID, n int) error
 	}{
 		"requests that she does not wait for": {time.Millisecond, func(ctx context.Context, r *rig, _ record.TxID, n int) error {
@@ -46,7 +46,7 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 			return err
 		}},
 		"batches": {hour, func(ctx context.Context, r *rig, _ record.TxID, n int) error {
-			ops := make([]Request, 16)
+			ops := make([]ledger.Op, 16)
 			for i := range ops {
 				ops[i] = transfer("mallory", "bo", 1, uint64(16*n+i+1))
 			}
@@ -54,12 +54,12 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 			return err
 		}},
 		"holds": {hour, func(ctx context.Context, r *rig, _ record.TxID, n int) error {
-			q := Request{Op: record.OpHold, From: "mallory", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: uint64(n + 1), ExpiresIn: time.Hour}
+			q := ledger.Op{Code: record.OpHold, From: "mallory", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: uint64(n + 1), ExpiresIn: time.Hour}
 			_, err := r.e.Post(ctx, mallory, "m"+name(n), "", q)
 			return err
 		}},
 		"captures of what others hold": {hour, func(ctx context.Context, r *rig, hold record.TxID, n int) error {
-			_, err := r.e.Post(ctx, narrow, "m"+name(n), "", Request{Op: record.OpCapture, Hold: hold})
+			_, err := r.e.Post(ctx, narrow, "m"+name(n), "", ledger.Op{Code: record.OpCapture, Hold: hold})
 			if code(err) != "HOLD_NOT_FOUND" {
 				t.Errorf("a capture: %v", err)
 			}
@@ -71,10 +71,12 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, commits(disk), with(func(c *Config) { c.NoncePipeline, c.BatchMaxOps, c.BatchInflightOps = 1024, 16, 64 })).start()
+			r := newRig(t, commits(disk),
+				with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 16, 64 })).start()
 			r.fund("mallory", 1_000_000)
 			r.fund("carol", 1000)
-			hold := r.must("hold", Request{Op: record.OpHold, From: "carol", To: "dora", Asset: "ron", Amount: amountOf(1), Nonce: 1, ExpiresIn: time.Hour}).id(t)
+			hold := r.must("hold", ledger.Op{Code: record.OpHold, From: "carol", To: "dora", Asset: "ron", Amount: amountOf(1), Nonce: 1, ExpiresIn: time.Hour}).
+				id(t)
 			var hers sync.WaitGroup
 			flood := func(first, n int) {
 				for i := range n {
@@ -85,11 +87,12 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 					})
 				}
 			}
-			flood(0, 400) // and then a thousand a second
+			flood(0, 400) // and then 1000 per second
 			for n := range 50 {
 				flood(400+20*n, 20)
 				began := time.Now()
-				_, err := r.e.Post(context.Background(), alice, "carol"+name(n), "", transfer("carol", "dora", 1, uint64(n+2)))
+				_, err := r.e.Post(context.Background(), alice, "carol"+name(n), "",
+					transfer("carol", "dora", 1, uint64(n+2)))
 				if took := time.Since(began); err != nil || took > most {
 					t.Errorf("%s: payment %d: %v after %s", doc, n, err, took)
 				}
@@ -103,14 +106,18 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 	}
 }
 
-// One key that is sent ten thousand times at once is one job: eight wait with the first, the others are told at once that it is under way.
+// If one key is sent ten thousand times at once, the ledger gets one op. Eight requests wait for
+// its result, and the others are refused immediately with IDEMPOTENCY_IN_FLIGHT.
 func TestOneKeyTenThousandTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			calls += len(ops)
-			return disk(ctx, next, ops)
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				calls += len(ops)
+				return disk(ctx, next, ops)
+			}),
+		).start()
 		r.fund("mallory", 100)
 		const times = 10_000
 		told := make(chan string, times)
@@ -138,16 +145,21 @@ func TestOneKeyTenThousandTimes(t *testing.T) {
 	})
 }
 
-// A client that has as many batches under way as it can leaves room for one of another's, as large as any; it is given back.
+// A client with the maximum number of batches in flight leaves room for a batch of the maximum size
+// from another client. The room is released after the batches finish.
 func TestBatchesOfOneLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 40 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			<-gate
-			return next.Commit(ctx, ops)
-		})).start()
+		r := newRig(
+			t,
+			with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 40 }),
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				<-gate
+				return next.Commit(ctx, ops)
+			}),
+		).start()
 		batch := func(by engines.Actor, key string) error {
-			ops := make([]Request, 10)
+			ops := make([]ledger.Op, 10)
 			for i := range ops {
 				ops[i] = transfer(by.Principal, "bo", 1, uint64(i+1))
 			}
@@ -182,7 +194,8 @@ func TestBatchesOfOneLeaveRoom(t *testing.T) {
 	})
 }
 
-// Readers who wait for records to come have a quarter of the places: one too many is told at once how far the ledger is.
+// At most a quarter of the in-flight slots can wait for future records. A further reader is refused
+// immediately with a BehindError.
 func TestWaitsForRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, with(func(c *Config) { c.Limits.MaxInflight = 600 })).start()
@@ -216,7 +229,7 @@ func TestWaitsForRecordsAreBounded(t *testing.T) {
 	})
 }
 
-// len is how many places are taken.
+// len returns the number of slots in use.
 func (r *room) len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// faulty puts a wire between wallet and model that a test can stop.
+// faulty puts a fault-injecting client between the wallet and the model.
 func faulty(f **ledgertest.Faulty) option {
 	return over(func(c ledger.Client) ledger.Client {
 		*f = ledgertest.NewFaulty(c, ledgertest.Faults{})
@@ -23,8 +23,8 @@ func faulty(f **ledgertest.Faulty) option {
 	})
 }
 
-// Twenty failed ops within ten seconds open the breaker: for five seconds nothing reaches the ledger, then the watchdog's probes close it,
-// with no request coming.
+// Twenty failed ops within ten seconds open the breaker. No call reaches the ledger for five
+// seconds; then the watchdog's probes close the breaker without any request.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -51,7 +51,8 @@ func TestBreaker(t *testing.T) {
 		r.fund("alice", 1000)
 		broken.Store(true)
 		for i := range 20 {
-			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.link.breaker.State(); n != 0 || state != flow.BreakerClosed {
+			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.calls.State(); n != 0 ||
+				state != flow.BreakerClosed {
 				t.Fatalf("%s after %d failures", state, i)
 			}
 			var out *OutcomeError
@@ -66,8 +67,9 @@ func TestBreaker(t *testing.T) {
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger, keyBreaker}) {
 			t.Errorf("failing: %v", keys)
 		}
-		r.e.gates.ledger.ok.Store(true) // a request that was let in just before
-		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" || calls.Load() != asked {
+		r.e.gates.ledger.ok.Store(true) // simulates a request accepted just before the failure
+		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" ||
+			calls.Load() != asked {
 			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
 		}
 		r.want(21, "upstream_fail_total", "service", service, "svc", "ledger")
@@ -91,48 +93,61 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// Every op of a failed call counts, so that a few workers who time out with full bursts open the breaker: 19 within ten seconds do not, 20 do.
-func TestBreakerCountsOps(t *testing.T) {
+// A failed call counts once, however many ops it carries. Nineteen failures within ten seconds
+// leave the breaker closed, and twenty open it.
+func TestBreakerCountsCalls(t *testing.T) {
 	for _, tt := range []struct {
-		sizes []int // of the batches that fail
-		pause time.Duration
+		calls int           // failing calls before the pause
+		pause time.Duration // before the last call
 		opens bool
 	}{
-		{[]int{19}, 0, false}, {[]int{20}, 0, true}, {[]int{12, 7}, 0, false}, {[]int{12, 8}, 0, true},
-		{[]int{19, 1}, 9 * time.Second, true}, {[]int{19, 1}, 10 * time.Second, false}, {[]int{19, 19}, 10 * time.Second, false},
+		{18, 0, false}, {19, 0, true}, {19, 9 * time.Second, true}, {19, 10 * time.Second, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
-				return nil, unavailable(true)
-			})).start()
-			for i, n := range tt.sizes {
-				ops := make([]Request, n)
+			r := newRig(
+				t,
+				with(func(c *Config) { c.Retry.Tries = 1 }),
+				commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
+					return nil, unavailable(true)
+				}),
+			).start()
+			fail := func(key string) {
+				ops := make([]ledger.Op, 30)
 				for k := range ops {
 					ops[k] = transfer("alice", "bo", 1, uint64(k+1))
 				}
-				if i > 0 {
-					time.Sleep(tt.pause)
-				}
-				if _, err := r.e.Batch(context.Background(), alice, "b"+name(i), "", false, ops); code(err) != "UPSTREAM_UNAVAILABLE" {
+				_, err := r.e.Batch(context.Background(), alice, key, "", false, ops)
+				if code(err) != "UPSTREAM_UNAVAILABLE" {
 					t.Errorf("%v", err)
 				}
 			}
-			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.link.breaker.State(); (n == 1) != tt.opens || (state == flow.BreakerOpen) != tt.opens {
-				t.Errorf("%v, %s apart: %s, opened %v times", tt.sizes, tt.pause, state, n)
+			for i := range tt.calls {
+				fail("b" + name(i))
+			}
+			time.Sleep(tt.pause)
+			fail("last")
+			n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.calls.State()
+			if (n == 1) != tt.opens || (state == flow.BreakerOpen) != tt.opens {
+				t.Errorf("%d calls, %s apart: %s, opened %v times", tt.calls, tt.pause, state, n)
 			}
 			r.stop()
 		})
 	}
 }
 
-// A caller whose own time is over before that of a call says nothing about the ledger: a client in a hurry shuts nobody out.
+// A call abandoned because the caller's deadline is shorter than the call timeout does not count
+// against the ledger, so an impatient client cannot open the breaker.
 func TestShortDeadlinesOpenNoBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, quick, commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
-			<-ctx.Done()
-			return nil, unavailable(true)
-		})).start()
-		ops := make([]Request, 40)
+		r := newRig(
+			t,
+			quick,
+			commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
+				<-ctx.Done()
+				return nil, unavailable(true)
+			}),
+		).start()
+		ops := make([]ledger.Op, 40)
 		for k := range ops {
 			ops[k] = transfer("alice", "bo", 1, uint64(k+1))
 		}
@@ -143,36 +158,41 @@ func TestShortDeadlinesOpenNoBreaker(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		r.want(0, "circuit_open_total", "svc", "ledger")
-		if state := r.e.link.breaker.State(); state != flow.BreakerClosed {
+		if state := r.e.calls.State(); state != flow.BreakerClosed {
 			t.Errorf("%s", state)
 		}
 		r.stop()
 	})
 }
 
-// On a slow disk a stall is four times as long as the slowest calls, and at most a second.
+// On a slow disk, a call counts as stalled after four times the average duration, but never later
+// than a second.
 func TestStallOnASlowDisk(t *testing.T) {
-	var p pace
-	least := 150 * time.Millisecond
-	for range paceLeast - 1 {
-		p.add(100 * time.Millisecond)
-	}
-	if p.measure(); p.stall(least) != least {
-		t.Error("few calls say nothing")
-	}
-	p.add(100 * time.Millisecond)
-	if p.measure(); p.stall(least) != 400*time.Millisecond {
-		t.Errorf("%s", p.stall(least))
-	}
-	for range paceCalls {
-		p.add(900 * time.Millisecond)
-	}
-	if p.measure(); p.stall(least) != time.Second {
-		t.Errorf("%s", p.stall(least))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := progress{base: time.Now()}
+		least := 150 * time.Millisecond
+		take := func(n int, d time.Duration) time.Duration {
+			for range n {
+				began := p.begin()
+				time.Sleep(d)
+				p.end(began, nil)
+			}
+			return p.stall(least)
+		}
+		if got := take(1, 900*time.Millisecond); got != least {
+			t.Errorf("after one slow call: %s", got)
+		}
+		if got := take(500, 100*time.Millisecond); got < 390*time.Millisecond || got > 410*time.Millisecond {
+			t.Errorf("calls of 100 ms: %s", got)
+		}
+		if got := take(500, 900*time.Millisecond); got != time.Second {
+			t.Errorf("calls of 900 ms: %s", got)
+		}
+	})
 }
 
-// A ledger in safe mode takes no writes: the first refusal shows, and nothing is unknown about it.
+// A ledger in safe mode refuses writes. The first refusal makes the wallet unready, and its outcome
+// is not unknown.
 func TestSafeMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -195,10 +215,13 @@ func TestSafeMode(t *testing.T) {
 		})).start()
 		r.fund("alice", 10)
 		broken.Store(true)
-		// told is what the caller reads: that no write is taken, and what the operator does about it; no word of a ledger that does not answer.
+		// told checks that the caller gets the safe mode error unchanged, and not an error about a
+		// ledger that does not answer.
 		told := func(doc string, err error) {
 			t.Helper()
-			if !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) || err.Error() != ledger.ErrSafeMode.Error() || code(err) != "UPSTREAM_UNAVAILABLE" {
+			if !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) ||
+				err.Error() != ledger.ErrSafeMode.Error() ||
+				code(err) != "UPSTREAM_UNAVAILABLE" {
 				t.Errorf("%s: %v", doc, err)
 			}
 		}
@@ -218,7 +241,8 @@ func TestSafeMode(t *testing.T) {
 	})
 }
 
-// A ledger that goes into safe mode by itself, with nobody paying, is not ready for writes at the next look, and its wallet is not either.
+// If a ledger enters safe mode without traffic, the ledger and the wallet are not ready for writes
+// at the next tick of the watchdog.
 func TestSafeModeWithoutTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -238,13 +262,15 @@ func TestSafeModeWithoutTraffic(t *testing.T) {
 		time.Sleep(watchEvery)
 		synctest.Wait()
 		rep := r.board.Report("", "")
-		if cause := rep.Causes[service+"."+keyLedger]; rep.Services[service].WriteReady || rep.WriteReady || !rep.ReadReady || cause != ledger.ErrSafeMode.Error() {
+		if cause := rep.Causes[service+"."+keyLedger]; rep.Services[service].WriteReady || rep.WriteReady ||
+			!rep.ReadReady ||
+			cause != ledger.ErrSafeMode.Error() {
 			t.Errorf("in safe mode: %+v", rep)
 		}
 		if _, err := r.post("k", issue("bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) {
 			t.Errorf("a write: %v", err)
 		}
-		time.Sleep(time.Second) // in which the ledger's probes are well
+		time.Sleep(time.Second) // the ledger's probes succeed meanwhile
 		if err := r.e.WriteReady(); !errors.Is(err, ledger.ErrSafeMode) {
 			t.Errorf("a second later: %v", err)
 		}
@@ -252,7 +278,7 @@ func TestSafeModeWithoutTraffic(t *testing.T) {
 	})
 }
 
-// The services that judge who asks have keys of their own.
+// Auth and policy have separate readiness keys.
 func TestAuthAndPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -288,7 +314,8 @@ func TestAuthAndPolicy(t *testing.T) {
 	})
 }
 
-// A ledger whose disk is full answers, and is ready: a write is told of the disk, also when it was full at the start.
+// A ledger with a full disk answers and is ready. Writes return STORE_FULL, even if the disk was
+// full at the start.
 func TestFullFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := fmt.Errorf("probe: %w", ledger.ErrFull)
@@ -310,8 +337,8 @@ func TestFullFromTheStart(t *testing.T) {
 	})
 }
 
-// A restored file that nobody has accepted yet refuses each write, and the first one after it was accepted is done, however long that took: such
-// a refusal is no failure of the ledger.
+// A restored file refuses writes until an operator accepts it. The first write after that succeeds,
+// however long the refusals lasted, because they do not count as failures.
 func TestWritesFromTheAcceptanceOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var accepted atomic.Bool
@@ -335,7 +362,8 @@ func TestWritesFromTheAcceptanceOn(t *testing.T) {
 		})).start()
 		for i := range 30 {
 			time.Sleep(time.Second)
-			if _, err := r.post("r"+name(i), issue("bo", 1, 1)); code(err) != "RETRY_LATER" || !errors.Is(err, ledger.ErrRestored) {
+			if _, err := r.post("r"+name(i), issue("bo", 1, 1)); code(err) != "RETRY_LATER" ||
+				!errors.Is(err, ledger.ErrRestored) {
 				t.Fatalf("a write before: %v", err)
 			}
 		}
@@ -346,10 +374,11 @@ func TestWritesFromTheAcceptanceOn(t *testing.T) {
 	})
 }
 
-// A disk that fills up while the breaker is open is told as full once the ledger answers again, not as an outage that lasts.
+// If the disk fills up while the breaker is open, writes return STORE_FULL after the ledger answers
+// again. The outage is not reported any longer.
 func TestFullAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var state atomic.Int32 // 0 well, 1 away, 2 full
+		var state atomic.Int32 // 0 healthy, 1 unavailable, 2 full
 		full := fmt.Errorf("probe: %w", ledger.ErrFull)
 		said := func() error {
 			switch state.Load() {

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -20,7 +18,8 @@ func TestKeyIsNeeded(t *testing.T) {
 	r := newRig(t).start()
 	for _, key := range []string{"", "a b", "ü", string(make([]byte, 65)), `"quoted"`} {
 		var field *FieldError
-		if _, err := r.post(key, issue("bo", 1, 1)); !errors.As(err, &field) || field.Field != "idempotency_key" || code(err) != "BAD_REQUEST" {
+		if _, err := r.post(key, issue("bo", 1, 1)); !errors.As(err, &field) || field.Field != "idempotency_key" ||
+			code(err) != "BAD_REQUEST" {
 			t.Errorf("key %q: %v", key, err)
 		}
 	}
@@ -29,7 +28,7 @@ func TestKeyIsNeeded(t *testing.T) {
 	}
 }
 
-// A repetition gets the first answer byte for byte, from the ledger and then from the cache, and does nothing.
+// A replay returns the first answer byte for byte and does nothing else.
 func TestReplay(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
@@ -42,14 +41,10 @@ func TestReplay(t *testing.T) {
 		if err != nil || !again.Replayed || string(again.bytes()) != string(first.bytes()) || !again.whole() {
 			t.Errorf("repetition %d: %+v, %v", i, again, err)
 		}
-		r.e.receipts.kept.Settle()
 	}
 	r.want(5, "wallet_idem_replays_total")
 	if got := r.available("bo"); got != "10" {
 		t.Errorf("bo has %s", got)
-	}
-	if n := r.sum("upstream_calls_total", "op", opFind, "outcome", "ok"); n > 2+1 {
-		t.Errorf("%v lookups: the cache of receipts does not answer", n)
 	}
 }
 
@@ -57,16 +52,18 @@ func TestSameKeyForSomethingElse(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
 	r.must("k", transfer("alice", "bo", 10, 1))
-	for i, q := range []Request{
+	for i, q := range []ledger.Op{
 		transfer("alice", "bo", 11, 1), transfer("alice", "carol", 10, 1), transfer("alice", "bo", 10, 2),
-		{Op: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(10), Nonce: 1},
-		{Op: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(10), Nonce: 1, Memo: "x"},
+		{Code: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(10), Nonce: 1},
+		{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(10), Nonce: 1, Memo: "x"},
 	} {
 		if _, err := r.post("k", q); code(err) != "IDEMPOTENCY_CONFLICT" {
 			t.Errorf("case %d: %v", i, err)
 		}
 	}
-	if _, err := r.e.Batch(context.Background(), alice, "k", "", true, []Request{transfer("alice", "bo", 10, 1)}); code(err) != "IDEMPOTENCY_CONFLICT" {
+	if _, err := r.e.Batch(context.Background(), alice, "k", "", true, []ledger.Op{transfer("alice", "bo", 10, 1)}); code(
+		err,
+	) != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("as a batch: %v", err)
 	}
 	if got := r.available("bo"); got != "10" {
@@ -74,19 +71,24 @@ func TestSameKeyForSomethingElse(t *testing.T) {
 	}
 }
 
-// Those who ask while the first is on its way get its answer, as one that another request has done; one too many, and one who asks for something else, are told so.
+// Concurrent requests with the same key wait for the first one and return its answer as a replay. A
+// request beyond the limit of waiters is refused with ErrInFlight, and a different request with the
+// same key conflicts.
 func TestSameKeyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, calls := make(chan struct{}), 0
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			<-hold
-			calls++
-			return next.Commit(ctx, ops)
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				<-hold
+				calls++
+				return next.Commit(ctx, ops)
+			}),
+		).start()
 		r.fund("alice", 100)
 		var wg sync.WaitGroup
 		bodies := make([]string, 1+flightWaiters)
-		var done atomic.Int32 // answered as the one that did it
+		var done atomic.Int32 // answers that are not replays
 		for i := range bodies {
 			wg.Go(func() {
 				a, err := r.post("k", transfer("alice", "bo", 10, 1))
@@ -100,7 +102,8 @@ func TestSameKeyAtOnce(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if _, err := r.post("k", transfer("alice", "bo", 10, 1)); !errors.Is(err, ErrInFlight) || !CodeOf(err).Retryable {
+		if _, err := r.post("k", transfer("alice", "bo", 10, 1)); !errors.Is(err, ErrInFlight) ||
+			!CodeOf(err).Retryable {
 			t.Errorf("one too many: %v", err)
 		}
 		if _, err := r.post("k", transfer("alice", "bo", 11, 1)); code(err) != "IDEMPOTENCY_CONFLICT" {
@@ -121,14 +124,18 @@ func TestSameKeyAtOnce(t *testing.T) {
 	})
 }
 
-// One who waits for another's job and has no more time is told that it goes on; the one who began it is told that nobody knows yet.
+// A request that times out while it waits for another request's job returns ErrInFlight. The
+// request that started the job returns an unknown outcome.
 func TestWaitersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			<-hold
-			return next.Commit(context.WithoutCancel(ctx), ops)
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				<-hold
+				return next.Commit(context.WithoutCancel(ctx), ops)
+			}),
+		).start()
 		r.fund("alice", 100)
 		ask := func(d time.Duration) (err error) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -155,7 +162,7 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
-// A refusal is not kept: the same request is judged afresh.
+// A refusal is not stored under the key: the same request is evaluated again.
 func TestRefusedThenGood(t *testing.T) {
 	r := newRig(t).start()
 	if _, err := r.post("k", transfer("alice", "bo", 10, 1)); code(err) != "INSUFFICIENT_FUNDS" {
@@ -167,20 +174,24 @@ func TestRefusedThenGood(t *testing.T) {
 	}
 }
 
-// An unknown outcome is found out by sending the same request again: it is done once, whether the first one got through or not.
+// Sending a request with an unknown outcome again resolves the outcome. The op is applied once,
+// whether or not the first request reached the ledger.
 func TestUnknownThenAgain(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			failing := true
-			r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-				if !failing {
-					return next.Commit(ctx, ops)
-				}
-				if done {
-					_, _ = next.Commit(ctx, ops)
-				}
-				return nil, unavailable(true)
-			})).start()
+			r := newRig(
+				t,
+				commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if !failing {
+						return next.Commit(ctx, ops)
+					}
+					if done {
+						_, _ = next.Commit(ctx, ops)
+					}
+					return nil, unavailable(true)
+				}),
+			).start()
 			r.fund("alice", 100)
 			_, err := r.post("k", transfer("alice", "bo", 10, 1))
 			var out *OutcomeError
@@ -200,7 +211,8 @@ func TestUnknownThenAgain(t *testing.T) {
 	}
 }
 
-// When the key's time is over the nonce stops a repetition, and names the record.
+// After its key has expired, a repeated request is refused by its nonce, and the refusal names the
+// committed transaction.
 func TestAfterTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(600) })).start()
@@ -220,96 +232,36 @@ func TestAfterTTL(t *testing.T) {
 	})
 }
 
-// A key counts to the last nanosecond of its time, and no longer, whether its answer is in the cache or not.
+// A key is valid up to the last nanosecond of its TTL.
 func TestLastMomentOfAKey(t *testing.T) {
-	for _, cached := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
-			r.fund("alice", 100)
-			q := transfer("alice", "bo", 1, 1)
-			first := r.must("k", q)
-			synctest.Wait()
-			over := time.Unix(0, int64(r.e.ledgerTime.Load())).Add(r.cfg.IdempotencyTTL.D())
-			if cached {
-				r.must("k", q)
-				r.e.receipts.kept.Settle()
-			}
-			asked := r.sum("upstream_calls_total", "op", opFind)
-			time.Sleep(time.Until(over) - time.Nanosecond)
-			if a, err := r.post("k", q); err != nil || !a.Replayed {
-				t.Errorf("cached %t, in its last moment: %+v, %v", cached, a, err)
-			}
-			if here := r.sum("upstream_calls_total", "op", opFind) == asked; here != cached {
-				t.Errorf("cached %t, and the ledger was not asked: %t", cached, here)
-			}
-			r.want(1, "upstream_calls_total", "op", opCommit, "outcome", "ok")
-			time.Sleep(time.Nanosecond)
-			var reject *ledger.Reject
-			if a, err := r.post("k", q); !errors.As(err, &reject) || reject.Code != record.NonceReused || reject.Committed != first.id(t) {
-				t.Errorf("cached %t, after its time: %s, %v", cached, a.bytes(), err)
-			}
-			r.stop()
-		})
-	}
-}
-
-// Two keys that share a place in the cache are not taken for each other, nor are two questions under one key.
-func TestReceiptsApart(t *testing.T) {
-	c := newReceipts(flow.NewCatalog(nil, nil))
-	if err := c.kept.Open(); err != nil {
-		t.Fatal(err)
-	}
-	defer c.kept.Close()
-	mine := receipt{scope: "alice", key: "k", print: b3.Sum(nil), at: 2}
-	for _, tt := range []struct {
-		name  string
-		spoil func(*receipt)
-		found bool
-	}{
-		{"the same", func(*receipt) {}, true},
-		{"another principal", func(r *receipt) { r.scope = "bo" }, false},
-		{"another key", func(r *receipt) { r.key = "l" }, false},
-		{"another question", func(r *receipt) { r.print = b3.Sum([]byte("x")) }, false},
-	} {
-		kept := mine
-		tt.spoil(&kept)
-		c.kept.Set(c.place(mine.scope, mine.key), &kept, 1)
-		c.kept.Settle()
-		if _, found := c.replay(mine.scope, mine.key, mine.print, mine.at-1); found != tt.found {
-			t.Errorf("%s: found %t", tt.name, found)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+		r.fund("alice", 100)
+		q := transfer("alice", "bo", 1, 1)
+		first := r.must("k", q)
+		synctest.Wait()
+		over := time.Unix(0, r.e.ledgerTime.Load()).Add(r.cfg.IdempotencyTTL.D())
+		time.Sleep(time.Until(over) - time.Nanosecond)
+		if a, err := r.post("k", q); err != nil || !a.Replayed {
+			t.Errorf("in its last moment: %+v, %v", a, err)
 		}
-	}
-}
-
-// Long answers push others out: what is kept is bounded in bytes.
-func TestReceiptsAreBounded(t *testing.T) {
-	const body, n = 64 << 10, 2 * receiptBytes / (64 << 10)
-	c := newReceipts(flow.NewCatalog(nil, nil))
-	if err := c.kept.Open(); err != nil {
-		t.Fatal(err)
-	}
-	defer c.kept.Close()
-	out := &ledger.Outcome{Receipt: record.Receipt{At: 2}}
-	found := 0
-	for i := range n {
-		c.keep("alice", name(i), b3.Digest{}, out, Answer{ledger.Outcome{Batch: true, Results: make([]ledger.Outcome, body/receiptRoom)}})
-		c.kept.Settle()
-	}
-	for i := range n {
-		if _, ok := c.replay("alice", name(i), b3.Digest{}, 1); ok {
-			found++
+		time.Sleep(time.Nanosecond)
+		var reject *ledger.Reject
+		if a, err := r.post("k", q); !errors.As(err, &reject) || reject.Code != record.NonceReused ||
+			reject.Committed != first.id(t) {
+			t.Errorf("after its time: %s, %v", a.bytes(), err)
 		}
-	}
-	if found == 0 || found*body > receiptBytes {
-		t.Errorf("%d answers of %d bytes are kept", found, body)
-	}
+		r.stop()
+	})
 }
 
-// A key lives by the ledger's time: on a wall clock that was set back, within what is let pass, it is not given another while.
+// The TTL of a key is measured in ledger time. Setting the wall clock back within the permitted lag
+// does not extend it.
 func TestTTLIsOfTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wall
-		r := newRig(t, on(newOnModel(t, clock.now).model), by(clock.now), with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+		r := newRig(t, on(newOnModel(t, clock.now).model), by(clock.now),
+			with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
 		r.fund("alice", 100)
 		first := r.must("k", transfer("alice", "bo", 1, 1))
 		time.Sleep(55 * time.Second)
@@ -321,7 +273,11 @@ func TestTTLIsOfTheLedger(t *testing.T) {
 		clock.turn(-8 * time.Second)
 		synctest.Wait()
 		var reject *ledger.Reject
-		if a, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &reject) || reject.Code != record.NonceReused || reject.Committed != first.id(t) {
+		if a, err := r.post(
+			"k",
+			transfer("alice", "bo", 1, 1),
+		); !errors.As(err, &reject) || reject.Code != record.NonceReused ||
+			reject.Committed != first.id(t) {
 			t.Errorf("after it: %s, %v", a.bytes(), err)
 		}
 		r.stop()
@@ -333,7 +289,9 @@ func TestPrincipalsAreApart(t *testing.T) {
 	r.fund("alice", 100)
 	mine := r.must("k", transfer("alice", "bo", 10, 1))
 	bo := engines.Actor{CapID: "c2", Principal: "bo"}
-	if _, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 1)); code(err) != "NONCE_CONFLICT" {
+	if _, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 1)); code(
+		err,
+	) != "NONCE_CONFLICT" {
 		t.Errorf("the same request of another one: %v", err)
 	}
 	a, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 2))
@@ -342,12 +300,18 @@ func TestPrincipalsAreApart(t *testing.T) {
 	}
 }
 
-// A batch is kept whole under its key, refusals included; one that did nothing is not kept.
+// A batch is stored whole under its key, with its refused ops. A batch with no accepted op is not
+// stored.
 func TestBatchReplay(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
-	ops := []Request{transfer("alice", "bo", 10, 1), transfer("alice", "bo", 1000, 2), transfer("alice", "bo", 20, 2), transfer("carol", "bo", 1, 1)}
-	batch := func(key string, atomic bool, ops ...Request) (Answer, error) {
+	ops := []ledger.Op{
+		transfer("alice", "bo", 10, 1),
+		transfer("alice", "bo", 1000, 2),
+		transfer("alice", "bo", 20, 2),
+		transfer("carol", "bo", 1, 1),
+	}
+	batch := func(key string, atomic bool, ops ...ledger.Op) (Answer, error) {
 		return r.e.Batch(context.Background(), alice, key, "", atomic, ops)
 	}
 	first, err := batch("b", false, ops...)
@@ -359,7 +323,6 @@ func TestBatchReplay(t *testing.T) {
 		if err != nil || !again.Replayed || again.whole() || string(again.bytes()) != string(first.bytes()) {
 			t.Errorf("again: %s, %v\nwant %s", again.bytes(), err, first.bytes())
 		}
-		r.e.receipts.kept.Settle()
 	}
 	if got := r.available("bo"); got != "30" {
 		t.Errorf("bo has %s", got)
@@ -377,7 +340,8 @@ func TestBatchReplay(t *testing.T) {
 	if a, err := batch("n", false, transfer("carol", "bo", 1, 1)); err != nil || !a.whole() || a.Replayed {
 		t.Errorf("nothing was kept: %+v, %v", a, err)
 	}
-	if a, err := batch("a", true, transfer("alice", "bo", 1, 3), transfer("carol", "bo", 1, 2)); err != nil || !a.whole() {
+	if a, err := batch("a", true, transfer("alice", "bo", 1, 3), transfer("carol", "bo", 1, 2)); err != nil ||
+		!a.whole() {
 		t.Errorf("atomic, all good: %+v, %v", a, err)
 	}
 }

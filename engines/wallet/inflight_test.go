@@ -11,16 +11,20 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Requests in flight are counted by what they ask for, from the first look at them to their answer: as many as there is room for, and not one
-// that was refused beyond that. When all are answered none is left.
+// In-flight requests are counted by operation from admission to answer. Requests refused because of
+// the bound are not counted. After all answers the count is zero.
 func TestInflightAtItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NoncePipeline = 1, 1, 1024 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			<-gate
-			return next.Commit(ctx, ops)
-		})).start()
-		const places = workCap + 1 // the queue, and the worker's hand
+		r := newRig(
+			t,
+			with(func(c *Config) { c.Workers, c.WorkerBurst = 1, 1 }),
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				<-gate
+				return next.Commit(ctx, ops)
+			}),
+		).start()
+		const places = workCap + 1 // the queue, and the request that the worker holds
 		r.fund("alice", 2*places)
 		counts := func(transfers, batches, burns float64) {
 			t.Helper()
@@ -38,9 +42,9 @@ func TestInflightAtItsBound(t *testing.T) {
 				case 0:
 					_, err = r.post("t"+name(i), q)
 				case 1:
-					_, err = r.e.Batch(context.Background(), alice, "b"+name(i), "", true, []Request{q})
+					_, err = r.e.Batch(context.Background(), alice, "b"+name(i), "", true, []ledger.Op{q})
 				default:
-					q.Op, q.To = record.OpBurn, ""
+					q.Code, q.To = record.OpBurn, ""
 					_, err = r.post("u"+name(i), q)
 				}
 				answers <- err

@@ -19,7 +19,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Bounds of a history: small enough to be decided, and crowded enough to go wrong.
+// The size of a history: small enough for the checker to decide, and with enough contention to
+// expose errors.
 const (
 	linearHistories = 500
 	linearClients   = 8
@@ -27,18 +28,19 @@ const (
 	linearAccounts  = 3
 )
 
-// linearState is what a wallet is: balances and nonces.
+// linearState is the sequential model of a wallet: balances and last nonces.
 type linearState struct {
 	balance, nonce [linearAccounts]uint64
 }
 
-// linearIn is a transfer, or with amount 0 a question for a balance.
+// linearIn is a transfer, or a balance read if amount is 0.
 type linearIn struct {
 	from, to      int
 	amount, nonce uint64
 }
 
-// linearOut is a verdict of a transfer or a balance; open is a transfer that may have been done, or be done yet.
+// linearOut is the verdict of a transfer, or a balance. open marks a transfer that may have been
+// applied or may be applied later.
 type linearOut struct {
 	verdict record.Result
 	balance uint64
@@ -67,15 +69,15 @@ func linearStep(state, input, output any) (bool, any) {
 	return out.open || out.verdict == want, s
 }
 
-// linearRun is one history in the making.
+// linearRun records one history.
 type linearRun struct {
 	r       *rig
-	ledger  ledger.Client // that is asked for nonces, past all faults
+	ledger  ledger.Client // read for nonces, bypassing all faults
 	account [linearAccounts]string
 	prefix  string // of the keys
-	late    bool   // the wire may bring again what was sent long ago, so what was refused may yet be done
+	late    bool   // the wire may deliver old requests again, so that a refused transfer may be applied later
 	clock   atomic.Int64
-	seen    atomic.Uint64 // no record that anybody knows of is newer
+	seen    atomic.Uint64 // an upper bound on the newest record that any client knows
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -87,7 +89,7 @@ func (h *linearRun) add(client int, in linearIn, call int64, out linearOut, back
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
 }
 
-// transfer asks until it has an answer that counts, or gives up.
+// transfer retries until the answer is final, at most 30 times.
 func (h *linearRun) transfer(client, n int, in linearIn) {
 	key, call, unknown := fmt.Sprintf("%sc%d-%d", h.prefix, client, n), h.clock.Add(1), false
 	for range 30 {
@@ -111,12 +113,13 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	if unknown || h.late { // a try that was refused may have preceded the last answer: nonce_gap, then the breaker
+	if unknown || h.late { // a refused try may precede the last answer: nonce_gap, then the breaker
 		h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
 	}
 }
 
-// told notes that a refusal lets its caller know of records, though it names none: a balance that he reads without min_seq may be older.
+// told raises seen to the head of the ledger. A refusal reveals earlier records without naming
+// them, and a later balance read without min_seq could be older.
 func (h *linearRun) told() {
 	head, err := h.ledger.Head(context.Background())
 	if err != nil {
@@ -129,7 +132,7 @@ func (h *linearRun) read(client, account int) {
 	seen, call := h.seen.Load(), h.clock.Add(1)
 	if b, err := h.r.balance(h.account[account], seen); err == nil {
 		_, lo := b.Available.Parts()
-		raise(&h.seen, b.Seq) // a balance lets its reader know of records too, acknowledged or not
+		raise(&h.seen, b.Seq) // a balance reveals records too, acknowledged or not
 		h.add(client, linearIn{from: account}, call, linearOut{balance: lo}, h.clock.Add(1))
 	}
 }
@@ -154,7 +157,8 @@ func (h *linearRun) client(client int, d *rand.Rand) {
 	}
 }
 
-// linearFaults are none for one seed in four, all for another, and for the rest those after which a refusal is final.
+// linearFaults returns no faults for one seed in four, all faults for another, and otherwise only
+// faults after which a refusal is final.
 func linearFaults(seed uint64) ledgertest.Faults {
 	f := ledgertest.Storm(seed)
 	switch seed % 4 {
@@ -167,7 +171,7 @@ func linearFaults(seed uint64) ledgertest.Faults {
 	return f
 }
 
-// Whatever the wire does, what clients are told is what one wallet would have told them, one request after the other.
+// Under all faults, the answers to clients are linearizable: they match a sequential wallet.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	model := porcupine.Model{Step: linearStep}

@@ -11,11 +11,11 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Names of the ledger's calls in metrics.
+// Names of the calls of the ledger in metrics.
 const (
 	opCommit      = "commit"
 	opProbe       = "probe"
-	opFind        = "find"
+	opPrepare     = "prepare"
 	opBalance     = "balance"
 	opAccount     = "account"
 	opAssets      = "assets"
@@ -36,30 +36,38 @@ const (
 // busAudit is events_tx in the label bus.
 const busAudit = "audit"
 
-// requestOps are the operations that callers ask for.
+// requestOps are the operations that callers can ask for.
 var requestOps = [...]record.Op{
-	record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags, record.OpAsset, record.OpBatch,
+	record.OpIssue,
+	record.OpTransfer,
+	record.OpBurn,
+	record.OpHold,
+	record.OpCapture,
+	record.OpRelease,
+	record.OpFlags,
+	record.OpAsset,
+	record.OpBatch,
 }
 
-// metrics are the wallet's series, resolved once, so that all of them show from the start.
+// metrics holds the wallet's series. All are made at the start, so that they show as zero.
 type metrics struct {
 	requests       map[record.Op]func(int)
 	inflight       map[record.Op]*atomic.Int64
 	rejects        map[string]func(int) // by reason
 	replays        func(int)
 	nonceConflicts func(int)
-	canceled       func(int) // jobs whose callers had left, or which shutdown ended
+	canceled       func(int) // jobs that their callers had left, or that shutdown ended
 	ledgerTimeouts func(int)
 	upstreamFail   func(int)
 	judgeFail      map[string]func(int) // ticks at which the service was not ready, by its name
 	calls          map[string]*callSeries
-	cache          map[string]func(int) // balance_cache_total by outcome
+	balances       map[string]func(int) // balance_cache_total by outcome
 	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
-	busy           atomic.Int64         // workers that have a burst in hand
+	busy           atomic.Int64         // workers that have a burst
 	busySeen       atomic.Int64         // busy, as of the last tick
 }
 
-// callSeries are those of one call of the ledger.
+// callSeries holds the series of one call of the ledger.
 type callSeries struct {
 	ok, refused, timeout, failed, left func(int)
 	seconds                            func(float64)
@@ -67,12 +75,36 @@ type callSeries struct {
 
 func walletFamilies() []obs.Family {
 	return []obs.Family{
-		{Name: "wallet_requests_total", Type: obs.Counter, Labels: []string{"op"}, Help: "Requests to move money or to change an account, a batch being one."},
-		{Name: "wallet_rejects_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Requests, and ops of batches, that were not carried out, by reason."},
-		{Name: "wallet_idem_replays_total", Type: obs.Counter, Help: "Requests answered with what an earlier one with the same key had done."},
+		{
+			Name:   "wallet_requests_total",
+			Type:   obs.Counter,
+			Labels: []string{"op"},
+			Help:   "Requests to move money or to change an account, a batch being one.",
+		},
+		{
+			Name:   "wallet_rejects_total",
+			Type:   obs.Counter,
+			Labels: []string{"reason"},
+			Help:   "Requests, and ops of batches, that were not carried out, by reason.",
+		},
+		{
+			Name: "wallet_idem_replays_total",
+			Type: obs.Counter,
+			Help: "Requests answered with what an earlier one with the same key had done.",
+		},
 		{Name: "wallet_inflight", Type: obs.Gauge, Labels: []string{"op"}, Help: "Requests being worked on."},
-		{Name: "wallet_nonce_conflicts_total", Type: obs.Counter, Help: "Requests whose nonce was used up, or ahead of its account."},
-		{Name: "balance_cache_total", Type: obs.Counter, Labels: []string{"outcome"}, Help: "Balances asked of the cache."},
+		{
+			Name: "wallet_nonce_conflicts_total",
+			Type: obs.Counter,
+			Help: "Requests whose nonce was used up, or ahead of its account.",
+		},
+		{
+			Name:   "balance_cache_total",
+			Type:   obs.Counter,
+			Labels: []string{"outcome"},
+			Help: "Reads of balances: from memory (hit), from the file (miss), before a record that the " +
+				"reader waits for (behind).",
+		},
 	}
 }
 
@@ -84,14 +116,16 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		nonceConflicts: reg.Counter("wallet_nonce_conflicts_total", service),
 		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
-		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
+		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", ledgerName),
 		calls:          map[string]*callSeries{},
-		cache:          series(reg, "balance_cache_total", "outcome", cacheHit, cacheMiss, cacheStale, cacheBehind),
+		balances: series(reg, "balance_cache_total", "outcome",
+			balanceHit, balanceMiss, balanceStale, balanceBehind),
 	}
 	for _, op := range []string{"read", "write", "connect"} { // see the package's comment
 		reg.Counter("io_timeouts_total", service, "op", op)
 	}
-	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit) // counted by the bus; shown from the start
+	// counted by the bus; shown from the start
+	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit)
 	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
 	m.judgeFail = series(reg, "upstream_fail_total", "svc", svcAuth, svcPolicy)
 	for _, op := range requestOps {
@@ -100,11 +134,12 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		m.inflight[op] = n
 		reg.Gauge("wallet_inflight", service, func() float64 { return float64(n.Load()) }, "op", op.String())
 	}
-	for reason := range reasons() {
-		m.rejects[reason] = reg.Counter("wallet_rejects_total", service, "reason", reason)
+	for _, c := range Codes() {
+		m.rejects[c.Reason] = reg.Counter("wallet_rejects_total", service, "reason", c.Reason)
 	}
 	for _, op := range []string{
-		opCommit, opProbe, opFind, opBalance, opAccount, opAssets, opTx, opHistory, opRoots, opHead, opProve, opConsistency,
+		opCommit, opProbe, opPrepare, opBalance, opAccount, opAssets, opTx, opHistory, opRoots, opHead, opProve,
+		opConsistency,
 	} {
 		m.calls[op] = newCallSeries(reg, op)
 	}
@@ -114,15 +149,19 @@ func newMetrics(reg *obs.Metrics) *metrics {
 
 func newCallSeries(reg *obs.Metrics, op string) *callSeries {
 	outcome := func(word string) func(int) {
-		return reg.Counter("upstream_calls_total", service, "svc", upstream, "op", op, "outcome", word)
+		return reg.Counter("upstream_calls_total", service, "svc", ledgerName, "op", op, "outcome", word)
 	}
 	return &callSeries{
-		ok: outcome("ok"), refused: outcome("refused"), timeout: outcome("timeout"), failed: outcome("failed"), left: outcome("left"),
-		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", upstream, "op", op),
+		ok:      outcome("ok"),
+		refused: outcome("refused"),
+		timeout: outcome("timeout"),
+		failed:  outcome("failed"),
+		left:    outcome("left"),
+		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", ledgerName, "op", op),
 	}
 }
 
-// series resolves one counter for each value of a label.
+// series returns one counter for each value of a label.
 func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
 	out := make(map[string]func(int), len(values))
 	for _, v := range values {
@@ -131,28 +170,18 @@ func series(reg *obs.Metrics, family, label string, values ...string) map[string
 	return out
 }
 
-// reasons are the reasons of all codes.
-func reasons() map[string]bool {
-	all := map[string]bool{codeInternal.Reason: true}
-	for _, c := range rejectCodes {
-		if c.Reason != "" {
-			all[c.Reason] = true
-		}
-	}
-	for _, row := range errorCodes {
-		all[row.code.Reason] = true
-	}
-	return all
-}
-
-// call books one call of the ledger; left: its callers had no more time, so that how it ended is not the ledger's fault.
+// call counts one call of the ledger. left: its callers had no more time, so its end is not the
+// ledger's fault.
 func (m *metrics) call(op string, err error, left bool, took time.Duration) {
 	s := m.calls[op]
 	s.seconds(took.Seconds())
 	switch {
 	case err == nil:
 		s.ok(1)
-	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), refusal(err):
+	case errors.Is(err, ledger.ErrNotFound),
+		errors.Is(err, ledger.ErrCursor),
+		errors.Is(err, ledger.ErrRange),
+		refusal(err):
 		s.refused(1)
 	case left:
 		s.left(1)
@@ -164,7 +193,7 @@ func (m *metrics) call(op string, err error, left bool, took time.Duration) {
 	}
 }
 
-// rejected books the ops that were refused inside a batch, which has an answer all the same.
+// rejected counts the ops that were refused inside a batch that was answered.
 func (m *metrics) rejected(out *ledger.Outcome) {
 	if out.Replayed || out.Reject != nil {
 		return
@@ -176,7 +205,7 @@ func (m *metrics) rejected(out *ledger.Outcome) {
 	}
 }
 
-// reject books a refusal.
+// reject counts a refusal.
 func (m *metrics) reject(c Code) {
 	m.rejects[c.Reason](1)
 	if c.Name == rejectCodes[record.NonceGap].Name {

@@ -12,33 +12,38 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// A worker that panics in the middle of a burst, whichever job it is at, owes no answer and gives none twice: those it had answered were done,
-// the others hear that nobody knows, and find out by asking again, while others go on.
+// If a worker panics at any job of a burst, every job is answered exactly once. Jobs answered
+// before the panic are done. The others have an unknown outcome, which a retry resolves, and other
+// requests continue.
 func TestPanicAmidABurst(t *testing.T) {
 	const jobs = 12
 	for at := range jobs {
 		synctest.Test(t, func(t *testing.T) {
-			var left atomic.Int32 // jobs until the panic, as of when the ledger has answered
+			var left atomic.Int32 // jobs until the panic, counted from the answer of the ledger
 			gate, calls := make(chan struct{}), 0
-			r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-				if calls++; calls > 2 {
-					return next.Commit(ctx, ops)
-				}
-				<-gate // until the next burst is together
-				outs, err := next.Commit(ctx, ops)
-				if calls == 2 && len(ops) == jobs {
-					left.Store(int32(at) + 1)
-				}
-				return outs, err
-			}))
+			r := newRig(
+				t,
+				with(func(c *Config) { c.Workers = 1 }),
+				commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if calls++; calls > 2 {
+						return next.Commit(ctx, ops)
+					}
+					<-gate // until the next burst is complete
+					outs, err := next.Commit(ctx, ops)
+					if calls == 2 && len(ops) == jobs {
+						left.Store(int32(at) + 1)
+					}
+					return outs, err
+				}),
+			)
 			wall := r.e.now
-			r.e.now = func() time.Time { // each job that is answered is told of, with the time
+			r.e.now = func() time.Time { // called once for the audit event of each answered job
 				if left.Load() > 0 && left.Add(-1) == 0 {
 					panic("made to")
 				}
 				return wall()
 			}
-			r.startBut(taskInvalidator) // which looks at the clock too
+			r.startBut(taskInvalidator) // the invalidator calls now too
 			for i := range jobs + 1 {
 				r.fund(name(i), 1)
 			}
@@ -67,10 +72,10 @@ func TestPanicAmidABurst(t *testing.T) {
 					t.Errorf("job %d of %d: %v", i, at, got[0])
 				}
 			}
-			if good != at+1 || unknown != jobs-at { // one came in a burst of its own
+			if good != at+1 || unknown != jobs-at { // the first job was a burst by itself
 				t.Errorf("job %d: %d done, %d unknown", at, good, unknown)
 			}
-			synctest.Wait() // the supervisor has heard of it
+			synctest.Wait() // the supervisor has handled the panic
 			r.nothingLeft()
 			if got := r.available("shop"); got != "13" {
 				t.Errorf("job %d: the shop has %s", at, got)

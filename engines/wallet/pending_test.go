@@ -10,7 +10,7 @@ import (
 	"ronbox/store"
 )
 
-// block is a command that holds the store's committer until it is let go.
+// block is a command that blocks the store's committer until out is closed.
 type block struct{ in, out chan struct{} }
 
 func (*block) Kind() string { return "wallet.block/1" }
@@ -21,14 +21,14 @@ func (c *block) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error
 	return struct{}{}, errors.New("no trace")
 }
 
-// hold has the committer stop at a command, which it reaches after those that are queued now.
+// hold queues a block after the commands that are queued now.
 func (n *node) hold() *block {
 	b := &block{make(chan struct{}), make(chan struct{})}
 	n.blocks.Go(func() { _, _ = store.Commit(context.Background(), n.store, store.Work, b) })
 	return b
 }
 
-// queued is how many commands wait for the committer.
+// queued returns the number of commands that wait for the committer.
 func (n *node) queued() int {
 	for _, c := range n.catalog.Channels() {
 		if c.Service == "store" && c.Name == "work" {
@@ -38,8 +38,9 @@ func (n *node) queued() int {
 	return 0
 }
 
-// The worker gives a request up while the store has it, and its key is free. Whoever sends it again then does not have it done twice: while it
-// is pending he learns no more than that, and afterwards he gets its receipt.
+// If the worker times out while the store still holds a request, its key becomes free. Sending the
+// request again does not apply it twice: it returns an unknown outcome while the first is pending,
+// and the receipt afterwards.
 func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 	n := newNode(t, with(func(c *Config) {
 		c.Workers, c.Retry.Tries, c.Retry.RPCTimeout, c.CircuitBreaker.FailureThreshold = 1, 1, seconds(1), 1_000_000
@@ -72,7 +73,7 @@ func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 			n.await("the worker's burst", func() bool { return n.queued() == 1 })
 			second := n.hold()
 			n.await("a command behind it", func() bool { return n.queued() == 2 })
-			close(first.out) // the group that follows has applied the bursts when it comes to the second one
+			close(first.out) // the next group applies the bursts before it reaches the second block
 			<-second.in
 			first = second
 		})

@@ -12,43 +12,118 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// ask is one request with who sent it.
-type ask struct {
-	by     engines.Actor
-	key    string
-	corrID string
-	op     record.Op
-	print  b3.Digest
-	one    Request
-	ops    []Request // of a batch, in place of one
-	atomic bool      // likewise
-	oldest int64     // Unix ns: what was done up to then under the key does not count
+// flightKey is a key of a principal.
+type flightKey struct{ scope, key string }
+
+// call is a request under way, with every caller that waits for it. Its fence is the fingerprint: a
+// caller with another fingerprint is refused.
+type call = flow.Call[flightKey, b3.Digest, *ledger.Outcome]
+
+// flightCalls bounds the requests under way: as many as the front admits at most.
+const flightCalls = 65_536
+
+// flightWaiters is how many callers may wait for a request beside the one that began it.
+const flightWaiters = 8
+
+// job is one request on its way to the ledger. It is answered exactly once, through its call.
+type job struct {
+	e        *Engine
+	by       engines.Actor
+	call     *call
+	op       ledger.Op
+	prepared *ledger.Prepared // of op, once it is queued
+	opens    bool             // its flags may open an account
+	weight   int              // operations
+	deadline time.Time
+	grace    time.Duration // that its caller waits beyond the deadline once it is begun
+	corrID   string
+	room     int    // places taken for the operations of a batch
+	payer    string // the account that is debited first; or ""
 }
 
-// Post has one operation done, at most once for by and key however often it is called: a repetition gets the first answer. It waits for
-// room nowhere, and for the answer until ctx ends or req_timeout is over. A *NotReadyError, flow.ErrBusy and any refusal say that nothing
-// happened; after an *OutcomeError that is Unknown only the same call again finds out.
-func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string, r Request) (Answer, error) {
-	return e.counted(r.Op, func() (Answer, error) {
+// newJob returns the job of op, signed by its caller and key.
+func (e *Engine) newJob(by engines.Actor, key, corrID string, op ledger.Op) *job {
+	scope := scopeOf(by)
+	op.Dedupe = ledger.DedupeKey{Scope: scope, Key: key}
+	op.TTL = e.live().IdempotencyTTL.D()
+	op.Principal, op.CapID = scope, by.CapID
+	if op.Code != record.OpBatch {
+		op.Idem = key
+	}
+	return &job{e: e, by: by, op: op, weight: 1, corrID: corrID, payer: payerOf(&op)}
+}
+
+// answer settles j with the outcome of the ledger. The places of j are free when its caller learns
+// of it.
+func (j *job) answer(out *ledger.Outcome) {
+	j.done()
+	j.call.Answer(out)
+}
+
+// fail settles j without an outcome.
+func (j *job) fail(err error) {
+	j.done()
+	j.call.Fail(err)
+}
+
+// done releases the places of j.
+func (j *job) done() {
+	if j.room > 0 {
+		j.e.batched.give(j.op.Principal, j.room)
+		j.room = 0
+	}
+}
+
+// Post carries out one op, at most once for by and key however often it is called: a repetition
+// gets the first answer. Of op the members count that ledger.Takes names; the wallet fills in the
+// others. It waits for no room, and for the answer until ctx ends or req_timeout has passed.
+// Nothing happened after a *NotReadyError, flow.ErrBusy and any refusal. After an *OutcomeError
+// that is Unknown the same call finds out.
+func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op) (Answer, error) {
+	return e.post(ctx, by, key, corrID, op, false)
+}
+
+// SetFlags is Post for an op that changes flags. Unless opens, an account that the ledger has not
+// seen is refused with ErrUnknownAccount.
+func (e *Engine) SetFlags(
+	ctx context.Context,
+	by engines.Actor,
+	key, corrID string,
+	op ledger.Op,
+	opens bool,
+) (Answer, error) {
+	return e.post(ctx, by, key, corrID, op, opens)
+}
+
+// DeclareAsset makes an asset known. An asset that is known already is answered as the first time.
+func (e *Engine) DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (Answer, error) {
+	return e.Post(ctx, by, key, corrID, ledger.Op{Code: record.OpAsset, Asset: asset})
+}
+
+func (e *Engine) post(
+	ctx context.Context,
+	by engines.Actor,
+	key, corrID string,
+	op ledger.Op,
+	opens bool,
+) (Answer, error) {
+	return e.counted(op.Code, func() (Answer, error) {
 		if err := checkKey(key); err != nil {
 			return Answer{}, err
 		}
-		if err := r.check(); err != nil {
+		if err := check(&op); err != nil {
 			return Answer{}, err
 		}
-		if err := e.authorize(ctx, by, &r); err != nil {
+		if err := e.authorize(ctx, by, &op); err != nil {
 			return Answer{}, err
 		}
-		return e.do(ctx, &ask{by: by, key: key, corrID: corrID, op: r.Op, print: e.prints.single(&r), one: r})
+		j := e.newJob(by, key, corrID, op)
+		j.op.Fingerprint, j.opens = e.prints.single(&op, opens), opens
+		return e.do(ctx, j)
 	})
 }
 
-// DeclareAsset makes an asset known. One that is known already is answered as it was the first time.
-func (e *Engine) DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (Answer, error) {
-	return e.Post(ctx, by, key, corrID, Request{Op: record.OpAsset, Asset: asset})
-}
-
-// counted books a request around fn.
+// counted counts a request around fn.
 func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error) {
 	if n, ok := e.m.inflight[op]; ok {
 		e.m.requests[op](1)
@@ -65,94 +140,50 @@ func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error
 	return a, err
 }
 
-// newJob judges what a is bounded by, and makes its job.
-func (e *Engine) newJob(ctx context.Context, a *ask) (*job, error) {
-	if a.op == record.OpBatch {
-		return e.newBatchJob(ctx, a.by, a.atomic, a.ops)
-	}
-	r := &a.one
-	op, err := e.newOp(ctx, a.by, r)
-	if err != nil {
-		return nil, err
-	}
-	j := &job{e: e, op: op, weight: 1}
-	j.wants(r.debited(), r.Nonce)
-	return j, nil
-}
-
-// newOp is r as the ledger has it.
-func (e *Engine) newOp(ctx context.Context, by engines.Actor, r *Request) (ledger.Op, error) {
-	perDay, err := e.ceilings(ctx, by, r)
-	if err == nil && r.Op == record.OpFlags && !r.New {
-		err = e.mustBeKnown(ctx, r.From)
-	}
-	if err != nil {
-		return ledger.Op{}, err
-	}
-	return ledger.Op{
-		Code: r.Op, From: r.From, To: r.To, Asset: r.Asset, Amount: r.Amount, Nonce: r.Nonce, Hold: r.Hold, ExpiresIn: r.ExpiresIn,
-		Set: r.Set, Clear: r.Clear, Memo: r.Memo, ValidUntil: validUntil(r), Limits: e.live().limits, Daily: perDay,
-	}, nil
-}
-
-// mustBeKnown refuses an account that the ledger has never seen: flags on a slip of the pen would open it, and leave the one that was meant as
-// it is. An account that is known stays so.
-func (e *Engine) mustBeKnown(ctx context.Context, account string) error {
-	view, err := read(ctx, e.link, opAccount, func(ctx context.Context) (ledger.AccountView, error) { return e.ledger.Account(ctx, account) })
-	if err == nil && !view.Known {
-		err = ErrUnknownAccount
-	}
-	return err
-}
-
-// do takes a request that is well-formed and allowed through readiness, flight, replay and queue to its answer.
-func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
+// do takes a request that is well-formed and allowed through readiness, flight, replay and queue to
+// its answer.
+func (e *Engine) do(ctx context.Context, j *job) (Answer, error) {
 	if err := e.WriteReady(); err != nil {
 		return Answer{}, err
-	}
-	scope := scopeOf(a.by)
-	a.oldest = e.oldest()
-	if answer, ok := e.receipts.replay(scope, a.key, a.print, a.oldest); ok {
-		return answer, nil
 	}
 	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
 	defer cancel()
 	for {
-		answer, first, err := e.fly(ctx, scope, a)
+		answer, first, err := e.fly(ctx, j)
 		if first || !ofToken(err) || ctx.Err() != nil {
 			return answer, err
-		} // else the next one to begin is judged by a token of its own
+		} // else the next caller that begins is judged by its own token
 	}
 }
 
-// fly joins the job of a's key, or begins it, and waits for its answer. first: it was begun.
-func (e *Engine) fly(ctx context.Context, scope string, a *ask) (answer Answer, first bool, err error) {
-	c, first, err := e.flights.Join(flightKey{scope, a.key}, a.print)
+// fly joins the job of j's key, or begins j, and waits for the answer. first: j was begun.
+func (e *Engine) fly(ctx context.Context, j *job) (answer Answer, first bool, err error) {
+	c, first, err := e.flights.Join(flightKey{j.op.Dedupe.Scope, j.op.Dedupe.Key}, j.op.Fingerprint)
 	if err != nil {
 		return Answer{}, first, joinError(err)
 	}
 	if first {
-		e.begin(ctx, c, a)
+		j.call = c
+		e.begin(ctx, j)
 	}
 	out, err := c.Wait(ctx)
 	if err != nil {
 		return Answer{}, first, e.waitError(ctx, err, first)
 	}
 	answer, err = answerOf(out)
-	if err == nil && answer.Replayed {
-		e.receipts.keep(scope, a.key, a.print, out, answer)
-	}
-	answer.Replayed = answer.Replayed || err == nil && !first // what another request has done
+	answer.Replayed = answer.Replayed || err == nil && !first // another request has done it
 	return answer, first, err
 }
 
-// ofToken says whether a refusal is about the token of the one who began, which others who wait need not share.
+// ofToken reports whether a refusal is about the token of the caller that began, which the others
+// who wait need not share.
 func ofToken(err error) bool {
 	var reject *ledger.Reject
 	return isA[*engines.GrantError](err) || errors.As(err, &reject) && reject.Limit == ledger.LimitTokenDaily
 }
 
-// boundedBy bounds ctx, unless it ends by itself in that time: timers cost, and the front has set one as a rule.
+// boundedBy bounds ctx, unless it ends by itself in that time: timers cost, and the front has
+// usually set one.
 func boundedBy(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return ctx, func() {}
@@ -160,12 +191,7 @@ func boundedBy(ctx context.Context, d time.Duration) (context.Context, context.C
 	return context.WithTimeout(ctx, d)
 }
 
-// oldest is the time before which a key does not count any more. The ledger's time goes on from its last batch if the wall clock is behind that.
-func (e *Engine) oldest() int64 {
-	return max(e.now().UnixNano(), int64(e.ledgerTime.Load())) - int64(e.live().IdempotencyTTL)
-}
-
-// joinError says why a caller may not wait for its key.
+// joinError returns why a caller may not wait for its key.
 func joinError(err error) error {
 	switch {
 	case errors.Is(err, flow.ErrFenceMoved):
@@ -178,34 +204,31 @@ func joinError(err error) error {
 	return err
 }
 
-// begin does for all who wait what the first of them came for, as far as the queue: it looks for a replay, judges the limits, and queues a
-// job. Whatever happens, the call is settled or a worker will see to it.
-func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
+// begin judges the limits, looks for a replay, and queues j, for all callers that wait for it.
+// Whatever happens, the call is settled or a worker will settle it.
+func (e *Engine) begin(ctx context.Context, j *job) {
 	queued := false
 	defer func() {
 		if !queued {
-			c.Fail(errNotBegun) // does nothing after an answer
+			j.fail(errNotBegun) // does nothing after an answer
 		}
 	}()
-	out, err := e.find(ctx, a)
-	if err != nil {
-		c.Fail(err)
+	refused := e.boundJob(ctx, j) // of a request that was done before it does not count
+	p, err := e.prepare(ctx, j)
+	switch {
+	case err != nil:
+		j.fail(err)
+		return
+	case p.Known != nil:
+		j.answer(p.Known)
+		return
+	case refused != nil:
+		j.fail(refused)
 		return
 	}
-	if out != nil {
-		c.Answer(out)
-		return
-	}
-	j, err := e.newJob(ctx, a)
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	j.call, j.corrID = c, a.corrID
+	j.prepared = p
 	j.deadline, _ = ctx.Deadline()
 	j.grace = flow.Grace(ctx)
-	e.sign(&j.op, a)
-	e.nonces.note(j)
 	if err := e.work.TrySend(j); err != nil {
 		e.full(err)
 		j.fail(joinError(err))
@@ -214,48 +237,54 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 	queued = true
 }
 
-// errNotBegun answers those who wait when the first of them broke off, which only a bug can do.
+// errNotBegun answers the callers of a request that its first caller could not begin, which only a
+// bug can do.
 var errNotBegun = errors.New("wallet: the request could not be begun")
 
-// sign puts on an op who asked for it, and by which key. The records of a batch's ops bear its key too, so that a statement says what paid.
-func (e *Engine) sign(op *ledger.Op, a *ask) {
-	op.Dedupe = ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
-	op.Fingerprint, op.TTL = a.print, e.live().IdempotencyTTL.D()
-	op.Principal, op.CapID = scopeOf(a.by), a.by.CapID
-	if op.Code != record.OpBatch {
-		op.Idem = a.key
+// boundJob judges the limits of j.
+func (e *Engine) boundJob(ctx context.Context, j *job) error {
+	if j.op.Code == record.OpBatch {
+		return e.boundBatch(ctx, j)
 	}
-	for i := range op.Ops {
-		op.Ops[i].Idem = a.key
+	if j.op.Code == record.OpFlags && !j.opens {
+		if err := e.mustBeKnown(ctx, j.op.From); err != nil {
+			return err
+		}
 	}
+	return e.bound(ctx, j.by, &j.op)
 }
 
-// found is what the ledger says of a key.
-type found struct {
-	out ledger.Outcome
-	ok  bool
+// mustBeKnown returns ErrUnknownAccount for an account that the ledger has never seen: flags on a
+// misspelled name would open it. An account that is known stays known.
+func (e *Engine) mustBeKnown(ctx context.Context, account string) error {
+	view, err := read(ctx, e, opAccount,
+		func(ctx context.Context) (ledger.AccountView, error) { return e.ledger.Account(ctx, account) })
+	if err == nil && !view.Known {
+		err = ErrUnknownAccount
+	}
+	return err
 }
 
-// find gives what was done under a's key, nil if nothing was.
-func (e *Engine) find(ctx context.Context, a *ask) (*ledger.Outcome, error) {
-	k := ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
-	f, err := read(ctx, e.link, opFind, func(ctx context.Context) (f found, err error) {
-		f.out, f.ok, err = e.ledger.Find(ctx, k, a.print, a.oldest)
-		return f, err
+// prepare has the ledger check the op of j and look for what its key or reference has done.
+func (e *Engine) prepare(ctx context.Context, j *job) (*ledger.Prepared, error) {
+	p, err := read(ctx, e, opPrepare, func(ctx context.Context) (*ledger.Prepared, error) {
+		return e.ledger.Prepare(ctx, &j.op)
 	})
-	if err != nil || !f.ok {
-		return nil, err
+	if bad, malformed := errors.AsType[*ledger.OpError](err); malformed {
+		err = &FieldError{bad.Field, bad.Reason}
 	}
-	out := f.out // else f would be on the heap, found or not
-	return &out, nil
+	if out, none := errors.AsType[*OutcomeError](err); none && mayBeDone(out.Cause) {
+		err = &OutcomeError{Unknown: true, Cause: out.Cause} // by an earlier request under the same key
+	}
+	return p, err
 }
 
-// waitError says what a caller that has no answer is to know: nothing happened, or nobody knows yet. What the job was told of the ledger stands,
-// whatever has ended by then: its cause may be a deadline as well as the caller's.
+// waitError returns the error of a caller without an answer: nothing happened, or the outcome is
+// unknown. An *OutcomeError of the job stands, even if ctx has ended by then: its cause may be a
+// deadline as well as the caller's.
 func (e *Engine) waitError(ctx context.Context, err error, first bool) error {
-	var told *OutcomeError
 	switch {
-	case errors.As(err, &told):
+	case isA[*OutcomeError](err):
 		return err
 	case ctx.Err() == nil || !errors.Is(err, flow.ErrUnknown) && !errors.Is(err, context.Cause(ctx)):
 		return err

@@ -12,43 +12,69 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Every operation does what its receipt says, and the receipt can be read again in the same bytes.
+// Every operation changes balances as its receipt states, and the receipt can be read again in the
+// same bytes.
 func TestEveryOperation(t *testing.T) {
 	r := newRig(t).start()
 	for _, step := range []struct {
-		q         Request
+		q         ledger.Op
 		alice, bo string
 	}{
 		{issue("alice", 1000, 1), "1000", "0"},
 		{transfer("alice", "bo", 300, 1), "700", "300"},
-		{Request{Op: record.OpBurn, From: "bo", Asset: "ron", Amount: amountOf(50), Nonce: 1}, "700", "250"},
-		{Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 2, ExpiresIn: time.Hour}, "600", "250"},
+		{ledger.Op{Code: record.OpBurn, From: "bo", Asset: "ron", Amount: amountOf(50), Nonce: 1}, "700", "250"},
+		{ledger.Op{Code: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 2, ExpiresIn: time.Hour}, "600", "250"},
 	} {
-		got := r.must("k-"+step.q.Op.String(), step.q)
-		if got.Op != step.q.Op.String() || got.Amount != step.q.Amount.String() || got.Idem != "k-"+got.Op {
-			t.Errorf("%s: receipt %+v", step.q.Op, got)
+		got := r.must("k-"+step.q.Code.String(), step.q)
+		if got.Op != step.q.Code.String() || got.Amount != step.q.Amount.String() || got.Idem != "k-"+got.Op {
+			t.Errorf("%s: receipt %+v", step.q.Code, got)
 		}
 		if a, b := r.available("alice"), r.available("bo"); a != step.alice || b != step.bo {
-			t.Errorf("%s: balances %s, %s, want %s, %s", step.q.Op, a, b, step.alice, step.bo)
+			t.Errorf("%s: balances %s, %s, want %s, %s", step.q.Code, a, b, step.alice, step.bo)
 		}
 	}
-	hold := r.must("k-hold", Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 2, ExpiresIn: time.Hour})
-	got := r.must("k-capture", Request{Op: record.OpCapture, Hold: hold.id(t), Amount: amountOf(60)})
+	hold := r.must(
+		"k-hold",
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "bo",
+			Asset:     "ron",
+			Amount:    amountOf(100),
+			Nonce:     2,
+			ExpiresIn: time.Hour,
+		},
+	)
+	got := r.must("k-capture", ledger.Op{Code: record.OpCapture, Hold: hold.id(t), Amount: amountOf(60)})
 	if a, b := r.available("alice"), r.available("bo"); a != "640" || b != "310" {
 		t.Errorf("after a capture of 60: %s, %s", a, b)
 	}
-	hold = r.must("k-hold2", Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 3, ExpiresIn: time.Hour})
-	r.must("k-release", Request{Op: record.OpRelease, Hold: hold.id(t)})
-	r.must("k-flags", Request{Op: record.OpFlags, From: "bo", Set: record.Frozen})
+	hold = r.must(
+		"k-hold2",
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "bo",
+			Asset:     "ron",
+			Amount:    amountOf(100),
+			Nonce:     3,
+			ExpiresIn: time.Hour,
+		},
+	)
+	r.must("k-release", ledger.Op{Code: record.OpRelease, Hold: hold.id(t)})
+	r.must("k-flags", ledger.Op{Code: record.OpFlags, From: "bo", Set: record.Frozen})
 	if _, err := r.post("k-locked", transfer("bo", "alice", 1, 2)); code(err) != "ACCOUNT_LOCKED" {
 		t.Errorf("a frozen account: %v", err)
 	}
-	a, err := r.post("k-capture", Request{Op: record.OpCapture, Hold: hold.id(t)})
+	a, err := r.post("k-capture", ledger.Op{Code: record.OpCapture, Hold: hold.id(t)})
 	if code(err) != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("the key of another capture: %s, %v", a.bytes(), err)
 	}
 	bytes, err := r.e.Tx(context.Background(), alice, got.id(t))
-	again, _ := r.post("k-capture", Request{Op: record.OpCapture, Hold: parse(t, bytes).holdOf(t, bytes), Amount: amountOf(60)})
+	again, _ := r.post(
+		"k-capture",
+		ledger.Op{Code: record.OpCapture, Hold: parse(t, bytes).holdOf(t, bytes), Amount: amountOf(60)},
+	)
 	if err != nil || string(bytes) != string(again.bytes()) {
 		t.Errorf("read again: %s, %v, want %s", bytes, err, again.bytes())
 	}
@@ -64,19 +90,30 @@ func (j receiptJSON) holdOf(t *testing.T, body []byte) record.TxID {
 	return id
 }
 
-// grant is an actor whose token is narrowed.
+// grant returns an actor with a narrowed token.
 func grant(narrow func(*engines.Grant), scopes ...string) engines.Actor {
 	g := new(engines.Grant)
 	narrow(g)
 	return engines.Actor{CapID: "cap-n", Principal: "narrow", Scopes: scopes, Grant: g}
 }
 
-// A token that reaches one account reaches no other, by whatever operation.
+// A token limited to one account cannot use any other account, in any operation.
 func TestGrants(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 1000)
 	r.fund("bo", 1000)
-	hold := r.must("h", Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 1, ExpiresIn: time.Hour})
+	hold := r.must(
+		"h",
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "bo",
+			Asset:     "ron",
+			Amount:    amountOf(100),
+			Nonce:     1,
+			ExpiresIn: time.Hour,
+		},
+	)
 	onlyAlice := grant(func(g *engines.Grant) { g.NarrowAccount("alice") })
 	onlyBo := grant(func(g *engines.Grant) { g.NarrowAccount("bo") })
 	onlyEur := grant(func(g *engines.Grant) { g.NarrowAsset("eur") })
@@ -84,37 +121,37 @@ func TestGrants(t *testing.T) {
 	daily := grant(func(g *engines.Grant) { g.NarrowDaily(amountOf(15)) })
 	for i, tt := range []struct {
 		by   engines.Actor
-		q    Request
+		q    ledger.Op
 		want string
 	}{
 		{onlyBo, transfer("alice", "bo", 1, 2), "FORBIDDEN"},
 		{onlyBo, issue("alice", 1, 3), "FORBIDDEN"},
-		{onlyBo, Request{Op: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(1), Nonce: 2}, "FORBIDDEN"},
-		{onlyBo, Request{Op: record.OpFlags, From: "alice", Set: record.Frozen}, "FORBIDDEN"},
+		{onlyBo, ledger.Op{Code: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(1), Nonce: 2}, "FORBIDDEN"},
+		{onlyBo, ledger.Op{Code: record.OpFlags, From: "alice", Set: record.Frozen}, "FORBIDDEN"},
 		{onlyEur, transfer("alice", "bo", 1, 2), "FORBIDDEN"},
-		{onlyEur, Request{Op: record.OpAsset, Asset: "usd"}, "FORBIDDEN"},
-		{onlyAlice, Request{Op: record.OpCapture, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
-		{onlyAlice, Request{Op: record.OpRelease, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
-		{onlyBo, Request{Op: record.OpCapture, Hold: record.NewTxID(1, 2, 3)}, "HOLD_NOT_FOUND"},
+		{onlyEur, ledger.Op{Code: record.OpAsset, Asset: "usd"}, "FORBIDDEN"},
+		{onlyAlice, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
+		{onlyAlice, ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
+		{onlyBo, ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 2, 3)}, "HOLD_NOT_FOUND"},
 		{small, transfer("alice", "bo", 11, 2), "LIMITS_EXCEEDED"},
-		{small, Request{Op: record.OpCapture, Hold: hold.id(t)}, "LIMITS_EXCEEDED"},
+		{small, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "LIMITS_EXCEEDED"},
 		{daily, transfer("alice", "bo", 16, 2), "LIMITS_EXCEEDED"},
 		{alice, transfer("alice", "sys:issue:ron", 1, 2), "FORBIDDEN"},
 		{alice, transfer("sys:issue:ron", "alice", 1, 2), "FORBIDDEN"},
 		{onlyAlice, transfer("alice", "bo", 1, 2), ""},
 		{small, transfer("alice", "bo", 10, 3), ""},
-		{small, Request{Op: record.OpCapture, Hold: hold.id(t), Amount: amountOf(10)}, ""},
+		{small, ledger.Op{Code: record.OpCapture, Hold: hold.id(t), Amount: amountOf(10)}, ""},
 		{onlyBo, issue("bo", 1, 3), ""},
 	} {
 		_, err := r.e.Post(context.Background(), tt.by, "g"+name(i), "", tt.q)
 		if code(err) != tt.want {
-			t.Errorf("case %d, %s: %v, want %q", i, tt.q.Op, err, tt.want)
+			t.Errorf("case %d, %s: %v, want %q", i, tt.q.Code, err, tt.want)
 		}
 	}
 }
 
-// A token's ceiling of a day bounds what that token moves: from all accounts together, captures included, in a batch or alone, and not what
-// others have moved.
+// The daily ceiling of a token bounds the amounts moved with that token. It covers all accounts,
+// captures, single ops and batches, and excludes amounts moved by others.
 func TestDailyCeilingOfAToken(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 1000)
@@ -126,22 +163,35 @@ func TestDailyCeilingOfAToken(t *testing.T) {
 	}
 	one, fresh, none := token("one", 150), token("fresh", 150), token("none", 0)
 	r.must("t", transfer("alice", "shop", 500, 1))
-	hold := r.must("h", Request{Op: record.OpHold, From: "alice", To: "shop", Asset: "ron", Amount: amountOf(60), Nonce: 2, ExpiresIn: time.Hour})
-	capture := func(n uint64) Request { return Request{Op: record.OpCapture, Hold: hold.id(t), Amount: amountOf(n)} }
+	hold := r.must(
+		"h",
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "shop",
+			Asset:     "ron",
+			Amount:    amountOf(60),
+			Nonce:     2,
+			ExpiresIn: time.Hour,
+		},
+	)
+	capture := func(n uint64) ledger.Op {
+		return ledger.Op{Code: record.OpCapture, Hold: hold.id(t), Amount: amountOf(n)}
+	}
 	for i, tt := range []struct {
 		by   engines.Actor
 		want string
-		ops  []Request
+		ops  []ledger.Op
 	}{
-		{one, "", []Request{transfer("alice", "shop", 100, 3)}},
-		{one, "LIMITS_EXCEEDED", []Request{transfer("bo", "shop", 51, 1)}},
-		{one, "LIMITS_EXCEEDED", []Request{capture(0)}},
-		{one, "LIMITS_EXCEEDED", []Request{transfer("bo", "shop", 20, 1), capture(31)}},
-		{none, "LIMITS_EXCEEDED", []Request{capture(0)}},
-		{one, "", []Request{capture(50)}},
-		{one, "LIMITS_EXCEEDED", []Request{transfer("bo", "shop", 1, 1)}},
-		{fresh, "", []Request{transfer("alice", "shop", 50, 4), transfer("bo", "shop", 100, 1)}},
-		{fresh, "LIMITS_EXCEEDED", []Request{transfer("bo", "shop", 1, 2)}},
+		{one, "", []ledger.Op{transfer("alice", "shop", 100, 3)}},
+		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 51, 1)}},
+		{one, "LIMITS_EXCEEDED", []ledger.Op{capture(0)}},
+		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 20, 1), capture(31)}},
+		{none, "LIMITS_EXCEEDED", []ledger.Op{capture(0)}},
+		{one, "", []ledger.Op{capture(50)}},
+		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 1, 1)}},
+		{fresh, "", []ledger.Op{transfer("alice", "shop", 50, 4), transfer("bo", "shop", 100, 1)}},
+		{fresh, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 1, 2)}},
 	} {
 		var err error
 		if key := "d" + name(i); len(tt.ops) == 1 {
@@ -155,11 +205,22 @@ func TestDailyCeilingOfAToken(t *testing.T) {
 	}
 }
 
-// One who may administer may give up anybody's hold, as far as his token reaches.
+// An admin can release any hold within the token's grant.
 func TestReleaseByAdmin(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 1000)
-	hold := r.must("h", Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(100), Nonce: 1, ExpiresIn: time.Hour})
+	hold := r.must(
+		"h",
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "bo",
+			Asset:     "ron",
+			Amount:    amountOf(100),
+			Nonce:     1,
+			ExpiresIn: time.Hour,
+		},
+	)
 	for i, tt := range []struct {
 		by   engines.Actor
 		want string
@@ -169,20 +230,23 @@ func TestReleaseByAdmin(t *testing.T) {
 		{grant(func(g *engines.Grant) { g.NarrowAccount("alice") }, "wallet.release"), "HOLD_NOT_FOUND"},
 		{grant(func(g *engines.Grant) { g.NarrowAccount("alice") }, "wallet.admin"), ""},
 	} {
-		if _, err := r.e.Post(context.Background(), tt.by, "r"+name(i), "", Request{Op: record.OpRelease, Hold: hold.id(t)}); code(err) != tt.want {
+		if _, err := r.e.Post(context.Background(), tt.by, "r"+name(i), "",
+			ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}); code(
+			err,
+		) != tt.want {
 			t.Errorf("case %d: %v, want %q", i, err, tt.want)
 		}
 	}
 }
 
-// The ledger's own limits come back under their codes, with what their bearer needs to go on.
+// Refusals by the ledger's limits map to their codes and carry the data needed for a retry.
 func TestRefusals(t *testing.T) {
 	r := newRig(t, with(func(c *Config) {
 		c.MaxAmountPerOp, c.DailyCeiling = amountOf(100), amountOf(150)
 	})).start()
 	r.fund("alice", 1000)
 	for i, tt := range []struct {
-		q    Request
+		q    ledger.Op
 		want string
 	}{
 		{transfer("alice", "bo", 101, 1), "LIMITS_EXCEEDED"},
@@ -191,9 +255,9 @@ func TestRefusals(t *testing.T) {
 		{transfer("alice", "bo", 100, 1), ""},
 		{transfer("alice", "bo", 100, 1), "NONCE_CONFLICT"},
 		{transfer("alice", "bo", 51, 2), "LIMITS_EXCEEDED"},
-		{Request{Op: record.OpTransfer, From: "alice", To: "bo", Asset: "none", Amount: amountOf(1), Nonce: 2}, "BAD_REQUEST"},
-		{Request{Op: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: 2, ValidUntil: time.Unix(1, 0)}, "BAD_REQUEST"},
-		{Request{Op: record.OpCapture, Hold: record.NewTxID(1, 9, 9)}, "HOLD_NOT_FOUND"},
+		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "none", Amount: amountOf(1), Nonce: 2}, "BAD_REQUEST"},
+		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: 2, ValidUntil: time.Unix(1, 0).UnixNano()}, "BAD_REQUEST"},
+		{ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 9, 9)}, "HOLD_NOT_FOUND"},
 	} {
 		_, err := r.post("r"+name(i), tt.q)
 		if code(err) != tt.want {
@@ -209,10 +273,11 @@ func TestRefusals(t *testing.T) {
 	r.want(2, "wallet_rejects_total", "reason", "nonce_gap")
 }
 
-// Flags on a name that the ledger has not seen are refused, unless the request says that it is new. What was done is told again.
+// SetFlags on an unknown account is refused unless the request permits opening the account. A
+// repeated request returns the first answer.
 func TestFlagsOfAnUnknownAccount(t *testing.T) {
 	r := newRig(t).start()
-	for _, q := range []Request{{Op: record.OpFlags, From: "tpyo", Set: record.Frozen}, {Op: record.OpFlags, From: "tpyo", Clear: record.Frozen}} {
+	for _, q := range []ledger.Op{{Code: record.OpFlags, From: "tpyo", Set: record.Frozen}, {Code: record.OpFlags, From: "tpyo", Clear: record.Frozen}} {
 		if _, err := r.post("k-typo", q); CodeOf(err).Reason != "account_unknown" {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -220,13 +285,41 @@ func TestFlagsOfAnUnknownAccount(t *testing.T) {
 			t.Errorf("it was opened: %+v, %v", a, err)
 		}
 	}
-	opens := Request{Op: record.OpFlags, From: "tpyo", Set: record.Frozen, New: true}
-	first := r.must("k-new", opens)
-	if again := r.must("k-new", opens); again.TxID != first.TxID {
+	opens := ledger.Op{Code: record.OpFlags, From: "tpyo", Set: record.Frozen}
+	open := func() Answer {
+		a, err := r.e.SetFlags(t.Context(), alice, "k-new", "", opens, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first := open()
+	if again := open(); again.Receipt.TxID != first.Receipt.TxID || !again.Replayed {
 		t.Errorf("again: %+v, was %+v", again, first)
 	}
-	r.must("k-known", Request{Op: record.OpFlags, From: "tpyo", Clear: record.Frozen})
-	if _, err := r.post("k-pay", Request{Op: record.OpIssue, To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: 1, New: true}); code(err) != "BAD_REQUEST" {
-		t.Errorf("new of an issue: %v", err)
+	r.must("k-known", ledger.Op{Code: record.OpFlags, From: "tpyo", Clear: record.Frozen})
+}
+
+// A debit without a nonce gets the next nonce of the account, and its receipt shows it. A nonce
+// given explicitly is still checked strictly.
+func TestAssignedNonces(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 100)
+	for i, key := range []string{"a", "b", "c"} {
+		if got := r.must(key, transfer("alice", "bob", 1, 0)); got.Nonce != uint64(i+1) {
+			t.Errorf("%+v, want the nonce %d", got, i+1)
+		}
+	}
+	first := r.must("again", transfer("alice", "bob", 1, 0))
+	if got := r.must("again", transfer("alice", "bob", 1, 0)); got.TxID != first.TxID || got.Nonce != 4 {
+		t.Errorf("again: %+v, want %+v", got, first)
+	}
+	var reject *ledger.Reject
+	if _, err := r.post("d", transfer("alice", "bob", 1, 4)); !errors.As(err, &reject) ||
+		reject.Code != record.NonceReused {
+		t.Errorf("a nonce that was assigned: %v", err)
+	}
+	if got := r.must("e", transfer("alice", "bob", 1, 5)); got.Nonce != 5 {
+		t.Errorf("%+v, want the nonce 5", got)
 	}
 }

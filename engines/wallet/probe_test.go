@@ -10,7 +10,7 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// hangs is a ledger whose probes take all the time there is.
+// hangs is a ledger on which Probe blocks until its context ends.
 type hangs struct{ ledger.Client }
 
 func (hangs) Probe(ctx context.Context) error {
@@ -18,24 +18,19 @@ func (hangs) Probe(ctx context.Context) error {
 	return &ledger.UnavailableError{Cause: context.Cause(ctx)}
 }
 
-// A probe that takes the whole time of a call is a failure, however long the clock goes on between its looks at it.
+// A probe that times out counts as a failure.
 func TestProbeThatTimesOutIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, quick)
-		l := r.e.link
-		l.client = hangs{l.client}
-		set := l.set
-		l.set = func() *settings { time.Sleep(time.Microsecond); return set() }
-		rule := DefaultConfig().CircuitBreaker
-		rule.FailureThreshold = 1
-		l.breaker.Reload(rule.rule())
-		if _, err := l.probe(t.Context()); err == nil {
-			t.Fatal("answered")
+		r := newRig(t, quick, with(func(c *Config) { c.CircuitBreaker.FailureThreshold = 1 }),
+			over(func(c ledger.Client) ledger.Client { return hangs{c} }))
+		if took, err := r.e.probe(t.Context()); err == nil || took != time.Second {
+			t.Fatalf("%v after %s", err, took)
 		}
-		if s := l.breaker.Step(time.Now()); s != flow.BreakerOpen {
+		if s := r.e.calls.State(); s != flow.BreakerOpen {
 			t.Errorf("the breaker is %s", s)
 		}
 		r.want(1, "upstream_calls_total", "op", opProbe, "outcome", "timeout")
 		r.want(1, "io_timeouts_total", "op", "ledger_rpc")
+		r.stop()
 	})
 }

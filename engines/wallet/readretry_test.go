@@ -7,12 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// shaky is a ledger whose questions fail, as often as left says.
+// shaky is a ledger on which the next left calls fail with why.
 type shaky struct {
 	ledger.Client
 	left  int
@@ -67,15 +66,16 @@ func (s *shaky) Consistency(ctx context.Context, from, to uint64) (record.Consis
 	return shake(s, func() (record.Consistency, error) { return s.Client.Consistency(ctx, from, to) })
 }
 
-func (s *shaky) Find(ctx context.Context, k ledger.DedupeKey, print b3.Digest, notBefore int64) (out ledger.Outcome, ok bool, err error) {
+func (s *shaky) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, error) {
 	if err := s.fails(); err != nil {
-		return out, false, err
+		return nil, err
 	}
-	return s.Client.Find(ctx, k, print, notBefore)
+	return s.Client.Prepare(ctx, op)
 }
 
-// Every question that the wallet asks of the ledger is asked three times in all, 50 and 100 ms apart, give or take 20, and each repetition is
-// counted, apart from those of commits. What the ledger says of a question is not asked again.
+// Each read of the ledger is tried three times in total, after delays of 50 and 100 ms with 20 ms
+// jitter. Read retries are counted separately from commit retries. An error returned by the ledger
+// itself is not retried.
 func TestReadRetries(t *testing.T) {
 	ctx := context.Background()
 	for what, ask := range map[string]func(*rig, record.TxID) error{
@@ -90,7 +90,7 @@ func TestReadRetries(t *testing.T) {
 		opRoots:       func(r *rig, _ record.TxID) error { _, err := r.e.Roots(ctx, alice, 0, 10); return err },
 		opHead:        func(r *rig, _ record.TxID) error { _, err := r.e.Head(ctx, alice); return err },
 		opConsistency: func(r *rig, _ record.TxID) error { _, err := r.e.Consistency(ctx, alice, 1, 1); return err },
-		opFind:        func(r *rig, _ record.TxID) error { _, err := r.post("new", transfer("alice", "bo", 1, 2)); return err },
+		opPrepare:     func(r *rig, _ record.TxID) error { _, err := r.post("new", transfer("alice", "bo", 1, 2)); return err },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var wire *shaky
@@ -98,7 +98,7 @@ func TestReadRetries(t *testing.T) {
 			r.fund("alice", 100)
 			id := r.must("k", transfer("alice", "bo", 1, 1)).id(t)
 			begin := func(left int, why error) {
-				time.Sleep(time.Second) // no balance is fresh any more
+				time.Sleep(time.Second) // so that no cached balance is fresh
 				wire.left, wire.why, wire.asked = left, why, nil
 			}
 			retries := func(want float64) {
@@ -121,7 +121,9 @@ func TestReadRetries(t *testing.T) {
 			}
 			retries(4)
 			begin(1, ledger.ErrRange)
-			if err := ask(r, id); !errors.Is(err, ledger.ErrRange) && what != opFind { // which is answered: it was done the time before
+			// For opPrepare the request replays the transfer committed by the previous call, and
+			// succeeds.
+			if err := ask(r, id); !errors.Is(err, ledger.ErrRange) && what != opPrepare {
 				t.Errorf("%s: %v", what, err)
 			}
 			retries(4)

@@ -2,13 +2,14 @@ package wallet
 
 import (
 	"context"
+	"ronbox/engines/ledger"
 	"testing"
 	"time"
 
 	"ronbox/appliance/unit"
 )
 
-// What a reload changes counts from the next request on.
+// Reload takes effect with the next request.
 func TestReload(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 1000)
@@ -23,7 +24,7 @@ func TestReload(t *testing.T) {
 	if a, err := r.post("before", transfer("alice", "bo", 100, 1)); err != nil || !a.Replayed {
 		t.Errorf("a lowered ceiling refuses a replay: %v", err)
 	}
-	ops := []Request{transfer("alice", "bo", 1, 2), transfer("alice", "bo", 1, 3)}
+	ops := []ledger.Op{transfer("alice", "bo", 1, 2), transfer("alice", "bo", 1, 3)}
 	if _, err := r.e.Batch(context.Background(), alice, "b", "", false, ops); code(err) != "LIMITS_EXCEEDED" {
 		t.Errorf("%v", err)
 	}

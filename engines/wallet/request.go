@@ -1,50 +1,27 @@
 package wallet
 
 import (
-	"fmt"
-	"strconv"
-	"time"
+	"context"
+	"encoding/binary"
+	"errors"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// Bounds of a request.
-const (
-	MaxBatchOps = 4096 // half of what one call of the ledger takes, so that a batch and a burst of single requests share a commit
-	minHold     = time.Second
-	maxHold     = 30 * 24 * time.Hour
-)
+// MaxBatchOps bounds the ops of a batch: half of what one call of the ledger takes, so that a batch
+// and a burst of single requests share a commit.
+const MaxBatchOps = 4096
 
-// Request is one operation asked for. Which members count depends on Op:
-//
-//   - record.OpIssue: To, Asset, Amount, Nonce of the asset's issuance account. record.OpBurn: From, Asset, Amount, Nonce.
-//   - record.OpTransfer: From, To, Asset, Amount, Nonce. record.OpHold: likewise, and ExpiresIn, 1 s to 30 days.
-//   - record.OpCapture: Hold, Amount (zero: all of it). record.OpRelease: Hold.
-//   - record.OpFlags: From, Set, Clear, and New for an account that is to be opened by it. record.OpAsset: Asset.
-//
-// Memo and ValidUntil go with any of them. A member that does not count must be zero.
-type Request struct {
-	Op         record.Op
-	From, To   string
-	Asset      string
-	Amount     engines.Amount
-	Nonce      uint64
-	Hold       record.TxID
-	ExpiresIn  time.Duration
-	Memo       string    // at most record.MaxMemo bytes of UTF-8
-	ValidUntil time.Time // from then on it is refused; zero: never
-	Set, Clear record.Flags
-	New        bool // take an account that is not known, too
-}
-
-// Answer is what was done: a receipt or, of a batch, the results of its ops, some of which may be refused; CodeOf has the code of each refusal.
-// It is shared and must not be changed.
+// Answer is the outcome of a request: a receipt or, of a batch, the results of its ops, some of
+// which may be refused; CodeOf returns the code of each refusal. It is shared and must not be
+// changed.
 type Answer struct{ ledger.Outcome }
 
-// answerOf is an outcome as its callers see it. A refusal by the rules is a *ledger.Reject; of a batch that stands or falls whole an *IndexError
-// around it.
+// answerOf returns an outcome as its callers see it. A refusal by the rules is a *ledger.Reject; of
+// a batch that stands or falls whole it is wrapped in an *IndexError.
 func answerOf(out *ledger.Outcome) (Answer, error) {
 	switch {
 	case out.Reject == nil:
@@ -55,149 +32,197 @@ func answerOf(out *ledger.Outcome) (Answer, error) {
 	return Answer{}, out.Reject
 }
 
-// needs are the members that an op takes.
-type needs struct{ from, to, asset, amount, nonce, hold, expiry, flags bool }
-
-var opNeeds = map[record.Op]needs{
-	record.OpIssue:    {to: true, asset: true, amount: true, nonce: true},
-	record.OpTransfer: {from: true, to: true, asset: true, amount: true, nonce: true},
-	record.OpBurn:     {from: true, asset: true, amount: true, nonce: true},
-	record.OpHold:     {from: true, to: true, asset: true, amount: true, nonce: true, expiry: true},
-	record.OpCapture:  {hold: true},
-	record.OpRelease:  {hold: true},
-	record.OpFlags:    {from: true, flags: true},
-	record.OpAsset:    {asset: true},
-}
-
-// check finds what is wrong with r by itself: grammar first, then names that nobody may use. Whether its time is over is the ledger's to say,
-// after it has looked for a repetition.
-func (r *Request) check() error {
-	n, ok := opNeeds[r.Op]
-	if !ok {
-		return &FieldError{"op", fmt.Sprintf("is %s: must be one of issue, transfer, burn, hold, capture, release", r.Op)}
-	}
-	for _, err := range [...]error{
-		r.checkNames(n), r.checkAmount(n), r.checkNonce(n), r.checkHold(n), r.checkFlags(n), r.checkText(), r.checkReserved(),
-	} {
-		if err != nil {
-			return err
+// check returns a *FieldError if op is malformed, or ErrSystemAccount if it names an account that
+// only the ledger moves. A front that has called ledger.Check itself is believed.
+func check(op *ledger.Op) error {
+	if !op.Checked() {
+		if wrong, reason := ledger.Check(op, op.Has()); wrong != 0 {
+			return &FieldError{wrong.First(), reason}
 		}
 	}
-	return nil
-}
-
-func (r *Request) checkNames(n needs) error {
-	if err := checkName("from", r.From, n.from, engines.CheckAccount); err != nil {
-		return err
-	}
-	if err := checkName("to", r.To, n.to, engines.CheckAccount); err != nil {
-		return err
-	}
-	if n.from && n.to && r.From == r.To {
-		return &FieldError{"to", "is the same account as from: must be another one"}
-	}
-	return checkName("asset", r.Asset, n.asset, engines.CheckAsset)
-}
-
-func checkName(field, value string, needed bool, grammar func(string) error) error {
-	switch {
-	case needed:
-		if err := grammar(value); err != nil {
-			return &FieldError{field, err.Error()}
-		}
-	case value != "":
-		return notTaken(field)
-	}
-	return nil
-}
-
-func notTaken(field string) error {
-	return &FieldError{field, "does not belong to this operation: leave it out"}
-}
-
-func (r *Request) checkAmount(n needs) error {
-	switch {
-	case n.amount && r.Amount.IsZero():
-		return &FieldError{"amount_minor", "is 0: must be 1 or more"}
-	case !n.amount && r.Op != record.OpCapture && !r.Amount.IsZero():
-		return notTaken("amount_minor")
-	}
-	return nil
-}
-
-func (r *Request) checkNonce(n needs) error {
-	switch {
-	case n.nonce && r.Nonce == 0:
-		return &FieldError{"nonce", "is missing: must be the account's last nonce plus 1"}
-	case !n.nonce && r.Nonce != 0:
-		return notTaken("nonce")
-	}
-	return nil
-}
-
-func (r *Request) checkHold(n needs) error {
-	switch {
-	case n.hold && r.Hold.IsZero():
-		return &FieldError{"hold", "is missing: must be the txid of a hold"}
-	case !n.hold && !r.Hold.IsZero():
-		return notTaken("hold")
-	case n.expiry && (r.ExpiresIn < minHold || r.ExpiresIn > maxHold || r.ExpiresIn%time.Second != 0):
-		return &FieldError{"expires_in_s", "must be 1 to " + strconv.Itoa(int(maxHold/time.Second)) + " whole seconds"}
-	case !n.expiry && r.ExpiresIn != 0:
-		return notTaken("expires_in_s")
-	}
-	return nil
-}
-
-func (r *Request) checkFlags(n needs) error {
-	switch {
-	case n.flags && r.Set|r.Clear == 0:
-		return &FieldError{"set", "and clear are both empty: name a flag"}
-	case n.flags && r.Set.Has(r.Clear):
-		return &FieldError{"clear", "names a flag that set names too"}
-	case !n.flags && r.Set|r.Clear != 0:
-		return notTaken("set")
-	case !n.flags && r.New:
-		return notTaken("new")
-	}
-	return nil
-}
-
-func (r *Request) checkText() error {
-	if err := record.CheckMemo(r.Memo); err != nil {
-		return &FieldError{"memo", err.Error()}
-	}
-	return nil
-}
-
-// checkReserved refuses the ledger's own accounts: only what an operation implies moves them.
-func (r *Request) checkReserved() error {
-	if engines.IsSystemAccount(r.From) || engines.IsSystemAccount(r.To) {
+	if engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To) {
 		return ErrSystemAccount
 	}
 	return nil
 }
 
-// debited is the account whose nonce r uses, "" if it uses none.
-func (r *Request) debited() string { return debited(r.Op, r.From, r.Asset) }
-
-func debited(op record.Op, from, asset string) string {
-	switch op {
-	case record.OpIssue:
-		return engines.IssuanceAccount(asset)
-	case record.OpTransfer, record.OpBurn, record.OpHold:
-		return from
-	}
-	return ""
-}
-
-// checkKey says whether key can be an Idempotency-Key, with a *FieldError if not.
+// checkKey returns a *FieldError if key is not a valid Idempotency-Key.
 func checkKey(key string) error {
 	if key == "" {
-		return &FieldError{"idempotency_key", "is missing: send a new one with each new request, and the same one with each repetition"}
+		return &FieldError{
+			"idempotency_key",
+			"is missing: send a new one with each new request, and the same one with each repetition",
+		}
 	}
 	if err := record.CheckIdem(key); err != nil {
 		return &FieldError{"idempotency_key", err.Error()}
 	}
 	return nil
+}
+
+// payerOf returns the account of which op uses a nonce, or "".
+func payerOf(op *ledger.Op) string {
+	switch op.Code {
+	case record.OpIssue:
+		return engines.IssuanceAccount(op.Asset)
+	case record.OpTransfer, record.OpBurn, record.OpHold:
+		return op.From
+	}
+	return ""
+}
+
+// fingerprints hash a request in one canonical form, which does not depend on spelling and order
+// and has every member. The form is frozen: the hash of a request is compared with that of its
+// record.
+type fingerprints struct{ mode *b3.Mode }
+
+func newFingerprints() fingerprints {
+	return fingerprints{b3.Derive("ronbox wallet request v1")}
+}
+
+// single returns the fingerprint of one op. opens: its flags may open an account.
+func (f fingerprints) single(op *ledger.Op, opens bool) b3.Digest {
+	var room [512]byte
+	return f.mode.Sum(canonical(room[:0], op, opens))
+}
+
+// batch returns the fingerprint of a batch.
+func (f fingerprints) batch(atomic bool, ops []ledger.Op) b3.Digest {
+	b := make([]byte, 0, 16+128*len(ops))
+	b = append(b, byte(record.OpBatch), 0)
+	if atomic {
+		b[1] = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(ops)))
+	for i := range ops {
+		b = canonical(b, &ops[i], false)
+	}
+	return f.mode.Sum(b)
+}
+
+// Bits of the canonical form that no op or flag uses.
+const (
+	hasReference = 1 << 7 // of the code
+	mayOpen      = 1 << 7 // of the flags that are set
+)
+
+// canonical appends op in its one binary form: fixed members first, then the texts, each after its
+// length. A reference is the last text, if there is one.
+func canonical(b []byte, op *ledger.Op, opens bool) []byte {
+	code, set := byte(op.Code), byte(op.Set)
+	if op.Reference != "" {
+		code |= hasReference
+	}
+	if opens {
+		set |= mayOpen
+	}
+	b = append(b, code, set, byte(op.Clear))
+	b = op.Amount.AppendLE(b)
+	b = binary.LittleEndian.AppendUint64(b, op.Nonce)
+	b = append(b, op.Hold[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(op.ExpiresIn))
+	b = binary.LittleEndian.AppendUint64(b, uint64(op.ValidUntil))
+	for _, s := range [...]string{op.From, op.To, op.Asset, op.Memo} {
+		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(s))), s...)
+	}
+	if op.Reference != "" {
+		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(op.Reference))), op.Reference...)
+	}
+	return b
+}
+
+// Scopes that the engine checks itself; the others are checked by the routes.
+const (
+	scopePrefix = "wallet."
+	scopeAdmin  = scopePrefix + "admin"
+)
+
+// scopeOf returns the name of the caller under which its idempotency keys and references are kept.
+func scopeOf(by engines.Actor) string {
+	if by.Principal != "" {
+		return by.Principal
+	}
+	return "cap:" + by.CapID
+}
+
+// mayOp returns a *ScopeError if by lacks the scope of an op inside a batch.
+func mayOp(by engines.Actor, op record.Op) error {
+	if op == record.OpRelease && by.May(scopeAdmin) {
+		return nil
+	}
+	if scope := scopePrefix + op.String(); !by.May(scope) {
+		return &ScopeError{scope}
+	}
+	return nil
+}
+
+// authorize returns an error if by's grant does not reach the account of op: the debited one, the
+// receiver of an issue, the beneficiary of a hold. Amounts are judged later by ceilings, so that a
+// replay is not refused by a ceiling that was lowered since.
+func (e *Engine) authorize(ctx context.Context, by engines.Actor, op *ledger.Op) error {
+	if by.Grant.IsZero() {
+		return nil
+	}
+	account := op.From
+	switch op.Code {
+	case record.OpIssue:
+		account = op.To
+	case record.OpAsset:
+		return by.Grant.Asset(op.Asset)
+	case record.OpFlags:
+		return by.Grant.Account(account)
+	case record.OpCapture, record.OpRelease:
+		return e.authorizeHold(ctx, by, op)
+	}
+	if err := by.Grant.Account(account); err != nil {
+		return err
+	}
+	return by.Grant.Asset(op.Asset)
+}
+
+// authorizeHold looks the hold up. It belongs to its beneficiary; an admin releases it for either
+// party. A hold out of the grant's reach is answered as a hold that does not exist.
+func (e *Engine) authorizeHold(ctx context.Context, by engines.Actor, op *ledger.Op) error {
+	held, err := e.hold(ctx, op.Hold)
+	if err != nil {
+		return err
+	}
+	reached := by.Grant.Account(held.To) == nil ||
+		op.Code == record.OpRelease && by.May(scopeAdmin) && by.Grant.Account(held.From) == nil
+	if reached && by.Grant.Asset(held.Asset) == nil {
+		return nil
+	}
+	return &ledger.Reject{Code: record.HoldUnknown}
+}
+
+// hold reads the receipt of a hold.
+func (e *Engine) hold(ctx context.Context, id record.TxID) (record.Receipt, error) {
+	out, err := e.lookup(ctx, id)
+	if errors.Is(err, ledger.ErrNotFound) || err == nil && out.Receipt.Op != record.OpHold {
+		return record.Receipt{}, &ledger.Reject{Code: record.HoldUnknown}
+	}
+	return out.Receipt, err
+}
+
+// bound writes the limits in force into op, and the daily ceiling of by's token, which the ledger
+// judges. It returns an error if the amount is above a ceiling of the token. A capture with an
+// amount of zero takes the whole hold.
+func (e *Engine) bound(ctx context.Context, by engines.Actor, op *ledger.Op) error {
+	op.Limits = e.live().limits
+	if by.Grant.IsZero() || !op.Code.MovesMoney() || op.Code == record.OpRelease {
+		return nil
+	}
+	amount := op.Amount
+	if op.Code == record.OpCapture && amount.IsZero() {
+		held, err := e.hold(ctx, op.Hold)
+		if err != nil {
+			return err
+		}
+		amount = held.Amount
+	}
+	if err := by.Grant.Amount(amount); err != nil {
+		return err
+	}
+	op.Daily, _ = by.Grant.MaxDaily()
+	return by.Grant.Daily(engines.Amount{}, amount)
 }

@@ -11,8 +11,9 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// A worker that panics stays away for 100 to 400 ms, for twice as long each time it does so again within a minute, and for 5 s at the most; after
-// a minute of peace it begins anew. What is queued meanwhile waits, and is done.
+// A worker that panics restarts after 100 to 400 ms. The delay doubles with each further panic
+// within a minute, up to 5 s, and resets after a minute without a panic. Requests queued meanwhile
+// wait and are then done.
 func TestRestartDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics atomic.Bool
@@ -25,11 +26,13 @@ func TestRestartDelays(t *testing.T) {
 				return next.Commit(ctx, ops)
 			})).start()
 		r.fund("alice", 100)
-		// fail has a burst panic, which its caller learns at once, and says how long it had waited for a worker.
+		// fail makes a burst panic and checks that the caller is answered immediately. It returns
+		// the time that the request waited for a worker.
 		fail := func(key string) time.Duration {
 			began := time.Now()
 			var out *OutcomeError
-			if _, err := r.post(key, transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || !out.Unknown || !called.Equal(time.Now()) {
+			if _, err := r.post(key, transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || !out.Unknown ||
+				!called.Equal(time.Now()) {
 				t.Errorf("%s: %v, %s after the call", key, err, time.Since(called))
 			}
 			return called.Sub(began)
@@ -45,7 +48,7 @@ func TestRestartDelays(t *testing.T) {
 				t.Errorf("restart %d comes after %s, want %s to %s", n+1, d, least, most)
 			}
 		}
-		synctest.Wait() // the supervisor has heard of the last one
+		synctest.Wait() // the supervisor has handled the last panic
 		r.want(restarts, "service_restarts_total", "service", service, "task", taskWorker)
 		r.want(restarts+1, "tasks_panicked_total", "service", service, "kind", taskWorker)
 		panics.Store(false)
@@ -65,16 +68,19 @@ func TestRestartDelays(t *testing.T) {
 	})
 }
 
-// While one worker stays away, the others go on at once.
+// While one worker waits to restart, the other workers continue without delay.
 func TestOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			if calls.Add(1) == 1 {
-				panic("made to")
-			}
-			return next.Commit(ctx, ops)
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				if calls.Add(1) == 1 {
+					panic("made to")
+				}
+				return next.Commit(ctx, ops)
+			}),
+		).start()
 		r.fund("alice", 100)
 		began := time.Now()
 		if _, err := r.post("a", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" {

@@ -21,7 +21,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// rig is a wallet on a model of the ledger, behind a wire that a test can spoil, under a supervisor.
+// rig is a wallet on a model of the ledger, under a supervisor. A test can put a fault-injecting
+// client between the wallet and the model.
 type rig struct {
 	t       testing.TB
 	cfg     Config
@@ -33,11 +34,11 @@ type rig struct {
 	log     hclog.Logger
 	sup     *flow.Supervisor
 	e       *Engine
-	stall   time.Duration // of the ledger's calls; long, so that a busy machine is not taken for a stalled ledger
+	stall   time.Duration // stall threshold of ledger calls; long, so that a busy machine does not look like a stalled ledger
 	skew    atomic.Int64  // added to the wall clock, ns
 	now     func() time.Time
-	without string // task that is not started
-	hasty   bool   // is not waited for at its start
+	without string // name of a task that start leaves out
+	hasty   bool   // start does not wait until the wallet is ready
 	issued  uint64 // last nonce of ron's issuance account
 	stopped bool
 }
@@ -47,25 +48,25 @@ type option func(*rig)
 // with changes the configuration.
 func with(change func(*Config)) option { return func(r *rig) { change(&r.cfg) } }
 
-// quick has the ledger's calls count as stalled as soon as by default.
+// quick sets the stall threshold of ledger calls to the default.
 func quick(r *rig) { r.stall = ledger.DefaultConfig().StallAfter.D() }
 
-// over puts a client of the test's between wallet and model.
+// over wraps the ledger client of the wallet.
 func over(wrap func(ledger.Client) ledger.Client) option {
 	return func(r *rig) { r.client = wrap(r.client) }
 }
 
-// on puts the wallet on a model that was there before.
+// on uses an existing model.
 func on(m *ledgertest.Model) option { return func(r *rig) { r.model, r.client = m, m } }
 
-// by has the node see another wall clock.
+// by replaces the wall clock.
 func by(now func() time.Time) option { return func(r *rig) { r.now = now } }
 
-// newRig wires all and starts nothing.
+// newRig builds a rig without starting its tasks.
 func newRig(t testing.TB, opts ...option) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), stall: time.Minute}
-	r.cfg.Workers, r.cfg.BalanceCacheBytes = 2, 1<<20
+	r.cfg.Workers = 2
 	r.model = ledgertest.NewModel(nil)
 	if err := r.model.Declare(context.Background(), "ron", "eur"); err != nil {
 		t.Fatal(err)
@@ -84,16 +85,12 @@ func newRig(t testing.TB, opts ...option) *rig {
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
 		StallAfter: func() time.Duration { return r.stall }, Now: r.now,
 	})
-	r.e.receipts.kept.Spec.Bytes = 1 << 18 // caches as large as a node's take longer to make than most tests
-	if err := r.e.Open(); err != nil {
-		t.Fatal(err)
-	}
 	r.sup = flow.NewSupervisor(context.Background(), r.catalog, flow.Hooks{})
 	t.Cleanup(r.stop)
 	return r
 }
 
-// start runs every task but without, and waits until writes are taken.
+// start runs every task except r.without, and waits until writes are accepted.
 func (r *rig) start() *rig {
 	r.t.Helper()
 	for _, task := range r.e.Tasks() {
@@ -107,13 +104,13 @@ func (r *rig) start() *rig {
 	return r
 }
 
-// startBut runs every task but one.
+// startBut runs every task except the named one.
 func (r *rig) startBut(name string) *rig {
 	r.without = name
 	return r.start()
 }
 
-// await polls until a condition holds; it gives up after a minute.
+// await polls until ok returns true. It fails the test after a minute.
 func (r *rig) await(what string, ok func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
@@ -123,7 +120,7 @@ func (r *rig) await(what string, ok func() bool) {
 	}
 }
 
-// stop is an orderly shutdown. It may be called again.
+// stop shuts the rig down in order. It is idempotent.
 func (r *rig) stop() {
 	if r.stopped {
 		return
@@ -138,7 +135,7 @@ func (r *rig) stop() {
 	_ = r.client.Close(context.Background())
 }
 
-// die is the end of a process that was not asked to stop: nothing is drained, and what is answered reaches nobody.
+// die simulates a crash: nothing is drained, and answers are lost.
 func (r *rig) die() {
 	r.stopped = true
 	r.sup.Close()
@@ -146,24 +143,25 @@ func (r *rig) die() {
 	r.e.Close()
 }
 
-// alice may do everything.
+// alice is an admin.
 var alice = engines.Actor{CapID: "cap-alice", Principal: "alice", Admin: true}
 
 func amountOf(n uint64) engines.Amount { return engines.AmountOf(0, n) }
 
-func transfer(from, to string, n, nonce uint64) Request {
-	return Request{Op: record.OpTransfer, From: from, To: to, Asset: "ron", Amount: amountOf(n), Nonce: nonce}
+func transfer(from, to string, n, nonce uint64) ledger.Op {
+	return ledger.Op{Code: record.OpTransfer, From: from, To: to, Asset: "ron", Amount: amountOf(n), Nonce: nonce}
 }
 
-func issue(to string, n, nonce uint64) Request {
-	return Request{Op: record.OpIssue, To: to, Asset: "ron", Amount: amountOf(n), Nonce: nonce}
+func issue(to string, n, nonce uint64) ledger.Op {
+	return ledger.Op{Code: record.OpIssue, To: to, Asset: "ron", Amount: amountOf(n), Nonce: nonce}
 }
 
-func (r *rig) post(key string, q Request) (Answer, error) {
+func (r *rig) post(key string, q ledger.Op) (Answer, error) {
 	return r.e.Post(context.Background(), alice, key, "corr-"+key, q)
 }
 
-// bytes is all that a says, as JSON: of a batch each receipt or the reason of a refusal, of no answer nothing.
+// bytes returns the answer as JSON. A batch has the receipt or the reason of each op. An empty
+// answer returns nil.
 func (a Answer) bytes() (b []byte) {
 	switch {
 	case !a.Batch && a.Receipt.Version == 0:
@@ -192,17 +190,17 @@ func (a Answer) whole() bool {
 	return true
 }
 
-// must is post that has to succeed.
-func (r *rig) must(key string, q Request) receiptJSON {
+// must calls post and fails the test on an error.
+func (r *rig) must(key string, q ledger.Op) receiptJSON {
 	r.t.Helper()
 	a, err := r.post(key, q)
 	if err != nil {
-		r.t.Fatalf("%s %s: %v", q.Op, key, err)
+		r.t.Fatalf("%s %s: %v", q.Code, key, err)
 	}
 	return parse(r.t, a.bytes())
 }
 
-// fund gives an account money, past the wallet.
+// fund issues n to an account, bypassing the wallet.
 func (r *rig) fund(account string, n uint64) {
 	r.t.Helper()
 	r.issued++
@@ -214,7 +212,7 @@ func (r *rig) fund(account string, n uint64) {
 	}
 }
 
-// available is what the ledger says that an account may spend.
+// available returns the available balance of an account in the ledger.
 func (r *rig) available(account string) string {
 	r.t.Helper()
 	v, err := r.model.Balance(context.Background(), account, "ron", 0)
@@ -255,7 +253,7 @@ func parse(t testing.TB, body []byte) (out receiptJSON) {
 	return out
 }
 
-// code is what an error is called on the wire; "" for none.
+// code returns the name of an error in the HTTP API, or "" for nil.
 func code(err error) string {
 	if err == nil {
 		return ""
@@ -301,7 +299,7 @@ func hasLabels(m *dto.Metric, pairs []string) bool {
 	return true
 }
 
-// want fails unless a series has a value.
+// want fails the test unless sum returns value.
 func (r *rig) want(value float64, family string, labels ...string) {
 	r.t.Helper()
 	if got := r.sum(family, labels...); got != value {
@@ -309,7 +307,7 @@ func (r *rig) want(value float64, family string, labels ...string) {
 	}
 }
 
-// failing are the readiness keys that fail.
+// failing returns the readiness keys that fail.
 func (r *rig) failing() (keys []string) {
 	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
 		if r.sum("readyz_degraded", "service", service, "cause", key) != 0 {
@@ -319,7 +317,7 @@ func (r *rig) failing() (keys []string) {
 	return keys
 }
 
-// hooked is a client of which a test replaces calls.
+// hooked is a client on which a test replaces Commit or Probe.
 type hooked struct {
 	ledger.Client
 	commit func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error)
@@ -333,6 +331,30 @@ func (h *hooked) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Outcome,
 	return h.Client.Commit(ctx, ops)
 }
 
+// Submit runs h.commit on the prepared ops when Wait is called.
+func (h *hooked) Submit(ctx context.Context, ops []*ledger.Prepared) (ledger.Pending, error) {
+	if h.commit == nil {
+		return h.Client.Submit(ctx, ops)
+	}
+	return pendingFunc(func(ctx context.Context) ([]ledger.Outcome, error) {
+		return h.commit(ctx, h.Client, opsOf(ops))
+	}), nil
+}
+
+// pendingFunc is a command with an outcome computed by a function.
+type pendingFunc func(ctx context.Context) ([]ledger.Outcome, error)
+
+func (f pendingFunc) Wait(ctx context.Context) ([]ledger.Outcome, error) { return f(ctx) }
+
+// opsOf returns the ops that were prepared.
+func opsOf(prepared []*ledger.Prepared) []ledger.Op {
+	ops := make([]ledger.Op, len(prepared))
+	for i, p := range prepared {
+		ops[i] = *p.Op
+	}
+	return ops
+}
+
 func (h *hooked) Probe(ctx context.Context) error {
 	if h.probe != nil {
 		return h.probe(ctx, h.Client)
@@ -340,7 +362,7 @@ func (h *hooked) Probe(ctx context.Context) error {
 	return h.Client.Probe(ctx)
 }
 
-// commits wraps Commit.
+// commits replaces Commit.
 func commits(fn func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error)) option {
 	return over(func(c ledger.Client) ledger.Client { return &hooked{Client: c, commit: fn} })
 }

@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Inside a batch an op needs the scope that it needs alone.
+// An op of a batch needs the same scope as the op alone.
 func TestScopesOfOps(t *testing.T) {
 	for _, tt := range []struct {
 		scope string

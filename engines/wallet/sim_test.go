@@ -20,14 +20,15 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// sizes of the simulation. WALLET_SIM_SEEDS and WALLET_SIM_OPS make it longer, WALLET_SIM_SEED runs one seed.
+// The sizes of the simulation. WALLET_SIM_SEEDS and WALLET_SIM_OPS make it longer, and
+// WALLET_SIM_SEED runs one seed.
 const (
 	simSeeds   = 200
 	simOps     = 100
 	simClients = 8
 )
 
-// few is a fifth of n runs with -short, as rapid has it.
+// few returns n, or a fifth of n with -short, as rapid does.
 func few(n int) int {
 	if testing.Short() {
 		return max(1, n/5)
@@ -48,8 +49,9 @@ func fromEnv(t *testing.T, key string, otherwise int) int {
 	return n
 }
 
-// sim is one run: clients that each own an account send requests through a wallet over a bad wire, to a process that ends and begins again, by a
-// clock that is turned, and ask again until they know.
+// sim is one run of the simulation. Clients, each with an account, send requests through a wallet
+// over a faulty wire. The process crashes and restarts, and the wall clock jumps. Clients retry
+// until their outcome is known.
 type sim struct {
 	t       *testing.T
 	seed    uint64
@@ -64,16 +66,16 @@ type sim struct {
 	mu      sync.Mutex
 	known   map[string]told // by key
 	refused map[string]bool // by key
-	sent    map[string]int  // how often a burst that begins with the request of a key was put to the ledger
-	now     *life           // nil while none is up
-	up      chan struct{}   // closed when one is
-	calm    bool            // no more end
+	sent    map[string]int  // number of submissions of a burst that begins with the request of a key
+	now     *life           // nil while no process runs
+	up      chan struct{}   // closed when a process starts
+	calm    bool            // no more crashes
 	crashed int
-	lives   int            // with the one who begins them
-	after   sync.WaitGroup // what goes on beside the clients
+	lives   int            // number of processes started
+	after   sync.WaitGroup // goroutines other than the clients
 }
 
-// told is what a client was given for a request.
+// told holds the answer that a client got for a request.
 type told struct {
 	body []byte // the receipt, or the results of a batch
 	ask  func(*life) (Answer, error)
@@ -81,29 +83,37 @@ type told struct {
 
 func newSim(t *testing.T, seed uint64, ops int) *sim {
 	s := &sim{
-		t: t, seed: seed, ops: ops, known: map[string]told{}, refused: map[string]bool{}, sent: map[string]int{}, up: make(chan struct{}),
+		t:       t,
+		seed:    seed,
+		ops:     ops,
+		known:   map[string]told{},
+		refused: map[string]bool{},
+		sent:    map[string]int{},
+		up:      make(chan struct{}),
 		crashes: func(string, int) moment { return never },
 	}
 	s.ground = newOnModel(t, s.wall.now)
 	return s
 }
 
-// configure is the wallet's configuration: a day's ceiling that is met now and then, and no chance that is not of the seed.
+// configure sets a daily ceiling that clients sometimes reach, and removes all randomness except
+// the seed's.
 func (s *sim) configure(r *rig) {
 	r.cfg.Retry.Jitter = 0
 	r.cfg.MaxAmountPerOp, r.cfg.DailyCeiling = amountOf(200), amountOf(simDaily)
 }
 
-// simDaily is what an account may spend in a day.
+// simDaily is the daily ceiling of an account.
 const simDaily = 600
 
-// didSomething is in every answer but that of a batch of which nothing was done: of that nothing is kept.
+// didSomething occurs in every answer except that of a batch without an accepted op, which is not
+// stored.
 var didSomething = []byte(`"txid"`)
 
-// errGone is what a client gets whose process has ended: no answer.
+// errGone is the error of a request if its process has crashed.
 var errGone = unavailable(true)
 
-// ask sends a request once to the process that runs.
+// ask sends a request once to the running process.
 func (s *sim) ask(who string, send func(*life) (Answer, error)) (Answer, error) {
 	l, late := s.alive(who), s.wall.mustShow()
 	a, err := send(l)
@@ -116,7 +126,7 @@ func (s *sim) ask(who string, send func(*life) (Answer, error)) (Answer, error) 
 	return a, err
 }
 
-// until asks with one key until the answer is final.
+// until sends a request with one key until the answer is final.
 func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error) {
 	d := s.dice("again "+key, 0)
 	for n := 0; ; n++ {
@@ -138,7 +148,8 @@ func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error)
 	}
 }
 
-// once is until for a request whose first nonce is given, and is nobody else's: it is not told that the nonce was used, if it was by itself.
+// once calls until for a request with a nonce that no other client uses. It fails the test if the
+// request is refused because the request itself used the nonce.
 func (s *sim) once(key string, nonce uint64, ask func(*life) (Answer, error)) (Answer, error) {
 	began := s.wall.ledgerTime()
 	a, err := s.until(key, ask)
@@ -149,13 +160,13 @@ func (s *sim) once(key string, nonce uint64, ask func(*life) (Answer, error)) (A
 	return a, err
 }
 
-// lapsed says whether a key that was first used then does not count any more.
+// lapsed reports whether a key first used at that time has expired.
 func (s *sim) lapsed(at time.Time) bool {
 	return s.wall.ledgerTime().Sub(at) >= DefaultConfig().IdempotencyTTL.D()
 }
 
-// overtaken says whether the nonce that key wanted was used by another request of its client: one that was refused, and of which the wire
-// brought a copy later. An account's nonces are all its client's.
+// overtaken reports whether another request of the same client used the nonce: a refused request
+// that the wire delivered again later. Only its own client uses the nonces of an account.
 func (s *sim) overtaken(key string, nonce uint64) bool {
 	client, _, _ := strings.Cut(key, "-")
 	c, _ := strconv.Atoi(client[1:])
@@ -170,14 +181,15 @@ func (s *sim) overtaken(key string, nonce uint64) bool {
 	return false
 }
 
-// refuse notes that a request was refused for good.
+// refuse records that a request was finally refused.
 func (s *sim) refuse(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused[key] = true
 }
 
-// client moves money from its account to the others', by single requests and batches, and holds some for a while.
+// client moves money from its account to the others with single requests and batches, and holds
+// some amounts.
 func (s *sim) client(c int) {
 	d := rand.New(rand.NewPCG(s.seed, uint64(c)))
 	mine, open := name(c), []record.TxID(nil)
@@ -188,27 +200,27 @@ func (s *sim) client(c int) {
 		q := transfer(mine, other, 1+d.Uint64N(30), next)
 		switch d.IntN(6) {
 		case 0:
-			ops := []Request{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
+			ops := []ledger.Op{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
 			s.batch(key, next, d.IntN(2) == 0, ops)
 			continue
 		case 1:
-			q.Op, q.ExpiresIn = record.OpHold, time.Hour
+			q.Code, q.ExpiresIn = record.OpHold, time.Hour
 		case 2:
 			if len(open) > 0 {
-				q, open = Request{Op: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
+				q, open = ledger.Op{Code: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
 			}
 		}
 		a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 		if err != nil {
 			s.refuse(key)
 		}
-		if err == nil && q.Op == record.OpHold {
+		if err == nil && q.Code == record.OpHold {
 			open = append(open, parse(s.t, a.bytes()).id(s.t))
 		}
 	}
 }
 
-func (s *sim) batch(key string, next uint64, whole bool, ops []Request) {
+func (s *sim) batch(key string, next uint64, whole bool, ops []ledger.Op) {
 	a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
 	if err != nil || !bytes.Contains(a.bytes(), didSomething) {
 		s.refuse(key)
@@ -230,12 +242,19 @@ func (s *sim) next(account string) uint64 {
 	}
 }
 
-// fund gives the clients their money, past the wallet.
+// fund issues 500 to each client, bypassing the wallet.
 func (s *sim) fund() {
 	for c := range simClients {
-		outs, err := s.alive("").has.Commit(context.Background(), []ledger.Op{{
-			Code: record.OpIssue, To: name(c), Asset: "ron", Amount: amountOf(500), Nonce: uint64(c + 1), Principal: "test",
-		}})
+		outs, err := s.alive("").has.Commit(context.Background(), []ledger.Op{
+			{
+				Code:      record.OpIssue,
+				To:        name(c),
+				Asset:     "ron",
+				Amount:    amountOf(500),
+				Nonce:     uint64(c + 1),
+				Principal: "test",
+			},
+		})
 		if err != nil || outs[0].Reject != nil {
 			s.t.Fatalf("fund: %+v, %v", outs, err)
 		}
@@ -243,7 +262,7 @@ func (s *sim) fund() {
 	}
 }
 
-// simulate is the run of one seed.
+// simulate runs one seed.
 func simulate(t *testing.T, seed, ops int) (s *sim) {
 	oneAfterTheOther(t, func(t *testing.T) {
 		s = newSim(t, uint64(seed), ops)
@@ -254,14 +273,15 @@ func simulate(t *testing.T, seed, ops int) (s *sim) {
 	return s
 }
 
-// oneAfterTheOther runs a bubble on one processor: what is to be done at the same nanosecond is done in the same order each time.
+// oneAfterTheOther runs a bubble on one processor, so that goroutines due at the same nanosecond
+// run in the same order each time.
 func oneAfterTheOther(t *testing.T, run func(*testing.T)) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, run)
 }
 
-// A seed is the whole run: the same one makes the same journal, to the last nanosecond. A busy machine may take the processor away in between,
-// from any of the runs: hence two that are the same are looked for among a few.
+// A seed determines the whole run: the same seed produces the same journal, to the nanosecond. A
+// busy machine may preempt any run, so the test looks for two equal runs among a few.
 func TestSimulationRepeats(t *testing.T) {
 	type run struct {
 		head           record.Head
@@ -283,13 +303,13 @@ func TestSimulationRepeats(t *testing.T) {
 	}
 }
 
-// Sizes of the simulation on a file, whose syncs take their time.
+// The sizes of the simulation on a file, where syncs are slow.
 const (
 	fileSeeds = 4
 	fileOps   = 64
 )
 
-// The same on the ledger itself, in a file that the next process opens as the one before has left it.
+// The simulation on the real ledger. Each process opens the file that the previous process left.
 func TestSimulationOnAFile(t *testing.T) {
 	seeds, first := fromEnv(t, "WALLET_SIM_FILE_SEEDS", few(fileSeeds)), 0
 	if one := fromEnv(t, "WALLET_SIM_FILE_SEED", -1); one >= 0 {
@@ -312,7 +332,7 @@ func TestSimulationOnAFile(t *testing.T) {
 	t.Logf("%d seeds: the process ended %d times, the clock was turned %d times", seeds, crashed, turns)
 }
 
-// run is the whole of it; clock says whether the clock is turned.
+// run runs the simulation and checks it. If clock is set, the wall clock is turned during the run.
 func (s *sim) run(clock bool) {
 	s.begin()
 	s.fund()
@@ -334,8 +354,9 @@ func (s *sim) run(clock bool) {
 	l.end()
 }
 
-// Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times, in a process that ends at any boundary of a command and
-// by a clock that jumps: what is told is what is in the journal, once.
+// The wire stalls, loses, repeats and delays messages, the ledger is unavailable at times, the
+// process crashes at any boundary of a command, and the clock jumps. Every answer matches the
+// journal, and every request is applied at most once.
 func TestSimulation(t *testing.T) {
 	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", few(simSeeds)), 0
 	if one := fromEnv(t, "WALLET_SIM_SEED", -1); one >= 0 {
@@ -347,7 +368,8 @@ func TestSimulation(t *testing.T) {
 		s := simulate(t, seed, ops)
 		crashed, turns = crashed+s.crashed, turns+s.turns
 		if t.Failed() {
-			t.Fatalf("again with WALLET_SIM_SEED=%d WALLET_SIM_OPS=%d go test -run TestSimulation ./engines/wallet", seed, ops)
+			t.Fatalf("again with WALLET_SIM_SEED=%d WALLET_SIM_OPS=%d go test -run TestSimulation ./engines/wallet",
+				seed, ops)
 		}
 	}
 	t.Logf("%d seeds: the process ended %d times, the clock was turned %d times", seeds, crashed, turns)

@@ -12,8 +12,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// check compares what the clients know with the journal: every receipt is in it, in the same bytes, asking again changes nothing, and no
-// money was made or lost.
+// check compares the answers of the clients with the journal. Every receipt is in the journal with
+// the same bytes, a replay changes nothing, and the total of all balances is unchanged.
 func (s *sim) check(l *life) {
 	total := uint64(0)
 	for c := range simClients {
@@ -38,7 +38,7 @@ func (s *sim) check(l *life) {
 	}
 }
 
-// posted is the balance of a client, as the ledger has it.
+// posted returns the posted balance of a client in the ledger.
 func (s *sim) posted(c int) uint64 {
 	v, err := s.alive("").has.Balance(context.Background(), name(c), "ron", 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *sim) posted(c int) uint64 {
 	return lo
 }
 
-// find asks for a receipt by its id.
+// find reads a receipt by its id and compares it with body.
 func (s *sim) find(l *life, key string, body []byte) {
 	id := parse(s.t, body).id(s.t)
 	again, err := l.r.e.Tx(l.ctx, alice, id)
@@ -61,14 +61,15 @@ func (s *sim) find(l *life, key string, body []byte) {
 	}
 }
 
-// What is in a receipt.
+// Patterns that match parts of a receipt.
 var (
 	stampIn = regexp.MustCompile(`"ts":"([^"]*)"`)
 	nonceIn = regexp.MustCompile(`"nonce":[0-9]+`)
 )
 
-// repeat asks once more for what is known. After the time of its key it is new: what was done then is not done again, since it has used up its
-// nonce or its hold, and of a batch only what was refused may be.
+// repeat sends an answered request again. Before its key expires the answer is a replay. After that
+// the request is new: ops that were accepted fail because their nonce or hold is used up, but
+// refused ops of a batch may succeed.
 func (s *sim) repeat(key string, was told) {
 	again, err := s.ask(key, was.ask)
 	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
@@ -82,17 +83,19 @@ func (s *sim) repeat(key string, was told) {
 	if s.lapsed(at) {
 		used := nonceIn.FindAllString(string(was.body), -1)
 		done := nonceIn.FindAllString(string(again.bytes()), -1)
-		if err == nil && (len(used) == 0 || slices.ContainsFunc(done, func(n string) bool { return slices.Contains(used, n) })) {
+		if err == nil &&
+			(len(used) == 0 || slices.ContainsFunc(done, func(n string) bool { return slices.Contains(used, n) })) {
 			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, again.bytes())
 		}
 		return
 	}
 	if err != nil || !again.Replayed || string(again.bytes()) != string(was.body) {
-		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.bytes())
+		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body,
+			again.Replayed, err, again.bytes())
 	}
 }
 
-// balance adds up the journal, record by record, and compares the sums with the ledger's own.
+// balance adds up the journal, record by record, and compares the sums with the ledger's balances.
 func (s *sim) balance() {
 	have, keys := map[string]int64{}, map[string][]record.Receipt{}
 	for c := range simClients {
@@ -112,7 +115,8 @@ func (s *sim) balance() {
 	}
 	for c := range simClients {
 		if lo := s.posted(c); have[name(c)] != int64(lo) {
-			s.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)], lo)
+			s.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)],
+				lo)
 		}
 	}
 	for key, done := range keys {
@@ -120,15 +124,20 @@ func (s *sim) balance() {
 	}
 }
 
-// onlyOnce sees that what was done under a key was done at one moment, as a batch's ops are, or else after the key's time, and nothing of it twice.
+// onlyOnce checks that all ops under a key were done at the same time, like the ops of a batch, or
+// after the key expired, and that no op was done twice.
 func (s *sim) onlyOnce(key string, done []record.Receipt) {
 	type one struct {
 		nonce uint64
 		hold  record.TxID
 	}
-	first, met := slices.MinFunc(done, func(a, b record.Receipt) int { return cmp.Compare(a.Seq, b.Seq) }), map[one]bool{}
+	first, met := slices.MinFunc(
+		done,
+		func(a, b record.Receipt) int { return cmp.Compare(a.Seq, b.Seq) },
+	), map[one]bool{}
 	for _, r := range done {
-		if what := (one{r.Nonce, r.Hold}); met[what] || r.At != first.At && r.At-first.At < int64(DefaultConfig().IdempotencyTTL) {
+		if what := (one{r.Nonce, r.Hold}); met[what] ||
+			r.At != first.At && r.At-first.At < int64(DefaultConfig().IdempotencyTTL) {
 			s.t.Errorf("seed %d: %s was done more than once: %+v", s.seed, key, done)
 		} else {
 			met[what] = true
@@ -136,7 +145,7 @@ func (s *sim) onlyOnce(key string, done []record.Receipt) {
 	}
 }
 
-// stamps sees that the ledger's time grows with every batch, whatever the clock does.
+// stamps checks that the ledger time grows with every batch, even if the wall clock jumps.
 func (s *sim) stamps() {
 	roots, err := s.alive("").has.Roots(context.Background(), 0, ledger.MaxRoots)
 	if err != nil {
@@ -144,12 +153,14 @@ func (s *sim) stamps() {
 	}
 	for i := 1; i < len(roots); i++ {
 		if roots[i].At <= roots[i-1].At {
-			s.t.Errorf("seed %d: batch %d is of %d, the one before of %d", s.seed, roots[i].No, roots[i].At, roots[i-1].At)
+			s.t.Errorf("seed %d: batch %d is of %d, the one before of %d", s.seed, roots[i].No, roots[i].At,
+				roots[i-1].At)
 		}
 	}
 }
 
-// times judges what a client paid by the ledger's time: no day's ceiling is passed, and no hold is taken from when it is over.
+// times checks in ledger time that a client never exceeds its daily ceiling, and that no hold is
+// captured after it has expired.
 func (s *sim) times(c int) {
 	paid, holds := map[int64]uint64{}, map[record.TxID]record.Receipt{}
 	day := func(at int64) int64 { return at / int64(24*time.Hour) }
@@ -180,7 +191,7 @@ func (s *sim) times(c int) {
 	}
 }
 
-// history is all that was done with an account, as the process has it that runs.
+// history returns all entries of an account from the running process.
 func (s *sim) history(account string) (all []ledger.Entry) {
 	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
 	for {

@@ -8,11 +8,11 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// wall is the wall clock that a node sees: package time's, and what it was turned by.
+// wall is the wall clock of a node: the time of package time plus a skew.
 type wall struct {
 	skew   atomic.Int64  // ns
-	newest atomic.Uint64 // newest time of the ledger that was answered, Unix ns
-	since  atomic.Int64  // when the clock was turned, or the ledger was seen to be far ahead of it; ns of package time
+	newest atomic.Uint64 // newest ledger time in an answer, Unix ns
+	since  atomic.Int64  // when the clock was turned, or was first seen far behind the ledger; ns of package time
 }
 
 func (w *wall) now() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
@@ -22,7 +22,7 @@ func (w *wall) turn(by time.Duration) {
 	w.since.Store(time.Now().UnixNano())
 }
 
-// saw notes the time of what was done.
+// saw records the ledger times of outcomes.
 func (w *wall) saw(outs []ledger.Outcome) {
 	for i := range outs {
 		w.sawTime(outs[i].Receipt.At)
@@ -30,7 +30,8 @@ func (w *wall) saw(outs []ledger.Outcome) {
 	}
 }
 
-// sawTime notes a time of the ledger. It may be far ahead of what was seen before: what was refused has its time too, and shows it to nobody.
+// sawTime records a ledger time. It may be far ahead of the newest recorded time, because a refused
+// op also advances the ledger time but returns no record.
 func (w *wall) sawTime(at int64) {
 	far := w.lag() > maxClockLag
 	raise(&w.newest, uint64(at))
@@ -39,7 +40,7 @@ func (w *wall) sawTime(at int64) {
 	}
 }
 
-// ledgerTime is the least that the next command's can be.
+// ledgerTime returns the earliest possible ledger time of the next command.
 func (w *wall) ledgerTime() time.Time {
 	now, newest := w.now(), time.Unix(0, int64(w.newest.Load()))
 	if newest.After(now) {
@@ -48,15 +49,17 @@ func (w *wall) ledgerTime() time.Time {
 	return now
 }
 
-// lag is how far it is behind the ledger.
+// lag returns how far the wall clock is behind the ledger.
 func (w *wall) lag() time.Duration { return w.ledgerTime().Sub(w.now()) }
 
-// mustShow says whether the wallet has had the time to see that it is too far behind: it looks every second.
+// mustShow reports whether the wallet has had enough time to detect that its clock is too far
+// behind. It samples the clock every second.
 func (w *wall) mustShow() bool {
 	return w.lag() > maxClockLag+tickEvery && time.Now().UnixNano()-w.since.Load() > int64(tickEvery)
 }
 
-// look notes the time of the last batch, which nobody may have asked for: that of a hold's end.
+// look records the time of the last batch, which may belong to the expiry of a hold and not to a
+// request.
 func (s *sim) look() {
 	l := s.alive("clock")
 	head, err := l.has.Head(l.ctx)
@@ -72,8 +75,8 @@ func (s *sim) look() {
 	}
 }
 
-// turnClock turns the wall clock now and then, forward and back, by seconds, minutes or a day, until stop is closed. One that is too far behind
-// for writes is set right after a while.
+// turnClock turns the wall clock at random intervals, forward and back, by seconds, minutes or a
+// day, until stop is closed. A clock too far behind for writes is corrected after a while.
 func (s *sim) turnClock(stop <-chan struct{}) {
 	d := s.dice("clock", 0)
 	wait := func(least, most time.Duration) bool {
@@ -100,6 +103,16 @@ func (s *sim) turnClock(stop <-chan struct{}) {
 		if s.look(); s.wall.lag() > maxClockLag {
 			goesOn = wait(time.Second, 4*time.Second)
 			s.wall.turn(s.wall.lag() - time.Duration(d.Int64N(int64(maxClockLag))))
+		}
+	}
+}
+
+// raise sets v to n if v is less than n.
+func raise(v *atomic.Uint64, n uint64) {
+	for {
+		old := v.Load()
+		if old >= n || v.CompareAndSwap(old, n) {
+			return
 		}
 	}
 }

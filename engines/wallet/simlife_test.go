@@ -11,13 +11,13 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// ground is what outlives a process: all that was synced.
+// ground is the state that survives a crash: everything that was synced.
 type ground interface {
-	boot(opts ...option) (*rig, ledger.Client) // a process begins; what it stands on, past wallet and wire
-	die()                                      // and ends, abruptly
+	boot(opts ...option) (*rig, ledger.Client) // starts a process; the client bypasses wallet and wire
+	die()                                      // crashes the process
 }
 
-// onModel is a model of the ledger.
+// onModel is a ground on a model of the ledger.
 type onModel struct {
 	t     testing.TB
 	model *ledgertest.Model
@@ -38,11 +38,11 @@ func (g *onModel) boot(opts ...option) (*rig, ledger.Client) {
 }
 
 func (g *onModel) die() {
-	g.model = g.model.Reopen() // so that what the old process still asks reaches nothing
+	g.model = g.model.Reopen() // so that calls of the old process have no effect
 	g.r.die()
 }
 
-// onFile is the ledger itself.
+// onFile is a ground on the real ledger.
 type onFile struct {
 	t testing.TB
 	n *node
@@ -59,13 +59,13 @@ func (g *onFile) boot(opts ...option) (*rig, ledger.Client) {
 
 func (g *onFile) die() { g.n.die() }
 
-// moment is a boundary of a command at which a process may end.
+// moment is a boundary of a command at which a process may crash.
 type moment int
 
 const (
 	never        moment = iota
-	beforeApply         // the ledger has not done it
-	beforeAnswer        // it is done and synced, and nobody was told
+	beforeApply         // the ledger has not applied the command
+	beforeAnswer        // applied and synced, but not answered
 	afterAnswer         // the wallet has answered
 )
 
@@ -73,21 +73,27 @@ const (
 type life struct {
 	no  int
 	r   *rig
-	has ledger.Client   // past wallet and wire
-	ctx context.Context // ends with it
+	has ledger.Client   // bypasses wallet and wire
+	ctx context.Context // canceled when the process ends
 	end context.CancelFunc
 }
 
-// begin starts a process over what is there. Its reservations, flights, caches and queues are new, and so is its wire.
+// begin starts a process on the ground. It has an empty cache, empty queues, no reservations and no
+// flights, and a new wire.
 func (s *sim) begin() {
 	s.lives++
 	l := &life{no: s.lives}
 	l.ctx, l.end = context.WithCancel(context.Background())
-	opts := []option{s.configure, by(s.wall.now), func(r *rig) { r.hasty = true }, over(func(c ledger.Client) ledger.Client {
-		faults := s.faults
-		faults.Seed += uint64(l.no) << 32
-		return ledgertest.NewFaulty(&hooked{Client: c, commit: s.mortal(l)}, faults)
-	})}
+	opts := []option{
+		s.configure,
+		by(s.wall.now),
+		func(r *rig) { r.hasty = true },
+		over(func(c ledger.Client) ledger.Client {
+			faults := s.faults
+			faults.Seed += uint64(l.no) << 32
+			return ledgertest.NewFaulty(&hooked{Client: c, commit: s.mortal(l)}, faults)
+		}),
+	}
 	l.r, l.has = s.ground.boot(opts...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +101,7 @@ func (s *sim) begin() {
 	close(s.up)
 }
 
-// mortal has a process end at the boundaries of its commands that the plan says.
+// mortal returns a Commit that crashes the process at the boundaries chosen by s.crashes.
 func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
 	return func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 		if l.ctx.Err() != nil {
@@ -106,7 +112,7 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 			s.crash(l)
 			return nil, unavailable(true)
 		}
-		time.Sleep(when.takes) // so that of two commands it is the seed that says which is first, and not the scheduler
+		time.Sleep(when.takes) // makes the seed, not the scheduler, decide the order of two commands
 		outs, err := next.Commit(ctx, ops)
 		s.wall.saw(outs)
 		switch {
@@ -114,7 +120,7 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 			s.crash(l)
 		case when.ends == afterAnswer:
 			s.later(func() {
-				time.Sleep(time.Nanosecond) // until all that the answer sets going has come to rest
+				time.Sleep(time.Nanosecond) // until all effects of the answer are complete
 				s.crash(l)
 			})
 		}
@@ -125,13 +131,14 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 	}
 }
 
-// fate is what is in store for a command.
+// fate holds the crash point and the duration of a command.
 type fate struct {
 	ends  moment
 	takes time.Duration
 }
 
-// fate draws that of a command by how often its first request was sent, so that the order in which requests come does not matter.
+// fate draws the fate of a command from its first key and the number of times it was sent, so that
+// the order of requests does not matter.
 func (s *sim) fate(ops []ledger.Op) (is fate) {
 	key := ops[0].Dedupe.Key
 	s.mu.Lock()
@@ -144,12 +151,13 @@ func (s *sim) fate(ops []ledger.Op) (is fate) {
 	return is
 }
 
-// instant is a drawn moment, too short to matter but for what comes first.
+// instant returns a random duration of at most a microsecond, which only affects the order of
+// events.
 func (s *sim) instant(label string, n int) time.Duration {
 	return time.Duration(1 + s.dice(label, n).Int64N(int64(time.Microsecond)))
 }
 
-// crash ends a process, once. Another one comes up after a while.
+// crash ends a process once. Another process starts after a while.
 func (s *sim) crash(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +175,7 @@ func (s *sim) crash(l *life) {
 	})
 }
 
-// later has fn done beside all else, before the run is settled.
+// later runs fn in a goroutine that settle waits for.
 func (s *sim) later(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +184,8 @@ func (s *sim) later(fn func()) {
 	}
 }
 
-// alive is the process that runs, once one does; of those who wait for it each comes at a moment of its own.
+// alive returns the running process and waits for one if necessary. Each waiter continues at a
+// different instant.
 func (s *sim) alive(who string) *life {
 	for {
 		s.mu.Lock()
@@ -190,7 +199,7 @@ func (s *sim) alive(who string) *life {
 	}
 }
 
-// settle has no more crashes come.
+// settle stops further crashes and returns the running process.
 func (s *sim) settle() *life {
 	s.mu.Lock()
 	s.calm = true
@@ -199,14 +208,14 @@ func (s *sim) settle() *life {
 	return s.alive("")
 }
 
-// dice are those of one question, whatever was asked before it.
+// dice returns the random source of a label, independent of all earlier draws.
 func (s *sim) dice(label string, n int) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(label))
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()+uint64(n)))
 }
 
-// drawn is a plan that ends the process with a share of the commands, at any of their boundaries.
+// drawn returns a plan that crashes the process at a random boundary of a share of the commands.
 func (s *sim) drawn(share float64) func(string, int) moment {
 	return func(key string, n int) moment {
 		if d := s.dice("crash "+key, n); d.Float64() < share {

@@ -11,8 +11,8 @@ import (
 	"ronbox/engines/ledger/ledgertest"
 )
 
-// A ledger that stands still for 2 s: readiness goes in less than 200 ms, writes are refused, balances are served, and when it moves again
-// what was queued is done and nothing is lost.
+// If the ledger stalls for 2 s, the wallet becomes unready in less than 200 ms, refuses writes and
+// serves balances. After the ledger resumes, all queued requests are done.
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wire *ledgertest.Faulty
@@ -45,7 +45,9 @@ func TestStall(t *testing.T) {
 			t.Errorf("a write meanwhile: %v", err)
 		}
 		asked := time.Now()
-		if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.String() != "1000" || time.Since(asked) != 0 {
+		if b, err := r.e.Balance(context.Background(), alice, "alice", "ron",
+			0); err != nil || b.Available.String() != "1000" ||
+			time.Since(asked) != 0 {
 			t.Errorf("a balance meanwhile: %+v, %v", b, err)
 		}
 		time.Sleep(2*time.Second - time.Since(began))
@@ -76,8 +78,9 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// What the wallet reports in each millisecond around a stall of 2 s: its readiness goes once and comes back once, at the times that the watchdog's
-// ticks and probes give; all that tells of it says the same; and writes are refused exactly as long.
+// During a stall of 2 s, readiness changes to false once and back once, at the times given by the
+// ticks and probes of the watchdog. In each millisecond the health report agrees with readiness,
+// and writes are refused exactly while it is false.
 func TestReadinessAroundAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wire *ledgertest.Faulty
@@ -103,7 +106,8 @@ func TestReadinessAroundAStall(t *testing.T) {
 				ready, flips = now, append(flips, time.Since(began))
 			}
 			rep := r.board.Report(service, "")
-			if missing := []string{service + "." + keyLedger}; rep.Ready != now || !rep.ReadReady || !now && (!slices.Equal(rep.Missing, missing) || rep.RetryAfter != 2) {
+			if missing := []string{service + "." + keyLedger}; rep.Ready != now || !rep.ReadReady ||
+				!now && (!slices.Equal(rep.Missing, missing) || rep.RetryAfter != 2) {
 				t.Fatalf("after %s: ready %t, reported %+v", time.Since(began), now, rep)
 			}
 			if !now {
@@ -111,7 +115,8 @@ func TestReadinessAroundAStall(t *testing.T) {
 					t.Fatalf("after %s: a write: %v", time.Since(began), err)
 				}
 			}
-			if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.IsZero() {
+			if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil ||
+				b.Available.IsZero() {
 				t.Fatalf("after %s: a balance: %+v, %v", time.Since(began), b, err)
 			}
 		}

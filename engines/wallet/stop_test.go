@@ -13,13 +13,16 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// A stop lets what was accepted run to its answer, refuses what comes then, and leaves no task behind.
+// A drain answers every accepted request, refuses new requests, and aborts no task.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.NoncePipeline = 1024 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			time.Sleep(100 * time.Millisecond)
-			return next.Commit(ctx, ops)
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				time.Sleep(100 * time.Millisecond)
+				return next.Commit(ctx, ops)
+			}),
+		).start()
 		r.fund("alice", 1000)
 		answers := make(chan error, 200)
 		for i := range 200 {
@@ -31,7 +34,8 @@ func TestDrain(t *testing.T) {
 		}
 		r.catalog.CloseFedBy(service, flow.HTTP)
 		var not *NotReadyError
-		if _, err := r.post("late", transfer("alice", "bo", 1, 201)); !errors.As(err, &not) || not.Cause != CauseDraining {
+		if _, err := r.post("late", transfer("alice", "bo", 1, 201)); !errors.As(err, &not) ||
+			not.Cause != CauseDraining {
 			t.Errorf("a late one: %v", err)
 		}
 		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
@@ -56,8 +60,9 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Workers that do not come to an end are aborted when the deadline is over: what the ledger has is unknown, unless it says that nothing came of
-// it; what it has not never happened; every caller is told, and each job that was not done is counted as cancelled once.
+// Workers that do not finish by the deadline are aborted. Requests submitted to the ledger have an
+// unknown outcome unless the ledger reports that it applied nothing. Queued requests were not
+// applied. Every caller is answered, and each canceled job is counted once.
 func TestAbort(t *testing.T) {
 	const jobs, inHand, first = 20, 4, 1
 	for _, unknown := range []bool{true, false} {
@@ -68,7 +73,7 @@ func TestAbort(t *testing.T) {
 				c.Retry.RPCTimeout = seconds(10)
 			}), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				if calls++; calls == 1 {
-					<-gate // until there is more than a burst in the queue
+					<-gate // until more than one burst is queued
 					return next.Commit(ctx, ops)
 				}
 				<-ctx.Done()
@@ -119,17 +124,21 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A worker that panics with a burst in its hands answers it as unknown, is started again, and the rest goes on; nothing is done twice.
+// A worker that panics with a burst answers its jobs with an unknown outcome and is restarted.
+// Other requests continue, and no request is applied twice.
 func TestWorkerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			outs, err := next.Commit(ctx, ops)
-			if calls.Add(1)%5 == 0 {
-				panic("made to")
-			}
-			return outs, err
-		})).start()
+		r := newRig(
+			t,
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				outs, err := next.Commit(ctx, ops)
+				if calls.Add(1)%5 == 0 {
+					panic("made to")
+				}
+				return outs, err
+			}),
+		).start()
 		const clients = 16
 		for i := range clients {
 			r.fund(name(i), 1000)
@@ -165,8 +174,8 @@ func TestWorkerPanics(t *testing.T) {
 		if again == 0 || r.sum("tasks_panicked_total", "service", service, "kind", taskWorker) == 0 {
 			t.Error("no worker has panicked")
 		}
-		if n := r.e.nonces.live.Load(); n != 0 || r.e.flights.Len() != 0 {
-			t.Errorf("%d slots and %d flights are left", n, r.e.flights.Len())
+		if n := r.e.flights.Len(); n != 0 {
+			t.Errorf("%d flights are left", n)
 		}
 		r.stop()
 	})

@@ -13,34 +13,37 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// gated is a rig whose ledger waits for leave before each call, and what it was called with.
+// gated is a rig with a ledger that waits for a token before each commit and records the size of
+// the commit.
 type gated struct {
 	*rig
-	leave chan struct{} // one token a call
+	leave chan struct{} // one token per call
 	mu    sync.Mutex
-	sizes []int // ops of the calls begun
+	sizes []int // number of ops of each call that has begun
 	all   sync.WaitGroup
 }
 
 func newGated(t *testing.T, opts ...option) *gated {
 	t.Helper()
 	g := &gated{leave: make(chan struct{})}
-	g.rig = newRig(t, append(opts, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-		g.mu.Lock()
-		g.sizes = append(g.sizes, len(ops))
-		g.mu.Unlock()
-		<-g.leave
-		return next.Commit(ctx, ops)
-	}))...).start()
+	g.rig = newRig(
+		t,
+		append(opts, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			g.mu.Lock()
+			g.sizes = append(g.sizes, len(ops))
+			g.mu.Unlock()
+			<-g.leave
+			return next.Commit(ctx, ops)
+		}))...).start()
 	return g
 }
 
-// pay has each of some accounts pay one, and waits until that stands where it has to wait.
+// pay starts one payment from each of the accounts, and waits until each payment blocks.
 func (g *gated) pay(accounts ...int) {
 	for _, i := range accounts {
 		g.fund(name(i), 10)
 		g.all.Go(func() {
-			if _, err := g.post("pay"+name(i), transfer(name(i), "shop", 1, 1)); err != nil {
+			if _, err := g.post("pay"+name(i), transfer(name(i), "shop", 1, 0)); err != nil {
 				g.t.Errorf("%s: %v", name(i), err)
 			}
 		})
@@ -48,7 +51,8 @@ func (g *gated) pay(accounts ...int) {
 	}
 }
 
-// begun compares the calls without their order: workers that are let go at once may begin in any.
+// begun compares the sizes of the calls without their order, because workers released together may
+// begin in any order.
 func (g *gated) begun(want ...int) {
 	g.t.Helper()
 	g.mu.Lock()
@@ -58,7 +62,8 @@ func (g *gated) begun(want ...int) {
 	}
 }
 
-// While the ledger has a light burst no other worker gathers, and what comes makes one burst. When the ledger has answered the next one goes.
+// While the ledger has a light burst, no other worker gathers a burst. Requests that arrive
+// meanwhile form one burst, which is sent after the ledger answers.
 func TestLightBurstsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated(t)
@@ -76,20 +81,20 @@ func TestLightBurstsTakeTurns(t *testing.T) {
 	})
 }
 
-// Heavy bursts overlap: full ones of single requests as well as batches.
+// Heavy bursts without nonces overlap, both full bursts of single requests and batches.
 func TestHeavyBurstsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated(t, with(func(c *Config) { c.Workers, c.WorkerBurst = 3, 2 }))
 		g.fund("alice", 100)
 		g.all.Go(func() {
-			ops := []Request{transfer("alice", "shop", 1, 1), transfer("alice", "shop", 1, 2)}
+			ops := []ledger.Op{transfer("alice", "shop", 1, 0), transfer("alice", "shop", 1, 0)}
 			if _, err := g.e.Batch(context.Background(), alice, "batch", "", true, ops); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		g.pay(1, 2, 3, 4)
-		g.begun(1, 1) // a batch beside a light burst, which has the turn
+		g.begun(1, 1) // a batch alongside a light burst that has the turn
 		g.leave <- struct{}{}
 		g.leave <- struct{}{}
 		synctest.Wait()
@@ -100,7 +105,7 @@ func TestHeavyBurstsOverlap(t *testing.T) {
 	})
 }
 
-// Who is stuck in a call of the ledger loses the turn, so that the others find out for themselves.
+// A worker stuck in a ledger call loses the turn, so that another worker tries the ledger.
 func TestStalledCallLosesTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated(t, quick)
@@ -121,7 +126,7 @@ func TestStalledCallLosesTheTurn(t *testing.T) {
 	})
 }
 
-// Who is to ask the ledger again has no turn while he waits for that: the others find out for themselves.
+// A worker gives up the turn while it waits to retry, so that another worker tries the ledger.
 func TestNoTurnBetweenTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
@@ -134,27 +139,33 @@ func TestNoTurnBetweenTries(t *testing.T) {
 			})).start()
 		r.fund("alice", 10)
 		r.fund("carol", 10)
-		again := r.send(context.Background(), 1)
+		again, first := make(chan error, 1), time.Now()
+		go func() {
+			_, err := r.post("again", transfer("alice", "bo", 1, 1))
+			again <- err
+		}()
+		synctest.Wait()
 		began := time.Now()
 		r.must("k", transfer("carol", "shop", 1, 1))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("carol waits %s for alice", took)
 		}
-		if got := <-again; got.code != "" || got.after != 2*time.Second {
-			t.Errorf("alice: %+v", got)
+		if err := <-again; err != nil || time.Since(first) != 2*time.Second {
+			t.Errorf("alice: %v after %s", err, time.Since(first))
 		}
 		r.stop()
 	})
 }
 
 func held(t *turn) int {
-	if t.who.Load() != nil {
+	if t.holder.Load() != nil {
 		return 1
 	}
 	return 0
 }
 
-// However workers take, pass, and lose the turn, one has it at a time, and it is never lost.
+// Workers take, pass and lose the turn concurrently. One worker has it at a time, and the turn is
+// never lost.
 func TestOneTurn(t *testing.T) {
 	tn, workers := newTurn(), []*worker{{}, {}, {}, {}}
 	var has sync.Mutex
@@ -187,7 +198,7 @@ func TestOneTurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	<-tn.free
-	if tn.take(ctx, workers[0]) == nil || tn.who.Load() != nil {
+	if tn.take(ctx, workers[0]) == nil || tn.holder.Load() != nil {
 		t.Error("taken by one who is told to stop")
 	}
 }

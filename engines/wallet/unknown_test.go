@@ -12,17 +12,21 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// What the ledger says in the moment of grace after a caller's deadline is what he is told: an outcome that is not known is never called
-// none because his own time is over too.
+// The outcome of a call that ends within the grace period after the caller's deadline reaches the
+// caller. An unknown outcome stays unknown, although the deadline has passed.
 func TestUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
-			time.Sleep(1050 * time.Millisecond)
-			return nil, &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded}
-		})).start()
+		r := newRig(
+			t,
+			with(func(c *Config) { c.Retry.Tries = 1 }),
+			commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
+				time.Sleep(1050 * time.Millisecond)
+				return nil, &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded}
+			}),
+		).start()
 		r.fund("alice", 100)
 		var wg sync.WaitGroup
-		for i := range 2 { // the one who began it, and one who joined
+		for i := range 2 { // the first request, and a request that joined it
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
@@ -39,33 +43,38 @@ func TestUnknownAtTheDeadline(t *testing.T) {
 	})
 }
 
-// Once a try may have got through, nothing that a later try meets makes the outcome known: neither an open breaker nor a full disk.
+// If one try may have reached the ledger, the outcome stays unknown, even if a later try meets an
+// open breaker or a full disk.
 func TestUnknownStaysUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		weight int // of the request: 20 open the breaker
+		opens  bool // one failure opens the breaker
 		second error
 	}{
-		{"breaker", 20, nil},
-		{"full", 1, fmt.Errorf("commit: %w", ledger.ErrFull)},
-		{"not begun", 1, unavailable(false)},
-		{"safe mode", 1, ledger.ErrSafeMode},
+		{"breaker", true, nil},
+		{"full", false, fmt.Errorf("commit: %w", ledger.ErrFull)},
+		{"not begun", false, unavailable(false)},
+		{"safe mode", false, ledger.ErrSafeMode},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
-			r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-				if calls++; calls > 1 {
-					return nil, tt.second
-				}
-				_, _ = next.Commit(ctx, ops)
-				return nil, unavailable(true)
-			})).start()
+			r := newRig(
+				t,
+				commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if calls++; calls > 1 {
+						return nil, tt.second
+					}
+					_, _ = next.Commit(ctx, ops)
+					return nil, unavailable(true)
+				}),
+				with(func(c *Config) {
+					if tt.opens {
+						c.CircuitBreaker.FailureThreshold = 1
+					}
+				}),
+			).start()
 			r.fund("alice", 100)
-			ops := make([]Request, tt.weight)
-			for i := range ops {
-				ops[i] = transfer("alice", "bo", 1, uint64(i+1))
-			}
-			_, err := r.e.Batch(context.Background(), alice, "k", "", false, ops)
+			_, err := r.post("k", transfer("alice", "bo", 1, 1))
 			var out *OutcomeError
 			if !errors.As(err, &out) || !out.Unknown || code(err) != "UPSTREAM_UNAVAILABLE" {
 				t.Errorf("%s: %v is told as %+v", tt.name, err, CodeOf(err))

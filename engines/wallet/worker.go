@@ -2,26 +2,62 @@ package wallet
 
 import (
 	"context"
+	"errors"
 	"runtime"
-	"slices"
+	"sync/atomic"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 )
 
-// burstRoom is the weight up to which a burst takes one more job, which is a batch at the most.
-const burstRoom = ledger.MaxOps - MaxBatchOps
+// burstRoom is the greatest weight of a burst to which a job is added. The job is at most a batch.
+const burstRoom = ledger.MaxOps - MaxBatchOps - 1
+
+// turn is held by one worker at a time, the one that gathers a burst. The worker keeps it until the
+// ledger has answered, so that the jobs that come meanwhile make one larger burst instead of
+// several small ones that each cost a sync, and so that bursts reach the ledger in the order of the
+// queue.
+type turn struct {
+	free   chan struct{} // holds a token while no worker has the turn
+	holder atomic.Pointer[worker]
+}
+
+func newTurn() *turn {
+	t := &turn{free: make(chan struct{}, 1)}
+	t.free <- struct{}{}
+	return t
+}
+
+// take waits for the turn until ctx ends.
+func (t *turn) take(ctx context.Context, w *worker) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.free:
+		t.holder.Store(w)
+		return nil
+	}
+}
+
+// pass releases the turn if w holds it.
+func (t *turn) pass(w *worker) {
+	if w != nil && t.holder.CompareAndSwap(w, nil) {
+		t.free <- struct{}{}
+	}
+}
+
+// revoke releases the turn of the worker that holds it, because its call stalls.
+func (t *turn) revoke() { t.pass(t.holder.Load()) }
 
 // worker is one life of a worker task.
 type worker struct {
-	e    *Engine
-	jobs []*job // taken from the queue or woken, not yet in a burst
-	now  *job   // that is being admitted
-	b    *burst // in hand; nil between two
-	done bool   // drained: no life comes after this one
+	e       *Engine
+	b       *burst // nil between bursts
+	drained bool   // the queue is closed and empty
 }
 
-// runWorker puts queued jobs to the ledger, a burst a call, until the queue is closed and empty and nobody waits for a nonce any more.
+// runWorker sends queued jobs to the ledger, one burst a call, until the queue is closed and empty.
 func (e *Engine) runWorker(ctx context.Context) error {
 	w := &worker{e: e}
 	defer w.end(ctx)
@@ -32,147 +68,182 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		if err := e.turn.take(ctx, w); err != nil {
 			return err
 		}
-		open, err := w.gather(ctx)
-		if err != nil {
+		w.b = &burst{e: e, pass: func() { e.turn.pass(w) }}
+		if err := w.gather(ctx); err != nil {
 			return err
 		}
-		if w.done = !open; w.done {
-			return nil // drained
+		if w.drained {
+			return nil
 		}
 		w.work(ctx)
+		w.b = nil
 	}
 }
 
-// gather waits for a job and takes what else is there, without waiting. Who gathers has the turn, so while one light burst syncs, the next one
-// forms in the queue. It reports false when there will be no more.
-func (w *worker) gather(ctx context.Context) (open bool, err error) {
-	if w.takeReady(); len(w.jobs) == 0 {
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-w.e.ready.some:
-			w.takeReady()
-		case j, ok := <-w.e.work.C():
-			if !ok {
-				w.e.wake(w.e.nonces.close())
-				w.takeReady() // of those that were answered last
-				return len(w.jobs) > 0, nil
-			}
-			w.jobs = append(w.jobs, j)
+// gather waits for a job, adds it to the burst, and adds the jobs that are queued already.
+func (w *worker) gather(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case j, ok := <-w.e.work.C():
+		if !ok {
+			w.drained = true
+			return nil
 		}
+		w.b.admit(j)
 	}
-	runtime.Gosched() // handlers that can run have their jobs queued first
-	weight := 0
-	for _, j := range w.jobs {
-		weight += j.weight
-	}
-	for len(w.jobs) < w.e.boot.WorkerBurst && weight <= burstRoom {
+	runtime.Gosched() // handlers that can run queue their jobs first
+	for len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom {
 		select {
 		case j, ok := <-w.e.work.C():
 			if !ok {
-				return true, nil
+				return nil
 			}
-			w.jobs = append(w.jobs, j)
-			weight += j.weight
+			w.b.admit(j)
 		default:
-			return true, nil
+			return nil
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// takeReady takes jobs that need not wait for a nonce any more.
-func (w *worker) takeReady() {
-	w.jobs = append(w.jobs, w.e.ready.take(max(w.e.boot.WorkerBurst-len(w.jobs), 0))...)
-}
-
-// work makes one burst of the jobs at hand, or of as many as fit, and has the ledger do it.
+// work commits the burst.
 func (w *worker) work(ctx context.Context) {
 	w.e.m.busy.Add(1)
 	defer w.e.m.busy.Add(-1)
-	slices.SortStableFunc(w.jobs, (*job).order)
-	n := min(len(w.jobs), w.e.boot.WorkerBurst)
-	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n), pass: func() { w.e.turn.pass(w) }}
-	for len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom && w.next() {
-		w.b.admit(w.now)
-		w.now = nil
-	}
-	if len(w.jobs) > 0 { // nobody waits for his turn with jobs in hand
-		w.e.ready.put(w.jobs)
-		w.jobs = nil
-	}
-	if w.b.weight == 0 || w.b.weight >= w.e.boot.WorkerBurst { // heavy: its ops cost as much as its sync
-		w.e.turn.pass(w)
-	}
 	w.b.commit(ctx)
-	w.b.leave()
-	w.b = nil
 }
 
-// next takes the job to admit: an early one that follows what the burst has, or the first at hand.
-func (w *worker) next() bool {
-	if w.now = w.b.early(); w.now == nil && len(w.jobs) > 0 {
-		w.now, w.jobs = w.jobs[0], w.jobs[1:]
-	}
-	return w.now != nil
-}
-
-// end pays what this life still owes. Told to stop it turns away what is queued; after a panic it leaves that to the others.
+// end answers the jobs of the burst. A worker that is told to stop also refuses the queued jobs;
+// after a panic the other workers process them.
 func (w *worker) end(ctx context.Context) {
 	w.e.turn.pass(w)
+	stopped := ctx.Err() != nil
 	why := error(&NotReadyError{CauseDraining})
-	if ctx.Err() == nil {
+	if !stopped {
 		why = &OutcomeError{Cause: flow.ErrCanceled}
 	}
-	if w.now != nil {
-		w.jobs = append(w.jobs, w.now)
-	}
 	if w.b != nil {
-		w.abandon(why)
+		if w.b.sent {
+			w.b.failAll(&OutcomeError{Unknown: true, Cause: flow.ErrUnknown})
+		} else {
+			w.b.failAll(why)
+		}
 	}
-	over := ctx.Err() != nil
-	if over {
-		w.jobs = append(append(w.jobs, w.e.work.Discard("aborted")...), w.e.nonces.close()...)
+	if stopped {
+		for _, j := range w.e.work.Discard("aborted") {
+			w.e.m.canceled(1)
+			w.e.refuse(j, why)
+		}
 	}
-	for _, j := range w.jobs {
-		w.e.turnAway(j, why)
-	}
-	if over {
-		w.e.sweep() // what waited for those
-	}
-	if over || w.done {
+	if stopped || w.drained {
 		w.e.workerGone()
 	}
 }
 
-// abandon answers the burst in hand, unknown if the ledger has had it.
-func (w *worker) abandon(why error) {
-	if w.b.sent {
-		why = &OutcomeError{Unknown: true, Cause: flow.ErrUnknown}
-	}
-	w.b.failAll(why)
-}
-
-// workerGone counts a worker that will not be started again. The last one lets the tasks go that serve the workers, and looks once more: what
-// was woken since its last look has nobody else.
+// workerGone counts a worker that is not started again. The last one ends the other tasks.
 func (e *Engine) workerGone() {
 	if int(e.left.Add(1)) == e.workers {
 		close(e.gone)
-		e.sweep()
 	}
 }
 
-// sweep turns away jobs that were woken and that no worker will look at.
-func (e *Engine) sweep() {
-	for jobs := e.ready.take(flightCalls); len(jobs) > 0; jobs = e.ready.take(flightCalls) {
-		for _, j := range jobs {
-			e.turnAway(j, &NotReadyError{CauseDraining})
+// burst holds the jobs of one call of the ledger, in the order of the queue. It belongs to one
+// worker.
+type burst struct {
+	e      *Engine
+	jobs   []*job // claimed and not yet answered
+	ops    []*ledger.Prepared
+	weight int
+	sent   bool   // the ledger may have seen it
+	pass   func() // releases the turn
+}
+
+// admit adds j to the burst, or drops j if its callers have left.
+func (b *burst) admit(j *job) {
+	if !j.call.Claim() {
+		j.done()
+		b.e.m.canceled(1)
+		return
+	}
+	if b.jobs == nil {
+		n := min(1+b.e.work.Len(), b.e.boot.WorkerBurst)
+		b.jobs, b.ops = make([]*job, 0, n), make([]*ledger.Prepared, 0, n)
+	}
+	b.jobs = append(b.jobs, j)
+	b.ops = append(b.ops, j.prepared)
+	b.weight += j.weight
+	if len(j.op.Ops) > 0 {
+		b.weight++ // the ledger counts the batch too
+	}
+}
+
+// commit sends the burst to the ledger, until the last of its jobs has no time left, and answers
+// the jobs. A client that leaves does not end the call. The turn passes on after each try; of a
+// heavy burst once it is queued, because its ops cost as much as its sync.
+func (b *burst) commit(ctx context.Context) {
+	defer b.pass() // should there be nothing to do, or no time even for one try
+	if len(b.jobs) == 0 {
+		return
+	}
+	var until time.Time
+	for _, j := range b.jobs {
+		if end := j.deadline.Add(j.grace); end.After(until) {
+			until = end
 		}
 	}
+	sent := func() {}
+	if b.weight >= b.e.boot.WorkerBurst {
+		sent = b.pass
+	}
+	b.sent = true
+	outs, err := b.e.commit(ctx, until, b.ops, sent, b.pass)
+	if err != nil {
+		b.failAll(b.stopped(ctx, err))
+		return
+	}
+	b.settle(outs)
 }
 
-// turnAway answers a job that was not begun and will not be.
-func (e *Engine) turnAway(j *job, why error) {
-	e.m.canceled(1)
-	e.refuse(j, why)
+// stopped returns err as the callers of a worker that may have been told to stop see it: an outcome
+// stays unknown if the ledger may have seen the burst.
+func (b *burst) stopped(ctx context.Context, err error) error {
+	var out *OutcomeError
+	if ctx.Err() != nil && !(errors.As(err, &out) && out.Unknown) {
+		b.e.m.canceled(len(b.jobs))
+		return &NotReadyError{CauseDraining}
+	}
+	return err
+}
+
+// settle answers each job with its outcome.
+func (b *burst) settle(outs []ledger.Outcome) {
+	for i := range outs {
+		j := b.jobs[0]
+		b.e.m.rejected(&outs[i])
+		b.e.publish(j, &outs[i])
+		j.answer(&outs[i])
+		b.jobs = b.jobs[1:] // only now: a panic before leaves the job to end
+	}
+}
+
+// failAll answers every job with err.
+func (b *burst) failAll(err error) {
+	for len(b.jobs) > 0 {
+		b.e.refuse(b.jobs[0], err)
+		b.jobs = b.jobs[1:]
+	}
+}
+
+// refuse answers j with err and publishes that.
+func (e *Engine) refuse(j *job, err error) {
+	e.audit(AuditEvent{
+		Event:   eventRejected,
+		CorrID:  j.corrID,
+		Op:      j.op.Code,
+		Reason:  CodeOf(err).Reason,
+		account: j.payer,
+		Asset:   j.op.Asset,
+	})
+	j.fail(err)
 }

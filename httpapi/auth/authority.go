@@ -18,27 +18,28 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// Request is a request that a token is to allow. The fields below the line are checked where they are given; where one is not known yet,
-// "" or 0, the engine checks it later by the actor's Grant.
+// Request is a request that a token must permit. Service to IP are known for every request. The
+// fields from Tenant on may be unknown ("" or 0); then the engine checks them later with the
+// actor's Grant.
 type Request struct {
 	Method  string
 	Path    string // decoded, as the router matched it
 	Service string
-	Scope   string // "service.verb", "" if any valid token will do
+	Scope   string // "service.verb"; "": any valid token
 	Now     time.Time
-	IP      netip.Addr // not valid for a peer of the admin socket, and where a proxy does not name it
+	IP      netip.Addr // invalid for a peer of the admin socket, or if a proxy does not name it
 	Socket  bool       // over the admin socket
 
 	Tenant  string
 	Account string
 	Asset   string
-	Amount  string // minor units in decimal
+	Amount  string // minor units, decimal
 	Epoch   string
 	Signer  string
 	Bytes   int64 // of the body
 }
 
-// query is a request with the settings that bear on it.
+// query is a request with the settings that affect its check.
 type query struct {
 	Request
 	skew    time.Duration
@@ -47,24 +48,25 @@ type query struct {
 
 // Config holds the limits of tokens.
 type Config struct {
-	DefaultTTL    unit.Duration `toml:"default_ttl" reload:"r"`     // of a token minted without one
-	MaxTTL        unit.Duration `toml:"max_ttl" reload:"r"`         // no token is minted for longer
-	Rotate        unit.Duration `toml:"rotate" reload:"r"`          // how long a key mints before the next one does
-	ClockSkew     unit.Duration `toml:"clock_skew" reload:"r"`      // by how much times may be missed
-	MaxTokenBytes int           `toml:"max_token_bytes" reload:"r"` // of the text
+	DefaultTTL    unit.Duration `toml:"default_ttl" reload:"r"`     // of a token minted without a TTL
+	MaxTTL        unit.Duration `toml:"max_ttl" reload:"r"`         // longest TTL of a new token
+	Rotate        unit.Duration `toml:"rotate" reload:"r"`          // time until the next key replaces a minting key
+	ClockSkew     unit.Duration `toml:"clock_skew" reload:"r"`      // tolerated difference of clocks
+	MaxTokenBytes int           `toml:"max_token_bytes" reload:"r"` // length of the text
 	MaxCaveats    int           `toml:"max_caveats" reload:"r"`
 }
 
-// longestTTL bounds MaxTTL and the tokens that Check accepts, so that a key can be retired and a revocation forgotten that long after.
+// longestTTL bounds MaxTTL, and the lifetime of tokens that Check accepts. So a key can be retired
+// and a revocation forgotten after that time.
 const longestTTL = 30 * 24 * time.Hour
 
-// The most that max_token_bytes and max_caveats may be: a token must fit into a request's head.
+// Bounds of max_token_bytes and max_caveats, because a token must fit into the head of a request.
 const (
 	mostTokenBytes = 16384
 	mostCaveats    = 256
 )
 
-// DefaultConfig is one hour by default, thirty days at most.
+// DefaultConfig returns a TTL of one hour by default and thirty days at most.
 func DefaultConfig() Config {
 	return Config{
 		DefaultTTL: unit.Duration(time.Hour), MaxTTL: unit.Duration(longestTTL), Rotate: unit.Duration(longestTTL),
@@ -72,19 +74,17 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate joins all faults.
+// Validate joins all errors.
 func (c Config) Validate() error {
-	return errors.Join(
-		unit.Between("auth.max_ttl", c.MaxTTL, time.Minute, longestTTL),
+	return errors.Join(unit.Between("auth.max_ttl", c.MaxTTL, time.Minute, longestTTL),
 		unit.Between("auth.default_ttl", c.DefaultTTL, time.Second, c.MaxTTL.D()),
 		unit.Between("auth.rotate", c.Rotate, time.Hour, longestTTL),
 		unit.Between("auth.clock_skew", c.ClockSkew, 0, MaxSkew),
 		unit.Within("auth.max_token_bytes", c.MaxTokenBytes, 512, mostTokenBytes),
-		unit.Within("auth.max_caveats", c.MaxCaveats, 8, mostCaveats),
-	)
+		unit.Within("auth.max_caveats", c.MaxCaveats, 8, mostCaveats))
 }
 
-// maxRated bounds how many tokens with a rate of their own are counted at one time: those that are in use.
+// maxRated bounds the number of tokens with a rate of their own that are counted at once.
 const maxRated = 16384
 
 // Authority checks and mints tokens. It is safe for concurrent use and never waits.
@@ -96,16 +96,20 @@ type Authority struct {
 	guard    *guard
 	rated    *limit.Keyed[string] // by tid
 	failures *failureCounter
-	dummy    []byte // stands in for unknown keys
-	decoy    string // stands in for garbled tokens
+	dummy    []byte // replaces unknown keys
+	decoy    string // replaces malformed tokens
 	verify   func(*macaroon.Macaroon, []byte) ([]string, error)
 }
 
-// New makes an Authority without a key: Swap gives it its keys. A nil metrics counts nothing.
+// New returns an Authority without keys; Swap sets them. metrics may be nil.
 func New(cfg Config, metrics *obs.Metrics) *Authority {
 	a := &Authority{
-		codec: newCodec(), guard: newGuard(), rated: limit.NewKeyed[string](maxRated, 0, 0), failures: newFailureCounter(metrics),
-		dummy: make([]byte, keyLen), verify: verifySignature,
+		codec:    newCodec(),
+		guard:    newGuard(),
+		rated:    limit.NewKeyed[string](maxRated, 0, 0),
+		failures: newFailureCounter(metrics),
+		dummy:    make([]byte, keyLen),
+		verify:   verifySignature,
 	}
 	_, _ = rand.Read(a.dummy) // never fails
 	a.decoy = newDecoy(a.codec, a.dummy)
@@ -114,29 +118,30 @@ func New(cfg Config, metrics *obs.Metrics) *Authority {
 	return a
 }
 
-// SetConfig changes the limits, from the next call on.
+// SetConfig changes the limits for later calls.
 func (a *Authority) SetConfig(cfg Config) { a.cfg.Store(&cfg) }
 
-// SetAmnesia sets whether the node keeps nothing on disk, which some tokens ask for.
+// SetAmnesia sets whether the node keeps nothing on disk, which some tokens require.
 func (a *Authority) SetAmnesia(on bool) { a.amnesia.Store(on) }
 
-// Swap changes the state, from the next call on.
+// Swap changes the state for later calls.
 func (a *Authority) Swap(s *State) { a.state.Store(s) }
 
 // State returns the current state.
 func (a *Authority) State() *State { return a.state.Load() }
 
-// Check returns the holder of the token, if it is valid and allows the request. Else the error is ErrUnauthenticated (no token, or one that
-// is garbled, forged, revoked, or not in its time), a *DeniedError, or a *LimitedError: too many failures from one address, of whose tokens
-// only those verified before are looked at then, or too many requests by the token's own rate.
+// Check returns the holder of the token if it is valid and permits the request. Otherwise the error
+// is ErrUnauthenticated (no token, or one that is malformed, forged, revoked, or outside its time),
+// a *DeniedError, or a *LimitedError: either the address had too many failures, and then only
+// tokens that were verified before are accepted from it, or the token exceeds its own rate.
 func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
-	if token == "" { // it costs nothing, and is no guess
+	if token == "" { // cheap, and not a guess
 		return engines.Actor{}, a.refuse(&r, &InvalidError{Stage: stageToken, Reason: "no token"})
 	}
 	cfg, state := a.cfg.Load(), a.state.Load()
 	q := query{Request: r, skew: cfg.ClockSkew.D(), amnesia: a.amnesia.Load()}
 	if p := cachedPolicy(token, r.Now, cfg, state); p != nil && p.checkValid(&q, state) == nil {
-		return a.admit(p, &q) // also where a neighbour behind the same address guesses
+		return a.admit(p, &q) // even if another client at the same address guesses
 	}
 	if wait := a.guard.wait(&r); wait > 0 {
 		a.failures.count(stageIP, &r)
@@ -153,7 +158,8 @@ func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 	return engines.Actor{}, a.refuse(&r, fail)
 }
 
-// cachedPolicy returns the policy of a token that was verified before, if authenticate would still accept it. It costs one hash.
+// cachedPolicy returns the policy of a token that was verified before and that authenticate would
+// still accept. It computes one hash.
 func cachedPolicy(token string, now time.Time, cfg *Config, state *State) *policy {
 	if len(token) > cfg.MaxTokenBytes {
 		return nil
@@ -165,7 +171,8 @@ func cachedPolicy(token string, now time.Time, cfg *Config, state *State) *polic
 	return p
 }
 
-// authenticate returns the policy of a genuine token. For any other, whatever its fault, one MAC is computed.
+// authenticate returns the policy of a genuine token. For any other token it computes one MAC as
+// well, whatever is wrong with it.
 func (a *Authority) authenticate(token string, now time.Time, cfg *Config, state *State) (*policy, *InvalidError) {
 	if p := cachedPolicy(token, now, cfg, state); p != nil {
 		return p, nil
@@ -186,12 +193,13 @@ func (a *Authority) authenticate(token string, now time.Time, cfg *Config, state
 		return nil, &InvalidError{Stage: stageSignature, Reason: err.Error()}
 	}
 	p := readPolicy(d.id, texts)
-	p.token, p.fingerprint, p.root = strings.Clone(token), Fingerprint(token), root // token may be part of a request's whole head
+	// token may be a part of the head of the request
+	p.token, p.fingerprint, p.root = strings.Clone(token), Fingerprint(token), root
 	state.verified.put(p)
 	return p, nil
 }
 
-// refuseGarbled refuses a text that is no token, in the time that a forged one takes.
+// refuseGarbled refuses a malformed token in the time that a forged one takes.
 func (a *Authority) refuseGarbled(err error) *InvalidError {
 	if d, err := decode(a.codec, a.decoy, len(a.decoy), decoyCaveats); err == nil {
 		_, _ = a.verify(d.mac, a.dummy)
@@ -203,7 +211,13 @@ func (a *Authority) refuseGarbled(err error) *InvalidError {
 func (a *Authority) admit(p *policy, q *query) (engines.Actor, error) {
 	if failed := p.failed(q); len(failed) > 0 {
 		a.failures.count(stageCaveat, &q.Request)
-		denied := &DeniedError{TID: p.id.TID, Kid: p.id.Kid, Tenant: p.tenant, Scope: q.Scope, Fingerprint: p.fingerprint}
+		denied := &DeniedError{
+			TID:         p.id.TID,
+			Kid:         p.id.Kid,
+			Tenant:      p.tenant,
+			Scope:       q.Scope,
+			Fingerprint: p.fingerprint,
+		}
 		for _, f := range failed {
 			denied.Reasons = append(denied.Reasons, f.String())
 			if c, err := parseCaveat(f.Caveat); err == nil && !slices.Contains(denied.Caveats, c.key) {
@@ -230,20 +244,21 @@ func verifySignature(m *macaroon.Macaroon, key []byte) ([]string, error) {
 	return m.VerifySignature(key, nil)
 }
 
-// Decision is the content of a token and whether it would allow a request, for operators: its bearer never sees it.
+// Decision is the content of a token and whether it permits a request. It is for operators and is
+// never sent to the bearer.
 type Decision struct {
-	Identifier            // as the token claims, which counts only if it is authentic
-	Authentic   bool      // of a key of this node
-	Allowed     bool      // Check would let the request pass, unless it comes too soon
+	Identifier            // as in the token; trustworthy only if authentic
+	Authentic   bool      // signed with a key of this node
+	Allowed     bool      // Check would permit the request, apart from rates
 	Scopes      []string  // the intersection of its scope caveats
-	ExpiresAt   time.Time // the earliest that it names
+	ExpiresAt   time.Time // the earliest expiry in the token
 	Fingerprint string
-	Failed      []Failed // why it is not allowed
+	Failed      []Failed // why it is not permitted
 }
 
-// Failed is one caveat that does not hold, or another fault, and why.
+// Failed is a caveat that is not met, or another reason.
 type Failed struct {
-	Caveat string // "" for another fault
+	Caveat string // "" for another reason
 	Reason string
 }
 
@@ -254,8 +269,8 @@ func (f Failed) String() string {
 	return fmt.Sprintf("caveat %q: %s", f.Caveat, f.Reason)
 }
 
-// Verify checks a token like Check, and lists every failure. It counts nothing, and ignores the counts of Check.
-// A scope is taken in either spelling, and implies the service where none is given.
+// Verify checks a token like Check and lists every failure. It neither updates nor uses the counts
+// of Check. It accepts a scope in either form. If r has no service, it is that of the scope.
 func (a *Authority) Verify(token string, r Request) Decision {
 	r = r.normal()
 	cfg, state := a.cfg.Load(), a.state.Load()
@@ -268,7 +283,11 @@ func (a *Authority) Verify(token string, r Request) Decision {
 		p = readPolicy(d.id, d.caveats())
 	}
 	out := Decision{
-		Identifier: p.id, Authentic: invalid == nil, Scopes: p.scopes, ExpiresAt: p.expires, Fingerprint: Fingerprint(token),
+		Identifier:  p.id,
+		Authentic:   invalid == nil,
+		Scopes:      p.scopes,
+		ExpiresAt:   p.expires,
+		Fingerprint: Fingerprint(token),
 	}
 	q := query{Request: r, skew: cfg.ClockSkew.D(), amnesia: a.amnesia.Load()}
 	if invalid != nil {
@@ -285,7 +304,7 @@ func (a *Authority) Verify(token string, r Request) Decision {
 	return out
 }
 
-// normal returns the request as a route would put it.
+// normal returns the request in the form of a route.
 func (r Request) normal() Request {
 	if scope, err := NormalScope(r.Scope); err == nil {
 		r.Scope = scope

@@ -93,14 +93,16 @@ func TestVoidTokens(t *testing.T) {
 		a.reload()
 		_, err = a.Check(token, propose())
 		var invalid *InvalidError
-		if !errors.As(err, &invalid) || !errors.Is(err, ErrUnauthenticated) || invalid.Stage != tt.stage || invalid.Reason == "" ||
+		if !errors.As(err, &invalid) || !errors.Is(err, ErrUnauthenticated) || invalid.Stage != tt.stage ||
+			invalid.Reason == "" ||
 			invalid.Scope != "registry.propose" && token != "" {
 			t.Fatalf("%s: %#v, want stage %s", tt.doc, err, tt.stage)
 		}
 		if err.Error() != ErrUnauthenticated.Error() {
 			t.Errorf("%s: the caller gets %q", tt.doc, err)
 		}
-		if invalid.Fingerprint != "" && invalid.Fingerprint != Fingerprint(token) || (invalid.TID != "") != (tt.stage == "revoked") {
+		if invalid.Fingerprint != "" && invalid.Fingerprint != Fingerprint(token) ||
+			(invalid.TID != "") != (tt.stage == "revoked") {
 			t.Errorf("%s: logged as %+v", tt.doc, invalid)
 		}
 		want := `auth_failures_total{scope="registry.propose",service="registry",stage="` + tt.stage + `",surface="tcp"} 1`
@@ -142,8 +144,21 @@ func failures(d Decision) []string {
 func TestVerifyListsAllThatFails(t *testing.T) {
 	a := newRig()
 	token, id, err := a.Mint(MintSpec{
-		Sub: "ci", Tenant: "acme", Scopes: []string{"wallet.transfer", "wallet.read"}, Now: noon,
-		Caveats: []string{"path = /v1/*", "method = POST", "ip = 192.0.2.0/24", "account = shop:*", "asset = ron", "ceiling <= 100", "ttl = 10m", "aud = wallet", "rate <= 1/s"},
+		Sub:    "ci",
+		Tenant: "acme",
+		Scopes: []string{"wallet.transfer", "wallet.read"},
+		Now:    noon,
+		Caveats: []string{
+			"path = /v1/*",
+			"method = POST",
+			"ip = 192.0.2.0/24",
+			"account = shop:*",
+			"asset = ron",
+			"ceiling <= 100",
+			"ttl = 10m",
+			"aud = wallet",
+			"rate <= 1/s",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +166,9 @@ func TestVerifyListsAllThatFails(t *testing.T) {
 	good := asked("wallet", "wallet.transfer")
 	good.Path = "/v1/transfer"
 	d := a.Verify(token, good)
-	if !d.Allowed || !d.Authentic || len(d.Failed) != 0 || d.Identifier != id || !d.ExpiresAt.Equal(noon.Add(10*time.Minute)) || d.Fingerprint != Fingerprint(token) ||
+	if !d.Allowed || !d.Authentic || len(d.Failed) != 0 || d.Identifier != id ||
+		!d.ExpiresAt.Equal(noon.Add(10*time.Minute)) ||
+		d.Fingerprint != Fingerprint(token) ||
 		!slices.Equal(d.Scopes, []string{"wallet.transfer", "wallet.read"}) {
 		t.Errorf("%+v", d)
 	}
@@ -230,7 +247,7 @@ func TestVerifyCountsNothing(t *testing.T) {
 	}
 }
 
-// A revocation holds for every Check that begins after Swap, however many run beside it.
+// A revocation applies to every Check that begins after Swap, even if others run concurrently.
 func TestSwapBesideChecks(t *testing.T) {
 	a := newRig()
 	token, id, err := a.Mint(MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon})
@@ -278,10 +295,23 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	a := newRig()
 	a.SetAmnesia(true)
 	r := asked("wallet", "wallet.transfer")
-	token, _, err := a.Mint(MintSpec{Sub: "ops", Tenant: "acme", Scopes: []string{"wallet.transfer"}, Now: noon, Caveats: []string{
-		"aud = wallet", "account = shop:*", "asset = ron", "ceiling <= 50", "ceiling_daily <= 500", "path = /registry/*", "method = POST",
-		"ip = 192.0.2.0/24", "nbf > 2026-05-01T11:00:00Z", "ttl = 30m", "max_bytes <= 1000", "rate <= 1000000/s", "amnesia = on",
-	}})
+	token, _, err := a.Mint(
+		MintSpec{Sub: "ops", Tenant: "acme", Scopes: []string{"wallet.transfer"}, Now: noon, Caveats: []string{
+			"aud = wallet",
+			"account = shop:*",
+			"asset = ron",
+			"ceiling <= 50",
+			"ceiling_daily <= 500",
+			"path = /registry/*",
+			"method = POST",
+			"ip = 192.0.2.0/24",
+			"nbf > 2026-05-01T11:00:00Z",
+			"ttl = 30m",
+			"max_bytes <= 1000",
+			"rate <= 1000000/s",
+			"amnesia = on",
+		}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

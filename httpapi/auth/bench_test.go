@@ -64,7 +64,7 @@ func BenchmarkRefusal(b *testing.B) {
 	}
 }
 
-// One more revocation beside as many as are kept at most.
+// One more revocation in a set of the largest size.
 func BenchmarkWith(b *testing.B) {
 	list := make([]Revocation, 100_000)
 	for i := range list {

@@ -14,41 +14,43 @@ import (
 	"ronbox/engines"
 )
 
-// maxCaveatBytes bounds one caveat's text.
+// maxCaveatBytes bounds the text of one caveat.
 const maxCaveatBytes = 1024
 
-// caveat is one restriction, "key op value".
+// caveat is one restriction of the form "key op value".
 type caveat struct {
 	key, op, value string
 }
 
-// parseCaveat reads key, operator and value with exactly one space between them.
+// parseCaveat splits key, operator and value, which are separated by one space each.
 func parseCaveat(s string) (caveat, error) {
 	key, rest, ok1 := strings.Cut(s, " ")
 	op, value, ok2 := strings.Cut(rest, " ")
-	if !ok1 || !ok2 || key == "" || op == "" || value == "" || value != strings.TrimSpace(value) || len(s) > maxCaveatBytes {
+	if !ok1 || !ok2 || key == "" || op == "" || value == "" || value != strings.TrimSpace(value) ||
+		len(s) > maxCaveatBytes {
 		return caveat{}, errors.New("not of the form key op value")
 	}
 	return caveat{key: key, op: op, value: value}, nil
 }
 
-// condition is one caveat, read. It holds for a request or it does not; with a fault it holds for none.
+// condition is a parsed caveat. A condition with a fault is never met.
 type condition struct {
 	text    string
 	key     string
 	fault   string
-	service string   // the only one that reads such a caveat, "" for all
-	list    []string // of which the request must have one
+	service string   // the only service that reads such a caveat; "": all
+	list    []string // permitted values
 	nets    []netip.Prefix
 	at      time.Time
 	rate    int            // per second
-	limit   *engines.Grant // this caveat's part of the engine's checks
+	limit   *engines.Grant // the part that engines check
 }
 
-// timed reports whether c restricts the time: a token that fails only there is invalid, not merely too narrow.
+// timed reports whether c restricts the time. A token that fails such a condition is invalid
+// instead of insufficient.
 func (c *condition) timed() bool { return c.key == "exp" || c.key == "nbf" || c.key == "ttl" }
 
-// holds reports whether q meets c. Fields not known yet are left to the engine, and a rate to admit.
+// holds reports whether q meets c. Unknown fields are left to the engine, and a rate to admit.
 func (c *condition) holds(q *query) bool {
 	if c.fault != "" || c.service != "" && c.service != q.Service {
 		return false
@@ -78,7 +80,7 @@ func (c *condition) holds(q *query) bool {
 	return exceeded(c.limit, q) == nil
 }
 
-// reason returns why c does not hold for q.
+// reason returns the reason why q does not meet c.
 func (c *condition) reason(q *query) string {
 	if c.fault != "" {
 		return c.fault
@@ -101,9 +103,9 @@ func (c *condition) reason(q *query) string {
 		}
 		return fmt.Sprintf("the request comes from %s", q.IP)
 	case "exp", "ttl":
-		return fmt.Sprintf("expired at %s", c.at.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("expired at %s", formatTime(c.at))
 	case "nbf":
-		return fmt.Sprintf("not in force before %s", c.at.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("not in force before %s", formatTime(c.at))
 	case "registry.signer":
 		return fmt.Sprintf("the request is for signer %q", q.Signer)
 	case "amnesia":
@@ -125,7 +127,7 @@ func exceeded(g *engines.Grant, q *query) error {
 	ask(q.Asset != "", func() error { return g.Asset(q.Asset) })
 	ask(q.Epoch != "", func() error { return g.Epoch(q.Epoch) })
 	ask(q.Bytes > 0, func() error { return g.Bytes(q.Bytes) })
-	ask(true, func() error { return g.Run(0) }) // 0 runs are used up at once
+	ask(true, func() error { return g.Run(0) }) // 0 runs are exceeded at once
 	ask(q.Amount != "", func() error {
 		n, err := engines.ParseAmount(q.Amount)
 		if err != nil {
@@ -147,7 +149,7 @@ func inNets(nets []netip.Prefix, ip netip.Addr) bool {
 	return ip.IsValid() && slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// pathMatches reports whether the pattern covers a request for p.
+// pathMatches reports whether the pattern includes p.
 func pathMatches(pattern, p string) bool {
 	below, open := strings.CutSuffix(pattern, "*")
 	if !open {
@@ -159,7 +161,8 @@ func pathMatches(pattern, p string) bool {
 // maxWord bounds the ids in caveats, in bytes.
 const maxWord = 128
 
-// parseList reads comma-separated values, at least one; one bad item makes the list bad.
+// parseList parses a non-empty list of comma-separated values. One invalid value makes the list
+// invalid.
 func parseList[T any](value string, one func(string) (T, error)) ([]T, error) {
 	items := make([]T, 0, 1+strings.Count(value, ","))
 	for item := range strings.SplitSeq(value, ",") {
@@ -193,14 +196,19 @@ func parseMethod(s string) (string, error) {
 
 func parseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
-	loose := strings.Contains(s, ",") || len(s) > 13 && s[13] != ':' // Parse accepts a comma for the point, one digit for the hour
+	// Parse also accepts a comma as decimal point and a one-digit hour
+	loose := strings.Contains(s, ",") || len(s) > 13 && s[13] != ':'
 	if year := t.UTC().Year(); err != nil || loose || year < 0 || year > 9999 {
 		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 time", s)
 	}
 	return t, nil
 }
 
-// parsePrefix reads a network without host bits, or one address. An IPv4 network written as IPv6 would match no address, and is refused.
+// formatTime formats a time in the form of a caveat.
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// parsePrefix parses a network without host bits, or one address. It refuses an IPv4 network in
+// IPv6 form, which would match no address.
 func parsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -216,7 +224,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parseWord reads one id: printable, in one piece, and not a list or a pattern.
+// parseWord parses an id: printable, without spaces, and not a list or a pattern.
 func parseWord(s string) (string, error) {
 	if s == "" || len(s) > maxWord || !printable(s) || strings.ContainsAny(s, " ,*") {
 		return "", fmt.Errorf("%q is not one id of at most %d bytes", s, maxWord)
@@ -224,7 +232,7 @@ func parseWord(s string) (string, error) {
 	return s, nil
 }
 
-// parseAccount reads "x", one account, or "prefix*", all that begin so.
+// parseAccount parses an account "x", or "prefix*" for all accounts with that prefix.
 func parseAccount(s string) (string, error) {
 	prefix, open := strings.CutSuffix(s, "*")
 	if open && prefix == "" {
@@ -236,7 +244,7 @@ func parseAccount(s string) (string, error) {
 	return s, nil
 }
 
-// parseAsset reads the code of an asset.
+// parseAsset parses the code of an asset.
 func parseAsset(s string) (string, error) {
 	for i := range len(s) {
 		if (s[i] < 'a' || s[i] > 'z') && (s[i] < '0' || s[i] > '9') {
@@ -249,7 +257,7 @@ func parseAsset(s string) (string, error) {
 	return s, nil
 }
 
-// parseCount reads a whole number in its one spelling.
+// parseCount parses a whole number in its canonical form.
 func parseCount(s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || strconv.FormatUint(n, 10) != s || n > math.MaxInt64 {
@@ -258,10 +266,10 @@ func parseCount(s string) (uint64, error) {
 	return n, nil
 }
 
-// maxRate is the fastest rate a caveat may name, per second: more is no limit on one node.
+// maxRate is the highest rate of a caveat, per second. A node cannot exceed it anyway.
 const maxRate = 1_000_000
 
-// parseRate reads "n/s".
+// parseRate parses "n/s".
 func parseRate(s string) (int, error) {
 	digits, ok := strings.CutSuffix(s, "/s")
 	n, err := parseCount(digits)
@@ -271,7 +279,7 @@ func parseRate(s string) (int, error) {
 	return int(n), nil
 }
 
-// parsePath reads "/p", which is that path, or "/p/*", which is all that lies below it.
+// parsePath parses a path "/p", or "/p/*" for all paths below it.
 func parsePath(s string) (string, error) {
 	bare, below := strings.CutSuffix(s, "/*")
 	whole := below && bare == "" // "/*" is every path
@@ -281,7 +289,8 @@ func parsePath(s string) (string, error) {
 	return s, nil
 }
 
-// cleanPath reports whether p has no empty, "." or ".." segments, with which it could mean another path further in.
+// cleanPath reports whether p has no empty, "." or ".." segments, because other software could
+// resolve these to another path.
 func cleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && path.Clean(p) == p
 }

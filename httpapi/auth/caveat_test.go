@@ -34,7 +34,8 @@ func TestCaveats(t *testing.T) {
 	}
 }
 
-// A caveat that a holder may append and the node does not know denies; Mint does not write it in the first place.
+// A caveat that a holder may append and the node does not know denies; Mint does not write it in
+// the first place.
 func TestUnknownCaveatsDeny(t *testing.T) {
 	a := newRig()
 	token := mint(t, a)
@@ -52,7 +53,10 @@ func TestUnknownCaveatsDeny(t *testing.T) {
 		if got := outcomeOf(t, err); got != denied {
 			t.Errorf("%q: %s, want 403", text, got)
 		}
-		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(err, ErrSpec) {
+		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(
+			err,
+			ErrSpec,
+		) {
 			t.Errorf("%q was minted: %v", text, err)
 		}
 		if _, err := Attenuate(token, text); !errors.Is(err, ErrSpec) {
@@ -61,7 +65,8 @@ func TestUnknownCaveatsDeny(t *testing.T) {
 	}
 }
 
-// A token must not have a caveat that cannot be shown on one line: an inspection must show all of it.
+// A token must not have a caveat that cannot be shown on one line: an inspection must show all of
+// it.
 func TestUnprintableCaveats(t *testing.T) {
 	a := newRig()
 	token := mint(t, a)
@@ -73,7 +78,10 @@ func TestUnprintableCaveats(t *testing.T) {
 		if got, err := Inspect(raw); err == nil {
 			t.Errorf("inspected as %q", got.Caveats)
 		}
-		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(err, ErrSpec) {
+		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(
+			err,
+			ErrSpec,
+		) {
 			t.Errorf("%q was minted: %v", text, err)
 		}
 		if _, err := Attenuate(token, text); !errors.Is(err, ErrSpec) {
@@ -128,7 +136,10 @@ func TestSigner(t *testing.T) {
 	if err != nil || actor.Signer != "alice" {
 		t.Errorf("%+v, %v", actor, err)
 	}
-	if _, err := a.Check(appendRaw(t, mint(t, a, "registry.signer = alice"), "registry.signer = bob"), propose()); outcomeOf(t, err) != denied {
+	if _, err := a.Check(
+		appendRaw(t, mint(t, a, "registry.signer = alice"), "registry.signer = bob"),
+		propose(),
+	); outcomeOf(t, err) != denied {
 		t.Errorf("two signers: %v", err)
 	}
 }
@@ -153,9 +164,13 @@ func asked(service, scope string) Request {
 	return r
 }
 
-// Known fields of the request are checked at once, others are left to the Grant, with the same result.
+// Known fields of the request are checked at once, others are left to the Grant, with the same
+// result.
 func TestEngineCaveats(t *testing.T) {
-	wallet, rewarder, registry := asked("wallet", "wallet.transfer"), asked("rewarder", "rewarder.run"), asked("registry", "registry.propose")
+	wallet, rewarder, registry := asked("wallet", "wallet.transfer"), asked("rewarder", "rewarder.run"), asked(
+		"registry",
+		"registry.propose",
+	)
 	for _, tt := range []struct {
 		request Request
 		caveats []string
@@ -172,14 +187,18 @@ func TestEngineCaveats(t *testing.T) {
 		{wallet, []string{"max_bytes <= 100"}, allowed}, {wallet, []string{"max_bytes <= 99"}, denied},
 		{rewarder, []string{"epoch = e1"}, allowed}, {rewarder, []string{"epoch = e2"}, denied},
 		{rewarder, []string{"max_runs <= 1"}, allowed}, {rewarder, []string{"max_runs <= 0"}, denied},
-		{rewarder, []string{"account = shop:7"}, denied}, {rewarder, []string{"asset = ron"}, denied}, // the wallet's alone
+		// the wallet's alone
+		{rewarder, []string{"account = shop:7"}, denied}, {rewarder, []string{"asset = ron"}, denied},
 		{wallet, []string{"epoch = e1"}, denied}, {wallet, []string{"max_runs <= 1"}, denied}, {wallet, []string{"registry.signer = alice"}, denied},
 		{registry, []string{"registry.signer = alice"}, allowed}, {registry, []string{"registry.signer = bob"}, denied},
 		{registry, []string{"max_bytes <= 100", "tenant = acme"}, allowed},
 	} {
 		a := newRig()
 		token, _, err := a.Mint(MintSpec{
-			Sub: "ops", Scopes: []string{"wallet.transfer", "rewarder.run", "registry.propose"}, Caveats: tt.caveats, Now: noon,
+			Sub:     "ops",
+			Scopes:  []string{"wallet.transfer", "rewarder.run", "registry.propose"},
+			Caveats: tt.caveats,
+			Now:     noon,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -214,7 +233,8 @@ func later(actor engines.Actor, r Request) bool {
 	return actor.Signer == "" || actor.Signer == r.Signer
 }
 
-// A caveat that leaves nothing, or whose meaning would depend on later ones, is not written; a holder that writes it has a token for nothing.
+// A caveat that permits nothing, or depends on later ones, cannot be minted. A token with such a
+// caveat permits nothing.
 func TestFaults(t *testing.T) {
 	for _, caveats := range [][]string{
 		{"asset = ron", "asset = eur"}, {"account = a", "account = b*"}, {"epoch = e1", "epoch = e2"}, {"tenant = other"},
@@ -231,7 +251,10 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Check(appendRaw(t, token, caveats...), asked("wallet", "wallet.transfer")); outcomeOf(t, err) != denied {
+		if _, err := a.Check(appendRaw(t, token, caveats...), asked("wallet", "wallet.transfer")); outcomeOf(
+			t,
+			err,
+		) != denied {
 			t.Errorf("%q: %v, want 403", caveats, err)
 		}
 		spec.Caveats = caveats

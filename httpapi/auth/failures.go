@@ -11,69 +11,74 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// ErrUnauthenticated is returned, as an *InvalidError, when there is no valid token: answer 401.
+// ErrUnauthenticated is returned, as an *InvalidError, without a valid token: status 401.
 var ErrUnauthenticated = errors.New("auth: not authenticated")
 
-// The stages at which a request fails, as auth_failures_total counts them.
+// The stages at which a request can fail: a label of auth_failures_total.
 const (
-	stageToken     = "token"     // not a token
-	stageSignature = "signature" // not of a key of this node
+	stageToken     = "token"     // malformed
+	stageSignature = "signature" // not signed by a key of this node
 	stageRevoked   = "revoked"
 	stageTime      = "time"
-	stageCaveat    = "caveat" // valid, and does not allow this
-	stageIP        = "ip"     // not even looked at
-	stageRate      = "rate"   // too often, by its own caveat
+	stageCaveat    = "caveat" // valid but does not permit the request
+	stageIP        = "ip"     // too many failures from the address; not checked
+	stageRate      = "rate"   // over the token's own rate
 )
 
-// InvalidError holds for the log why a token is not valid. Its text is that of ErrUnauthenticated.
+// InvalidError holds the reason why a token is not valid, for the log. Its text is that of
+// ErrUnauthenticated.
 type InvalidError struct {
 	Stage            string // "token", "signature", "revoked" or "time"
 	Reason           string
-	TID, Kid, Tenant string // "" unless the MAC was right
-	Scope            string // that was asked for
+	TID, Kid, Tenant string // "" unless the MAC was verified
+	Scope            string // the required scope
 	Fingerprint      string // "" without a token
 }
 
 func (e *InvalidError) Error() string { return ErrUnauthenticated.Error() }
 
-// Is makes the error ErrUnauthenticated.
+// Is reports whether target is ErrUnauthenticated.
 func (e *InvalidError) Is(target error) bool { return target == ErrUnauthenticated }
 
-// DeniedError is returned when the token is valid but does not allow this: answer 403. All but Scope and Caveats is for the log.
+// DeniedError is returned if a valid token does not permit the request: status 403. All fields
+// except Scope and Caveats are for the log.
 type DeniedError struct {
 	TID, Kid, Tenant string
-	Scope            string // that was asked for
+	Scope            string // the required scope
 	Reasons          []string
-	Caveats          []string // kinds of those that fail, which the holder may know
+	Caveats          []string // keys of the caveats that are not met; the holder may see them
 	Fingerprint      string
 }
 
 func (e *DeniedError) Error() string { return "auth: not allowed" }
 
-// LimitedError is returned when the request comes too soon: answer 429. It reveals nothing of the token.
+// LimitedError is returned if a request exceeds a rate: status 429. It reveals nothing about the
+// token.
 type LimitedError struct {
 	RetryAfter time.Duration
-	Stage      string // "ip" after too many failures from one address, "rate" by the token's own caveat
+	Stage      string // "ip" for failures of the address, "rate" for the token's own rate
 	TID        string // "" unless Stage is "rate"
 }
 
 func (e *LimitedError) Error() string { return "auth: too many requests" }
 
-// ErrSpec is returned when a token cannot be minted or narrowed as asked.
+// ErrSpec is returned for a token that cannot be minted or restricted as requested.
 var ErrSpec = errors.New("auth: cannot make this token")
 
 func specErr(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrSpec, fmt.Errorf(format, args...))
 }
 
-// How often one address may fail: far more than a person or a client that lost its token does, and far too little for guessing.
+// The permitted rate of failures of one address: much more than honest clients cause, and much less
+// than guessing needs.
 const (
 	failuresPerSecond = 10
 	failuresBurst     = 20
-	maxFailing        = 65536 // addresses remembered, about 6 MB
+	maxFailing        = 65536 // remembered addresses, about 6 MB
 )
 
-// guard limits failures by address: past the limit no further token from it is verified. Success is never counted.
+// guard limits failures by address. Beyond the limit no further token from the address is verified.
+// Successes are not counted.
 type guard struct {
 	failures *limit.Keyed[netip.Addr]
 }
@@ -82,7 +87,7 @@ func newGuard() *guard {
 	return &guard{failures: limit.NewKeyed[netip.Addr](maxFailing, failuresPerSecond, failuresBurst)}
 }
 
-// wait returns for how long no new token from the address of r is looked at, 0 if one is.
+// wait returns the time until new tokens from the address of r are verified again, or 0.
 func (g *guard) wait(r *Request) time.Duration {
 	if r.Socket {
 		return 0
@@ -91,17 +96,20 @@ func (g *guard) wait(r *Request) time.Duration {
 	return wait
 }
 
-// note counts one failure. Peers of the admin socket are not counted: they are known by their uid.
+// note counts one failure. Peers of the admin socket are not counted, because their uid identifies
+// them.
 func (g *guard) note(r *Request) {
 	if !r.Socket {
 		g.failures.Take(limit.Network(r.IP), r.Now)
 	}
 }
 
-// maxTallied bounds the series of auth_failures_total: seven stages over the scopes of all services, on two surfaces.
+// maxFailureSeries bounds the series of auth_failures_total: seven stages with the scopes of all
+// services on two surfaces.
 const maxFailureSeries = 1024
 
-// failureCounter counts failures. Scopes come from the table of routes; if there were ever more than fit, the rest is one scope, "other".
+// failureCounter counts failures. Scopes come from the table of routes. If there are more than the
+// bound, the others are counted as scope "other".
 type failureCounter struct {
 	metrics *obs.Metrics
 	mu      sync.Mutex

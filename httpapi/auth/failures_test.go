@@ -32,11 +32,18 @@ func (r *rig) counted() *[]int {
 	return &hashes
 }
 
-// An unknown key, a retired one and a wrong MAC take the same steps, and what is no token takes those of one of the usual size.
+// An unknown key, a retired key, a wrong MAC and a malformed text take the same steps.
 func TestRefusalsTakeTheSameSteps(t *testing.T) {
 	a := newRig()
 	caveats := []string{"scope = registry.propose", "exp < 2026-05-01T13:00:00Z", "path = /registry/*", "method = POST"}
-	id := Identifier{V: identifierVersion, Kid: "k1", TID: "01JTC0000000000000000000AA", Sub: "ops", IssuedAt: noon.Unix(), Epoch: 7}
+	id := Identifier{
+		V:        identifierVersion,
+		Kid:      "k1",
+		TID:      "01JTC0000000000000000000AA",
+		Sub:      "ops",
+		IssuedAt: noon.Unix(),
+		Epoch:    7,
+	}
 	by := func(kid string, key []byte) string {
 		id.Kid = kid
 		return appendRaw(t, sealedWith(key, id), caveats...)
@@ -95,14 +102,18 @@ func TestTooManyFailures(t *testing.T) {
 	*hashes = nil
 	var limited *LimitedError
 	for _, token := range []string{"guess", mint(t, a)} {
-		if _, err := a.Check(token, r); !errors.As(err, &limited) || limited.Stage != "ip" || limited.RetryAfter != 100*time.Millisecond {
+		if _, err := a.Check(token, r); !errors.As(err, &limited) || limited.Stage != "ip" ||
+			limited.RetryAfter != 100*time.Millisecond {
 			t.Fatalf("%v, %+v", err, limited)
 		}
 	}
 	if len(*hashes) != 0 {
 		t.Error("a MAC was computed for a refused address")
 	}
-	if !strings.Contains(scrape(m), `auth_failures_total{scope="registry.propose",service="registry",stage="ip",surface="tcp"} 2`) {
+	if !strings.Contains(
+		scrape(m),
+		`auth_failures_total{scope="registry.propose",service="registry",stage="ip",surface="tcp"} 2`,
+	) {
 		t.Error("not counted")
 	}
 	other := r
@@ -125,7 +136,8 @@ func TestTooManyFailures(t *testing.T) {
 	}
 }
 
-// A client that guesses does not lock out one that was there before behind the same address; an invalid token is a guess.
+// A client that guesses does not lock out one that was there before behind the same address; an
+// invalid token is a guess.
 func TestFailuresOfNeighbours(t *testing.T) {
 	a := newRig()
 	good, narrow, gone, id := mint(t, a), mint(t, a, "method = GET"), "", Identifier{}
@@ -159,7 +171,8 @@ func TestFailuresOfNeighbours(t *testing.T) {
 	}
 }
 
-// A client that a proxy does not name clearly, which it can bring about itself, is no peer of the socket: all of them share one count.
+// A client that a proxy does not name clearly, which it can bring about itself, is no peer of the
+// socket: all of them share one count.
 func TestFailuresWithoutAddress(t *testing.T) {
 	m := obs.NewMetrics()
 	a := newRig()
@@ -233,7 +246,9 @@ func TestRate(t *testing.T) {
 	take := func(doc, token string, want bool) {
 		t.Helper()
 		_, err := a.Check(token, r)
-		if want != (err == nil) || !want && (!errors.As(err, &limited) || limited.Stage != "rate" || limited.RetryAfter <= 0 || limited.TID == "") {
+		if want != (err == nil) ||
+			!want &&
+				(!errors.As(err, &limited) || limited.Stage != "rate" || limited.RetryAfter <= 0 || limited.TID == "") {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}
@@ -263,7 +278,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := strings.Count(scrape(m), "\nauth_failures_total{"); n != maxFailureSeries+1 {
 		t.Errorf("%d series, want %d", n, maxFailureSeries+1)
 	}
-	if !strings.Contains(scrape(m), fmt.Sprintf(`auth_failures_total{scope="other",service="node",stage="token",surface="tcp"} %d`, 3000-maxFailureSeries)) {
+	if !strings.Contains(
+		scrape(m),
+		fmt.Sprintf(
+			`auth_failures_total{scope="other",service="node",stage="token",surface="tcp"} %d`,
+			3000-maxFailureSeries,
+		),
+	) {
 		t.Error("the rest is not counted as other")
 	}
 }

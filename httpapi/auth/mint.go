@@ -14,17 +14,17 @@ import (
 
 // MintSpec describes a new token.
 type MintSpec struct {
-	Sub     string // the holder, never ""
+	Sub     string // the holder, required
 	Tenant  string
-	Scopes  []string      // at least one; read, issue, transfer and burn are the wallet's
-	TTL     time.Duration // 0 for the default, at most the maximum
-	Path    string        // "" for any
-	Methods []string      // none for any
-	Caveats []string      // more, "key op value"
-	Now     time.Time     // the zero time for the clock's
+	Scopes  []string      // at least one; the bare verbs read, issue, transfer and burn are those of the wallet
+	TTL     time.Duration // 0: the default; at most the maximum
+	Path    string        // "": any
+	Methods []string      // empty: any
+	Caveats []string      // further caveats, "key op value"
+	Now     time.Time     // zero: the current time
 }
 
-// Mint makes a token with the active key. ErrSpec is returned for a spec that cannot be met.
+// Mint returns a token signed with the active key. It returns ErrSpec if spec cannot be met.
 func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error) {
 	if spec.Now.IsZero() {
 		spec.Now = time.Now()
@@ -53,30 +53,38 @@ func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error)
 	return token, id, err
 }
 
-// newIdentifier draws the token's id and binds it to the active key.
+// newIdentifier draws the id of the token and binds it to the active key.
 func newIdentifier(spec MintSpec, s *State) (Identifier, error) {
 	tid, err := ulid.New(ulid.Timestamp(spec.Now), rand.Reader)
 	if err != nil {
 		return Identifier{}, specErr("draw a token id: %w", err)
 	}
 	return Identifier{
-		V: identifierVersion, Kid: s.active, TID: tid.String(), Sub: spec.Sub, Tenant: spec.Tenant, IssuedAt: spec.Now.Unix(), Epoch: s.epoch,
+		V:        identifierVersion,
+		Kid:      s.active,
+		TID:      tid.String(),
+		Sub:      spec.Sub,
+		Tenant:   spec.Tenant,
+		IssuedAt: spec.Now.Unix(),
+		Epoch:    s.epoch,
 	}, nil
 }
 
-// issuedAt returns the second at which a new token of id that acts for tenant is issued. Seconds are too coarse to distinguish one minted
-// after a revocation from those minted before it in the same second: it gets the next.
+// issuedAt returns the second at which a new token of id for tenant is issued. If a revocation
+// voids tokens issued in the current second, it is the next second, so that the new token is not
+// voided.
 func (s *State) issuedAt(id Identifier, tenant string) (int64, error) {
 	if r, ok := s.revoked.find(id, tenant); ok && r.At.Unix() == id.IssuedAt {
 		id.IssuedAt++
 	}
 	if r, ok := s.revoked.find(id, tenant); ok {
-		return 0, specErr("%s %s is revoked as of %s: rotate the key, or wait until then", r.What, r.Value, r.At.UTC().Format(time.RFC3339))
+		return 0, specErr("%s %s is revoked as of %s: rotate the key, or wait until then", r.What, r.Value,
+			formatTime(r.At))
 	}
 	return id.IssuedAt, nil
 }
 
-// caveats writes the spec down, scope and expiry first.
+// caveats returns the caveats for spec, scope and expiry first.
 func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	ttl := spec.TTL
 	if ttl == 0 {
@@ -96,7 +104,7 @@ func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	if len(scopes) == 0 {
 		return nil, specErr("it needs at least one scope")
 	}
-	out := []string{"scope = " + strings.Join(scopes, ","), "exp < " + spec.Now.Add(ttl).UTC().Format(time.RFC3339)}
+	out := []string{"scope = " + strings.Join(scopes, ","), "exp < " + formatTime(spec.Now.Add(ttl))}
 	if spec.Path != "" {
 		out = append(out, "path = "+spec.Path)
 	}
@@ -106,7 +114,7 @@ func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	return append(out, spec.Caveats...), nil
 }
 
-// newToken makes a token: identifier and caveats under the MAC of key.
+// newToken returns a token: identifier and caveats, signed with key.
 func newToken(c codec, key []byte, id Identifier, caveats []string, cfg *Config) (string, error) {
 	raw, err := c.encode(id)
 	if err != nil {
@@ -122,7 +130,7 @@ func newToken(c codec, key []byte, id Identifier, caveats []string, cfg *Config)
 	return encodeChecked(c, m, cfg)
 }
 
-// encodeChecked returns the token text of m. A token that Check would not decode is an error.
+// encodeChecked returns the text of m, or an error if Check would not decode it.
 func encodeChecked(c codec, m *macaroon.Macaroon, cfg *Config) (string, error) {
 	token, err := encode(m)
 	if err == nil {
@@ -143,12 +151,17 @@ func appendCaveats(m *macaroon.Macaroon, caveats []string) error {
 	return nil
 }
 
-// decoyCaveats is the number of caveats of most tokens.
+// decoyCaveats is the number of caveats of a typical token.
 const decoyCaveats = 4
 
-// newDecoy makes a token of the usual size, with a key of no node.
+// newDecoy returns a token of typical size, signed with a key of no node.
 func newDecoy(c codec, key []byte) string {
-	id := Identifier{V: identifierVersion, Kid: "01JTC0000000000000000000AA", TID: "01JTC0000000000000000000AA", Sub: "nobody"}
+	id := Identifier{
+		V:   identifierVersion,
+		Kid: "01JTC0000000000000000000AA",
+		TID: "01JTC0000000000000000000AA",
+		Sub: "nobody",
+	}
 	cfg := DefaultConfig()
 	token, err := newToken(c, key, id, slices.Repeat([]string{"exp < 2026-01-01T00:00:00Z"}, decoyCaveats), &cfg)
 	if err != nil {

@@ -11,8 +11,14 @@ import (
 func TestMintWritesItsSpec(t *testing.T) {
 	a := newRig()
 	token, id, err := a.Mint(MintSpec{
-		Sub: "ci", Tenant: "acme", Scopes: []string{"registry:propose", "registry.commit"}, TTL: 90 * time.Second, Path: "/registry/*",
-		Methods: []string{"GET", "POST"}, Caveats: []string{"aud = registry"}, Now: noon,
+		Sub:     "ci",
+		Tenant:  "acme",
+		Scopes:  []string{"registry:propose", "registry.commit"},
+		TTL:     90 * time.Second,
+		Path:    "/registry/*",
+		Methods: []string{"GET", "POST"},
+		Caveats: []string{"aud = registry"},
+		Now:     noon,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -22,15 +28,21 @@ func TestMintWritesItsSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"scope = registry.propose,registry.commit", "exp < 2026-05-01T12:01:30Z", "path = /registry/*", "method = GET,POST", "aud = registry",
+		"scope = registry.propose,registry.commit",
+		"exp < 2026-05-01T12:01:30Z",
+		"path = /registry/*",
+		"method = GET,POST",
+		"aud = registry",
 	}
 	if !slices.Equal(got.Caveats, want) {
 		t.Errorf("caveats %q, want %q", got.Caveats, want)
 	}
-	if got.Identifier != id || id.Kid != "k1" || id.Epoch != 7 || id.IssuedAt != noon.Unix() || id.Sub != "ci" || id.Tenant != "acme" {
+	if got.Identifier != id || id.Kid != "k1" || id.Epoch != 7 || id.IssuedAt != noon.Unix() || id.Sub != "ci" ||
+		id.Tenant != "acme" {
 		t.Errorf("identifier %+v, inspected %+v", id, got.Identifier)
 	}
-	if !got.ExpiresAt.Equal(noon.Add(90*time.Second)) || got.Fingerprint != Fingerprint(token) || len(got.Fingerprint) != 16 {
+	if !got.ExpiresAt.Equal(noon.Add(90*time.Second)) || got.Fingerprint != Fingerprint(token) ||
+		len(got.Fingerprint) != 16 {
 		t.Errorf("expires %s, fingerprint %s", got.ExpiresAt, got.Fingerprint)
 	}
 	if len(token) > 400 {
@@ -41,7 +53,9 @@ func TestMintWritesItsSpec(t *testing.T) {
 // A bare verb of the wallet is the wallet's, at mint and nowhere else.
 func TestMintBareScopes(t *testing.T) {
 	a := newRig()
-	token, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"read", "issue", "transfer", "burn", "registry:propose"}, Now: noon})
+	token, _, err := a.Mint(
+		MintSpec{Sub: "x", Scopes: []string{"read", "issue", "transfer", "burn", "registry:propose"}, Now: noon},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +75,7 @@ func TestMintNamesItsLimits(t *testing.T) {
 	}
 }
 
-// A node may allow longer tokens than most; what it mints can be inspected anywhere.
+// A node may permit longer tokens than others. Its tokens can be inspected anywhere.
 func TestMintLongTokens(t *testing.T) {
 	a := newRig()
 	cfg := DefaultConfig()

@@ -10,20 +10,20 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// policy is the content of a token, read once. It is never changed.
+// policy is the parsed content of a token. It is immutable.
 type policy struct {
 	id         Identifier
-	fault      string // why it allows no request at all
+	fault      string // the reason why the token permits nothing
 	conditions []condition
 	scopes     []string // the intersection of the scope caveats
 	expires    time.Time
-	tenant     string // the one it acts for, "" for any
-	signer     string // the one it acts for, "" for any
-	rate       int    // requests a second, 0 for any
+	tenant     string // tenant it acts for; "": any
+	signer     string // signer it acts for; "": any
+	rate       int    // requests per second; 0: no limit
 	grant      engines.Grant
-	narrowed   []string // its caveats but for the two that every token begins with
+	narrowed   []string // its caveats except scope and expiry
 
-	// Of a token whose MAC was verified:
+	// set if the MAC was verified:
 	token       string
 	fingerprint string
 	root        root
@@ -31,11 +31,12 @@ type policy struct {
 
 var errUnknownCaveat = errors.New("unknown caveat")
 
-// readPolicy reads the caveats of a token in their order: the meaning of one can depend on those before it, never on those after.
+// readPolicy parses the caveats of a token in order. The meaning of a caveat may depend on earlier
+// ones, but never on later ones.
 func readPolicy(id Identifier, texts []string) *policy {
 	p := &policy{id: id, conditions: make([]condition, 0, len(texts)+1)}
 	if id.Tenant != "" {
-		p.add("tenant = " + id.Tenant) // of the identifier, which no holder can change
+		p.add("tenant = " + id.Tenant) // from the identifier, which holders cannot change
 	}
 	for _, text := range texts {
 		p.add(text)
@@ -47,13 +48,13 @@ func readPolicy(id Identifier, texts []string) *policy {
 	return p
 }
 
-// narrowedTexts lists caveats as they hold for a token issued at another time.
+// narrowedTexts returns caveats in a form that is independent of the time of issue.
 func narrowedTexts(own []condition) []string {
 	var out []string
 	for i := range own {
 		switch c := &own[i]; c.key {
 		case "ttl":
-			out = append(out, "exp < "+c.at.UTC().Format(time.RFC3339))
+			out = append(out, "exp < "+formatTime(c.at))
 		default:
 			out = append(out, c.text)
 		}
@@ -74,7 +75,8 @@ func (p *policy) add(text string) {
 	p.conditions = append(p.conditions, c)
 }
 
-// formFault returns why Mint would not have written the token, "" if it would: scope and expiry are first, so that a holder cannot supply them.
+// formFault returns an error text if Mint could not have written the token, or "". Scope and expiry
+// must come first, so that a holder cannot add them.
 func (p *policy) formFault(first int) string {
 	own := p.conditions[first:]
 	if len(own) < 2 || own[0].key != "scope" || own[0].fault != "" || own[1].key != "exp" || own[1].fault != "" {
@@ -86,7 +88,7 @@ func (p *policy) formFault(first int) string {
 	return ""
 }
 
-// read reads one caveat into c, and its part of the whole into p. An error is a fault.
+// read parses one caveat into c and applies it to p. It returns an error if the caveat is invalid.
 func (p *policy) read(c *condition, from caveat) (err error) {
 	switch from.key + " " + from.op {
 	case "scope =":
@@ -142,7 +144,7 @@ func (p *policy) narrowScopes(list []string) {
 	p.scopes = Meet(p.scopes, list)
 }
 
-// readSigner ties the token to one signer; two different ones leave none.
+// readSigner binds the token to one signer. Two different signers permit nothing.
 func (p *policy) readSigner(c *condition, value string) error {
 	id, err := parseWord(value)
 	if err != nil {
@@ -155,7 +157,7 @@ func (p *policy) readSigner(c *condition, value string) error {
 	return nil
 }
 
-// rateOf returns the rate of a token's own caveat: a second's worth may come at once.
+// rateOf returns the rate of a token's own caveat, with a burst of one second.
 func rateOf(perSecond int) limit.Rate { return limit.Per(float64(perSecond), perSecond) }
 
 var (
@@ -163,7 +165,7 @@ var (
 	errNeedsAsset  = errors.New(`stands for amounts of one asset: "asset = ..." must come before it`)
 )
 
-// readLimit reads a caveat that engines check, into the token's grant and into one of c's own.
+// readLimit parses a caveat that engines check, and applies it to the grants of the token and of c.
 func (p *policy) readLimit(c *condition, from caveat) error {
 	c.limit = &engines.Grant{}
 	switch from.key + " " + from.op {
@@ -187,15 +189,21 @@ func (p *policy) readLimit(c *condition, from caveat) error {
 		return narrow(p, c, from.value, parseCount, always((*engines.Grant).NarrowRuns))
 	case "max_bytes <=":
 		return narrow(p, c, from.value, parseCount, func(g *engines.Grant, n uint64) bool {
-			g.NarrowBytes(int64(n)) // parseCount takes no more than fits
+			g.NarrowBytes(int64(n)) // parseCount accepts only values that fit
 			return true
 		})
 	}
 	return errUnknownCaveat
 }
 
-// narrow reads a value and narrows the token's grant by it, and c's own.
-func narrow[T any](p *policy, c *condition, text string, parse func(string) (T, error), by func(*engines.Grant, T) bool) error {
+// narrow parses a value and restricts the grants of the token and of c.
+func narrow[T any](
+	p *policy,
+	c *condition,
+	text string,
+	parse func(string) (T, error),
+	by func(*engines.Grant, T) bool,
+) error {
 	value, err := parse(text)
 	if err != nil {
 		return err
@@ -227,7 +235,8 @@ func (p *policy) readTenant(c *condition, value string) error {
 	return nil
 }
 
-// readAmount reads a ceiling. The asset must come first, lest a ceiling without meaning begin to hold by a caveat that its holder appends.
+// readAmount parses a ceiling. The caveat with the asset must come first; otherwise a caveat
+// appended by a holder would give meaning to the ceiling.
 func (p *policy) readAmount(c *condition, value string, by func(*engines.Grant, engines.Amount)) error {
 	c.service = "wallet"
 	if p.grant.Asset("") == nil {
@@ -236,7 +245,7 @@ func (p *policy) readAmount(c *condition, value string, by func(*engines.Grant, 
 	return narrow(p, c, value, engines.ParseAmount, always(by))
 }
 
-// ownCaveats counts the caveats of the token itself.
+// ownCaveats returns the number of caveats in the token.
 func (p *policy) ownCaveats() int {
 	if p.id.Tenant != "" {
 		return len(p.conditions) - 1
@@ -244,7 +253,7 @@ func (p *policy) ownCaveats() int {
 	return len(p.conditions)
 }
 
-// checkValid returns why a genuine token is not valid now, nil if it is.
+// checkValid returns the reason why a genuine token is not valid now, or nil.
 func (p *policy) checkValid(q *query, s *State) *InvalidError {
 	stage, reason := stageTime, ""
 	if err := s.checkRevoked(&p.id, p.tenant); err != nil {
@@ -255,7 +264,7 @@ func (p *policy) checkValid(q *query, s *State) *InvalidError {
 	return &InvalidError{Stage: stage, Reason: reason, TID: p.id.TID, Kid: p.id.Kid, Tenant: p.tenant}
 }
 
-// outOfTime returns why the token is too early or too late, "" if it is neither.
+// outOfTime returns the reason why the token is not valid yet or any more, or "".
 func (p *policy) outOfTime(q *query) string {
 	if p.early(q) {
 		return "issued in the future"
@@ -271,7 +280,7 @@ func (p *policy) outOfTime(q *query) string {
 // early reports whether the token was issued after q.
 func (p *policy) early(q *query) bool { return q.Now.Before(time.Unix(p.id.IssuedAt, 0).Add(-q.skew)) }
 
-// failed lists every fault and caveat by which the token does not allow q.
+// failed lists all reasons why the token does not permit q.
 func (p *policy) failed(q *query) []Failed {
 	var out []Failed
 	if p.fault != "" {
@@ -285,7 +294,7 @@ func (p *policy) failed(q *query) []Failed {
 	return out
 }
 
-// faults lists the caveats that hold for no request.
+// faults lists the caveats that are never met.
 func (p *policy) faults() []string {
 	var out []string
 	for _, c := range p.conditions {
@@ -302,8 +311,15 @@ func (p *policy) faults() []string {
 // actor returns the holder, with the grant that engines must still check.
 func (p *policy) actor() engines.Actor {
 	actor := engines.Actor{
-		CapID: p.id.TID, Kid: p.id.Kid, Fingerprint: p.fingerprint, Principal: p.id.Sub, Tenant: p.tenant, Signer: p.signer,
-		Admin: len(p.scopes) > 0 && Implies(p.scopes, ScopeAdmin), Scopes: p.scopes, Caveats: p.narrowed,
+		CapID:       p.id.TID,
+		Kid:         p.id.Kid,
+		Fingerprint: p.fingerprint,
+		Principal:   p.id.Sub,
+		Tenant:      p.tenant,
+		Signer:      p.signer,
+		Admin:       len(p.scopes) > 0 && Implies(p.scopes, ScopeAdmin),
+		Scopes:      p.scopes,
+		Caveats:     p.narrowed,
 	}
 	if !p.grant.IsZero() {
 		actor.Grant = &p.grant

@@ -15,7 +15,8 @@ import (
 	"ronbox/engines"
 )
 
-// A genuine token that does not begin as Mint writes them allows nothing, whatever its holder appends.
+// A genuine token that does not begin as Mint writes them allows nothing, whatever its holder
+// appends.
 func TestMintedForm(t *testing.T) {
 	a := newRig()
 	full := []string{"scope = node.admin", "exp < 2026-05-01T13:00:00Z"}
@@ -47,7 +48,15 @@ func TestMintedForm(t *testing.T) {
 
 func TestActor(t *testing.T) {
 	a := newRig()
-	token, id, err := a.Mint(MintSpec{Sub: "ops", Tenant: "acme", Scopes: []string{"node.admin"}, Now: noon, Caveats: []string{"max_bytes <= 7"}})
+	token, id, err := a.Mint(
+		MintSpec{
+			Sub:     "ops",
+			Tenant:  "acme",
+			Scopes:  []string{"node.admin"},
+			Now:     noon,
+			Caveats: []string{"max_bytes <= 7"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +76,11 @@ func TestActor(t *testing.T) {
 	if most, limited := grant.MaxBytes(); most != 7 || !limited || grant.Tenant("other") == nil {
 		t.Errorf("grant %+v", grant)
 	}
-	if got, err := a.Check(appendRaw(t, token, "scope = registry.propose"), propose()); err != nil || got.Admin || !got.May("registry.propose") || got.May("registry.commit") {
+	if got, err := a.Check(
+		appendRaw(t, token, "scope = registry.propose"),
+		propose(),
+	); err != nil || got.Admin || !got.May("registry.propose") ||
+		got.May("registry.commit") {
 		t.Errorf("narrowed: %+v, %v", got, err)
 	}
 	if got, err := a.Check(mint(t, a), propose()); err != nil || got.Grant != nil || got.Admin {
@@ -75,7 +88,8 @@ func TestActor(t *testing.T) {
 	}
 }
 
-// The actor carries the narrowing caveats of its token; a ttl, which counts from the time of issue, as the time that it ends.
+// The actor carries the narrowing caveats of its token; a ttl, which counts from the time of issue,
+// as the time that it ends.
 func TestActorCaveats(t *testing.T) {
 	a := newRig()
 	token, _, err := a.Mint(MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon, Path: propose().Path})
@@ -86,24 +100,74 @@ func TestActorCaveats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"path = " + propose().Path, "exp < " + noon.Add(30*time.Minute).UTC().Format(time.RFC3339), "tenant = acme"}
+	want := []string{
+		"path = " + propose().Path,
+		"exp < " + noon.Add(30*time.Minute).UTC().Format(time.RFC3339),
+		"tenant = acme",
+	}
 	if !slices.Equal(got.Caveats, want) {
 		t.Errorf("%q, want %q", got.Caveats, want)
 	}
 }
 
-// values are what the caveats of each kind are drawn from: some hold for some requests, some contradict each other, some are malformed.
+// values holds caveat values to draw from. Some hold for some requests, some contradict each other,
+// some are malformed.
 var values = map[string][]string{
-	"scope =":  {"registry.propose", "node.admin", "registry.commit,registry:propose", "wallet.transfer,rewarder.run", "propose", "*"},
-	"aud =":    {"registry", "wallet", "wallet,rewarder", "Registry"},
-	"tenant =": {"acme", "other", "a b"}, "account =": {"alice", "al*", "*", "bob", "a*b"}, "asset =": {"ron", "eur", "RON"},
-	"ceiling <=": {"0", "50", "100", "340282366920938463463374607431768211455", "-1", "05"}, "ceiling_daily <=": {"0", "70", "500"},
-	"max_runs <=": {"0", "1", "2", "x"}, "path =": {"/registry/*", "/registry/proposals", "/*", "/v1/transfer,/x", "registry"},
-	"method =": {"POST", "GET,POST", "post"}, "epoch =": {"e1", "e2", "e*"}, "registry.signer =": {"alice", "bob", "a,b"},
-	"ip =":  {"192.0.2.0/24", "::/0", "192.0.2.7,2001:db8::/32", "192.0.2.7/24"},
-	"exp <": {"2026-05-01T12:30:00Z", "2027-01-01T00:00:00Z", "soon"}, "nbf >": {"2026-05-01T11:00:00Z", "2026-05-01T12:20:00Z"},
-	"ttl =": {"10m", "900s", "30d", "900"}, "max_bytes <=": {"0", "10", "1000", "1e3"}, "rate <=": {"1/s", "1000/s", "1/m"},
-	"amnesia =": {"on", "off"},
+	"scope =": {
+		"registry.propose",
+		"node.admin",
+		"registry.commit,registry:propose",
+		"wallet.transfer,rewarder.run",
+		"propose",
+		"*",
+	},
+	"aud =": {"registry", "wallet", "wallet,rewarder", "Registry"},
+	"tenant =": {
+		"acme",
+		"other",
+		"a b",
+	},
+	"account =": {"alice", "al*", "*", "bob", "a*b"},
+	"asset =":   {"ron", "eur", "RON"},
+	"ceiling <=": {
+		"0",
+		"50",
+		"100",
+		"340282366920938463463374607431768211455",
+		"-1",
+		"05",
+	},
+	"ceiling_daily <=": {"0", "70", "500"},
+	"max_runs <=": {
+		"0",
+		"1",
+		"2",
+		"x",
+	},
+	"path =": {"/registry/*", "/registry/proposals", "/*", "/v1/transfer,/x", "registry"},
+	"method =": {
+		"POST",
+		"GET,POST",
+		"post",
+	},
+	"epoch =":           {"e1", "e2", "e*"},
+	"registry.signer =": {"alice", "bob", "a,b"},
+	"ip =":              {"192.0.2.0/24", "::/0", "192.0.2.7,2001:db8::/32", "192.0.2.7/24"},
+	"exp <": {
+		"2026-05-01T12:30:00Z",
+		"2027-01-01T00:00:00Z",
+		"soon",
+	},
+	"nbf >": {"2026-05-01T11:00:00Z", "2026-05-01T12:20:00Z"},
+	"ttl =": {
+		"10m",
+		"900s",
+		"30d",
+		"900",
+	},
+	"max_bytes <=": {"0", "10", "1000", "1e3"},
+	"rate <=":      {"1/s", "1000/s", "1/m"},
+	"amnesia =":    {"on", "off"},
 }
 
 // someCaveat draws texts that are caveats, nearly caveats, or anything.
@@ -112,7 +176,13 @@ func someCaveat() *rapid.Generator[string] {
 		key := rapid.SampledFrom(slices.Sorted(maps.Keys(values))).Draw(t, "key")
 		return key + " " + rapid.SampledFrom(values[key]).Draw(t, "value")
 	})
-	return rapid.OneOf(known, known, known, rapid.Just("scope < registry.propose"), rapid.StringMatching(`[ -~äß→]{1,40}`))
+	return rapid.OneOf(
+		known,
+		known,
+		known,
+		rapid.Just("scope < registry.propose"),
+		rapid.StringMatching(`[ -~äß→]{1,40}`),
+	)
 }
 
 // someRequest draws requests of which some know more than others.
@@ -120,19 +190,30 @@ func someRequest() *rapid.Generator[Request] {
 	return rapid.Custom(func(t *rapid.T) Request {
 		from := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
 		return Request{
-			Scope:   from("scope", "registry.propose", "registry.commit", "wallet.transfer", "rewarder.run", "node.admin", ""),
-			Service: from("service", "registry", "node", "wallet", "rewarder"), Method: from("method", "GET", "POST"),
-			Path:   from("path", "/registry/proposals", "/v1/transfer", "/admin/v1/drain", "/"),
-			Now:    noon.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, 600 * time.Second, 1200 * time.Second, time.Hour, 24 * time.Hour}).Draw(t, "now")),
-			IP:     rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::1")}).Draw(t, "ip"),
-			Tenant: from("tenant", "", "acme", "other"), Account: from("account", "", "alice", "alan", "bob"), Asset: from("asset", "", "ron", "eur"),
-			Amount: from("amount", "", "0", "50", "60", "340282366920938463463374607431768211455"), Epoch: from("epoch", "", "e1", "e2"),
-			Signer: from("signer", "", "alice", "bob"), Bytes: rapid.SampledFrom([]int64{0, 5, 500}).Draw(t, "bytes"),
+			Scope: from("scope", "registry.propose", "registry.commit", "wallet.transfer", "rewarder.run", "node.admin",
+				""),
+			Service: from("service", "registry", "node", "wallet", "rewarder"),
+			Method:  from("method", "GET", "POST"),
+			Path:    from("path", "/registry/proposals", "/v1/transfer", "/admin/v1/drain", "/"),
+			Now: noon.Add(
+				rapid.SampledFrom([]time.Duration{-time.Hour, 0, 600 * time.Second, 1200 * time.Second, time.Hour, 24 * time.Hour}).
+					Draw(t, "now"),
+			),
+			IP: rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::1")}).
+				Draw(t, "ip"),
+			Tenant:  from("tenant", "", "acme", "other"),
+			Account: from("account", "", "alice", "alan", "bob"),
+			Asset:   from("asset", "", "ron", "eur"),
+			Amount:  from("amount", "", "0", "50", "60", "340282366920938463463374607431768211455"),
+			Epoch:   from("epoch", "", "e1", "e2"),
+			Signer:  from("signer", "", "alice", "bob"),
+			Bytes:   rapid.SampledFrom([]int64{0, 5, 500}).Draw(t, "bytes"),
 		}
 	})
 }
 
-// reach is what a token allows: an outcome, and the answers of its grant to one set of questions.
+// reach is what a token permits: an outcome, and the answers of its grant to a fixed set of
+// questions.
 type reach struct {
 	allowed bool
 	actor   engines.Actor
@@ -190,13 +271,17 @@ func (r reach) widerThan(was reach) string {
 	return ""
 }
 
-// A minted token to which a holder appends anything allows nothing that it did not allow before, of any request and of any question an engine
-// may ask.
+// Appending caveats to a minted token never permits another request, nor another operation in an
+// engine.
 func TestAppendingNeverWidens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newRig()
 		a.SetAmnesia(rapid.Bool().Draw(t, "amnesia"))
-		spec := MintSpec{Sub: "ops", Now: noon, Tenant: rapid.SampledFrom([]string{"", "acme"}).Draw(t, "minted tenant")}
+		spec := MintSpec{
+			Sub:    "ops",
+			Now:    noon,
+			Tenant: rapid.SampledFrom([]string{"", "acme"}).Draw(t, "minted tenant"),
+		}
 		spec.Scopes = rapid.SliceOfN(rapid.SampledFrom([]string{
 			"registry.propose", "registry.commit", "wallet.transfer", "rewarder.run", "node.metrics", "node.admin",
 		}), 1, 3).Draw(t, "scopes")
@@ -218,7 +303,8 @@ func TestAppendingNeverWidens(t *testing.T) {
 	})
 }
 
-// Attenuate makes the same token that a holder with a tool of its own makes, and refuses only caveats that would leave nothing.
+// Attenuate makes the same token that a holder with a tool of its own makes, and refuses only
+// caveats that would leave nothing.
 func TestAttenuateIsAppending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newRig()

@@ -22,7 +22,7 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 // secret is the node's.
 var secret = []byte("node secret")
 
-// rig is an Authority whose state can be changed.
+// rig is an Authority with a modifiable state.
 type rig struct {
 	*Authority
 	keys    []Key
@@ -37,7 +37,13 @@ func (r *rig) reload() { r.Swap(NewState(secret, r.keys, r.revoked, r.epoch)) }
 func newRig() *rig {
 	r := &rig{Authority: New(DefaultConfig(), nil), epoch: 7, keys: []Key{
 		{Kid: "k1", Salt: []byte("k1"), State: KeyActive, CreatedAt: noon.Add(-time.Hour)},
-		{Kid: "k2", Salt: []byte("k2"), State: KeyVerify, CreatedAt: noon.Add(-48 * time.Hour), VerifyUntil: noon.Add(24 * time.Hour)},
+		{
+			Kid:         "k2",
+			Salt:        []byte("k2"),
+			State:       KeyVerify,
+			CreatedAt:   noon.Add(-48 * time.Hour),
+			VerifyUntil: noon.Add(24 * time.Hour),
+		},
 	}}
 	r.reload()
 	return r
@@ -95,7 +101,7 @@ func outcomeOf(t testing.TB, err error) outcome {
 	return ""
 }
 
-// tester is what a *testing.T and a *rapid.T share.
+// tester is the common interface of *testing.T and *rapid.T.
 type tester interface {
 	Helper()
 	Fatal(...any)

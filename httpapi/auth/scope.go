@@ -11,7 +11,7 @@ import (
 // ScopeAdmin implies every scope.
 const ScopeAdmin = "node.admin"
 
-// NormalScope returns the spelling "service.verb" of a scope; "service:verb" is read as the same.
+// NormalScope returns a scope in the form "service.verb". It also accepts "service:verb".
 func NormalScope(s string) (string, error) {
 	service, verb, ok := strings.Cut(s, ".")
 	if !ok {
@@ -23,7 +23,8 @@ func NormalScope(s string) (string, error) {
 	return service + "." + verb, nil
 }
 
-// scopeWord reports whether w is lower-case letters, with digits and underscores after the first.
+// scopeWord reports whether w consists of lower-case letters, and digits and underscores after the
+// first.
 func scopeWord(w string) bool {
 	for i := range len(w) {
 		c := w[i]
@@ -34,12 +35,13 @@ func scopeWord(w string) bool {
 	return w != ""
 }
 
-// Implies reports whether a holder of scopes holds want. An empty want asks for none.
+// Implies reports whether scopes include want. An empty want is always included.
 func Implies(scopes []string, want string) bool {
 	return want == "" || slices.Contains(scopes, want) || slices.Contains(scopes, ScopeAdmin)
 }
 
-// MintScope is NormalScope as Mint applies it: a bare verb of the wallet is read as the wallet's, since no other service has it.
+// MintScope is NormalScope, but a bare verb of the wallet is one of its scopes, because no other
+// service has the same verb.
 func MintScope(s string) (string, error) {
 	switch s {
 	case "read", "issue", "transfer", "burn":
@@ -48,7 +50,7 @@ func MintScope(s string) (string, error) {
 	return NormalScope(s)
 }
 
-// Meet returns the scopes that both lists hold, once each.
+// Meet returns the intersection of two lists, without duplicates.
 func Meet(a, b []string) []string {
 	both := []string{}
 	for _, s := range slices.Concat(a, b) {
@@ -59,13 +61,13 @@ func Meet(a, b []string) []string {
 	return both
 }
 
-// PeerMap holds the scopes of the users of this machine over the admin socket. It is never changed.
+// PeerMap holds the scopes of local users over the admin socket. It is immutable.
 type PeerMap struct {
 	uids, gids map[uint32][]string
 }
 
-// NewPeerMap gives own, root and the uids of allow every scope; m gives others, "uid:1000" or "gid:100", the scopes it lists, and overrides
-// those of each uid it names.
+// NewPeerMap grants every scope to own, root and the uids in allow. m grants scopes to "uid:1000"
+// or "gid:100" and overrides the above for the uids that it names.
 func NewPeerMap(allow []uint32, m map[string][]string, own uint32) (*PeerMap, error) {
 	p := &PeerMap{uids: map[uint32][]string{}, gids: map[uint32][]string{}}
 	for _, uid := range append([]uint32{0, own}, allow...) {
@@ -104,7 +106,8 @@ func (p *PeerMap) add(peer string, scopes []string) error {
 	return nil
 }
 
-// Scopes returns those of the peer's uid and of its primary group together. Without ok the peer is a stranger, to be refused.
+// Scopes returns the scopes of the peer's uid and of its primary group. If ok is false, the peer is
+// unknown and must be refused.
 func (p *PeerMap) Scopes(uid, gid uint32) (scopes []string, ok bool) {
 	own, byUID := p.uids[uid]
 	group, byGID := p.gids[gid]

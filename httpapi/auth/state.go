@@ -17,26 +17,26 @@ const keyLen = 32
 // keyInfo separates root keys from other keys derived from the node secret.
 const keyInfo = "ronbox/macaroon/1"
 
-// KeyState is the use that a key may still have.
+// KeyState is the state of a root key.
 type KeyState string
 
-// The states of a key, in the order it goes through them.
+// The states of a key, in order.
 const (
 	KeyActive  KeyState = "active"  // mints and verifies; one key at a time
-	KeyVerify  KeyState = "verify"  // verifies the tokens it minted, until the last has expired
-	KeyRetired KeyState = "retired" // is as if it had never been
+	KeyVerify  KeyState = "verify"  // verifies the tokens minted with it until the last has expired
+	KeyRetired KeyState = "retired" // has no effect
 )
 
-// Key is the public part of a root key, which is derived from it and the node secret.
+// Key holds the public attributes of a root key. The key is derived from Salt and the node secret.
 type Key struct {
 	Kid         string
 	Salt        []byte
 	State       KeyState
 	CreatedAt   time.Time
-	VerifyUntil time.Time // of KeyVerify; the zero time for no end
+	VerifyUntil time.Time // of KeyVerify; zero: no end
 }
 
-// rootKey derives the root key that belongs to salt. Neither the key nor the secret is ever stored beside the salt.
+// rootKey derives the root key for salt. Neither the key nor the secret is stored with the salt.
 func rootKey(secret, salt []byte) []byte {
 	key, err := hkdf.Key(sha256.New, secret, salt, keyInfo, keyLen)
 	if err != nil {
@@ -45,25 +45,30 @@ func rootKey(secret, salt []byte) []byte {
 	return key
 }
 
-// State is what tokens are checked against: the keys, the epoch and the revocations. It is never changed; a change is another State, which
-// an Authority takes by one pointer.
+// State holds the keys, the epoch and the revocations that tokens are checked against. It is
+// immutable. A change is a new State, which an Authority adopts by one pointer.
 type State struct {
 	keys     map[string]root
 	active   string
 	epoch    uint64
 	revoked  revocations
-	verified *verifiedCache // tokens of these keys
+	verified *verifiedCache // verified tokens of these keys
 }
 
-// root is a key that verifies.
+// root is a root key that verifies.
 type root struct {
 	key   []byte
-	until time.Time // the zero time for no end
+	until time.Time // zero: no end
 }
 
 // NewState derives the root keys that may verify. Without a secret there are none.
 func NewState(secret []byte, keys []Key, revoked []Revocation, epoch uint64) *State {
-	s := &State{keys: make(map[string]root), epoch: epoch, verified: newVerifiedCache(), revoked: newRevocations(revoked)}
+	s := &State{
+		keys:     make(map[string]root),
+		epoch:    epoch,
+		verified: newVerifiedCache(),
+		revoked:  newRevocations(revoked),
+	}
 	var newest time.Time
 	for _, k := range keys {
 		if len(secret) == 0 || k.State != KeyActive && k.State != KeyVerify {
@@ -80,14 +85,15 @@ func NewState(secret []byte, keys []Key, revoked []Revocation, epoch uint64) *St
 	return s
 }
 
-// With returns the state with more revocations, made in about the time that those take, however many there are already.
+// With returns the state with more revocations. Its cost depends on their number only, not on that
+// of earlier ones.
 func (s *State) With(more ...Revocation) *State {
 	next := *s
 	next.revoked = s.revoked.with(more)
 	return &next
 }
 
-// root returns the key that made a token, if it may still verify at now.
+// root returns the key of a token if it may verify at now.
 func (s *State) root(kid string, now time.Time, skew time.Duration) (root, bool) {
 	r, ok := s.keys[kid]
 	if !ok || !r.usable(now, skew) {
@@ -100,42 +106,43 @@ func (r root) usable(now time.Time, skew time.Duration) bool {
 	return r.until.IsZero() || now.Before(r.until.Add(skew))
 }
 
-// checkRevoked returns why a genuine token that acts for tenant is revoked, nil if it is not.
+// checkRevoked returns the reason why a genuine token for tenant is revoked, or nil.
 func (s *State) checkRevoked(id *Identifier, tenant string) error {
 	if id.Epoch != s.epoch {
 		return fmt.Errorf("of epoch %d, in force is %d", id.Epoch, s.epoch)
 	}
 	if r, ok := s.revoked.find(*id, tenant); ok {
-		return fmt.Errorf("%s %s was revoked at %s", r.What, r.Value, r.At.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s %s was revoked at %s", r.What, r.Value, formatTime(r.At))
 	}
 	return nil
 }
 
 // The kinds of revocation.
 const (
-	revokeTID    = "tid"    // one token, with all that was narrowed from it
+	revokeTID    = "tid"    // one token, with all derived from it
 	revokeKid    = "kid"    // all tokens of a key
-	revokeTenant = "tenant" // all tokens of a tenant that were issued until then
-	revokeEpoch  = "epoch"  // all tokens of an epoch that were issued until then
+	revokeTenant = "tenant" // all tokens of a tenant issued until then
+	revokeEpoch  = "epoch"  // all tokens of an epoch issued until then
 )
 
-// MaxSkew bounds auth.clock_skew. A revocation can be forgotten, and a key retired, that long after its last token expires.
+// MaxSkew bounds auth.clock_skew. A revocation can be forgotten, and a key retired, this long after
+// its last token has expired.
 const MaxSkew = 5 * time.Minute
 
-// Revocation voids tokens before they expire.
+// Revocation revokes tokens before they expire.
 type Revocation struct {
-	What, Value string // "tid", "kid", "tenant" or "epoch", and which one
+	What, Value string // "tid", "kid", "tenant" or "epoch", and its value
 	At          time.Time
-	Until       time.Time // when the last token that it voids expires
+	Until       time.Time // when the last revoked token expires
 	Reason      string
 }
 
-// voids reports whether r voids a token of its key that was issued at iat.
+// voids reports whether r revokes a token with its key that was issued at iat.
 func (r Revocation) voids(iat int64) bool {
 	return r.What == revokeTID || r.What == revokeKid || iat <= r.At.Unix()
 }
 
-// revocationKey is what a revocation is found by.
+// revocationKey is the key of a revocation in a set.
 type revocationKey struct {
 	what, value string
 	n           uint64 // the value of an epoch
@@ -150,13 +157,14 @@ func (r Revocation) key() revocationKey {
 	return revocationKey{what: r.What, value: r.Value}
 }
 
-// maxFresh is how many revocations are copied for one more, at most.
+// maxFresh bounds the number of revocations that adding one copies.
 const maxFresh = 1024
 
-// revocations is a set that shares its bulk with the one it was made from. Neither map is changed once made.
+// revocations is a set that shares most of its content with the set it was derived from. Neither
+// map is modified later.
 type revocations struct {
 	bulk  map[revocationKey]Revocation
-	fresh map[revocationKey]Revocation // hides bulk
+	fresh map[revocationKey]Revocation // overrides bulk
 }
 
 func newRevocations(list []Revocation) revocations {
@@ -165,7 +173,7 @@ func newRevocations(list []Revocation) revocations {
 	return revocations{bulk: bulk}
 }
 
-// add keeps the later of two with the same key.
+// add keeps the later of two revocations with the same key.
 func add(m map[revocationKey]Revocation, list []Revocation) {
 	for _, r := range list {
 		key := r.key()
@@ -192,10 +200,11 @@ func (s revocations) with(more []Revocation) revocations {
 	return revocations{bulk: bulk}
 }
 
-// find returns the first revocation that voids a token of id that acts for tenant.
+// find returns the first revocation that revokes a token of id for tenant.
 func (s revocations) find(id Identifier, tenant string) (Revocation, bool) {
 	for _, key := range [...]revocationKey{
-		{what: revokeTID, value: id.TID}, {what: revokeKid, value: id.Kid}, {what: revokeTenant, value: tenant}, {what: revokeEpoch, n: id.Epoch},
+		{what: revokeTID, value: id.TID}, {what: revokeKid, value: id.Kid},
+		{what: revokeTenant, value: tenant}, {what: revokeEpoch, n: id.Epoch},
 	} {
 		if r, ok := s.get(key); ok && r.voids(id.IssuedAt) {
 			return r, true
@@ -212,16 +221,17 @@ func (s revocations) get(key revocationKey) (Revocation, bool) {
 	return r, ok
 }
 
-// Bounds of the cache of verified tokens: those that a busy node sees between two rotations, in about 2 MB, 16 if all are as long as fits.
+// Bounds of the cache of verified tokens. It holds the tokens that a busy node sees between two
+// rotations, in about 2 MB, or 16 MB if all have the largest size.
 const (
-	maxVerified      = 512  // tokens of one generation, of two
-	maxVerifiedBytes = 1024 // bytes; a longer one is verified each time
+	maxVerified      = 512  // tokens per generation; there are two
+	maxVerifiedBytes = 1024 // longer tokens are verified each time
 )
 
-// verifiedCache holds tokens whose MAC was verified, with their policies, so that a token in steady use costs one hash. Whether it is still
-// valid and allows the request is checked each time.
+// verifiedCache holds tokens with a verified MAC, and their policies, so that a token in regular
+// use costs one hash. Each request still checks whether the token is valid and permits the request.
 type verifiedCache struct {
-	seed  maphash.Seed // secret, so that the time of a lookup reveals nothing of other tokens
+	seed  maphash.Seed // secret, so that lookup times reveal nothing about other tokens
 	mu    sync.Mutex
 	young map[uint64]*policy // guarded by mu
 	old   map[uint64]*policy // guarded by mu
@@ -231,7 +241,7 @@ func newVerifiedCache() *verifiedCache {
 	return &verifiedCache{seed: maphash.MakeSeed(), young: make(map[uint64]*policy)}
 }
 
-// get returns a token's policy, and keeps it for another generation.
+// get returns the policy of a token and keeps it for another generation.
 func (p *verifiedCache) get(token string) *policy {
 	key := maphash.String(p.seed, token)
 	p.mu.Lock()
@@ -257,7 +267,7 @@ func (p *verifiedCache) put(found *policy) {
 	p.keep(maphash.String(p.seed, found.token), found)
 }
 
-// keep wants mu held.
+// keep adds a policy. Called with mu held.
 func (p *verifiedCache) keep(key uint64, found *policy) {
 	if len(p.young) >= maxVerified {
 		p.old, p.young = p.young, make(map[uint64]*policy, maxVerified)

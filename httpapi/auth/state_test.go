@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A token of the key before the active one verifies until that key's time is over, or it is retired.
+// A token of the key before the active one verifies until that key's time is over, or it is
+// retired.
 func TestRotation(t *testing.T) {
 	a := newRig()
 	old := mint(t, a)
@@ -50,7 +51,13 @@ func TestRotation(t *testing.T) {
 
 func TestNewestActiveKeyMints(t *testing.T) {
 	keys := []Key{
-		{Kid: "a", Salt: []byte("a"), State: KeyActive, CreatedAt: noon}, {Kid: "b", Salt: []byte("b"), State: KeyActive, CreatedAt: noon.Add(1)},
+		{
+			Kid:       "a",
+			Salt:      []byte("a"),
+			State:     KeyActive,
+			CreatedAt: noon,
+		},
+		{Kid: "b", Salt: []byte("b"), State: KeyActive, CreatedAt: noon.Add(1)},
 		{Kid: "c", Salt: []byte("c"), State: KeyActive, CreatedAt: noon.Add(-1)},
 	}
 	if got := NewState(secret, keys, nil, 0).active; got != "b" {
@@ -74,11 +81,17 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// Revoking a tenant or an epoch voids tokens issued until then; those minted after it are valid, even in the same second.
+// Revoking a tenant or an epoch voids tokens issued until then; those minted after it are valid,
+// even in the same second.
 func TestRevokeUntilThen(t *testing.T) {
 	for _, r := range []Revocation{{What: "tenant", Value: "acme"}, {What: "epoch", Value: "7"}} {
 		a := newRig()
-		spec := MintSpec{Sub: "x", Tenant: "acme", Scopes: []string{"registry.propose"}, Now: noon.Add(300 * time.Millisecond)}
+		spec := MintSpec{
+			Sub:    "x",
+			Tenant: "acme",
+			Scopes: []string{"registry.propose"},
+			Now:    noon.Add(300 * time.Millisecond),
+		}
 		before, _, err := a.Mint(spec)
 		if err != nil {
 			t.Fatal(err)
@@ -113,8 +126,11 @@ func TestRevokedTenantInACaveat(t *testing.T) {
 	if _, err := a.Check(mint(t, a, "tenant = acme"), propose()); err != nil {
 		t.Error(err)
 	}
-	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon.Add(time.Hour)})) // and then the clock went back
-	if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{"tenant = acme"}, Now: noon}); !errors.Is(err, ErrSpec) {
+	// and then the clock went back
+	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon.Add(time.Hour)}))
+	if _, _, err := a.Mint(
+		MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{"tenant = acme"}, Now: noon},
+	); !errors.Is(err, ErrSpec) {
 		t.Errorf("minted what is void: %v", err)
 	}
 }
@@ -144,12 +160,17 @@ func TestRevokedKeyDoesNotMint(t *testing.T) {
 	}
 }
 
-// However revocations came, one by one or all at once, the same are found, and an earlier state does not change.
+// However revocations came, one by one or all at once, the same are found, and an earlier state
+// does not change.
 func TestWithIsNew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) Revocation {
 			what := rapid.SampledFrom([]string{"tid", "kid", "tenant", "epoch"}).Draw(t, "what")
-			return Revocation{What: what, Value: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "value")), At: noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "at")) * time.Second)}
+			return Revocation{
+				What:  what,
+				Value: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "value")),
+				At:    noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "at")) * time.Second),
+			}
 		})
 		batches := rapid.SliceOf(rapid.SliceOfN(one, 0, 8)).Draw(t, "batches")
 		s, all := NewState(secret, nil, nil, 0), []Revocation{}
@@ -164,7 +185,13 @@ func TestWithIsNew(t *testing.T) {
 		whole := NewState(secret, nil, all, 0)
 		for i := range 10 {
 			for sec := range 5 {
-				id := Identifier{TID: fmt.Sprint(i), Kid: fmt.Sprint(i + 1), Tenant: fmt.Sprint(i + 2), Epoch: uint64(i + 3), IssuedAt: noon.Unix() + int64(sec) - 1}
+				id := Identifier{
+					TID:      fmt.Sprint(i),
+					Kid:      fmt.Sprint(i + 1),
+					Tenant:   fmt.Sprint(i + 2),
+					Epoch:    uint64(i + 3),
+					IssuedAt: noon.Unix() + int64(sec) - 1,
+				}
 				a, okA := s.revoked.find(id, id.Tenant)
 				b, okB := whole.revoked.find(id, id.Tenant)
 				if a != b || okA != okB {

@@ -18,13 +18,13 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// decoded is a token taken apart; nothing of it is trusted yet.
+// decoded is a decoded token. None of it is verified.
 type decoded struct {
 	mac *macaroon.Macaroon
 	id  Identifier
 }
 
-// caveats returns the texts of the token's caveats.
+// caveats returns the texts of the caveats.
 func (d decoded) caveats() []string {
 	out := make([]string, 0, len(d.mac.Caveats()))
 	for _, c := range d.mac.Caveats() {
@@ -33,7 +33,7 @@ func (d decoded) caveats() []string {
 	return out
 }
 
-// decode reads a token in its one spelling.
+// decode decodes a token in its canonical form.
 func decode(c codec, token string, maxBytes, maxCaveats int) (decoded, error) {
 	if token == "" {
 		return decoded{}, errors.New("no token")
@@ -62,7 +62,7 @@ func decode(c codec, token string, maxBytes, maxCaveats int) (decoded, error) {
 	return decoded{mac: &m, id: id}, nil
 }
 
-// checkForm refuses macaroons that the library accepts and Mint never makes.
+// checkForm refuses macaroons that the library accepts but Mint never writes.
 func checkForm(m *macaroon.Macaroon, raw []byte, maxCaveats int) error {
 	if m.Location() != "" {
 		return errors.New("a macaroon with a location")
@@ -85,7 +85,7 @@ func checkForm(m *macaroon.Macaroon, raw []byte, maxCaveats int) error {
 	return nil
 }
 
-// encode returns the token text of m.
+// encode returns the text of m.
 func encode(m *macaroon.Macaroon) (string, error) {
 	raw, err := m.MarshalBinary()
 	if err != nil {
@@ -94,26 +94,26 @@ func encode(m *macaroon.Macaroon) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// Fingerprint names a token in a log without giving it away: 16 hex digits of its hash.
+// Fingerprint identifies a token in a log without revealing it: 16 hex digits of its hash.
 func Fingerprint(token string) string {
 	d := b3.Sum([]byte(token))
 	return hex.EncodeToString(d[:8])
 }
 
-// identifierVersion is the only version of Identifier there is.
+// identifierVersion is the only version of Identifier.
 const identifierVersion = 1
 
-// Limits of the names in an Identifier, in bytes.
+// Bounds of the names in an Identifier, in bytes.
 const (
 	maxKid    = 64
 	maxSub    = 128
 	maxTenant = 64
 )
 
-// maxIssuedAt is in the year 6325, so that a ttl leads to a time that RFC 3339 can express.
+// maxIssuedAt is in the year 6325, so that adding a TTL yields a time that RFC 3339 can express.
 const maxIssuedAt = 1 << 37
 
-// Identifier names, under the MAC, the key and the holder of a token, and when it was issued.
+// Identifier is the authenticated identity of a token: its key, its holder and its time of issue.
 type Identifier struct {
 	V        int    `cbor:"v" json:"v"`
 	Kid      string `cbor:"kid" json:"kid"`
@@ -124,7 +124,7 @@ type Identifier struct {
 	Epoch    uint64 `cbor:"epoch" json:"epoch"`
 }
 
-// codec reads and writes identifiers: deterministic out, strict in.
+// codec encodes identifiers deterministically and decodes them strictly.
 type codec struct {
 	enc cbor.EncMode
 	dec cbor.DecMode
@@ -145,7 +145,7 @@ func newCodec() codec {
 	return codec{enc: enc, dec: dec}
 }
 
-// encode returns the one encoding of id.
+// encode returns the canonical encoding of id.
 func (c codec) encode(id Identifier) ([]byte, error) {
 	if err := id.check(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (c codec) encode(id Identifier) ([]byte, error) {
 	return c.enc.Marshal(id)
 }
 
-// decode reads the one encoding of a valid Identifier.
+// decode decodes the canonical encoding of a valid Identifier.
 func (c codec) decode(b []byte) (Identifier, error) {
 	var id Identifier
 	if err := c.dec.Unmarshal(b, &id); err != nil {
@@ -182,10 +182,11 @@ func (id Identifier) check() error {
 	if id.Kid == "" || id.Sub == "" {
 		return errors.New("identifier: kid and sub must not be empty")
 	}
-	return errors.Join(checkName("kid", id.Kid, maxKid), checkName("sub", id.Sub, maxSub), checkName("tenant", id.Tenant, maxTenant))
+	return errors.Join(checkName("kid", id.Kid, maxKid), checkName("sub", id.Sub, maxSub),
+		checkName("tenant", id.Tenant, maxTenant))
 }
 
-// checkName refuses a name that cannot be printed on one line.
+// checkName refuses a name that is not printable on one line.
 func checkName(field, s string, limit int) error {
 	if len(s) > limit {
 		return fmt.Errorf("identifier: %s must be at most %d bytes", field, limit)
@@ -196,21 +197,22 @@ func checkName(field, s string, limit int) error {
 	return nil
 }
 
-// printable reports whether all of s can be seen: UTF-8 without control characters, and no space but the plain one.
+// printable reports whether s is UTF-8 without control characters and without spaces other than
+// U+0020.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// Inspection is the content of a token. Nothing of it was verified.
+// Inspection is the content of a token. None of it is verified.
 type Inspection struct {
 	Identifier
 	Caveats     []string  `json:"caveats"`
 	Scopes      []string  `json:"scopes"`              // the intersection of its scope caveats
-	ExpiresAt   time.Time `json:"expires_at,omitzero"` // the earliest that it names
+	ExpiresAt   time.Time `json:"expires_at,omitzero"` // the earliest expiry
 	Fingerprint string    `json:"fingerprint"`
 }
 
-// Inspect decodes a token, which needs no key, of a node with any limits.
+// Inspect decodes a token of any node, without a key and without the limits of a configuration.
 func Inspect(token string) (Inspection, error) {
 	d, err := decode(newCodec(), token, mostTokenBytes, mostCaveats)
 	if err != nil {
@@ -219,12 +221,17 @@ func Inspect(token string) (Inspection, error) {
 	texts := d.caveats()
 	p := readPolicy(d.id, texts)
 	return Inspection{
-		Identifier: d.id, Caveats: texts, Scopes: append([]string{}, p.scopes...), ExpiresAt: p.expires, Fingerprint: Fingerprint(token),
+		Identifier:  d.id,
+		Caveats:     texts,
+		Scopes:      append([]string{}, p.scopes...),
+		ExpiresAt:   p.expires,
+		Fingerprint: Fingerprint(token),
 	}, nil
 }
 
-// Attenuate appends caveats to a token, as any holder can. ErrSpec is returned for a caveat that is malformed or would leave nothing, for a
-// text that is no token, and for a result over the default limits.
+// Attenuate appends caveats to a token, as any holder can. It returns ErrSpec if a caveat is
+// malformed or would permit nothing, if token is malformed, or if the result exceeds the default
+// limits.
 func Attenuate(token string, caveats ...string) (string, error) {
 	c := DefaultConfig()
 	d, err := decode(newCodec(), token, c.MaxTokenBytes, c.MaxCaveats)
@@ -240,7 +247,7 @@ func Attenuate(token string, caveats ...string) (string, error) {
 	return encodeChecked(newCodec(), d.mac, &c)
 }
 
-// checkCaveats reads caveats, and refuses those with which a token would allow nothing.
+// checkCaveats parses caveats, and refuses those with which a token would permit nothing.
 func checkCaveats(id Identifier, texts []string) (*policy, error) {
 	p := readPolicy(id, texts)
 	if faults := p.faults(); len(faults) > 0 {

@@ -9,7 +9,8 @@ import (
 	"gopkg.in/macaroon.v2"
 )
 
-// A token has one spelling: whatever else decodes to the same bytes, or the same macaroon, is refused.
+// A token has one spelling: whatever else decodes to the same bytes, or the same macaroon, is
+// refused.
 func TestOneSpelling(t *testing.T) {
 	a := newRig()
 	token := mint(t, a)
@@ -130,9 +131,17 @@ func TestEveryBitCounts(t *testing.T) {
 func FuzzCheck(f *testing.F) {
 	a := newRig()
 	root := rootKey(secret, []byte("k1"))
-	id := Identifier{V: identifierVersion, Kid: "k1", TID: "01JTC0000000000000000000AA", Sub: "ops", IssuedAt: noon.Unix(), Epoch: 7}
+	id := Identifier{
+		V:        identifierVersion,
+		Kid:      "k1",
+		TID:      "01JTC0000000000000000000AA",
+		Sub:      "ops",
+		IssuedAt: noon.Unix(),
+		Epoch:    7,
+	}
 	// The same in each of the fuzzer's processes, so not from Mint.
-	token := appendRaw(f, sealedWith(root, id), "scope = registry.propose", "exp < 2026-05-01T13:00:00Z", "path = /registry/*")
+	token := appendRaw(f, sealedWith(root, id), "scope = registry.propose", "exp < 2026-05-01T13:00:00Z",
+		"path = /registry/*")
 	f.Add(token)
 	f.Add(strings.ToUpper(token))
 	f.Add(token[:len(token)-1])
@@ -174,7 +183,9 @@ func FuzzCaveat(f *testing.F) {
 		if c.key+" "+c.op+" "+c.value != text {
 			t.Errorf("%q parsed as %+v", text, c)
 		}
-		token, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"registry.propose"}, Caveats: []string{text}, Now: noon})
+		token, _, err := a.Mint(
+			MintSpec{Sub: "x", Scopes: []string{"registry.propose"}, Caveats: []string{text}, Now: noon},
+		)
 		if err != nil {
 			return
 		}

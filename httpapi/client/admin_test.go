@@ -16,7 +16,7 @@ import (
 	nodeapi "ronbox/httpapi/node"
 )
 
-// routeCase is one call: what it asks (method, path with query, body), what it is answered, and what it gives.
+// routeCase is one call: its request (method, path with query, body), the answer, and the result.
 type routeCase struct {
 	want, body string
 	call       func(context.Context, *apiClient) (any, error)
@@ -47,7 +47,12 @@ func probeCases() []routeCase {
 
 func operatorCases() []routeCase {
 	return []routeCase{
-		{`POST /admin/v1/drain {"reason":"r"}`, "{}", func(ctx context.Context, c *apiClient) (any, error) { return nil, c.Drain(ctx, "r") }, nil},
+		{
+			`POST /admin/v1/drain {"reason":"r"}`,
+			"{}",
+			func(ctx context.Context, c *apiClient) (any, error) { return nil, c.Drain(ctx, "r") },
+			nil,
+		},
 		{"GET /admin/v1/config", `{"version":3}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Config(ctx)
 			return v.Version, err
@@ -68,39 +73,64 @@ func operatorCases() []routeCase {
 			v, err := c.LogLevel(ctx)
 			return v.Level, err
 		}, "warn"},
-		{`PUT /admin/v1/log-level {"level":"debug"}`, `{"level":"debug"}`, func(ctx context.Context, c *apiClient) (any, error) {
-			v, err := c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})
-			return v.Level, err
-		}, "debug"},
+		{
+			`PUT /admin/v1/log-level {"level":"debug"}`,
+			`{"level":"debug"}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})
+				return v.Level, err
+			},
+			"debug",
+		},
 		{"GET /admin/v1/debug/profile/heap", "pprof", func(ctx context.Context, c *apiClient) (any, error) {
 			var b bytes.Buffer
 			err := c.Profile(ctx, "heap", 0, &b)
 			return b.String(), err
 		}, "pprof"},
-		{"GET /admin/v1/debug/profile/profile?seconds=2", "pprof", func(ctx context.Context, c *apiClient) (any, error) {
-			return nil, c.Profile(ctx, "profile", 1200*time.Millisecond, io.Discard)
-		}, nil},
+		{
+			"GET /admin/v1/debug/profile/profile?seconds=2",
+			"pprof",
+			func(ctx context.Context, c *apiClient) (any, error) {
+				return nil, c.Profile(ctx, "profile", 1200*time.Millisecond, io.Discard)
+			},
+			nil,
+		},
 	}
 }
 
 func tokenCases() []routeCase {
 	return []routeCase{
-		{`POST /admin/v1/tokens {"scopes":["a.b"]}`, `{"tid":"t"}`, func(ctx context.Context, c *apiClient) (any, error) {
-			v, err := c.Mint(ctx, nodeapi.MintRequest{Scopes: []string{"a.b"}})
-			return v.TID, err
-		}, "t"},
+		{
+			`POST /admin/v1/tokens {"scopes":["a.b"]}`,
+			`{"tid":"t"}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.Mint(ctx, nodeapi.MintRequest{Scopes: []string{"a.b"}})
+				return v.TID, err
+			},
+			"t",
+		},
 		{"GET /admin/v1/tokens?cursor=c&limit=5", `{"next":"d"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Tokens(ctx, "c", 5)
 			return v.Next, err
 		}, "d"},
-		{`POST /admin/v1/tokens/revoke {"tid":"t"}`, `{"what":"tid"}`, func(ctx context.Context, c *apiClient) (any, error) {
-			v, err := c.Revoke(ctx, nodeapi.RevokeRequest{TID: "t"})
-			return v.What, err
-		}, "tid"},
-		{`POST /admin/v1/tokens/verify {"token":"t"}`, `{"allowed":true}`, func(ctx context.Context, c *apiClient) (any, error) {
-			v, err := c.VerifyToken(ctx, nodeapi.VerifyRequest{Token: "t"})
-			return v.Allowed, err
-		}, true},
+		{
+			`POST /admin/v1/tokens/revoke {"tid":"t"}`,
+			`{"what":"tid"}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.Revoke(ctx, nodeapi.RevokeRequest{TID: "t"})
+				return v.What, err
+			},
+			"tid",
+		},
+		{
+			`POST /admin/v1/tokens/verify {"token":"t"}`,
+			`{"allowed":true}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.VerifyToken(ctx, nodeapi.VerifyRequest{Token: "t"})
+				return v.Allowed, err
+			},
+			true,
+		},
 		{"GET /admin/v1/keys", `{"active":"k"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Keys(ctx)
 			return v.Active, err
@@ -126,7 +156,12 @@ func fileCases() []routeCase {
 			v, err := c.DBStats(ctx)
 			return v.Groups, err
 		}, uint64(2)},
-		{"POST /admin/v1/db/accept-restore", "", func(ctx context.Context, c *apiClient) (any, error) { return nil, c.AcceptRestore(ctx) }, nil},
+		{
+			"POST /admin/v1/db/accept-restore",
+			"",
+			func(ctx context.Context, c *apiClient) (any, error) { return nil, c.AcceptRestore(ctx) },
+			nil,
+		},
 		{"POST /admin/v1/db/check", `{"ok":true}` + "\n", func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.CheckDB(ctx, nil)
 			return *v.OK, err
@@ -138,7 +173,7 @@ func fileCases() []routeCase {
 	}
 }
 
-// Every call asks its own route, and gives what it answers.
+// Every call requests its route and returns the answer.
 func TestCallsAskTheirRoutes(t *testing.T) {
 	for _, tt := range slices.Concat(probeCases(), operatorCases(), tokenCases(), fileCases()) {
 		asked := ""
@@ -164,9 +199,13 @@ func TestCheckLines(t *testing.T) {
 		{"a problem ends it", `{"stage":"copy"}` + "\n" + `{"problem":{"reason":"store_full","title":"Full"}}` + "\n", "copy 0/0 ", "store_full", false},
 		{"cut short", `{"stage":"copy"}` + "\n", "copy 0/0 ", "outcome unknown", false},
 	} {
-		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
+		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) },
+			client.Options{})
 		seen := ""
-		l, err := c.CheckDB(t.Context(), func(l nodeapi.CheckLine) { seen += fmt.Sprintf("%s %d/%d ", l.Stage, l.Done, l.Total) })
+		l, err := c.CheckDB(
+			t.Context(),
+			func(l nodeapi.CheckLine) { seen += fmt.Sprintf("%s %d/%d ", l.Stage, l.Done, l.Total) },
+		)
 		if seen != tt.seen || l.Sound() != tt.sound {
 			t.Errorf("%s: progress %q, verdict %+v", tt.doc, seen, l)
 		}

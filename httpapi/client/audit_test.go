@@ -14,7 +14,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// chain serves an audit chain of rows first..last, whose n-th stream connection gets the n-th body.
+// chain serves an audit chain of rows first..last. Its n-th stream connection gets the n-th body.
 type chain struct {
 	first, last uint64
 	streams     []string
@@ -61,13 +61,14 @@ func row(seq int) string {
 	return fmt.Sprintf("id: %d\nevent: audit\ndata: {\"seq\":%d}\n\n", seq, seq)
 }
 
-// lagged is what the node says, which leaves out an id of 0.
+// lagged is a lagged frame of the node, which omits an id of 0.
 func lagged(from, to int) string {
 	id := ""
 	if to > 0 {
 		id = fmt.Sprintf("id: %d\n", to)
 	}
-	return id + fmt.Sprintf("event: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n", max(to-from+1, 0), from, to, to)
+	return id + fmt.Sprintf("event: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n",
+		max(to-from+1, 0), from, to, to)
 }
 
 func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
@@ -104,10 +105,11 @@ func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
 	}
 }
 
-// A stream that begins with the next row and breaks before it came asks for what it missed.
+// A stream of new rows that breaks before the first one reads the missed rows.
 func TestAuditStreamThatBreaksAtOnceMissesNothing(t *testing.T) {
 	a := chain{first: 1, last: 9, streams: []string{"event: hello\ndata: {\"last\":7}\n\n", row(8)}}
-	err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return nil })
+	err := serve(t, a.serve,
+		client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return nil })
 	if want := []string{"", "7", "8"}; err == nil || !slices.Equal(a.asked, want) {
 		t.Errorf("resumed after %q, want %q: %v", a.asked, want, err)
 	}
@@ -126,7 +128,11 @@ func TestAuditStreamEnds(t *testing.T) {
 		{"at a gap that is none", "event: lagged\ndata: []\n\n", nil, client.ErrFrame},
 	} {
 		a := chain{first: 1, last: 5, streams: []string{tt.stream}}
-		err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return tt.err })
+		err := serve(
+			t,
+			a.serve,
+			client.Options{},
+		).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return tt.err })
 		if !errors.Is(err, tt.want) || len(a.asked) != 1 {
 			t.Errorf("%s: err = %v after %d connections, want %v", tt.doc, err, len(a.asked), tt.want)
 		}

@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,29 +21,29 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// ReplayHeader is "true" in the answer to a request that an earlier one has done.
+// ReplayHeader is "true" if an earlier request did the work.
 const ReplayHeader = "Idempotent-Replayed"
 
 const (
 	corrHeader = "X-Corr-ID"
-	smallBody  = 4 << 20 // any answer that does not say otherwise
+	smallBody  = 4 << 20 // default bound of an answer
 )
 
-// Call is one request and what to do with its answer.
+// Call describes a request and how its answer is read.
 type Call struct {
-	Method string      // GET when empty
+	Method string      // default GET
 	Path   string      // escaped
-	Query  Query       // none when empty
-	Header http.Header // beside those of every request
-	Body   any         // JSON, none when nil; a []byte is sent as it is, its type being in Header
-	Into   any         // JSON, or a *[]byte for the bytes as they are; the answer is dropped when nil
-	Limit  int64       // of the answer in bytes, 4 MiB when 0
-	Accept []int       // statuses at or above 300 whose body is the answer too
+	Query  Query       // may be nil
+	Header http.Header // in addition to those of every request
+	Body   any         // sent as JSON; a []byte is sent as is, with its type in Header; may be nil
+	Into   any         // decoded from JSON, or a *[]byte for the raw bytes; nil: discarded
+	Limit  int64       // of the answer in bytes; 0: 4 MiB
+	Accept []int       // statuses from 300 on that are answers, not errors
 }
 
 func (k Call) String() string { return cmp.Or(k.Method, http.MethodGet) + " " + k.Path }
 
-// Query collects the parameters of a call; those without a value are left out.
+// Query holds the parameters of a call. Its methods skip empty values.
 type Query url.Values
 
 // Text adds a parameter unless v is empty.
@@ -68,12 +70,13 @@ func (q Query) Time(name string, at time.Time) Query {
 	return q.Text(name, at.UTC().Format(time.RFC3339Nano))
 }
 
-// Page adds what asks for a page of a list: from cursor on, unless it is empty, with limit rows, unless that is 0.
+// Page adds the parameters of a page of a list: cursor unless it is empty, and limit unless it is
+// 0.
 func (q Query) Page(cursor string, limit int) Query {
 	return q.Text("cursor", cursor).Number("limit", uint64(max(limit, 0)))
 }
 
-// Do performs k within the client's timeout and returns the answer's header.
+// Do performs k within the client's timeout and returns the header of the answer.
 func (c *Client) Do(ctx context.Context, k Call) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -96,19 +99,19 @@ func (c *Client) Do(ctx context.Context, k Call) (http.Header, error) {
 	return resp.Header, nil
 }
 
-// Ask performs k and gives its answer.
+// Ask performs k and returns the decoded answer.
 func Ask[T any](ctx context.Context, c *Client, k Call) (out T, err error) {
 	k.Into = &out
 	_, err = c.Do(ctx, k)
 	return out, err
 }
 
-// Bytes reads path as it is answered.
+// Bytes performs GET path and returns the body.
 func (c *Client) Bytes(ctx context.Context, path string) ([]byte, error) {
 	return Ask[[]byte](ctx, c, Call{Path: path})
 }
 
-// read takes the whole body: an answer cut short is an unknown outcome, not a short answer.
+// read reads the whole body. A truncated body means an unknown outcome.
 func (c *Client) read(ctx context.Context, k Call, resp *http.Response) ([]byte, error) {
 	limit := k.Limit
 	if limit == 0 {
@@ -121,14 +124,30 @@ func (c *Client) read(ctx context.Context, k Call, resp *http.Response) ([]byte,
 	return nil, c.transportError(ctx, k.String(), err)
 }
 
-// send returns an answer with a status below 300 or one that k accepts; the caller closes its body.
+// send returns an answer with a status below 300 or one that k accepts. The caller closes its body.
+// While the node starts, and so has done nothing, send tries again.
 func (c *Client) send(ctx context.Context, k Call) (*http.Response, error) {
+	for {
+		resp, err := c.sendOnce(ctx, k)
+		if p, ok := errors.AsType[*wire.Problem](err); ok && p.Details["cause"] == "starting" && c.waitStart(ctx) {
+			continue
+		}
+		return resp, err
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
 	req, err := c.request(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.http.Do(req)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
+		if late := context.Cause(ctx); !connected.Load() && errors.Is(late, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, late)
+		}
 		return nil, c.transportError(ctx, k.String(), err)
 	}
 	if resp.StatusCode < http.StatusMultipleChoices {
@@ -179,7 +198,7 @@ func (c *Client) request(ctx context.Context, k Call) (*http.Request, error) {
 	return req, nil
 }
 
-// readBounded reads all of r, or says ErrTooLarge after limit bytes.
+// readBounded reads all of r. It returns ErrTooLarge after limit bytes.
 func readBounded(r io.Reader, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -191,24 +210,25 @@ func readBounded(r io.Reader, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// drainClose lets the connection be used again when little is left to read.
+// drainClose reads a short rest of the body, so that the connection can be reused.
 func drainClose(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 16<<10) // a full drain could cost more than a new connection
+	_, _ = io.CopyN(io.Discard, body, 16<<10) // reading more could cost more than a new connection
 	_ = body.Close()
 }
 
 var (
-	// ErrNotReachable means that no connection to the node came about: nothing was sent.
+	// ErrNotReachable is returned if no connection was made. Nothing was sent.
 	ErrNotReachable = errors.New("node not reachable")
-	// ErrUnknown means that a request may have been sent, and that there is no whole answer.
+	// ErrUnknown is returned if the request may have been sent and there is no complete answer.
 	ErrUnknown = errors.New("outcome unknown")
-	// errNoAnswer is ErrUnknown of a request that only reads: there is no outcome to know.
+	// errNoAnswer is ErrUnknown for a request that only reads, and so has no outcome.
 	errNoAnswer error = &readError{}
-	// ErrTooLarge means that an answer is larger than this client reads.
+	// ErrTooLarge is returned if an answer exceeds the limit of the client.
 	ErrTooLarge = errors.New("answer too large")
 )
 
-// transportError sorts what http.Client.Do returned. A failed dial sent nothing; after that anything may have happened.
+// transportError converts an error of http.Client.Do. After a failed dial the request was not sent.
+// After other errors the outcome is unknown.
 func (c *Client) transportError(ctx context.Context, what string, err error) error {
 	cause := context.Cause(ctx)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !errors.Is(cause, context.Canceled) {
@@ -222,20 +242,21 @@ func (c *Client) transportError(ctx context.Context, what string, err error) err
 		lost = errNoAnswer
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // what says which call it was
+		err = u.Err // without the method and URL
 	}
 	return fmt.Errorf("%s: %w: %w", what, lost, cmp.Or(cause, err))
 }
 
-// readError is an ErrUnknown in other words.
+// readError is ErrUnknown with another text.
 type readError struct{}
 
 func (*readError) Error() string { return "no whole answer" }
 
 func (*readError) Is(target error) bool { return target == ErrUnknown }
 
-// Retryable reports whether the same call may succeed later without any change: the node said so, was not there, or its
-// answer was lost. A mutation may be repeated only where the call is idempotent; those of this package say so.
+// Retryable reports whether the same call may succeed later: the node said so, was not reachable,
+// or its answer was lost. A mutation may be repeated only if the call is idempotent, as its
+// documentation says.
 func Retryable(err error) bool {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		return p.Retryable || p.Unknown()
@@ -243,7 +264,8 @@ func Retryable(err error) bool {
 	return errors.Is(err, ErrNotReachable) || errors.Is(err, ErrUnknown) && !errors.Is(err, ErrTooLarge)
 }
 
-// decodeProblem reads a refusal; an answer that is none (a proxy's page) becomes one that says so.
+// decodeProblem returns the problem in a refusal. For an answer without one, such as a page of a
+// proxy, it returns a problem that says so.
 func (c *Client) decodeProblem(resp *http.Response) error {
 	body, err := readBounded(resp.Body, smallBody)
 	p := &wire.Problem{}
@@ -260,31 +282,31 @@ func (c *Client) decodeProblem(resp *http.Response) error {
 	}
 }
 
-// Healthz asks whether the process lives. It answers whatever state the node is in.
+// Healthz checks that the process is alive, in any state of the node.
 func (c *Client) Healthz(ctx context.Context) error {
 	_, err := c.Do(ctx, Call{Path: "/healthz"})
 	return err
 }
 
-// Ready reads /readyz: of one service or, when empty, of the node; plane is "", "read" or "write". Not being ready is
-// an answer, not an error.
+// Ready reads /readyz of a service, or of the node if service is empty. plane is "", "read" or
+// "write". A node that is not ready is not an error.
 func (c *Client) Ready(ctx context.Context, service, plane string) (wire.Ready, error) {
 	q := Query{}.Text("service", service).Text("plane", plane)
 	return Ask[wire.Ready](ctx, c, Call{Path: "/readyz", Query: q, Accept: []int{http.StatusServiceUnavailable}})
 }
 
-// NodeVersion reads what is running and which database it serves.
+// NodeVersion returns the version of the node and the identity of its database.
 func (c *Client) NodeVersion(ctx context.Context) (wire.VersionInfo, error) {
 	return Ask[wire.VersionInfo](ctx, c, Call{Path: "/version"})
 }
 
-// Metrics reads one scrape in the text format of Prometheus.
+// Metrics returns one scrape in the Prometheus text format.
 func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.Bytes(ctx, "/metrics") }
 
-// OpenAPI reads the document that describes every route.
+// OpenAPI returns the OpenAPI document.
 func (c *Client) OpenAPI(ctx context.Context) ([]byte, error) { return c.Bytes(ctx, "/openapi.json") }
 
-// Schema reads the JSON Schema of one body, named as in the components of OpenAPI.
+// Schema returns the JSON Schema of one body, by its name in the OpenAPI components.
 func (c *Client) Schema(ctx context.Context, name string) ([]byte, error) {
 	return c.Bytes(ctx, "/schema/"+url.PathEscape(name))
 }

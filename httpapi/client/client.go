@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -20,37 +21,53 @@ import (
 
 // Options are the address of the node and the identity of the caller.
 type Options struct {
-	Socket    string        // path of the admin socket; wins over URL
-	URL       string        // "http://127.0.0.1:8080"; a path is kept as a prefix
-	Token     string        // sent as a bearer token unless empty
-	CAFile    string        // PEM file of certificates that https is trusted with beside the system's
-	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have their own
+	Socket    string        // path of the admin socket; takes precedence over URL
+	URL       string        // "http://127.0.0.1:8080"; a path is used as a prefix
+	Token     string        // bearer token; may be empty
+	CAFile    string        // PEM file of certificates that are trusted in addition to the system's
+	Timeout   time.Duration // per request, 0: DefaultTimeout; does not apply to streams and snapshots
 	UserAgent string
-	Transport http.RoundTripper // instead of connections of its own; for tests
+	Transport http.RoundTripper // for tests; nil: own connections
+
+	// Starting, if not nil, reports whether a process is about to listen on Socket. While it does,
+	// a call waits for the node to answer, until StartWithin after New.
+	Starting func() bool
 }
 
-// DefaultTimeout is above every budget of the node's routes, so that the node's own 504 can still be read.
+// DefaultTimeout exceeds every deadline of the node's routes, so that the node's own 504 arrives.
 const DefaultTimeout = 30 * time.Second
 
-// socketHost stands in URLs for a node reached by its socket; the dialer ignores it.
+// StartWithin is how long a client waits for a node that starts. A node with a file of usual size
+// serves within a second. One that checks or migrates a large file takes longer, and the caller
+// must try again.
+const StartWithin = 5 * time.Second
+
+// startPoll is the interval of tries to reach a node that starts.
+const startPoll = 50 * time.Millisecond
+
+// socketHost is the host in URLs of a node on a socket. The dialer ignores it.
 const socketHost = "http://ronbox.socket"
 
-// Client is a connection pool to one node.
+// Client is a connection pool for one node.
 type Client struct {
 	base    string // URL without a trailing slash
-	where   string // for messages: the URL or the socket's path
+	where   string // for messages: the URL or the path of the socket
 	token   string
 	agent   string
 	timeout time.Duration
 	http    *http.Client
+
+	starting func() bool // Options.Starting, or nil
+	until    time.Time   // deadline of starting
 }
 
-// New checks the options; it does not dial.
+// New checks the options and returns a client. It does not connect.
 func New(o Options) (*Client, error) {
 	c := &Client{base: socketHost, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}
+	c.starting, c.until = o.Starting, time.Now().Add(StartWithin)
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("token: holds what no token does; it is one line of base64url")
 	}
@@ -58,15 +75,21 @@ func New(o Options) (*Client, error) {
 	tr := &http.Transport{
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
-		IdleConnTimeout:       30 * time.Second, // below the node's 60 s, so that the client closes first
+		IdleConnTimeout:       30 * time.Second, // less than the node's 60 s, so that the client closes first
 		ResponseHeaderTimeout: 0,                // the context bounds it
 
-		MaxResponseHeaderBytes: 64 << 10, // the node sends less than 2 KiB, a proxy before it some more
+		MaxResponseHeaderBytes: 64 << 10, // the node sends less than 2 KiB, a proxy may add some
 		DialContext:            dialer.DialContext,
 	}
 	if o.Socket != "" {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", o.Socket)
+			for {
+				conn, err := dialer.DialContext(ctx, "unix", o.Socket)
+				gone := errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
+				if !gone || !c.waitStart(ctx) {
+					return conn, err
+				}
+			}
 		}
 	} else if err := c.setURL(o.URL); err != nil {
 		return nil, err
@@ -80,12 +103,30 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
+// waitStart waits a moment for a node that starts, and reports whether to try again. It returns
+// false if no process is about to listen, after the deadline, or if ctx has ended.
+func (c *Client) waitStart(ctx context.Context) bool {
+	if c.starting == nil || !time.Now().Before(c.until) || !c.starting() {
+		return false
+	}
+	pause := time.NewTimer(startPoll)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func (c *Client) setURL(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return fmt.Errorf("node URL: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery ||
+		u.Fragment != "" ||
+		u.User != nil {
 		return fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)
 	}
 	c.base = strings.TrimRight(u.String(), "/")
@@ -93,21 +134,22 @@ func (c *Client) setURL(raw string) error {
 	return nil
 }
 
-// refuseRedirect keeps the token where it was sent: the node never redirects, so that the answer is a stranger's.
+// refuseRedirect stops redirects, because the token must not be sent elsewhere. The node never
+// redirects.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Where names the node in messages: its URL or its socket.
+// Where returns the node's URL or socket for messages.
 func (c *Client) Where() string { return c.where }
 
-// Close drops idle connections. Calls in flight go on.
+// Close closes idle connections. Running calls continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func newCorrID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
 
-// dialTimeout bounds the connection, and once more the handshake on it.
+// dialTimeout bounds the connect, and again the TLS handshake.
 const dialTimeout = 5 * time.Second
 
-// trusted are the system's certificates and those of a PEM file; nil stands for the system's alone.
+// trusted returns the system's certificates and those of a PEM file, or nil for the system's only.
 func trusted(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -118,7 +160,7 @@ func trusted(file string) (*x509.CertPool, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a system without any
+		pool = x509.NewCertPool() // the system has none
 	}
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("CA file %s: holds no certificate in PEM", file)
@@ -126,13 +168,13 @@ func trusted(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// handshakeError is returned when TLS did not come about, so that no request was sent.
+// handshakeError is returned if the TLS handshake failed, so that no request was sent.
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return "TLS: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// dialTLS connects and shakes hands: the node speaks TLS 1.3 and nothing older.
+// dialTLS connects with TLS 1.3.
 func dialTLS(d *net.Dialer, trust *x509.CertPool) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve answers every request with h and gives a client of it.
+// serve answers every request with h and returns a client for it.
 func serve(t *testing.T, h http.HandlerFunc, o client.Options) *apiClient {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -93,9 +93,12 @@ func TestSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(rw, `{"phase":"Running"}`)
-	})}}
+	srv := &httptest.Server{
+		Listener: l,
+		Config: &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(rw, `{"phase":"Running"}`)
+		})},
+	}
 	srv.Start()
 	defer srv.Close()
 	c, err := client.New(client.Options{Socket: path})
@@ -168,7 +171,9 @@ func TestLostAnswers(t *testing.T) {
 			t.Errorf("%s: err = %v, want ErrUnknown", tt.doc, err)
 		}
 		_, read := c.Head(t.Context()) // has no outcome
-		if !errors.Is(read, client.ErrUnknown) || strings.Contains(read.Error(), "outcome") || strings.Contains(read.Error(), "://") || !strings.Contains(err.Error(), "outcome unknown") {
+		if !errors.Is(read, client.ErrUnknown) || strings.Contains(read.Error(), "outcome") ||
+			strings.Contains(read.Error(), "://") ||
+			!strings.Contains(err.Error(), "outcome unknown") {
 			t.Errorf("%s: a read: %v, a write: %v", tt.doc, read, err)
 		}
 	}
@@ -222,7 +227,8 @@ func TestReconnectsKeepADistance(t *testing.T) {
 	s := &script{bodies: []string{update(2), update(3)}}
 	c := serve(t, s.serve, client.Options{})
 	var waits []time.Duration
-	err := c.Stream(t.Context(), client.StreamOptions{Reconnect: func(_ error, d time.Duration) { waits = append(waits, d) }},
+	err := c.Stream(t.Context(),
+		client.StreamOptions{Reconnect: func(_ error, d time.Duration) { waits = append(waits, d) }},
 		func(client.Event) error { return nil })
 	if err == nil || len(waits) != 2 || slices.Min(waits) < 25*time.Millisecond {
 		t.Errorf("err = %v, waited %v", err, waits)
@@ -270,13 +276,16 @@ func TestSnapshotLines(t *testing.T) {
 		{"a line without end", strings.Repeat("x", 1<<17), "", "outcome unknown"},
 		{"a line out of bounds", strings.Repeat("x", 2<<20), "", "answer too large"},
 	} {
-		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
+		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) },
+			client.Options{})
 		seen := ""
-		s, err := c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: "/d"}, func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
+		s, err := c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: "/d"},
+			func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
 		if seen != tt.seen {
 			t.Errorf("%s: progress %q, want %q", tt.doc, seen, tt.seen)
 		}
-		if tt.want == "" && (err != nil || s.File != "f" || s.Seq != 9) || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+		if tt.want == "" && (err != nil || s.File != "f" || s.Seq != 9) ||
+			tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %+v, %v", tt.doc, s, err)
 		}
 	}
@@ -299,7 +308,8 @@ func TestLastLineIsTheEnd(t *testing.T) {
 // A token that cannot stand in a header is told at once, and not shown.
 func TestTokens(t *testing.T) {
 	for _, token := range []string{"to\nken", "to ken", "tök", "\x00"} {
-		if _, err := client.New(client.Options{URL: "http://x", Token: token}); err == nil || strings.Contains(err.Error(), token) {
+		if _, err := client.New(client.Options{URL: "http://x", Token: token}); err == nil ||
+			strings.Contains(err.Error(), token) {
 			t.Errorf("New with token %q: %v", token, err)
 		}
 	}

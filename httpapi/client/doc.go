@@ -1,32 +1,30 @@
-// Package client is the core of a client of the node's HTTP surface: over the
-// admin socket, or over a URL with a token. The calls of a service are in its own
-// package, httpapi/<service>, over a Client of this one. The commands use them,
-// and so may any Go program that may import this module.
+// Package client is the base of clients of the node's HTTP surface, over the admin socket or over a
+// URL with a token. The calls of a service are in its own package, httpapi/<service>, and use a
+// Client of this package. The commands use them, and so may any Go program that can import this
+// module.
 //
-// A Client is safe for concurrent use. Every call takes a context, which bounds
-// it together with Options.Timeout; every body that is read has a limit; every
-// request carries a fresh correlation id, which the node echoes, logs and puts
-// into its problems. The package starts no goroutine of its own.
+// A Client is safe for concurrent use. Every call takes a context, which bounds it together with
+// Options.Timeout. Every body that is read has a limit. Every request has a new correlation id,
+// which the node returns, logs and includes in problems. The package starts no goroutine.
 //
 // # Invariants
 //
-//  1. A refusal of the node is a *wire.Problem, unchanged.
-//  2. ErrNotReachable means that nothing was sent; ErrUnknown means that a
-//     request may have been sent and no complete answer came back, so only the
-//     same request repeated, or a look at the state, can show what became of it.
-//  3. A stream never shows a version or an audit row twice: what is at or below
-//     the last id it has passed on is skipped after a reconnect. Only a lagged
-//     event, which says that the node was restored, may lead back.
-//  4. Over https nothing is sent before a TLS 1.3 handshake with a certificate
-//     that the system or Options.CAFile vouches for.
-//  5. A stream, or an export, that brings nothing for DefaultIdle, not even a
-//     ping, is given up as ErrUnknown.
+//  1. A refusal of the node is returned unchanged, as a *wire.Problem.
+//  2. ErrNotReachable means that no request was sent. ErrUnknown means that a request may have been
+//     sent and no complete answer arrived; only repeating the request, or reading the state, shows
+//     the outcome.
+//  3. A stream never delivers a version or an audit row twice: after a reconnect it skips ids up to
+//     the last delivered one. Only a lagged event, which reports a restored node, may move
+//     back.
+//  4. With https, no request is sent before a TLS 1.3 handshake with a certificate trusted by the
+//     system or by Options.CAFile.
+//  5. A stream or export that is silent for DefaultIdle, without even a ping, ends with ErrUnknown.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package client

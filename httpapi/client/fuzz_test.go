@@ -12,7 +12,8 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Whatever is answered with a refusal's status, the caller gets a problem with that status and a reason.
+// Whatever is answered with a refusal's status, the caller gets a problem with that status and a
+// reason.
 func FuzzProblem(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `{"reason":"busy"}`, `{"reason":"busy","status":1,"details":{"outcome":"unknown"}}`, `{"reason":null}`, `{"reason":"a","reason":"b"}`,
@@ -24,7 +25,11 @@ func FuzzProblem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body, typ string, status int) {
 		c := &Client{where: "here"}
-		resp := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {typ}}, Body: io.NopCloser(strings.NewReader(body))}
+		resp := &http.Response{
+			StatusCode: status,
+			Header:     http.Header{"Content-Type": {typ}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+		}
 		err := c.decodeProblem(resp)
 		p, ok := errors.AsType[*wire.Problem](err)
 		if !ok || p.Status != status || p.Reason == "" || err.Error() == "" {
@@ -50,7 +55,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// Lines of an export are told as they are, and all of them but the empty ones, or the reader says why not.
+// Lines of an export are told as they are, and all of them but the empty ones, or the reader says
+// why not.
 func FuzzExportLines(f *testing.F) {
 	for _, s := range []string{"", "{}\n", "{}\n{}\n", "{", "\n\n", `{"problem":{"status":1}}` + "\n{}\n", `{"problem":1}` + "\n", `{"problem":` + "\n"} {
 		f.Add([]byte(s))

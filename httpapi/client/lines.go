@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	maxProgress   = 1 << 20          // bytes of one line: a verdict may name many findings
-	maxExportLine = 64 << 10         // far above any: a record is 800 bytes at most, a little more than twice that with its readable members
-	longTimeout   = 61 * time.Minute // of calls that report progress; the node itself gives up after an hour
+	maxProgress = 1 << 20 // bytes of one line: a verdict may list many findings
+	// much more than any record: 800 bytes, or a little more than twice that with readable members
+	maxExportLine = 64 << 10
+	longTimeout   = 61 * time.Minute // for calls that report progress; the node gives up after an hour
 )
 
-// ReadLines performs k and calls each for every line of the answer until it says that this was the last one. It takes an hour at
-// most; the client's timeout does not count.
+// ReadLines performs k and calls each for every line of the answer, until each returns last. It
+// takes at most longTimeout, regardless of the client's timeout.
 func ReadLines[T any](ctx context.Context, c *Client, k Call, each func(T) (last bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
@@ -29,7 +30,7 @@ func ReadLines[T any](ctx context.Context, c *Client, k Call, each func(T) (last
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // after the last line there is nothing to wait for
+	defer func() { _ = resp.Body.Close() }() // nothing follows the last line
 	lines := bufio.NewReaderSize(resp.Body, maxProgress)
 	for {
 		line, err := readLine[T](lines)
@@ -42,7 +43,7 @@ func ReadLines[T any](ctx context.Context, c *Client, k Call, each func(T) (last
 	}
 }
 
-// readLine reads one line; an answer that ends before its last line was cut short.
+// readLine reads one line. An answer that ends without its last line is truncated.
 func readLine[T any](r *bufio.Reader) (line T, err error) {
 	raw, err := r.ReadSlice('\n')
 	switch {
@@ -59,9 +60,10 @@ func readLine[T any](r *bufio.Reader) (line T, err error) {
 	return line, nil
 }
 
-// Export performs k and calls each for every line of the answer, without its end, good until each returns. It ends when the node
-// has given all, when ctx ends or each fails; ErrStop from each is no error. The client's timeout does not count: a node that is
-// silent for DefaultIdle is given up, for it sends an empty line more often than that. An answer that was cut short is
+// Export performs k and calls each for every line of the answer, without the newline. The line is
+// valid until each returns. Export ends with the answer, when ctx ends, or when each returns an
+// error; ErrStop is not returned as an error. The client's timeout does not apply. Because the node
+// sends an empty line now and then, a silence of DefaultIdle ends the export. A truncated answer is
 // ErrUnknown.
 func (c *Client) Export(ctx context.Context, k Call, each func(line []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -84,12 +86,13 @@ func (c *Client) Export(ctx context.Context, k Call, each func(line []byte) erro
 	return err
 }
 
-// cutError says that an answer ended before it was whole.
+// cutError is returned for a truncated answer.
 type cutError struct{ cause error }
 
 func (e *cutError) Error() string { return e.cause.Error() }
 
-// eachLine reads lines to the end. One that holds a problem is the last; an empty one only says that the node lives.
+// eachLine reads lines until the end. A line with a problem is the last. Empty lines only show that
+// the node is alive.
 func eachLine(body io.Reader, each func(line []byte) error) error {
 	lines := bufio.NewReaderSize(body, maxExportLine)
 	for {
@@ -116,7 +119,7 @@ func eachLine(body io.Reader, each func(line []byte) error) error {
 	}
 }
 
-// problemLine is the problem that ends an export, nil for any other line.
+// problemLine returns the problem that ends an export, or nil if line is not one.
 func problemLine(line []byte) *wire.Problem {
 	if !bytes.HasPrefix(line, []byte(`{"problem":`)) {
 		return nil
@@ -130,8 +133,8 @@ func problemLine(line []byte) *wire.Problem {
 	return end.Problem
 }
 
-// Copy performs k and writes the answer, of at most limit bytes, to w. It takes as long as ctx allows; the client's timeout does
-// not count. After an error w holds a part.
+// Copy performs k and writes the answer, of at most limit bytes, to w. It is bounded by ctx, not by
+// the client's timeout. After an error w has received a part.
 func (c *Client) Copy(ctx context.Context, k Call, w io.Writer, limit int64) error {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -151,7 +154,7 @@ func (c *Client) Copy(ctx context.Context, k Call, w io.Writer, limit int64) err
 	return nil
 }
 
-// writer marks the errors of w, to keep them apart from those of the connection.
+// writer marks errors of w to distinguish them from those of the connection.
 type writer struct{ w io.Writer }
 
 type writeError struct{ err error }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// slowly answers with the lines, each after a pause, and is silent then until the request is given up.
+// slowly answers with the lines, each after a pause, and is silent then until the request is given
+// up.
 type slowly struct {
 	lines []string
 	pause time.Duration
@@ -23,7 +24,11 @@ func (s slowly) RoundTrip(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
 		return nil, context.Cause(req.Context())
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(&slowBody{s, req.Context()})}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{},
+		Body:       io.NopCloser(&slowBody{s, req.Context()}),
+	}, nil
 }
 
 type slowBody struct {
@@ -44,8 +49,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A node that says nothing is given up after three of its pings, and told as lost; one that pings is not, and what is done with
-// a line may take as long as it takes.
+// An export that is silent for three ping intervals ends with ErrUnknown. One with pings does not,
+// and the handling of a line may take any time.
 func TestSilentExportIsGivenUp(t *testing.T) {
 	for _, tt := range []struct {
 		doc  string

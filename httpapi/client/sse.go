@@ -11,41 +11,42 @@ import (
 	"time"
 )
 
-// Bounds of an event stream: a frame of the node is a few hundred bytes, a row of the audit chain can be 3 MiB.
+// Bounds of an event stream. A frame of the node has some hundred bytes; a row of the audit chain
+// can have 3 MiB.
 const (
 	maxLine = 4 << 20
 	maxData = 4 << 20
 )
 
-// ErrFrame means that a stream broke the bounds of this reader.
+// ErrFrame is returned if a stream exceeds the bounds.
 var ErrFrame = errors.New("event stream out of bounds")
 
-// Frame is one event of a text/event-stream, as the WHATWG standard dispatches it.
+// Frame is one event of a text/event-stream as defined by the WHATWG standard.
 type Frame struct {
-	ID    string // the last id seen, of this frame or of one before it
-	Event string // "message" when the frame names none
-	Data  []byte // lines joined by LF; the reader does not touch it again
+	ID    string // the last id, of this frame or an earlier one
+	Event string // "message" if the frame has none
+	Data  []byte // lines joined by LF; the reader does not reuse it
 }
 
-// FrameReader parses a text/event-stream within fixed bounds. Comments and unknown fields are skipped.
+// FrameReader parses a text/event-stream within fixed bounds. It skips comments and unknown fields.
 type FrameReader struct {
 	r      *bufio.Reader
 	lastID string
 	retry  time.Duration
-	first  bool // no line read yet: a byte order mark may stand here
-	wasCR  bool // the line before ended with CR: an LF right after belongs to it
+	first  bool // no line was read yet: a byte order mark may follow
+	wasCR  bool // the previous line ended with CR: an LF belongs to it
 }
 
-// NewFrameReader reads r, buffered.
+// NewFrameReader returns a FrameReader with a buffer.
 func NewFrameReader(r io.Reader) *FrameReader {
 	return &FrameReader{r: bufio.NewReaderSize(r, 16<<10), first: true}
 }
 
-// Retry is the reconnection delay last asked for by the server, 0 if none was.
+// Retry returns the reconnection delay that the server requested last, or 0.
 func (f *FrameReader) Retry() time.Duration { return f.retry }
 
-// Next returns the next frame that has data. At the end of the stream it returns io.EOF; a frame begun and not ended
-// by then is dropped, as the standard wants.
+// Next returns the next frame with data. It returns io.EOF at the end of the stream and drops an
+// incomplete frame, as the standard requires.
 func (f *FrameReader) Next() (Frame, error) {
 	frame := Frame{Event: "message"}
 	has := false
@@ -68,7 +69,7 @@ func (f *FrameReader) Next() (Frame, error) {
 	}
 }
 
-// field applies one line to the frame and reports whether the frame has data now.
+// field applies one line to the frame and reports whether the frame has data.
 func (f *FrameReader) field(line string, frame *Frame, has bool) (bool, error) {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")
@@ -95,16 +96,16 @@ func (f *FrameReader) field(line string, frame *Frame, has bool) (bool, error) {
 			f.retry = time.Duration(ms) * time.Millisecond
 		}
 	}
-	return has, nil // a comment has the empty name
+	return has, nil // a comment has an empty name
 }
 
-// line reads up to LF, CR or CRLF, without them.
+// line reads up to LF, CR or CRLF, and returns the line without them.
 func (f *FrameReader) line() (string, error) {
 	var b []byte
 	for {
 		c, err := f.r.ReadByte()
 		if err != nil {
-			return "", err // a line without its end is dropped
+			return "", err // an incomplete line is dropped
 		}
 		if c == '\n' && f.wasCR {
 			f.wasCR = false

@@ -105,7 +105,8 @@ func TestFramesRoundTrip(t *testing.T) {
 	})
 }
 
-// No input makes the reader panic, hang or grow beyond its bounds, and how the bytes are cut changes nothing.
+// No input makes the reader panic, hang or grow beyond its bounds, and how the bytes are cut
+// changes nothing.
 func FuzzFrames(f *testing.F) {
 	for _, s := range []string{"", "data: a\n\n", "id: 1\r\nevent: x\rdata: {}\n\n", "\xef\xbb\xbf:\n\nretry: 5\n", "data\ndata\n\nid\n\n"} {
 		f.Add([]byte(s))
@@ -117,7 +118,8 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("%d frames (%v) whole, %d (%v) in parts", len(whole), errWhole, len(parts), errParts)
 		}
 		for i, w := range whole {
-			if w.Event == "" || w.ID != parts[i].ID || !bytes.Equal(w.Data, parts[i].Data) || strings.ContainsRune(w.ID, 0) {
+			if w.Event == "" || w.ID != parts[i].ID || !bytes.Equal(w.Data, parts[i].Data) ||
+				strings.ContainsRune(w.ID, 0) {
 				t.Fatalf("frame %d: %+v whole, %+v in parts", i, w, parts[i])
 			}
 		}

@@ -18,60 +18,61 @@ import (
 )
 
 var (
-	// ErrStop, returned by the function that a stream or an export calls, ends it without an error.
+	// ErrStop may be returned by the function that a stream or an export calls, to end it without
+	// an error.
 	ErrStop = errors.New("stop the stream")
-	// ErrResume, returned by the function that a stream calls, ends the connection and not the stream, which resumes behind the
-	// last event that the function took.
+	// ErrResume may be returned by the function that a stream calls, to end the connection. The
+	// stream resumes after the last event that the function accepted.
 	ErrResume = errors.New("read what the stream left out")
 )
 
-// StreamOptions says where a stream begins and how it lives on.
+// StreamOptions configures the start of a stream and its reconnects.
 type StreamOptions struct {
-	LastEventID string        // replay what follows this version or row; empty: begin with what comes next
-	Tries       int           // connections in a row without an event after which the stream gives up; 0: never
-	Idle        time.Duration // silence after which a connection counts as dead, DefaultIdle when 0
+	LastEventID string        // replay events after this version or row; empty: only new events
+	Tries       int           // consecutive connections without an event until the stream gives up; 0: no limit
+	Idle        time.Duration // silence that ends a connection; 0: DefaultIdle
 	Reconnect   func(cause error, delay time.Duration)
 }
 
-// DefaultIdle is three of the node's pings.
+// DefaultIdle is three ping intervals of the node.
 const DefaultIdle = 45 * time.Second
 
 const (
-	firstDelay = 3 * time.Second // until the node says another
+	firstDelay = 3 * time.Second // until the node requests another
 	minDelay   = 50 * time.Millisecond
 	maxDelay   = 30 * time.Second
 )
 
-// Event is one event of a stream: Data is the JSON of the type that its Name stands for.
+// Event is one event of a stream. Data is JSON of the type that belongs to Name.
 type Event struct {
 	ID   string
 	Name string
 	Data jsontext.Value
 }
 
-// silentError is the cause of a connection given up for its silence.
+// silentError is the cause of the end of a silent connection.
 type silentError struct{ idle time.Duration }
 
 func (e *silentError) Error() string {
 	return fmt.Sprintf("nothing from the node for %s, not even a ping", e.idle)
 }
 
-// watch ends a connection by its context when alive hears nothing for as long as idle.
+// watch returns a timer that cancels a connection after idle.
 func watch(cancel context.CancelCauseFunc, idle time.Duration) *time.Timer {
 	//rawchan: it ends one connection of a client, which has no catalogue
 	return time.AfterFunc(idle, func() { cancel(&silentError{idle}) })
 }
 
-// Feed is one event stream of the node.
+// Feed describes an event stream of the node.
 type Feed struct {
 	Path     string
-	Numbered string                                    // name of the events that have an id of their own
-	Stands   func(hello []byte) (id uint64, err error) // the last event before the stream, by its first frame
+	Numbered string                                    // name of the events with ids
+	Stands   func(hello []byte) (id uint64, err error) // the last event before the stream, from its first frame
 }
 
-// Follow calls each for every event of f, and reconnects with Last-Event-ID when the connection breaks. It blocks until ctx
-// ends, each returns an error, the node refuses for good, or Tries is used up. The first connection is tried once: a node that is
-// not there is an answer.
+// Follow calls each for every event of f, and reconnects with Last-Event-ID when the connection
+// breaks. It blocks until ctx ends, each returns an error, the node refuses permanently, or Tries
+// is exceeded. The first connection is tried once: if the node is not reachable, Follow returns.
 func (c *Client) Follow(ctx context.Context, f Feed, o StreamOptions, each func(Event) error) error {
 	if o.Idle == 0 {
 		o.Idle = DefaultIdle
@@ -92,7 +93,7 @@ func (c *Client) Follow(ctx context.Context, f Feed, o StreamOptions, each func(
 	}
 }
 
-// stream is the state of one stream, used by its caller's goroutine alone.
+// stream is the state of one stream. Only its caller's goroutine uses it.
 type stream struct {
 	feed   Feed
 	c      *Client
@@ -100,12 +101,12 @@ type stream struct {
 	each   func(Event) error
 	lastID string
 	delay  time.Duration
-	fails  int  // connections in a row that brought no event
-	ever   bool // some connection was accepted
+	fails  int  // consecutive connections without an event
+	ever   bool // a connection was accepted
 	final  bool // each returned an error
 }
 
-// connect runs one connection to its end, which is always an error.
+// connect runs one connection until it ends, which is always an error.
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -141,7 +142,7 @@ func (s *stream) connect(ctx context.Context) error {
 	return s.c.transportError(ctx, k.String(), err)
 }
 
-// run passes the frames of one connection on.
+// run delivers the frames of one connection.
 func (s *stream) run(frames *FrameReader) error {
 	for {
 		f, err := frames.Next()
@@ -153,7 +154,7 @@ func (s *stream) run(frames *FrameReader) error {
 		}
 		s.fails = 0
 		if f.Event == s.feed.Numbered && !after(f.ID, s.lastID) {
-			continue // seen before the connection broke
+			continue // delivered before the connection broke
 		}
 		if !jsontext.Value(f.Data).IsValid() {
 			return fmt.Errorf("%w: event %s holds no JSON", ErrFrame, f.Event)
@@ -168,13 +169,13 @@ func (s *stream) run(frames *FrameReader) error {
 	}
 }
 
-// note keeps where to resume. A stream that begins with what comes next resumes behind what its first frame says there
-// is, so that nothing is lost if it breaks before the first event.
+// note records where to resume. A stream of new events resumes after the last event named in its
+// first frame, so that no event is lost if it breaks before its first event.
 func (s *stream) note(f Frame) error {
 	var id uint64
 	var err error
 	switch {
-	case f.Event == wire.EventLagged: // its own id is missing where the log is empty
+	case f.Event == wire.EventLagged: // its own id is missing if the log is empty
 		id, err = laggedTo(f.Data)
 	case f.ID != "":
 		s.lastID = f.ID
@@ -191,7 +192,7 @@ func (s *stream) note(f Frame) error {
 	return nil
 }
 
-// laggedTo is the last event that a lagged frame of any feed stands for.
+// laggedTo returns the last event that a lagged frame replaces.
 func laggedTo(data []byte) (uint64, error) {
 	var gap struct {
 		To uint64 `json:"to"`
@@ -200,7 +201,7 @@ func laggedTo(data []byte) (uint64, error) {
 	return gap.To, err
 }
 
-// done reports whether err ends the stream rather than the connection.
+// done reports whether err ends the stream, not only the connection.
 func (s *stream) done(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || s.final || !s.ever || errors.Is(err, ErrFrame) {
 		return true
@@ -221,7 +222,7 @@ func (s *stream) result(ctx context.Context, err error) error {
 	return err
 }
 
-// wait is how long to stay away after err: as long as the node says, within reason.
+// wait returns the delay after err: that of the node, within bounds.
 func (s *stream) wait(err error) time.Duration {
 	d := s.backoff()
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
@@ -230,7 +231,8 @@ func (s *stream) wait(err error) time.Duration {
 	return d
 }
 
-// backoff doubles the node's delay with each fruitless connection and takes it at random from its upper half.
+// backoff doubles the node's delay with each connection without an event, and draws from its upper
+// half.
 func (s *stream) backoff() time.Duration {
 	d := min(s.delay<<min(max(s.fails-1, 0), 4), maxDelay)
 	return d/2 + rand.N(d/2+1)
@@ -243,8 +245,8 @@ func after(id, last string) bool {
 	return errA != nil || errB != nil || a > b
 }
 
-// alive lets the watchdog bark when a read brings nothing for as long as idle, not even a ping. What its reader does between
-// reads takes as long as it takes.
+// alive lets the watchdog bark when a read brings nothing for as long as idle, not even a ping.
+// What its reader does between reads takes as long as it takes.
 type alive struct {
 	r        io.Reader
 	watchdog *time.Timer

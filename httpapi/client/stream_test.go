@@ -17,7 +17,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// script is a server whose n-th connection gets the n-th body, and which remembers the ids asked for.
+// script is a server whose n-th connection gets the n-th body. It records the requested ids.
 type script struct {
 	bodies []string
 	asked  []string
@@ -45,12 +45,16 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	c := serve(t, s.serve, client.Options{})
 	var got []string
 	breaks := 0
-	err := c.Stream(t.Context(), client.StreamOptions{LastEventID: "1", Reconnect: func(error, time.Duration) { breaks++ }}, func(e client.Event) error {
-		if e.Name == registryapi.EventUpdate {
-			got = append(got, e.ID)
-		}
-		return nil
-	})
+	err := c.Stream(
+		t.Context(),
+		client.StreamOptions{LastEventID: "1", Reconnect: func(error, time.Duration) { breaks++ }},
+		func(e client.Event) error {
+			if e.Name == registryapi.EventUpdate {
+				got = append(got, e.ID)
+			}
+			return nil
+		},
+	)
 	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Reason != "not_found" {
 		t.Errorf("err = %v, want the refusal of the fourth connection", err)
 	}
@@ -64,13 +68,15 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 
 func TestStreamThatBreaksAtOnceMissesNothing(t *testing.T) {
 	s := &script{bodies: []string{hello, update(2)}}
-	err := serve(t, s.serve, client.Options{}).Stream(t.Context(), client.StreamOptions{}, func(client.Event) error { return nil })
+	err := serve(t, s.serve,
+		client.Options{}).Stream(t.Context(), client.StreamOptions{}, func(client.Event) error { return nil })
 	if want := []string{"", "1", "2"}; err == nil || !slices.Equal(s.asked, want) {
 		t.Errorf("resumed after %q, want %q: %v", s.asked, want, err)
 	}
 }
 
-// A node that was restored to less, or begun anew, leads back by its lagged event, which has no id when there is nothing.
+// The lagged event of a restored or new node moves the stream back. It has no id if the log is
+// empty.
 func TestStreamLeadsBack(t *testing.T) {
 	const anew = "event: lagged\ndata: {\"missed\":0,\"from\":4,\"to\":0,\"head\":{\"version\":0}}\n\n"
 	s := &script{bodies: []string{update(2) + update(3), hello + anew, update(1)}}
@@ -107,7 +113,8 @@ func TestStreamWaitsAsTold(t *testing.T) {
 			cancel()
 		}
 	}}, func(client.Event) error { return nil })
-	if !errors.Is(err, context.Canceled) || len(waits) != 2 || waits[0] >= time.Second || waits[1] < 7*time.Second || waits[1] > 8*time.Second {
+	if !errors.Is(err, context.Canceled) || len(waits) != 2 || waits[0] >= time.Second || waits[1] < 7*time.Second ||
+		waits[1] > 8*time.Second {
 		t.Errorf("waited %v: %v", waits, err)
 	}
 }
@@ -140,7 +147,11 @@ func TestStreamToNobodyFailsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := registryapi.NewClient(c).Stream(t.Context(), client.StreamOptions{}, nil); !errors.Is(err, client.ErrNotReachable) {
+	if err := registryapi.NewClient(c).
+		Stream(t.Context(), client.StreamOptions{}, nil); !errors.Is(
+		err,
+		client.ErrNotReachable,
+	) {
 		t.Errorf("err = %v, want ErrNotReachable", err)
 	}
 }

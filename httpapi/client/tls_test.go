@@ -70,7 +70,8 @@ func TestCAFilesThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{empty, empty + ".none"} {
-		if _, err := client.New(client.Options{URL: "https://x", CAFile: file}); err == nil || !strings.Contains(err.Error(), file) {
+		if _, err := client.New(client.Options{URL: "https://x", CAFile: file}); err == nil ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("err = %v, want one that names %s", err, file)
 		}
 	}

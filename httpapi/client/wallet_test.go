@@ -17,7 +17,7 @@ import (
 const receipt = `{"txid":"tx_01ARZ3NDEKTSV4RRFFQ69G5FAV","op":"burn","from":"a","asset":"ron","amount_minor":"5","nonce":2,` +
 	`"ts":"2027-01-15T08:00:00.123Z","receipt_hash":"b3:00","ledger":{"seq":7,"batch":2,"root":"b3:00"},"more":1}`
 
-// A write carries its key, and gives the answer's bytes whatever later nodes add to them.
+// A write sends its key and returns the bytes of the answer, even with unknown members.
 func TestPostKeepsTheBytes(t *testing.T) {
 	var key, path, body string
 	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -27,19 +27,23 @@ func TestPostKeepsTheBytes(t *testing.T) {
 		_, _ = io.WriteString(rw, receipt)
 	}, client.Options{})
 	p, err := c.Burn(t.Context(), "k.1", walletapi.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 2})
-	if err != nil || string(p.Raw) != receipt || !p.Replayed || p.Receipt.Ledger.Seq != 7 || p.Receipt.AmountMinor != "5" {
+	if err != nil || string(p.Raw) != receipt || !p.Replayed || p.Receipt.Ledger.Seq != 7 ||
+		p.Receipt.AmountMinor != "5" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if want := `{"from":"a","asset":"ron","amount_minor":"5","nonce":2}`; key != "k.1" || path != "/v1/burn" || body != want {
+	if want := `{"from":"a","asset":"ron","amount_minor":"5","nonce":2}`; key != "k.1" || path != "/v1/burn" ||
+		body != want {
 		t.Errorf("sent %s to %s under %q, want %s", body, path, key, want)
 	}
 }
 
-// An answer that is none leaves what became of the request open.
+// After an invalid answer the outcome is unknown.
 func TestPostOfAForeignAnswer(t *testing.T) {
 	for answer, unknown := range map[string]bool{"": true, "<html>": true, `{"txid":`: true, receipt: false} {
-		c := serve(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, answer) }, client.Options{})
-		if _, err := c.Transfer(t.Context(), "k", walletapi.Transfer{}); errors.Is(err, client.ErrUnknown) != unknown || client.Retryable(err) != unknown {
+		c := serve(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, answer) },
+			client.Options{})
+		if _, err := c.Transfer(t.Context(), "k", walletapi.Transfer{}); errors.Is(err, client.ErrUnknown) != unknown ||
+			client.Retryable(err) != unknown {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
@@ -47,16 +51,19 @@ func TestPostOfAForeignAnswer(t *testing.T) {
 		rw.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(rw, receipt)
 	}, client.Options{})
-	if _, err := cut.Transfer(t.Context(), "k", walletapi.Transfer{}); !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
+	if _, err := cut.Transfer(t.Context(), "k", walletapi.Transfer{}); !errors.Is(err, client.ErrUnknown) ||
+		!client.Retryable(err) {
 		t.Errorf("cut short: %v", err)
 	}
 }
 
-// A key that no header can carry is refused before anything is sent: that is no outcome that the same call could find out.
+// A key that no header can carry is refused before anything is sent: that is no outcome that the
+// same call could find out.
 func TestKeysThatAreNone(t *testing.T) {
 	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") }, client.Options{})
 	for _, key := range []string{"", "a\nb", "a\x00", "\x7f", "ä"} {
-		if _, err := c.Transfer(t.Context(), key, walletapi.Transfer{}); err == nil || client.Retryable(err) || errors.Is(err, client.ErrUnknown) {
+		if _, err := c.Transfer(t.Context(), key, walletapi.Transfer{}); err == nil || client.Retryable(err) ||
+			errors.Is(err, client.ErrUnknown) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}

@@ -3,7 +3,9 @@ package edge
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -27,18 +29,29 @@ type Pack struct {
 	Tiles   uint64 `json:"tiles"`          // 0 until they are counted
 	State   string `json:"state"`          // opening, verifying, verified, changed or failed
 	ETag    string `json:"etag"`           // of the whole file, without quotes; "" until it is known
-	Fault   string `json:"fault,omitzero"` // why it failed, or why next did
-	Next    string `json:"next,omitzero"`  // the state of a file that is to take its place: verifying or failed
+	Fault   string `json:"fault,omitzero"` // why the pack, or the file of next, failed
+	Next    string `json:"next,omitzero"`  // the state of the file that will replace the pack: verifying or failed
 }
 
-// Pending reports whether the state of the pack is not final yet.
+// Pending reports whether the state of the pack may still change by itself.
 func (p Pack) Pending() bool {
-	return p.State != string(edge.PackVerified) && p.State != string(edge.PackFailed) || p.Next == string(edge.PackVerifying)
+	return p.State != string(edge.PackVerified) && p.State != string(edge.PackFailed) ||
+		p.Next == string(edge.PackVerifying)
 }
 
-// PackOf is a pack as the catalog has it.
+// PackOf converts a pack for the catalog.
 func PackOf(p edge.PackInfo) Pack {
-	return Pack{p.ID, string(p.Kind), p.MinZoom, p.MaxZoom, p.Tiles, string(p.State), strings.Trim(p.ETag(), `"`), p.Fault, string(p.Next)}
+	return Pack{
+		p.ID,
+		string(p.Kind),
+		p.MinZoom,
+		p.MaxZoom,
+		p.Tiles,
+		string(p.State),
+		strings.Trim(p.ETag(), `"`),
+		p.Fault,
+		string(p.Next),
+	}
 }
 
 // TileJSON is the answer of GET /edge/tiles/:pack.json, version 3.0.0 of the format.
@@ -47,7 +60,7 @@ type TileJSON struct {
 	Tiles        []string       `json:"tiles"`
 	Name         string         `json:"name,omitzero"`
 	Description  string         `json:"description,omitzero"`
-	Attribution  string         `json:"attribution,omitzero"` // of the pack: may hold HTML
+	Attribution  string         `json:"attribution,omitzero"` // may contain HTML
 	Format       string         `json:"format"`
 	MinZoom      uint8          `json:"minzoom"`
 	MaxZoom      uint8          `json:"maxzoom"`
@@ -56,57 +69,101 @@ type TileJSON struct {
 	VectorLayers jsontext.Value `json:"vector_layers,omitzero"`
 }
 
-// TileJSONOf is the TileJSON of a pack that is served below base.
+// TileJSONOf returns the TileJSON of a pack with URLs that begin with base.
 func TileJSONOf(p edge.PackInfo, base string) TileJSON {
 	return TileJSON{
-		TileJSON: "3.0.0", Name: p.Name, Description: p.Description, Attribution: p.Attribution, Format: string(p.Format),
-		MinZoom: p.MinZoom, MaxZoom: p.MaxZoom, Bounds: p.Bounds, Center: p.Center, VectorLayers: jsontext.Value(p.VectorLayers),
-		Tiles: []string{base + tilesPath + p.ID + "/{z}/{x}/{y}." + string(p.Format) + "?v=" + p.Version},
+		TileJSON:     "3.0.0",
+		Name:         p.Name,
+		Description:  p.Description,
+		Attribution:  p.Attribution,
+		Format:       string(p.Format),
+		MinZoom:      p.MinZoom,
+		MaxZoom:      p.MaxZoom,
+		Bounds:       p.Bounds,
+		Center:       p.Center,
+		VectorLayers: jsontext.Value(p.VectorLayers),
+		Tiles:        []string{base + tilesPath + p.ID + "/{z}/{x}/{y}." + string(p.Format) + "?v=" + p.Version},
 	}
 }
 
 // Fill is the body of POST /edge/fills.
 type Fill struct {
+	// https://, a host of edge.allow, and a path that begins with /, optionally with a query
 	URL     string `json:"url"`
-	Expect  string `json:"expect,omitzero"`  // b3:… of the bytes; others are refused
-	Refresh bool   `json:"refresh,omitzero"` // fetch it although it is stored
+	Expect  string `json:"expect,omitzero"`  // the b3:… that the bytes must have
+	Refresh bool   `json:"refresh,omitzero"` // fetch the URL even if it is stored
+	NoPin   bool   `json:"no_pin,omitzero"`  // do not pin the URL, so that it may be evicted
 }
 
-// Object is what is stored for a URL, and the answer of POST /edge/fills.
+// Object describes the stored object of a URL. It is the answer of POST /edge/fills.
 type Object struct {
 	URL  string `json:"url"`
-	Path string `json:"path"` // that it is served under
+	Path string `json:"path"` // the path that serves the object
 	B3   string `json:"b3"`
 	Size int64  `json:"size"`
 	Type string `json:"type"`
-	New  bool   `json:"new,omitzero"` // by this fill; else it was there
+	New  bool   `json:"new,omitzero"` // this fill fetched the object; false if it was stored before
+
+	Pinned   bool   `json:"pinned,omitzero"`   // the URL is not evicted
+	Unpinned string `json:"unpinned,omitzero"` // why a requested pin was not made, or a refresh removed a pin
+}
+
+// StoredList is the answer of GET /edge/keys.
+type StoredList struct {
+	Keys []StoredKey `json:"keys"`
+	Next string      `json:"next,omitzero"` // the after of the next page; missing on the last page
+}
+
+// StoredKey describes a stored URL.
+type StoredKey struct {
+	Key     string    `json:"key"` // the whole URL, with its query
+	B3      string    `json:"b3,omitzero"`
+	Size    int64     `json:"size"`
+	Type    string    `json:"type,omitzero"`
+	Pinned  bool      `json:"pinned"`
+	Used    time.Time `json:"used,omitzero"`    // the last use, to 10 minutes
+	Fetched time.Time `json:"fetched,omitzero"` // missing if an older release fetched it
+	Missing bool      `json:"missing,omitzero"` // the file is missing or was damaged, so nothing is served
+}
+
+// Keep is the body of POST /edge/keys/pin, unpin and rm.
+type Keep struct {
+	Keys []string `json:"keys"` // 1 to 256 URLs
+}
+
+// Kept is the answer of POST /edge/keys/pin, unpin and rm.
+type Kept struct {
+	Changed []string `json:"changed"`
+	Missing []string `json:"missing"`        // URLs without a stored object
+	Freed   int64    `json:"freed,omitzero"` // bytes of removed objects
 }
 
 // Verify is the body of POST /admin/v1/edge/verify.
 type Verify struct {
-	Fix bool `json:"fix,omitzero"` // set damaged objects aside, and fetch them anew where that is allowed
+	Fix bool `json:"fix,omitzero"` // set damaged objects aside, and fetch them again if that is allowed
 }
 
-// VerifyLine is one line of the NDJSON answer to POST /admin/v1/edge/verify: progress, a finding, the end, or a problem.
+// VerifyLine is one line of the NDJSON answer of POST /admin/v1/edge/verify: progress, a finding,
+// the sum at the end, or a problem.
 type VerifyLine struct {
 	Done    int64         `json:"done,omitzero"` // bytes of objects that were read
 	Total   int64         `json:"total,omitzero"`
 	Found   *Finding      `json:"found,omitzero"`
-	Sum     *Verified     `json:"sum,omitzero"` // the end
+	Sum     *Verified     `json:"sum,omitzero"` // the last line
 	Problem *wire.Problem `json:"problem,omitzero"`
 }
 
-// Finding is something that is stored and damaged.
+// Finding describes damaged content.
 type Finding struct {
 	Kind  string `json:"kind"`         // object, pack or row
 	Name  string `json:"name"`         // the b3:… of an object, the id of a pack, the bucket and the key of a row
-	URL   string `json:"url,omitzero"` // one that led to the object
+	URL   string `json:"url,omitzero"` // a URL of the object
 	Size  int64  `json:"size"`
 	Fault string `json:"fault"`
 	Done  string `json:"done"` // kept, refetched or dropped
 }
 
-// Verified counts what was read.
+// Verified counts the content that was read.
 type Verified struct {
 	Objects int   `json:"objects"`
 	Packs   int   `json:"packs"`
@@ -117,32 +174,50 @@ type Verified struct {
 // Client calls the routes of the edge.
 type Client struct{ *client.Client }
 
-// NewClient gives the calls of the edge over c.
+// NewClient returns a client of the edge that sends its calls through c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
-// Catalog reads the packs.
+// Catalog returns the packs.
 func (c Client) Catalog(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
 }
 
-// EdgeBytes reads an asset, a tile, a page or one of its files, by its escaped path below /edge/.
+// EdgeBytes returns an asset, a tile, a page or a file of a page, by its escaped path below /edge/.
 func (c Client) EdgeBytes(ctx context.Context, path string) ([]byte, error) {
 	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: prefix + path, Limit: 64 << 20})
 }
 
-// Fill has the node fetch a URL, and waits for it.
+// Fill fetches a URL on the node and waits for it.
 func (c Client) Fill(ctx context.Context, f Fill) (Object, error) {
 	return client.Ask[Object](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "fills", Body: f})
 }
 
-// Rescan has the node take up what has changed in its folder of packs.
+// EdgeKeys returns a page of at most limit stored URLs that begin with prefix and follow after, or
+// only of pinned ones if pinned is set.
+func (c Client) EdgeKeys(ctx context.Context, prefix, after string, limit int, pinned bool) (StoredList, error) {
+	q := client.Query{}.Text("prefix", prefix).Text("after", after).Text("limit", strconv.Itoa(limit))
+	if pinned {
+		q = q.Text("pinned", "1")
+	}
+	return client.Ask[StoredList](ctx, c.Client, client.Call{Path: keysPath, Query: q})
+}
+
+// EdgeKeep pins, unpins or removes URLs.
+func (c Client) EdgeKeep(ctx context.Context, do edge.Action, urls []string) (Kept, error) {
+	return client.Ask[Kept](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: keysPath + "/" + string(do), Body: Keep{urls}})
+}
+
+// Rescan scans the folder of packs on the node.
 func (c Client) Rescan(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Method: http.MethodPost, Path: adminPath + "rescan"})
 }
 
-// Verify has the node read all that is stored, and calls progress, if there is one, as it goes on. It takes an hour at most; the client's timeout does
-// not count. That something is damaged is an answer, not an error.
-func (c Client) Verify(ctx context.Context, v Verify, progress func(done, total int64)) (found []Finding, sum Verified, err error) {
+// Verify reads all stored content on the node and returns the findings. It calls progress, if not
+// nil, during the run, which takes at most an hour; the timeout of the client does not apply.
+// Damage is not an error.
+func (c Client) Verify(ctx context.Context, v Verify,
+	progress func(done, total int64)) (found []Finding, sum Verified, err error) {
 	k := client.Call{Method: http.MethodPost, Path: adminPath + "verify", Body: v}
 	err = client.ReadLines(ctx, c.Client, k, func(l VerifyLine) (bool, error) {
 		switch {

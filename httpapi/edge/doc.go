@@ -1,14 +1,23 @@
-// Package edge is the edge's part of the HTTP surface: assets by path or by hash, whole or a range of them, map tiles with their TileJSON, a
-// page that draws a pack, and the fills. New makes it from the engine behind Engine; Client calls it.
+// Package edge serves the HTTP routes of the edge: assets by path or hash with ranges, map tiles
+// with their TileJSON, a page that draws a pack, fills, and the list of stored URLs. New creates
+// the service; Client calls it.
 //
 // # Invariants
 //
-//  1. The tag of an answer is the BLAKE3 of the bytes it stands for: a 206 has that of the whole, a tile that of the coding it is sent in.
-//  2. A condition or a range is understood as RFC 9110 writes it, or refused; a range of another unit, and any of a HEAD, is ignored.
-//  3. An answer may be kept for ever only under a name that means these bytes: a hash, or a tile URL with the version it came from.
-//  4. A path means what it says once it is decoded: one that hides a slash or a backslash in an escape is refused.
-//  5. Nothing that was fetched runs on the node's origin, and the pages load nothing from another.
-//  6. Every refusal counts in edge_rejects_total under the seed's word for it, the frame's refusals too.
+//  1. The entity tag of an answer is the BLAKE3 of its representation: a 206 has the tag of the
+//     whole, a tile the tag of its coding.
+//  2. Conditions and ranges are parsed as in RFC 9110, and malformed ones are refused. A range in
+//     another unit and a range of a HEAD request are ignored.
+//  3. An answer may be cached for ever only if its URL identifies its bytes: the URL contains a
+//     hash, or it is a tile URL with the version of the pack.
+//  4. A path that contains an escaped slash or backslash is refused.
+//  5. Fetched content does not run on the origin of the node, and pages load nothing from another
+//     origin.
+//  6. Every refusal counts in edge_rejects_total under the reason that the seed names, including
+//     refusals by the frame.
+//  7. The query of a stored URL may be a credential. GET /edge/keys returns whole URLs, because
+//     pin, unpin and rm need them, and so it needs the scope edge.keep, as these do. Problems and
+//     log lines contain no query of a URL.
 //
 // # Tasks and queues
 //

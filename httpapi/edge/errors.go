@@ -12,76 +12,106 @@ import (
 	"ronbox/httpapi"
 )
 
-// Refusals of the HTTP layer itself.
+// Errors of the HTTP layer itself.
 var (
-	errRange        = errors.New("one range of bytes that the content has is served; Content-Range says how many it has")
-	errPrecondition = errors.New("If-Match names other bytes than these")
+	errRange        = errors.New("the range must be one range of bytes within the content; Content-Range has the size")
+	errPrecondition = errors.New("the content does not have a tag of If-Match")
 	errPath         = &edge.PathError{Reason: "encodes a slash, a backslash or a control character"}
-	errTile         = errors.New("a tile is /z/x/y.ext, in decimal without leading zeros")
-	errExt          = errors.New("the tiles of the pack have another extension; its TileJSON names it")
-	errHost         = errors.New("the name of the host cannot be used for the URLs of tiles: edge.public_url can name another")
+	errTile         = errors.New("the path of a tile is /z/x/y.ext, with decimal numbers without leading zeros")
+	errExt          = errors.New("the tiles of the pack have another extension; see its TileJSON")
+	errScript       = errors.New("a page of this node may not run stored objects as script or style")
+	errHost         = errors.New("the host of the request is not valid in URLs of tiles: set edge.public_url")
 )
 
-// seedWords are the seed's words, as edge_rejects_total has them, for reasons that the frame or the engine calls otherwise.
+// seedWords maps reasons of the frame and the engine to those of edge_rejects_total.
 var seedWords = map[string]string{
-	httpapi.ReasonRatioCap: httpapi.ReasonInflateCap, httpapi.ReasonInflight: httpapi.ReasonRate, httpapi.ReasonBusy: httpapi.ReasonRate,
+	httpapi.ReasonRatioCap: httpapi.ReasonInflateCap,
+	httpapi.ReasonInflight: httpapi.ReasonRate,
+	httpapi.ReasonBusy:     httpapi.ReasonRate,
 }
 
-// code is the spelling of a reason in problems.
+// code returns the problem code of a reason.
 func code(reason string) string { return "edge_" + reason }
 
-// rules are what the edge refuses. The same request may do better later where a wait is given.
+// rules returns the error table of the edge. An error with a wait may succeed when it is retried.
 func rules() []httpapi.ErrorRule {
 	is, any := httpapi.Is, httpapi.Any
 	rule := func(status int, reason, title string, wait httpapi.Wait, match func(error) bool) httpapi.ErrorRule {
-		return httpapi.ErrorRule{Is: match, Outcome: httpapi.Outcome{Status: status, Reason: reason, Code: code(reason), Retry: wait != httpapi.WaitNone}, Title: title, Wait: wait}
+		return httpapi.ErrorRule{
+			Is: match,
+			Outcome: httpapi.Outcome{
+				Status: status, Reason: reason, Code: code(reason), Retry: wait != httpapi.WaitNone,
+			},
+			Title: title,
+			Wait:  wait,
+		}
 	}
 	const never, soon, later = httpapi.WaitNone, httpapi.WaitBusy, httpapi.WaitDegraded
-	final := httpapi.ErrorRule{Is: httpapi.IsA[*edge.FillError], Classify: fillOutcome, Title: "Not fetched", Details: httpapi.Detail(func(e *edge.FillError) httpapi.Details {
-		return httpapi.Details{"tries": e.Tries}
-	})}
+	final := httpapi.ErrorRule{
+		Is:       httpapi.IsA[*edge.FillError],
+		Classify: fillOutcome,
+		Title:    "Not fetched",
+		Details: httpapi.Detail(func(e *edge.FillError) httpapi.Details {
+			return httpapi.Details{"tries": e.Tries}
+		}),
+	}
 	passing := final.When(func(err error) bool {
 		e, ok := errors.AsType[*edge.FillError](err)
 		return ok && e.Retryable()
 	})
 	passing.Wait = later
-	amnesia := rule(503, httpapi.ReasonAmnesia, "Nothing may be kept", later, is(edge.ErrAmnesia))
+	amnesia := rule(503, httpapi.ReasonAmnesia, "Nothing may be stored", later, is(edge.ErrAmnesia))
 	amnesia.Retry = false
 	return []httpapi.ErrorRule{
-		passing, final,
+		passing,
+		final,
 		rule(400, "bad_path", "Malformed path", never, httpapi.IsA[*edge.PathError]),
-		rule(400, "bad_tile", "No such tile anywhere", never, any(is(edge.ErrBadTile), is(errTile))),
+		rule(400, "bad_tile", "Invalid tile", never, any(is(edge.ErrBadTile), is(errTile))),
 		rule(400, "bad_ext", "Wrong extension", never, is(errExt)),
 		rule(400, httpapi.ReasonMalformed, "Malformed request", never, is(errHost)),
-		rule(404, httpapi.ReasonNotFound, "Not found", never, any(is(edge.ErrNotFound), is(edge.ErrNoPack), is(edge.ErrNoRaw), is(edge.ErrOutside))),
+		rule(404, httpapi.ReasonNotFound, "Not found", never,
+			any(is(edge.ErrNotFound), is(edge.ErrNoPack), is(edge.ErrNoRaw), is(edge.ErrOutside))),
 		rule(403, string(edge.NotAllowed), "Nothing is fetched", never, is(edge.ErrOffline)).
-			Say(`edge.mode is "offline": with "live", and the host in edge.allow, it is fetched`),
-		rule(406, "not_acceptable", "No coding that is accepted", never, is(edge.ErrCoding)),
+			Say(`edge.mode is "offline", so nothing is fetched: set it to "live" and add the host to edge.allow`),
+		rule(403, httpapi.ReasonForbidden, "Not for pages of this node", never, is(errScript)),
+		rule(406, "not_acceptable", "No acceptable coding", never, is(edge.ErrCoding)),
+		rule(409, "pins_full", "Too many pins", never, httpapi.IsA[*edge.PinsError]),
 		rule(412, httpapi.ReasonPrecondition, "Precondition failed", never, is(errPrecondition)),
 		rule(416, "invalid_range", "Range not satisfiable", never, is(errRange)),
-		rule(503, "corrupt", "Stored bytes were damaged", later, is(edge.ErrCorrupt)), // also where it could not be set aside
+		// also if the object could not be set aside
+		rule(503, "corrupt", "Stored object was damaged", later, is(edge.ErrCorrupt)),
 		rule(429, httpapi.ReasonRate, "Too many requests", soon, httpapi.IsA[*edge.RateError]),
 		rule(429, httpapi.ReasonBusy, "Too many fills", soon, is(flow.ErrBusy)),
-		amnesia.Say("the node keeps nothing on a disk, and so fetches nothing; packs are served"),
+		amnesia.Say("the node writes nothing to a disk, so it fetches nothing; packs are served"),
+		rule(503, "cas_unavailable", "Content store is not open", later, is(edge.ErrStore)),
 		rule(503, "cas_full", "Content store is full", later, is(edge.ErrFull)),
 		rule(503, "pack_opening", "Pack is being opened", later, is(edge.ErrPackOpening)),
 		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),
-		rule(503, "pack_failed", "Pack is not fit to be served", later, is(edge.ErrPackFailed)),
+		rule(503, "pack_failed", "Pack is invalid", later, is(edge.ErrPackFailed)),
 		rule(503, httpapi.ReasonTimeout, "Deadline passed", soon, is(context.DeadlineExceeded)).
-			Say("it was not there in time; what was begun goes on, and the same request may find it done"),
+			Say("the fetch took too long; it continues, so retry the request"),
 	}
 }
 
-// fillStatus are the statuses of the faults of a fill.
+// fillStatus maps the reasons of failed fills to statuses.
 var fillStatus = map[edge.Reason]int{
-	edge.NotAllowed: http.StatusForbidden, edge.UpstreamNotFound: http.StatusNotFound, edge.ETagInvalid: http.StatusFailedDependency,
-	edge.DigestMismatch: http.StatusFailedDependency, edge.NotCacheable: http.StatusFailedDependency, edge.ObjectCap: http.StatusFailedDependency,
-	edge.Upstream4xx: http.StatusFailedDependency, edge.Timeout: http.StatusServiceUnavailable, edge.UpstreamUnavailable: http.StatusServiceUnavailable,
-	edge.Upstream5xx: http.StatusBadGateway, edge.UpstreamConnect: http.StatusBadGateway, edge.UpstreamTruncated: http.StatusBadGateway,
-	edge.UpstreamUnframed: http.StatusBadGateway, edge.RedirectLoop: http.StatusBadGateway,
+	edge.NotAllowed:          http.StatusForbidden,
+	edge.UpstreamNotFound:    http.StatusNotFound,
+	edge.ETagInvalid:         http.StatusFailedDependency,
+	edge.DigestMismatch:      http.StatusFailedDependency,
+	edge.NotCacheable:        http.StatusFailedDependency,
+	edge.ObjectCap:           http.StatusFailedDependency,
+	edge.Upstream4xx:         http.StatusFailedDependency,
+	edge.Timeout:             http.StatusServiceUnavailable,
+	edge.UpstreamUnavailable: http.StatusServiceUnavailable,
+	edge.Upstream5xx:         http.StatusBadGateway,
+	edge.UpstreamConnect:     http.StatusBadGateway,
+	edge.UpstreamTruncated:   http.StatusBadGateway,
+	edge.UpstreamUnframed:    http.StatusBadGateway,
+	edge.RedirectLoop:        http.StatusBadGateway,
 }
 
-// fillWords are the outcomes of all faults of a fill.
+// fillWords returns the outcomes of all reasons of failed fills.
 func fillWords() (out []httpapi.Outcome) {
 	for _, r := range slices.Sorted(maps.Keys(fillStatus)) {
 		out = append(out, fillOutcome(&edge.FillError{Reason: r}))
@@ -91,5 +121,10 @@ func fillWords() (out []httpapi.Outcome) {
 
 func fillOutcome(err error) httpapi.Outcome {
 	e, _ := errors.AsType[*edge.FillError](err)
-	return httpapi.Outcome{Status: fillStatus[e.Reason], Reason: string(e.Reason), Code: code(string(e.Reason)), Retry: e.Retryable()}
+	return httpapi.Outcome{
+		Status: fillStatus[e.Reason],
+		Reason: string(e.Reason),
+		Code:   code(string(e.Reason)),
+		Retry:  e.Retryable(),
+	}
 }

@@ -16,7 +16,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// handlers serve the routes.
+// handlers holds the handlers of the routes.
 type handlers struct {
 	e      Engine
 	packs  Packs
@@ -24,27 +24,32 @@ type handlers struct {
 	page   *template.Template
 }
 
-// Values of Cache-Control beside those of httpapi.
+// Values of Cache-Control in addition to those of httpapi.
 const (
-	cacheDay  = "public, max-age=86400" // of what was fetched: it stays as it is until it is refreshed
-	cacheHour = "public, max-age=3600"  // of tiles without their version
+	cacheDay  = "public, max-age=86400" // of fetched objects, which change only by a refresh
+	cacheHour = "public, max-age=3600"  // of tiles requested without their version
 )
 
-// plain lets through the paths that say the same before and after decoding.
+// plain refuses paths that change their meaning when they are decoded.
 func plain(next httpapi.Handler) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		u := c.HTTP().URL
-		if escaped := strings.ToLower(u.RawPath); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") ||
-			!utf8.ValidString(u.Path) || strings.ContainsFunc(u.Path, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		escaped := strings.ToLower(u.RawPath)
+		control := func(r rune) bool { return r < 0x20 || r == 0x7f }
+		if strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") ||
+			!utf8.ValidString(u.Path) || strings.ContainsFunc(u.Path, control) {
 			return errPath
 		}
 		return next(c)
 	}
 }
 
-// getAsset serves GET /edge/assets/*path: an object by hash or by where it was fetched from, or the file of a pack.
+// getAsset serves GET /edge/assets/*path: an object by its hash or its URL, or the file of a pack.
 func (h handlers) getAsset(c *httpapi.Request) error {
-	o, err := h.e.Asset(c.Context(), c.Param(paramPath))
+	if runs(c.HTTP().Header) {
+		return errScript
+	}
+	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -54,7 +59,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	case o.Immutable:
 		x.cache = httpapi.CacheForever
 	case o.From == edge.FromPack:
-		x.cache = httpapi.CacheAsk // ranges of two versions must not mix
+		x.cache = httpapi.CacheAsk // so that ranges of two versions do not mix
 	}
 	from := "hit; detail=" + o.From
 	if o.Filled {
@@ -64,7 +69,21 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	return send(c, c.HTTP(), x)
 }
 
-// getTile serves GET /edge/tiles/:pack/:z/:x/:y.ext. A tile that the pack leaves out is 204, one that it cannot have 404.
+// runs reports whether a page of this node asks for an object as script or style. The console's
+// policy allows its own origin, which stored objects share.
+func runs(h http.Header) bool {
+	if h.Get("Sec-Fetch-Site") != "same-origin" {
+		return false
+	}
+	switch h.Get("Sec-Fetch-Dest") {
+	case "script", "style", "worker", "sharedworker", "serviceworker":
+		return true
+	}
+	return false
+}
+
+// getTile serves GET /edge/tiles/:pack/:z/:x/:y.ext. It answers 204 for a tile that the pack leaves
+// out, and 404 for a tile outside of the pack.
 func (h handlers) getTile(c *httpapi.Request) error {
 	at, ext, err := tileOf(c)
 	if err != nil {
@@ -87,14 +106,22 @@ func (h handlers) getTile(c *httpapi.Request) error {
 		}
 		return err
 	}
-	x := content{etag: t.ETag(), kind: t.Format.ContentType(), cache: cacheHour, coding: string(t.Coding), bytes: t.Bytes, size: int64(len(t.Bytes)), whole: true}
+	x := content{
+		etag:   t.ETag(),
+		kind:   t.Format.ContentType(),
+		cache:  cacheHour,
+		coding: string(t.Coding),
+		bytes:  t.Bytes,
+		size:   int64(len(t.Bytes)),
+		whole:  true,
+	}
 	if v := c.Query().Get("v"); v != "" && v == t.Version {
 		x.cache = httpapi.CacheForever
 	}
 	return send(c, c.HTTP(), x)
 }
 
-// tileOf reads the path of a tile.
+// tileOf parses the path of a tile.
 func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
 	row, ext, _ := strings.Cut(c.Param(paramTile), ".")
 	var n [3]uint64
@@ -123,14 +150,14 @@ func (h handlers) getTileJSON(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	base, err := h.base(c.HTTP())
+	base, err := h.base(c)
 	if err != nil {
 		return err
 	}
 	return sendJSON(c, TileJSONOf(p, base))
 }
 
-// sendJSON answers a read that has a tag.
+// sendJSON sends doc with an entity tag.
 func sendJSON(c *httpapi.Request, doc any) error {
 	body, err := json.Marshal(doc)
 	if err != nil {
@@ -139,21 +166,21 @@ func sendJSON(c *httpapi.Request, doc any) error {
 	return c.SendTagged(httpapi.CacheAsk, httpapi.TagOf(body), body)
 }
 
-// base is what URLs of the node begin with: edge.public_url, or the scheme and the host that the request names.
-func (h handlers) base(r *http.Request) (string, error) {
+// base returns the prefix of the node's URLs: edge.public_url, or the scheme and host of the
+// request.
+func (h handlers) base(c *httpapi.Request) (string, error) {
 	if public := h.e.Config().PublicURL; public != "" {
 		return strings.TrimRight(public, "/"), nil
 	}
-	if r.Host == "" || len(r.Host) > 262 || strings.Trim(r.Host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]") != "" {
+	scheme, host := c.Origin()
+	if host == "" || len(host) > 262 ||
+		strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]") != "" {
 		return "", errHost
 	}
-	if r.TLS != nil {
-		return "https://" + r.Host, nil
-	}
-	return "http://" + r.Host, nil
+	return scheme + "://" + host, nil
 }
 
-// catalog is what the routes tell of packs.
+// catalog converts packs to a Catalog.
 func (h handlers) catalog(all []edge.PackInfo) Catalog {
 	out := Catalog{Mode: h.e.Config().Mode, Packs: make([]Pack, len(all))}
 	for i, p := range all {
@@ -180,7 +207,7 @@ func (h handlers) postFill(c *httpapi.Request) error {
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	req := edge.FillRequest{URL: in.URL, Refresh: in.Refresh}
+	req := edge.FillRequest{URL: in.URL, Refresh: in.Refresh, Pin: !in.NoPin}
 	if in.Expect != "" {
 		var err error
 		if req.Expect, err = b3.Parse(in.Expect); err != nil {
@@ -191,10 +218,12 @@ func (h handlers) postFill(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.Respond(http.StatusOK, Object{f.URL, assetsPath + f.Path, f.Digest.String(), f.Size, f.Type, f.New})
+	return c.Respond(http.StatusOK,
+		Object{f.URL, assetsPath + f.Path, f.Digest.String(), f.Size, f.Type, f.New, f.Pinned, f.Unpinned})
 }
 
-// postVerify serves POST /admin/v1/edge/verify: lines of progress and findings, then the sum or the problem.
+// postVerify serves POST /admin/v1/edge/verify. It sends lines of progress and findings, and then
+// the sum or a problem.
 func (h handlers) postVerify(c *httpapi.Request) error {
 	var in Verify
 	if err := c.Decode(&in); err != nil {
@@ -213,4 +242,60 @@ func (h handlers) postVerify(c *httpapi.Request) error {
 	}
 	lines.Write(VerifyLine{Sum: &Verified{sum.Objects, sum.Packs, sum.Bytes, sum.Bad}})
 	return nil
+}
+
+const defaultKeys = 100 // of one page
+
+// getKeys serves GET /edge/keys.
+func (h handlers) getKeys(c *httpapi.Request) error {
+	limit, err := c.Number("limit", defaultKeys, 1, edge.MaxKeys)
+	if err != nil {
+		return err
+	}
+	q := edge.KeyQuery{Prefix: c.Query().Get("prefix"), After: c.Query().Get("after"), Limit: int(limit)}
+	switch v := c.Query().Get("pinned"); {
+	case v == "1":
+		q.Pinned = true
+	case v != "0" && c.Query().Has("pinned"):
+		return httpapi.BadQuery("pinned", "must be 0 or 1")
+	}
+	page, next, err := h.e.Keys(c.Context(), q)
+	if err != nil {
+		return err
+	}
+	out := StoredList{Keys: make([]StoredKey, len(page)), Next: next}
+	for i, k := range page {
+		key := StoredKey{
+			Key: k.URL, Size: k.Size, Type: k.Type, Pinned: k.Pinned, Used: k.Used.UTC(), Fetched: k.Fetched.UTC(),
+			Missing: k.Used.IsZero(),
+		}
+		if !k.Digest.IsZero() {
+			key.B3 = k.Digest.String()
+		}
+		out.Keys[i] = key
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// postKeep serves POST /edge/keys/pin, unpin and rm.
+func (h handlers) postKeep(do edge.Action) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		var in Keep
+		if err := c.Decode(&in); err != nil {
+			return err
+		}
+		if len(in.Keys) == 0 || len(in.Keys) > edge.MaxKeep {
+			return httpapi.BadBody("keys", "must hold 1 to "+strconv.Itoa(edge.MaxKeep)+" URLs")
+		}
+		k, err := h.e.Keep(c.Context(), do, in.Keys)
+		if err != nil {
+			return err
+		}
+		out := Kept{
+			Changed: append([]string{}, k.Changed...),
+			Missing: append([]string{}, k.Missing...),
+			Freed:   k.Freed,
+		}
+		return c.Respond(http.StatusOK, out)
+	}
 }

@@ -8,37 +8,55 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"ronbox/engines/edge"
 	"ronbox/httpapi"
 )
 
-// policy of the page that draws a pack: all of it comes from the node. Pictures are made from the bytes of tiles, which is what blob is for.
-const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy is the content security policy of the page that draws a pack. Everything comes from the
+// node; blob is for pictures that are made from the bytes of tiles.
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; " +
+	"img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed static
 var embedded embed.FS
 
-// static are the embedded files, by the path below /edge/static/. One that ends in .gz is served under the name without it.
+// static holds the embedded files by their paths below /edge/static/. A file named *.gz
+// is served under the name without it.
 type static map[string]staticFile
 
-// staticFile is a file, and the same as gzip where it is held so.
+// staticFile is a file and, if it is stored so, its gzip form.
 type staticFile struct{ plain, zipped content }
 
-// version is the v that a URL of the file needs to be kept for ever.
+// version returns the v of the URL under which the file may be cached for ever.
 func (f staticFile) version() string { return f.plain.etag[len(`"b3:`):][:16] }
 
 const typePage = "text/html; charset=utf-8"
 
-var staticKinds = map[string]string{".mjs": "text/javascript; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
-
-// contentOf is a whole answer of bytes.
-func contentOf(body []byte, kind, cache, coding string) content {
-	return content{etag: httpapi.TagOf(body), kind: kind, cache: cache, coding: coding, bytes: body, size: int64(len(body)), whole: true}
+var staticKinds = map[string]string{
+	".mjs": "text/javascript; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8",
 }
 
-// newStatic reads the embedded files. A fault in them is one of the build.
+// contentOf returns content of bytes that is served without ranges.
+func contentOf(body []byte, kind, cache, coding string) content {
+	return content{
+		etag:   httpapi.TagOf(body),
+		kind:   kind,
+		cache:  cache,
+		coding: coding,
+		bytes:  body,
+		size:   int64(len(body)),
+		whole:  true,
+	}
+}
+
+// staticFiles returns the embedded files, which all nodes of the process share.
+var staticFiles = sync.OnceValue(newStatic)
+
+// newStatic reads the embedded files. It panics on an error, which only a faulty build can cause.
 func newStatic() static {
 	out := static{}
 	err := fs.WalkDir(embedded, "static", func(name string, d fs.DirEntry, err error) error {
@@ -51,7 +69,7 @@ func newStatic() static {
 		if kind == "" {
 			kind = "text/plain; charset=utf-8"
 		}
-		if strings.Contains(name, "/") { // a folder is named after the version of what is in it
+		if strings.Contains(name, "/") { // the name of a folder contains the version of its files
 			cache = httpapi.CacheForever
 		}
 		if zipped && err == nil {
@@ -88,7 +106,8 @@ func (h handlers) getStatic(c *httpapi.Request) error {
 	return send(c, c.HTTP(), x)
 }
 
-// getPreview serves GET /edge/preview/:pack: a page that draws the pack, and asks for nothing but the pack and embedded files.
+// getPreview serves GET /edge/preview/:pack: a page that draws the pack. It requests only the pack
+// and embedded files.
 func (h handlers) getPreview(c *httpapi.Request) error {
 	p, err := h.packs.Info(c.Param(paramPack))
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"ronbox/httpapi"
 )
 
-// content is what an answer is made of: bytes that are in memory, or a file.
+// content is the content of an answer: bytes in memory, or a file.
 type content struct {
 	etag   string // strong, quoted
 	kind   string // Content-Type
 	cache  string // Cache-Control
-	coding string // Content-Encoding; "": none
+	coding string // Content-Encoding; "" for none
 	bytes  []byte
-	file   io.ReadSeeker // instead of bytes; an *os.File is sent by the kernel where it can be
+	file   io.ReadSeeker // used if bytes is nil; the kernel can send an *os.File
 	size   int64
-	whole  bool // ranges are not served
+	whole  bool // no ranges are served
 }
 
-// answer is the part of httpapi.Request that content is sent through.
+// answer is the part of httpapi.Request through which content is sent.
 type answer interface {
 	Set(name, value string)
 	WriteHeader(status int)
@@ -32,14 +32,14 @@ type answer interface {
 	io.ReaderFrom
 }
 
-// errShort is a file that ends before its size: the answer is cut, and its connection.
+// errShort is returned if a file ends before its size. The connection is then closed.
 var errShort = errors.New("the file ends before its size")
 
-// send answers r with the part of x that it asks for.
+// send answers r with the requested part of x.
 func send(w answer, r *http.Request, x content) error {
 	method, unit := r.Method, "bytes"
 	if x.whole {
-		method, unit = http.MethodHead, "none" // a HEAD has no ranges
+		method, unit = http.MethodHead, "none" // decide ignores ranges of a HEAD
 	}
 	p := decide(method, r.Header, x.etag, x.size)
 	w.Set("Etag", x.etag)
@@ -71,11 +71,11 @@ func send(w answer, r *http.Request, x content) error {
 	return x.write(w, p)
 }
 
-// write sends the bytes of p. A client that leaves is no fault.
+// write sends the bytes of p. It returns no error if the client has left.
 func (x *content) write(w answer, p part) error {
 	if x.file == nil {
 		w.WriteHeader(p.status)
-		_, _ = w.Write(x.bytes[p.first : p.first+p.length]) // the client has left, or reads it
+		_, _ = w.Write(x.bytes[p.first : p.first+p.length]) // an error means that the client has left
 		return nil
 	}
 	if p.first > 0 {
@@ -90,19 +90,22 @@ func (x *content) write(w answer, p part) error {
 	return nil
 }
 
-// accepts are the codings to which a request gives a weight. If it says nothing that is identity alone: scripts that say nothing seldom decode.
+// accepts returns a function that reports whether a request accepts a coding. Without an
+// Accept-Encoding only identity is accepted, because many scripts do not decode.
 func accepts(r *http.Request) func(edge.Coding) bool {
 	return func(c edge.Coding) bool { return httpapi.Weight(r.Header["Accept-Encoding"], string(c)) > 0 }
 }
 
-// part is what of some content a request gets: a status of 200, 206, 304, 412 or 416, and the bytes of the first two.
+// part is the requested part of some content: a status of 200, 206, 304, 412 or 416, and the range
+// of bytes for 200 and 206.
 type part struct {
 	status        int
 	first, length int64
 }
 
-// decide applies the conditions of a request to content of a strong tag and a size, in the order of RFC 9110, section 13.2.2. There is no date of
-// change, so that conditions by date are ignored, and one in If-Range never holds. A HEAD has no ranges.
+// decide evaluates the conditions of a request in the order of RFC 9110, section 13.2.2, for
+// content with a strong tag and a size. Content has no modification date: conditions by date are
+// ignored, and a date in If-Range never matches. Ranges of a HEAD are ignored.
 func decide(method string, h http.Header, etag string, size int64) part {
 	if has, given := httpapi.Matches(h["If-Match"], etag, false); given && !has {
 		return part{status: http.StatusPreconditionFailed}
@@ -121,8 +124,9 @@ func decide(method string, h http.Header, etag string, size int64) part {
 	return ranged(lines[0], whole)
 }
 
-// ranged is the one range that a Range header asks for of the whole. One of another unit is ignored, as is one of nothing; more than one, and what
-// is not written as RFC 9110 has it, is refused: half an answer to a misunderstood question is worse than none.
+// ranged returns the part for a Range header, given the whole. It ignores a range in another unit
+// and a range of empty content. It refuses several ranges and malformed ones, because a client
+// would misread an answer to a misunderstood request.
 func ranged(header string, whole part) part {
 	refused := part{status: http.StatusRequestedRangeNotSatisfiable}
 	unit, list, has := strings.Cut(header, "=")
@@ -160,7 +164,7 @@ func ranged(header string, whole part) part {
 	return part{http.StatusPartialContent, first, last - first + 1}
 }
 
-// contentRange is the Content-Range of a 206, or of a 416, of content of a size.
+// contentRange returns the Content-Range of a 206 or 416 for content of a size.
 func (p part) contentRange(size int64) string {
 	if p.status == http.StatusPartialContent {
 		return fmt.Sprintf("bytes %d-%d/%d", p.first, p.first+p.length-1, size)
@@ -168,7 +172,7 @@ func (p part) contentRange(size int64) string {
 	return fmt.Sprint("bytes */", size)
 }
 
-// decimal reads digits alone; a number that is too large for an int64 is the largest one.
+// decimal parses a string of digits. A number beyond int64 becomes the largest int64.
 func decimal(s string) (int64, bool) {
 	n, _ := strconv.ParseUint(s, 10, 63)
 	return int64(n), s != "" && strings.Trim(s, "0123456789") == ""

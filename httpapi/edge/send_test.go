@@ -20,13 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const someTag = `"b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`
 
-// patterned is content of any size whose every byte tells its offset.
+// patterned is content of any size in which every byte depends on its offset.
 type patterned struct{ size, at int64 }
 
 func patternAt(off int64) byte { return byte(off*31 + off>>8 + off>>16 + off>>33) }
 
 func (p *patterned) Read(b []byte) (int, error) {
-	n := min(int64(len(b)), p.size-p.at, 512) // so little that no test makes more than it looks at
+	n := min(int64(len(b)), p.size-p.at, 512) // few, so that no test generates more than it reads
 	if n <= 0 {
 		return 0, io.EOF
 	}
@@ -48,7 +48,7 @@ func (p *patterned) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-// kept is an answer of which the first bytes are kept.
+// kept is an answer that keeps only its first bytes.
 type kept struct {
 	h      http.Header
 	status int
@@ -76,7 +76,7 @@ func (k *kept) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// both answers one request by http.ServeContent and by send.
+// both answers one request with http.ServeContent and with send.
 func both(method string, h http.Header, size int64, most int) (theirs, ours *kept) {
 	r := &http.Request{Method: method, Header: h}
 	theirs = newKept(most)
@@ -95,7 +95,8 @@ func both(method string, h http.Header, size int64, most int) (theirs, ours *kep
 	return theirs, ours
 }
 
-// same compares what a client sees of an answer. The body of a refusal is a problem, of another length.
+// same compares two answers as a client sees them. The body of a refusal is a problem and has
+// another length.
 func same(theirs, ours *kept) error {
 	names := []string{"Content-Range"}
 	if theirs.status < http.StatusBadRequest {
@@ -118,10 +119,10 @@ func same(theirs, ours *kept) error {
 	return nil
 }
 
-// sizes that ranges are held against.
+// sizes are the content sizes for the tests of ranges.
 var sizes = []int64{0, 1, 2, 511, 64 << 10, 1 << 40}
 
-// anyRange draws a single range that RFC 9110 allows, in any spelling of it.
+// anyRange draws a single range in any spelling that RFC 9110 allows.
 func anyRange(r *rand.Rand, size int64) string {
 	number := func() int64 {
 		switch r.IntN(6) {
@@ -146,7 +147,8 @@ func anyRange(r *rand.Rand, size int64) string {
 		spec = "-" + text(a)
 	}
 	space := func() string { return strings.Repeat([]string{" ", "\t"}[r.IntN(2)], r.IntN(2)*r.IntN(3)) }
-	return "bytes=" + strings.Repeat(",", r.IntN(2)*r.IntN(2)) + space() + spec + space() + strings.Repeat(",", r.IntN(2)*r.IntN(2))
+	return "bytes=" + strings.Repeat(",", r.IntN(2)*r.IntN(2)) + space() + spec + space() + strings.Repeat(",",
+		r.IntN(2)*r.IntN(2))
 }
 
 // emptySuffix reports whether a range asks for the last 0 bytes.
@@ -156,7 +158,8 @@ func emptySuffix(header string) bool {
 	return suffix && strings.Trim(digits, "0") == ""
 }
 
-// Of 100,000 ranges and each size, every one is answered as http.ServeContent answers it, but for suffixes of an empty object and of no bytes.
+// For 100,000 ranges and each size, send answers as http.ServeContent does, except for suffixes of
+// an empty object and suffixes of no bytes.
 func TestRangesAreThoseOfServeContent(t *testing.T) {
 	draws := 100_000
 	if testing.Short() {
@@ -199,7 +202,7 @@ func TestRangesAreThoseOfServeContent(t *testing.T) {
 	}
 }
 
-// The differences from http.ServeContent are these, and each is one.
+// These are the differences from http.ServeContent, one per row.
 func TestDifferencesFromServeContent(t *testing.T) {
 	const size = 511
 	for _, tt := range []struct {
@@ -225,7 +228,8 @@ func TestDifferencesFromServeContent(t *testing.T) {
 	} {
 		theirs, ours := both(tt.method, http.Header{"Range": {tt.header}}, tt.size, 1<<20)
 		if ours.status != tt.status || ours.h.Get("Content-Range") != tt.contentRange {
-			t.Errorf("%s: %d %q, want %d %q", tt.doc, ours.status, ours.h.Get("Content-Range"), tt.status, tt.contentRange)
+			t.Errorf("%s: %d %q, want %d %q", tt.doc, ours.status, ours.h.Get("Content-Range"), tt.status,
+				tt.contentRange)
 		}
 		if same(theirs, ours) == nil {
 			t.Errorf("%s: is no difference", tt.doc)
@@ -247,7 +251,7 @@ func anyTags(r *rand.Rand) string {
 	return strings.Join(out, []string{",", ", "}[r.IntN(2)])
 }
 
-// Well-formed conditions, in any combination and with a range, are decided as http.ServeContent decides them.
+// Well-formed conditions, in any combination and with a range, are decided as by http.ServeContent.
 func TestConditionsAreThoseOfServeContent(t *testing.T) {
 	draws := 100_000
 	if testing.Short() {
@@ -255,11 +259,15 @@ func TestConditionsAreThoseOfServeContent(t *testing.T) {
 	}
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 2))
-	wellFormed := []string{someTag, "W/" + someTag, `"x"`, `W/"x"`, `"a,b"`, `"x", ` + someTag, `W/"x",W/` + someTag, "*"}
+	wellFormed := []string{
+		someTag, "W/" + someTag, `"x"`, `W/"x"`, `"a,b"`, `"x", ` + someTag, `W/"x",W/` + someTag, "*",
+	}
 	seen := map[int]int{}
 	for range draws {
 		h := http.Header{}
-		for _, name := range []string{"If-Match", "If-None-Match", "If-Range", "If-Modified-Since", "If-Unmodified-Since"} {
+		for _, name := range []string{
+			"If-Match", "If-None-Match", "If-Range", "If-Modified-Since", "If-Unmodified-Since",
+		} {
 			if r.IntN(3) > 0 {
 				continue
 			}
@@ -288,12 +296,14 @@ func TestConditionsAreThoseOfServeContent(t *testing.T) {
 	}
 }
 
-// Lists of tags that are longer than any that was given out are ignored.
+// Lists of tags that are longer than any that the server sends are ignored.
 func TestTooManyTagsAreIgnored(t *testing.T) {
 	many := strings.Repeat(`"x",`, 64) + someTag
 	long := `"` + strings.Repeat("x", 4<<10) + `",` + someTag
 	for _, list := range []string{many, long} {
-		for name, h := range map[string]http.Header{"If-None-Match": {"If-None-Match": {list}}, "If-Match": {"If-Match": {list}}} {
+		for name, h := range map[string]http.Header{
+			"If-None-Match": {"If-None-Match": {list}}, "If-Match": {"If-Match": {list}},
+		} {
 			if _, ours := both("GET", h, 5, 10); ours.status != http.StatusOK {
 				t.Errorf("%s of %d bytes: %d", name, len(list), ours.status)
 			}
@@ -305,7 +315,8 @@ func TestTooManyTagsAreIgnored(t *testing.T) {
 	}
 }
 
-// Whatever the headers hold, the answer is one of five, a part lies within the content, and what was decided is decided again.
+// For all values of the headers, the answer has one of five statuses, a part lies within the
+// content, and the decision is deterministic.
 func FuzzConditions(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
@@ -317,7 +328,9 @@ func FuzzConditions(f *testing.F) {
 			size = -(size + 1)
 		}
 		h := http.Header{}
-		for name, v := range map[string]string{"Range": within, "If-Match": match, "If-None-Match": noneMatch, "If-Range": ifRange} {
+		for name, v := range map[string]string{
+			"Range": within, "If-Match": match, "If-None-Match": noneMatch, "If-Range": ifRange,
+		} {
 			if v != "" {
 				h[name] = []string{v}
 			}
@@ -346,14 +359,16 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// What a client accepts is what it names, with a weight above nothing.
+// A client accepts the codings that it names with a weight above zero.
 func TestCodings(t *testing.T) {
 	for header, want := range map[string]string{
-		"": "", "gzip": "g", "gzip;q=0": "", "gzip; q=0.0": "", "gzip;q=0.001": "g", "GZIP, br": "gb", "zstd, gzip;q=0": "z", "*": "gzb",
+		"": "", "gzip": "g", "gzip;q=0": "", "gzip; q=0.0": "", "gzip;q=0.001": "g", "GZIP, br": "gb",
+		"zstd, gzip;q=0": "z", "*": "gzb",
 		"identity": "", "gzip;q=1, zstd; q = 0 , br;q=0.5": "gb", "x-gzip": "g", "gzip;x=y": "g",
 	} {
 		has := accepts(&http.Request{Header: http.Header{"Accept-Encoding": {header}}})
-		got := map[bool]string{true: "g"}[has(edge.Gzip)] + map[bool]string{true: "z"}[has(edge.Zstd)] + map[bool]string{true: "b"}[has(edge.Brotli)]
+		got := map[bool]string{true: "g"}[has(edge.Gzip)] + map[bool]string{true: "z"}[has(edge.Zstd)] +
+			map[bool]string{true: "b"}[has(edge.Brotli)]
 		if got != want {
 			t.Errorf("%q accepts %q, want %q", header, got, want)
 		}

@@ -36,7 +36,7 @@ func (w *wire) head() error {
 	}
 }
 
-// round sends n requests over all wires, and says how long that took.
+// round sends n requests over all wires and returns the duration.
 func round(b *testing.B, all []*wire, n int) time.Duration {
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -66,8 +66,8 @@ func wires(b *testing.B, addr string, n int) (all []*wire) {
 	return all
 }
 
-// BenchmarkHead asks HEAD over loopback through the front and, in turns with it, of bare net/http with the same handler.
-// ratio is the throughput of the first over that of the second.
+// BenchmarkHead asks HEAD over loopback through the front and, in turns with it, of bare net/http
+// with the same handler. ratio is the throughput of the first over that of the second.
 func BenchmarkHead(b *testing.B) {
 	const clients, perRound = 8, 4000
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil })
@@ -115,8 +115,9 @@ func BenchmarkConnect(b *testing.B) {
 	}
 }
 
-// BenchmarkFlood is what ten quiet clients, which connect and ask once every 10 ms, wait for beside 300 that keep
-// coming from one address, 1,500 times a second in all, against the same without those.
+// BenchmarkFlood is what ten quiet clients, which connect and ask once every 10 ms, wait for beside
+// 300 that keep coming from one address, 1,500 times a second in all, against the same without
+// those.
 func BenchmarkFlood(b *testing.B) {
 	r := newRig(b, noReserve).listening(b)
 	stop := make(chan struct{})
@@ -189,7 +190,7 @@ func quiet(b *testing.B, r *rig) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// BenchmarkConnTable takes and gives back a slot.
+// BenchmarkConnTable acquires and releases a slot.
 func BenchmarkConnTable(b *testing.B) {
 	table := newConnTable(flow.NewCatalog(nil, nil), limits{total: 1024, perIP: 256})
 	c := &conn{e: &endpoint{conns: table}, key: netip.MustParseAddr("192.0.2.1")}

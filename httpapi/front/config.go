@@ -18,27 +18,40 @@ import (
 
 // Config is the section [server].
 type Config struct {
-	Bind         string        `toml:"bind" reload:"b"`                    // host:port of the TCP listener; port 0: any free one
-	Acceptors    int           `toml:"acceptors" reload:"b"`               // accept loops on it
-	MaxConns     int           `toml:"max_conns" reload:"r"`               // open TCP connections; one more gets a canned 503
-	PerIP        int           `toml:"connection_limit_per_ip" reload:"r"` // of one address, or of one IPv6 /64; one more gets a canned 429
-	Reserved     int           `toml:"reserved_conns" reload:"r"`          // beyond both caps, for probes from health_cidrs
-	HealthCIDRs  []string      `toml:"health_cidrs" reload:"r"`            // networks that probes come from
-	ReadTimeout  unit.Duration `toml:"read_timeout" reload:"b"`            // for the headers, then again for the body
-	WriteTimeout unit.Duration `toml:"write_timeout" reload:"b"`           // beyond a request's deadline; per frame of a stream, and per 64 KiB within a send window
-	IdleTimeout  unit.Duration `toml:"idle_timeout" reload:"b"`            // between two requests of a connection
-	MaxHeader    unit.Size     `toml:"max_header" reload:"b"`              // request line and headers
-	MaxBody      unit.Size     `toml:"max_body_bytes" reload:"r"`          // of a request, as it is sent
-	RatioCap     int           `toml:"decompress_ratio_cap" reload:"r"`    // bytes that a compressed body may unfold to, by its own
-	AbsCap       unit.Size     `toml:"decompress_abs_bytes" reload:"r"`    // and in all
-	Trusted      []string      `toml:"trusted_proxies" reload:"r"`         // networks of proxies that may name the client's address
-	MetricsAllow []string      `toml:"metrics_allow" reload:"r"`           // networks that may read /metrics without a token
-	AdminOnTCP   bool          `toml:"admin_on_tcp" reload:"r"`            // serve /admin/v1 on TCP too, to holders of node.admin
-	HSTS         bool          `toml:"hsts" reload:"r"`                    // tell browsers to stay with TLS, where it is on
-	CORS         CORS          `toml:"cors" reload:"r"`
+	// host:port of the TCP listener; port 0: any free one
+	Bind string `toml:"bind" reload:"b"`
+	// permit an address other than loopback without TLS
+	Plaintext bool `toml:"plaintext" reload:"b"`
+	Acceptors int  `toml:"acceptors"` // accept loops
+	// open TCP connections; further ones get 503
+	MaxConns int `toml:"max_conns" reload:"r"`
+	// of one address, or of one IPv6 /64; further ones get 429
+	PerIP int `toml:"connection_limit_per_ip" reload:"r"`
+	// connections beyond both limits, for probes from health_cidrs
+	Reserved    int           `toml:"reserved_conns" reload:"r"`
+	HealthCIDRs []string      `toml:"health_cidrs" reload:"r"` // networks of health probes
+	ReadTimeout unit.Duration `toml:"read_timeout" reload:"b"` // for the headers, and again for the body
+	// added to a request's deadline; also per frame of a stream, and per 64 KiB of a long answer
+	WriteTimeout unit.Duration `toml:"write_timeout" reload:"b"`
+	IdleTimeout  unit.Duration `toml:"idle_timeout" reload:"b"`   // between two requests on a connection
+	MaxHeader    unit.Size     `toml:"max_header"`                // request line and headers, in bytes
+	MaxBody      unit.Size     `toml:"max_body_bytes" reload:"r"` // of a request, before decompression
+	// decompressed size of a body, as a multiple of its compressed size
+	RatioCap int       `toml:"decompress_ratio_cap" reload:"r"`
+	AbsCap   unit.Size `toml:"decompress_abs_bytes" reload:"r"` // decompressed size of a body
+	// networks of proxies that may name the client's address and the requested scheme and host
+	Trusted []string `toml:"trusted_proxies" reload:"r"`
+	// networks that may read /metrics without a token
+	MetricsAllow []string `toml:"metrics_allow" reload:"r"`
+	// serve /admin/v1 on TCP too, for tokens with the scope node.admin
+	AdminOnTCP bool `toml:"admin_on_tcp" reload:"r"`
+	// send Strict-Transport-Security if TLS is on
+	HSTS bool `toml:"hsts" reload:"r"`
+	CORS CORS `toml:"cors" reload:"r"`
 }
 
-// CORS is the table [server.cors]: what pages of other origins may do. Empty, as by default, is nothing.
+// CORS is the table [server.cors]: the permissions of pages from other origins. Empty lists, the
+// default, permit nothing.
 type CORS struct {
 	AllowOrigins []string `toml:"allow_origins"`
 	AllowMethods []string `toml:"allow_methods"`
@@ -70,26 +83,18 @@ func DefaultConfig() Config {
 
 func loopback() []string { return []string{"127.0.0.0/8", "::1/128"} }
 
-// Validate joins every fault of c.
+// Validate joins all errors of c.
 func (c Config) Validate() error {
-	return errors.Join(
-		validateBind(c.Bind),
-		unit.Within("acceptors", c.Acceptors, 1, 16),
-		unit.Within("max_conns", c.MaxConns, 1, 1<<20),
-		unit.Within("connection_limit_per_ip", c.PerIP, 1, 1<<20),
-		unit.Within("reserved_conns", c.Reserved, 0, 1024),
-		validNetworks("health_cidrs", c.HealthCIDRs),
+	return errors.Join(validateBind(c.Bind), unit.Within("acceptors", c.Acceptors, 1, 16),
+		unit.Within("max_conns", c.MaxConns, 1, 1<<20), unit.Within("connection_limit_per_ip", c.PerIP, 1, 1<<20),
+		unit.Within("reserved_conns", c.Reserved, 0, 1024), validNetworks("health_cidrs", c.HealthCIDRs),
 		unit.Between("read_timeout", c.ReadTimeout, 100*time.Millisecond, time.Minute),
 		unit.Between("write_timeout", c.WriteTimeout, 100*time.Millisecond, time.Minute),
 		unit.Between("idle_timeout", c.IdleTimeout, time.Second, time.Hour),
-		unit.Within("max_header", c.MaxHeader, 1<<10, 1<<20),
-		unit.Within("max_body_bytes", c.MaxBody, 1<<10, 64<<20),
+		unit.Within("max_header", c.MaxHeader, 1<<10, 1<<20), unit.Within("max_body_bytes", c.MaxBody, 1<<10, 64<<20),
 		unit.Within("decompress_ratio_cap", c.RatioCap, 1, 1000),
-		unit.Within("decompress_abs_bytes", c.AbsCap, c.MaxBody, 1<<30),
-		validNetworks("trusted_proxies", c.Trusted),
-		validNetworks("metrics_allow", c.MetricsAllow),
-		c.CORS.validate(),
-	)
+		unit.Within("decompress_abs_bytes", c.AbsCap, c.MaxBody, 1<<30), validNetworks("trusted_proxies", c.Trusted),
+		validNetworks("metrics_allow", c.MetricsAllow), c.CORS.validate())
 }
 
 func validateBind(bind string) error {
@@ -110,7 +115,7 @@ func validNetworks(key string, texts []string) error {
 	return nil
 }
 
-// ParseNetworks reads the networks of a key that lists them.
+// ParseNetworks parses the networks of a key.
 func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(texts))
 	for _, t := range texts {
@@ -126,10 +131,10 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// networks are what a reload changes in place.
+// networks are the settings that a reload changes in place.
 type networks struct{ trusted, health []netip.Prefix }
 
-// newNetworks reads the networks of cfg, which Validate has seen.
+// newNetworks parses the networks of a validated cfg.
 func newNetworks(cfg Config) *networks {
 	trusted, _ := ParseNetworks(cfg.Trusted)
 	health, _ := ParseNetworks(cfg.HealthCIDRs)
@@ -148,14 +153,17 @@ func contains(all []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// token is the form of a method and of a header's name.
+// token is the syntax of a method and of a header name.
 var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (c CORS) validate() error {
 	var faults []error
 	for _, o := range c.AllowOrigins {
 		if !isOrigin(o) {
-			faults = append(faults, fmt.Errorf("cors.allow_origins: %q: must be an origin such as https://app.example, or \"*\"", o))
+			faults = append(
+				faults,
+				fmt.Errorf("cors.allow_origins: %q: must be an origin such as https://app.example, or \"*\"", o),
+			)
 		}
 	}
 	for _, m := range c.AllowMethods {
@@ -171,7 +179,7 @@ func (c CORS) validate() error {
 	return errors.Join(faults...)
 }
 
-// isOrigin reports whether s is a scheme, host and port as a browser writes them, or "*".
+// isOrigin reports whether s is "*" or a scheme, host and port as browsers write them.
 func isOrigin(s string) bool {
 	if s == "*" {
 		return true
@@ -183,14 +191,14 @@ func isOrigin(s string) bool {
 // TLSConfig is the section [tls].
 type TLSConfig struct {
 	Enabled  bool   `toml:"enabled" reload:"b"`   // TLS 1.3 on the TCP listener
-	CertPath string `toml:"cert_path" reload:"r"` // PEM, the node's certificate first, then those above it
-	KeyPath  string `toml:"key_path" reload:"r"`  // PEM, readable by its owner only, or, if that is root, its group
+	CertPath string `toml:"cert_path" reload:"r"` // PEM: the node's certificate, followed by its issuers
+	KeyPath  string `toml:"key_path" reload:"r"`  // PEM, readable by its owner only, or root's by its group
 }
 
 // DefaultTLSConfig returns every default.
 func DefaultTLSConfig() TLSConfig { return TLSConfig{} }
 
-// Validate joins every fault of c. The files are checked when they are read.
+// Validate joins all errors of c. The files are checked when they are read.
 func (c TLSConfig) Validate() error {
 	if !c.Enabled {
 		return nil
@@ -205,14 +213,15 @@ func (c TLSConfig) Validate() error {
 	return errors.Join(cert, key)
 }
 
-// maxSocketPath is what fits in sockaddr_un with its NUL.
+// maxSocketPath is the longest path in a sockaddr_un.
 const maxSocketPath = 107
 
-// UDSConfig is the section [uds], the admin socket. Path is resolved by the owner of the data directory.
+// UDSConfig is the section [uds], the admin socket. Path is resolved by the owner of the data
+// directory.
 type UDSConfig struct {
 	Path      string              `toml:"path" reload:"b"`
-	AllowUIDs []uint32            `toml:"allow_uids" reload:"b"` // admitted like the node's own uid
-	Map       map[string][]string `toml:"map" reload:"r"`        // "uid:1000" or "gid:100" to the scopes of such a peer
+	AllowUIDs []uint32            `toml:"allow_uids" reload:"b"` // admitted in addition to the node's own uid
+	Map       map[string][]string `toml:"map" reload:"r"`        // scopes of a peer, by "uid:1000" or "gid:100"
 }
 
 // DefaultUDSConfig returns every default.
@@ -220,11 +229,14 @@ func DefaultUDSConfig() UDSConfig {
 	return UDSConfig{AllowUIDs: []uint32{}, Map: map[string][]string{}}
 }
 
-// Validate joins every fault of c. The package that grants scopes checks that they exist.
+// Validate joins all errors of c. The package that grants scopes checks their names.
 func (c UDSConfig) Validate() error {
 	var faults []error
 	if len(c.Path) > maxSocketPath {
-		faults = append(faults, fmt.Errorf("path = %q: %d bytes, a socket path has at most %d", c.Path, len(c.Path), maxSocketPath))
+		faults = append(
+			faults,
+			fmt.Errorf("path = %q: %d bytes, a socket path has at most %d", c.Path, len(c.Path), maxSocketPath),
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Map)) {
 		if !isPeerName(name) {
@@ -240,7 +252,7 @@ func isPeerName(s string) bool {
 	return err == nil && (kind == "uid" || kind == "gid")
 }
 
-// namesOthers reports whether anyone but the node's own user and root may be admitted.
+// namesOthers reports whether users other than the node's own and root may be admitted.
 func (c UDSConfig) namesOthers() bool {
 	other := func(uid uint32) bool { return !uidAllowed(uid, 0) }
 	if slices.ContainsFunc(c.AllowUIDs, other) {
@@ -248,7 +260,7 @@ func (c UDSConfig) namesOthers() bool {
 	}
 	for name := range c.Map {
 		kind, number, _ := strings.Cut(name, ":")
-		id, _ := strconv.ParseUint(number, 10, 32) // Validate has seen it
+		id, _ := strconv.ParseUint(number, 10, 32) // validated
 		if kind == "gid" || other(uint32(id)) {
 			return true
 		}

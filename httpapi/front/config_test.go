@@ -29,8 +29,17 @@ func TestConfigFaultsAreJoined(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Errorf("defaults: %v", err)
 	}
-	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}, HealthCIDRs: []string{"1"}, Trusted: []string{"y"},
-		CORS: CORS{AllowOrigins: []string{"https://a.example/"}, AllowMethods: []string{"G T"}, AllowHeaders: []string{""}}}
+	bad := Config{
+		Bind:         "nowhere",
+		MetricsAllow: []string{"x"},
+		HealthCIDRs:  []string{"1"},
+		Trusted:      []string{"y"},
+		CORS: CORS{
+			AllowOrigins: []string{"https://a.example/"},
+			AllowMethods: []string{"G T"},
+			AllowHeaders: []string{""},
+		},
+	}
 	err := bad.Validate()
 	for _, key := range []string{"bind", "acceptors", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
 		"cors.allow_headers", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {

@@ -15,14 +15,14 @@ import (
 
 // Phases of a connection, as far as net/http shows them.
 const (
-	phaseHeader   int32 = iota // a request is awaited or its headers are being read
+	phaseHeader   int32 = iota // waiting for a request or reading its headers
 	phaseCall                  // the handler runs, or its answer is being sent
 	phaseAnswered              // an answer has been sent
-	phaseIdle                  // and the next request is awaited
-	phaseOver                  // the connection has been refused, or has timed out
+	phaseIdle                  // waiting for the next request
+	phaseOver                  // refused or timed out
 )
 
-// How much has been read of a connection's first request.
+// How much of the first request has been read.
 const (
 	receivedNothing int32 = iota
 	receivedPart
@@ -35,29 +35,30 @@ const (
 	OpWrite = "write" // of an answer
 )
 
-// conn is the front's state of a connection, from accept to close.
+// conn is the state of a connection from accept to close.
 type conn struct {
 	e     *endpoint
 	g     *generation
 	raw   net.Conn
 	since time.Time
 	peer  Peer
-	key   netip.Addr // in the table
-	over  outcome    // the limit that was met when it got a reserved slot; admitted in an ordinary one
+	key   netip.Addr // its key in the table
+	over  outcome    // the limit that put it into a reserved slot; admitted in an ordinary slot
 
 	head    headReader
-	service string        // that answers; owned by the goroutine of the connection, as is the next
-	window  time.Duration // for each part of the answer; 0: it has one deadline
+	service string        // service that answers; owned by the connection's goroutine, as is window
+	window  time.Duration // for each part of the answer; 0: one deadline
 
 	phase     atomic.Int32
-	received  atomic.Int32 // of the first request; kept in reserved slots only
-	examined  atomic.Int64 // bytes that were read and looked at
-	delay     atomic.Int32 // of a refusal
-	requested atomic.Bool  // its first request is here, or never comes
+	received  atomic.Int32 // of the first request; set in reserved slots only
+	examined  atomic.Int64 // bytes read and examined
+	delay     atomic.Int32 // state of a delayed refusal
+	requested atomic.Bool  // the first request has arrived, or will never
 	released  atomic.Bool
 }
 
-// noteRequest notes that the first request is here, or never comes, and reports whether that is news.
+// noteRequest records that the first request has arrived, or never will. It returns true the first
+// time.
 func (c *conn) noteRequest() bool {
 	if c.requested.Load() || c.requested.Swap(true) {
 		return false
@@ -73,7 +74,8 @@ func (c *conn) startCall() {
 	c.phase.Store(phaseCall)
 }
 
-// nextPhase follows net/http from one request to the next: it sets a deadline for the first bytes, then one for the headers.
+// nextPhase is called before each read. It sets one deadline for the first bytes of a request and
+// another for the rest of its headers.
 func (c *conn) nextPhase() {
 	switch c.phase.Load() {
 	case phaseAnswered:
@@ -83,8 +85,8 @@ func (c *conn) nextPhase() {
 	}
 }
 
-// noteRead notes how much of the first request a read brought. A probe comes in one piece; a read that ends otherwise is
-// half a request.
+// noteRead records how much of the first request a read returned. A probe arrives in one piece, so
+// a read without the end of a request is half a request.
 func (c *conn) noteRead(b []byte) {
 	if c.over == admitted || len(b) == 0 {
 		return
@@ -96,7 +98,8 @@ func (c *conn) noteRead(b []byte) {
 	c.received.Store(receivedPart)
 }
 
-// endRead looks at how a read ended. Headers that do not come in time are counted; net/http closes without a word.
+// endRead handles the result of a read. Headers that time out are counted; net/http then closes the
+// connection without an answer.
 func (c *conn) endRead(err error) error {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.phase.CompareAndSwap(phaseHeader, phaseOver) {
 		c.e.f.o.Counted(reasonTimeout)
@@ -105,7 +108,8 @@ func (c *conn) endRead(err error) error {
 	return err
 }
 
-// endWrite looks at how a write of an answer ended. net/http writes no more after one that failed.
+// endWrite handles the result of a write of an answer. After a failed write net/http writes no
+// more.
 func (c *conn) endWrite(err error) error {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		c.e.f.o.TimedOut(c.service, OpWrite)
@@ -113,7 +117,7 @@ func (c *conn) endWrite(err error) error {
 	return err
 }
 
-// release gives back all that the connection holds, once.
+// release releases everything that the connection holds, once.
 func (c *conn) release() {
 	if c.released.Swap(true) {
 		return
@@ -126,16 +130,16 @@ func (c *conn) release() {
 	c.g.conns.Add(-1)
 }
 
-// evictable reports whether c may be evicted: nothing of a whole request is on the way from it. Unread bytes are looked
-// for first: once there are none, they have been noted.
+// evictable reports whether c may be evicted because it has not sent a whole request. Unread bytes
+// are checked first: if there are none, all received bytes have been recorded.
 func (c *conn) evictable() bool {
 	unread := c.hasUnread()
 	received := c.received.Load()
 	return received == receivedPart || received == receivedNothing && !unread
 }
 
-// hasUnread reports whether bytes have come that nothing has looked at: they wait in the kernel, or a Read has taken them
-// from there and its goroutine waits for a processor.
+// hasUnread reports whether there are bytes that were not examined: they are in the kernel, or a
+// Read has returned them and its goroutine has not run yet.
 func (c *conn) hasUnread() (some bool) {
 	c.control(func(fd int) {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -144,7 +148,7 @@ func (c *conn) hasUnread() (some bool) {
 	return some
 }
 
-// writable reports whether the kernel takes a few bytes for the client at once.
+// writable reports whether the kernel accepts a few bytes for the client without blocking.
 func (c *conn) writable() (room bool) {
 	c.control(func(fd int) {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
@@ -153,7 +157,7 @@ func (c *conn) writable() (room bool) {
 	return room
 }
 
-// control calls f with the descriptor, if there still is one.
+// control calls f with the descriptor, if the connection is open.
 func (c *conn) control(f func(fd int)) {
 	if sc, ok := c.raw.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
@@ -162,10 +166,11 @@ func (c *conn) control(f func(fd int)) {
 	}
 }
 
-// state returns the front's state of a connection that embeds c.
+// state returns the state of a connection that embeds c.
 func (c *conn) state() *conn { return c }
 
-// stateOf returns the front's state of a connection that net/http holds, nil of any other.
+// stateOf returns the state of a connection that net/http holds, or nil if it is not from this
+// package.
 func stateOf(c net.Conn) *conn {
 	if s, ok := c.(interface{ state() *conn }); ok {
 		return s.state()
@@ -173,7 +178,8 @@ func stateOf(c net.Conn) *conn {
 	return nil
 }
 
-// netConn is a connection that net/http serves: of the admin socket as it is, else the base of tcpConn and tlsConn.
+// netConn is a connection served by net/http: directly for the admin socket, and as the base of
+// tcpConn and tlsConn.
 type netConn struct {
 	net.Conn
 	*conn
@@ -187,7 +193,7 @@ func (c *netConn) Read(b []byte) (int, error) {
 	c.noteRead(b[:n])
 	c.examined.Add(int64(n))
 	if some := c.head.give(b[:n]); some < n {
-		return some, nil // an error comes again
+		return some, nil // the next Read returns the error again
 	}
 	return n, c.endRead(err)
 }
@@ -205,7 +211,7 @@ func (c *netConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// CloseWrite is called by net/http before it closes a connection on which more may come.
+// CloseWrite is called by net/http before it closes a connection that may receive more.
 func (c *netConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 func (c *netConn) Close() error {
@@ -216,7 +222,7 @@ func (c *netConn) Close() error {
 // tcpConn is a plain TCP connection.
 type tcpConn struct{ netConn }
 
-// ReadFrom is how files are sent.
+// ReadFrom sends files.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.sendFrom(c.raw.(*net.TCPConn), r)
 	return n, c.endWrite(err)

@@ -98,7 +98,8 @@ func TestSlotsComeBack(t *testing.T) {
 			}
 		}
 		waitFor(t, tt.doc+" to give back its slot, and what else it holds", func() bool {
-			return r.Conns() == 0 && r.tcp.generation().conns.Load() == 0 && r.tcp.silent.Load() == 0 && r.tcp.calls.Load() == 0
+			return r.Conns() == 0 && r.tcp.generation().conns.Load() == 0 && r.tcp.silent.Load() == 0 &&
+				r.tcp.calls.Load() == 0
 		})
 	}
 }

@@ -8,25 +8,25 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// outcome is how a connection's try for a slot ended.
+// outcome is the result of a request for a slot.
 type outcome int
 
 const (
 	admitted  outcome = iota
-	overPerIP         // its address has as many as it may
-	overTotal         // all slots are taken
+	overPerIP         // the address has all its slots
+	overTotal         // all slots are in use
 )
 
-// limits are the slots of a listener. perIP 0 is no limit.
+// limits are the slots of a listener. perIP 0 means no limit.
 type limits struct{ total, perIP, reserved int }
 
-// connTable counts the connections of a listener against its limits. It never waits.
+// connTable enforces the limits of a listener's connections. It never waits.
 type connTable struct {
 	mu       *flow.Mutex
 	max      limits             // guarded by mu
-	ordinary int                // slots taken; guarded by mu
-	byIP     map[netip.Addr]int // ordinary slots by address; guarded by mu; only addresses that hold one
-	reserved []*conn            // in reserved slots, oldest first; guarded by mu
+	ordinary int                // slots in use; guarded by mu
+	byIP     map[netip.Addr]int // ordinary slots in use, by address; guarded by mu
+	reserved []*conn            // connections in reserved slots, oldest first; guarded by mu
 }
 
 func newConnTable(c *flow.Catalog, max limits) *connTable {
@@ -40,7 +40,8 @@ func (t *connTable) setLimits(max limits) {
 	t.mu.Unlock()
 }
 
-// acquire gives c an ordinary slot, or, to a probe that finds none, a reserved one; c.over is then the limit that was met.
+// acquire assigns an ordinary slot to c. If no ordinary slot is free, a probe gets a reserved slot,
+// and c.over is set to the limit that was exceeded.
 func (t *connTable) acquire(c *conn, exempt, probe bool) outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +64,8 @@ func (t *connTable) acquire(c *conn, exempt, probe bool) outcome {
 	return admitted
 }
 
-// acquireReserved gives c a reserved slot or one beyond, among the newcomers. over is the limit that was met.
+// acquireReserved assigns a reserved slot or a newcomer slot to c. over is the limit that was
+// exceeded.
 func (t *connTable) acquireReserved(c *conn, over outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,14 +84,14 @@ func (t *connTable) inReserve() []*conn {
 	return slices.Clone(t.reserved)
 }
 
-// reserveFull reports whether no reserved slot is free.
+// reserveFull reports whether all reserved slots are in use.
 func (t *connTable) reserveFull() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.reserved) >= t.max.reserved
 }
 
-// evict takes c out of its reserved slot, unless it has sent a request.
+// evict removes c from its reserved slot, unless it has sent a request.
 func (t *connTable) evict(c *conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +103,7 @@ func (t *connTable) evict(c *conn) bool {
 	return true
 }
 
-// release gives the slot of c back.
+// release frees the slot of c.
 func (t *connTable) release(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,23 +119,25 @@ func (t *connTable) release(c *conn) {
 	}
 }
 
-// open counts the connections.
+// open returns the number of open connections.
 func (t *connTable) open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ordinary + len(t.reserved)
 }
 
-// A probe's client is given time for its first byte, even while a flood from its own address claims slot after slot: so
-// many connections may stand beyond the reserved slots, and stay silent for so long, before they are evicted. A client on
-// a machine that has no processor free takes a tenth of a second between the connection and its first byte.
+// A probe's client needs time for its first byte, even during a flood from its own address. So up
+// to maxNewcomers connections may exist beyond the reserved slots, each silent for firstByteGrace,
+// before they are evicted. On a machine without an idle processor a client takes a tenth of a
+// second between connecting and its first byte.
 const (
 	firstByteGrace = 250 * time.Millisecond
 	maxNewcomers   = 256
 )
 
-// makeRoom gives c, a probe's connection that met the limit over, a reserved slot, and returns the connections that were
-// evicted for it: silent ones. It fails when every connection of the reserve is being served.
+// makeRoom assigns a reserved slot to c, a probe's connection that exceeded the limit over. It
+// returns the silent connections that were evicted for it. It fails if every connection in the
+// reserve is being served.
 func (t *connTable) makeRoom(c *conn, over outcome) (in bool, evicted []*conn) {
 	idle, young := splitSilent(t.inReserve(), time.Now())
 	for _, old := range idle {
@@ -152,8 +156,9 @@ func (t *connTable) makeRoom(c *conn, over outcome) (in bool, evicted []*conn) {
 	return false, evicted
 }
 
-// splitSilent returns the connections that have sent no whole request: idle are those with half a request, then those
-// silent for longer than the grace; young are silent within it. Each the oldest first.
+// splitSilent returns the connections that have not sent a whole request, each list oldest first:
+// in idle those that sent half a request, then those silent for longer than the grace; in young
+// those silent within it.
 func splitSilent(all []*conn, now time.Time) (idle, young []*conn) {
 	var silent []*conn
 	for _, c := range all {

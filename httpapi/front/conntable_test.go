@@ -60,7 +60,8 @@ func TestConnectionsOfOneAddressAreCapped(t *testing.T) {
 		}
 	}
 	status, body, h := answer(t, r.dial(t))
-	if status != http.StatusTooManyRequests || !strings.Contains(body, `"reason":"conn_cap"`) || h.Get("X-Corr-Id") == "" {
+	if status != http.StatusTooManyRequests || !strings.Contains(body, `"reason":"conn_cap"`) ||
+		h.Get("X-Corr-Id") == "" {
 		t.Errorf("%d %q %v over the cap, want a 429 that says why", status, body, h)
 	}
 	if h.Get("Connection") != "close" {
@@ -75,7 +76,8 @@ func TestConnectionsOfOneAddressAreCapped(t *testing.T) {
 }
 
 func TestTrustedProxiesHaveNoCapOfTheirOwn(t *testing.T) {
-	r := newRig(t, noReserve, func(s *setup) { s.cfg.PerIP, s.cfg.MaxConns, s.cfg.Trusted = 1, 3, []string{"127.0.0.1/32"} }).listening(t)
+	r := newRig(t, noReserve,
+		func(s *setup) { s.cfg.PerIP, s.cfg.MaxConns, s.cfg.Trusted = 1, 3, []string{"127.0.0.1/32"} }).listening(t)
 	for range 3 {
 		if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
 			t.Fatalf("%d, want the proxy admitted", status)
@@ -107,7 +109,8 @@ func TestPeersOfTheSocketAreCapped(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	if status, body, _ := answer(t, dial()); status != http.StatusServiceUnavailable || !strings.Contains(body, "conn_cap") {
+	if status, body, _ := answer(t, dial()); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "conn_cap") {
 		t.Errorf("%d %q to one more", status, body)
 	}
 	_ = all[0].Close()
@@ -117,7 +120,7 @@ func TestPeersOfTheSocketAreCapped(t *testing.T) {
 	}
 }
 
-// 300 connections of one address beside 10 clients that ask now and then: those get every answer.
+// During 300 connections from one address, 10 modest clients get every answer.
 func TestFloodLeavesQuietClientsAlone(t *testing.T) {
 	r := newRig(t, noReserve).listening(t)
 	stop := make(chan struct{})
@@ -161,11 +164,15 @@ func TestFloodLeavesQuietClientsAlone(t *testing.T) {
 	flood.Wait()
 }
 
-// Whatever comes and goes, no limit is passed, a probe finds a slot while any reserved one is silent, and the
-// table is empty once all have left.
+// Whatever comes and goes, no limit is passed, a probe finds a slot while any reserved one is
+// silent, and the table is empty once all have left.
 func TestConnTableKeepsItsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		max := limits{total: rapid.IntRange(1, 6).Draw(t, "total"), perIP: rapid.IntRange(0, 3).Draw(t, "per ip"), reserved: rapid.IntRange(0, 3).Draw(t, "reserved")}
+		max := limits{
+			total:    rapid.IntRange(1, 6).Draw(t, "total"),
+			perIP:    rapid.IntRange(0, 3).Draw(t, "per ip"),
+			reserved: rapid.IntRange(0, 3).Draw(t, "reserved"),
+		}
 		b := newConnTable(flow.NewCatalog(nil, nil), max)
 		e := &endpoint{conns: b}
 		var inside []*conn
@@ -176,7 +183,11 @@ func TestConnTableKeepsItsLimits(t *testing.T) {
 				inside = slices.Delete(inside, i, i+1)
 				continue
 			}
-			c := &conn{e: e, since: time.Now().Add(-time.Duration(rapid.IntRange(0, 2).Draw(t, "age")) * firstByteGrace), key: netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 2).Draw(t, "ip"))})}
+			c := &conn{
+				e:     e,
+				since: time.Now().Add(-time.Duration(rapid.IntRange(0, 2).Draw(t, "age")) * firstByteGrace),
+				key:   netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 2).Draw(t, "ip"))}),
+			}
 			probe := rapid.Bool().Draw(t, "probe")
 			v := b.acquire(c, false, probe)
 			if v != admitted && probe {

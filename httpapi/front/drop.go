@@ -10,30 +10,33 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// Limits of dropping the bodies of refused requests. Closing a connection on which bytes are unread resets it, and a client that sends all
-// before it reads loses the answer that names the reason.
+// Limits of discarding the bodies of refused requests. Closing a connection with unread bytes
+// resets it. A client that sends all of its body before it reads would then lose the answer.
 const (
-	dropBytes      = 32 << 20        // of one body: half of the largest server.max_body_bytes, and of any honest mistake
-	dropFor        = 5 * time.Second // 32 MiB need 54 Mbit/s; a slower client meets the reset
+	// of one body: half of the largest possible server.max_body_bytes
+	dropBytes      = 32 << 20
+	dropFor        = 5 * time.Second // 32 MiB need 54 Mbit/s; slower clients are reset
 	dropPerNetwork = 16              // connections; a browser opens 6
-	dropSmall      = 256 << 10       // net/http reads a rest of at most this length itself, and may keep the connection
+	dropSmall      = 256 << 10       // net/http reads a shorter rest itself, and may keep the connection
 )
 
-// drops are the connections whose bodies are being dropped.
+// drops holds the connections with a body that is being discarded.
 type drops struct {
 	mu        *flow.Mutex
-	byNetwork map[netip.Addr]int // guarded by mu; only networks that have one
+	byNetwork map[netip.Addr]int // guarded by mu; only networks with such connections
 	conns     map[*conn]struct{} // guarded by mu
 	stopped   bool               // guarded by mu
 }
 
 func newDrops(c *flow.Catalog) *drops {
 	return &drops{
-		mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byNetwork: map[netip.Addr]int{}, conns: map[*conn]struct{}{},
+		mu:        flow.NewMutex(c, serviceNode, flow.RankCounters),
+		byNetwork: map[netip.Addr]int{},
+		conns:     map[*conn]struct{}{},
 	}
 }
 
-// acquire reports whether c, whose client is of network, may have its body dropped.
+// acquire reports whether the body of c, from a client in network, may be discarded.
 func (d *drops) acquire(c *conn, network netip.Addr) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,14 +57,14 @@ func (d *drops) release(c *conn, network netip.Addr) {
 	}
 }
 
-// isStopped reports whether stop has been called.
+// isStopped reports whether stop was called.
 func (d *drops) isStopped() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stopped
 }
 
-// stop ends all drops and admits no more: shutdown does not wait for bodies that have been refused.
+// stop ends all drops and admits no more, so that shutdown does not wait for refused bodies.
 func (d *drops) stop() {
 	d.mu.Lock()
 	d.stopped = true
@@ -75,9 +78,10 @@ func (d *drops) stop() {
 	}
 }
 
-// DropBody sends the answer of a refused request whose body was not read to its end, then reads and drops the rest of the body: up to 32 MiB
-// within 5 s, on at most 16 connections of a network. Beyond these limits the connection ends at once. It is called after the
-// answer was written, and the connection is not used again.
+// DropBody sends the answer to a refused request, then reads and discards the rest of its body: up
+// to 32 MiB within 5 s, on at most 16 connections of a network. Beyond these limits the connection
+// closes at once. DropBody is called after the answer was written. The connection is not used
+// again.
 func (p *Peer) DropBody(w http.ResponseWriter, r *http.Request) {
 	c := p.conn
 	if c == nil || r.ContentLength >= 0 && r.ContentLength <= dropSmall {
@@ -88,8 +92,8 @@ func (p *Peer) DropBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d, network := c.e.f.drops, limit.Network(p.Addr)
-	if c.over != admitted || !d.acquire(c, network) { // a reserved slot is for probes
-		_ = control.SetReadDeadline(time.Now()) // net/http drops nothing either
+	if c.over != admitted || !d.acquire(c, network) { // reserved slots are for probes
+		_ = control.SetReadDeadline(time.Now()) // so that net/http does not read the body either
 		return
 	}
 	defer d.release(c, network)

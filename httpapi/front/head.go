@@ -6,25 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// headReader follows the bytes of a connection from the head of one request to the next, since net/http shows neither how long a head was
-// nor that lines of it were folded: it takes 4 KiB more than the limit, and mends a folded Content-Length. No read goes on beyond the end
-// of a head, so that the handler, which knows the length of the body, tells where the next head begins. Reads follow one another; request
-// is called before the body is read.
+// headReader tracks the heads of requests on a connection, because net/http reports neither the
+// length of a head nor folded lines: it accepts 4 KiB more than the limit, and repairs a folded
+// Content-Length. A read never returns bytes beyond the end of a head, so that the handler, which
+// knows the length of the body, can tell where the next head begins. Reads are sequential, and
+// request is called before the body is read.
 type headReader struct {
-	limit int // bytes of a head
+	limit int // largest head in bytes
 
-	held   []byte       // read behind the end of a head
-	rest   []byte       // of held, not given to net/http yet
-	length int          // of the head so far, or of what came behind it while nothing is known of a body
-	line   int          // bytes of its current line
-	last   byte         // of its bytes
-	body   atomic.Int64 // bytes of the body to come
+	held   []byte       // bytes read after the end of a head
+	rest   []byte       // part of held that was not returned yet
+	length int          // of the head so far, or of the bytes after it until the length of the body is known
+	line   int          // length of its current line
+	last   byte         // the last byte
+	body   atomic.Int64 // remaining bytes of the body
 
-	folded atomic.Bool // a line of a head that has been read began with a space
-	long   atomic.Bool // a head was longer than the limit
+	folded atomic.Bool // a head had a line that began with a space
+	long   atomic.Bool // a head exceeded the limit
 }
 
-// take gives net/http what was held back.
+// take returns held bytes.
 func (h *headReader) take(b []byte) int {
 	if len(h.rest) == 0 {
 		return 0
@@ -34,7 +35,7 @@ func (h *headReader) take(b []byte) int {
 	return n
 }
 
-// give returns how many of the bytes that have come net/http may have, and holds the others back.
+// give returns the number of bytes that net/http may have, and holds the others.
 func (h *headReader) give(b []byte) int {
 	n := h.scan(b)
 	h.held = append(h.held[:0], b[n:]...)
@@ -42,7 +43,8 @@ func (h *headReader) give(b []byte) int {
 	return n
 }
 
-// scan looks at bytes that have come, and returns how many of them net/http may have: those up to the end of a head.
+// scan examines new bytes and returns the number that net/http may have: those up to the end of a
+// head.
 func (h *headReader) scan(b []byte) int {
 	n := 0
 	if body := h.body.Load(); body > 0 {
@@ -73,13 +75,14 @@ func (h *headReader) scan(b []byte) int {
 	return n
 }
 
-// request is called for the request whose head has been read. It returns the status and the words of its refusal, 0 for none.
+// request is called when the head of r has been read. It returns the status, reason and detail of
+// its refusal, or 0.
 func (h *headReader) request(r *http.Request) (status int, reason, detail string) {
 	switch {
-	case r.ContentLength > 0: // nothing reads meanwhile; one byte of the body may have come
+	case r.ContentLength > 0: // no read runs; at most one byte of the body was read
 		h.body.Store(r.ContentLength - int64(h.length))
 		h.length, h.line = 0, 0
-	case len(r.TransferEncoding) > 0: // the connection ends with its answer
+	case len(r.TransferEncoding) > 0: // the connection closes after the answer
 		h.body.Store(math.MaxInt64)
 	}
 	folded, long := h.folded.Swap(false), h.long.Swap(false)

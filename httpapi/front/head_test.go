@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A header folded over lines is refused, also where net/http makes a good one of it, and behind another request of its connection.
+// A header folded over lines is refused, also where net/http makes a good one of it, and behind
+// another request of its connection.
 func TestFoldedHeaders(t *testing.T) {
 	for _, head := range []string{
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n 2\r\n\r\nab",
@@ -39,7 +40,8 @@ func TestFoldedHeaders(t *testing.T) {
 				}
 			}
 			a, body := next()
-			if a.StatusCode != 400 || !strings.Contains(body, "folded") || !a.Close || a.Header.Get("Content-Type") != "application/problem+json" {
+			if a.StatusCode != 400 || !strings.Contains(body, "folded") || !a.Close ||
+				a.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%q behind %q: %d %s %v", head, before, a.StatusCode, body, a.Header)
 			}
 			if r.counted("malformed") != 1 || r.calls.Load() != int64(min(1, len(before))) {
@@ -52,7 +54,7 @@ func TestFoldedHeaders(t *testing.T) {
 // The limit of a head is that of server.max_header, to the byte.
 func TestHeadLimit(t *testing.T) {
 	r := newRig(t).listening(t)
-	limit := r.tcp.generation().settings.maxHeader
+	limit := r.tcp.f.maxHeader
 	for length, want := range map[int]int{limit: 200, limit + 1: 431, limit + 4000: 431, limit + 5000: 431} {
 		c := r.dial(t)
 		head := "GET / HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n"
@@ -90,7 +92,8 @@ func TestHeadsAreTold(t *testing.T) {
 				head += fmt.Sprintf("B: %064d\r\n", 0)
 			}
 			head += rapid.SampledFrom([]string{"\r\n", "\n"}).Draw(t, "end")
-			body := rapid.SampledFrom([]string{"", "a", "\r\n\r\n", "\n \n \n", strings.Repeat(" \r\n", 40)}).Draw(t, "body")
+			body := rapid.SampledFrom([]string{"", "a", "\r\n\r\n", "\n \n \n", strings.Repeat(" \r\n", 40)}).
+				Draw(t, "body")
 			w.head, w.body = len(head), len(body)
 			sent, all = append(sent, head+body...), append(all, w)
 		}

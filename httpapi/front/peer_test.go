@@ -101,21 +101,72 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 	}
 }
 
+// Only a trusted proxy can name the scheme and host that its client requested.
+func TestOrigin(t *testing.T) {
+	f := newRig(t, func(s *setup) { s.cfg.Trusted = []string{"10.0.0.0/8"} }).Front
+	const own, secure = "http://maps.example", "https://maps.example"
+	type says map[string]string
+	for _, tt := range []struct {
+		from string
+		says says
+		want string
+	}{
+		{"10.0.0.1", says{}, own},
+		{"10.0.0.1", says{"X-Forwarded-Proto": "https"}, secure},
+		{"192.0.2.9", says{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "Forwarded": "proto=https;host=evil.example"}, own},
+		{"10.0.0.1", says{"X-Forwarded-Proto": "HTTPS", "X-Forwarded-Host": "public.example:8443"}, "https://public.example:8443"},
+		{"10.0.0.1", says{"X-Forwarded-Proto": "gopher, https"}, secure},
+		{"10.0.0.1", says{"X-Forwarded-Proto": "javascript"}, own},
+		{"10.0.0.1", says{"Forwarded": `for=192.0.2.1;proto=https;host="public.example:8443"`}, "https://public.example:8443"},
+		{"10.0.0.1", says{"Forwarded": "for=192.0.2.7;host=evil.example, for=192.0.2.1;proto=https"}, secure},
+		{"10.0.0.1", says{"Forwarded": "for=192.0.2.7;host=evil.example, for=192.0.2.1;proto=https;host=a.example, for=10.0.0.2;proto=http;host=b"},
+			"https://a.example"},
+		{"10.0.0.1", says{"Forwarded": "proto=https"}, secure},
+		{"10.0.0.1", says{"Forwarded": "proto=http", "X-Forwarded-Proto": "https"}, own},
+		{"10.0.0.1", says{"Forwarded": "host=a.example", "X-Forwarded-Host": "b.example"}, own},
+		{"10.0.0.1", says{"Forwarded": "proto=https;host=A.example", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "a.example"}, "https://a.example"},
+		{"10.0.0.1", says{"Forwarded": `proto="https`}, own},
+		{"10.0.0.1", says{"Forwarded": ","}, own},
+	} {
+		c := &conn{e: f.tcp}
+		c.peer = Peer{Addr: netip.MustParseAddr(tt.from), conn: c}
+		r := httptest.NewRequest(http.MethodGet, "http://maps.example/", nil)
+		r = r.WithContext(WithPeer(r.Context(), &c.peer))
+		for name, value := range tt.says {
+			r.Header.Set(name, value)
+		}
+		if scheme, host := Origin(r); scheme+"://"+host != tt.want {
+			t.Errorf("%s says %v: %s://%s, want %s", tt.from, tt.says, scheme, host, tt.want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "https://maps.example/", nil)
+	r.Header.Set("X-Forwarded-Proto", "http")
+	if scheme, host := Origin(r); scheme+"://"+host != secure {
+		t.Errorf("over no listener: %s://%s", scheme, host)
+	}
+}
+
 // Whatever a client sends ahead of what its proxy adds, the proxy's word is what counts.
 func TestNothingAheadOfTheProxyMatters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ahead := rapid.StringMatching(`[-a-z0-9.,:;="\[\] ]{0,40}`).Draw(t, "ahead")
-		if got, _ := forwarded(http.Header{"X-Forwarded-For": {ahead + ", 192.0.2.1"}}, proxies); got.String() != "192.0.2.1" {
+		if got, _ := forwarded(
+			http.Header{"X-Forwarded-For": {ahead + ", 192.0.2.1"}},
+			proxies,
+		); got.String() != "192.0.2.1" {
 			t.Fatalf("%q gives %v", ahead, got)
 		}
-		if got, _ := forwarded(http.Header{"Forwarded": {ahead, "for=192.0.2.1"}}, proxies); got.String() != "192.0.2.1" {
+		if got, _ := forwarded(
+			http.Header{"Forwarded": {ahead, "for=192.0.2.1"}},
+			proxies,
+		); got.String() != "192.0.2.1" {
 			t.Fatalf("%q gives %v", ahead, got)
 		}
 	})
 }
 
-// No header makes the parsers panic or loop; what they give is an address that was written, or none; never a proxy while
-// another is named to its right.
+// No header makes the parsers panic or loop. The result is an address in the header or none, and
+// never a proxy with another address to its right.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{
 		"192.0.2.1", "1.2.3.4, [::1]:80", `for="[2001:db8::1]:4711";proto=http, for=10.0.0.1`, `for="a\"b";;,=`, "for=;,for", `"`, ",,,", "[", "%", "::1%eth0",
@@ -129,7 +180,7 @@ func FuzzForwarded(f *testing.F) {
 				t.Errorf("%v gives %v %v", h, got, named)
 			}
 		}
-		if hops := parseForwarded([]string{std}); len(hops) > strings.Count(std, ",")+1 {
+		if hops := parseForwarded([]string{std}, "for"); len(hops) > strings.Count(std, ",")+1 {
 			t.Errorf("%q has %d hops", std, len(hops))
 		}
 		var hops []string

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reasons of refusals before a handler.
+// Reasons of refusals before the handler.
 const (
 	reasonMalformed = "malformed"
 	reasonHeader    = "bad_header"
@@ -24,14 +24,14 @@ const (
 
 const headerTooLong = "the request line and headers are longer than server.max_header"
 
-// refusalWithin is the time that the answer to a refused request gets to be sent.
+// refusalWithin bounds the time to send the answer to a refused request.
 const refusalWithin = time.Second
 
-// replaceRefusal answers in place of net/http, which refuses what it cannot read as a request with a line of plain text:
-// nothing but that is written before a handler runs. It reports b as written.
+// replaceRefusal replaces an answer of net/http itself, which is a line of plain text. It is called
+// for every write before the handler has run. It returns len(b).
 func (c *conn) replaceRefusal(w net.Conn, b []byte) (int, error) {
 	if !c.phase.CompareAndSwap(phaseHeader, phaseOver) {
-		return len(b), nil // the rest of a refusal that has been replaced
+		return len(b), nil // the rest of a replaced refusal
 	}
 	status, text := statusLine(b)
 	reason := reasonMalformed
@@ -50,7 +50,8 @@ func (c *conn) replaceRefusal(w net.Conn, b []byte) (int, error) {
 	return len(b), err
 }
 
-// statusLine reads the status of an answer of net/http, and its explanation: its own words, never the request's.
+// statusLine parses the status and the explanation in an answer of net/http. The explanation never
+// contains text of the request.
 func statusLine(b []byte) (status int, text string) {
 	line, _, _ := strings.Cut(string(b), "\r\n")
 	fields := strings.SplitN(line, " ", 3)
@@ -65,7 +66,7 @@ func statusLine(b []byte) (status int, text string) {
 	return status, text
 }
 
-// refusal counts and words an answer that ends its connection.
+// refusal counts a refusal and returns its answer, which ends the connection.
 func (f *Front) refusal(status int, reason, detail string) []byte {
 	f.o.Counted(reason)
 	header, body := f.o.Problem(status, reason, detail)
@@ -81,7 +82,7 @@ func (f *Front) refusal(status int, reason, detail string) []byte {
 	return out.Bytes()
 }
 
-// status returns the answer to one connection too many.
+// status returns the answer to a connection beyond a limit.
 func (o outcome) status() (status int, detail string) {
 	if o == overPerIP {
 		return http.StatusTooManyRequests, "too many connections from this address"
@@ -89,8 +90,8 @@ func (o outcome) status() (status int, detail string) {
 	return http.StatusServiceUnavailable, "too many connections"
 }
 
-// reject refuses a connection that has just been accepted, reading nothing and waiting for nothing: its answer fits every
-// socket buffer, or is dropped.
+// reject refuses a connection that was just accepted. It neither reads nor waits: the answer fits
+// every socket buffer, or is lost.
 func (e *endpoint) reject(c net.Conn, over outcome, secure bool) {
 	reason := rejectTotal
 	if over == overPerIP {
@@ -110,22 +111,23 @@ func (e *endpoint) reject(c net.Conn, over outcome, secure bool) {
 	_ = c.Close()
 }
 
-// A refusal in a reserved slot is delayed, the slot given back, so that a client which opens one connection after the other
-// cannot keep a core busy: by a hundred milliseconds, give or take a half lest all come back at once. So many connections
-// at a time are without a slot, from then until they are closed; the others keep theirs and are refused at once.
+// A refusal in a reserved slot frees the slot and is delayed, so that a client that opens one
+// connection after the other cannot keep a core busy. The delay is 100 ms ± 50 ms, so that refused
+// clients do not come back together. At most maxDelayed connections at a time are delayed, until
+// they are closed; others keep their slot and are refused at once.
 const (
 	refusalDelay = 100 * time.Millisecond
 	maxDelayed   = 256
 )
 
-// Whether a connection is one of them.
+// State of a delayed refusal.
 const (
 	delayNone int32 = iota
 	delayed
-	delayNever // it is closed
+	delayNever // the connection is closed
 )
 
-// delayRefusal gives the reserved slot back, and waits.
+// delayRefusal frees the reserved slot and waits.
 func (c *conn) delayRefusal(r *http.Request) {
 	all := &c.e.f.delayed
 	if all.Add(1) > maxDelayed || !c.delay.CompareAndSwap(delayNone, delayed) {
@@ -141,8 +143,8 @@ func (c *conn) delayRefusal(r *http.Request) {
 	}
 }
 
-// refuse answers a request in place of the handler, on a connection that it ends. A body that does not come keeps it no longer than a
-// client that does not read: net/http waits for the rest of the announced length.
+// refuse answers a request instead of the handler, and closes the connection. It sets a deadline,
+// because net/http waits for the rest of the announced body.
 func (f *Front) refuse(w http.ResponseWriter, r *http.Request, status int, reason, detail string) {
 	control, end := http.NewResponseController(w), time.Now().Add(refusalWithin)
 	_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)

@@ -36,10 +36,13 @@ func TestOwnAnswersOfNetHTTPAreProblems(t *testing.T) {
 		c := r.dial(t)
 		_, _ = io.WriteString(c, tt.request)
 		status, body, h := answer(t, c)
-		if status != tt.status || !strings.Contains(body, `"reason":"`+tt.reason+`"`) || !strings.Contains(body, tt.text) {
+		if status != tt.status || !strings.Contains(body, `"reason":"`+tt.reason+`"`) ||
+			!strings.Contains(body, tt.text) {
 			t.Errorf("%s: %d %q", tt.doc, status, body)
 		}
-		if h.Get("Content-Type") != "application/problem+json" || h.Get("X-Corr-Id") == "" || h.Get("Connection") != "close" || h.Get("Date") == "" {
+		if h.Get("Content-Type") != "application/problem+json" || h.Get("X-Corr-Id") == "" ||
+			h.Get("Connection") != "close" ||
+			h.Get("Date") == "" {
 			t.Errorf("%s: header %v", tt.doc, h)
 		}
 		if rest, _ := io.ReadAll(c); len(rest) > 0 {
@@ -54,7 +57,7 @@ func TestOwnAnswersOfNetHTTPAreProblems(t *testing.T) {
 	}
 }
 
-// The second request of a connection is no different; what the handler says is never touched.
+// Answers of the handler are never replaced, also to the second request of a connection.
 func TestOwnAnswersAfterAGoodRequest(t *testing.T) {
 	r := newRig(t).listening(t)
 	c := r.dial(t)

@@ -32,8 +32,9 @@ func (r *rig) reload(t testing.TB, change func(*setup)) {
 	swap()
 }
 
-// load keeps clients asking, some on a connection of their own for each request, some on one they keep until it is
-// closed with an answer. Each finds the address anew. more waits until some more have been answered.
+// load runs clients, some with one connection per request, some with connections kept until an
+// answer closes them. Each looks up the address for each connection. more waits until more requests
+// were answered.
 func (r *rig) load(t *testing.T) (more, stop func()) {
 	var end atomic.Bool
 	var asked atomic.Int64
@@ -88,33 +89,31 @@ func (r *rig) visit(once bool, asked *atomic.Int64, end *atomic.Bool) error {
 
 // New timeouts under load: the socket never closes, and no client notices.
 func TestNewSettingsUnderLoad(t *testing.T) {
-	r := newRig(t, noReserve).listening(t)
+	r := newRig(t, noReserve, withAcceptors(3)).listening(t)
 	at := r.Addr()
 	more, stop := r.load(t)
 	for i := range 50 {
-		r.reload(t, func(s *setup) {
-			s.cfg.IdleTimeout, s.cfg.Acceptors = unit.Duration(time.Duration(50+i)*time.Second), 1+i%3
-		})
+		r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Duration(50+i) * time.Second) })
 		more()
 	}
 	stop()
 	if r.Addr() != at {
 		t.Errorf("moved from %s to %s", at, r.Addr())
 	}
-	waitFor(t, "older generations to end", func() bool { return r.Conns() == 0 && len(unfinished(r.tcp.all()[1:])) == 0 })
+	waitFor(t, "older generations to end",
+		func() bool { return r.Conns() == 0 && len(unfinished(r.tcp.all()[1:])) == 0 })
 	r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Minute) })
 	if n := len(r.tcp.all()); n > 2 {
 		t.Errorf("%d generations are kept", n)
 	}
 }
 
-// Generations that follow one another faster than their acceptors can begin all end, and the last one accepts.
+// Generations that follow one another faster than their acceptors can begin all end, and the last
+// one accepts.
 func TestReloadsInQuickSuccession(t *testing.T) {
 	r := newRig(t, withAcceptors(4)).listening(t)
 	for i := range 500 {
-		r.reload(t, func(s *setup) {
-			s.cfg.IdleTimeout, s.cfg.Acceptors = unit.Duration(time.Duration(50+i%7)*time.Second), 1+i%4
-		})
+		r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Duration(50+i%7) * time.Second) })
 		if i%10 == 0 {
 			if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
 				t.Fatalf("reload %d: %d", i, status)
@@ -123,13 +122,14 @@ func TestReloadsInQuickSuccession(t *testing.T) {
 	}
 }
 
-// A new address under load: every connection made is answered, and kept ones are closed with an answer.
+// A new address under load: every connection made is answered, and kept ones are closed with an
+// answer.
 func TestNewAddressUnderLoad(t *testing.T) {
-	r := newRig(t, noReserve).listening(t)
+	r := newRig(t, noReserve, withAcceptors(3)).listening(t)
 	first := r.Addr()
 	more, stop := r.load(t)
 	for i := range 20 {
-		r.reload(t, func(s *setup) { s.cfg.Bind, s.cfg.Acceptors = fmt.Sprintf("127.0.0.%d:0", 2+i%2), 1+i%3 })
+		r.reload(t, func(s *setup) { s.cfg.Bind = fmt.Sprintf("127.0.0.%d:0", 2+i%2) })
 		more()
 	}
 	stop()
@@ -166,7 +166,7 @@ func TestConnectionInHandIsFinishedAndEnds(t *testing.T) {
 // From one address of a port to all of them and back, which a plain bind refuses.
 func TestBindWidensAndNarrows(t *testing.T) {
 	port := fixedPort(t)
-	r := newRig(t, func(s *setup) { s.cfg.Bind = "127.0.0.1:" + port }).listening(t)
+	r := newRig(t, func(s *setup) { s.cfg.Bind, s.cfg.Plaintext = "127.0.0.1:"+port, true }).listening(t)
 	for _, host := range []string{"0.0.0.0", "127.0.0.1", ""} {
 		r.reload(t, func(s *setup) { s.cfg.Bind = net.JoinHostPort(host, port) })
 		waitFor(t, "an answer on the widened address", func() bool {
@@ -247,7 +247,8 @@ func TestLimitsChangeInPlace(t *testing.T) {
 		t.Errorf("%d over the new cap", status)
 	}
 	_, _ = io.WriteString(kept, "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n")
-	if status, body, h := answer(t, kept); status != http.StatusOK || body != "192.0.2.7" || h.Get("Connection") == "close" {
+	if status, body, h := answer(t, kept); status != http.StatusOK || body != "192.0.2.7" ||
+		h.Get("Connection") == "close" {
 		t.Errorf("%d %q %v: want the same connection, its proxy trusted now", status, body, h)
 	}
 	if len(r.tcp.all()) != 1 {
@@ -291,11 +292,13 @@ func TestSocketMoves(t *testing.T) {
 	waitFor(t, "the old socket to go", func() bool { _, err := os.Stat(first); return os.IsNotExist(err) })
 }
 
-// Whenever the accept loop looks for what to do next, a socket that is left is either still the current one or found as one to be emptied:
-// else clients connected there would wait for ever, and its file would stay.
+// Whenever the accept loop looks for what to do next, a socket that is left is either still the
+// current one or found as one to be emptied: else clients connected there would wait for ever, and
+// its file would stay.
 func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 	e := newRig(t, withSocket(filepath.Join(t.TempDir(), "s"))).admin
-	if err := e.listen(t.Context(), settings{bind: filepath.Join(t.TempDir(), "0")}, access{file: 0o600, dir: 0o700}); err != nil {
+	if err := e.listen(t.Context(), settings{bind: filepath.Join(t.TempDir(), "0")},
+		access{file: 0o600, dir: 0o700}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -305,7 +308,8 @@ func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 	}()
 	dir := t.TempDir()
 	for i := range 300 {
-		socket, err := e.open(t.Context(), filepath.Join(dir, fmt.Sprint(i)), access{file: 0o600, dir: 0o700})
+		socket, err := e.open(t.Context(), settings{bind: filepath.Join(dir, fmt.Sprint(i))},
+			access{file: 0o600, dir: 0o700})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +331,8 @@ func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 	}
 }
 
-// A generation that is just admitting a connection is not forgotten, however many follow: else nothing would end that connection.
+// A generation that is just admitting a connection is not forgotten, however many follow: else
+// nothing would end that connection.
 func TestGenerationIsKeptWhileItLetsIn(t *testing.T) {
 	at, gate := make(chan struct{}), make(chan struct{})
 	path := filepath.Join(t.TempDir(), "admin.sock")

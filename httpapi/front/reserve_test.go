@@ -25,14 +25,17 @@ func TestReservedConnectionServesOneProbe(t *testing.T) {
 		t.Fatal(status)
 	}
 	probe := r.dial(t)
-	if status, body, h := ask(t, probe, "/probe"); status != http.StatusOK || body != "127.0.0.1" || h.Get("Connection") != "close" {
+	if status, body, h := ask(t, probe, "/probe"); status != http.StatusOK || body != "127.0.0.1" ||
+		h.Get("Connection") != "close" {
 		t.Errorf("%d %q %v, want one answer and the end", status, body, h)
 	}
 	if _, err := probe.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%v, want the connection closed", err)
 	}
 	other := r.dial(t)
-	if status, body, h := ask(t, other, "/"); status != http.StatusTooManyRequests || !strings.Contains(body, "conn_cap") || h.Get("Connection") != "close" {
+	if status, body, h := ask(t, other,
+		"/"); status != http.StatusTooManyRequests || !strings.Contains(body, "conn_cap") ||
+		h.Get("Connection") != "close" {
 		t.Errorf("%d %q to what is no probe, want 429 and the end", status, body)
 	}
 	waitFor(t, "reserved slots to come free", func() bool { return r.Conns() == 1 })
@@ -55,7 +58,8 @@ func TestSilentReservedConnectionIsEvicted(t *testing.T) {
 		return len(kept) == 2 && kept[1].received.Load() == receivedPart
 	})
 	for i, gone := range []net.Conn{slow, silent} { // half a request goes first
-		waitFor(t, "moment to pass", func() bool { return time.Since(r.tcp.conns.inReserve()[0].since) > firstByteGrace })
+		waitFor(t, "moment to pass",
+			func() bool { return time.Since(r.tcp.conns.inReserve()[0].since) > firstByteGrace })
 		r.dial(t)
 		if _, err := gone.Read(make([]byte, 1)); err == nil {
 			t.Errorf("%d is still there", i)
@@ -66,7 +70,8 @@ func TestSilentReservedConnectionIsEvicted(t *testing.T) {
 	}
 }
 
-// A connection in a reserved slot that asks for no probe and never sends its body does not keep the slot.
+// A connection in a reserved slot that asks for no probe and never sends its body does not keep the
+// slot.
 func TestReservedSlotIsNotHeldByABody(t *testing.T) {
 	r := newRig(t, func(s *setup) { s.cfg.PerIP = 1 }).listening(t)
 	if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
@@ -90,8 +95,8 @@ func TestReservedSlotIsNotHeldByABody(t *testing.T) {
 	}
 }
 
-// 2,000 half-open requests from the very address that probes come from: probes are answered meanwhile, nearly all at once, and all
-// are closed and counted when their time is over.
+// 2,000 half-open requests from the very address that probes come from: probes are answered
+// meanwhile, nearly all at once, and all are closed and counted when their time is over.
 func TestSlowHeadersDoNotStarveProbes(t *testing.T) {
 	const many = 2000
 	r := newRig(t, func(s *setup) { s.cfg.ReadTimeout = shortRead }).listening(t)
@@ -126,7 +131,8 @@ func TestSlowHeadersDoNotStarveProbes(t *testing.T) {
 	}
 }
 
-// A request that has been taken from the kernel, and not been looked at yet, counts as one: its connection is not evicted.
+// A request that has been taken from the kernel, and not been looked at yet, counts as one: its
+// connection is not evicted.
 func TestBytesBeingReadAreNoSilence(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		change := []func(*setup){func(s *setup) { s.cfg.MaxConns, s.cfg.Reserved = 1, 2 }}
@@ -159,7 +165,8 @@ func TestBytesBeingReadAreNoSilence(t *testing.T) {
 	}
 }
 
-// Under TLS too a connection that begins something and does not go on is evicted, in the handshake and after it.
+// Under TLS too a connection that begins something and does not go on is evicted, in the handshake
+// and after it.
 func TestSlowClientsUnderTLSAreEvicted(t *testing.T) {
 	for _, tt := range []struct {
 		doc   string
@@ -211,11 +218,13 @@ func shaken(t *testing.T, r *rig) *tls.Conn {
 	return c
 }
 
-// The kernel counts an urgent byte as received: a client that sends one and asks nothing is silent all the same.
+// The kernel counts an urgent byte as received, but a client that sends only that counts as silent.
 func TestUrgentByteIsNoRequestOnTheWay(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprint("tls ", secure), func(t *testing.T) {
-			change := []func(*setup){func(s *setup) { s.cfg.MaxConns, s.cfg.Reserved, s.cfg.ReadTimeout = 1, 2, unit.Duration(time.Minute) }}
+			change := []func(*setup){
+				func(s *setup) { s.cfg.MaxConns, s.cfg.Reserved, s.cfg.ReadTimeout = 1, 2, unit.Duration(time.Minute) },
+			}
 			if secure {
 				change = append(change, withTLS(t))
 			}
@@ -227,7 +236,8 @@ func TestUrgentByteIsNoRequestOnTheWay(t *testing.T) {
 				urgent(t, c)
 			}
 			waitFor(t, "the reserve to be taken", func() bool { return r.Conns() == 3 })
-			waitFor(t, "moment to pass", func() bool { return time.Since(r.tcp.conns.inReserve()[1].since) > firstByteGrace })
+			waitFor(t, "moment to pass",
+				func() bool { return time.Since(r.tcp.conns.inReserve()[1].since) > firstByteGrace })
 			for _, c := range r.tcp.conns.inReserve() {
 				waitFor(t, "one that sent nothing readable to be evictable", c.evictable)
 			}
@@ -271,8 +281,8 @@ func urgent(t *testing.T, c net.Conn) {
 	}
 }
 
-// A refusal in a reserved slot is delayed without the slot, so that one connection after the other costs the node little and
-// keeps no probe out.
+// A refusal in a reserved slot is delayed without the slot, so that one connection after the other
+// costs the node little and keeps no probe out.
 func TestRefusalsAreDelayed(t *testing.T) {
 	r := newRig(t, func(s *setup) { s.cfg.PerIP = 1 }).listening(t)
 	if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
@@ -288,11 +298,12 @@ func TestRefusalsAreDelayed(t *testing.T) {
 	waitFor(t, "no refusal to wait", func() bool { return r.delayed.Load() == 0 })
 }
 
-// A connection that has given its slot back counts until it is closed, however long its client takes to read or to send:
-// beyond so many each keeps its slot, or they would take the file descriptors of all.
+// A connection that has given its slot back counts until it is closed, however long its client
+// takes to read or to send: beyond so many each keeps its slot, or they would take the file
+// descriptors of all.
 func TestDelayedRefusalsAreBounded(t *testing.T) {
 	f := newRig(t).Front
-	e := f.newEndpoint("x", "tcp", limits{total: 1, reserved: 2 * maxDelayed})
+	e := f.newEndpoint("x", "tcp", 1, limits{total: 1, reserved: 2 * maxDelayed})
 	left, leave := context.WithCancel(t.Context())
 	leave() // so that nothing waits here
 	r := httptest.NewRequestWithContext(left, "POST", "/", nil)

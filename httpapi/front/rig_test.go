@@ -22,19 +22,24 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	hosttest.InMemory()
+	goleak.VerifyTestMain(m)
+}
 
-// rig is a front before a handler that names its peer, or holds the caller under /hold until it leaves or hold is closed.
+// rig is a front before a handler that names its peer, or holds the caller under /hold until it
+// leaves or hold is closed.
 type rig struct {
 	*Front
 	metrics *obs.Metrics
 	calls   atomic.Int64
 	hold    chan struct{}
 	mu      sync.Mutex
-	reasons map[string]int // of what was counted; guarded by mu
+	reasons map[string]int // counted refusals and time-outs by reason; guarded by mu
 	sent    chan error     // how an unread body was written
 }
 
@@ -88,14 +93,20 @@ type setup struct {
 // newRig makes a front that listens nowhere.
 func newRig(t testing.TB, change ...func(*setup)) *rig {
 	t.Helper()
-	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{}), reasons: map[string]int{}, sent: make(chan error, 1)}
+	r := &rig{
+		metrics: obs.NewMetrics(),
+		hold:    make(chan struct{}),
+		reasons: map[string]int{},
+		sent:    make(chan error, 1),
+	}
 	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{
 		Catalog: flow.NewCatalog(nil, nil), Log: hclog.NewNullLogger(), SocketMay: uidAllowed,
 		Metrics: r.metrics, Handler: r, Counted: r.count, Problem: problem,
 		TimedOut: func(service, op string) { r.count(service + " " + op) },
 		Bypass:   func(req *http.Request) bool { return req.URL.Path == "/probe" },
 	}}
-	s.cfg.Bind = "127.0.0.9:0" // connections come from 127.0.0.1, so that none takes the port while a listener is opened anew
+	// connections come from 127.0.0.1, so that none uses the port while a listener is opened again
+	s.cfg.Bind = "127.0.0.9:0"
 	for _, f := range change {
 		f(s)
 	}

@@ -13,19 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendPart is written with one deadline within a send window, and is the least that a client must take in that time.
+// sendPart is the unit of a send window: the bytes written with one deadline, and the least that a
+// client must take in that time.
 const sendPart = 64 << 10
 
-// SendWindow lets the next answer to p take as long as its client keeps reading: in place of one write deadline for the
-// whole, each 64 KiB of it get d. It is called before the first byte of the answer, holds until its last, and overrides
-// deadlines set by http.ResponseController. Files are still sent by the kernel, on a plain TCP connection.
+// SendWindow replaces the write deadline of the next answer to p by one of d for each 64 KiB, so
+// that the answer may take as long as its client keeps reading. It must be called before the first
+// byte of the answer, is in effect until the last, and overrides deadlines set by
+// http.ResponseController. On a plain TCP connection the kernel still sends files.
 func (p *Peer) SendWindow(d time.Duration) {
 	if p.conn != nil {
 		p.conn.window = d
 	}
 }
 
-// send writes b to w. The send window is that of the raw connection: TLS, which writes to it, must not see a deadline pass.
+// send writes b to w. It sets deadlines on the raw connection, because TLS must not see one pass.
 func (c *conn) send(w net.Conn, b []byte) (n int, err error) {
 	if c.window == 0 || w != c.raw {
 		return w.Write(b)
@@ -41,7 +43,8 @@ func (c *conn) send(w net.Conn, b []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendFrom copies r to w. Within a send window sendfile is left to the kernel a part at a time; other readers are read here.
+// sendFrom copies r to w. Within a send window it uses sendfile one part at a time, and reads other
+// readers itself.
 func (c *conn) sendFrom(w *net.TCPConn, r io.Reader) (n int64, err error) {
 	if c.window == 0 {
 		return w.ReadFrom(r)
@@ -60,35 +63,38 @@ func (c *conn) sendFrom(w *net.TCPConn, r io.Reader) (n int64, err error) {
 		m, err := w.ReadFrom(part)
 		n, limited.N = n+m, limited.N-m
 		if err == nil && part.N > 0 {
-			return n, nil // the end of the file
+			return n, nil // end of the file
 		}
-		if err != nil && (size-part.N != m || !c.taken(before, err)) { // bytes read and not sent are lost
+		if err != nil && (size-part.N != m || !c.taken(before, err)) { // bytes were read but not sent
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// isFile reports whether r is an open file of the system, also as io.Copy hides its WriteTo.
+// isFile reports whether r is an open file, possibly wrapped by io.Copy to hide WriteTo.
 func isFile(r io.Reader) bool {
 	_, file := r.(fs.File)
 	_, fd := r.(syscall.Conn)
 	return file && fd
 }
 
-// startPart sets the deadline of a part and returns how much the client has taken before it.
+// startPart sets the deadline of a part and returns the number of bytes that the client took before
+// it.
 func (c *conn) startPart(w net.Conn) uint64 {
 	_ = w.SetWriteDeadline(time.Now().Add(c.window))
 	return c.acked()
 }
 
-// taken reports whether err is a deadline that passed while the client took a part all the same: the kernel wakes a writer
-// only once a third of its buffer is free, which can be more than a slow client takes in one window.
+// taken reports whether err is a deadline that passed although the client took a part. The kernel
+// wakes a writer only when a third of its buffer is free, which may be more than a slow client
+// takes in one window.
 func (c *conn) taken(before uint64, err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) && c.acked() >= before+sendPart
 }
 
-// acked counts the bytes that the client's kernel has confirmed; 0 over the socket.
+// acked returns the number of bytes that the client's kernel has acknowledged. It returns 0 over
+// the socket.
 func (c *conn) acked() (n uint64) {
 	c.control(func(fd int) {
 		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {

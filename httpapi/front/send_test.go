@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// sentFile is a file that counts the bytes which are read from it, by the program and not by the kernel.
+// sentFile is a file that counts the bytes which are read from it, by the program and not by the
+// kernel.
 type sentFile struct {
 	*os.File
 	read int
@@ -75,7 +76,8 @@ func (d *download) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.sent <- err
 }
 
-// readSlowly asks and compares the body with that of d, piece by piece with a pause after each. It returns an error if not all of it came.
+// readSlowly asks and compares the body with that of d, piece by piece with a pause after each. It
+// returns an error if not all of it came.
 func (d *download) readSlowly(t *testing.T, c net.Conn, path string, piece int, pause time.Duration) error {
 	t.Helper()
 	_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -98,7 +100,8 @@ func (d *download) readSlowly(t *testing.T, c net.Conn, path string, piece int, 
 	return nil
 }
 
-// inSomeWindow has a client that keeps pace with a send window try windows from least on: a machine that is busy keeps no pace with a short one.
+// inSomeWindow has a client that keeps pace with a send window try windows from least on: a machine
+// that is busy keeps no pace with a short one.
 func inSomeWindow(t *testing.T, least time.Duration, try func(window time.Duration) error) {
 	t.Helper()
 	for window := least; ; window *= 4 {
@@ -113,7 +116,8 @@ func inSomeWindow(t *testing.T, least time.Duration, try func(window time.Durati
 	}
 }
 
-// A long answer arrives whole at a client that reads on, however long that takes, and a file of it is sent by the kernel.
+// A long answer arrives whole at a client that reads on, however long that takes, and a file of it
+// is sent by the kernel.
 func TestSendWindowOutlastsAnyTimeout(t *testing.T) {
 	secure := withTLS(t)
 	for _, tt := range []struct {
@@ -155,7 +159,8 @@ func TestSendWindowOutlastsAnyTimeout(t *testing.T) {
 	}
 }
 
-// The kernel's buffer, of which a third must be free before a writer goes on, can hold more than a client takes in a window.
+// The kernel's buffer, of which a third must be free before a writer goes on, can hold more than a
+// client takes in a window.
 func TestSendWindowCountsBytesTaken(t *testing.T) {
 	t.Parallel()
 	inSomeWindow(t, 100*time.Millisecond, func(window time.Duration) error {
@@ -169,7 +174,7 @@ func TestSendWindowCountsBytesTaken(t *testing.T) {
 	})
 }
 
-// A client that takes nothing is cut once the window is over, and counted once.
+// A client that does not read is disconnected after the window and counted once.
 func TestStalledClientIsCut(t *testing.T) {
 	t.Parallel()
 	const window = 200 * time.Millisecond
@@ -218,7 +223,8 @@ func TestSendWindowEndsWithItsAnswer(t *testing.T) {
 	unreadAnswer(t, r, c)
 }
 
-// BenchmarkDownload sends a file of 64 MiB over loopback, with and without a send window, and from memory.
+// BenchmarkDownload sends a file of 64 MiB over loopback, with and without a send window, and from
+// memory.
 func BenchmarkDownload(b *testing.B) {
 	for _, tt := range []struct {
 		path   string

@@ -17,23 +17,24 @@ import (
 
 const keepAlive = 60 * time.Second
 
-// socket is a bound address, closed once.
+// socket is a bound address that is closed once.
 type socket struct {
 	net.Listener
-	bind      string // as it was asked for: the same text is the same socket
+	bind      string // as configured: the same text means the same socket
 	inherited bool
 	closed    atomic.Bool
-	unlinked  atomic.Bool // its file, of a Unix socket of ours
+	unlinked  atomic.Bool // the file of our own Unix socket was removed
 	handover  atomic.Pointer[handover]
 }
 
-// handover is a connection that a generation accepted after its end, for the next one on the socket.
+// handover is a connection that a generation accepted after its end. The next generation on the
+// socket takes it.
 type handover struct {
 	conn net.Conn
 	next *handover
 }
 
-// Close ends every Accept. Twice is once.
+// Close ends every Accept. It may be called again.
 func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -45,7 +46,8 @@ func (s *socket) Close() error {
 	return s.Listener.Close()
 }
 
-// unlink takes the file of a Unix socket away, once: after that the name may be another's. It reports whether it did so now.
+// unlink removes the file of a Unix socket, once, because another process may then use the name. It
+// reports whether this call removed it.
 func (s *socket) unlink() bool {
 	l, ok := s.Listener.(*net.UnixListener)
 	return ok && !s.inherited && !s.unlinked.Swap(true) && os.Remove(l.Addr().String()) == nil
@@ -59,7 +61,7 @@ func (s *socket) handOver(c net.Conn) {
 	}
 }
 
-// takeHandover returns a connection that was kept, nil for none.
+// takeHandover returns a connection kept by handOver, or nil.
 func (s *socket) takeHandover() net.Conn {
 	for h := s.handover.Load(); h != nil; h = s.handover.Load() {
 		if s.handover.CompareAndSwap(h, h.next) {
@@ -69,7 +71,7 @@ func (s *socket) takeHandover() net.Conn {
 	return nil
 }
 
-// interruptAccept makes Accept return, until resumeAccept.
+// interruptAccept makes Accept return until resumeAccept is called.
 func (s *socket) interruptAccept() bool { return s.acceptUntil(time.Unix(1, 0)) }
 func (s *socket) resumeAccept() bool    { return s.acceptUntil(time.Time{}) }
 
@@ -78,10 +80,11 @@ func (s *socket) acceptUntil(t time.Time) bool {
 	return ok && d.SetDeadline(t) == nil
 }
 
-// stopAccept ends new connections, while those already made can still be accepted: else one made between the last accept
-// and the close would be reset. Of TCP the kernel drops the segments that would open a connection, and the client tries
-// again in a second, somewhere else or in vain; a socket file is taken away. It reports whether that was done: not where
-// the system takes no filter, and not for an inherited socket, which stays open to the next process.
+// stopAccept stops new connections. Those already made can still be accepted; closing the socket
+// would reset them. For TCP the kernel drops segments that open a connection, and the client tries
+// again after a second. The file of a Unix socket is removed. stopAccept reports whether it
+// succeeded: it fails if the system does not support the filter, and for an inherited socket, which
+// stays open for the next process.
 func (s *socket) stopAccept() bool {
 	if s.inherited {
 		return false
@@ -97,7 +100,8 @@ func (s *socket) stopAccept() bool {
 	return false
 }
 
-// dropSYN is a filter that drops segments with SYN and without ACK. It sees the TCP header, whose byte 13 is the flags.
+// dropSYN returns a filter that drops segments with SYN and without ACK. Its input is the TCP
+// header with the flags in byte 13.
 func dropSYN() *unix.SockFprog {
 	const syn, ack, flags, all = 0x02, 0x10, 13, 0xffff
 	code := []unix.SockFilter{
@@ -120,8 +124,9 @@ func (s *socket) hasPending() (some bool) {
 	return some
 }
 
-// inlineUrgent gives urgent bytes of TCP to Read like others, on every connection accepted from now on: the kernel counts
-// them as received, and a client that sends one which nothing reads would seem to be about to ask for ever.
+// inlineUrgent makes Read return urgent TCP bytes like others, on every connection accepted later.
+// Without it the kernel would count urgent bytes as received though no Read returns them, and the
+// client would seem to be about to send a request forever.
 func (s *socket) inlineUrgent() {
 	_ = s.control(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
 }
@@ -142,11 +147,11 @@ func (s *socket) control(f func(fd int) error) error {
 	return err
 }
 
-// bindTCP opens a TCP address. One that is in use by those before, as 127.0.0.1:80 when 0.0.0.0:80 is wanted, is shared
-// with them for as long as they are open, and with no other process.
+// bindTCP binds a TCP address. If an earlier socket of this process uses the port, as 127.0.0.1:80
+// does when 0.0.0.0:80 is bound, both share it while they are open. No other process can share it.
 func bindTCP(ctx context.Context, bind string, before []*socket) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: keepAlive}
-	lc.SetMultipathTCP(false) // whose sockets take no filter, see stopAccept
+	lc.SetMultipathTCP(false) // Multipath TCP sockets do not support filters; see stopAccept
 	l, err := lc.Listen(ctx, "tcp", bind)
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
@@ -180,7 +185,7 @@ func samePort(bind string, a net.Addr) bool {
 	return ok && port == fmt.Sprint(tcp.Port)
 }
 
-// sharePort lets another socket be bound to the same port, and no more.
+// sharePort permits or forbids another socket on the same port.
 func (s *socket) sharePort(on bool) error {
 	return s.control(func(fd int) error { return setReusePort(fd, on) })
 }
@@ -193,7 +198,8 @@ func setReusePort(fd int, on bool) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, value)
 }
 
-// peerCred asks the kernel for the maker of the connection. The pid is of no use: it can be another's by now.
+// peerCred returns the credentials of the peer from the kernel. The pid is not used, because it may
+// have been reused.
 func peerCred(c *net.UnixConn) (uid, gid uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -212,14 +218,15 @@ func peerCred(c *net.UnixConn) (uid, gid uint32, err error) {
 	return cred.Uid, cred.Gid, nil
 }
 
-// uidAllowed admits the user that runs the node, and root.
+// uidAllowed reports whether uid is the node's own user or root.
 func uidAllowed(uid, _ uint32) bool { return uid == 0 || uid == uint32(os.Getuid()) }
 
-// dialWithin is the wait for a process that may still listen on a socket file: a live one answers at once.
+// dialWithin bounds the wait for a process that may listen on a socket file. A live one answers at
+// once.
 const dialWithin = time.Second
 
-// access are the modes of the socket file and its directory: open to the node's own user, or, when the configuration names
-// others, to everyone, since the kernel then names the peer.
+// access holds the modes of the socket file and its directory. If the configuration names other
+// users, they are open to everyone, because the kernel identifies each peer.
 type access struct{ file, dir fs.FileMode }
 
 func (c UDSConfig) access() access {
@@ -229,8 +236,9 @@ func (c UDSConfig) access() access {
 	return access{file: 0o600, dir: 0o700}
 }
 
-// listenSocket binds the admin socket, in a directory that is made if it is missing. A socket file on which no process
-// answers was left by one that is gone; one that is answered is another node's, and stays.
+// listenSocket binds the admin socket and creates its directory if necessary. It replaces a socket
+// file on which no process answers. If a process answers, it is that of another node, and the file
+// stays.
 func listenSocket(ctx context.Context, path string, a access) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path has %d bytes, at most %d fit", len(path), maxSocketPath)
@@ -249,12 +257,12 @@ func listenSocket(ctx context.Context, path string, a access) (net.Listener, err
 	if err := os.Chmod(path, a.file); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // socket does it
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // socket.unlink does
 	return l, nil
 }
 
-// openDir makes the directory of the socket. One that others are to pass through must be the socket's own: other files
-// in it would be opened with it.
+// openDir creates the directory of the socket. A directory that other users may traverse must hold
+// only the socket, because its other files would become accessible too.
 func (a access) openDir(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, a.dir); err != nil {
@@ -273,14 +281,14 @@ func (a access) openDir(path string) error {
 	}
 	for _, e := range inside {
 		if e.Name() != filepath.Base(path) {
-			return fmt.Errorf("users that [uds] names cannot pass %s, which is closed and holds more than the socket: "+
-				"give uds.path a directory of its own", dir)
+			return fmt.Errorf("users in [uds] cannot access %s, which is closed and contains more than the socket: "+
+				"set uds.path to a path in a directory of its own", dir)
 		}
 	}
 	return os.Chmod(dir, a.dir)
 }
 
-// closedAbove returns the directory nearest to path that others cannot pass, "" if they can pass all.
+// closedAbove returns the innermost parent of path that other users cannot traverse, or "".
 func closedAbove(path string) string {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
@@ -292,7 +300,8 @@ func closedAbove(path string) string {
 	}
 }
 
-// removeStale removes a socket that no process listens on, which is when the kernel refuses the connection, and nothing else.
+// removeStale removes a socket file if the kernel refuses a connection to it, which means that no
+// process listens. It does not remove other files.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -312,5 +321,6 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(path)
 	}
-	return fmt.Errorf("%w, so somebody may listen there: end them, or remove %s", err, path) // such as one whose queue is full
+	// for example because its queue is full
+	return fmt.Errorf("%w: another process may be listening there; stop it, or remove %s", err, path)
 }

@@ -76,11 +76,13 @@ func TestSocketIsTheOwnersOnly(t *testing.T) {
 }
 
 func TestSocketRefusesOthers(t *testing.T) {
-	if !uidAllowed(0, 0) || !uidAllowed(uint32(os.Getuid()), 0) || uidAllowed(uint32(os.Getuid())+1, 0) || uidAllowed(65534, 0) && os.Getuid() != 65534 {
+	if !uidAllowed(0, 0) || !uidAllowed(uint32(os.Getuid()), 0) || uidAllowed(uint32(os.Getuid())+1, 0) ||
+		uidAllowed(65534, 0) && os.Getuid() != 65534 {
 		t.Error("the own uid and root are admitted, and no other")
 	}
 	path := filepath.Join(t.TempDir(), "admin.sock")
-	r := newRig(t, withSocket(path), func(s *setup) { s.o.SocketMay = func(uint32, uint32) bool { return false } }).listening(t)
+	r := newRig(t, withSocket(path),
+		func(s *setup) { s.o.SocketMay = func(uint32, uint32) bool { return false } }).listening(t)
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +124,8 @@ func TestStaleSocketIsReplacedAndOtherFilesAreNot(t *testing.T) {
 	}
 }
 
-// Two nodes that were given one socket path: the second fails, the first keeps its socket, also after the second has ended.
+// Two nodes that were given one socket path: the second fails, the first keeps its socket, also
+// after the second has ended.
 func TestLiveSocketIsNotTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	newRig(t, withSocket(path)).listening(t)
@@ -198,14 +201,16 @@ func TestDirectoryThatHoldsMoreIsNotOpened(t *testing.T) {
 	}
 }
 
-// Peers that may use the socket must get to it; a closed directory further up is logged, not opened.
+// Peers that may use the socket must get to it; a closed directory further up is logged, not
+// opened.
 func TestClosedWayToTheSocketIsLogged(t *testing.T) {
 	top := t.TempDir()
 	if err := os.Chmod(top, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var log lines
-	r := newRig(t, withSocket(filepath.Join(top, "admin", "s.sock")), func(s *setup) { s.o.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }).listening(t)
+	r := newRig(t, withSocket(filepath.Join(top, "admin", "s.sock")),
+		func(s *setup) { s.o.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }).listening(t)
 	if strings.Contains(log.String(), "uds.out_of_reach") {
 		t.Errorf("logged though no other is named: %s", log.String())
 	}
@@ -242,7 +247,7 @@ func TestSocketOpensAndClosesWithTheMap(t *testing.T) {
 	}
 }
 
-// A socket whose queue is full is in use, though it cannot be connected to.
+// A socket with a full queue is in use, though connecting to it fails.
 func TestBusySocketIsNotTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "busy.sock")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -260,7 +265,8 @@ func TestBusySocketIsNotTaken(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 	}
-	if l, err := listenSocket(t.Context(), path, access{0o600, 0o700}); err == nil || !strings.Contains(err.Error(), path) {
+	if l, err := listenSocket(t.Context(), path, access{0o600, 0o700}); err == nil ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("listener %v, err = %v, want a refusal that names the file", l, err)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -301,7 +307,8 @@ func TestInheritedSocketsStandIn(t *testing.T) {
 	}
 }
 
-// The file of an inherited socket is where the service manager has put it, with the mode it was given.
+// The file of an inherited socket is where the service manager has put it, with the mode it was
+// given.
 func TestInheritedSocketStaysAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited.sock")
 	admin, err := net.Listen("unix", path)
@@ -312,7 +319,8 @@ func TestInheritedSocketStaysAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere", "s.sock")
-	r := newRig(t, withSocket(nowhere), func(s *setup) { s.o.Inherited = map[string]net.Listener{"ronbox-admin": admin} }).listening(t)
+	r := newRig(t, withSocket(nowhere),
+		func(s *setup) { s.o.Inherited = map[string]net.Listener{"ronbox-admin": admin} }).listening(t)
 	r.reload(t, stranger)
 	if _, err := os.Stat(filepath.Dir(nowhere)); !os.IsNotExist(err) {
 		t.Errorf("%v: a directory was made for a socket that is elsewhere", err)

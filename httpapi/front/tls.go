@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -16,38 +17,40 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// checkEvery is how often, at most, a handshake checks whether the files have changed.
+// checkEvery is the least time between two checks of the files by handshakes.
 const checkEvery = 10 * time.Second
 
-// certs holds the current certificate. A handshake reads a pointer; the first one after checkEvery also checks the files.
+// certs holds the current certificate. A handshake reads a pointer. The first handshake after
+// checkEvery also checks the files.
 type certs struct {
 	log     hclog.Logger
-	current atomic.Pointer[keyPair] // nil while TLS is off
+	current atomic.Pointer[keyPair] // nil if TLS is off
 	born    time.Time
-	checked atomic.Int64              // nanoseconds since born: a clock that is set back must not end the checks
-	warned  atomic.Pointer[fileStamp] // of the files that were last logged as unusable
+	checked atomic.Int64              // nanoseconds since born, so that setting the clock back does not stop the checks
+	warned  atomic.Pointer[fileStamp] // the files last logged as unusable
 }
 
 func newCerts(log hclog.Logger) *certs { return &certs{log: log, born: time.Now()} }
 
-// keyPair is a certificate with its key, and the files it was read from.
+// keyPair is a certificate with its key and the state of its files.
 type keyPair struct {
 	cert  *tls.Certificate
 	from  TLSConfig
 	files fileStamp
 }
 
-// fileStamp differs once a file or its permissions have changed.
+// fileStamp changes if a file or its permissions change.
 type fileStamp [2]struct {
 	inode, size, seconds, nanos int64
 }
 
-// config returns what a generation answers handshakes with. Go's own choice of curves begins with X25519MLKEM768.
+// config returns the TLS configuration of a generation. Go's default curves begin with
+// X25519MLKEM768.
 func (c *certs) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: c.certificate}
 }
 
-// certificate returns the certificate of a handshake.
+// certificate returns the certificate for a handshake.
 func (c *certs) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	now := int64(time.Since(c.born))
 	if last := c.checked.Load(); now-last >= int64(checkEvery) && c.checked.CompareAndSwap(last, now) {
@@ -59,8 +62,8 @@ func (c *certs) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("no certificate")
 }
 
-// checkFiles reads the files again if they have changed. The current certificate stays when they cannot be used, which is
-// logged once; they are tried again.
+// checkFiles reads the files again if they have changed. If they are unusable, it logs that once,
+// keeps the current certificate, and tries again at the next check.
 func (c *certs) checkFiles() {
 	was := c.current.Load()
 	if was == nil {
@@ -82,25 +85,35 @@ func (c *certs) checkFiles() {
 	}
 }
 
-// set makes p the current certificate, nil for none.
+// certificateExpiry returns the expiry of the current certificate in Unix time, or NaN without TLS.
+func (f *Front) certificateExpiry() float64 {
+	g, p := f.tcp.generation(), f.certs.current.Load()
+	if g == nil || !g.settings.secure || p == nil {
+		return math.NaN()
+	}
+	return float64(p.cert.Leaf.NotAfter.Unix())
+}
+
+// set makes p the current certificate. p may be nil.
 func (c *certs) set(p *keyPair) {
 	c.current.Store(p)
 	c.checked.Store(int64(time.Since(c.born)))
 }
 
-// ErrCertificate is every failure to read the certificate and its key.
+// ErrCertificate is returned if the certificate or its key cannot be read.
 var ErrCertificate = errors.New("no usable certificate")
 
-// certError is ErrCertificate in the words of its cause.
+// certError is ErrCertificate with the text of its cause.
 type certError struct{ error }
 
 func (e certError) Unwrap() error { return e.error }
 
 func (e certError) Is(target error) bool { return target == ErrCertificate }
 
-// readPair reads a certificate and its key. Dates are not checked: a node whose clock is wrong must start.
+// readPair reads a certificate and its key. It does not check dates, because a node with a wrong
+// clock must start.
 func readPair(from TLSConfig) (*keyPair, error) {
-	files := stampOf(from) // before reading, so that a change meanwhile is seen later
+	files := stampOf(from) // before reading, so that a change meanwhile is noticed later
 	cert, err := os.ReadFile(from.CertPath)
 	if err != nil {
 		return nil, certError{fmt.Errorf("tls.cert_path: %w", err)}
@@ -117,7 +130,7 @@ func readPair(from TLSConfig) (*keyPair, error) {
 	return &keyPair{cert: &both, from: from, files: files}, nil
 }
 
-// readKey reads a file that is closed to group and others.
+// readKey reads a file that group and others cannot access.
 func readKey(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -129,20 +142,25 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !closedKey(info.Mode(), st.Uid) {
-		return nil, fmt.Errorf("%s has mode %04o: close it to group and others (chmod 600); only root's may be read by its group (chmod 640)",
-			path, info.Mode().Perm())
+		return nil, fmt.Errorf(
+			"%s has mode %04o: close it to group and others (chmod 600); "+
+				"only root's may be read by its group (chmod 640)",
+			path,
+			info.Mode().Perm(),
+		)
 	}
 	return io.ReadAll(io.LimitReader(f, maxKey))
 }
 
-// closedKey reports whether a file of that owner is closed to group and others. A file of root may be read by the
-// group that root gave it, since a node that is not root has no other way to a key that it shares.
+// closedKey reports whether group and others have no access to a file with this owner. A file of
+// root may be readable by its group, because a node that does not run as root has no other access
+// to a shared key.
 func closedKey(mode fs.FileMode, uid uint32) bool {
 	open := mode.Perm() & 0o077
 	return open == 0 || uid == 0 && open == 0o040
 }
 
-// maxKey is far above the PEM of any key.
+// maxKey is much larger than any key in PEM.
 const maxKey = 1 << 20
 
 func stampOf(c TLSConfig) (s fileStamp) {
@@ -152,18 +170,20 @@ func stampOf(c TLSConfig) (s fileStamp) {
 			continue
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			s[i].inode, s[i].size, s[i].seconds, s[i].nanos = int64(st.Ino), st.Size, int64(st.Ctim.Sec), int64(st.Ctim.Nsec)
+			s[i].inode, s[i].size, s[i].seconds, s[i].nanos = int64(st.Ino), st.Size, int64(st.Ctim.Sec), int64(
+				st.Ctim.Nsec,
+			)
 		}
 	}
 	return s
 }
 
-// tlsConn is a TLS connection on the way to net/http, which takes it for a plain one: so that the answers of net/http
-// itself pass Write, like everywhere, and a failed handshake is the front's to count.
+// tlsConn is a TLS connection that net/http treats as a plain one. So answers of net/http itself
+// pass Write as on other connections, and this package counts failed handshakes.
 type tlsConn struct {
 	netConn
 	tls    *tls.Conn
-	failed atomic.Bool // the handshake did
+	failed atomic.Bool // the handshake failed
 }
 
 func newTLSConn(c *net.TCPConn, state *conn) *tlsConn {
@@ -171,8 +191,8 @@ func newTLSConn(c *net.TCPConn, state *conn) *tlsConn {
 	return &tlsConn{netConn: netConn{Conn: secure, conn: state}, tls: secure}
 }
 
-// wireConn is the connection under TLS. Its bytes have been looked at once TLS wants more: a whole request has been noted
-// by then.
+// wireConn is the connection under TLS. Its bytes count as examined when TLS reads more, because a
+// whole request was recorded by then.
 type wireConn struct {
 	net.Conn
 	conn *conn
@@ -188,8 +208,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 
 func (c *wireConn) Write(b []byte) (int, error) { return c.conn.send(c.Conn, b) }
 
-// ConnectionState is what net/http asks for before it reads the first byte, on the connection's own goroutine: there the
-// handshake takes place, within the time for headers.
+// ConnectionState is called by net/http before it reads the first byte, on the connection's
+// goroutine. It does the handshake, with the timeout for headers.
 func (c *tlsConn) ConnectionState() tls.ConnectionState {
 	_ = c.raw.SetDeadline(time.Now().Add(c.g.settings.header))
 	if err := c.tls.Handshake(); err != nil {
@@ -200,8 +220,8 @@ func (c *tlsConn) ConnectionState() tls.ConnectionState {
 	return c.tls.ConnectionState()
 }
 
-// handshakeFailed counts a failure, unless the client just left, and answers a client that takes the port for one of plain
-// HTTP.
+// handshakeFailed counts a failed handshake, unless the client just left. It answers a client that
+// speaks plain HTTP.
 func (c *tlsConn) handshakeFailed(err error) {
 	if errors.Is(err, io.EOF) {
 		return
@@ -224,7 +244,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// looksLikeHTTP reports whether the first bytes, which should have been a record, begin a request.
+// looksLikeHTTP reports whether the first bytes, instead of a TLS record, begin an HTTP request.
 func looksLikeHTTP(header [5]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
@@ -233,7 +253,8 @@ func looksLikeHTTP(header [5]byte) bool {
 	return false
 }
 
-// Read returns nothing after a failed handshake: net/http then closes without a word.
+// Read returns an error after a failed handshake, and net/http closes the connection without an
+// answer.
 func (c *tlsConn) Read(b []byte) (int, error) {
 	if c.failed.Load() {
 		return 0, io.EOF
@@ -249,8 +270,8 @@ func (c *tlsConn) Read(b []byte) (int, error) {
 	return n, c.endRead(err)
 }
 
-// Close ends the TLS session in words, unless that would have to be waited for: by a client that never spoke TLS, or one
-// that reads nothing.
+// Close ends the TLS session with an alert, unless it would have to wait for a client that never
+// spoke TLS or does not read.
 func (c *tlsConn) Close() error {
 	defer c.release()
 	if c.failed.Load() || c.g.cut.Load() || !c.writable() {

@@ -32,8 +32,14 @@ func authority(t testing.TB, name string) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"node.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: name},
+		DNSNames:     []string{"node.test"},
+		NotBefore: time.Now().
+			Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -43,10 +49,13 @@ func authority(t testing.TB, name string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: der},
+	), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// files puts a new certificate of that name into the place of the files of c: each is another file, however soon it comes after the last.
+// files puts a new certificate of that name into the place of the files of c: each is another file,
+// however soon it comes after the last.
 func files(t testing.TB, c TLSConfig, name string) {
 	t.Helper()
 	cert, key := authority(t, name)
@@ -121,10 +130,12 @@ func TestTLSIsOnePointThree(t *testing.T) {
 	if _, err := hello(t, r, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }); err == nil {
 		t.Error("a client of TLS 1.2 was admitted")
 	}
-	if c, err := hello(t, r, func(c *tls.Config) { c.NextProtos = []string{"h2", "http/1.1"} }); err != nil || c.ConnectionState().NegotiatedProtocol != "http/1.1" {
+	if c, err := hello(t, r, func(c *tls.Config) { c.NextProtos = []string{"h2", "http/1.1"} }); err != nil ||
+		c.ConnectionState().NegotiatedProtocol != "http/1.1" {
 		t.Errorf("%v, want HTTP/1.1 agreed on", err)
 	}
-	waitFor(t, "count of the failed handshake", func() bool { return sum(t, r.metrics, "tls_handshake_failures_total") == 1 })
+	waitFor(t, "count of the failed handshake",
+		func() bool { return sum(t, r.metrics, "tls_handshake_failures_total") == 1 })
 }
 
 func TestFailedHandshakesAreCounted(t *testing.T) {
@@ -187,7 +198,8 @@ func TestKeyFileMustBeClosedToOthers(t *testing.T) {
 	}
 }
 
-// What root lends to a group, as Debian does with ssl-cert and service managers with credentials, is closed enough.
+// What root lends to a group, as Debian does with ssl-cert and service managers with credentials,
+// is closed enough.
 func TestKeyOfRootMayBeReadByItsGroup(t *testing.T) {
 	for _, tt := range []struct {
 		mode os.FileMode
@@ -202,7 +214,8 @@ func TestKeyOfRootMayBeReadByItsGroup(t *testing.T) {
 	}
 }
 
-// The certificate changes while clients keep coming: no client is refused, and from the reload on each meets the new one.
+// The certificate changes while clients keep coming: no client is refused, and from the reload on
+// each meets the new one.
 func TestCertificateChangesUnderLoad(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	var stop atomic.Bool
@@ -296,7 +309,8 @@ func TestChangedFilesAreSeen(t *testing.T) {
 	}
 }
 
-// Files that could not be read when they had changed, as when there are too many open, are read later.
+// Files that could not be read when they had changed, as when there are too many open, are read
+// later.
 func TestReadingIsTriedAgain(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	files(t, r.tls, "second")
@@ -308,7 +322,8 @@ func TestReadingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Close does not wait for a client that has let the kernel's buffers fill up: the end of the node would wait too.
+// Close does not wait for a client that has let the kernel's buffers fill up: the end of the node
+// would wait too.
 func TestCloseDoesNotWait(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

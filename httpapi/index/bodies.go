@@ -2,28 +2,28 @@ package index
 
 // Resolved is the body of GET /resolve/{key}.
 type Resolved struct {
-	Key      string `json:"key" doc:"as it is kept: a name in lower case, an id as b3:<hex>"`
+	Key      string `json:"key" doc:"in canonical form: a name in lower case, an id as b3:<hex>"`
 	Manifest string `json:"manifest" format:"b3"`
-	Source   string `json:"source" enum:"local|cache|peer|stale" doc:"stale: no peer answered, and this is what was known before"`
+	Source   string `json:"source" enum:"local|cache|peer|stale" doc:"stale: last known, since no peer answered"`
 	Age      int64  `json:"freshness_s" doc:"seconds since the answer was read from the file or heard from a peer"`
 	ETag     string `json:"etag"`
-	Conflict string `json:"conflict,omitzero" format:"b3" doc:"the manifest that another trusted key has signed for the same name"`
-	Record   []byte `json:"record,omitempty" doc:"signed by the node that published the name; only for a node that asks for itself alone"`
+	Conflict string `json:"conflict,omitzero" format:"b3" doc:"manifest by another trusted key"`
+	Record   []byte `json:"record,omitempty" doc:"signed; only if another node asks"`
 }
 
 // Providers is the body of GET /providers/{cid}.
 type Providers struct {
 	CID       string     `json:"cid" format:"b3"`
 	Providers []Provider `json:"providers" doc:"best first"`
-	Source    string     `json:"source" enum:"local|cache|peer|stale" doc:"stale: no peer answered, and this is what was known before"`
+	Source    string     `json:"source" enum:"local|cache|peer|stale" doc:"stale: last known, since no peer answered"`
 }
 
-// Provider is one who serves the content.
+// Provider is a peer that serves the content.
 type Provider struct {
 	Peer      string   `json:"peer" doc:"libp2p id"`
 	Addrs     []string `json:"addrs" doc:"multiaddrs"`
 	Region    string   `json:"region,omitzero"`
-	Valid     bool     `json:"signature_valid" doc:"it has signed the record itself; this says nothing of whether it serves the content"`
+	Valid     bool     `json:"signature_valid" doc:"the peer has signed the record"`
 	ExpiresMS int64    `json:"expires_ms" doc:"Unix time in milliseconds"`
 }
 
@@ -36,14 +36,15 @@ type NamePut struct {
 type NameRow struct {
 	Key       string `json:"key"`
 	Manifest  string `json:"manifest" format:"b3"`
-	Seq       uint64 `json:"seq" doc:"one more with each change of the name, removals too"`
+	Seq       uint64 `json:"seq" doc:"grows by one with each change of the name, including removals"`
 	UpdatedMS int64  `json:"updated_ms" doc:"Unix time in milliseconds"`
 }
 
-// NameList is the body of GET /index/names: by key.
+// NameList is the body of GET /index/names, in the order of the keys.
 type NameList struct {
-	Names []NameRow `json:"names"`
-	Next  string    `json:"next,omitzero" doc:"?after= of the next page"`
+	Names   []NameRow `json:"names" doc:"may be empty although there is a next page"`
+	Damaged []string  `json:"damaged,omitempty" doc:"keys of damaged rows on this page, which are not listed"`
+	Next    string    `json:"next,omitzero" doc:"?after= of the next page"`
 }
 
 // Announce is the body of POST /index/providers.
@@ -51,21 +52,22 @@ type Announce struct {
 	Providers []Announcement `json:"providers" doc:"at most 100"`
 }
 
-// Announcement is a record that its provider has signed, or what this node is to sign for itself.
+// Announcement is a record that its provider has signed, or the members of a record that this node
+// signs for itself.
 type Announcement struct {
 	CID    string   `json:"cid,omitzero" doc:"b3:<hex> or the text of a CID"`
 	Addrs  []string `json:"addrs,omitempty" doc:"1 to 16 multiaddrs under which this node serves it"`
 	TTL    uint64   `json:"ttl_s,omitzero" doc:"60 to 172800 seconds; 0: a day"`
 	Region string   `json:"region,omitzero"`
-	Record []byte   `json:"record,omitempty" doc:"instead of all others: a signed record"`
+	Record []byte   `json:"record,omitempty" doc:"a signed record, instead of all other members"`
 }
 
-// AnnounceResults answers Announce, one result for each record in their order.
+// AnnounceResults answers Announce with one result per record, in their order.
 type AnnounceResults struct {
 	Results []AnnounceResult `json:"results"`
 }
 
-// AnnounceResult says what became of one record.
+// AnnounceResult is the outcome of one record.
 type AnnounceResult struct {
 	CID       string `json:"cid,omitzero"`
 	Peer      string `json:"peer,omitzero"`
@@ -77,7 +79,7 @@ type AnnounceResult struct {
 
 // Reindex is the body of POST /index/reindex.
 type Reindex struct {
-	Keys []string `json:"keys" doc:"1 to 1000"`
+	Keys []string `json:"keys,omitempty" doc:"at most 1000; none: the most requested keys, up to 64"`
 }
 
 // Reindexed answers Reindex.
@@ -90,29 +92,30 @@ type PeerList struct {
 	Peers []PeerState `json:"peers"`
 }
 
-// PeerState is a node that is asked.
+// PeerState is the state of a peer that the node asks.
 type PeerState struct {
 	Target       string `json:"target" doc:"host and port"`
 	Region       string `json:"region,omitzero"`
-	State        string `json:"state" enum:"closed|open|half_open" doc:"of its circuit breaker: an open one is not asked"`
+	State        string `json:"state" enum:"closed|open|half_open" doc:"of its circuit breaker"`
 	RetryAfterMS int64  `json:"retry_after_ms,omitzero" doc:"until an open breaker lets a call through"`
 	Asked        uint64 `json:"asked" doc:"calls since the start"`
-	Failed       uint64 `json:"failed" doc:"of these; also those that a later peer overtook"`
+	Failed       uint64 `json:"failed" doc:"failed calls, including those that a later peer overtook"`
 	LastError    string `json:"last_error,omitzero"`
 }
 
 // NodeIdentity is the body of GET /index/identity.
 type NodeIdentity struct {
 	Peer string `json:"peer" doc:"libp2p id of this node"`
-	Key  string `json:"key" doc:"its Ed25519 key in hex: what another node's index.trust names"`
+	Key  string `json:"key" doc:"its Ed25519 key in hex, for index.trust of other nodes"`
 }
 
-// Routing is the body of GET /routing/v1/providers/{cid}, in the words of the Delegated Routing standard.
+// Routing is the body of GET /routing/v1/providers/{cid}, in the form of the Delegated Routing
+// standard.
 type Routing struct {
 	Providers []PeerRecord `json:"Providers"`
 }
 
-// PeerRecord is a record of the schema peer, with what its provider signed beside it.
+// PeerRecord is a record of the schema peer, with the signed record of the provider beside it.
 type PeerRecord struct {
 	Schema    string   `json:"Schema"`
 	ID        string   `json:"ID"`

@@ -12,10 +12,11 @@ import (
 // Client calls the routes of the index.
 type Client struct{ *client.Client }
 
-// NewClient gives the calls of the index over c.
+// NewClient returns a Client that uses c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
-// Resolve asks what a key stands for; fresh asks the peers although the answer is known.
+// Resolve returns the manifest of a key. With fresh, the node asks its peers even if it knows the
+// answer.
 func (c Client) Resolve(ctx context.Context, key string, fresh bool) (Resolved, error) {
 	k := client.Call{Path: "/resolve/" + url.PathEscape(key)}
 	if fresh {
@@ -24,15 +25,15 @@ func (c Client) Resolve(ctx context.Context, key string, fresh bool) (Resolved, 
 	return client.Ask[Resolved](ctx, c.Client, k)
 }
 
-// ProvidersQuery says which providers are asked for.
+// ProvidersQuery selects the providers of a content id.
 type ProvidersQuery struct {
 	CID    string
-	Region string // those near it come first; "": anywhere
-	Limit  int    // 0: the node's own
-	Fresh  bool   // ask the peers although the answer is known
+	Region string // providers near it come first; "": no preference
+	Limit  int    // 0: the default of the node
+	Fresh  bool   // ask the peers even if the answer is known
 }
 
-// Providers asks who serves a content.
+// Providers returns the providers of a content id.
 func (c Client) Providers(ctx context.Context, q ProvidersQuery) (Providers, error) {
 	k := client.Call{
 		Path:  "/providers/" + url.PathEscape(q.CID),
@@ -44,61 +45,66 @@ func (c Client) Providers(ctx context.Context, q ProvidersQuery) (Providers, err
 	return client.Ask[Providers](ctx, c.Client, k)
 }
 
-// Put makes a key stand for a manifest. Idempotent.
+// Put sets the manifest of a key. It is idempotent.
 func (c Client) Put(ctx context.Context, key, manifest string) (NameRow, error) {
-	return client.Ask[NameRow](ctx, c.Client, client.Call{Method: http.MethodPut, Path: namePath(key), Body: NamePut{manifest}})
+	return client.Ask[NameRow](ctx, c.Client,
+		client.Call{Method: http.MethodPut, Path: namePath(key), Body: NamePut{manifest}})
 }
 
-// Delete removes a key. One that is not there is refused with not_found.
+// Delete removes a key. The node answers not_found if the key does not exist.
 func (c Client) Delete(ctx context.Context, key string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: namePath(key)})
 	return err
 }
 
-// Forget removes all that the node knows of a key itself, a damaged row too.
+// Forget removes the row of a key from the node's file, even if it is damaged or a tombstone.
 func (c Client) Forget(ctx context.Context, key string) error {
-	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: namePath(key), Query: client.Query{"forget": {"1"}}})
+	call := client.Call{Method: http.MethodDelete, Path: namePath(key), Query: client.Query{"forget": {"1"}}}
+	_, err := c.Do(ctx, call)
 	return err
 }
 
-// Name reads a key of this node's own table.
+// Name returns a key of the node's own table.
 func (c Client) Name(ctx context.Context, key string) (NameRow, error) {
 	return client.Ask[NameRow](ctx, c.Client, client.Call{Path: namePath(key)})
 }
 
-// Names reads one page of the table: keys that begin with prefix, behind after; limit 0 is the node's own page size.
+// Names returns a page of the node's table: keys with the prefix, after the key after. Limit 0 is
+// the default page size of the node.
 func (c Client) Names(ctx context.Context, prefix, after string, limit int) (NameList, error) {
 	q := client.Query{}.Text("prefix", prefix).Text("after", after).Number("limit", uint64(max(limit, 0)))
 	return client.Ask[NameList](ctx, c.Client, client.Call{Path: "/index/names", Query: q})
 }
 
-// Announce tells who serves what. Idempotent.
+// Announce publishes provider records. It is idempotent.
 func (c Client) Announce(ctx context.Context, records []Announcement) (AnnounceResults, error) {
-	return client.Ask[AnnounceResults](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/index/providers", Body: Announce{records}})
+	return client.Ask[AnnounceResults](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/index/providers", Body: Announce{records}})
 }
 
-// Withdraw takes back that this node serves a content.
+// Withdraw removes this node's own provider record of a content id.
 func (c Client) Withdraw(ctx context.Context, cid string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: "/index/providers/" + url.PathEscape(cid)})
 	return err
 }
 
-// Reindex has keys looked up anew, in the background.
+// Reindex queues background lookups of keys.
 func (c Client) Reindex(ctx context.Context, keys []string) (Reindexed, error) {
-	return client.Ask[Reindexed](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/index/reindex", Body: Reindex{keys}})
+	return client.Ask[Reindexed](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/index/reindex", Body: Reindex{keys}})
 }
 
-// Peers reads whom the node asks, and how they do.
+// Peers returns the state of the peers that the node asks.
 func (c Client) Peers(ctx context.Context) (PeerList, error) {
 	return client.Ask[PeerList](ctx, c.Client, client.Call{Path: "/index/peers"})
 }
 
-// Identity reads the node's public key.
+// Identity returns the peer id and the public key of the node.
 func (c Client) Identity(ctx context.Context) (NodeIdentity, error) {
 	return client.Ask[NodeIdentity](ctx, c.Client, client.Call{Path: "/index/identity"})
 }
 
 func namePath(key string) string { return "/index/names/" + url.PathEscape(key) }
 
-// Expires is when the record of a provider ends.
+// Expires returns the time at which the record expires.
 func (p Provider) Expires() time.Time { return time.UnixMilli(p.ExpiresMS) }

@@ -1,23 +1,31 @@
-// Package index is the index's part of the HTTP surface: what names stand for and who serves a content, the same in the words of the Delegated
-// Routing standard, and the writes that publish both. New makes it from the engine behind Engine, Client calls it, and a Peer asks another node,
-// a ronbox or any server of that standard, on behalf of the engine.
+// Package index serves the HTTP routes of the index: names, providers of content, the same lookups
+// by the Delegated Routing standard, and the writes that publish names and providers. New builds
+// the routes over an Engine, Client calls them, and a Peer asks another node for the engine. The
+// other node is a ronbox or any server of that standard.
 //
 // # Invariants
 //
-//  1. Reads need no token. A write is authorized before it is decoded, and nothing waits in line before that.
-//  2. A request that bears hopHeader is answered from this node alone: only the node that a client asks fans out.
-//  3. No more than Limits.Inflight requests are inside one route; one more is refused at once.
-//  4. A peer is asked over https, or over http on this host; no redirect of it is followed, no more than 1 MiB of it is read, and nothing that it
-//     says ends more than its own leg. What it says of itself is not believed: a record counts as verified by its signature alone.
-//  5. A lookup that leaves the node takes a token of the rate of its network, and a fresh one without a token of the caller takes ten. The
-//     connection of a lookup that is refused for its network's share or rate rests.
-//  6. Members of bodies are never renamed. A peer's unknown members are ignored, a client's are refused.
+//  1. Reads need no token, or the scope index.read if index.public_reads is false. A write is
+//     authorized before it is decoded and before it takes a place in a queue.
+//  2. A request with hopHeader is answered from this node alone. Only the node that a client asks
+//     fans out.
+//  3. At most Limits.Inflight requests are inside one route. The next one is refused at once.
+//  4. A peer is asked over https, or over http on loopback. Its redirects are not followed, at most
+//     1 MiB of its answer is read, and a bad answer ends only its own call. A record counts as
+//     verified only if its signature was checked.
+//  5. A lookup that leaves the node takes a token of the rate of its network. A fresh lookup
+//     without a bearer token takes ten. The connection of a lookup that was refused for the share
+//     or the rate of its network is held back.
+//  6. A token of index.peer_tokens is sent to its peer alone. It appears in no error, log or
+//     answer. A reload that cannot read one of the files of peers changes nothing.
+//  7. Members of bodies are never renamed. Unknown members are ignored in answers of peers and
+//     refused in requests of clients.
 //
 // # Tasks and queues
 //
-// none: a Peer works in its caller's goroutine.
+// None. A Peer works in the goroutine of its caller.
 //
 // # Lock order
 //
-// none
+// None.
 package index

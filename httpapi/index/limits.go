@@ -17,43 +17,63 @@ import (
 )
 
 var (
-	errRouteFull = errors.New("too many requests are inside this route; nothing was begun: send it again after Retry-After")
-	errQuota     = errors.New("what all clients may ask for in a minute is used up; nothing was begun: send it again after Retry-After")
+	errRouteFull = errors.New(
+		"too many requests are inside this route; nothing was begun: send it again after Retry-After")
+	errQuota = errors.New(
+		"the quota of all clients for this minute is used up; nothing was begun: send it again after Retry-After")
 )
 
-// freshCost is how much of its network's rate a fresh lookup costs a caller without a token.
+// freshCost is the number of rate tokens that a fresh lookup takes if its caller has no bearer
+// token.
 const freshCost = 10
 
-// Limits are what the routes have beside the limits of the service: slots in flight for each route, quotas of lookups a minute, and the rate
-// of lookups of one network that leave the node.
+// Limits holds the limits of the index beside those of every service: requests in flight per route,
+// quotas of lookups per minute, and the rate of lookups of one network that leave the node.
 type Limits struct {
 	misses    *limit.Keyed[netip.Addr]
-	inflight  atomic.Int64 // the most inside one route
+	closed    bool         // reads need a token
+	inflight  atomic.Int64 // bound of requests inside one route
 	resolves  quota
 	providers quota
 }
 
-// quota is how many lookups of one kind all clients have in a minute. It is full at first.
+// quota bounds the lookups of one kind that all clients together may make in a minute. It starts
+// full.
 type quota struct {
 	bucket limit.Bucket
-	used   func(int) // counts what is refused
+	used   func(int) // counts refused requests
 }
 
-// NewLimits are those of c; m counts quotas that are used up.
+// NewLimits returns the limits of c. It registers the counter of refused requests in m.
 func NewLimits(c index.Config, m *obs.Metrics) *Limits {
-	m.Declare(obs.Family{Name: "quota_exhaustions_total", Type: obs.Counter, Labels: []string{"dimension"}, Help: "Requests refused by a quota of a minute."})
-	l := &Limits{misses: limit.NewKeyed[netip.Addr](missNetworks, 0, 0)}
+	m.Declare(obs.Family{
+		Name:   "quota_exhaustions_total",
+		Type:   obs.Counter,
+		Labels: []string{"dimension"},
+		Help:   "Requests refused by a quota per minute.",
+	})
+	l := &Limits{closed: !c.PublicReads, misses: limit.NewKeyed[netip.Addr](missNetworks, 0, 0)}
 	l.resolves.used = m.Counter("quota_exhaustions_total", service, "dimension", "resolves_per_min")
 	l.providers.used = m.Counter("quota_exhaustions_total", service, "dimension", "providers_per_min")
 	l.Set(c)
 	return l
 }
 
-// missNetworks is how many networks the rate of misses knows at once. The one idle longest gives way.
+// readScope returns the scope that reads need, or "" if reads are public.
+func (l *Limits) readScope() string {
+	if l.closed {
+		return ScopeRead
+	}
+	return ""
+}
+
+// missNetworks bounds the number of networks with a tracked rate. The network that has been idle
+// longest is evicted first.
 const missNetworks = 65_536
 
-// Admit takes tokens of the rate of a network for a lookup that leaves the node, or returns how long to wait for the
-// next. What a lookup that is refused has taken stays taken.
+// Admit takes cost tokens of the rate of a network for a lookup that leaves the node. If the rate
+// is used up, it returns false and the time until the next token. Tokens that a refused lookup has
+// taken are not returned.
 func (l *Limits) Admit(network netip.Addr, cost int) (ok bool, wait time.Duration) {
 	now := time.Now()
 	for range cost {
@@ -64,16 +84,18 @@ func (l *Limits) Admit(network netip.Addr, cost int) (ok bool, wait time.Duratio
 	return true, 0
 }
 
-// Set takes the limits of another configuration. Requests that are inside go on.
+// Set applies the limits of another configuration. Requests that are inside a route go on.
 func (l *Limits) Set(c index.Config) {
 	l.inflight.Store(int64(c.Limits.Inflight))
 	l.misses.Set(float64(c.RateLimit.MissRPS), max(2*c.RateLimit.MissRPS, freshCost))
-	for q, perMin := range map[*quota]int{&l.resolves: c.Quotas.ResolvesPerMin, &l.providers: c.Quotas.ProvidersPerMin} {
-		q.bucket.Set(float64(perMin)/60, perMin)
-	}
+	l.resolves.set(c.Quotas.ResolvesPerMin)
+	l.providers.set(c.Quotas.ProvidersPerMin)
 }
 
-// bound gives a route its own slots, and a lookup its quota. A request that is refused takes none.
+func (q *quota) set(perMin int) { q.bucket.Set(float64(perMin)/60, perMin) }
+
+// bound limits the requests inside one route, and applies the quota of its lookups. A refused
+// request takes no slot.
 func (l *Limits) bound(pattern string, next httpapi.Handler) httpapi.Handler {
 	var inside atomic.Int64
 	var q *quota
@@ -112,8 +134,9 @@ func refused(err error) bool {
 	return errors.Is(err, flow.ErrBusy) || httpapi.IsA[*index.RateError](err)
 }
 
-// ServiceLimits are those of c that the frame holds: no more inside all routes together than each alone may have, so that a route's own refusal
-// is met first, and the buckets of one client network. ratelimit.rps bounds writes too, where it is the lesser.
+// ServiceLimits returns the limits of c that the frame applies to the whole service. The bound of
+// requests in flight is the sum over all routes, so that a route's own bound is met first.
+// ratelimit.rps also bounds writes if it is lower than ratelimit.put_rps.
 func ServiceLimits(c index.Config) httpapi.Limits {
 	out := httpapi.Limits{Inflight: c.Limits.Inflight * routes}
 	r := c.RateLimit
@@ -129,51 +152,97 @@ func ServiceLimits(c index.Config) httpapi.Limits {
 }
 
 const (
-	routes   = 12      // that have slots
-	allReads = 1 << 30 // reads a second of all clients together: no bound of its own
+	routes   = 12      // routes with a bound of their own
+	allReads = 1 << 30 // reads a second of all clients together: in effect no bound
 )
 
-// missRule words a rate of misses that is used up.
+// missRule returns the rule for a rate of outgoing lookups that is used up.
 func missRule(full httpapi.ErrorRule) httpapi.ErrorRule {
 	full.Wait = httpapi.WaitToken
 	return full.When(httpapi.IsA[*index.RateError]).As(httpapi.ReasonRate).
-		Say("index.ratelimit.miss_rps: too many lookups of this network leave the node; nothing was begun: send it again after Retry-After")
+		Say("index.ratelimit.miss_rps: too many lookups of this network leave the node; " +
+			"nothing was begun: send it again after Retry-After")
 }
 
-// refusal is a rule for what a later try does not change.
+// refusal returns a rule for an error that a retry does not change.
 func refusal(is func(error) bool, status int, reason, code, title string) httpapi.ErrorRule {
 	return httpapi.ErrorRule{Is: is, Outcome: httpapi.Outcome{Status: status, Reason: reason, Code: code}, Title: title}
 }
 
-// rules are what the index refuses.
+// rules maps the errors of the index to answers.
 func rules() []httpapi.ErrorRule {
 	malformed := refusal(nil, http.StatusBadRequest, httpapi.ReasonMalformed, "Malformed", "Malformed request")
-	full := httpapi.ErrorRule{Outcome: httpapi.Outcome{Status: http.StatusTooManyRequests, Reason: httpapi.ReasonInflight, Code: "Busy", Retry: true},
-		Title: "Too many requests", Wait: httpapi.WaitBusy}
-	lacks := httpapi.ErrorRule{Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: "upstream", Code: "UpstreamUnready", Retry: true},
-		Title: "No peer answers", Wait: httpapi.WaitDegraded}
-	return []httpapi.ErrorRule{ // what became of a lookup comes first: it wraps the faults of what peers said
-		refusal(httpapi.Any(httpapi.Is(index.ErrNotFound), httpapi.Is(index.ErrForeignCID)), http.StatusNotFound, httpapi.ReasonNotFound, "NotFound", "Not found").
-			Say("nobody that was asked knows it"),
-		refusal(httpapi.IsA[*index.ConflictError], http.StatusConflict, httpapi.ReasonConflict, "Conflict", "Written before").
-			With(httpapi.Detail(func(e *index.ConflictError) httpapi.Details { return httpapi.Details{"manifest": e.Has.String()} })),
+	full := httpapi.ErrorRule{
+		Outcome: httpapi.Outcome{
+			Status: http.StatusTooManyRequests,
+			Reason: httpapi.ReasonInflight,
+			Code:   "Busy",
+			Retry:  true,
+		},
+		Title: "Too many requests",
+		Wait:  httpapi.WaitBusy,
+	}
+	lacks := httpapi.ErrorRule{
+		Outcome: httpapi.Outcome{
+			Status: http.StatusServiceUnavailable,
+			Reason: "upstream",
+			Code:   "UpstreamUnready",
+			Retry:  true,
+		},
+		Title: "No peer answers",
+		Wait:  httpapi.WaitDegraded,
+	}
+	absent := refusal(nil, http.StatusNotFound, httpapi.ReasonNotFound, "NotFound", "Not found")
+	return []httpapi.ErrorRule{ // outcomes of lookups come first: they wrap the errors of peers
+		absent.When(httpapi.IsA[*index.SilentError]).
+			Say("most peers do not know it, and some gave no answer: `ronbox index peers` shows which").
+			With(httpapi.Detail(func(e *index.SilentError) httpapi.Details {
+				return httpapi.Details{"silent": e.Peers}
+			})),
+		absent.When(httpapi.Any(httpapi.Is(index.ErrNotFound), httpapi.Is(index.ErrForeignCID))).
+			Say("neither this node nor a peer knows it"),
+		refusal(httpapi.IsA[*index.ConflictError], http.StatusConflict, httpapi.ReasonConflict, "Conflict",
+			"Written before").
+			With(httpapi.Detail(func(e *index.ConflictError) httpapi.Details {
+				return httpapi.Details{"manifest": e.Has.String()}
+			})),
 		full.When(httpapi.Is(errRouteFull)),
 		full.When(httpapi.Is(errQuota)).As("quota"),
 		missRule(full),
-		refusal(httpapi.IsA[*store.RowError], http.StatusInternalServerError, "corrupt", "corrupt", "Stored row is damaged").
-			Say("nothing was changed; `ronbox index rm --forget KEY` drops the damaged row, then put the key again or restore a snapshot").
-			With(httpapi.Detail(func(e *store.RowError) httpapi.Details {
-				return httpapi.Details{"bucket": e.Bucket, "key": fmt.Sprintf("%x", e.Key)}
-			})),
+		refusal(httpapi.IsA[*store.RowError], http.StatusInternalServerError, "corrupt", "corrupt",
+			"Stored row is damaged").
+			Say("nothing was changed; `ronbox index rm --forget KEY`, with the key in details.name, " +
+				"drops the damaged row; then put it again or restore a snapshot").
+			With(httpapi.Detail(damagedDetails)),
 		lacks.When(httpapi.IsA[*index.BreakerOpenError]).As("breaker_open").
 			With(httpapi.Detail(func(e *index.BreakerOpenError) httpapi.Details {
 				return httpapi.Details{"retry_after_ms": e.RetryAfter.Milliseconds()}
 			})),
-		lacks.When(httpapi.Is(index.ErrUpstream)).Say("every peer that was asked failed; `ronbox index peers` shows how"),
-		{Is: httpapi.Is(index.ErrTimeout), Outcome: httpapi.Outcome{Status: http.StatusGatewayTimeout, Reason: httpapi.ReasonTimeout, Code: "Timeout", Retry: true},
-			Title: "Deadline passed", Hint: "no peer answered in time; nothing was changed"},
+		lacks.When(httpapi.Is(index.ErrUpstream)).Say("too many peers gave no answer; `ronbox index peers` shows why"),
+		{
+			Is: httpapi.Is(index.ErrTimeout),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusGatewayTimeout,
+				Reason: httpapi.ReasonTimeout,
+				Code:   "Timeout",
+				Retry:  true,
+			},
+			Title: "Deadline passed",
+			Hint:  "no peer answered in time; nothing was changed",
+		},
 		malformed.When(httpapi.IsA[*index.KeyError]).With(httpapi.Told(httpapi.Details{"field": paramKey})),
 		malformed.When(httpapi.IsA[*index.CIDError]).With(httpapi.Told(httpapi.Details{"field": paramCID})),
-		malformed.When(httpapi.IsA[*index.RecordError]).With(httpapi.Field(func(e *index.RecordError) string { return e.Field })),
+		malformed.When(httpapi.IsA[*index.RecordError]).
+			With(httpapi.Field(func(e *index.RecordError) string { return e.Field })),
 	}
+}
+
+// damagedDetails describes a damaged row: its bucket, its key in hex and, if the key is a name, the
+// name.
+func damagedDetails(e *store.RowError) httpapi.Details {
+	d := httpapi.Details{"bucket": e.Bucket, "key": fmt.Sprintf("%x", e.Key)}
+	if k, err := index.ParseKey(string(e.Key)); err == nil && k.String() == string(e.Key) {
+		d["name"] = k.String()
+	}
+	return d
 }

@@ -10,7 +10,8 @@ import (
 	"ronbox/httpapi"
 )
 
-// Delegated Routing answers a record a line to who wants lines as much as a document, and a document to all others.
+// Delegated Routing answers with one record per line if the client accepts lines at least as much
+// as a document.
 func TestRoutingIsNegotiated(t *testing.T) {
 	r := newRig(t)
 	r.engine.set.Providers = []index.Provider{{Peer: somePeer, Addrs: []string{someAddr}}}
@@ -27,12 +28,16 @@ func TestRoutingIsNegotiated(t *testing.T) {
 	}
 }
 
-// A cache between keeps what a node is told apart from what a client is: the one bears a signature, or knows nothing of others.
+// Answers for nodes and for clients vary for caches: an answer for a node is signed, or ignores
+// peers.
 func TestAnswersToNodesAreKeptApart(t *testing.T) {
 	r := newRig(t)
 	for _, path := range []string{"/resolve/name:docs.example", "/providers/" + someB3, "/routing/v1/providers/" + someB3} {
 		for _, h := range []http.Header{{}, {hopHeader: {"0"}}} {
-			if got := r.do(http.MethodGet, path, "", h).Header()["Vary"]; !slices.ContainsFunc(got, func(v string) bool { return strings.Contains(v, hopHeader) }) {
+			if got := r.do(http.MethodGet, path, "", h).Header()["Vary"]; !slices.ContainsFunc(
+				got,
+				func(v string) bool { return strings.Contains(v, hopHeader) },
+			) {
 				t.Errorf("%s with %v: Vary %q", path, h, got)
 			}
 		}

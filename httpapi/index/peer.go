@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,57 +19,95 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/index"
-	"ronbox/engines/upstream"
 	"ronbox/httpapi"
 )
 
-// hopHeader asks a node for what it knows by itself: only the node that a client has asked asks others.
+// hopHeader asks a node to answer from its own file only. Nodes send it when they ask each other,
+// so that only the node that a client asked fans out.
 const hopHeader = "Ron-Hop-Budget"
 
-// maxAnswer bounds the answer of a peer, bytes: a hundred records of the largest size are a quarter of it.
+// maxAnswer bounds the bytes of a peer's answer. A hundred records of the largest size take a
+// quarter of it.
 const maxAnswer = 1 << 20
 
-// peerTimeout is above every deadline of a lookup, whose context ends first.
+// peerTimeout is longer than every lookup deadline, so the context of the lookup ends first.
 const peerTimeout = lookupDeadline
 
-// Peer asks another node. It implements index.Peer.
+// Peer asks another node over HTTP. It implements [index.Peer].
 type Peer struct {
-	base   string // URL without a slash at its end
-	target string
-	region string
+	catalog *flow.Catalog
+	metrics *obs.Metrics
+	base    string // URL without a trailing slash
+	target  string
+	region  string
+	access  atomic.Pointer[access]
+}
+
+// access holds the client and the headers for calls of a peer. It is immutable.
+type access struct {
+	Access
 	client *upstream.Client
 	header http.Header // of every request
 }
 
-// NewPeer is the peer that an entry of index.peers names. It does no I/O.
+// NewPeer returns the peer of an entry of index.peers. Until SetAccess, the peer is called without
+// a token and verified by the system's certificates. NewPeer does no I/O.
 func NewPeer(c *flow.Catalog, m *obs.Metrics, entry string) (*Peer, error) {
 	at, region, err := index.SplitPeer(entry)
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{
-		base: at.Scheme + "://" + at.Host, target: at.Host, region: region,
-		client: upstream.New(c, m, upstream.Spec{
-			Service: service, Svc: at.Host, Op: "lookup", Guard: anywhere(), Timeout: peerTimeout, Tries: 1, Delay: func(int) time.Duration { return 0 },
-		}),
-		header: http.Header{hopHeader: {"0"}, "Accept": {httpapi.TypeJSON}, "User-Agent": {"ronbox"}},
-	}, nil
+	p := &Peer{catalog: c, metrics: m, base: at.Scheme + "://" + at.Host, target: at.Host, region: region}
+	p.access.Store(p.newAccess(Access{}))
+	return p, nil
 }
 
-// anywhere guards nothing: the operator has written the address down, and nodes of one site have private ones.
+func (p *Peer) newAccess(a Access) *access {
+	out := &access{
+		Access: a,
+		client: upstream.New(p.catalog, p.metrics, upstream.Spec{
+			Service: service,
+			Svc:     p.target,
+			Op:      "lookup",
+			Guard:   anywhere(),
+			Roots:   a.roots,
+			Timeout: peerTimeout,
+			Tries:   1,
+			Delay:   func(int) time.Duration { return 0 },
+		}),
+		header: http.Header{hopHeader: {"0"}, "Accept": {httpapi.TypeJSON}, "User-Agent": {"ronbox"}},
+	}
+	if a.token != "" {
+		out.header.Set("Authorization", "Bearer "+a.token)
+	}
+	return out
+}
+
+// SetAccess uses a for calls that begin from now on. It keeps the open connections if a is
+// unchanged.
+func (p *Peer) SetAccess(a Access) {
+	if now := p.access.Load(); now.token != a.token || !bytes.Equal(now.ca, a.ca) {
+		p.access.Swap(p.newAccess(a)).client.Close()
+	}
+}
+
+// anywhere allows all addresses: the operator configured the peer, and nodes of one site have
+// private addresses.
 func anywhere() upstream.Guard {
 	return upstream.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 }
 
-// Target is its host and port, and Region what the configuration says of it.
+// Target returns the host and port of the peer. Region returns its configured region.
 func (p *Peer) Target() string { return p.target }
 func (p *Peer) Region() string { return p.region }
 
-// Close lets go of its idle connections.
-func (p *Peer) Close() { p.client.Close() }
+// Close closes idle connections.
+func (p *Peer) Close() { p.access.Load().client.Close() }
 
-// routed is an answer of Delegated Routing. Members that are not listed, and records of other schemas, are ignored.
+// routed is an answer of Delegated Routing. Unknown members and records of other schemas are
+// ignored.
 type routed struct {
 	Providers []struct {
 		Schema string
@@ -77,12 +117,12 @@ type routed struct {
 	}
 }
 
-// Providers asks for who serves cid. A record that names no peer is left out.
+// Providers returns at most limit providers of cid. Records without a valid peer id are left out.
 func (p *Peer) Providers(ctx context.Context, cid b3.Digest, limit int) ([]index.Provider, error) {
 	var got routed
 	err := p.get(ctx, "/routing/v1/providers/"+index.CIDText(cid), &got)
 	if errors.Is(err, index.ErrNotFound) {
-		return nil, nil // older servers of the standard say so
+		return nil, nil // older servers of the standard answer 404 if they know no provider
 	}
 	if err != nil {
 		return nil, err
@@ -101,7 +141,7 @@ func (p *Peer) Providers(ctx context.Context, cid b3.Digest, limit int) ([]index
 	return out, nil
 }
 
-// Name asks for the signed record of key.
+// Name returns the signed name record of key.
 func (p *Peer) Name(ctx context.Context, key index.Key) ([]byte, error) {
 	var got struct {
 		Record []byte `json:"record"`
@@ -115,22 +155,24 @@ func (p *Peer) Name(ctx context.Context, key index.Key) ([]byte, error) {
 	return got.Record, nil
 }
 
-// get asks for a document and decodes it.
+// get fetches a JSON document and decodes it into into.
 func (p *Peer) get(ctx context.Context, path string, into any) error {
-	err := p.client.Get(ctx, upstream.Request{URL: p.base + path, Header: p.header, Max: maxAnswer}, func(a *upstream.Answer) error {
+	by := p.access.Load()
+	request := upstream.Request{URL: p.base + path, Header: by.header, Max: maxAnswer}
+	err := by.client.Get(ctx, request, func(a *upstream.Answer) error {
 		raw, err := io.ReadAll(a.Body)
 		if err != nil {
 			return err
 		}
 		if err := json.Unmarshal(raw, into); err != nil {
-			return fmt.Errorf("%w: it is no JSON of the kind", index.ErrInvalid)
+			return fmt.Errorf("%w: it is not the expected JSON", index.ErrInvalid)
 		}
 		return nil
 	})
 	return sortError(ctx, err)
 }
 
-// sortError says of an error of upstream in which of the ways of index.Peer the peer failed.
+// sortError maps an error of a call to the errors that [index.Peer] documents.
 func sortError(ctx context.Context, err error) error {
 	var status *upstream.StatusError
 	var dns *net.DNSError
@@ -145,13 +187,16 @@ func sortError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", index.ErrPeerTimeout, err)
 	case errors.As(err, &dns), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return fmt.Errorf("%w: %w", index.ErrNoRoute, err)
-	case errors.Is(err, upstream.ErrTooLarge), errors.Is(err, upstream.ErrRedirect), errors.Is(err, upstream.ErrURL), errors.Is(err, upstream.ErrAddress):
+	case errors.Is(err, upstream.ErrTooLarge),
+		errors.Is(err, upstream.ErrRedirect),
+		errors.Is(err, upstream.ErrURL),
+		errors.Is(err, upstream.ErrAddress):
 		return fmt.Errorf("%w: %w", index.ErrInvalid, err)
 	}
 	return fmt.Errorf("%w: %w", index.ErrTransient, err)
 }
 
-// statusError is a refusal by its status.
+// statusError maps the status of a refusal to an error of [index.Peer].
 func statusError(status int) error {
 	kind := index.ErrInvalid
 	switch {
@@ -161,6 +206,10 @@ func statusError(status int) error {
 		kind = index.ErrNoRoute
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
 		kind = index.ErrTransient
+	}
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		return fmt.Errorf("%w: it answered %d: index.peer_tokens must name a token of it with the scope index.read",
+			kind, status)
 	}
 	return fmt.Errorf("%w: it answered %d", kind, status)
 }

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Values of their kinds.
+// Sample values.
 const (
 	someB3   = "b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	somePeer = "12D3KooWM8sovaEGU1bmiWGWAzvs47DEcXKZZTuJnpQyVTkRs2Vn"
@@ -35,7 +35,7 @@ const (
 
 var someCID = b3.Sum([]byte("content"))
 
-// newPeer asks a server that answers with h.
+// newPeer returns a peer that asks a server with handler h.
 func newPeer(t *testing.T, h http.HandlerFunc) *Peer {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -71,7 +71,9 @@ func TestPeerReadsRecords(t *testing.T) {
 			{"Schema":"peer","ID":"no id"},{"Schema":"another","ID":"`+somePeer+`"},{}],"More":1}`)(w, r)
 	})
 	got, err := p.Providers(t.Context(), someCID, 10)
-	if err != nil || len(got) != 2 || got[0].Peer != somePeer || !bytes.Equal(got[0].Record, record) || got[0].Addrs[0] != someAddr || got[1].Record != nil {
+	if err != nil || len(got) != 2 || got[0].Peer != somePeer || !bytes.Equal(got[0].Record, record) ||
+		got[0].Addrs[0] != someAddr ||
+		got[1].Record != nil {
 		t.Errorf("providers = %+v, %v", got, err)
 	}
 	if path != "/routing/v1/providers/"+index.CIDText(someCID) || budget != "0" {
@@ -82,7 +84,7 @@ func TestPeerReadsRecords(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends ends in one of the ways that the engine knows, and costs no more than the leg.
+// Every answer of a peer is mapped to an error that the engine knows, and ends only its own call.
 func TestHostilePeers(t *testing.T) {
 	var followed atomic.Bool
 	for _, tt := range []struct {
@@ -156,7 +158,7 @@ func someKey(t *testing.T) index.Key {
 	return k
 }
 
-// A peer that drips bytes, or says nothing, is left when the lookup ends.
+// The call of a peer that drips bytes or is silent ends with the lookup.
 func TestDrippingPeerIsLeft(t *testing.T) {
 	for _, first := range []string{"", `{"Providers":[`} {
 		begun := make(chan struct{})
@@ -185,7 +187,7 @@ func TestDrippingPeerIsLeft(t *testing.T) {
 }
 
 func TestPeerThatIsNotThere(t *testing.T) {
-	system := net.DefaultResolver // may be slow, or know any name
+	system := net.DefaultResolver // the system's resolver may be slow or resolve any name
 	defer func() { net.DefaultResolver = system }()
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("there is no name server")

@@ -28,12 +28,12 @@ import (
 	"ronbox/store"
 )
 
-// keyOf is an Ed25519 key of a number.
+// keyOf returns an Ed25519 key derived from n.
 func keyOf(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
-// realRig is a server of a real engine whose store lives in memory.
+// realRig is a server over a real engine with a store in memory.
 func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 	t.Helper()
 	cfg := index.DefaultConfig()
@@ -53,10 +53,21 @@ func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 		peers = append(peers, p)
 	}
 	s := store.New(store.DefaultConfig(), store.Options{
-		Catalog: cat, Metrics: m, Memory: &store.AmnesiaConfig{Enabled: true, PurgeIntervalMS: 30_000, MaxBytes: 64 << 20, AllowSwap: true},
+		Catalog:   cat,
+		Metrics:   m,
+		Memory:    &store.AmnesiaConfig{Enabled: true, PurgeIntervalMS: 30_000, MaxBytes: 64 << 20, AllowSwap: true},
 		Producers: map[store.Lane][]string{store.Work: {flow.HTTP}, store.Bulk: {"index.cache_janitor"}},
 	})
-	e := index.New(cfg, index.Deps{Catalog: cat, Store: s, Metrics: m, Peers: peers, Identity: func() ed25519.PrivateKey { return keyOf(1) }})
+	e := index.New(
+		cfg,
+		index.Deps{
+			Catalog:  cat,
+			Store:    s,
+			Metrics:  m,
+			Peers:    peers,
+			Identity: func() ed25519.PrivateKey { return keyOf(1) },
+		},
+	)
 	ctx := context.Background()
 	sup := flow.NewSupervisor(ctx, cat, flow.Hooks{})
 	if err := errors.Join(s.Open(ctx), s.Prepare(ctx)); err != nil {
@@ -98,28 +109,41 @@ func (r *rig) announce(records ...[]byte) []AnnounceResult {
 	return read[AnnounceResults](r, r.do(http.MethodPost, "/index/providers", string(body), nil), http.StatusOK).Results
 }
 
-// signed is the record of a provider.
+// signed returns a signed provider record.
 func signed(t testing.TB, key ed25519.PrivateKey, change func(*index.ProviderRecord)) []byte {
 	t.Helper()
-	p := index.ProviderRecord{CID: someCID, Addrs: []string{someAddr}, Region: "eu-west-1", AtMS: time.Now().UnixMilli(), TTLSec: 3600}
+	p := index.ProviderRecord{
+		CID:    someCID,
+		Addrs:  []string{someAddr},
+		Region: "eu-west-1",
+		AtMS:   time.Now().UnixMilli(),
+		TTLSec: 3600,
+	}
 	if change != nil {
 		change(&p)
 	}
-	raw, err := p.Sign(key, time.UnixMilli(p.AtMS)) // it was good when it was signed
+	raw, err := p.Sign(key, time.UnixMilli(p.AtMS)) // signed while it was valid
 	if err != nil {
 		t.Fatal(err)
 	}
 	return raw
 }
 
-// Of the records that a stranger sends, only those are taken that their provider has signed and that are good now.
+// Records that a third party sends are accepted only if their provider has signed them and they are
+// valid now.
 func TestHostileRecords(t *testing.T) {
 	r := realRig(t, nil)
 	good := signed(t, keyOf(2), nil)
 	forged := slices.Clone(good)
 	forged[len(forged)-1] ^= 1
 	foreign := append(slices.Clone(signed(t, keyOf(3), nil)[:ed25519.SignatureSize]), good[ed25519.SignatureSize:]...)
-	name := index.NameRecord{Key: someKey(t), Manifest: someCID, Seq: 1, UpdatedMS: time.Now().UnixMilli(), ExpiresMS: time.Now().Add(time.Hour).UnixMilli()}
+	name := index.NameRecord{
+		Key:       someKey(t),
+		Manifest:  someCID,
+		Seq:       1,
+		UpdatedMS: time.Now().UnixMilli(),
+		ExpiresMS: time.Now().Add(time.Hour).UnixMilli(),
+	}
 	another, err := name.Sign(keyOf(2))
 	if err != nil {
 		t.Fatal(err)
@@ -139,26 +163,48 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// A peer's word about others counts as far as they have signed it, and its word about names as far as its key is trusted.
+// A peer's answer about other providers counts only if they have signed it, and its names only if
+// its key is trusted.
 func TestPeersThatLie(t *testing.T) {
 	mine := signed(t, keyOf(2), nil)
 	lie := slices.Clone(signed(t, keyOf(3), nil))
 	lie[len(lie)-1] ^= 1
-	stranger := index.NameRecord{Key: someKey(t), Manifest: someCID, Seq: 9, UpdatedMS: time.Now().UnixMilli(), ExpiresMS: time.Now().Add(time.Hour).UnixMilli()}
+	stranger := index.NameRecord{
+		Key:       someKey(t),
+		Manifest:  someCID,
+		Seq:       9,
+		UpdatedMS: time.Now().UnixMilli(),
+		ExpiresMS: time.Now().Add(time.Hour).UnixMilli(),
+	}
 	record, err := stranger.Sign(keyOf(4))
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := func(n byte) string { return string(index.PeerIDOf(keyOf(n).Public().(ed25519.PublicKey))) }
 	one := func(n byte, raw []byte) string {
-		return fmt.Sprintf(`{"Schema":"peer","ID":%q,"Addrs":["/ip4/6.6.6.6/tcp/6"],"ron":%q}`, id(n), base64.StdEncoding.EncodeToString(raw))
+		return fmt.Sprintf(
+			`{"Schema":"peer","ID":%q,"Addrs":["/ip4/6.6.6.6/tcp/6"],"ron":%q}`,
+			id(n),
+			base64.StdEncoding.EncodeToString(raw),
+		)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.HasPrefix(q.URL.Path, "/resolve/") {
 			answer(http.StatusOK, fmt.Sprintf(`{"record":%q}`, base64.StdEncoding.EncodeToString(record)))(w, q)
 			return
 		}
-		answer(http.StatusOK, `{"Providers":[`+one(5, mine)+`,`+one(3, lie)+`,{"Schema":"peer","ID":"`+id(6)+`","Addrs":["`+someAddr+`","nonsense"]}]}`)(w, q)
+		answer(
+			http.StatusOK,
+			`{"Providers":[`+one(
+				5,
+				mine,
+			)+`,`+one(
+				3,
+				lie,
+			)+`,{"Schema":"peer","ID":"`+id(
+				6,
+			)+`","Addrs":["`+someAddr+`","nonsense"]}]}`,
+		)(w, q)
 	}))
 	defer s.Close()
 	r := realRig(t, func(c *index.Config) { c.Trust = []string{"example=" + id(7)} }, s.URL)
@@ -176,7 +222,7 @@ func TestPeersThatLie(t *testing.T) {
 	}
 }
 
-// What is known of a peer that has died is answered and marked; where stale answers are off, the lookup fails.
+// Answers of a peer that has died are served as stale. If stale is off, the lookup fails.
 func TestStaleOverHTTP(t *testing.T) {
 	for _, stale := range []bool{true, false} {
 		var dead atomic.Bool
@@ -185,7 +231,14 @@ func TestStaleOverHTTP(t *testing.T) {
 			if dead.Load() {
 				panic(http.ErrAbortHandler)
 			}
-			answer(http.StatusOK, fmt.Sprintf(`{"Providers":[{"Schema":"peer","ID":%q,"Addrs":[],"ron":%q}]}`, somePeer, base64.StdEncoding.EncodeToString(raw)))(w, q)
+			answer(
+				http.StatusOK,
+				fmt.Sprintf(
+					`{"Providers":[{"Schema":"peer","ID":%q,"Addrs":[],"ron":%q}]}`,
+					somePeer,
+					base64.StdEncoding.EncodeToString(raw),
+				),
+			)(w, q)
 		}))
 		r := realRig(t, func(c *index.Config) { c.Stale = stale }, s.URL)
 		at := "/providers/" + someCID.String()
@@ -209,11 +262,17 @@ func TestStaleOverHTTP(t *testing.T) {
 	}
 }
 
-// One client with 300 connections gets those that one may have; others are answered as if it were not there.
+// One client with 300 connections gets the share of one network, and other clients are answered as
+// usual.
 func TestOneGreedyClient(t *testing.T) {
 	const greedy, honest, each = 300, 10, 20
 	r := realRig(t, nil)
-	if w := r.do(http.MethodPut, "/index/names/name:docs.example", `{"manifest":"`+someB3+`"}`, nil); w.Code != http.StatusCreated {
+	if w := r.do(
+		http.MethodPut,
+		"/index/names/name:docs.example",
+		`{"manifest":"`+someB3+`"}`,
+		nil,
+	); w.Code != http.StatusCreated {
 		t.Fatal(w.Code)
 	}
 	ask := func(c net.Conn, in *bufio.Reader) int {
@@ -295,92 +354,8 @@ func TestOneGreedyClient(t *testing.T) {
 	}
 }
 
-// BenchmarkResolve asks for a cached key over 50 connections, through the whole middleware and, in turns with it, for the same bytes from a bare
-// handler. ratio is the throughput of the first over that of the second.
-func BenchmarkResolve(b *testing.B) {
-	const conns, perConn = 50, 200
-	r := realRig(b, nil)
-	r.doc = nil
-	if w := r.do(http.MethodPut, "/index/names/name:docs.example", `{"manifest":"`+someB3+`"}`, nil); w.Code != http.StatusCreated {
-		b.Fatal(w.Code)
-	}
-	var body []byte
-	for range 100 { // until it is in the cache
-		w := r.do(http.MethodGet, "/resolve/name:docs.example", "", nil)
-		if body = w.Body.Bytes(); bytes.Contains(body, []byte(`"source":"cache"`)) {
-			break
-		}
-	}
-	bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", httpapi.TypeJSON)
-		_, _ = w.Write(body)
-	}))
-	defer bare.Close()
-	open := func(url string) []*bufio.ReadWriter {
-		var all []*bufio.ReadWriter
-		for range conns {
-			c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = c.Close() })
-			all = append(all, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)))
-		}
-		return all
-	}
-	round := func(all []*bufio.ReadWriter) time.Duration {
-		begun := time.Now()
-		var wg sync.WaitGroup
-		for _, c := range all {
-			wg.Go(func() {
-				for range perConn {
-					_, _ = c.WriteString("GET /resolve/name:docs.example HTTP/1.1\r\nHost: x\r\n\r\n")
-					_ = c.Flush()
-					if err := skipAnswer(c.Reader); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		return time.Since(begun)
-	}
-	full, plain := open(r.url), open(bare.URL)
-	var tFull, tPlain time.Duration
-	n := 0
-	for b.Loop() {
-		tPlain += round(plain)
-		tFull += round(full)
-		n += conns * perConn
-	}
-	b.ReportMetric(float64(tPlain)/float64(tFull), "ratio")
-	b.ReportMetric(float64(n)/tFull.Seconds(), "full-req/s")
-	b.ReportMetric(float64(n)/tPlain.Seconds(), "bare-req/s")
-}
-
-// skipAnswer reads an answer of 200 without keeping it.
-func skipAnswer(in *bufio.Reader) error {
-	length := 0
-	for first := true; ; first = false {
-		line, err := in.ReadSlice('\n')
-		switch {
-		case err != nil:
-			return err
-		case first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")):
-			return fmt.Errorf("answered %q", line)
-		case len(line) == 2:
-			_, err := in.Discard(length)
-			return err
-		case bytes.HasPrefix(line, []byte("Content-Length: ")):
-			if _, err := fmt.Sscanf(string(line[16:]), "%d", &length); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// FuzzNDJSON: whatever providers hold, each line of an answer is one record, and what a peer reads of it is what was served.
+// FuzzNDJSON checks that each line of an answer is one record for any providers, and that a peer
+// reads what was served.
 func FuzzNDJSON(f *testing.F) {
 	f.Add("/ip4/192.0.2.1/tcp/443", []byte("signed"), 3)
 	f.Add("\n{}\n\xff", []byte{}, 1)
@@ -389,7 +364,10 @@ func FuzzNDJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, addr string, record []byte, n int) {
 		r.t = t
 		n = max(0, n%maxRouting)
-		r.engine.set.Providers = slices.Repeat([]index.Provider{{Peer: somePeer, Addrs: []string{strings.ToValidUTF8(addr, "?")}, Record: record}}, n)
+		r.engine.set.Providers = slices.Repeat(
+			[]index.Provider{{Peer: somePeer, Addrs: []string{strings.ToValidUTF8(addr, "?")}, Record: record}},
+			n,
+		)
 		w := r.do(http.MethodGet, "/routing/v1/providers/"+someB3, "", http.Header{"Accept": {httpapi.TypeLines}})
 		if w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)

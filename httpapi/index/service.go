@@ -14,19 +14,20 @@ import (
 	"ronbox/httpapi/openapi"
 )
 
-// Reader answers what keys stand for and who serves contents.
+// Reader looks up keys and providers.
 type Reader interface {
 	Resolve(ctx context.Context, key index.Key, o index.ResolveOptions) (index.Answer, error)
 	Providers(ctx context.Context, cid b3.Digest, o index.ProvidersOptions) (index.ProviderSet, error)
 	Name(ctx context.Context, key index.Key) (index.Named, error)
-	Names(ctx context.Context, prefix, after string, limit int) ([]index.Named, error)
+	Names(ctx context.Context, prefix, after string, limit int) (index.NamePage, error)
 	Peers() []index.PeerStatus
 	Identity() (index.PeerID, ed25519.PublicKey)
 }
 
-// Writer publishes. Each call waits for its outcome until ctx ends.
+// Writer publishes names and providers. Each call blocks until its outcome is known or ctx ends.
 type Writer interface {
-	PutName(ctx context.Context, by engines.Actor, key index.Key, manifest b3.Digest, corrID string) (n index.Named, created bool, err error)
+	PutName(ctx context.Context, by engines.Actor, key index.Key, manifest b3.Digest,
+		corrID string) (n index.Named, created bool, err error)
 	DeleteName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
 	ForgetName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
 	Announce(ctx context.Context, by engines.Actor, all []index.Announcement, corrID string) ([]index.Announced, error)
@@ -34,11 +35,14 @@ type Writer interface {
 	Reindex(ctx context.Context, by engines.Actor, keys []string, corrID string) (queued int, err error)
 }
 
-// Engine is what the routes ask of the index.
+// Engine is the part of the index that the routes call.
 type Engine interface {
 	Reader
 	Writer
 }
+
+// ScopeRead is the scope that reads need if index.public_reads is false.
+const ScopeRead = service + ".read"
 
 const (
 	service = "index"
@@ -49,7 +53,8 @@ const (
 	paramKey = "key"
 	paramCID = "cid"
 
-	// lookupDeadline is above the largest index.dht.deadline_ms, so that a lookup ends by its own.
+	// lookupDeadline is longer than the largest index.dht.deadline_ms, so that a lookup ends by its
+	// own deadline.
 	lookupDeadline = 6 * time.Second
 
 	maxProviders     = 32 // of one answer of /providers
@@ -59,62 +64,129 @@ const (
 	maxReindex       = 1000 // keys of one request
 )
 
-// New is the index's part of the surface, within the limits that are current.
+// New returns the routes of the index over e. They apply the limits that are current in l.
 func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
-		Name: service, Errors: rules(), BusyRoutes: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Name: service, Errors: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
-			{Param: openapi.Param{Name: paramKey, Doc: "name:docs.example, name:docs.example@1.2.0, b3:… or the text of a CID"}},
+			{
+				Param: openapi.Param{
+					Name: paramKey,
+					Doc:  "name:docs.example, name:docs.example@1.2.0, b3:… or the text of a CID",
+				},
+			},
 			{Param: openapi.Param{Name: paramCID, Doc: "b3:… or the text of a CID"}},
 		},
 	}
 }
 
-// lookups are the routes that may ask peers.
+// lookups returns the routes that may ask peers.
 func (h handlers) lookups() []httpapi.Route {
 	lookup := func(r *httpapi.Route) {
-		r.Method, r.Class, r.Deadline, r.Endpoint, r.AnyParam = http.MethodGet, httpapi.ClassRead, lookupDeadline, httpapi.EndpointRead, true
+		r.Method = http.MethodGet
+		r.Class = httpapi.ClassRead
+		r.Deadline = lookupDeadline
+		r.Endpoint = httpapi.EndpointRead
+		r.AnyParam = true
+		r.Scope = h.limits.readScope()
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
-		r.Headers = append(httpapi.IfNoneMatch(),
-			openapi.Param{Name: hopHeader, Doc: "sent by a node that asks for a client of its own: no peer is asked then", Enum: []string{"0"}})
+		r.Headers = append(httpapi.IfNoneMatch(), openapi.Param{
+			Name: hopHeader,
+			Doc:  "set by a node that asks for its own client: no peer is asked then",
+			Enum: []string{"0"},
+		})
 		r.Problems = []int{http.StatusNotFound}
 	}
-	fresh := openapi.Param{Name: "fresh", Doc: "1: the cache is not asked, the peers are; without a token it counts ten against the rate", Enum: []string{"0", "1"}}
+	fresh := openapi.Param{
+		Name: "fresh",
+		Doc:  "1: the cache is not asked, the peers are; without a token it counts ten against the rate",
+		Enum: []string{"0", "1"},
+	}
 	region := openapi.Param{Name: "region", Doc: "those near it come first", Pattern: `^[a-z0-9-]{1,32}$`}
-	return httpapi.Routes(lookup,
-		httpapi.Route{Pattern: "/resolve/:key", Handle: h.getResolve, Summary: "The manifest that a key stands for", Answers: httpapi.Tagged(Resolved{}),
-			Query: []openapi.Param{fresh}},
-		httpapi.Route{Pattern: "/providers/:cid", Handle: h.getProviders, Summary: "Who serves a content, the best first", Answers: httpapi.Tagged(Providers{}),
-			Query: []openapi.Param{fresh, region, openapi.Number("limit", "providers at most", maxProviders)}},
-		httpapi.Route{Pattern: "/routing/v1/providers/:cid", Handle: h.getRouting, Summary: "The same by the Delegated Routing standard", Others: httpapi.QueryIgnore,
+	return httpapi.Routes(
+		lookup,
+		httpapi.Route{
+			Pattern: "/resolve/:key",
+			Handle:  h.getResolve,
+			Summary: "The manifest of a key",
+			Answers: httpapi.Tagged(Resolved{}),
+			Query:   []openapi.Param{fresh},
+		},
+		httpapi.Route{
+			Pattern: "/providers/:cid",
+			Handle:  h.getProviders,
+			Summary: "The providers of a content id, the best first",
+			Answers: httpapi.Tagged(Providers{}),
+			Query:   []openapi.Param{fresh, region, openapi.Number("limit", "providers at most", maxProviders)},
+		},
+		httpapi.Route{
+			Pattern: "/routing/v1/providers/:cid",
+			Handle:  h.getRouting,
+			Summary: "The providers of a content id, by the Delegated Routing standard",
+			Others:  httpapi.QueryIgnore,
 			Answers: []openapi.Answer{
 				httpapi.Answers(http.StatusOK, Routing{})[0],
-				{Status: http.StatusOK, Type: httpapi.TypeLines, Doc: "where the request accepts it: a record a line", Body: PeerRecord{}},
-			}},
+				{
+					Status: http.StatusOK,
+					Type:   httpapi.TypeLines,
+					Doc:    "if the request accepts it: one record per line",
+					Body:   PeerRecord{},
+				},
+			},
+		},
 	)
 }
 
-// reads show what is this node's own.
+// reads returns the routes that read this node's own state.
 func (h handlers) reads() []httpapi.Route {
 	read := func(r *httpapi.Route) {
-		r.Method, r.Pattern, r.Class, r.Deadline = http.MethodGet, "/index/"+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline
-		r.Endpoint, r.AnyParam = httpapi.EndpointRead, true
+		r.Method = http.MethodGet
+		r.Pattern = "/index/" + r.Pattern
+		r.Class = httpapi.ClassRead
+		r.Deadline = httpapi.DefaultDeadline
+		r.Endpoint = httpapi.EndpointRead
+		r.AnyParam = true
+		r.Scope = h.limits.readScope()
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 	}
 	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
-	return httpapi.Routes(read,
-		httpapi.Route{Pattern: "names", Handle: h.getNames, Summary: "The keys that were put here, by name", Answers: ok(NameList{}),
-			Query: []openapi.Param{{Name: "prefix", Doc: "what the keys begin with"}, {Name: "after", Doc: "next of the page before"},
-				openapi.Number("limit", "keys of a page", maxNames)}},
-		httpapi.Route{Pattern: "names/:key", Handle: h.getName, Summary: "One key that was put here", Answers: ok(NameRow{}),
-			Problems: []int{http.StatusNotFound}},
-		httpapi.Route{Pattern: "peers", Handle: h.getPeers, Summary: "The nodes that are asked, and how they do", Answers: ok(PeerList{})},
-		httpapi.Route{Pattern: "identity", Handle: h.getIdentity, Summary: "Whose signature this node's records bear", Answers: ok(NodeIdentity{})},
+	return httpapi.Routes(
+		read,
+		httpapi.Route{
+			Pattern: "names",
+			Handle:  h.getNames,
+			Summary: "The keys of this node's file, in byte order",
+			Answers: ok(NameList{}),
+			Query: []openapi.Param{
+				{Name: "prefix", Doc: "prefix of the keys"},
+				{Name: "after", Doc: "next of the page before"},
+				openapi.Number("limit", "keys of a page", maxNames),
+			},
+		},
+		httpapi.Route{
+			Pattern:  "names/:key",
+			Handle:   h.getName,
+			Summary:  "One key of this node's file",
+			Answers:  ok(NameRow{}),
+			Problems: []int{http.StatusNotFound},
+		},
+		httpapi.Route{
+			Pattern: "peers",
+			Handle:  h.getPeers,
+			Summary: "The peers of the node and their state",
+			Answers: ok(PeerList{}),
+		},
+		httpapi.Route{
+			Pattern: "identity",
+			Handle:  h.getIdentity,
+			Summary: "The peer id and the public key of this node",
+			Answers: ok(NodeIdentity{}),
+		},
 	)
 }
 
-// writes are the routes that publish.
+// writes returns the routes that publish.
 func (h handlers) writes() []httpapi.Route {
 	write := func(r *httpapi.Route) {
 		if r.Scope == "" {
@@ -123,24 +195,71 @@ func (h handlers) writes() []httpapi.Route {
 		if r.In != nil {
 			r.Body = httpapi.JSONBody
 		}
-		r.Pattern, r.Class, r.Deadline, r.AnyParam = "/index/"+r.Pattern, httpapi.ClassWrite, httpapi.DefaultDeadline, true
+		r.Pattern = "/index/" + r.Pattern
+		r.Class = httpapi.ClassWrite
+		r.Deadline = httpapi.DefaultDeadline
+		r.AnyParam = true
 		r.Problems = append(r.Problems, http.StatusInsufficientStorage)
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 	}
 	changed := httpapi.Answers(http.StatusOK, NameRow{})
-	changed[0].Doc = "it was there before"
-	return httpapi.Routes(write,
-		httpapi.Route{Method: http.MethodPut, Pattern: "names/:key", Endpoint: "put", Handle: h.putName, Summary: "Make a key stand for a manifest",
-			In: NamePut{}, Answers: append(httpapi.Answers(http.StatusCreated, NameRow{}), changed...), Problems: []int{http.StatusConflict}},
-		httpapi.Route{Method: http.MethodDelete, Pattern: "names/:key", Endpoint: "delete", Handle: h.deleteName, Summary: "Remove a key",
-			Query: []openapi.Param{{Name: "forget", Enum: []string{"0", "1"},
-				Doc: "1: remove the row wholly, a damaged one and the trace of an earlier removal too, so that the names of peers show again"}},
-			Answers: httpapi.AnswersNothing("it is removed"), Problems: []int{http.StatusNotFound}},
-		httpapi.Route{Method: http.MethodPost, Pattern: "providers", Endpoint: "announce", Handle: h.postProviders, Summary: "Announce who serves what",
-			In: Announce{}, Answers: httpapi.Answers(http.StatusOK, AnnounceResults{})},
-		httpapi.Route{Method: http.MethodDelete, Pattern: "providers/:cid", Endpoint: "withdraw", Handle: h.deleteProvider, Summary: "Take back that this node serves a content",
-			Answers: httpapi.AnswersNothing("it is taken back"), Problems: []int{http.StatusNotFound}},
-		httpapi.Route{Method: http.MethodPost, Pattern: "reindex", Endpoint: "reindex", Handle: h.postReindex, Scope: scopeAdmin,
-			Summary: "Have keys looked up anew, in the background", In: Reindex{}, Answers: httpapi.Answers(http.StatusAccepted, Reindexed{})},
+	changed[0].Doc = "the key existed before"
+	return httpapi.Routes(
+		write,
+		httpapi.Route{
+			Method:   http.MethodPut,
+			Pattern:  "names/:key",
+			Endpoint: "put",
+			Handle:   h.putName,
+			Summary:  "Set the manifest of a key",
+			In:       NamePut{},
+			Answers:  append(httpapi.Answers(http.StatusCreated, NameRow{}), changed...),
+			Problems: []int{http.StatusConflict},
+		},
+		httpapi.Route{
+			Method:   http.MethodDelete,
+			Pattern:  "names/:key",
+			Endpoint: "delete",
+			Handle:   h.deleteName,
+			Summary:  "Remove a key",
+			Query: []openapi.Param{
+				{
+					Name: "forget",
+					Enum: []string{"0", "1"},
+					Doc: "1: remove the whole row, even if it is damaged or a tombstone, " +
+						"so that names of peers show again",
+				},
+			},
+			Answers:  httpapi.AnswersNothing("the key is removed"),
+			Problems: []int{http.StatusNotFound},
+		},
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "providers",
+			Endpoint: "announce",
+			Handle:   h.postProviders,
+			Summary:  "Publish provider records",
+			In:       Announce{},
+			Answers:  httpapi.Answers(http.StatusOK, AnnounceResults{}),
+		},
+		httpapi.Route{
+			Method:   http.MethodDelete,
+			Pattern:  "providers/:cid",
+			Endpoint: "withdraw",
+			Handle:   h.deleteProvider,
+			Summary:  "Remove this node's provider record of a content id",
+			Answers:  httpapi.AnswersNothing("the record is removed"),
+			Problems: []int{http.StatusNotFound},
+		},
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "reindex",
+			Endpoint: "reindex",
+			Handle:   h.postReindex,
+			Scope:    scopeAdmin,
+			Summary:  "Look up keys again, in the background",
+			In:       Reindex{},
+			Answers:  httpapi.Answers(http.StatusAccepted, Reindexed{}),
+		},
 	)
 }

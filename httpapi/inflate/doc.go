@@ -1,18 +1,21 @@
-// Package inflate reads compressed request bodies and stops at a decompression bomb.
+// Package inflate decompresses request bodies and stops at a decompression bomb.
 //
 // # Invariants
 //
-//  1. The output is never more than ratio times the input read so far, and never more than the absolute cap; both are counted while
-//     bytes stream, before they are returned.
-//  2. One layer: a list of encodings is refused, and the content of a layer is never decoded again.
-//  3. No more than one window is kept in memory, 32 KiB for gzip and at most 8 MiB for zstd; nothing runs beside the caller.
-//  4. An error of the body itself, a cap or a timeout, is returned as it is; any other fault is one of the errors here.
+//  1. The output never exceeds ratio times the input read so far, nor the absolute cap. Both are
+//     checked before bytes are returned.
+//  2. One layer: a list of encodings is refused, and decompressed content is never decompressed
+//     again.
+//  3. At most one window is kept in memory, 32 KiB for gzip and up to 8 MiB for zstd. No goroutine
+//     is started.
+//  4. An error of the underlying body, such as a cap or a timeout, is returned unchanged. Any other
+//     error is one of those declared here.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package inflate

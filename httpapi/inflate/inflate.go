@@ -12,25 +12,27 @@ import (
 )
 
 var (
-	// ErrEncoding is returned when the encoding is not one layer of gzip or zstd.
+	// ErrEncoding is returned if the encoding is not a single gzip or zstd.
 	ErrEncoding = errors.New("inflate: unsupported content encoding, use gzip or zstd, once")
-	// ErrRatio is returned when the body grows by more than the ratio allows. Send it uncompressed.
+	// ErrRatio is returned if the output exceeds the ratio. The client may send the body
+	// uncompressed.
 	ErrRatio = errors.New("inflate: the body inflates by too much")
-	// ErrTooLarge is returned when the body, or the window it asks for, is larger than the cap.
+	// ErrTooLarge is returned if the output, or the window that it needs, exceeds the cap.
 	ErrTooLarge = errors.New("inflate: the inflated body is too large")
-	// ErrStream is returned when the body is not of its encoding: damaged, cut short or followed by other bytes.
+	// ErrStream is returned if the stream is damaged, truncated or followed by other bytes.
 	ErrStream = errors.New("inflate: damaged stream")
 )
 
-// decoder is one compressed format. Neither open nor read may wait for anything but the body.
+// decoder decodes one format. open and read may block only on reads of the body.
 type decoder interface {
 	open(io.Reader) error
 	Read([]byte) (int, error)
 	release()
 }
 
-// Reader inflates body, which is encoded as encoding names, up to ratio times its own size and up to abs bytes. It reads nothing before
-// the first Read. Close returns its buffers and leaves body open; it must be called, and never beside a Read.
+// Reader returns a reader that decompresses body. The output is bounded by ratio times the input
+// and by abs bytes. Nothing is read before the first Read. The caller must call Close, which
+// returns buffers to their pool and leaves body open, and must not call it during a Read.
 func Reader(body io.Reader, encoding string, ratio int, abs int64) (io.ReadCloser, error) {
 	d, err := newDecoder(encoding)
 	if err != nil {
@@ -39,7 +41,7 @@ func Reader(body io.Reader, encoding string, ratio int, abs int64) (io.ReadClose
 	return &reader{dec: d, in: counter{r: body}, ratio: int64(ratio), abs: abs}, nil
 }
 
-// newDecoder accepts the names of RFC 9110, in any case.
+// newDecoder returns the decoder for an encoding name of RFC 9110, in any case.
 func newDecoder(encoding string) (decoder, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "gzip", "x-gzip":
@@ -50,7 +52,7 @@ func newDecoder(encoding string) (decoder, error) {
 	return nil, ErrEncoding
 }
 
-// reader counts both sides of a decoder.
+// reader counts the input and output of a decoder.
 type reader struct {
 	dec   decoder
 	in    counter
@@ -58,7 +60,7 @@ type reader struct {
 	ratio int64
 	abs   int64
 	begun bool
-	err   error // that ended it
+	err   error // the final error
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -76,7 +78,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		}
 	}
 	if left := r.abs - r.out; int64(len(p)) > left {
-		p = p[:left+1] // one byte more shows that there is more
+		p = p[:left+1] // one byte more shows whether there is more
 	}
 	n, err := r.dec.Read(p)
 	r.out += int64(n)
@@ -94,7 +96,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// cause separates a fault of the body from one of the stream in it.
+// cause returns an error of the body unchanged, and ErrStream for one of the stream in it.
 func (r *reader) cause(err error) error {
 	switch {
 	case r.in.err != nil && r.in.err != io.EOF:
@@ -107,7 +109,7 @@ func (r *reader) cause(err error) error {
 	return fmt.Errorf("%w: %w", ErrStream, noEOF(err))
 }
 
-// noEOF keeps the end of a stream that was cut short from being taken for the end of the body.
+// noEOF replaces io.EOF, so that a truncated stream does not look like the end of the body.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -119,12 +121,12 @@ func (r *reader) Close() error {
 	if r.dec != nil {
 		r.dec.release()
 		r.dec, r.err = nil, io.ErrClosedPipe
-		r.in.r = nil // a decoder in the pool may still know r, and must not keep the body
+		r.in.r = nil // a pooled decoder may still refer to r and must not keep the body alive
 	}
 	return nil
 }
 
-// counter counts what is read from a body, and keeps how it ended.
+// counter counts the bytes read from a body and keeps the final error.
 type counter struct {
 	r   io.Reader
 	n   int64
@@ -141,10 +143,10 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxWindow is the largest window of a zstd frame that every decoder must support by RFC 8878.
+// maxWindow is the largest window of a zstd frame that RFC 8878 requires decoders to support.
 const maxWindow = 8 << 20
 
-// Decoders between two bodies. A gzip one holds 40 KiB, a zstd one its largest window so far.
+// Idle decoders. A gzip decoder holds 40 KiB, a zstd decoder its largest window so far.
 var (
 	gzips = sync.Pool{New: func() any { return new(gzip.Reader) }}
 	zstds = sync.Pool{New: func() any { return newZstd() }}
@@ -168,9 +170,9 @@ func (d *gzipDecoder) release() {
 type zstdDecoder struct{ *zstd.Decoder }
 
 func newZstd() *zstd.Decoder {
-	// Concurrency 1 decodes in the caller's goroutine; no size of body is decoded at once.
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow),
-		zstd.WithDecodeBuffersBelow(0))
+	// Concurrency 1 decodes on the caller's goroutine, as a stream.
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0))
 	if err != nil {
 		panic("inflate: zstd refused fixed options: " + err.Error())
 	}

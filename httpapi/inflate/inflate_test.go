@@ -70,7 +70,10 @@ func noise(n int) []byte {
 func TestRoundTrip(t *testing.T) {
 	for _, format := range formats {
 		rapid.Check(t, func(rt *rapid.T) {
-			plain := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(rt, "plain"), rapid.IntRange(1, 400).Draw(rt, "times"))
+			plain := bytes.Repeat(
+				rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(rt, "plain"),
+				rapid.IntRange(1, 400).Draw(rt, "times"),
+			)
 			packed := bytes.NewReader(deflate(t, format, plain))
 			var body io.Reader = packed
 			if rapid.Bool().Draw(rt, "one byte at a time") {
@@ -127,10 +130,12 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// A frame that asks for a larger window than any decoder must have is refused before anything is kept for it.
+// A frame that asks for a larger window than any decoder must have is refused before anything is
+// kept for it.
 func TestWindow(t *testing.T) {
 	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(64<<20), zstd.WithSingleSegment(false))
+	w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(64<<20),
+		zstd.WithSingleSegment(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +179,11 @@ func TestBodyErrors(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 		var capped *http.MaxBytesError
-		if _, err := drain(t, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(packed)), 1000), format, 10, 1<<20); !errors.As(err, &capped) {
+		if _, err := drain(t, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(packed)), 1000), format, 10,
+			1<<20); !errors.As(
+			err,
+			&capped,
+		) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
@@ -186,10 +195,14 @@ func TestPool(t *testing.T) {
 		for i := range 20 {
 			plain := fmt.Appendf(nil, "body %d", i)
 			packed := deflate(t, format, plain)
-			if _, err := drain(t, bytes.NewReader(packed[:len(packed)-2]), format, 100, 1<<10); !errors.Is(err, ErrStream) {
+			if _, err := drain(t, bytes.NewReader(packed[:len(packed)-2]), format, 100, 1<<10); !errors.Is(
+				err,
+				ErrStream,
+			) {
 				t.Fatalf("%s: %v", format, err)
 			}
-			if got, err := drain(t, bytes.NewReader(packed), format, 100, 1<<10); err != nil || !bytes.Equal(got, plain) {
+			if got, err := drain(t, bytes.NewReader(packed), format, 100, 1<<10); err != nil ||
+				!bytes.Equal(got, plain) {
 				t.Fatalf("%s: %q, %v", format, got, err)
 			}
 		}
@@ -200,22 +213,28 @@ func TestPool(t *testing.T) {
 func TestNoCap(t *testing.T) {
 	plain := noise(3000)
 	for _, format := range formats {
-		if got, err := drain(t, bytes.NewReader(deflate(t, format, plain)), format, 1<<20, math.MaxInt64); err != nil || !bytes.Equal(got, plain) {
+		if got, err := drain(t, bytes.NewReader(deflate(t, format, plain)), format, 1<<20, math.MaxInt64); err != nil ||
+			!bytes.Equal(got, plain) {
 			t.Errorf("%s: %d bytes, %v", format, len(got), err)
 		}
 	}
 }
 
-// A stream may be followed by another one of its kind, whole; a skippable zstd frame is one, and may be alone.
+// A stream may be followed by another one of its kind, whole; a skippable zstd frame is one, and
+// may be alone.
 func TestTrailingStreams(t *testing.T) {
 	for _, format := range formats {
 		one := deflate(t, format, []byte("hello"))
-		if got, err := drain(t, bytes.NewReader(append(bytes.Clone(one), one...)), format, 10, 10); err != nil || string(got) != "hellohello" {
+		if got, err := drain(t, bytes.NewReader(append(bytes.Clone(one), one...)), format, 10, 10); err != nil ||
+			string(got) != "hellohello" {
 			t.Errorf("%s: %q, %v", format, got, err)
 		}
 		for n := 1; n < 8; n++ {
 			for _, tail := range [][]byte{one[:n], make([]byte, n)} {
-				if _, err := drain(t, bytes.NewReader(append(bytes.Clone(one), tail...)), format, 10, 10); !errors.Is(err, ErrStream) {
+				if _, err := drain(t, bytes.NewReader(append(bytes.Clone(one), tail...)), format, 10, 10); !errors.Is(
+					err,
+					ErrStream,
+				) {
 					t.Errorf("%s with %d bytes more: %v", format, n, err)
 				}
 			}
@@ -223,7 +242,8 @@ func TestTrailingStreams(t *testing.T) {
 	}
 	skip := []byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3}
 	one := deflate(t, "zstd", []byte("hello"))
-	if got, err := drain(t, bytes.NewReader(append(bytes.Clone(skip), one...)), "zstd", 10, 10); err != nil || string(got) != "hello" {
+	if got, err := drain(t, bytes.NewReader(append(bytes.Clone(skip), one...)), "zstd", 10, 10); err != nil ||
+		string(got) != "hello" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if got, err := drain(t, bytes.NewReader(skip), "zstd", 10, 10); err != nil || len(got) != 0 {
@@ -242,7 +262,8 @@ func TestTrailingStreams(t *testing.T) {
 func TestRatioOverMembers(t *testing.T) {
 	for _, format := range formats {
 		bomb := append(bytes.Repeat(deflate(t, format, nil), 10), deflate(t, format, make([]byte, 1<<20))...)
-		if got, err := drain(t, bytes.NewReader(bomb), format, 10, 10<<20); !errors.Is(err, ErrRatio) || len(got) > 10*len(bomb) {
+		if got, err := drain(t, bytes.NewReader(bomb), format, 10, 10<<20); !errors.Is(err, ErrRatio) ||
+			len(got) > 10*len(bomb) {
 			t.Errorf("%s: %d bytes of %d, %v", format, len(got), len(bomb), err)
 		}
 	}
@@ -306,7 +327,9 @@ func FuzzReader(f *testing.F) {
 }
 
 func BenchmarkReader(b *testing.B) {
-	plain := []byte(strings.Repeat(`{"account":"alice","amount":"1200","memo":"`+fmt.Sprintf("%x", noise(40))+`"}`, 400))
+	plain := []byte(
+		strings.Repeat(`{"account":"alice","amount":"1200","memo":"`+fmt.Sprintf("%x", noise(40))+`"}`, 400),
+	)
 	for _, format := range formats {
 		b.Run(format, func(b *testing.B) {
 			packed := deflate(b, format, plain)

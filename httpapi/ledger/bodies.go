@@ -28,8 +28,8 @@ type LedgerHead struct {
 	Seq      uint64 `json:"seq" doc:"the last record"`
 }
 
-// Proof is the body of GET /v1/tx/{txid}/proof: that a record, and what it refers to, is in the ledger as it was after the batch
-// last. Who checks it reads these bytes as they are.
+// Proof is the body of GET /v1/tx/{txid}/proof: a proof that a record, and the records that it
+// refers to, are in the ledger as of the batch last. A verifier reads these bytes unchanged.
 type Proof struct {
 	Format string      `json:"format" enum:"ronbox-ledger-proof-v1"`
 	Tx     Inclusion   `json:"tx"`
@@ -60,7 +60,8 @@ type LogHead struct {
 	LogRoot string `json:"log_root" format:"b3"`
 }
 
-// Consistency is the body of GET /v1/ledger/consistency: that the later log began as the earlier one.
+// Consistency is the body of GET /v1/ledger/consistency: that the later log began as the earlier
+// one.
 type Consistency struct {
 	Format string   `json:"format" enum:"ronbox-ledger-consistency-v1"`
 	From   LogHead  `json:"from"`

@@ -11,7 +11,7 @@ import (
 // Client calls the routes of the ledger, and those of the node that every service has.
 type Client struct{ *client.Client }
 
-// NewClient gives the calls of the ledger over c.
+// NewClient returns a client of the ledger routes over c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
 // LedgerHead reads where the ledger ends.
@@ -25,23 +25,23 @@ func (c Client) Roots(ctx context.Context, since uint64, limit int) (Roots, erro
 	return client.Ask[Roots](ctx, c.Client, client.Call{Path: "/v1/ledger/roots", Query: q})
 }
 
-// Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the newest. The bytes are as they were
-// given: record.Proof reads and checks them.
+// Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the
+// newest. The bytes are as they were given: record.Proof reads and checks them.
 func (c Client) Proof(ctx context.Context, id string, at uint64) ([]byte, error) {
 	k := client.Call{Path: "/v1/tx/" + url.PathEscape(id) + "/proof", Query: client.Query{}.Number("at", at)}
 	return client.Ask[[]byte](ctx, c.Client, k)
 }
 
-// Consistency reads the proof that the ledger as of batch to began as that of batch from. The bytes are as they were given:
-// record.Consistency reads and checks them.
+// Consistency reads the proof that the ledger as of batch to began as that of batch from. The bytes
+// are as they were given: record.Consistency reads and checks them.
 func (c Client) Consistency(ctx context.Context, from, to uint64) ([]byte, error) {
 	q := client.Query{"from": {strconv.FormatUint(from, 10)}, "to": {strconv.FormatUint(to, 10)}}
 	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: "/v1/ledger/consistency", Query: q})
 }
 
-// ExportLedger calls each for every line of the ledger's export, without its end, good until each returns: the records from the
-// first to the last, 0 for the newest; with follow it stays and goes on with what comes. It ends as client.Export does: begin again
-// behind the last batch.
+// ExportLedger calls each for every line of the export, without its newline; the line is valid
+// until each returns. It exports the records from one to another, 0 for the newest; with follow it
+// continues with new records. It ends as client.Export does: continue after the last batch.
 func (c Client) ExportLedger(ctx context.Context, from, to uint64, follow bool, each func(line []byte) error) error {
 	q := client.Query{}.Number("from_seq", from).Number("to_seq", to)
 	if follow {

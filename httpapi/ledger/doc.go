@@ -1,17 +1,18 @@
-// Package ledger is the ledger's part of the HTTP surface: its roots and proofs, and the export of its records. Its routes
-// stand under /v1 beside the wallet's, in whose service they are: they share its limits, its codes and its receipts. Routes makes
-// them from the engine behind Engine; Client calls them.
+// Package ledger is the HTTP surface of the ledger: its roots, proofs and export. Its routes are
+// under /v1 in the wallet's service, and share the wallet's limits, codes and receipts. Routes
+// builds them from an Engine; Client calls them.
 //
 // # Invariants
 //
-//  1. An export gives each record once and in order, whatever the bus loses, and one that ends early says so.
+//  1. An export has each record once and in order, even if the bus drops events. An export that
+//     ends early says so.
 //  2. A member name of a body is never renamed.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package ledger

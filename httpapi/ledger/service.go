@@ -16,7 +16,7 @@ import (
 	"ronbox/httpapi/openapi"
 )
 
-// Reader answers what is asked about the ledger as a whole.
+// Reader reads the ledger as a whole.
 type Reader interface {
 	Roots(ctx context.Context, by engines.Actor, since uint64, n int) ([]record.Batch, error)
 	Head(ctx context.Context, by engines.Actor) (record.Head, error)
@@ -24,14 +24,14 @@ type Reader interface {
 	Consistency(ctx context.Context, by engines.Actor, from, to uint64) (record.Consistency, error)
 }
 
-// Feed gives the ledger's records out.
+// Feed exports the ledger's records.
 type Feed interface {
 	Head(ctx context.Context, by engines.Actor) (record.Head, error)
 	Export(ctx context.Context, by engines.Actor, from, to uint64, fn func(record.Line) error) error
 	Events(consumer string) *flow.Subscription[ledger.Committed]
 }
 
-// Engine is what the routes ask of the ledger.
+// Engine is the interface of the routes to the ledger.
 type Engine interface {
 	Reader
 	Feed
@@ -48,7 +48,7 @@ const (
 // handlers serve the routes of the ledger.
 type handlers struct{ led Engine }
 
-// Routes are those of the ledger: a part of the wallet's service, whose scopes, limits and words they have.
+// Routes returns the routes of the ledger, which belong to the wallet's service.
 func Routes(e Engine) []httpapi.Route {
 	h := handlers{e}
 	number := func(name, doc string) openapi.Param { return openapi.Number(name, doc, httpapi.MaxNumber) }
@@ -57,30 +57,66 @@ func Routes(e Engine) []httpapi.Route {
 		p.Required = true
 		return p
 	}
-	return append(httpapi.Routes(Read,
-		httpapi.Route{Pattern: "ledger/head", Handle: h.getHead, Summary: "Where the ledger ends", Answers: ok(LedgerHead{})},
-		httpapi.Route{Pattern: "ledger/roots", Handle: h.getRoots, Summary: "Roots of the ledger's batches, oldest first", Answers: ok(Roots{}),
-			Query: []openapi.Param{number("since", "the batch before the first"), openapi.Number("limit", "rows of a page", ledger.MaxRoots)}},
-		httpapi.Route{Pattern: "tx/:txid/proof", Handle: h.getProof, Summary: "Proof that a record is in the ledger", Answers: ok(Proof{}),
+	return append(httpapi.Routes(
+		Read,
+		httpapi.Route{
+			Pattern: "ledger/head",
+			Handle:  h.getHead,
+			Summary: "Where the ledger ends",
+			Answers: ok(LedgerHead{}),
+		},
+		httpapi.Route{
+			Pattern: "ledger/roots",
+			Handle:  h.getRoots,
+			Summary: "Roots of the ledger's batches, oldest first",
+			Answers: ok(Roots{}),
+			Query: []openapi.Param{
+				number("since", "the batch before the first"),
+				openapi.Number("limit", "rows of a page", ledger.MaxRoots),
+			},
+		},
+		httpapi.Route{
+			Pattern:  "tx/:txid/proof",
+			Handle:   h.getProof,
+			Summary:  "Proof that a record is in the ledger",
+			Answers:  ok(Proof{}),
 			Query:    []openapi.Param{number("at", "the batch after which the log is shown; absent: the newest")},
-			Problems: []int{http.StatusNotFound}},
-		httpapi.Route{Pattern: "ledger/consistency", Handle: h.getConsistency, Summary: "Proof that the ledger only grew", Answers: ok(Consistency{}),
-			Query: []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")}},
+			Problems: []int{http.StatusNotFound},
+		},
+		httpapi.Route{
+			Pattern: "ledger/consistency",
+			Handle:  h.getConsistency,
+			Summary: "Proof that the ledger only grew",
+			Answers: ok(Consistency{}),
+			Query:   []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")},
+		},
 	), httpapi.Route{ // it has a scope of its own, since it shows every account
-		Method: http.MethodGet, Pattern: prefix + "ledger/export", Handle: h.getExport, Scope: scopeExport, Class: httpapi.ClassStream,
-		Endpoint: "export", Summary: "The ledger's records, to check and to keep",
+		Method:   http.MethodGet,
+		Pattern:  prefix + "ledger/export",
+		Handle:   h.getExport,
+		Scope:    scopeExport,
+		Class:    httpapi.ClassStream,
+		Endpoint: "export",
+		Summary:  "The ledger's records, to check and to keep",
 		Query: []openapi.Param{
-			number("from_seq", "the first record, at most the one after the newest"), number("to_seq", "the last one; absent: the newest"),
+			number("from_seq", "the first record, at most the one after the newest"),
+			number("to_seq", "the last one; absent: the newest"),
 			{Name: "follow", Doc: "1 stays, and goes on with what comes", Enum: []string{"0", "1"}},
 		},
-		Answers: []openapi.Answer{{
-			Status: http.StatusOK, Type: httpapi.TypeLines, Body: jsontext.Value(nil),
-			Doc: "a line that says what this is, then each record, and each batch behind its last record; a line {\"problem\": …} if it ends early; with follow an empty line, to be skipped, whenever nothing was committed for 15 s (registry.sse.ping)",
-		}},
+		Answers: []openapi.Answer{
+			{
+				Status: http.StatusOK,
+				Type:   httpapi.TypeLines,
+				Body:   jsontext.Value(nil),
+				Doc: "a line that names the format, then each record, and each batch after its last record; " +
+					"a line {\"problem\": …} if it ends early; with follow an empty line, to be skipped, " +
+					"whenever nothing was committed for 15 s (registry.sse.ping)",
+			},
+		},
 	})
 }
 
-// Read fills in what the reads under /v1 have in common.
+// Read sets the common properties of the read routes under /v1.
 func Read(r *httpapi.Route) {
 	r.Method, r.Pattern, r.Scope, r.Class = http.MethodGet, prefix+r.Pattern, scopeRead, httpapi.ClassRead
 	r.Deadline, r.Endpoint = httpapi.DefaultDeadline, httpapi.EndpointRead
@@ -91,7 +127,8 @@ func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body)
 // Param is the txid in a path.
 func Param() httpapi.PathParam {
 	return httpapi.PathParam{
-		Param: openapi.Param{Name: paramTx, Doc: "of a receipt", Pattern: "^tx_[0-7][0-9A-HJKMNP-TV-Z]{25}$"}, Check: isTx,
+		Param: openapi.Param{Name: paramTx, Doc: "of a receipt", Pattern: "^tx_[0-7][0-9A-HJKMNP-TV-Z]{25}$"},
+		Check: isTx,
 		Wrong: `must be "tx_" and the 26 characters of a ULID, in capitals`,
 	}
 }
@@ -102,7 +139,7 @@ func isTx(s string) bool {
 	return ok && httpapi.IsULID(id)
 }
 
-// TxParam is the txid of a request, whose spelling the router has checked.
+// TxParam returns the txid of a request. The router has checked its form.
 func TxParam(c *httpapi.Request) record.TxID {
 	id, _ := record.ParseTxID(c.Param(paramTx))
 	return id
@@ -113,7 +150,7 @@ func Instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC().Truncate(time.Millisecond)
 }
 
-const rootsPage = 100 // headers, if nobody says how many
+const rootsPage = 100 // headers, if the request has no limit
 
 // getRoots serves GET /v1/ledger/roots.
 func (h handlers) getRoots(c *httpapi.Request) error {
@@ -207,7 +244,7 @@ func (h handlers) getExport(c *httpapi.Request) error {
 	return c.Export(e.run)
 }
 
-// query reads what is asked for.
+// query parses the query.
 func (e *exporter) query() (err error) {
 	if v := e.c.Query().Get("follow"); e.c.Query().Has("follow") && v != "0" && v != "1" {
 		return httpapi.BadQuery("follow", "must be 0 or 1")
@@ -222,13 +259,13 @@ func (e *exporter) query() (err error) {
 	return err
 }
 
-// run gives what there is, and then what comes, to the end asked for.
+// run writes the existing records and then the new ones, up to the requested end.
 func (e *exporter) run(out *httpapi.Export) error {
 	e.Export = out
 	if e.c.Query().Get("follow") != "1" {
 		return e.slice()
 	}
-	sub := e.led.Events(consumerExport) // before the first read: what is committed meanwhile is on it
+	sub := e.led.Events(consumerExport) // before the first read: later commits are on it
 	defer sub.Close()
 	for {
 		if err := e.slice(); err != nil {
@@ -243,8 +280,8 @@ func (e *exporter) run(out *httpapi.Export) error {
 	}
 }
 
-// slice gives all records from the next to the newest. The first one asks the ledger even where there are none: for the first
-// line, and whether the caller may.
+// slice writes all records from the next to the newest. The first call asks the ledger even if
+// there are no records: for the first line, and to check the range.
 func (e *exporter) slice() error {
 	head, err := e.led.Head(e.c.Context(), e.c.Actor())
 	if err != nil {

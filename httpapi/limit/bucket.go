@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// jump is by how much a bucket may lie ahead of its own bound before the clock must have jumped back.
+// jump is how far a bucket may be ahead of its bound. Beyond it the clock must have jumped back.
 const jump = time.Second
 
-// Rate is how fast tokens come and how many are kept for a burst. The zero Rate is no limit.
+// Rate is the rate of tokens and the size of a burst. The zero Rate means no limit.
 type Rate struct {
-	interval int64 // nanoseconds between two tokens, 0 for no limit
-	slack    int64 // by how many nanoseconds a bucket may be ahead and still give: (burst-1)·interval
+	interval int64 // nanoseconds between two tokens; 0: no limit
+	slack    int64 // nanoseconds by which a usable bucket may be ahead: (burst-1)·interval
 }
 
-// maxSlack bounds a bucket that takes years to fill, lest the sum with the clock overflow.
+// maxSlack bounds slack, so that its sum with the time does not overflow.
 const maxSlack = int64(10 * 365 * 24 * time.Hour)
 
-// Per returns a rate of rps tokens each second with room for burst, which is at least 1. An rps of 0 or less is no limit.
+// Per returns a rate of rps tokens per second and a burst of at least 1. An rps of 0 or less means
+// no limit.
 func Per(rps float64, burst int) Rate {
 	if rps <= 0 || math.IsNaN(rps) {
 		return Rate{}
@@ -29,26 +30,28 @@ func Per(rps float64, burst int) Rate {
 	return Rate{interval: int64(interval), slack: int64(slack)}
 }
 
-// Left is the rest of a bucket after a token was asked of it.
+// Left is the state of a bucket after a token was requested.
 type Left struct {
-	Tokens int           // that it would give now
-	Burst  int           // that it gives when it is full
-	Full   time.Duration // until it is
+	Tokens int           // available tokens
+	Burst  int           // tokens of a full bucket
+	Full   time.Duration // time until it is full
 }
 
-// left returns the rest of a bucket that is full again at next.
+// left returns the state of a bucket that will be full at next.
 func (r Rate) left(next, now int64) Left {
 	ahead := max(next-now, 0)
 	return Left{
-		Tokens: int(max(r.slack+r.interval-ahead, 0) / r.interval), Burst: int(r.slack/r.interval) + 1, Full: time.Duration(ahead),
+		Tokens: int(max(r.slack+r.interval-ahead, 0) / r.interval),
+		Burst:  int(r.slack/r.interval) + 1,
+		Full:   time.Duration(ahead),
 	}
 }
 
-// full returns the time at which a bucket that would be full at was is full again, once it gave one more token at now. Without ok it gives
-// none before wait has passed.
+// full returns when a bucket that would be full at was is full again after one more token is taken
+// at now. If ok is false, there is no token before wait has passed.
 func (r Rate) full(was, now int64) (next int64, ok bool, wait time.Duration) {
 	if was > now+r.slack+r.interval+int64(jump) {
-		was = now + r.slack + r.interval // the clock or the rate was changed: empty
+		was = now + r.slack + r.interval // the clock or the rate has changed: empty
 	}
 	ahead := max(was, now) - now
 	if ahead > r.slack {
@@ -57,19 +60,20 @@ func (r Rate) full(was, now int64) (next int64, ok bool, wait time.Duration) {
 	return now + ahead + r.interval, true, 0
 }
 
-// Bucket is one token bucket, full at first. The zero Bucket has no limit. It is safe for concurrent use, never waits and allocates nothing but in Set.
+// Bucket is a token bucket. It starts full. The zero Bucket has no limit. It is safe for concurrent
+// use, never waits, and allocates only in Set.
 type Bucket struct {
 	rate atomic.Pointer[Rate]
-	full atomic.Int64 // when the bucket is full again, Unix nanoseconds
+	full atomic.Int64 // when the bucket will be full, Unix nanoseconds
 }
 
-// Set changes the rate from now on: rps tokens each second with room for burst, as Per reads them. Taken tokens stay taken.
+// Set changes the rate to that of [Per]. Tokens taken before stay taken.
 func (b *Bucket) Set(rps float64, burst int) {
 	r := Per(rps, burst)
 	b.rate.Store(&r)
 }
 
-// Take takes one token, or returns after how long there is one.
+// Take takes one token, or returns the time until there is one.
 func (b *Bucket) Take(now time.Time) (ok bool, wait time.Duration) {
 	r := b.rate.Load()
 	if r == nil || r.interval == 0 {
@@ -85,8 +89,8 @@ func (b *Bucket) Take(now time.Time) (ok bool, wait time.Duration) {
 	}
 }
 
-// Network returns the address that stands for one client: its own, or of IPv6 the first of its /64, which one customer has alone.
-// Clients without an address share the zero Addr.
+// Network returns the address that identifies a client: its IPv4 address, or the first address of
+// its IPv6 /64, which belongs to one customer. Clients without an address share the zero Addr.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

@@ -1,20 +1,21 @@
-// Package limit bounds how often something may happen: token buckets, one alone or one per key in a table of bounded size.
-//
-// A bucket is one number, the time at which it would be full again, so that it needs no task that refills it.
+// Package limit implements token buckets: a single one, and a table of bounded size with one per
+// key. The state of a bucket is one number, the time at which it will be full, so no task has to
+// refill it.
 //
 // # Invariants
 //
-//  1. In any span t at one rate, a bucket gives at most burst + rate·t tokens. A refusal takes none.
+//  1. In any time t at one rate, a bucket gives at most burst + rate·t tokens. A refusal takes
+//     none.
 //  2. Nothing waits: a refusal returns the time until the next token.
-//  3. A Keyed table never holds more than the keys it was given room for; the key idle longest is evicted.
-//  4. The clock is the caller's. One that jumps back empties a bucket at worst, and never closes it for more than a second longer than an
-//     empty one.
+//  3. A Keyed table never holds more keys than its room. It evicts the least recently used key.
+//  4. The caller supplies the time. If it jumps back, a bucket is empty at worst, and refuses for
+//     at most a second longer than an empty one.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// Keyed.mu alone, held for one look-up.
+// Keyed.mu only, held for one lookup.
 package limit

@@ -5,47 +5,49 @@ import (
 	"time"
 )
 
-// none is the end of the list of idle keys.
+// none marks the end of the list of slots.
 const none = -1
 
-// Keyed is a table of token buckets, one per key. It is safe for concurrent use, never waits, and allocates only while it grows.
+// Keyed is a table of token buckets by key. It is safe for concurrent use, never waits, and
+// allocates only while it grows.
 type Keyed[K comparable] struct {
 	mu    sync.Mutex
 	rate  Rate      // guarded by mu
-	room  int       // the most keys it holds
+	room  int       // maximum number of keys
 	index map[K]int // into slots; guarded by mu
 	slots []slot[K] // guarded by mu
-	head  int       // the slot used last; guarded by mu
-	tail  int       // the slot idle longest; guarded by mu
+	head  int       // most recently used slot; guarded by mu
+	tail  int       // least recently used slot; guarded by mu
 }
 
-// slot is one bucket, in the list of all by when they were used.
+// slot is a bucket in the list of slots, which is ordered by last use.
 type slot[K comparable] struct {
 	key          K
 	full         int64 // Unix nanoseconds
 	newer, older int
 }
 
-// NewKeyed makes an empty table for at most room keys, at least one, each of which gets rps tokens a second and burst.
+// NewKeyed returns an empty table for at most room keys, and at least one. Each key gets rps tokens
+// per second and a burst.
 func NewKeyed[K comparable](room int, rps float64, burst int) *Keyed[K] {
 	return &Keyed[K]{rate: Per(rps, burst), room: max(1, room), index: make(map[K]int), head: none, tail: none}
 }
 
-// Set changes the rate of all keys from now on.
+// Set changes the rate of all keys.
 func (t *Keyed[K]) Set(rps float64, burst int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rate = Per(rps, burst)
 }
 
-// Take takes one token of key, or returns after how long there is one.
+// Take takes one token of key, or returns the time until there is one.
 func (t *Keyed[K]) Take(key K, now time.Time) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.take(key, now.UnixNano(), t.rate)
 }
 
-// TakeLeft is Take, and returns the rest. limited is false where there is no limit.
+// TakeLeft is Take and also returns the state of the bucket. limited is false if there is no limit.
 func (t *Keyed[K]) TakeLeft(key K, now time.Time) (ok bool, wait time.Duration, left Left, limited bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,14 +59,14 @@ func (t *Keyed[K]) TakeLeft(key K, now time.Time) (ok bool, wait time.Duration, 
 	return ok, wait, t.rate.left(t.slots[t.head].full, at), true
 }
 
-// TakeAt is Take at a rate that belongs to this call, for keys that do not share one.
+// TakeAt is Take at rate r, for keys with different rates.
 func (t *Keyed[K]) TakeAt(key K, now time.Time, r Rate) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.take(key, now.UnixNano(), r)
 }
 
-// Peek returns the result of Take, and takes nothing.
+// Peek returns what Take would return, without taking a token.
 func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,12 +76,12 @@ func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
 	}
 	next, ok, wait := t.rate.full(t.slots[i].full, now.UnixNano())
 	if !ok {
-		t.slots[i].full = next // unchanged, but after a jump of the clock
+		t.slots[i].full = next // unchanged, unless the clock has jumped
 	}
 	return ok, wait
 }
 
-// take takes one token of key at rate r. It needs mu held.
+// take takes one token of key at rate r. Called with mu held.
 func (t *Keyed[K]) take(key K, now int64, r Rate) (ok bool, wait time.Duration) {
 	if r.interval == 0 {
 		return true, 0
@@ -95,7 +97,8 @@ func (t *Keyed[K]) take(key K, now int64, r Rate) (ok bool, wait time.Duration) 
 	return ok, wait
 }
 
-// place finds a slot for a new key: a fresh one while there is room, else that of the key idle longest. It needs mu held.
+// place returns a slot for a new key: an unused one, or that of the least recently used key. Called
+// with mu held.
 func (t *Keyed[K]) place(key K) int {
 	i := len(t.slots)
 	if i < t.room {
@@ -110,7 +113,7 @@ func (t *Keyed[K]) place(key K) int {
 	return i
 }
 
-// link makes slot i the one used last. It needs mu held.
+// link makes slot i the most recently used one. Called with mu held.
 func (t *Keyed[K]) link(i int) {
 	t.slots[i].newer, t.slots[i].older = none, t.head
 	if t.head != none {
@@ -121,7 +124,7 @@ func (t *Keyed[K]) link(i int) {
 	t.head = i
 }
 
-// unlink takes slot i out of the list. It needs mu held.
+// unlink removes slot i from the list. Called with mu held.
 func (t *Keyed[K]) unlink(i int) {
 	newer, older := t.slots[i].newer, t.slots[i].older
 	if newer != none {

@@ -31,7 +31,8 @@ func TestBucket(t *testing.T) {
 		{0, true, 0}, {0, true, 0}, {0, true, 0}, // the burst
 		{0, false, 100 * time.Millisecond}, {60 * time.Millisecond, false, 40 * time.Millisecond},
 		{100 * time.Millisecond, true, 0}, {100 * time.Millisecond, false, 100 * time.Millisecond},
-		{10 * time.Second, true, 0}, {10 * time.Second, true, 0}, {10 * time.Second, true, 0}, // no more than the burst is saved up
+		// no more than the burst is saved up
+		{10 * time.Second, true, 0}, {10 * time.Second, true, 0}, {10 * time.Second, true, 0},
 		{10 * time.Second, false, 100 * time.Millisecond},
 	} {
 		if ok, wait := b.Take(noon.Add(tt.at)); ok != tt.ok || wait != tt.wait {
@@ -111,7 +112,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// However callers come, no span holds more than burst + rate·span tokens, and a caller that waits as long as it must is served.
+// However callers come, no span holds more than burst + rate·span tokens, and a caller that waits
+// as long as it must is served.
 func TestNeverMoreThanItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rps, burst := rapid.Float64Range(.1, 5000).Draw(t, "rps"), rapid.IntRange(1, 500).Draw(t, "burst")
@@ -147,7 +149,7 @@ func TestNeverMoreThanItsRate(t *testing.T) {
 	})
 }
 
-// The rest is what a bucket would give at once, with the time until it is full.
+// Left is the number of available tokens, with the time until the bucket is full.
 func TestLeft(t *testing.T) {
 	table := NewKeyed[string](2, 2, 3)
 	for i, tt := range []struct {
@@ -209,7 +211,7 @@ func TestKeyed(t *testing.T) {
 	take("c", true) // b was idle longest, and is forgotten
 	take("a", false)
 	take("b", true)
-	take("b", true) // it began anew; c gave way
+	take("b", true) // it has a new bucket; c was evicted
 	if len(table.index) != 2 || len(table.slots) != 2 {
 		t.Errorf("%d keys in %d slots, want 2", len(table.index), len(table.slots))
 	}
@@ -238,7 +240,8 @@ func TestKeyedSetAndTakeAt(t *testing.T) {
 	}
 }
 
-// The table and its list agree after any sequence of calls, and hold no more keys than there is room for.
+// The table and its list agree after any sequence of calls, and hold no more keys than there is
+// room for.
 func TestKeyedIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room := rapid.IntRange(1, 8).Draw(t, "room")

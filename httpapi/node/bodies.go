@@ -21,7 +21,7 @@ type Status struct {
 	ReadReady     bool                         `json:"read_ready"`
 	Degraded      bool                         `json:"degraded"`
 	Missing       []string                     `json:"missing"`
-	Causes        map[string]string            `json:"causes,omitempty" doc:"key to what was seen"`
+	Causes        map[string]string            `json:"causes,omitempty" doc:"state of each key"`
 	Services      map[string]wire.ServiceReady `json:"services"`
 	Head          *registryapi.Head            `json:"head,omitzero"`
 	Store         StoreStatus                  `json:"store"`
@@ -32,7 +32,7 @@ type StoreStatus struct {
 	File         string `json:"file"`
 	Bytes        int64  `json:"bytes"`
 	MaxBytes     int64  `json:"max_bytes"`
-	Seq          uint64 `json:"seq" doc:"commands committed since the file was made"`
+	Seq          uint64 `json:"seq" doc:"commands committed since the file was created"`
 	Restored     bool   `json:"restored,omitzero"`
 	RestoredFrom string `json:"restored_from,omitzero"`
 	Health       string `json:"health,omitzero" doc:"empty: sound"`
@@ -43,14 +43,13 @@ type DrainRequest struct {
 	Reason string `json:"reason,omitzero"`
 }
 
-// ConfigShow is the body of GET /admin/v1/config: every current key, sorted.
+// ConfigShow is the body of GET /admin/v1/config: all keys, sorted.
 type ConfigShow struct {
-	Version uint64      `json:"version" min:"1" doc:"1 at start, one more with every reload"`
+	Version uint64      `json:"version" min:"1" doc:"1 at start, incremented by each reload"`
 	Keys    []ConfigKey `json:"keys"`
 }
 
-// ConfigKey is one key of ConfigShow. Values are spelled as TOML; a secret
-// shows as "***".
+// ConfigKey is one key of ConfigShow. Values are in TOML; a secret is shown as "***".
 type ConfigKey struct {
 	Key     string `json:"key" doc:"dotted: registry.limits.rps"`
 	Value   string `json:"value"`
@@ -68,11 +67,11 @@ type ConfigChange struct {
 	Reload string `json:"reload,omitzero" enum:"r|b|x"`
 }
 
-// Reloaded answers POST /admin/v1/config/reload.
+// Reloaded is the answer to POST /admin/v1/config/reload.
 type Reloaded struct {
-	Version uint64         `json:"version" min:"1" doc:"version in force now"`
+	Version uint64         `json:"version" min:"1" doc:"current version"`
 	Source  string         `json:"source" doc:"the file read, empty if there is none"`
-	Changed []ConfigChange `json:"changed" doc:"keys changed; the version stays if there are none"`
+	Changed []ConfigChange `json:"changed" doc:"changed keys; if there are none, the version stays"`
 }
 
 // DBInfo is the body of GET /admin/v1/db/info.
@@ -90,26 +89,26 @@ type DBInfo struct {
 	Bytes        int64             `json:"bytes"`
 	MaxBytes     int64             `json:"max_bytes"`
 	FreeBytes    int64             `json:"free_bytes,omitzero"`
-	Buckets      map[string]uint64 `json:"buckets,omitempty" doc:"bucket to rows"`
+	Buckets      map[string]uint64 `json:"buckets,omitempty" doc:"number of rows in each bucket"`
 	StateHash    string            `json:"state_hash,omitzero" format:"b3"`
 }
 
 // SnapshotRequest is the body of POST /admin/v1/db/snapshot.
 type SnapshotRequest struct {
 	Dir     string `json:"dir" doc:"on the node's own disk, absolute"`
-	Compact bool   `json:"compact,omitzero" doc:"a copy without deleted data, rather than the file as it is"`
+	Compact bool   `json:"compact,omitzero" doc:"a compacted copy without deleted data"`
 }
 
-// Snapshot names a finished snapshot.
+// Snapshot describes a finished snapshot.
 type Snapshot struct {
 	File     string `json:"file"`
-	Manifest string `json:"manifest" doc:"path of the manifest beside it"`
+	Manifest string `json:"manifest" doc:"path of its manifest"`
 	B3       string `json:"b3" format:"b3"`
 	Seq      uint64 `json:"seq"`
 }
 
-// SnapshotLine is one line of the NDJSON answer to POST /admin/v1/db/snapshot:
-// progress, then either the snapshot or the problem, which ends it.
+// SnapshotLine is one line of the NDJSON answer to POST /admin/v1/db/snapshot: progress, and in
+// the last line the snapshot or the problem.
 type SnapshotLine struct {
 	Done     int64         `json:"done,omitzero"`
 	Total    int64         `json:"total,omitzero"`
@@ -120,36 +119,36 @@ type SnapshotLine struct {
 	Problem  *wire.Problem `json:"problem,omitzero"`
 }
 
-// Finished reports whether the line is the snapshot itself.
+// Finished reports whether the line has the snapshot.
 func (l SnapshotLine) Finished() bool { return l.File != "" }
 
-// Snapshot is the finished snapshot of the last line.
+// Snapshot returns the snapshot of the last line.
 func (l SnapshotLine) Snapshot() Snapshot {
 	return Snapshot{File: l.File, Manifest: l.Manifest, B3: l.B3, Seq: l.Seq}
 }
 
-// DBStats is the body of GET /admin/v1/db/stats: what the open file and its
-// committer are doing. Percentiles are of the time since the node started.
+// DBStats is the body of GET /admin/v1/db/stats: statistics of the open file and its committer.
+// Percentiles cover the time since the start.
 type DBStats struct {
 	Bytes               int64         `json:"bytes" doc:"size of the file"`
 	MaxBytes            int64         `json:"max_bytes"`
-	FreeBytes           int64         `json:"free_bytes" doc:"in free pages, which the next commits use first"`
-	DiskFreeBytes       int64         `json:"disk_free_bytes" doc:"free in the file system below, 0 in memory"`
+	FreeBytes           int64         `json:"free_bytes" doc:"bytes in free pages, which later commits reuse"`
+	DiskFreeBytes       int64         `json:"disk_free_bytes" doc:"bytes free in the file system; 0 in memory"`
 	PageSize            int           `json:"page_size" doc:"bytes"`
 	FreePages           int           `json:"free_pages"`
-	PendingPages        int           `json:"pending_pages" doc:"free once the oldest reader is done"`
+	PendingPages        int           `json:"pending_pages" doc:"bytes that are free after the oldest reader has ended"`
 	Buckets             []BucketStats `json:"buckets"`
 	Readers             int           `json:"readers" doc:"open read views"`
 	OldestReaderSeconds float64       `json:"oldest_reader_seconds"`
 	Groups              uint64        `json:"groups" doc:"commits since the node started"`
 	Commands            uint64        `json:"commands" doc:"commands in those commits"`
-	CommitP50MS         float64       `json:"commit_p50_ms" doc:"milliseconds that half of the commits took at most"`
-	CommitP99MS         float64       `json:"commit_p99_ms" doc:"milliseconds that 99 of 100 commits took at most"`
-	BatchP50            float64       `json:"batch_p50" doc:"commands that half of the commits held at most"`
-	BatchP99            float64       `json:"batch_p99" doc:"commands that 99 of 100 commits held at most"`
+	CommitP50MS         float64       `json:"commit_p50_ms" doc:"median duration of a commit in milliseconds"`
+	CommitP99MS         float64       `json:"commit_p99_ms" doc:"99th percentile of the duration of a commit in milliseconds"`
+	BatchP50            float64       `json:"batch_p50" doc:"median number of commands in a commit"`
+	BatchP99            float64       `json:"batch_p99" doc:"99th percentile of the number of commands in a commit"`
 }
 
-// BucketStats is one bucket of DBStats.
+// BucketStats are the statistics of one bucket.
 type BucketStats struct {
 	Name  string `json:"name"`
 	Class string `json:"class" enum:"truth|derived"`
@@ -158,32 +157,32 @@ type BucketStats struct {
 	Depth int    `json:"depth" doc:"height of its tree"`
 }
 
-// CheckLine is one line of the NDJSON answer to POST /admin/v1/db/check:
-// progress, then either the verdict (ok is there) or the problem, which ends it.
+// CheckLine is one line of the NDJSON answer to POST /admin/v1/db/check: progress, and in the last
+// line the verdict (with ok) or the problem.
 type CheckLine struct {
 	Stage    string        `json:"stage,omitzero" doc:"snapshot, pages, audit, registry …"`
 	Done     int64         `json:"done,omitzero"`
 	Total    int64         `json:"total,omitzero"`
 	OK       *bool         `json:"ok,omitzero"`
-	Findings []string      `json:"findings,omitempty" doc:"what is wrong, for people"`
+	Findings []string      `json:"findings,omitempty" doc:"descriptions of the damage, for people"`
 	Problem  *wire.Problem `json:"problem,omitzero"`
 }
 
-// Finished reports whether the line is the verdict.
+// Finished reports whether the line has the verdict.
 func (l CheckLine) Finished() bool { return l.OK != nil }
 
-// Sound reports whether the line is the verdict that nothing is wrong.
+// Sound reports whether the line has the verdict that the file is sound.
 func (l CheckLine) Sound() bool { return l.OK != nil && *l.OK }
 
-// TaskInfo is one running task of the node, or one that has ended.
+// TaskInfo is one task of the node, running or ended.
 type TaskInfo struct {
 	Service   string    `json:"service"`
 	Name      string    `json:"name"`
-	Instance  int       `json:"instance" doc:"from 0, where a task runs more than once"`
+	Instance  int       `json:"instance" doc:"from 0, if the task has several instances"`
 	State     string    `json:"state" enum:"running|backoff|done"`
-	Since     time.Time `json:"since" doc:"begin of this state"`
+	Since     time.Time `json:"since" doc:"start of this state"`
 	Restarts  uint64    `json:"restarts"`
-	LastError string    `json:"last_error,omitzero" doc:"what ended its last life"`
+	LastError string    `json:"last_error,omitzero" doc:"error of its last failed run"`
 }
 
 // TaskList is the body of GET /admin/v1/tasks, sorted by service, name and instance.
@@ -198,7 +197,7 @@ type QueueInfo struct {
 	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker"`
 	Cap       int      `json:"cap"`
 	Len       int      `json:"len"`
-	Policy    string   `json:"policy" doc:"what happens to what does not fit"`
+	Policy    string   `json:"policy" doc:"behaviour when full"`
 	Dropped   uint64   `json:"dropped"`
 	Producers []string `json:"producers"`
 	Consumers []string `json:"consumers"`
@@ -209,15 +208,14 @@ type QueueList struct {
 	Queues []QueueInfo `json:"queues"`
 }
 
-// LogLevel is the body of GET and PUT /admin/v1/log-level: of one service or,
-// when that is empty, of the node.
+// LogLevel is the body of GET and PUT /admin/v1/log-level. An empty service means the node.
 type LogLevel struct {
 	Level   string `json:"level" enum:"trace|debug|info|warn|error"`
 	Service string `json:"service,omitzero"`
 }
 
-// MintRequest is the body of POST /admin/v1/tokens. TTL is text such as "1h" or
-// "30d"; empty is the node's default.
+// MintRequest is the body of POST /admin/v1/tokens. TTL is a text such as "1h" or "30d"; empty
+// means the default.
 type MintRequest struct {
 	Sub     string   `json:"sub,omitzero"`
 	Tenant  string   `json:"tenant,omitzero"`
@@ -228,34 +226,34 @@ type MintRequest struct {
 	Caveats []string `json:"caveats,omitempty" doc:"more caveats: ip = 10.0.0.0/8"`
 }
 
-// Token answers MintRequest. The token text is shown this once.
+// Token is the answer to MintRequest. No other answer contains the text of the token.
 type Token struct {
 	Token     string    `json:"token"`
 	TID       string    `json:"tid" format:"ulid"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// TokenInfo is one minted token without its secret part: an entry of TokenList.
+// TokenInfo is a minted token without its text: an entry of TokenList.
 type TokenInfo struct {
 	TID       string    `json:"tid" format:"ulid"`
-	Kid       string    `json:"kid" doc:"the root key that made it"`
+	Kid       string    `json:"kid" doc:"root key that signed it"`
 	Sub       string    `json:"sub"`
 	Tenant    string    `json:"tenant,omitzero"`
 	Scopes    []string  `json:"scopes"`
-	Caveats   []string  `json:"caveats,omitempty" doc:"as minted; a holder may have added more"`
+	Caveats   []string  `json:"caveats,omitempty" doc:"as minted; a holder may have appended more"`
 	IssuedAt  time.Time `json:"issued_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 	Revoked   bool      `json:"revoked"`
 }
 
-// TokenList is the body of GET /admin/v1/tokens: those not yet expired, oldest first.
+// TokenList is the body of GET /admin/v1/tokens: tokens that have not expired, oldest first.
 type TokenList struct {
 	Tokens []TokenInfo `json:"tokens"`
 	Next   string      `json:"next,omitzero" doc:"?cursor= of the next page"`
 }
 
-// RevokeRequest is the body of POST /admin/v1/tokens/revoke. Exactly one of
-// TID, Kid, Tenant and All is given; All ends every token made so far.
+// RevokeRequest is the body of POST /admin/v1/tokens/revoke. Exactly one of TID, Kid, Tenant and
+// All is set. All revokes every token minted so far.
 type RevokeRequest struct {
 	TID    string `json:"tid,omitzero"`
 	Kid    string `json:"kid,omitzero"`
@@ -264,19 +262,18 @@ type RevokeRequest struct {
 	Reason string `json:"reason,omitzero" doc:"for the audit trail"`
 }
 
-// Revoked answers RevokeRequest; it has taken effect when it is sent.
+// Revoked is the answer to RevokeRequest, sent after the revocation has taken effect.
 type Revoked struct {
 	What    string    `json:"what" enum:"tid|kid|tenant|epoch"`
 	Value   string    `json:"value"`
-	Until   time.Time `json:"until,omitzero" doc:"when the last such token would have expired by itself"`
-	Already bool      `json:"already,omitzero" doc:"it was revoked before"`
+	Until   time.Time `json:"until,omitzero" doc:"expiry of the last such token"`
+	Already bool      `json:"already,omitzero" doc:"already revoked"`
 }
 
-// VerifyRequest is the body of POST /admin/v1/tokens/verify: a token and the
-// request it would be used for. Of what every request has, service to ip, a
-// caveat fails on a member left out; without a scope any token will do. What a
-// request may not have, tenant to bytes, is not asked about where it is left
-// out: engines look there when they know.
+// VerifyRequest is the body of POST /admin/v1/tokens/verify: a token and a request. Without a
+// scope any token is sufficient. A caveat fails if its member among service to ip is missing,
+// because every request has these. A missing member among tenant to bytes is not checked, because
+// the engine checks it later.
 type VerifyRequest struct {
 	Token   string `json:"token"`
 	Scope   string `json:"scope,omitzero"`
@@ -293,11 +290,11 @@ type VerifyRequest struct {
 	Bytes   int64  `json:"bytes,omitzero" doc:"size of the body"`
 }
 
-// Verdict answers VerifyRequest. What follows Reason is only there when the
-// token is authentic.
+// Verdict is the answer to VerifyRequest. The members after Reason are present only if the token
+// is authentic.
 type Verdict struct {
 	Allowed   bool           `json:"allowed"`
-	Authentic bool           `json:"authentic" doc:"the node made it and nobody changed it"`
+	Authentic bool           `json:"authentic" doc:"signed by this node and not modified"`
 	Reason    string         `json:"reason,omitzero"`
 	TID       string         `json:"tid,omitzero" format:"ulid"`
 	Kid       string         `json:"kid,omitzero"`
@@ -309,20 +306,20 @@ type Verdict struct {
 	Failed    []FailedCaveat `json:"failed,omitempty"`
 }
 
-// FailedCaveat is one caveat that forbids what VerifyRequest asks about.
+// FailedCaveat is one caveat that the request does not meet.
 type FailedCaveat struct {
 	Caveat string `json:"caveat"`
 	Reason string `json:"reason"`
 }
 
-// KeyInfo is a root key of tokens: an entry of KeyList, and the answer to
-// POST /admin/v1/keys/rotate and /keys/{kid}/retire. The key itself is nowhere.
+// KeyInfo is a root key of tokens: an entry of KeyList, and the answer to POST
+// /admin/v1/keys/rotate and /keys/{kid}/retire. No answer contains the secret.
 type KeyInfo struct {
 	Kid         string    `json:"kid"`
 	State       string    `json:"state" enum:"active|verify|retired"`
 	CreatedAt   time.Time `json:"created_at"`
-	RotateAt    time.Time `json:"rotate_at,omitzero" doc:"of the active one: when the next takes its place"`
-	VerifyUntil time.Time `json:"verify_until,omitzero" doc:"of one in overlap: when its last token expires"`
+	RotateAt    time.Time `json:"rotate_at,omitzero" doc:"of the active key: time of the next rotation"`
+	VerifyUntil time.Time `json:"verify_until,omitzero" doc:"of a verifying key: expiry of its last token"`
 }
 
 // KeyList is the body of GET /admin/v1/keys, newest first.
@@ -331,14 +328,14 @@ type KeyList struct {
 	Active string    `json:"active" doc:"kid of the key that signs new tokens"`
 }
 
-// EventAudit names the frames of GET /admin/v1/audit/stream that carry an AuditRow.
+// EventAudit is the name of frames of GET /admin/v1/audit/stream with an AuditRow.
 const EventAudit = "audit"
 
-// AuditRow is one row of the node's audit chain: who did what, and how it was
-// decided. It is also the data of an audit frame, whose id is its seq.
+// AuditRow is one row of the node's audit chain: an actor, an operation and its outcome. It is
+// also the data of an audit frame. The id of the frame is its seq.
 type AuditRow struct {
 	Seq       uint64            `json:"seq" min:"1" doc:"from 1, without gaps"`
-	At        time.Time         `json:"at" doc:"to the nanosecond: the chain hashes it"`
+	At        time.Time         `json:"at" doc:"in nanoseconds, because it is part of the hash"`
 	Event     string            `json:"event"`
 	Decision  string            `json:"decision" enum:"allow|deny"`
 	Reason    string            `json:"reason,omitzero"`
@@ -347,15 +344,15 @@ type AuditRow struct {
 	Principal string            `json:"principal,omitzero"`
 	UID       string            `json:"uid,omitzero" doc:"user id of a socket peer"`
 	Detail    map[string]string `json:"detail,omitempty"`
-	Prev      string            `json:"prev" format:"b3" doc:"b3 digest of the row before, zeros before row 1"`
+	Prev      string            `json:"prev" format:"b3" doc:"b3 digest of the previous row; zeros for row 1"`
 	Hash      string            `json:"hash" format:"b3" doc:"b3 digest of this row as it is stored"`
 }
 
-// AuditPage is the body of GET /admin/v1/audit: rows from ?from= on, oldest
-// first. The ring keeps First..Last; what is older is gone.
+// AuditPage is the body of GET /admin/v1/audit: rows starting at ?from=, oldest first. The node
+// keeps rows First to Last.
 type AuditPage struct {
 	Rows  []AuditRow `json:"rows"`
-	First uint64     `json:"first" doc:"seq of the oldest row kept, 0 while there is none"`
+	First uint64     `json:"first" doc:"seq of the oldest row; 0 if there is none"`
 	Last  uint64     `json:"last" doc:"seq of the newest row"`
 	Next  uint64     `json:"next,omitzero" doc:"?from= of the next page"`
 	Head  string     `json:"head" format:"b3" doc:"b3 digest of row Last"`
@@ -367,8 +364,8 @@ type AuditHello struct {
 	Last        uint64 `json:"last" doc:"seq of the newest row"`
 }
 
-// AuditLagged is the data of a lagged frame of an audit stream: rows from..to
-// were not sent; GET /admin/v1/audit?from= has them.
+// AuditLagged is the data of a lagged frame of an audit stream: rows from to to were not sent. GET
+// /admin/v1/audit?from= returns them.
 type AuditLagged struct {
 	Missed uint64 `json:"missed"`
 	From   uint64 `json:"from"`

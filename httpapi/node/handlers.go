@@ -18,7 +18,8 @@ import (
 // handlers serve the operator's routes.
 type handlers struct{ node Engine }
 
-// maxReason bounds, in bytes, what a person says of a change; it is kept on the audit chain.
+// maxReason bounds the reason that a person gives for a change, in bytes. It is kept on the audit
+// chain.
 const maxReason = 1024
 
 // getStatus serves GET /admin/v1/status.
@@ -141,7 +142,7 @@ func (h handlers) postRevoke(c *httpapi.Request) error {
 	return c.Respond(http.StatusOK, done)
 }
 
-// oneTarget refuses a revocation of nothing, and of two things at once.
+// oneTarget refuses a revocation with no target or with two.
 func oneTarget(in RevokeRequest) error {
 	n := 0
 	for _, given := range []bool{in.TID != "", in.Kid != "", in.Tenant != "", in.All} {
@@ -155,7 +156,8 @@ func oneTarget(in RevokeRequest) error {
 	return nil
 }
 
-// postVerifyToken serves POST /admin/v1/tokens/verify: what a token would allow, and every reason why not.
+// postVerifyToken serves POST /admin/v1/tokens/verify: whether a token permits a request, and all
+// reasons if not.
 func (h handlers) postVerifyToken(c *httpapi.Request) error {
 	var in VerifyRequest
 	if err := c.Decode(&in); err != nil {
@@ -224,8 +226,8 @@ func (h handlers) postAcceptRestore(c *httpapi.Request) error {
 	return c.Empty()
 }
 
-// postSnapshot serves POST /admin/v1/db/snapshot: lines of progress, then the snapshot or the problem. What fails
-// before the first line is a refusal like any other.
+// postSnapshot serves POST /admin/v1/db/snapshot: lines of progress, then the snapshot or the
+// problem. A failure before the first line is an ordinary refusal.
 func (h handlers) postSnapshot(c *httpapi.Request) error {
 	var in SnapshotRequest
 	if err := c.Decode(&in); err != nil {
@@ -245,7 +247,8 @@ func (h handlers) postSnapshot(c *httpapi.Request) error {
 	return nil
 }
 
-// dirError says what is wrong with the directory that the caller named; other errors it leaves as they are.
+// dirError converts errors about the directory that the caller named. It returns other errors
+// unchanged.
 func dirError(err error) error {
 	var p *fs.PathError
 	if errors.Is(err, store.ErrFull) || !errors.As(err, &p) {
@@ -267,15 +270,15 @@ func (h handlers) postCheck(c *httpapi.Request) error {
 
 const (
 	maxProfileSeconds = 300
-	profileSeconds    = 10 // of the profiles that run for a while, by default
+	profileSeconds    = 10 // default duration of profiles that sample
 )
 
-// profileNames are what GET /admin/v1/debug/profile/:name gives.
+// profileNames returns the values of :name in GET /admin/v1/debug/profile/:name.
 func profileNames() []string {
 	return []string{"heap", "allocs", "goroutine", "block", "mutex", "threadcreate", "profile", "trace", "flight"}
 }
 
-// getProfile serves GET /admin/v1/debug/profile/:name?seconds=, in chunks as they come. HEAD runs none.
+// getProfile serves GET /admin/v1/debug/profile/:name?seconds=. HEAD does not run a profile.
 func (h handlers) getProfile(c *httpapi.Request) error {
 	name := c.Param(paramProfile)
 	if !slices.Contains(profileNames(), name) {
@@ -296,7 +299,7 @@ func (h handlers) getProfile(c *httpapi.Request) error {
 
 const (
 	maxAuditPage  = 1000
-	auditReplay   = 1000 // rows that a stream replays before it says lagged instead
+	auditReplay   = 1000 // rows that a stream replays before it sends lagged
 	consumerAudit = "audit_sse"
 )
 
@@ -322,7 +325,7 @@ func (h handlers) getAuditStream(c *httpapi.Request) error {
 	return httpapi.Follow(c, AuditStream(h.node))
 }
 
-// AuditStream is the event stream of the audit chain.
+// AuditStream returns the event stream of the audit chain.
 func AuditStream(node Engine) *httpapi.Source[AuditRow] {
 	h := handlers{node}
 	return &httpapi.Source[AuditRow]{

@@ -67,13 +67,14 @@ func (n *flaky) page(text string) string {
 	return fmt.Sprintf(`{"rows":[%s],"first":1,"last":%d}`, strings.Join(rows, ","), n.last)
 }
 
-// stream replays what is missing, or says that it does not; and then it grows.
+// stream replays the missing rows or sends lagged. Then the chain grows.
 func (n *flaky) stream(lastID string) string {
 	sent, _ := strconv.ParseUint(lastID, 10, 64)
 	b := fmt.Sprintf("retry: 1\n\nevent: hello\ndata: {\"incarnation\":\"i\",\"last\":%d}\n\n", n.last)
 	for range 3 {
 		if n.last > sent && n.draw(2) == 0 {
-			b += fmt.Sprintf("id: %d\nevent: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n", n.last, n.last-sent, sent+1, n.last, n.last)
+			b += fmt.Sprintf("id: %d\nevent: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n",
+				n.last, n.last-sent, sent+1, n.last, n.last)
 			sent = n.last
 		}
 		for sent < n.last {
@@ -85,10 +86,15 @@ func (n *flaky) stream(lastID string) string {
 	return b
 }
 
-// Wherever connections break, whatever the node leaves out and refuses meanwhile, every row is told once, in order.
+// Wherever connections break, whatever the node leaves out and refuses meanwhile, every row is told
+// once, in order.
 func TestEveryRowOnceWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		n := &flaky{most: 30, left: rapid.IntRange(0, 200).Draw(rt, "left"), luck: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))}
+		n := &flaky{
+			most: 30,
+			left: rapid.IntRange(0, 200).Draw(rt, "left"),
+			luck: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)),
+		}
 		base, err := client.New(client.Options{URL: "http://node", Transport: n})
 		if err != nil {
 			rt.Fatal(err)
@@ -98,12 +104,16 @@ func TestEveryRowOnceWhateverBreaks(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // the pauses between connections take no time
 			err = errors.New("not begun")
 			for err != nil && len(told) == 0 { // the first connection is tried once
-				err = c.AuditStream(t.Context(), client.StreamOptions{LastEventID: "0"}, func(row nodeapi.AuditRow) error {
-					if told = append(told, row.Seq); row.Seq == n.most {
-						return client.ErrStop
-					}
-					return nil
-				})
+				err = c.AuditStream(
+					t.Context(),
+					client.StreamOptions{LastEventID: "0"},
+					func(row nodeapi.AuditRow) error {
+						if told = append(told, row.Seq); row.Seq == n.most {
+							return client.ErrStop
+						}
+						return nil
+					},
+				)
 			}
 		})
 		for seq := range n.most {

@@ -17,8 +17,8 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Engine is what the routes ask of the appliance. by is the caller, for the audit chain. Progress functions are called
-// on the goroutine of the request, at any rate.
+// Engine is the interface of the node to its routes. by is the caller, for the audit chain.
+// Progress functions are called on the goroutine of the request, at any rate.
 type Engine interface {
 	State
 	Tokens
@@ -26,11 +26,11 @@ type Engine interface {
 	AuditLog
 }
 
-// State is what the node is and does.
+// State reads and controls the state of the node.
 type State interface {
 	Status() Status
 	Version() wire.VersionInfo
-	// Drain begins the shutdown and returns at once.
+	// Drain starts the shutdown and returns at once.
 	Drain(by engines.Actor, corrID, reason string)
 	Config(ctx context.Context) (ConfigShow, error)
 	Reload(ctx context.Context, by engines.Actor, corrID string) (Reloaded, error)
@@ -38,16 +38,16 @@ type State interface {
 	Queues() QueueList
 	LogLevel() LogLevel
 	SetLogLevel(ctx context.Context, by engines.Actor, corrID string, l LogLevel) (LogLevel, error)
-	// Profile writes the profile called name; one that runs for a while runs for d.
+	// Profile writes the profile called name. A sampling profile runs for d.
 	Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error
 }
 
-// Tokens makes and ends tokens and their root keys.
+// Tokens manages tokens and their root keys.
 type Tokens interface {
 	Mint(ctx context.Context, by engines.Actor, corrID string, m MintRequest) (Token, error)
-	// Tokens lists what by may see: its tenant's, if it has one.
+	// Tokens lists the tokens that by may see: those of its tenant, if it has one.
 	Tokens(ctx context.Context, by engines.Actor, cursor string, limit int) (TokenList, error)
-	// Revoke returns once the revocation has taken effect.
+	// Revoke returns after the revocation has taken effect.
 	Revoke(ctx context.Context, by engines.Actor, corrID string, r RevokeRequest) (Revoked, error)
 	VerifyToken(ctx context.Context, r VerifyRequest) (Verdict, error)
 	Keys(ctx context.Context) (KeyList, error)
@@ -55,7 +55,7 @@ type Tokens interface {
 	RetireKey(ctx context.Context, by engines.Actor, corrID, kid string) (KeyInfo, error)
 }
 
-// File looks after the database file.
+// File manages the database file.
 type File interface {
 	DBInfo(ctx context.Context) (DBInfo, error)
 	DBStats(ctx context.Context) (DBStats, error)
@@ -66,22 +66,22 @@ type File interface {
 	CheckDB(ctx context.Context, by engines.Actor, corrID string, progress func(CheckLine)) (CheckLine, error)
 }
 
-// AuditLog shows the audit chain.
+// AuditLog reads the audit chain.
 type AuditLog interface {
 	Audit(ctx context.Context, from uint64, limit int) (AuditPage, error)
 	SubscribeAudit(consumer string) *flow.Subscription[AuditRow]
 }
 
-// ConflictError is what the appliance returns for what cannot be done in its present state: 409. Reason says which, for people,
-// and repeats nothing of the request.
+// ConflictError is returned if an operation is not possible in the current state: status 409.
+// Reason is for people and contains no part of the request.
 type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return e.Reason }
 
-// ReloadError says why a configuration was refused; the old one stays current: 422.
+// ReloadError is returned if a configuration was refused and the old one stays: status 422.
 type ReloadError struct {
 	Reason string   // parse, validate, restart, bind, tls …
-	Keys   []string // what is wrong or would need a restart
+	Keys   []string // keys that are invalid or need a restart
 	Detail string   // for people
 }
 
@@ -92,9 +92,11 @@ func (e *ReloadError) Error() string {
 	return "the old configuration stays in force: " + e.Detail
 }
 
-// Names of the service, its scopes beside auth.ScopeAdmin, which implies them, and its path parameters.
+// Names of the service, of its scopes other than auth.ScopeAdmin, which implies them, and of its
+// path parameters.
 const (
 	service      = "node"
+	scopeRead    = "node.read"
 	scopeDrain   = "node.drain"
 	scopeToken   = "node.token"
 	paramKid     = "kid"
@@ -106,36 +108,60 @@ const (
 	longDeadline   = time.Hour
 )
 
-// New is the operator's part of the surface.
+// New returns the operator's part of the surface.
 func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
 		Name: service, Prefix: adminPath, Errors: rules(),
 		Routes: slices.Concat(h.stateRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
-			{Param: openapi.Param{Name: paramKid, Doc: "of a root key", Pattern: httpapi.NamePattern}, Check: httpapi.IsName},
-			{Param: openapi.Param{Name: paramProfile, Doc: "what to take", Enum: profileNames()}, Check: httpapi.IsName},
+			{
+				Param: openapi.Param{Name: paramKid, Doc: "of a root key", Pattern: httpapi.NamePattern},
+				Check: httpapi.IsName,
+			},
+			{
+				Param: openapi.Param{Name: paramProfile, Doc: "the kind of profile", Enum: profileNames()},
+				Check: httpapi.IsName,
+			},
 		},
 	}
 }
 
-// rules are what the appliance refuses.
+// rules returns the rules for errors of the node.
 func rules() []httpapi.ErrorRule {
-	clash := httpapi.ErrorRule{Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"}, Title: "Not in this state"}
+	clash := httpapi.ErrorRule{
+		Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"},
+		Title:   "Not in this state",
+	}
 	return []httpapi.ErrorRule{
 		clash.When(httpapi.IsA[*ConflictError]),
 		clash.When(httpapi.Is(obs.ErrNotRecording)).Say("the flight recorder is off"),
-		{Is: httpapi.IsA[*ReloadError], Outcome: httpapi.Outcome{Status: http.StatusUnprocessableEntity, Reason: "reload_refused", Code: "ReloadRefused"},
-			Title: "Configuration refused", Details: httpapi.Detail(func(e *ReloadError) httpapi.Details {
+		{
+			Is: httpapi.IsA[*ReloadError],
+			Outcome: httpapi.Outcome{
+				Status: http.StatusUnprocessableEntity,
+				Reason: "reload_refused",
+				Code:   "ReloadRefused",
+			},
+			Title: "Configuration refused",
+			Details: httpapi.Detail(func(e *ReloadError) httpapi.Details {
 				return httpapi.Details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}
-			})},
+			}),
+		},
 	}
 }
 
-// complete fills in what the operator's routes have in common.
+// complete sets the fields that the operator's routes have in common.
 func complete(r *httpapi.Route) {
 	r.Pattern = adminPath + r.Pattern
-	r.Scope = cmp.Or(r.Scope, auth.ScopeAdmin)
+	switch {
+	case r.Writes(), r.Socket: // a profile shows the memory of the process
+		r.Scope = cmp.Or(r.Scope, auth.ScopeAdmin)
+	case r.Scope == "":
+		r.AnyOf = []string{scopeRead, auth.ScopeAdmin}
+	default:
+		r.AnyOf, r.Scope = []string{scopeRead, r.Scope}, ""
+	}
 	r.Admin, r.Endpoint = true, "admin"
 	if r.Class != httpapi.ClassStream {
 		r.Class, r.Deadline = httpapi.ClassAdmin, cmp.Or(r.Deadline, httpapi.DefaultDeadline)
@@ -156,79 +182,166 @@ const (
 
 func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 
-// progress declares lines that report progress.
+// progress describes lines that report progress.
 func progress(body any) []openapi.Answer {
-	return []openapi.Answer{{Status: http.StatusOK, Type: httpapi.TypeLines, Doc: "progress, then the end or a problem", Body: body}}
+	return []openapi.Answer{
+		{Status: http.StatusOK, Type: httpapi.TypeLines, Doc: "progress, then the end or a problem", Body: body},
+	}
 }
 
 func (h handlers) stateRoutes() []httpapi.Route {
-	return httpapi.Routes(complete,
-		httpapi.Route{Method: get, Pattern: "status", Handle: h.getStatus, Summary: "The node's view of itself", Answers: ok(Status{})},
-		httpapi.Route{Method: post, Pattern: "drain", Handle: h.postDrain, Scope: scopeDrain, Body: httpapi.OptionJSON, Drains: true,
-			Summary: "Stop the node in order", In: DrainRequest{}, Answers: httpapi.Answers(http.StatusAccepted, struct{}{})},
+	return httpapi.Routes(
+		complete,
+		httpapi.Route{
+			Method:  get,
+			Pattern: "status",
+			Handle:  h.getStatus,
+			Summary: "Status of the node",
+			Answers: ok(Status{}),
+		},
+		httpapi.Route{
+			Method:  post,
+			Pattern: "drain",
+			Handle:  h.postDrain,
+			Scope:   scopeDrain,
+			Body:    httpapi.OptionJSON,
+			Drains:  true,
+			Summary: "Drain and stop the node",
+			In:      DrainRequest{},
+			Answers: httpapi.Answers(http.StatusAccepted, struct{}{}),
+		},
 		httpapi.Route{Method: get, Pattern: "config", Handle: h.getConfig,
-			Summary: "Every key in force and where it comes from", Answers: ok(ConfigShow{})},
-		httpapi.Route{Method: post, Pattern: "config/reload", Handle: h.postReload, Deadline: reloadDeadline,
-			Summary: "Read the configuration again", Answers: ok(Reloaded{}), Problems: []int{http.StatusUnprocessableEntity}},
-		httpapi.Route{Method: get, Pattern: "tasks", Handle: h.getTasks, Summary: "Tasks and their states", Answers: ok(TaskList{})},
+			Summary: "Configuration keys with their values and sources", Answers: ok(ConfigShow{})},
+		httpapi.Route{
+			Method:   post,
+			Pattern:  "config/reload",
+			Handle:   h.postReload,
+			Deadline: reloadDeadline,
+			Summary:  "Reload the configuration",
+			Answers:  ok(Reloaded{}),
+			Problems: []int{http.StatusUnprocessableEntity},
+		},
+		httpapi.Route{
+			Method:  get,
+			Pattern: "tasks",
+			Handle:  h.getTasks,
+			Summary: "Tasks and their states",
+			Answers: ok(TaskList{}),
+		},
 		httpapi.Route{Method: get, Pattern: "queues", Handle: h.getQueues,
-			Summary: "Channels and what waits in them", Answers: ok(QueueList{})},
-		httpapi.Route{Method: get, Pattern: "log-level", Handle: h.getLogLevel, Summary: "The log level in force", Answers: ok(LogLevel{})},
+			Summary: "Channels and their fill levels", Answers: ok(QueueList{})},
+		httpapi.Route{
+			Method:  get,
+			Pattern: "log-level",
+			Handle:  h.getLogLevel,
+			Summary: "Current log level",
+			Answers: ok(LogLevel{}),
+		},
 		httpapi.Route{Method: put, Pattern: "log-level", Handle: h.putLogLevel,
 			Summary: "Change the log level until the next start", In: LogLevel{}, Answers: ok(LogLevel{})},
-		httpapi.Route{Method: get, Pattern: "debug/profile/:profile", Handle: h.getProfile, Socket: true, Deadline: longDeadline, Long: true,
+		httpapi.Route{
+			Method:   get,
+			Pattern:  "debug/profile/:profile",
+			Handle:   h.getProfile,
+			Socket:   true,
+			Deadline: longDeadline,
+			Long:     true,
 			Summary:  "A profile, a trace or the flight recorder",
 			Query:    []openapi.Param{openapi.Number("seconds", "of what runs for a while", maxProfileSeconds)},
 			Answers:  httpapi.AnswersRaw(httpapi.TypeBytes, "as go tool pprof and go tool trace read it"),
-			Problems: []int{http.StatusConflict}},
+			Problems: []int{http.StatusConflict},
+		},
 	)
 }
 
 func (h handlers) tokenRoutes() []httpapi.Route {
-	return httpapi.Routes(complete,
-		httpapi.Route{Method: get, Pattern: "tokens", Handle: h.getTokens, Scope: scopeToken, Summary: "Tokens not yet expired",
-			Query:   []openapi.Param{{Name: "cursor", Doc: "next of the page before"}, openapi.Number("limit", "rows of a page", maxTokenPage)},
-			Answers: ok(TokenList{})},
+	return httpapi.Routes(
+		complete,
+		httpapi.Route{
+			Method:  get,
+			Pattern: "tokens",
+			Handle:  h.getTokens,
+			Scope:   scopeToken,
+			Summary: "Tokens that have not expired",
+			Query: []openapi.Param{
+				{Name: "cursor", Doc: "next of the previous page"},
+				openapi.Number("limit", "rows of a page", maxTokenPage),
+			},
+			Answers: ok(TokenList{}),
+		},
 		httpapi.Route{Method: post, Pattern: "tokens", Handle: h.postToken, Scope: scopeToken,
 			Summary: "Mint a token", In: MintRequest{}, Answers: httpapi.Answers(http.StatusCreated, Token{})},
-		httpapi.Route{Method: post, Pattern: "tokens/revoke", Handle: h.postRevoke, Scope: scopeToken,
-			Summary: "End tokens before their time", In: RevokeRequest{}, Answers: ok(Revoked{}), Problems: []int{http.StatusNotFound}},
+		httpapi.Route{
+			Method:   post,
+			Pattern:  "tokens/revoke",
+			Handle:   h.postRevoke,
+			Scope:    scopeToken,
+			Summary:  "Revoke tokens",
+			In:       RevokeRequest{},
+			Answers:  ok(Revoked{}),
+			Problems: []int{http.StatusNotFound},
+		},
 		httpapi.Route{Method: post, Pattern: "tokens/verify", Handle: h.postVerifyToken, Scope: scopeToken,
-			Summary: "What a token would allow, and why not", In: VerifyRequest{}, Answers: ok(Verdict{})},
-		httpapi.Route{Method: get, Pattern: "keys", Handle: h.getKeys, Summary: "Root keys of tokens", Answers: ok(KeyList{})},
+			Summary: "Check a token against a request", In: VerifyRequest{}, Answers: ok(Verdict{})},
+		httpapi.Route{
+			Method:  get,
+			Pattern: "keys",
+			Handle:  h.getKeys,
+			Summary: "Root keys of tokens",
+			Answers: ok(KeyList{}),
+		},
 		httpapi.Route{Method: post, Pattern: "keys/rotate", Handle: h.postRotate,
-			Summary: "Make a new root key the active one", Answers: httpapi.Answers(http.StatusCreated, KeyInfo{})},
+			Summary: "Create and activate a new root key", Answers: httpapi.Answers(http.StatusCreated, KeyInfo{})},
 		httpapi.Route{Method: post, Pattern: "keys/:kid/retire", Handle: h.postRetire,
-			Summary: "End a root key and its tokens", Answers: ok(KeyInfo{}), Problems: []int{http.StatusNotFound}},
+			Summary: "Retire a root key and its tokens", Answers: ok(KeyInfo{}), Problems: []int{http.StatusNotFound}},
 	)
 }
 
 func (h handlers) fileRoutes() []httpapi.Route {
-	return httpapi.Routes(complete,
-		httpapi.Route{Method: get, Pattern: "db/info", Handle: h.getDBInfo, Summary: "What the file says of itself", Answers: ok(DBInfo{})},
+	return httpapi.Routes(
+		complete,
+		httpapi.Route{
+			Method:  get,
+			Pattern: "db/info",
+			Handle:  h.getDBInfo,
+			Summary: "Identity and size of the database file",
+			Answers: ok(DBInfo{}),
+		},
 		httpapi.Route{Method: get, Pattern: "db/stats", Handle: h.getDBStats,
-			Summary: "What the file and its committer are doing", Answers: ok(DBStats{})},
+			Summary: "Statistics of the database file and its committer", Answers: ok(DBStats{})},
 		httpapi.Route{Method: post, Pattern: "db/snapshot", Handle: h.postSnapshot, Deadline: longDeadline, Long: true,
-			Summary: "Copy the file while it is used", In: SnapshotRequest{}, Answers: progress(SnapshotLine{})},
+			Summary: "Take a snapshot of the database file", In: SnapshotRequest{}, Answers: progress(SnapshotLine{})},
 		httpapi.Route{Method: post, Pattern: "db/check", Handle: h.postCheck, Deadline: longDeadline, Long: true,
-			Summary: "Verify a copy of the file", Answers: progress(CheckLine{})},
+			Summary: "Verify a copy of the database file", Answers: progress(CheckLine{})},
 		httpapi.Route{Method: post, Pattern: "db/accept-restore", Handle: h.postAcceptRestore,
-			Summary: "Let a restored node write", Answers: httpapi.AnswersNothing("writes are let in")},
+			Summary: "Accept a restore, which permits writes", Answers: httpapi.AnswersNothing("writes are permitted")},
 	)
 }
 
 func (h handlers) auditRoutes() []httpapi.Route {
-	return httpapi.Routes(complete,
-		httpapi.Route{Method: get, Pattern: "audit", Handle: h.getAudit, Summary: "Rows of the audit chain, oldest first",
+	return httpapi.Routes(
+		complete,
+		httpapi.Route{
+			Method:  get,
+			Pattern: "audit",
+			Handle:  h.getAudit,
+			Summary: "Rows of the audit chain, oldest first",
 			Query: []openapi.Param{
-				openapi.Number("from", "seq of the first row", httpapi.MaxNumber), openapi.Number("limit", "rows of a page", maxAuditPage),
-			}, Answers: ok(AuditPage{})},
+				openapi.Number("from", "seq of the first row", httpapi.MaxNumber),
+				openapi.Number("limit", "rows of a page", maxAuditPage),
+			},
+			Answers: ok(AuditPage{}),
+		},
 		httpapi.Route{Method: get, Pattern: "audit/stream", Handle: h.getAuditStream, Class: httpapi.ClassStream,
 			Summary: "Rows of the audit chain as they are written", Headers: []openapi.Param{httpapi.LastEvent("row")},
 			Answers: httpapi.AnswersEvents(
 				openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: AuditHello{}},
 				openapi.Event{Name: EventAudit, Doc: "a row", Body: AuditRow{}},
-				openapi.Event{Name: wire.EventLagged, Doc: "rows that are not told; read them with GET audit", Body: AuditLagged{}},
+				openapi.Event{
+					Name: wire.EventLagged,
+					Doc:  "rows that were not sent; read them with GET audit",
+					Body: AuditLagged{},
+				},
 			)},
 	)
 }

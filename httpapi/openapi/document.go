@@ -14,15 +14,22 @@ const (
 	defsPrefix       = "#/$defs/"
 )
 
-// Document is a built document and the schemas it holds.
+// Document is a built document with its schemas.
 type Document struct {
 	json    []byte
 	schemas map[string][]byte
 }
 
-// Build makes the document of routes. It fails on a table that does not say enough, or contradicts itself.
+// Build returns the document of routes. It returns an error if their descriptions are incomplete or
+// contradictory.
 func Build(info Info, routes []Route) (*Document, error) {
-	b := &builder{info: info, gen: newGenerator(componentsPrefix, info.Enums), refusals: map[int]bool{}, ids: map[string]string{}, taken: map[string]bool{}}
+	b := &builder{
+		info:     info,
+		gen:      newGenerator(componentsPrefix, info.Enums),
+		refusals: map[int]bool{},
+		ids:      map[string]string{},
+		taken:    map[string]bool{},
+	}
 	paths := map[string]map[string]*operation{}
 	for _, r := range routes {
 		template := b.template(r)
@@ -62,7 +69,8 @@ func Build(info Info, routes []Route) (*Document, error) {
 	return &Document{json: raw, schemas: schemas}, nil
 }
 
-// opened lets the definitions of answers grow. What a request has too is as closed as the node is that reads it.
+// opened allows further members in the definitions of answers. Definitions that requests use stay
+// closed, because the node refuses unknown members.
 func (b *builder) opened(defs map[string]*schema) {
 	for name, s := range defs {
 		if !b.taken[name] {
@@ -71,7 +79,7 @@ func (b *builder) opened(defs map[string]*schema) {
 	}
 }
 
-// standalone makes a document of its own for each definition.
+// standalone returns a self-contained document for each definition.
 func (b *builder) standalone() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for name, t := range b.gen.types {
@@ -91,16 +99,17 @@ func (b *builder) standalone() (map[string][]byte, error) {
 	return out, nil
 }
 
-// JSON is the document. The caller does not change it.
+// JSON returns the document. The caller must not modify it.
 func (d *Document) JSON() []byte { return d.json }
 
-// Schema is the JSON Schema of the body called name, self-contained. The caller does not change it.
+// Schema returns the self-contained JSON Schema of the body called name. The caller must not modify
+// it.
 func (d *Document) Schema(name string) ([]byte, bool) {
 	raw, known := d.schemas[name]
 	return raw, known
 }
 
-// SchemaNames lists what Schema knows, sorted.
+// SchemaNames lists the names that Schema accepts, sorted.
 func (d *Document) SchemaNames() []string { return slices.Sorted(maps.Keys(d.schemas)) }
 
 // document is the root object.
@@ -141,14 +150,14 @@ type server struct {
 func tcpServer() server { return server{"/", "the node that serves this document"} }
 
 func socketServer() server {
-	return server{"http://ronbox.socket", "the node's admin socket; the host name stands for the socket's path"}
+	return server{"http://ronbox.socket", "the node's admin socket; the host name is a placeholder for its path"}
 }
 
 type tag struct {
 	Name string `json:"name"`
 }
 
-// tags are the services in the order in which the table comes to them.
+// tags returns the services in order of their first route.
 func tags(routes []Route) []tag {
 	var out []tag
 	for _, r := range routes {
@@ -159,7 +168,8 @@ func tags(routes []Route) []tag {
 	return out
 }
 
-// template spells a pattern as OpenAPI does: /registry/{v}/payload. The parameters must be the route's.
+// template converts a pattern to an OpenAPI path: /registry/{v}/payload. The parameters must be
+// those of the route.
 func (b *builder) template(r Route) string {
 	segments := strings.Split(r.Pattern, "/")
 	told := map[string]bool{}

@@ -45,22 +45,69 @@ var info = openapi.Info{Title: "Sample", Version: "1.2.3", Description: "d", Lic
 
 func routes() []openapi.Route {
 	return []openapi.Route{
-		{Method: http.MethodGet, Pattern: "/things/:id", Service: "thing", Summary: "Read one",
-			Path:     []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
-			Query:    []openapi.Param{{Name: "items", Enum: []string{"0", "1"}, Doc: "0 leaves them out"}},
-			Headers:  []openapi.Param{{Name: "If-None-Match"}},
-			Answers:  []openapi.Answer{{Status: 200, Type: "application/json", Body: sample{}, Headers: []openapi.Param{{Name: "ETag"}}}, {Status: 304}},
-			Problems: []int{404, 429}},
-		{Method: http.MethodPost, Pattern: "/things/:id", Service: "thing", Scope: "thing.write", In: sample{},
-			Path:     []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
-			Answers:  []openapi.Answer{{Status: 201, Type: "application/json", Body: leaf{}}, {Status: 503, Type: "application/json", Body: leaf{}}},
-			Problems: []int{400, 401, 503}},
-		{Method: http.MethodGet, Pattern: "/things/stream", Service: "thing",
-			Answers: []openapi.Answer{{Status: 200, Type: openapi.EventsType, Events: []openapi.Event{{Name: "leaf", Body: leaf{}, Doc: "grew"}}}}},
-		{Method: http.MethodPost, Pattern: "/admin/dump/*path", Service: "node", Scope: "node.admin", Socket: true, In: refusal{}, InOptional: true,
-			Path:    []openapi.Param{{Name: "path"}},
-			Answers: []openapi.Answer{{Status: 200, Type: openapi.LinesType, Body: leaf{}}, {Status: 206, Type: "application/octet-stream"}, {Status: 204}}},
-		{Method: http.MethodPut, Pattern: "/admin/level", Service: "node", Scope: "node.level", Admin: true, Optional: true, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: []string{}}}},
+		{
+			Method:  http.MethodGet,
+			Pattern: "/things/:id",
+			Service: "thing",
+			Summary: "Read one",
+			Path:    []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
+			Query:   []openapi.Param{{Name: "items", Enum: []string{"0", "1"}, Doc: "0 leaves them out"}},
+			Headers: []openapi.Param{{Name: "If-None-Match"}},
+			Answers: []openapi.Answer{
+				{Status: 200, Type: "application/json", Body: sample{}, Headers: []openapi.Param{{Name: "ETag"}}},
+				{Status: 304},
+			},
+			Problems: []int{404, 429},
+		},
+		{
+			Method:  http.MethodPost,
+			Pattern: "/things/:id",
+			Service: "thing",
+			Scope:   "thing.write",
+			In:      sample{},
+			Path:    []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
+			Answers: []openapi.Answer{
+				{Status: 201, Type: "application/json", Body: leaf{}},
+				{Status: 503, Type: "application/json", Body: leaf{}},
+			},
+			Problems: []int{400, 401, 503},
+		},
+		{
+			Method:  http.MethodGet,
+			Pattern: "/things/stream",
+			Service: "thing",
+			Answers: []openapi.Answer{
+				{
+					Status: 200,
+					Type:   openapi.EventsType,
+					Events: []openapi.Event{{Name: "leaf", Body: leaf{}, Doc: "grew"}},
+				},
+			},
+		},
+		{
+			Method:     http.MethodPost,
+			Pattern:    "/admin/dump/*path",
+			Service:    "node",
+			Scope:      "node.admin",
+			Socket:     true,
+			In:         refusal{},
+			InOptional: true,
+			Path:       []openapi.Param{{Name: "path"}},
+			Answers: []openapi.Answer{
+				{Status: 200, Type: openapi.LinesType, Body: leaf{}},
+				{Status: 206, Type: "application/octet-stream"},
+				{Status: 204},
+			},
+		},
+		{
+			Method:   http.MethodPut,
+			Pattern:  "/admin/level",
+			Service:  "node",
+			Scope:    "node.level",
+			Admin:    true,
+			Optional: true,
+			Answers:  []openapi.Answer{{Status: 200, Type: "application/json", Body: []string{}}},
+		},
 	}
 }
 
@@ -78,7 +125,8 @@ func TestDocumentIsOpenAPI31(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableSchemaPatternValidation()); err != nil {
+	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(),
+		openapi3.EnableSchemaPatternValidation()); err != nil {
 		t.Error(err)
 	}
 	if !doc.IsOpenAPI31OrLater() || doc.Paths.Len() != 4 {
@@ -89,7 +137,8 @@ func TestDocumentIsOpenAPI31(t *testing.T) {
 		t.Errorf("get = %+v", get)
 	}
 	head := doc.Paths.Find("/things/{id}").Head
-	if head == nil || len(head.Responses.Value("404").Value.Content) != 0 || len(head.Responses.Value("200").Value.Content) != 0 {
+	if head == nil || len(head.Responses.Value("404").Value.Content) != 0 ||
+		len(head.Responses.Value("200").Value.Content) != 0 {
 		t.Error("HEAD is missing, or answers with a body")
 	}
 	post := doc.Paths.Find("/things/{id}").Post
@@ -172,7 +221,7 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 		{"twice", []openapi.Route{get("/a"), get("/a")}, "twice"},
 		{"one id", []openapi.Route{get("/a/b"), get("/a-b")}, "one operation id"},
 		{"no answer", []openapi.Route{{Method: http.MethodPost, Pattern: "/a"}}, "no answer"},
-		{"no refusal", []openapi.Route{{Method: http.MethodPost, Pattern: "/a", Answers: ok, Problems: []int{200}}}, "none of a refusal"},
+		{"no refusal", []openapi.Route{{Method: http.MethodPost, Pattern: "/a", Answers: ok, Problems: []int{200}}}, "not that of a refusal"},
 		{"two types of one name", append(body(leaf{}), openapi.Route{Method: http.MethodPost, Pattern: "/b", In: other(), Answers: ok}), "share one name"},
 		{"a member without a name", body(noName{}), "needs a name"},
 		{"an enum of numbers", body(badEnum{}), "enum is for text"},
@@ -194,7 +243,7 @@ func other() any {
 	return leaf{}
 }
 
-// The document is built once, at start: it must not be what a start waits for.
+// The document is built once, at start, and must not delay it.
 func BenchmarkBuild(b *testing.B) {
 	for b.Loop() {
 		if _, err := openapi.Build(info, routes()); err != nil {
@@ -203,7 +252,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// One scope of several is enough, over the socket as with a token, and a body may come in more than one encoding.
+// One scope of several is enough, over the socket as with a token, and a body may come in more than
+// one encoding.
 func TestAlternatives(t *testing.T) {
 	d, err := openapi.Build(info, []openapi.Route{{
 		Method: http.MethodPost, Pattern: "/many", Service: "thing", Scopes: []string{"thing.a", "thing.b"}, In: leaf{},
@@ -230,8 +280,8 @@ func TestBoundsOfNumbers(t *testing.T) {
 	}
 }
 
-// An answer may grow and a request may not, raw bytes are of the type that a tag names, the values of a member may come from the program, and
-// every body has an example that its schema allows.
+// An answer may grow and a request may not, raw bytes are of the type that a tag names, the values
+// of a member may come from the program, and every body has an example that its schema allows.
 func TestAnswers(t *testing.T) {
 	type item struct {
 		Kind string `json:"kind"`
@@ -253,7 +303,11 @@ func TestAnswers(t *testing.T) {
 	own := info
 	own.Enums = map[string][]string{"item.kind": {"plain", "rare"}}
 	get := func(pattern string, body any) openapi.Route {
-		return openapi.Route{Method: http.MethodGet, Pattern: pattern, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: body}}}
+		return openapi.Route{
+			Method:  http.MethodGet,
+			Pattern: pattern,
+			Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: body}},
+		}
 	}
 	post := get("/ask", item{})
 	post.Method, post.In = http.MethodPost, ask{}

@@ -7,7 +7,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// formatOf is the regular expression of a spelling named in a format tag, and a text that is spelled so.
+// dateTime matches the part of RFC 3339 that all its forms share.
+const dateTime = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}`
+
+// formatOf returns the regular expression of a syntax named in a format tag, and an example.
 func formatOf(name string) (pattern, example string, known bool) {
 	name, optional := strings.CutSuffix(name, "?")
 	const ulid = `[0-7][0-9A-HJKMNP-TV-Z]{25}`
@@ -15,7 +18,7 @@ func formatOf(name string) (pattern, example string, known bool) {
 	switch name {
 	case "b3": // a BLAKE3 digest
 		pattern, example = `b3:[0-9a-f]{64}`, "b3:"+hash
-	case "sha256": // a root of a Merkle tree
+	case "sha256": // the root of a Merkle tree
 		pattern, example = `sha256:[0-9a-f]{64}`, "sha256:"+hash
 	case "ulid":
 		pattern, example = ulid, "01KDYAK3SE000000000000BFQF"
@@ -23,20 +26,20 @@ func formatOf(name string) (pattern, example string, known bool) {
 		pattern, example = `(0|[1-9][0-9]{0,38})`, "1200"
 	case "positive": // an amount above 0
 		pattern, example = `[1-9][0-9]{0,38}`, "1200"
-	case "account": // of the wallet
+	case "account": // of the ledger
 		pattern, example = `[A-Za-z0-9:/_-]{1,256}`, "alice"
 	case "asset":
 		pattern, example = `[a-z0-9]{1,16}`, "ron"
-	case "txid": // a ULID behind a prefix
+	case "txid": // a ULID with a prefix
 		pattern, example = `tx_`+ulid, "tx_01KDYAK3SE000000000000BFQF"
 	case "duration": // "1h30m", "30d"
 		pattern, example = `0|([0-9]+(d|h|m|s|ms|us|ns))+`, "1h30m"
 	case "sig": // 64 bytes in standard base64
 		pattern, example = `[A-Za-z0-9+/]{86}==`, strings.Repeat("A", 86)+"=="
-	case "time": // RFC 3339 in UTC, spelled as it was hashed
-		pattern, example = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z`, "2026-01-02T03:04:05.678Z"
+	case "time": // RFC 3339 in UTC, in the form that was hashed
+		pattern, example = dateTime+`(\.[0-9]{1,9})?Z`, "2026-01-02T03:04:05.678Z"
 	case "instant": // RFC 3339
-		pattern, example = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})`, "2026-01-02T03:04:05Z"
+		pattern, example = dateTime+`(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})`, "2026-01-02T03:04:05Z"
 	case "version": // of a schema
 		pattern, example = `[0-9]+\.[0-9]+\.[0-9]+`, "1.0.0"
 	default:
@@ -48,10 +51,11 @@ func formatOf(name string) (pattern, example string, known bool) {
 	return "^(" + pattern + ")$", example, true
 }
 
-// exampleDepth is how deep lists stand in an example: a type may hold itself.
+// exampleDepth is the largest depth with lists in an example, because a type may contain itself.
 const exampleDepth = 6
 
-// example appends a value that s allows: of an object the members that are required, and those that have an example of their own.
+// example appends a value that s permits. Of an object it includes required members and those with
+// an example.
 func (g *generator) example(dst []byte, s *schema, depth int) []byte {
 	if s.Ref != "" {
 		return g.example(dst, g.defs[strings.TrimPrefix(s.Ref, g.prefix)], depth)
@@ -94,7 +98,7 @@ func (g *generator) example(dst []byte, s *schema, depth int) []byte {
 	default:
 		return append(dst, "{}"...)
 	}
-	raw, _ := marshal(one) // a text, or a JSON value of a tag
+	raw, _ := marshal(one) // a text, or a JSON value from a tag
 	return append(dst, raw...)
 }
 

@@ -11,10 +11,10 @@ import (
 type builder struct {
 	info     Info
 	gen      *generator
-	refusals map[int]bool      // statuses that some operation refuses with
-	ids      map[string]string // operation id to the route that has it
+	refusals map[int]bool      // statuses of refusals in use
+	ids      map[string]string // operation id to its route
 	inputs   []*schema         // of request bodies
-	taken    map[string]bool   // definitions that request bodies hold
+	taken    map[string]bool   // definitions that request bodies use
 	whole    []*mediaType      // bodies that get an example
 }
 
@@ -30,7 +30,7 @@ type operation struct {
 	Responses  map[string]*response  `json:"responses"`
 }
 
-// parameter is one of a request, or a reference to one of components.
+// parameter is a parameter of a request, or a reference to one in components.
 type parameter struct {
 	Ref      string  `json:"$ref,omitzero"`
 	Name     string  `json:"name,omitzero"`
@@ -45,10 +45,11 @@ type requestBody struct {
 	Content  map[string]*mediaType `json:"content"`
 }
 
-// mediaType describes a body. OpenAPI 3.1 has no word for one item of a sequence, so that two of our own stand in.
+// mediaType describes a body. OpenAPI 3.1 cannot describe one item of a sequence, so two extensions
+// do.
 type mediaType struct {
 	Schema *schema            `json:"schema,omitzero"`
-	Item   *schema            `json:"x-item-schema,omitzero"` // of one line
+	Item   *schema            `json:"x-item-schema,omitzero"` // one line
 	Events map[string]*schema `json:"x-events,omitempty"`     // event name to its data
 
 	Example jsontext.Value `json:"example,omitzero"`
@@ -61,8 +62,14 @@ func (b *builder) enter(path map[string]*operation, method string, r Route) {
 		b.gen.fail("%s %s: is in the table twice", method, r.Pattern)
 	}
 	op := &operation{
-		Tags: []string{r.Service}, Summary: r.Summary, Doc: b.doc(r), ID: b.id(key, r),
-		Security: security(r), Parameters: b.parameters(r), Body: b.body(r), Responses: b.responses(r, method == http.MethodHead),
+		Tags:       []string{r.Service},
+		Summary:    r.Summary,
+		Doc:        b.doc(r),
+		ID:         b.id(key, r),
+		Security:   security(r),
+		Parameters: b.parameters(r),
+		Body:       b.body(r),
+		Responses:  b.responses(r, method == http.MethodHead),
 	}
 	if r.Socket {
 		op.Servers = []server{socketServer()}
@@ -83,7 +90,7 @@ func (b *builder) doc(r Route) string {
 	return r.Doc
 }
 
-// id makes one word of method and pattern: getRegistryVPayload.
+// id converts method and pattern to an identifier: getRegistryVPayload.
 func (b *builder) id(method string, r Route) string {
 	var id strings.Builder
 	id.WriteString(method)
@@ -103,7 +110,7 @@ const (
 	schemeSocket = "socket"
 )
 
-// security lists the ways to be allowed; none says that nobody is asked.
+// security lists the alternative ways to be authorized. An empty list means a public route.
 func security(r Route) []map[string][]string {
 	if r.Scope == "" && len(r.Scopes) == 0 && !r.Socket && !r.Admin {
 		return []map[string][]string{}
@@ -121,7 +128,7 @@ func security(r Route) []map[string][]string {
 	return ways
 }
 
-// alternatives are the scopes of which one list must be held.
+// alternatives lists alternative sets of required scopes.
 func alternatives(r Route) [][]string {
 	switch {
 	case len(r.Scopes) > 0:
@@ -140,7 +147,16 @@ func (b *builder) parameters(r Route) []parameter {
 	var out []parameter
 	add := func(in string, ps []Param) {
 		for _, p := range ps {
-			out = append(out, parameter{Name: p.Name, In: in, Doc: p.Doc, Required: p.Required || in == "path", Schema: b.gen.param(p)})
+			out = append(
+				out,
+				parameter{
+					Name:     p.Name,
+					In:       in,
+					Doc:      p.Doc,
+					Required: p.Required || in == "path",
+					Schema:   b.gen.param(p),
+				},
+			)
 		}
 	}
 	add("path", r.Path)
@@ -165,7 +181,7 @@ func (b *builder) body(r Route) *requestBody {
 	return &requestBody{Required: !r.InOptional, Content: content}
 }
 
-// streamed is the content of a body that is no JSON.
+// streamed returns the content of a body other than JSON.
 func (b *builder) streamed(r Route) *mediaType {
 	if r.InMedia != LinesType || r.In == nil {
 		return &mediaType{}
@@ -175,7 +191,7 @@ func (b *builder) streamed(r Route) *mediaType {
 	return &mediaType{Schema: &schema{Type: "string"}, Item: line}
 }
 
-// media is the content of one answer.
+// media returns the content of one answer.
 func (b *builder) media(r Route, a Answer) *mediaType {
 	to := " to " + r.Method + " " + r.Pattern
 	switch {

@@ -11,7 +11,7 @@ const (
 	corrHeader      = "X-Corr-ID"
 )
 
-// response is an answer, or a reference to one of components.
+// response is an answer, or a reference to one in components.
 type response struct {
 	Ref     string                `json:"$ref,omitzero"`
 	Doc     string                `json:"description,omitzero"`
@@ -26,7 +26,7 @@ type header struct {
 	Schema   *schema `json:"schema,omitzero"`
 }
 
-// responses are all the ways that r can end, without their bodies when they answer HEAD.
+// responses returns all possible answers of r, without bodies for HEAD.
 func (b *builder) responses(r Route, head bool) map[string]*response {
 	out := map[string]*response{}
 	for _, a := range r.Answers {
@@ -46,7 +46,7 @@ func (b *builder) responses(r Route, head bool) map[string]*response {
 	return out
 }
 
-// answer adds a to what its status gives already.
+// answer merges a into the answers with its status.
 func (b *builder) answer(out map[string]*response, r Route, a Answer) {
 	key := strconv.Itoa(a.Status)
 	resp := out[key]
@@ -67,10 +67,10 @@ func (b *builder) answer(out map[string]*response, r Route, a Answer) {
 	resp.Content[a.Type] = b.media(r, a)
 }
 
-// refusal adds the problem of status, beside an answer that has the same.
+// refusal adds the problem with a status, or merges it into an answer with that status.
 func (b *builder) refusal(out map[string]*response, status int) {
 	if status < http.StatusBadRequest || http.StatusText(status) == "" {
-		b.gen.fail("status %d is none of a refusal", status)
+		b.gen.fail("status %d is not that of a refusal", status)
 		return
 	}
 	b.refusals[status] = true
@@ -90,11 +90,12 @@ func (b *builder) refusal(out map[string]*response, status int) {
 	out[key].Content[ProblemType] = own.Content[ProblemType]
 }
 
-// Names of a refusal in components, with its body and without.
+// refusalName returns the name of a refusal in components. bareName is that of its form without a
+// body.
 func refusalName(key string) string { return "Problem" + key }
 func bareName(key string) string    { return "Bare" + key }
 
-// problem is the refusal with status.
+// problem returns the refusal with status.
 func (b *builder) problem(status int) response {
 	return response{
 		Doc: http.StatusText(status), Headers: b.headers(refusalHeaders(status)),
@@ -102,7 +103,7 @@ func (b *builder) problem(status int) response {
 	}
 }
 
-// refusalHeaders are what a refusal tells outside its body.
+// refusalHeaders returns the headers of a refusal.
 func refusalHeaders(status int) []Param {
 	switch status {
 	case http.StatusUnauthorized:
@@ -112,12 +113,14 @@ func refusalHeaders(status int) []Param {
 	case http.StatusUnsupportedMediaType:
 		return []Param{{Name: "Accept-Encoding", Doc: "the encodings of a body there are"}}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
-		return []Param{{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0), Required: true}}
+		return []Param{
+			{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0), Required: true},
+		}
 	}
 	return nil
 }
 
-// headers are those of every answer and ps.
+// headers returns the headers of every answer, and those in ps.
 func (b *builder) headers(ps []Param) map[string]header {
 	out := map[string]header{corrHeader: {Ref: "#/components/headers/" + corrHeader}}
 	for _, p := range ps {
@@ -126,7 +129,7 @@ func (b *builder) headers(ps []Param) map[string]header {
 	return out
 }
 
-// joinDoc is what is told of a status that ends more than one way.
+// joinDoc joins the descriptions of one status.
 func joinDoc(have, more string, status int) string {
 	switch {
 	case more == "" && have == "":
@@ -139,7 +142,7 @@ func joinDoc(have, more string, status int) string {
 	return have + "; " + more
 }
 
-// components are what many operations refer to.
+// components are the parts that operations refer to.
 type components struct {
 	Schemas    map[string]*schema        `json:"schemas,omitempty"`
 	Responses  map[string]*response      `json:"responses,omitempty"`
@@ -168,16 +171,21 @@ func (b *builder) components() components {
 	return components{
 		Schemas: b.gen.defs, Responses: responses,
 		Parameters: map[string]parameter{corrHeader: {
-			Name: corrHeader, In: "header", Doc: "an id for the request, a ULID or a UUID; any other is replaced", Schema: &schema{Type: "string"},
+			Name:   corrHeader,
+			In:     "header",
+			Doc:    "an id for the request, a ULID or a UUID; any other is replaced",
+			Schema: &schema{Type: "string"},
 		}},
 		Headers: map[string]header{corrHeader: {
-			Doc: "the request's id, its own if it was a ULID or UUID; logs and problems name it", Required: true, Schema: &schema{Type: "string"},
+			Doc:      "the request's id, its own if it was a ULID or UUID; logs and problems name it",
+			Required: true,
+			Schema:   &schema{Type: "string"},
 		}},
 		Security: map[string]securityScheme{
 			schemeToken: {Type: "http", Scheme: "bearer", Format: "macaroon",
 				Doc: "a macaroon whose scope caveat has the scope named here, or node.admin"},
 			schemeSocket: {Type: "http", Scheme: "peercred",
-				Doc: "the Unix user who connected to the admin socket; no header is sent"},
+				Doc: "the Unix user of the connection to the admin socket; no header is sent"},
 		},
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// dialect is the JSON Schema that OpenAPI 3.1 is built on.
+// dialect is the JSON Schema dialect of OpenAPI 3.1.
 const dialect = "https://json-schema.org/draft/2020-12/schema"
 
-// schema is one JSON Schema; the zero value allows anything.
+// schema is a JSON Schema. The zero value permits any value.
 type schema struct {
 	Dialect     string             `json:"$schema,omitzero"`
 	ID          string             `json:"$id,omitzero"`
@@ -40,13 +40,13 @@ type schema struct {
 	Defs        map[string]*schema `json:"$defs,omitempty"`
 }
 
-// properties are the members of an object in the order of their declaration.
+// properties are the members of an object in order of declaration.
 type properties []property
 
 type property struct {
 	name   string
 	schema *schema
-	shown  bool // in examples of the object, though it may be left out
+	shown  bool // included in examples although optional
 }
 
 // MarshalJSONTo writes an object.
@@ -65,27 +65,33 @@ func (ps properties) MarshalJSONTo(e *jsontext.Encoder) error {
 	return e.WriteToken(jsontext.EndObject)
 }
 
-// marshal writes v with maps in the order of their keys.
+// marshal writes v with maps sorted by key.
 func marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
 
-// generator makes schemas of Go types. Named structs become definitions, referred to by prefix and name.
+// generator creates schemas of Go types. Named structs become definitions, which are referred to by
+// prefix and name.
 type generator struct {
 	prefix string
 	types  map[string]reflect.Type
 	defs   map[string]*schema
-	uses   map[string][]string // of a definition, in words
-	enums  map[string][]string // of the member "Problem.code"; see Info
-	named  map[string]bool     // types that tags name and nothing has defined yet
+	uses   map[string][]string // uses of each definition, for its description
+	enums  map[string][]string // values of members such as "Problem.code"; see Info
+	named  map[string]bool     // types named in tags that are not defined yet
 	errs   []error
 }
 
 func newGenerator(prefix string, enums map[string][]string) *generator {
 	return &generator{
-		prefix: prefix, types: map[string]reflect.Type{}, defs: map[string]*schema{}, uses: map[string][]string{}, enums: enums, named: map[string]bool{},
+		prefix: prefix,
+		types:  map[string]reflect.Type{},
+		defs:   map[string]*schema{},
+		uses:   map[string][]string{},
+		enums:  enums,
+		named:  map[string]bool{},
 	}
 }
 
-// define defines what tags have named, which is among types.
+// define defines the types that tags name, which must be among types.
 func (g *generator) define(types map[string]reflect.Type) {
 	for len(g.named) > 0 {
 		for name := range g.named {
@@ -117,7 +123,8 @@ func (g *generator) reach(s *schema, seen map[string]bool) {
 	}
 }
 
-// open lets s, the schema of an answer, grow: a client skips members that it does not know. References keep what they refer to.
+// open permits further members in s, the schema of an answer, because clients skip unknown members.
+// Referenced definitions are not changed.
 func (s *schema) open() {
 	if s == nil {
 		return
@@ -134,7 +141,7 @@ func (s *schema) open() {
 	}
 }
 
-// used is of, and notes what the body is for.
+// used returns the schema of v and records the use of the body.
 func (g *generator) used(v any, what string) *schema {
 	s := g.of(v)
 	if name := strings.TrimPrefix(s.Ref, g.prefix); name != "" && !slices.Contains(g.uses[name], what) {
@@ -143,19 +150,19 @@ func (g *generator) used(v any, what string) *schema {
 	return s
 }
 
-// describe tells of a definition what it is for.
+// describe adds the uses of a definition to its description.
 func (g *generator) describe(name string, s *schema) {
 	s.Description = strings.Join(g.uses[name], "; ")
 }
 
-// err is all that was wrong with the types so far.
+// err joins all errors so far.
 func (g *generator) err() error { return errors.Join(g.errs...) }
 
 func (g *generator) fail(format string, args ...any) {
 	g.errs = append(g.errs, fmt.Errorf(format, args...))
 }
 
-// of is the schema of what a value of v's type marshals to.
+// of returns the schema of the JSON form of v's type.
 func (g *generator) of(v any) *schema {
 	if v == nil {
 		return &schema{}
@@ -163,11 +170,11 @@ func (g *generator) of(v any) *schema {
 	return g.typ(reflect.TypeOf(v))
 }
 
-// Schema is the JSON Schema of what a value of type t marshals to, for types without a name of their own.
+// Schema returns the JSON Schema of the JSON form of type t. It is for unnamed types.
 func Schema(t reflect.Type) map[string]any {
 	out := map[string]any{}
 	if raw, err := marshal(newGenerator(defsPrefix, nil).typ(t)); err == nil {
-		_ = json.Unmarshal(raw, &out) // what was just written
+		_ = json.Unmarshal(raw, &out) // written above
 	}
 	return out
 }
@@ -195,7 +202,7 @@ func (g *generator) typ(t reflect.Type) *schema {
 	return &schema{}
 }
 
-// special is the schema of a type that does not marshal as its kind does, nil of any other.
+// special returns the schema of a type with a JSON form of its own, or nil.
 func special(t reflect.Type) *schema {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -232,9 +239,9 @@ func scalar(k reflect.Kind) *schema {
 	return nil
 }
 
-// ref defines t once and refers to it.
+// ref defines t once and returns a reference.
 func (g *generator) ref(t reflect.Type) *schema {
-	if t.Name() == "" { // struct{} and its like stand where they are used
+	if t.Name() == "" { // struct{} and other unnamed types are inlined
 		return g.object(t)
 	}
 	switch known := g.types[t.Name()]; known {
@@ -248,7 +255,7 @@ func (g *generator) ref(t reflect.Type) *schema {
 	return &schema{Ref: g.prefix + t.Name()}
 }
 
-// object is the schema of struct t in full.
+// object returns the full schema of struct t.
 func (g *generator) object(t reflect.Type) *schema {
 	s := &schema{Title: t.Name(), Type: "object", Additional: false}
 	for f := range t.Fields() {
@@ -264,14 +271,15 @@ func (g *generator) object(t reflect.Type) *schema {
 		if !strings.Contains(options, "omitzero") && !strings.Contains(options, "omitempty") {
 			s.Required, p.shown = append(s.Required, name), true
 		} else if p.shown = f.Tag.Get("example")+f.Tag.Get("is") != ""; p.schema.Minimum != nil {
-			p.schema.Minimum = new(max(*p.schema.Minimum, 1)) // 0 is left out
+			p.schema.Minimum = new(max(*p.schema.Minimum, 1)) // 0 is omitted
 		}
 		s.Properties = append(s.Properties, p)
 	}
 	return s
 }
 
-// member is the schema of one field with what its tags add. The tags of a list or a map are about what it holds.
+// member returns the schema of one field with the additions of its tags. Tags of a list or map
+// describe its elements.
 func (g *generator) member(t reflect.Type, f reflect.StructField, name string) *schema {
 	s := g.typ(f.Type)
 	s.Description = f.Tag.Get("doc")
@@ -293,7 +301,7 @@ func (g *generator) member(t reflect.Type, f reflect.StructField, name string) *
 	return s
 }
 
-// spell adds what the tags enum, format, example, min and max say.
+// spell applies the tags enum, format, example, min and max.
 func (s *schema) spell(tag reflect.StructTag) error {
 	if enum := tag.Get("enum"); enum != "" {
 		if s.Type != "string" {
@@ -316,7 +324,7 @@ func (s *schema) spell(tag reflect.StructTag) error {
 	return cmp.Or(s.bound(tag, "min", &s.Minimum), s.bound(tag, "max", &s.Maximum))
 }
 
-// bound reads a bound of a whole number off a tag.
+// bound parses a bound of an integer from a tag.
 func (s *schema) bound(tag reflect.StructTag, name string, to **uint64) error {
 	text, given := tag.Lookup(name)
 	if !given {
@@ -324,13 +332,13 @@ func (s *schema) bound(tag reflect.StructTag, name string, to **uint64) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || s.Type != "integer" {
-		return fmt.Errorf("%s %q is none of %q", name, text, s.Type)
+		return fmt.Errorf("%s %q is not one of %q", name, text, s.Type)
 	}
 	*to = &n
 	return nil
 }
 
-// param is the schema of a parameter.
+// param returns the schema of a parameter.
 func (g *generator) param(p Param) *schema {
 	s := &schema{Type: "string"}
 	if p.Sample != nil {

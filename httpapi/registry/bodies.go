@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Bodies that are the engine's own answers.
+// Bodies that are answers of the engine.
 type (
 	Head             = registry.Head
 	Version          = registry.Version
@@ -19,7 +19,7 @@ type (
 	Signers          = registry.Signers
 	Update           = registry.Update
 	VersionStatus    = registry.VersionStatus
-	Approval         = record.Approval // posted without received_at, which is the node's to fill
+	Approval         = record.Approval // posted without received_at, which the node fills in
 	Quorum           = registry.Quorum
 	Proposal         = registry.Proposal
 	ProposalList     = registry.ProposalList
@@ -55,7 +55,8 @@ type Hello struct {
 	Head        Head   `json:"head"`
 }
 
-// Lagged is the data of a lagged frame: events from..to were not sent; the client reconciles with head or diff.
+// Lagged is the data of a lagged frame: events from..to were not sent. The client reconciles with
+// head or diff.
 type Lagged struct {
 	Missed uint64 `json:"missed"`
 	From   uint64 `json:"from"`
@@ -68,8 +69,8 @@ type Checkpoint struct {
 	Origin string `json:"origin"`
 	Size   uint64 `json:"size"`
 	Root   string `json:"root" doc:"standard base64 of 32 bytes"`
-	At     string `json:"at,omitzero" format:"time" doc:"of the node's cosignature"`
-	Note   string `json:"note" doc:"the signed note, as it is"`
+	At     string `json:"at,omitzero" format:"time" doc:"of the cosignature of the node"`
+	Note   string `json:"note" doc:"the signed note"`
 }
 
 // CheckpointList is the body of GET /registry/checkpoints.
@@ -87,5 +88,5 @@ func checkpointBody(s checkpoint.Signed) Checkpoint {
 
 // CatchUp is the body of POST /admin/v1/registry/catch-up.
 type CatchUp struct {
-	From string `json:"from" doc:"a snapshot file or an export directory on the node's disk"`
+	From string `json:"from" doc:"a snapshot file or an export directory on the disk of the node"`
 }

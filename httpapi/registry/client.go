@@ -16,17 +16,17 @@ import (
 // Client calls the routes of the registry, and those of the node that every service has.
 type Client struct{ *client.Client }
 
-// NewClient gives the calls of the registry over c.
+// NewClient returns the calls of the registry over c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
 const maxItems = 256 << 20 // bytes of a set of items: 65,536 descriptors of 4 KiB on average
 
-// Head reads where the log stands; version 0 means that it has no genesis.
+// Head reads HEAD. Version 0 means that the log has no genesis.
 func (c Client) Head(ctx context.Context) (Head, error) {
 	return client.Ask[Head](ctx, c.Client, client.Call{Path: "/registry/head"})
 }
 
-// Version reads version v, with its whole set of items if items is true.
+// Version reads version v, with its items if items is true.
 func (c Client) Version(ctx context.Context, v uint64, items bool) (Version, error) {
 	k := client.Call{Path: "/registry/" + decimal(v), Limit: maxItems}
 	if !items {
@@ -35,12 +35,12 @@ func (c Client) Version(ctx context.Context, v uint64, items bool) (Version, err
 	return client.Ask[Version](ctx, c.Client, k)
 }
 
-// VersionStatus reads what may still change about version v.
+// VersionStatus reads the properties of version v that may change.
 func (c Client) VersionStatus(ctx context.Context, v uint64) (VersionStatus, error) {
 	return client.Ask[VersionStatus](ctx, c.Client, client.Call{Path: "/registry/" + decimal(v) + "/status"})
 }
 
-// Payload reads the exact bytes that the signers of version v signed the hash of.
+// Payload reads the exact payload of version v. Its signers signed the hash of these bytes.
 func (c Client) Payload(ctx context.Context, v uint64) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/"+decimal(v)+"/payload")
 }
@@ -50,15 +50,17 @@ func (c Client) Entry(ctx context.Context, v uint64) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/"+decimal(v)+"/entry")
 }
 
-// Diff reads what leads from version from to version to.
+// Diff reads the delta from version from to version to.
 func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	q := client.Query{"from": {decimal(from)}, "to": {decimal(to)}}
 	return client.Ask[Diff](ctx, c.Client, client.Call{Path: "/registry/diff", Query: q, Limit: maxItems})
 }
 
-// Proposals reads one page of the live proposals, oldest first; cursor is the Next of the page before, limit 0 the node's own page size.
+// Proposals reads one page of the live proposals, oldest first. cursor is the Next of the page
+// before. Limit 0 is the page size of the node.
 func (c Client) Proposals(ctx context.Context, cursor string, limit int) (ProposalList, error) {
-	return client.Ask[ProposalList](ctx, c.Client, client.Call{Path: "/registry/proposals", Query: client.Query{}.Page(cursor, limit)})
+	return client.Ask[ProposalList](ctx, c.Client,
+		client.Call{Path: "/registry/proposals", Query: client.Query{}.Page(cursor, limit)})
 }
 
 // Proposal reads the state of one proposal.
@@ -66,12 +68,12 @@ func (c Client) Proposal(ctx context.Context, id string) (Proposal, error) {
 	return client.Ask[Proposal](ctx, c.Client, client.Call{Path: "/registry/proposals/" + url.PathEscape(id)})
 }
 
-// ProposalPayload reads the bytes whose hash a signer of the proposal signs.
+// ProposalPayload reads the payload of a proposal. The signers sign the hash of these bytes.
 func (c Client) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/proposals/"+url.PathEscape(id)+"/payload")
 }
 
-// Signers reads the signer set of an epoch, of the current one when epoch is 0.
+// Signers reads the signer set of an epoch, or the one in force if epoch is 0.
 func (c Client) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	path := "/registry/signers"
 	if epoch > 0 {
@@ -80,37 +82,41 @@ func (c Client) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	return client.Ask[Signers](ctx, c.Client, client.Call{Path: path})
 }
 
-// AuditChain reads up to limit records of the audit chain from a sequence number on; limit 0 is the node's own page size.
+// AuditChain reads up to limit records of the audit chain from a sequence number on. Limit 0 is the
+// page size of the node.
 func (c Client) AuditChain(ctx context.Context, from uint64, limit int) (AuditChain, error) {
 	q := client.Query{}.Number("from", from).Number("limit", uint64(max(limit, 0)))
 	return client.Ask[AuditChain](ctx, c.Client, client.Call{Path: "/registry/audit", Query: q})
 }
 
-// Checkpoint reads the latest checkpoint: the signed note as it is.
+// Checkpoint reads the latest checkpoint as a signed note.
 func (c Client) Checkpoint(ctx context.Context) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/checkpoint")
 }
 
-// Checkpoints reads archived checkpoints of a size below before, 0 for all, the newest first.
+// Checkpoints reads archived checkpoints below size before, 0 for all, the newest first.
 func (c Client) Checkpoints(ctx context.Context, before uint64) (CheckpointList, error) {
-	return client.Ask[CheckpointList](ctx, c.Client, client.Call{Path: "/registry/checkpoints", Query: client.Query{}.Number("before", before)})
+	return client.Ask[CheckpointList](ctx, c.Client,
+		client.Call{Path: "/registry/checkpoints", Query: client.Query{}.Number("before", before)})
 }
 
-// Inclusion reads the proof of a version in the log of size versions, 0 for that of the latest checkpoint.
+// Inclusion reads the proof of a version in the log of size versions, 0 for the size of the latest
+// checkpoint.
 func (c Client) Inclusion(ctx context.Context, v, size uint64) (InclusionProof, error) {
 	q := client.Query{}.Number("version", v).Number("size", size)
 	return client.Ask[InclusionProof](ctx, c.Client, client.Call{Path: "/registry/proof/inclusion", Query: q})
 }
 
-// ConsistencyProof reads the proof that the log of from versions is the beginning of that of to.
+// ConsistencyProof reads the proof that the log of from versions is a prefix of that of to.
 func (c Client) ConsistencyProof(ctx context.Context, from, to uint64) (ConsistencyProof, error) {
 	q := client.Query{"from": {decimal(from)}, "to": {decimal(to)}}
 	return client.Ask[ConsistencyProof](ctx, c.Client, client.Call{Path: "/registry/proof/consistency", Query: q})
 }
 
-// Item reads what version v says of a descriptor, with a proof.
+// Item reads a descriptor of version v, or its absence, with a proof.
 func (c Client) Item(ctx context.Context, v uint64, id string) (ItemProof, error) {
-	return client.Ask[ItemProof](ctx, c.Client, client.Call{Path: "/registry/" + decimal(v) + "/item", Query: client.Query{"id": {id}}})
+	return client.Ask[ItemProof](ctx, c.Client,
+		client.Call{Path: "/registry/" + decimal(v) + "/item", Query: client.Query{"id": {id}}})
 }
 
 // Tile reads a tile by its path, such as "0/000.p/5".
@@ -118,9 +124,10 @@ func (c Client) Tile(ctx context.Context, path string) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/tile/"+path)
 }
 
-// CheckpointNow has the node sign and archive a checkpoint.
+// CheckpointNow makes the node sign and archive a checkpoint.
 func (c Client) CheckpointNow(ctx context.Context) (Checkpoint, error) {
-	return client.Ask[Checkpoint](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/checkpoint"})
+	return client.Ask[Checkpoint](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/checkpoint"})
 }
 
 // HighWater reads the high-water mark, and whether the log may be extended.
@@ -128,44 +135,51 @@ func (c Client) HighWater(ctx context.Context) (HighWater, error) {
 	return client.Ask[HighWater](ctx, c.Client, client.Call{Path: "/admin/v1/registry/highwater"})
 }
 
-// Adopt takes the log of the node's file for the newest.
+// Adopt accepts the log of the file of the node as the newest one.
 func (c Client) Adopt(ctx context.Context) (HighWater, error) {
-	return client.Ask[HighWater](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/highwater/adopt"})
+	return client.Ask[HighWater](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/highwater/adopt"})
 }
 
-// CatchUp brings lost versions from a snapshot or an export on the node's disk.
+// CatchUp restores lost versions from a snapshot or an export on the disk of the node.
 func (c Client) CatchUp(ctx context.Context, from string) (CaughtUp, error) {
-	return client.Ask[CaughtUp](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/catch-up", Body: CatchUp{From: from}})
+	return client.Ask[CaughtUp](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/catch-up", Body: CatchUp{From: from}})
 }
 
-// Propose sends a payload or a draft of one; wantB3, unless empty, is the hash it must have. Idempotent: the same
-// payload gives the proposal that lives already.
+// Propose sends a payload or a draft. wantB3, unless empty, is the hash that it must have. It is
+// idempotent: the same payload returns the live proposal.
 func (c Client) Propose(ctx context.Context, payload []byte, wantB3 string) (Proposed, error) {
 	body := Propose{SchemaVersion: record.SchemaVersion, Payload: jsontext.Value(payload), PayloadB3: wantB3}
-	return client.Ask[Proposed](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/registry/proposals", Body: body})
+	return client.Ask[Proposed](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/registry/proposals", Body: body})
 }
 
 // Approve adds a signature. A repeat is refused with duplicate_approval and details.identical.
 func (c Client) Approve(ctx context.Context, id string, a Approval) (Approved, error) {
-	return client.Ask[Approved](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/registry/approvals/" + url.PathEscape(id), Body: a})
+	return client.Ask[Approved](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/registry/approvals/" + url.PathEscape(id), Body: a})
 }
 
-// Commit makes the proposal the next version. Idempotent: replayed reports that an earlier call did it.
+// Commit makes the proposal the next version. It is idempotent: replayed reports whether an earlier
+// call made the version.
 func (c Client) Commit(ctx context.Context, id string) (out Committed, replayed bool, err error) {
-	h, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: "/registry/commit/" + url.PathEscape(id), Into: &out})
+	h, err := c.Do(ctx,
+		client.Call{Method: http.MethodPost, Path: "/registry/commit/" + url.PathEscape(id), Into: &out})
 	return out, err == nil && h.Get(client.ReplayHeader) == "true", err
 }
 
-// Withdraw ends a live proposal; only the capability that proposed may.
+// Withdraw ends a live proposal. Only the capability that proposed it, or an admin, may.
 func (c Client) Withdraw(ctx context.Context, id string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: "/registry/proposals/" + url.PathEscape(id)})
 	return err
 }
 
-// Genesis installs version 1 while the log is empty; one that has begun refuses with conflict.
+// Genesis installs version 1 in an empty log. A log with another genesis refuses with conflict.
 func (c Client) Genesis(ctx context.Context, payload []byte, approvals []Approval) (Committed, error) {
 	body := Genesis{Payload: jsontext.Value(payload), Approvals: approvals}
-	return client.Ask[Committed](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/genesis", Body: body})
+	return client.Ask[Committed](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: "/admin/v1/registry/genesis", Body: body})
 }
 
 // Stream calls each for every event of the registry stream, as client.Follow does.

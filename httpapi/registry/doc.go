@@ -1,11 +1,14 @@
-// Package registry is the registry's part of the HTTP surface: its reads and its event stream, and the writes that make
-// versions. New makes it from the engine behind Engine; Client calls it.
+// Package registry is the part of the HTTP surface for the registry: its reads, its event stream,
+// and its writes. New builds it on an Engine; Client calls it.
 //
 // # Invariants
 //
-//  1. Bytes that are hashed or signed are sent as they are stored; with their tags they may be kept for ever.
-//  2. A write that is repeated gets the answer of the first, and says so.
-//  3. A member name of a body is never renamed.
+//  1. Bytes that are hashed or signed are sent as they are stored. With their tags they may be
+//     cached for ever.
+//
+//  2. A repeated write gets the answer of the first one, and a header that says so.
+//
+//  3. A member of a body is never renamed.
 //
 // # Tasks and queues
 //

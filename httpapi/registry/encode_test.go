@@ -27,7 +27,8 @@ func TestAcceptedCoding(t *testing.T) {
 	}
 }
 
-// A large version is sent in a fraction of its bytes, is the same behind either coding, and has a tag for each.
+// A large version is sent compressed, decodes to the same bytes in each coding, and has a tag for
+// each.
 func TestEncode(t *testing.T) {
 	body := bytes.Repeat([]byte(`{"id":"service/a","kind":"service","meta":{}},`), 30_000)
 	e := newEncoder()

@@ -1,12 +1,17 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
@@ -24,7 +29,7 @@ type handlers struct {
 	encoder *encoder
 }
 
-// answer responds with what the engine gave, which is to be asked for again each time.
+// answer sends a result of the engine that a cache must revalidate.
 func answer(c *httpapi.Request, v any, err error) error {
 	if err != nil {
 		return err
@@ -32,7 +37,7 @@ func answer(c *httpapi.Request, v any, err error) error {
 	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, v)
 }
 
-// done responds with what a write gave.
+// done sends the result of a write.
 func done(c *httpapi.Request, v any, err error) error {
 	if err != nil {
 		return err
@@ -40,7 +45,7 @@ func done(c *httpapi.Request, v any, err error) error {
 	return c.Respond(http.StatusOK, v)
 }
 
-// byNumber makes a handler of a read by a number of the path, 0 where the path has none.
+// byNumber returns the handler of a read by a number in the path, 0 if the path has none.
 func byNumber[T any](param string, read func(ctx context.Context, n uint64) (T, error)) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		v, err := read(c.Context(), c.NumberParam(param))
@@ -48,7 +53,7 @@ func byNumber[T any](param string, read func(ctx context.Context, n uint64) (T, 
 	}
 }
 
-// tagged answers with bytes of the engine as they are, under their hash.
+// tagged sends bytes of the engine unchanged, under their hash.
 func tagged(c *httpapi.Request, cache string, raw []byte, err error) error {
 	if err != nil {
 		return err
@@ -56,7 +61,7 @@ func tagged(c *httpapi.Request, cache string, raw []byte, err error) error {
 	return c.SendTagged(cache, httpapi.TagOf(raw), raw)
 }
 
-// getHead answers with bytes that were made when HEAD moved.
+// getHead sends bytes that were encoded when HEAD moved.
 func (h handlers) getHead(c *httpapi.Request) error {
 	head := h.reg.Head()
 	return c.SendTagged(httpapi.CacheAsk, head.ETag, head.JSON)
@@ -92,7 +97,7 @@ func (h handlers) getDiff(c *httpapi.Request) error {
 	return answer(c, d, err)
 }
 
-// versionOrNone is a version, or 0 for the empty set before the first.
+// versionOrNone parses a version, or 0 for the empty set before the first.
 func versionOrNone(c *httpapi.Request, name string) (uint64, error) {
 	if c.Query().Get(name) == "0" {
 		return 0, nil
@@ -122,7 +127,8 @@ func (h handlers) getProposal(c *httpapi.Request) error {
 	return answer(c, p, err)
 }
 
-// addPayloadURL tells where the payload is to be had: of a proposal that has ended, only a version's is.
+// addPayloadURL adds the path of the payload. An ended proposal has one only if it became a
+// version.
 func addPayloadURL(p *Proposal) {
 	if p.State == registry.StateCommitted || p.Kind != "" {
 		p.PayloadURL = payloadURL(p.ID)
@@ -131,7 +137,7 @@ func addPayloadURL(p *Proposal) {
 
 func payloadURL(id string) string { return "/registry/proposals/" + id + "/payload" }
 
-// getProposalPayload answers with the bytes to sign.
+// getProposalPayload sends the bytes to sign.
 func (h handlers) getProposalPayload(c *httpapi.Request) error {
 	raw, err := h.reg.ProposalPayload(c.Context(), c.Param(paramProposal))
 	return tagged(c, httpapi.CacheAsk, raw, err)
@@ -167,7 +173,7 @@ func (h handlers) postProposal(c *httpapi.Request) error {
 	return c.Respond(http.StatusAccepted, p)
 }
 
-// checkPayload names the member; what is wrong inside it, the engine says.
+// checkPayload checks that the member is an object. The engine checks its content.
 func checkPayload(v jsontext.Value) error {
 	switch v.Kind() {
 	case '{':
@@ -178,7 +184,8 @@ func checkPayload(v jsontext.Value) error {
 	return httpapi.BadBody("payload", "must be an object")
 }
 
-// onProposal makes a handler of one that is about the proposal of the path; what cannot be the id of one names nothing.
+// onProposal returns the handler of a call about the proposal in the path. An invalid id is
+// ErrNotFound.
 func onProposal(serve func(c *httpapi.Request, id string) error) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		id := c.Param(paramProposal)
@@ -206,7 +213,7 @@ func (h handlers) postCommit(c *httpapi.Request, id string) error {
 	return answerCommitted(c, made, err)
 }
 
-// answerCommitted is 201 where this request made the version, 200 where an earlier one did.
+// answerCommitted answers 201 if this request made the version, 200 if an earlier one did.
 func answerCommitted(c *httpapi.Request, made registry.Committed, err error) error {
 	if err != nil {
 		return err
@@ -241,12 +248,15 @@ func (h handlers) postGenesis(c *httpapi.Request) error {
 // getStream follows the registry.
 func (h handlers) getStream(c *httpapi.Request) error { return httpapi.Follow(c, Stream(h.reg)) }
 
-// Stream is the registry's event stream.
+// Stream returns the event stream of the registry.
 func Stream(reg Events) *httpapi.Source[Update] {
 	return &httpapi.Source[Update]{
 		Event: EventUpdate, Consumer: "sse", Subscribe: reg.Subscribe, Since: reg.Since,
 		Head: func(context.Context) (httpapi.LogHead, error) {
 			at := reg.Head()
+			if err := reg.Emits(); err != nil {
+				return httpapi.LogHead{}, err
+			}
 			return httpapi.LogHead{First: at.MinVersion, Last: at.Head.Version, Value: at}, nil
 		},
 		ID:     func(e Update) uint64 { return e.Version },
@@ -264,11 +274,70 @@ func lagged(m httpapi.Missed, at httpapi.LogHead) any {
 	return Lagged{Missed: m.Count, From: m.From, To: m.To, Head: headOf(at)}
 }
 
-// headOf is the HEAD that stands for where the registry's log is.
+// headOf returns the HEAD that belongs to a place in the log.
 func headOf(at httpapi.LogHead) Head { return at.Value.(*registry.HeadView).Doc() }
 
 // isProposalID reports whether s is "p_" and a ULID.
 func isProposalID(s string) bool {
 	id, ok := strings.CutPrefix(s, "p_")
 	return ok && httpapi.IsULID(id)
+}
+
+// minEncoded is the size below which a coding saves less than it costs.
+const minEncoded = 1 << 10
+
+// encoder compresses answers for clients that accept it. It is safe for concurrent use.
+type encoder struct {
+	zstd *zstd.Encoder
+	gzip sync.Pool // of *gzip.Writer
+}
+
+func newEncoder() *encoder {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		panic(fmt.Sprintf("httpapi/registry: zstd options: %v", err)) // constant options: a bug
+	}
+	return &encoder{zstd: enc, gzip: sync.Pool{New: func() any { return gzip.NewWriter(nil) }}}
+}
+
+// send sends body as SendTagged does, in a coding that the client prefers. Each coding has its own
+// tag, because its bytes differ.
+func (e *encoder) send(c *httpapi.Request, cache, etag string, body []byte) error {
+	c.Header().Add("Vary", "Accept-Encoding")
+	coding := accepted(c.HTTP().Header["Accept-Encoding"])
+	if len(body) < minEncoded || coding == "" {
+		return c.SendTagged(cache, etag, body)
+	}
+	c.Set("Content-Encoding", coding)
+	if c.Head() {
+		return c.SendTagged(cache, tagOf(etag, coding), nil)
+	}
+	return c.SendTagged(cache, tagOf(etag, coding), e.encode(coding, body))
+}
+
+func tagOf(etag, coding string) string { return strings.TrimSuffix(etag, `"`) + "-" + coding + `"` }
+
+func (e *encoder) encode(coding string, body []byte) []byte {
+	if coding == "zstd" {
+		return e.zstd.EncodeAll(body, make([]byte, 0, len(body)/4))
+	}
+	var out bytes.Buffer
+	w := e.gzip.Get().(*gzip.Writer)
+	defer e.gzip.Put(w)
+	w.Reset(&out)
+	_, _ = w.Write(body) // into memory: cannot fail
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// accepted returns the coding of the answer: zstd or gzip, whichever the client prefers, or "" for
+// none.
+func accepted(lines []string) string {
+	switch z, g := httpapi.Weight(lines, "zstd"), httpapi.Weight(lines, "gzip"); {
+	case z > 0 && z >= g:
+		return "zstd"
+	case g > 0:
+		return "gzip"
+	}
+	return ""
 }

@@ -9,11 +9,12 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/logtree"
 	"ronbox/httpapi"
+	"ronbox/httpapi/openapi"
 )
 
 const maxCheckpointPage = 100
 
-// getCheckpoint answers with the note, or with JSON to a client that asks for it.
+// getCheckpoint sends the note, or JSON to a client that asks for it.
 func (h handlers) getCheckpoint(c *httpapi.Request) error {
 	s, err := h.reg.LatestCheckpoint()
 	if err != nil {
@@ -25,12 +26,12 @@ func (h handlers) getCheckpoint(c *httpapi.Request) error {
 	return send(c, typeNote, httpapi.CacheAsk, s.Note)
 }
 
-// send answers with bytes of a type.
+// send sends bytes of a type.
 func send(c *httpapi.Request, kind, cache string, body []byte) error {
 	c.Set("Content-Type", kind)
 	c.Set("Cache-Control", cache)
 	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body) // the client has left, or reads it
+	_, _ = c.Write(body) // an error means that the client has left
 	return nil
 }
 
@@ -48,7 +49,8 @@ func (h handlers) getCheckpoints(c *httpapi.Request) error {
 	return answer(c, out, err)
 }
 
-// proof makes a handler of a proof about two numbers: the first must be given, the second is 0 where it is left out.
+// proof returns the handler of a proof about two numbers. The first is required, the second is 0 if
+// it is absent.
 func proof[T any](first, second string, prove func(ctx context.Context, a, b uint64) (T, error)) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		a, err := c.RequiredNumber(first, httpapi.MaxNumber)
@@ -111,4 +113,70 @@ func (h handlers) postCatchUp(c *httpapi.Request) error {
 	}
 	caught, err := h.reg.CatchUpFrom(c.Context(), c.Actor(), in.From, c.CorrID())
 	return done(c, caught, err)
+}
+
+func (h handlers) proofs() []httpapi.Route {
+	return httpapi.Routes(
+		read,
+		httpapi.Route{
+			Pattern: "checkpoint",
+			Handle:  h.getCheckpoint,
+			Summary: "The latest checkpoint; JSON if Accept asks for it",
+			Answers: httpapi.AnswersRaw("text/plain", "a C2SP checkpoint, signed by the log key"),
+		},
+		httpapi.Route{
+			Pattern: "checkpoints",
+			Handle:  h.getCheckpoints,
+			Summary: "Archived checkpoints, newest first",
+			Answers: ok(CheckpointList{}),
+			Query: []openapi.Param{
+				openapi.Number("before", "sizes below this one", httpapi.MaxNumber),
+				openapi.Number("limit", "checkpoints of a page", maxCheckpointPage),
+			},
+		},
+		httpapi.Route{
+			Pattern: "proof/inclusion",
+			Handle:  proof("version", "size", h.reg.Inclusion),
+			Summary: "Proof that a version is in the log",
+			Answers: ok(InclusionProof{}),
+			Query: []openapi.Param{
+				required("version", "the version", 1),
+				openapi.Number("size", "size of the log; by default that of the latest checkpoint", httpapi.MaxNumber),
+			},
+		},
+		httpapi.Route{
+			Pattern: "proof/consistency",
+			Handle:  proof("from", "to", h.reg.Consistency),
+			Summary: "Proof that the log has only grown",
+			Answers: ok(ConsistencyProof{}),
+			Query: []openapi.Param{
+				required("from", "the smaller size", 1),
+				openapi.Number("to", "the larger size; by default that of the latest checkpoint", httpapi.MaxNumber),
+			},
+		},
+		httpapi.Route{
+			Pattern: ":v/item",
+			Handle:  h.getItem,
+			Summary: "One descriptor of a version, with a proof of presence or absence",
+			Answers: ok(ItemProof{}),
+			Query:   []openapi.Param{{Name: "id", Doc: "of the descriptor", Required: true}},
+		},
+		httpapi.Route{
+			Pattern: "tile/*path",
+			Handle:  h.getTile,
+			Summary: "A tile of the log tree, in the C2SP tlog-tiles layout",
+			Answers: httpapi.AnswersRaw(httpapi.TypeBytes, "hashes of 32 bytes, or entries, each after its length"),
+		},
+		httpapi.Route{
+			Pattern: "audit",
+			Handle:  h.getAudit,
+			Scope:   service + ".audit",
+			Summary: "The chain of decisions and refusals",
+			Answers: ok(AuditChain{}),
+			Query: []openapi.Param{
+				openapi.Number("from", "sequence number of the first record; by default 1", httpapi.MaxNumber),
+				openapi.Number("limit", "records of a page", maxAuditPage),
+			},
+		},
+	)
 }

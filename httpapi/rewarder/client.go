@@ -11,17 +11,19 @@ import (
 	"ronbox/httpapi/client"
 )
 
-// Client calls the routes of the rewarder, and those of the node that every service has. Every call may be repeated: what was done is not done twice.
+// Client calls the routes of the rewarder, and the common routes of the node. Every call may be
+// repeated: repeated writes have no further effect.
 type Client struct{ *client.Client }
 
-// NewClient gives the calls of the rewarder over c.
+// NewClient returns a Client that uses c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
 func epochPath(epoch, what string) string { return prefix + "epochs/" + url.PathEscape(epoch) + what }
 
 // PutPolicy adds a policy with its signatures.
 func (c Client) PutPolicy(ctx context.Context, id string, p PolicyPut) (rewarder.Policy, error) {
-	return client.Ask[rewarder.Policy](ctx, c.Client, client.Call{Method: http.MethodPut, Path: prefix + "policy/" + url.PathEscape(id), Body: p})
+	return client.Ask[rewarder.Policy](ctx, c.Client,
+		client.Call{Method: http.MethodPut, Path: prefix + "policy/" + url.PathEscape(id), Body: p})
 }
 
 // Policy reads a policy.
@@ -29,22 +31,26 @@ func (c Client) Policy(ctx context.Context, id string) (rewarder.Policy, error) 
 	return client.Ask[rewarder.Policy](ctx, c.Client, client.Call{Path: prefix + "policy/" + url.PathEscape(id)})
 }
 
-// Open opens an upload, or finds the one that was opened so before.
+// Open opens an upload, or returns the one that was opened with the same declaration.
 func (c Client) Open(ctx context.Context, o rewarder.OpenInput) (rewarder.Upload, error) {
-	return client.Ask[rewarder.Upload](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "inputs", Body: o})
+	return client.Ask[rewarder.Upload](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: prefix + "inputs", Body: o})
 }
 
-// PutPart adds the rows of part n, lines of NDJSON of at most 1 MiB.
+// PutPart adds the rows of part n: lines of NDJSON of at most 1 MiB in all.
 func (c Client) PutPart(ctx context.Context, upload b3.Digest, n uint32, rows []byte) (rewarder.Upload, error) {
 	return client.Ask[rewarder.Upload](ctx, c.Client, client.Call{
-		Method: http.MethodPut, Path: prefix + "inputs/" + upload.String() + "/parts/" + strconv.FormatUint(uint64(n), 10), Body: rows,
+		Method: http.MethodPut,
+		Path:   prefix + "inputs/" + upload.String() + "/parts/" + strconv.FormatUint(uint64(n), 10),
+		Body:   rows,
 		Header: http.Header{"Content-Type": {"application/x-ndjson"}},
 	})
 }
 
-// Seal ends an upload.
+// Seal seals an upload.
 func (c Client) Seal(ctx context.Context, upload b3.Digest) (rewarder.Input, error) {
-	return client.Ask[rewarder.Input](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "inputs/" + upload.String() + "/seal"})
+	return client.Ask[rewarder.Input](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: prefix + "inputs/" + upload.String() + "/seal"})
 }
 
 // Uploads reads a page of the uploads that the caller may administer.
@@ -54,15 +60,17 @@ func (c Client) Uploads(ctx context.Context, after string, limit int) (rewarder.
 	})
 }
 
-// DropUpload deletes an upload that no run uses. It may be repeated until it succeeds; ErrNotFound then means that it is gone.
+// DropUpload deletes an upload that no run uses. It may be repeated until it succeeds; ErrNotFound
+// then means that it is gone.
 func (c Client) DropUpload(ctx context.Context, upload string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: prefix + "inputs/" + url.PathEscape(upload)})
 	return err
 }
 
-// Compute has an epoch computed and paid. It answers at once.
+// Compute requests that an epoch is computed and paid. It does not wait for the result.
 func (c Client) Compute(ctx context.Context, epoch string, r rewarder.ComputeRequest) (rewarder.Run, error) {
-	return client.Ask[rewarder.Run](ctx, c.Client, client.Call{Method: http.MethodPost, Path: epochPath(epoch, "/compute"), Body: r})
+	return client.Ask[rewarder.Run](ctx, c.Client,
+		client.Call{Method: http.MethodPost, Path: epochPath(epoch, "/compute"), Body: r})
 }
 
 // Epoch reads the run of an epoch.
@@ -70,12 +78,62 @@ func (c Client) Epoch(ctx context.Context, epoch string) (rewarder.Run, error) {
 	return client.Ask[rewarder.Run](ctx, c.Client, client.Call{Path: epochPath(epoch, "")})
 }
 
-// Proof reads the proof of what an actor gets. The bytes are as they were given: rverify checks them.
-func (c Client) Proof(ctx context.Context, epoch, actor string) ([]byte, error) {
-	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: epochPath(epoch, "/proof"), Query: client.Query{}.Text("actor", actor)})
+// Follow returns the run of an epoch when its mark differs from seen, or after 3 s.
+func (c Client) Follow(ctx context.Context, epoch, seen string) (rewarder.Run, error) {
+	return client.Ask[rewarder.Run](ctx, c.Client,
+		client.Call{Path: epochPath(epoch, ""), Query: client.Query{}.Text("seen", seen)})
 }
 
-// Emit goes on paying a run whose payment was paused.
-func (c Client) Emit(ctx context.Context, epoch string) (rewarder.Run, error) {
-	return client.Ask[rewarder.Run](ctx, c.Client, client.Call{Method: http.MethodPost, Path: epochPath(epoch, "/emit")})
+// Proof returns the proof of the allocation of an actor, as the node sent it. Package rverify
+// verifies it.
+func (c Client) Proof(ctx context.Context, epoch, actor string) ([]byte, error) {
+	return client.Ask[[]byte](ctx, c.Client,
+		client.Call{Path: epochPath(epoch, "/proof"), Query: client.Query{}.Text("actor", actor)})
 }
+
+// Parked returns a page of the payees of a run that were parked.
+func (c Client) Parked(ctx context.Context, epoch string, from uint64, limit int) (rewarder.ParkedPage, error) {
+	return client.Ask[rewarder.ParkedPage](ctx, c.Client, client.Call{
+		Path:  epochPath(epoch, "/parked"),
+		Query: client.Query{}.Text("from", strconv.FormatUint(from, 10)).Text("limit", strconv.Itoa(limit)),
+	})
+}
+
+// Emit resumes a paused payment, or pays parked payees. With skip, payees that the ledger refuses
+// are parked from now on.
+func (c Client) Emit(ctx context.Context, epoch string, skip bool) (rewarder.Run, error) {
+	return client.Ask[rewarder.Run](ctx, c.Client, client.Call{
+		Method: http.MethodPost, Path: epochPath(epoch, "/emit"), Body: EmitRequest{SkipRefused: skip},
+	})
+}
+
+// Policies reads a page of policies.
+func (c Client) Policies(ctx context.Context, after string) (rewarder.PolicyPage, error) {
+	call := client.Call{Path: prefix + "policy", Query: client.Query{}.Text("after", after)}
+	return client.Ask[rewarder.PolicyPage](ctx, c.Client, call)
+}
+
+// Files compares the files of a run with the node's rows. With rebuild, files that are missing or
+// differ are rewritten.
+func (c Client) Files(ctx context.Context, epoch string, rebuild bool) (rewarder.RunFiles, error) {
+	call := client.Call{Path: epochPath(epoch, "/files")}
+	if rebuild {
+		call.Method = http.MethodPost
+	}
+	return client.Ask[rewarder.RunFiles](ctx, c.Client, call)
+}
+
+// Epochs reads a page of epochs, in order, after the one named.
+func (c Client) Epochs(ctx context.Context, after string, limit int) (EpochPage, error) {
+	return client.Ask[EpochPage](ctx, c.Client, client.Call{
+		Path:  prefix + "epochs",
+		Query: client.Query{}.Text("after", after).Text("limit", strconv.Itoa(limit)),
+	})
+}
+
+// Bodies that are the engine's own answers.
+type (
+	EpochPage  = rewarder.EpochPage
+	ParkedPage = rewarder.ParkedPage
+	Run        = rewarder.Run
+)

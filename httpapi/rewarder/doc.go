@@ -1,19 +1,22 @@
-// Package rewarder is the rewarder's part of the HTTP surface: policies, uploads of usage, runs, and what came of them: allocations, proofs and
-// the state of payment. New makes it from the engine; Client calls it.
+// Package rewarder serves the HTTP routes of the rewarder: policies, uploads of usage, runs, and
+// their results: allocations, proofs and the state of payment. New builds the routes over the
+// engine. Client calls them.
 //
 // # Invariants
 //
-//  1. The tenant is that of the token, never a member of a body; peers of the socket and tokens without one act for the tenant default.
-//  2. A write that is repeated gets the answer of the first; one that differs is refused and both ids are named.
+//  1. The tenant comes from the token, never from a body. Socket peers and tokens without a tenant
+//     act for the tenant default.
+//  2. A repeated write gets the answer of the first one. A write that differs is refused, and the
+//     refusal names both ids.
 //  3. Every number that is hashed or paid is a decimal string.
-//  4. A member name of a body is never renamed.
-//  5. An upload of another principal does not exist for a caller without rewarder.admin.
+//  4. Member names of bodies are never renamed.
+//  5. For a caller without rewarder.admin, the uploads of other principals do not exist.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package rewarder

@@ -16,11 +16,17 @@ import (
 
 // PolicyPut is the body of PUT /rewarder/policy/{id}.
 type PolicyPut struct {
-	Body       jsontext.Value     `json:"body" doc:"the policy, in any spelling: it is stored, hashed and signed in the canonical one"`
-	Signatures []record.Signature `json:"signatures" doc:"of the hash"`
+	Body       jsontext.Value     `json:"body" doc:"the policy, in any spelling"`
+	Signatures []record.Signature `json:"signatures" doc:"signatures of the hash"`
 }
 
-// UsageRow is one line of a part: what an actor did in a metric, for one content or for none.
+// EmitRequest is the body of POST /rewarder/epochs/{epoch}/emit. The body is optional.
+type EmitRequest struct {
+	SkipRefused bool `json:"skip_refused,omitzero" doc:"park payees that the ledger refuses, from now on"`
+}
+
+// UsageRow is one line of a part: the quantity of a metric of an actor, for one content or for
+// none.
 type UsageRow struct {
 	Actor   string `json:"actor"`
 	Content string `json:"content,omitzero" format:"b3"`
@@ -31,7 +37,8 @@ type UsageRow struct {
 // handlers serve the routes of the rewarder.
 type handlers struct{ rew *rewarder.Engine }
 
-// as makes a handler of one that acts for the caller's tenant, and responds with what it gives. A token that names an epoch opens no other.
+// as returns a handler that calls serve for the caller's tenant and responds with its result. A
+// token that names an epoch has access to this epoch only.
 func as[T any](status func(T) int, serve func(*httpapi.Request, rewarder.Call) (T, error)) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		by := c.Actor()
@@ -51,7 +58,7 @@ func as[T any](status func(T) int, serve func(*httpapi.Request, rewarder.Call) (
 	}
 }
 
-// The statuses of answers.
+// Statuses of answers.
 func ok[T any](T) int      { return http.StatusOK }
 func created[T any](T) int { return http.StatusCreated }
 
@@ -61,7 +68,7 @@ func paymentStatus(r rewarder.Run) int {
 	return either(r.State != rewarder.Settled, http.StatusAccepted)
 }
 
-// either is the status of an answer that is one of two.
+// either returns status if other is true, and 200 otherwise.
 func either(other bool, status int) int {
 	if other {
 		return status
@@ -69,7 +76,7 @@ func either(other bool, status int) int {
 	return http.StatusOK
 }
 
-// digestParam is a path parameter that the router has found to be a digest.
+// digestParam returns a path parameter that the router has checked to be a digest.
 func digestParam(c *httpapi.Request, name string) b3.Digest {
 	d, _ := b3.Parse(c.Param(name))
 	return d
@@ -93,13 +100,14 @@ func (h handlers) postInput(c *httpapi.Request, call rewarder.Call) (u rewarder.
 		return u, err
 	}
 	g := call.By.Grant
-	if err := cmp.Or(g.Epoch(in.EpochID), g.Account(in.Account), g.Asset(in.Asset), g.Amount(in.PoolMinor)); err != nil {
+	if err := cmp.Or(g.Epoch(in.EpochID), g.Account(in.Account), g.Asset(in.Asset),
+		g.Amount(in.PoolMinor)); err != nil {
 		return u, err
 	}
 	return h.rew.OpenInput(c.Context(), call, in)
 }
 
-// putPart serves a part of CSV, or of JSON lines.
+// putPart serves a part in CSV or in JSON lines.
 func (h handlers) putPart(csv bool) httpapi.Handler {
 	return as(ok, func(c *httpapi.Request, call rewarder.Call) (u rewarder.Upload, err error) {
 		body, err := io.ReadAll(c.Stream()) // bounded by the cap of the route
@@ -141,9 +149,6 @@ func (h handlers) getInput(c *httpapi.Request, call rewarder.Call) (rewarder.Inp
 }
 
 func (h handlers) postCompute(c *httpapi.Request, call rewarder.Call) (run rewarder.Run, err error) {
-	if err := call.By.Grant.Run(math.MaxUint64); err != nil {
-		return run, err // runs are not counted by token: one that may make only some makes none
-	}
 	var in rewarder.ComputeRequest
 	if err := c.Decode(&in); err != nil {
 		return run, err
@@ -157,11 +162,15 @@ func (h handlers) postCompute(c *httpapi.Request, call rewarder.Call) (run rewar
 	return run, err
 }
 
+// getEpoch reads a run. With ?seen= it waits up to 3 s for a change.
 func (h handlers) getEpoch(c *httpapi.Request, call rewarder.Call) (rewarder.Run, error) {
+	if seen := c.Query().Get("seen"); seen != "" {
+		return h.rew.Follow(c.Context(), call.Tenant, c.Param(paramEpoch), seen)
+	}
 	return h.rew.Epoch(c.Context(), call.Tenant, c.Param(paramEpoch))
 }
 
-// paged makes a handler of one that reads a page of up to ?limit= rows.
+// paged returns a handler that reads a page of up to ?limit= rows.
 func paged[T any](read func(c *httpapi.Request, call rewarder.Call, limit int) (T, error)) httpapi.Handler {
 	return as(ok, func(c *httpapi.Request, call rewarder.Call) (page T, err error) {
 		limit, err := c.Number("limit", defaultPage, 1, rewarder.MaxPage)
@@ -192,6 +201,31 @@ func (h handlers) getProof(c *httpapi.Request, call rewarder.Call) (rewarder.Rew
 	return h.rew.Proof(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("actor"))
 }
 
-func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) (rewarder.Run, error) {
-	return h.rew.Emit(c.Context(), call, c.Param(paramEpoch))
+// getParked lists payees that were parked, up to ?limit= from ?from= on.
+func (h handlers) getParked(c *httpapi.Request, call rewarder.Call, limit int) (page rewarder.ParkedPage, err error) {
+	from, err := c.Number("from", 0, 0, math.MaxUint32)
+	if err != nil {
+		return page, err
+	}
+	return h.rew.Parked(c.Context(), call.Tenant, c.Param(paramEpoch), from, limit)
+}
+
+func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) (run rewarder.Run, err error) {
+	var in EmitRequest
+	if body := c.Body(); len(body) > 0 {
+		if err := httpapi.Decode(body, &in); err != nil {
+			return run, err
+		}
+	}
+	return h.rew.Emit(c.Context(), call, c.Param(paramEpoch), in.SkipRefused)
+}
+
+func (h handlers) getPolicies(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.PolicyPage, error) {
+	return h.rew.Policies(c.Context(), call.Tenant, c.Query().Get("after"), limit)
+}
+
+func (h handlers) files(rebuild bool) func(*httpapi.Request, rewarder.Call) (rewarder.RunFiles, error) {
+	return func(c *httpapi.Request, call rewarder.Call) (rewarder.RunFiles, error) {
+		return h.rew.Files(c.Context(), call, c.Param(paramEpoch), rebuild)
+	}
 }

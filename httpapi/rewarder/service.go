@@ -28,31 +28,43 @@ const (
 	wantEpoch    = "must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and neither . nor .."
 	wantPolicy   = "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, and neither . nor .."
 
-	computeDeadline = 2 * time.Second // of the answer, which is not the result
+	computeDeadline = 2 * time.Second // of the answer, which does not wait for the result
 )
 
-// New is the rewarder's part of the surface.
+// New returns the routes of the rewarder over e.
 func New(e *rewarder.Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
-		Name: service, Prefix: prefix, Errors: rules(), Code: codeOf, Routes: slices.Concat(h.reads(), h.writes()),
+		Name:   service,
+		Prefix: prefix,
+		Errors: rules(),
+		Code:   codeOf,
+		Routes: slices.Concat(h.reads(), h.writes(), h.more()),
 		Params: []httpapi.PathParam{
-			{Param: openapi.Param{Name: paramPolicy, Doc: "its id", Pattern: "^[A-Za-z0-9_.-]{1,64}$"}, Wrong: wantPolicy,
-				Check: func(v string) bool { return record.CheckPolicyID(v) == nil }},
+			{
+				Param: openapi.Param{Name: paramPolicy, Doc: "its id", Pattern: "^[A-Za-z0-9_.-]{1,64}$"},
+				Wrong: wantPolicy,
+				Check: func(v string) bool { return record.CheckPolicyID(v) == nil },
+			},
 			{Param: openapi.Param{Name: paramEpoch, Doc: "its id", Pattern: epochPattern}, Wrong: wantEpoch,
 				Check: func(v string) bool { return record.CheckEpoch(v) == nil }},
-			httpapi.DigestParam(paramUpload, "as it was opened"), httpapi.DigestParam(paramInputs, "inputs_cid"),
+			httpapi.DigestParam(paramUpload, "as it was opened"),
+			httpapi.DigestParam(paramInputs, "inputs_cid"),
 			httpapi.NumberParam(paramPart, 0, "a number from 0, one after the other"),
 		},
 	}
 }
 
-// administer lists the scopes of which one allows to list and drop uploads: one's own, or all.
+// administer lists the scopes that allow listing and dropping uploads: the caller's own, or all.
 var administer = []string{service + ".inputs", rewarder.ScopeAdmin}
 
 func (h handlers) reads() []httpapi.Route {
 	read := func(r *httpapi.Route) {
-		r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
+		r.Method = http.MethodGet
+		r.Pattern = prefix + r.Pattern
+		r.Class = httpapi.ClassRead
+		r.Deadline = httpapi.DefaultDeadline
+		r.Endpoint = httpapi.EndpointRead
 		if r.AnyOf == nil {
 			r.Scope = service + ".inspect"
 		}
@@ -62,21 +74,72 @@ func (h handlers) reads() []httpapi.Route {
 	limit := openapi.Number("limit", "rows of a page", rewarder.MaxPage)
 	after := openapi.Param{Name: "after", Doc: "next of the page before"}
 	from := openapi.Param{Name: "from", Doc: "next of the page before", Sample: uint64(0)}
-	return httpapi.Routes(read,
-		httpapi.Route{Pattern: "policy/:policy", Handle: as(ok, h.getPolicy), Summary: "A policy and its signatures", Answers: answers(rewarder.Policy{})},
-		httpapi.Route{Pattern: "inputs", Handle: paged(h.getInputs), AnyOf: administer, Summary: "Uploads of usage: the caller's own, or with rewarder.admin all",
-			Answers: answers(rewarder.UploadPage{}), Query: []openapi.Param{after, limit}},
-		httpapi.Route{Pattern: "inputs/:inputs", Handle: as(ok, h.getInput), Summary: "Sealed usage", Answers: answers(rewarder.Input{})},
-		httpapi.Route{Pattern: "epochs", Handle: paged(h.getEpochs), Summary: "Epochs and their runs, by id", Answers: answers(rewarder.EpochPage{}),
-			Query: []openapi.Param{after, limit}},
-		httpapi.Route{Pattern: "epochs/:epoch", Handle: as(runStatus, h.getEpoch), Summary: "The run of an epoch, with its manifest once it is computed",
-			Answers: append(answers(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...)},
-		httpapi.Route{Pattern: "epochs/:epoch/allocations", Handle: paged(h.getAllocations), Summary: "Who gets how much, by actor", Answers: answers(rewarder.AllocationPage{}),
-			Query: []openapi.Param{after, limit}},
-		httpapi.Route{Pattern: "epochs/:epoch/proof", Handle: as(ok, h.getProof), Summary: "Proof of what an actor gets, or that it gets nothing", Answers: answers(rewarder.RewardProof{}),
-			Query: []openapi.Param{{Name: "actor", Doc: "its account", Required: true}}},
-		httpapi.Route{Pattern: "epochs/:epoch/settlement", Handle: paged(h.getSettlement), Summary: "How far the payment is, transaction by transaction",
-			Answers: answers(rewarder.Settlement{}), Query: []openapi.Param{from, limit}},
+	return httpapi.Routes(
+		read,
+		httpapi.Route{
+			Pattern: "policy/:policy",
+			Handle:  as(ok, h.getPolicy),
+			Summary: "A policy and its signatures",
+			Answers: answers(rewarder.Policy{}),
+		},
+		httpapi.Route{
+			Pattern: "inputs",
+			Handle:  paged(h.getInputs),
+			AnyOf:   administer,
+			Summary: "Uploads of usage: the caller's own, or all with rewarder.admin",
+			Answers: answers(rewarder.UploadPage{}),
+			Query:   []openapi.Param{after, limit},
+		},
+		httpapi.Route{
+			Pattern: "inputs/:inputs",
+			Handle:  as(ok, h.getInput),
+			Summary: "Sealed usage",
+			Answers: answers(rewarder.Input{}),
+		},
+		httpapi.Route{
+			Pattern: "epochs",
+			Handle:  paged(h.getEpochs),
+			Summary: "Epochs and their runs, by id",
+			Answers: answers(rewarder.EpochPage{}),
+			Query:   []openapi.Param{after, limit},
+		},
+		httpapi.Route{
+			Pattern: "epochs/:epoch",
+			Handle:  as(runStatus, h.getEpoch),
+			Summary: "The run of an epoch, with its manifest once it is computed",
+			Answers: append(answers(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...),
+			Query: []openapi.Param{
+				{Name: "seen", Doc: "mark of an earlier answer: wait up to 3 s for a change"},
+			},
+		},
+		httpapi.Route{
+			Pattern: "epochs/:epoch/allocations",
+			Handle:  paged(h.getAllocations),
+			Summary: "The allocations of a run, by actor",
+			Answers: answers(rewarder.AllocationPage{}),
+			Query:   []openapi.Param{after, limit},
+		},
+		httpapi.Route{
+			Pattern: "epochs/:epoch/proof",
+			Handle:  as(ok, h.getProof),
+			Summary: "Proof of the allocation of an actor, or of its absence",
+			Answers: answers(rewarder.RewardProof{}),
+			Query:   []openapi.Param{{Name: "actor", Doc: "its account", Required: true}},
+		},
+		httpapi.Route{
+			Pattern: "epochs/:epoch/parked",
+			Handle:  paged(h.getParked),
+			Summary: "Payees that the ledger has refused, by actor, including those that were paid later",
+			Answers: answers(rewarder.ParkedPage{}),
+			Query:   []openapi.Param{from, limit},
+		},
+		httpapi.Route{
+			Pattern: "epochs/:epoch/settlement",
+			Handle:  paged(h.getSettlement),
+			Summary: "The progress of the payment, by transaction",
+			Answers: answers(rewarder.Settlement{}),
+			Query:   []openapi.Param{from, limit},
+		},
 	)
 }
 
@@ -88,7 +151,7 @@ func (h handlers) writes() []httpapi.Route {
 		}
 		r.Problems = []int{http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage}
 		switch {
-		case r.In == nil:
+		case r.In == nil || r.Body != httpapi.NoBody:
 		case r.Media != "":
 			r.Body, r.MaxBody = httpapi.StreamBody, maxPart
 		default:
@@ -98,72 +161,225 @@ func (h handlers) writes() []httpapi.Route {
 	both := func(first int, body any) []openapi.Answer {
 		return append(httpapi.Answers(first, body), httpapi.Answers(http.StatusOK, body)...)
 	}
-	part := httpapi.Route{Method: http.MethodPut, Pattern: "inputs/:upload/parts/:part", Endpoint: "parts", Scope: "inputs", Handle: h.putPart(false),
-		Media: httpapi.TypeLines, In: UsageRow{}, Summary: "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
-		Answers: httpapi.Answers(http.StatusOK, rewarder.Upload{})}
+	part := httpapi.Route{
+		Method:   http.MethodPut,
+		Pattern:  "inputs/:upload/parts/:part",
+		Endpoint: "parts",
+		Scope:    "inputs",
+		Handle:   h.putPart(false),
+		Media:    httpapi.TypeLines,
+		In:       UsageRow{},
+		Summary:  "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
+		Answers:  httpapi.Answers(http.StatusOK, rewarder.Upload{}),
+	}
 	csv := part
 	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(true)
 	csv.Summary = "The same as CSV, each part under the header actor,metric,qty[,content]"
-	return httpapi.Routes(write,
-		httpapi.Route{Method: http.MethodPut, Pattern: "policy/:policy", Endpoint: "policy", Scope: "policy", Handle: as(putStatus, h.putPolicy),
-			Summary: "Add a signed policy; its id stands for these bytes for ever", In: PolicyPut{}, Answers: both(http.StatusCreated, rewarder.Policy{})},
-		httpapi.Route{Method: http.MethodPost, Pattern: "inputs", Endpoint: "inputs", Scope: "inputs", Handle: as(created, h.postInput),
-			Summary: "Open an upload of usage, or find it again", In: rewarder.OpenInput{}, Answers: httpapi.Answers(http.StatusCreated, rewarder.Upload{})},
-		part, csv,
-		httpapi.Route{Method: http.MethodPost, Pattern: "inputs/:upload/seal", Endpoint: "seal", Scope: "inputs", Handle: as(created, h.postSeal),
-			Summary: "Seal an upload, with what the ledger has for it now", Answers: httpapi.Answers(http.StatusCreated, rewarder.Input{})},
-		httpapi.Route{Method: http.MethodDelete, Pattern: "inputs/:upload", Endpoint: "drop", AnyOf: administer, Handle: h.deleteInput,
-			Summary: "Drop an upload that no run uses: it can be declared anew", Answers: httpapi.AnswersNothing("it is dropped")},
-		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/compute", Endpoint: "compute", Scope: "run", Handle: as(runStatus, h.postCompute),
-			Summary: "Compute and pay an epoch, once", In: rewarder.ComputeRequest{}, Answers: both(http.StatusAccepted, rewarder.Run{}), Deadline: computeDeadline},
-		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/emit", Endpoint: "emit", Scope: "run", Handle: as(paymentStatus, h.postEmit),
-			Summary: "Go on paying a run whose payment was paused", Answers: both(http.StatusAccepted, rewarder.Run{})},
+	return httpapi.Routes(
+		write,
+		httpapi.Route{
+			Method:   http.MethodPut,
+			Pattern:  "policy/:policy",
+			Endpoint: "policy",
+			Scope:    "policy",
+			Handle:   as(putStatus, h.putPolicy),
+			Summary:  "Add a signed policy; its id is bound to these bytes for ever",
+			In:       PolicyPut{},
+			Answers:  both(http.StatusCreated, rewarder.Policy{}),
+		},
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "inputs",
+			Endpoint: "inputs",
+			Scope:    "inputs",
+			Handle:   as(created, h.postInput),
+			Summary:  "Open an upload of usage, or return the existing one",
+			In:       rewarder.OpenInput{},
+			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Upload{}),
+		},
+		part,
+		csv,
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "inputs/:upload/seal",
+			Endpoint: "seal",
+			Scope:    "inputs",
+			Handle:   as(created, h.postSeal),
+			Summary:  "Seal an upload, with the current balance of the funding account",
+			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Input{}),
+		},
+		httpapi.Route{
+			Method:   http.MethodDelete,
+			Pattern:  "inputs/:upload",
+			Endpoint: "drop",
+			AnyOf:    administer,
+			Handle:   h.deleteInput,
+			Summary:  "Drop an upload that no run uses; it can be declared again",
+			Answers:  httpapi.AnswersNothing("the upload is dropped"),
+		},
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "epochs/:epoch/compute",
+			Endpoint: "compute",
+			Scope:    "run",
+			Handle:   as(runStatus, h.postCompute),
+			Summary:  "Compute and pay an epoch, once",
+			In:       rewarder.ComputeRequest{},
+			Answers:  both(http.StatusAccepted, rewarder.Run{}),
+			Deadline: computeDeadline,
+		},
+		httpapi.Route{
+			Method:   http.MethodPost,
+			Pattern:  "epochs/:epoch/emit",
+			Endpoint: "emit",
+			Scope:    "run",
+			Handle:   as(paymentStatus, h.postEmit),
+			Summary:  "Resume a paused payment, or pay parked payees",
+			Body:     httpapi.OptionJSON,
+			In:       EmitRequest{},
+			Answers:  both(http.StatusAccepted, rewarder.Run{}),
+		},
 	)
 }
 
-// maxPart is the largest part of an upload in bytes.
+// filesDeadline is long enough for the files of a run with several million actors, and shorter than
+// the timeout of clients.
+const filesDeadline = 25 * time.Second
+
+// more returns the routes for the list of policies and for the files of runs.
+func (h handlers) more() []httpapi.Route {
+	admin := []string{rewarder.ScopeAdmin} // the answer names a path on the node, and the call reads a whole run
+	problems := []int{http.StatusNotFound, http.StatusConflict}
+	all := []httpapi.Route{
+		{Method: http.MethodGet, Pattern: "policy", Handle: paged(h.getPolicies), Class: httpapi.ClassRead,
+			Scope: service + ".inspect", Endpoint: httpapi.EndpointRead, Deadline: httpapi.DefaultDeadline,
+			Summary: "Policies and their signers, by id",
+			Answers: httpapi.Answers(http.StatusOK, rewarder.PolicyPage{}), Query: []openapi.Param{
+				{Name: "after", Doc: "next of the page before"},
+				openapi.Number("limit", "rows of a page", rewarder.MaxPage),
+			}},
+		{Method: http.MethodGet, Pattern: "epochs/:epoch/files", Handle: as(ok, h.files(false)),
+			Class: httpapi.ClassRead, AnyOf: admin, Endpoint: httpapi.EndpointRead, Deadline: filesDeadline,
+			Summary: "The files of a run and whether they are intact",
+			Answers: httpapi.Answers(http.StatusOK, rewarder.RunFiles{})},
+		{Method: http.MethodPost, Pattern: "epochs/:epoch/files", Handle: as(ok, h.files(true)),
+			Class: httpapi.ClassWrite, AnyOf: admin, Endpoint: "files", Deadline: filesDeadline,
+			Summary: "Rewrite the files of a run that are missing or differ",
+			Answers: httpapi.Answers(http.StatusOK, rewarder.RunFiles{})},
+	}
+	return httpapi.Routes(func(r *httpapi.Route) { r.Pattern, r.Problems = prefix+r.Pattern, problems }, all...)
+}
+
+// maxPart bounds a part of an upload in bytes.
 const maxPart = 1 << 20
 
-// codes are the rewarder's spellings of the reasons that services share; that of others is BAD_REQUEST.
+// codes maps shared reasons to the codes of the rewarder. All other reasons map to BAD_REQUEST.
 var codes = map[string]string{
-	httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonConflict: "CONFLICT",
-	httpapi.ReasonBusy: "BUSY", httpapi.ReasonInflight: "BUSY", httpapi.ReasonRate: "RATE_LIMITED", httpapi.ReasonTimeout: "TIMEOUT",
-	httpapi.ReasonCommitUnsure: "TIMEOUT", httpapi.ReasonDraining: "DRAINING", httpapi.ReasonCanceled: "DRAINING", httpapi.ReasonStoreFull: "STORE_FULL",
-	httpapi.ReasonDegraded: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonAmnesia: "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonStoreFailed: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonInternal: "INTERNAL",
-	httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT",
+	httpapi.ReasonUnauth:       "UNAUTHENTICATED",
+	httpapi.ReasonForbidden:    "UNAUTHORIZED",
+	httpapi.ReasonNotFound:     "NOT_FOUND",
+	httpapi.ReasonConflict:     "CONFLICT",
+	httpapi.ReasonBusy:         "BUSY",
+	httpapi.ReasonInflight:     "BUSY",
+	httpapi.ReasonRate:         "RATE_LIMITED",
+	httpapi.ReasonTimeout:      "TIMEOUT",
+	httpapi.ReasonCommitUnsure: "TIMEOUT",
+	httpapi.ReasonDraining:     "DRAINING",
+	httpapi.ReasonCanceled:     "DRAINING",
+	httpapi.ReasonStoreFull:    "STORE_FULL",
+	httpapi.ReasonDegraded:     "DEPENDENCY_UNAVAILABLE",
+	httpapi.ReasonRestored:     "DEPENDENCY_UNAVAILABLE",
+	httpapi.ReasonAmnesia:      "DEPENDENCY_UNAVAILABLE",
+	httpapi.ReasonStoreFailed:  "DEPENDENCY_UNAVAILABLE",
+	httpapi.ReasonInternal:     "INTERNAL",
+	httpapi.ReasonMethod:       "METHOD_NOT_ALLOWED",
+	"corrupt":                  "CORRUPT",
 }
 
 func codeOf(reason string) string { return cmp.Or(codes[reason], "BAD_REQUEST") }
 
-// rules are what the rewarder refuses, and what it says otherwise of a refusal that services share.
+// rules maps the errors of the rewarder to answers, and overrides some shared ones.
 func rules() []httpapi.ErrorRule {
-	conflict := httpapi.ErrorRule{Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "CONFLICT"}, Title: "Conflict"}
+	conflict := httpapi.ErrorRule{
+		Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "CONFLICT"},
+		Title:   "Conflict",
+	}
 	field := func(e *rewarder.FieldError) string { return e.Field }
 	return []httpapi.ErrorRule{
-		{Is: httpapi.IsA[*rewarder.FieldError], Outcome: httpapi.Outcome{Status: http.StatusBadRequest, Reason: httpapi.ReasonMalformed, Code: "BAD_REQUEST"},
-			Title: "Malformed request", Details: httpapi.Field(field)},
-		{Is: httpapi.Is(rewarder.ErrNotFound), Outcome: httpapi.Outcome{Status: http.StatusNotFound, Reason: httpapi.ReasonNotFound, Code: "NOT_FOUND"}, Hint: "there is none here; GET /rewarder/epochs lists the epochs",
-			Title: "Not found"},
-		conflict.When(httpapi.IsA[*rewarder.ConflictError]).With(httpapi.Detail(func(e *rewarder.ConflictError) httpapi.Details {
-			return httpapi.Details{"what": e.What, "stands": e.Has, "given": e.Given}
-		})),
-		{Is: httpapi.IsA[*rewarder.QuotaError], Outcome: httpapi.Outcome{Status: http.StatusInsufficientStorage, Reason: "quota", Code: "QUOTA_EXCEEDED"},
-			Title: "Quota exceeded", Hint: "nothing was written: seal and run, or drop, uploads that no run uses; `ronbox rewarder inputs ls` lists them",
+		{
+			Is: httpapi.IsA[*rewarder.FieldError],
+			Outcome: httpapi.Outcome{
+				Status: http.StatusBadRequest,
+				Reason: httpapi.ReasonMalformed,
+				Code:   "BAD_REQUEST",
+			},
+			Title:   "Malformed request",
+			Details: httpapi.Field(field),
+		},
+		{
+			Is:      httpapi.Is(rewarder.ErrNotFound),
+			Outcome: httpapi.Outcome{Status: http.StatusNotFound, Reason: httpapi.ReasonNotFound, Code: "NOT_FOUND"},
+			Hint:    "it does not exist; GET /rewarder/epochs lists the epochs",
+			Title:   "Not found",
+		},
+		conflict.When(httpapi.IsA[*rewarder.ConflictError]).
+			With(httpapi.Detail(func(e *rewarder.ConflictError) httpapi.Details {
+				return httpapi.Details{"what": e.What, "stands": e.Has, "given": e.Given}
+			})),
+		{
+			Is:      httpapi.IsA[*rewarder.QuotaError],
+			Outcome: httpapi.Outcome{Status: http.StatusInsufficientStorage, Reason: "quota", Code: "QUOTA_EXCEEDED"},
+			Title:   "Quota exceeded",
+			Hint: "nothing was written: seal and run, or drop, uploads that no run uses; " +
+				"`ronbox rewarder inputs ls` lists them",
 			Details: httpapi.Detail(func(e *rewarder.QuotaError) httpapi.Details {
 				return httpapi.Details{"key": e.Key, "used_bytes": e.Used, "limit_bytes": e.Limit}
-			})},
+			}),
+		},
 		conflict.When(httpapi.IsA[*rewarder.QuarantineError]).As("quarantined").Called("QUARANTINED", "Quarantined").
 			With(httpapi.Detail(func(e *rewarder.QuarantineError) httpapi.Details {
 				q := e.Run.Quarantine
-				return httpapi.Details{"run_key": e.Run.RunKey, "commitment": e.Run.Commitment, "kind": q.Kind, "cause": q.Reason, "has": q.Has, "need": q.Need}
+				return httpapi.Details{
+					"run_key":    e.Run.RunKey,
+					"commitment": e.Run.Commitment,
+					"kind":       q.Kind,
+					"cause":      q.Reason,
+					"has":        q.Has,
+					"need":       q.Need,
+					"account":    q.Account,
+				}
 			})),
-		{Is: httpapi.Is(rewarder.ErrDraining), Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonDraining, Code: "DRAINING", Retry: true},
-			Title: "Node is draining", Wait: httpapi.WaitDrain, Hint: "nothing was begun; the node is on its way down"},
-		{Is: httpapi.Is(rewarder.ErrLate), Outcome: httpapi.Outcome{Status: http.StatusGatewayTimeout, Reason: httpapi.ReasonTimeout, Code: "TIMEOUT"},
-			Title: "Deadline passed", Details: httpapi.Told(httpapi.Details{"outcome": "none"}), Hint: "the deadline has passed: nothing was begun"},
-		{Is: httpapi.Is(rewarder.ErrNoLedger), Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonDegraded, Code: "DEPENDENCY_UNAVAILABLE", Retry: true},
-			Title: "Not ready", Wait: httpapi.WaitDegraded, Hint: "a neighbour did not answer, and nothing was begun; send it again after Retry-After",
-			Details: httpapi.Told(httpapi.Details{"peer": "ledger"})},
+		{
+			Is: httpapi.Is(rewarder.ErrDraining),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusServiceUnavailable,
+				Reason: httpapi.ReasonDraining,
+				Code:   "DRAINING",
+				Retry:  true,
+			},
+			Title: "Node is draining",
+			Wait:  httpapi.WaitDrain,
+			Hint:  "nothing was begun; the node is shutting down",
+		},
+		{
+			Is:      httpapi.Is(rewarder.ErrLate),
+			Outcome: httpapi.Outcome{Status: http.StatusGatewayTimeout, Reason: httpapi.ReasonTimeout, Code: "TIMEOUT"},
+			Title:   "Deadline passed",
+			Details: httpapi.Told(httpapi.Details{"outcome": "none"}),
+			Hint:    "the deadline has passed: nothing was begun",
+		},
+		{
+			Is: httpapi.Is(rewarder.ErrNoLedger),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusServiceUnavailable,
+				Reason: httpapi.ReasonDegraded,
+				Code:   "DEPENDENCY_UNAVAILABLE",
+				Retry:  true,
+			},
+			Title:   "Not ready",
+			Wait:    httpapi.WaitDegraded,
+			Hint:    "the ledger did not answer, and nothing was begun; send it again after Retry-After",
+			Details: httpapi.Told(httpapi.Details{"peer": "ledger"}),
+		},
 	}
 }

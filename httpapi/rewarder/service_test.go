@@ -16,9 +16,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Every error of the engine has its status and its code, and says what a caller needs to go on.
+// Every error of the engine has a status, a code, and the details that a caller needs.
 func TestErrorsAsAnswers(t *testing.T) {
-	run := rewarder.Run{State: rewarder.Quarantined, Quarantine: &rewarder.Quarantine{Kind: rewarder.KindEgress, Reason: "funds", Has: "1", Need: "2"}}
+	run := rewarder.Run{
+		State:      rewarder.Quarantined,
+		Quarantine: &rewarder.Quarantine{Kind: rewarder.KindEgress, Reason: "funds", Has: "1", Need: "2"},
+	}
 	for _, tt := range []struct {
 		err     error
 		status  int
@@ -59,7 +62,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 	}
 }
 
-// The words of the reasons that services share.
+// The codes of the shared reasons.
 func TestCodes(t *testing.T) {
 	for reason, want := range map[string]string{
 		httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonBusy: "BUSY",

@@ -1,15 +1,16 @@
-// Package scopes knows every scope that a route of any service asks for.
+// Package scopes lists the scopes that routes require.
 //
 // # Invariants
 //
-//  1. The known scopes are those of the route tables and node.admin; there is no second list.
-//  2. They do not depend on which services a node runs, so that a token or a configuration is valid before its service is on.
+//  1. The known scopes are those of the route tables and node.admin. There is no other list.
+//  2. They do not depend on which services a node runs, so a token or configuration is valid before
+//     its service is enabled.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package scopes

@@ -18,17 +18,22 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// Services returns the part of the surface of every service, without an engine: its routes can be read and not served.
+// Services returns every service without an engine. Its routes can be read but not served.
 func Services() []httpapi.Service {
 	return []httpapi.Service{
-		nodeapi.New(nil), registryapi.New(struct{ registryapi.Engine }{}), walletapi.New(nil), rewarderapi.New(nil), edgeapi.New(nil, nil),
+		nodeapi.New(nil),
+		registryapi.New(struct{ registryapi.Engine }{}),
+		walletapi.New(nil),
+		rewarderapi.New(nil),
+		edgeapi.New(nil, nil),
 		indexapi.New(nil, &indexapi.Limits{}),
 	}
 }
 
-// known is read from the route tables once.
+// known collects the scopes of the route tables once.
 var known = sync.OnceValue(func() []string {
-	all := []string{auth.ScopeAdmin, httpapi.ScopeMetrics} // the latter is of a route of the frame
+	// scopes of the frame, and of routes that may be public
+	all := []string{auth.ScopeAdmin, httpapi.ScopeMetrics, indexapi.ScopeRead}
 	for _, s := range Services() {
 		for _, r := range s.Routes {
 			all = append(append(all, r.AnyOf...), r.Scope)
@@ -38,11 +43,11 @@ var known = sync.OnceValue(func() []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
 })
 
-// Known returns every scope, in order. The caller must not change it.
+// Known returns every scope, sorted. The caller must not modify it.
 func Known() []string { return known() }
 
-// Check returns an error that names scope, and the known scope closest to it, if no route asks for it. A spelling that auth refuses passes: auth
-// names the fault.
+// Check returns an error with the closest known scope if no route requires scope. It returns nil
+// for an invalid scope, because auth reports that.
 func Check(scope string) error {
 	normal, err := auth.MintScope(scope)
 	if err != nil || slices.Contains(known(), normal) {
@@ -64,7 +69,7 @@ func CheckAll(scopes []string) error {
 	return errors.Join(errs...)
 }
 
-// CheckCaveats is CheckAll for the scopes that caveats, "key op value", leave.
+// CheckCaveats is CheckAll for the scopes in caveats of the form "key op value".
 func CheckCaveats(caveats []string) error {
 	var all []string
 	for _, c := range caveats {

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what golden files lack")
 
-// frozen compares lines with a golden file. With -update it writes those that the file lacks at its end; what has a line is never rewritten.
+// frozen compares lines with a golden file. With -update it writes those that the file lacks at its
+// end; what has a line is never rewritten.
 func frozen(t *testing.T, path string, lines [][]byte) {
 	t.Helper()
 	got := append(bytes.Join(lines, []byte{'\n'}), '\n')
@@ -41,8 +42,19 @@ func frozen(t *testing.T, path string, lines [][]byte) {
 func done(op record.Op, seq uint64) ledger.Outcome {
 	const at = 1_767_323_045_678_901_234 // 2026-01-02T03:04:05.678901234Z
 	r := record.Receipt{
-		TxID: record.NewTxID(at, seq, 0xbeef), Op: op, From: "alice", To: "shop:till/7_a-B", Asset: "ron", Amount: engines.AmountOf(1, 25),
-		Nonce: seq, Idem: "batch-7.retry:1_a", At: at, Seq: seq, Batch: 3, Root: b3.Sum([]byte("root")), Version: record.ReceiptVersion,
+		TxID:    record.NewTxID(at, seq, 0xbeef),
+		Op:      op,
+		From:    "alice",
+		To:      "shop:till/7_a-B",
+		Asset:   "ron",
+		Amount:  engines.AmountOf(1, 25),
+		Nonce:   seq,
+		Idem:    "batch-7.retry:1_a",
+		At:      at,
+		Seq:     seq,
+		Batch:   3,
+		Root:    b3.Sum([]byte("root")),
+		Version: record.ReceiptVersion,
 	}
 	switch op {
 	case record.OpIssue:
@@ -59,22 +71,43 @@ func refusedFor(code record.Result) ledger.Outcome {
 	return ledger.Outcome{Reject: &ledger.Reject{Code: code}}
 }
 
-// goldenBatches are an atomic batch, an independent one, and one for each reason to refuse an op, in the order of their numbers. A new reason
-// comes at the end.
+// goldenBatches are an atomic batch, an independent one, and one for each reason to refuse an op,
+// in the order of their numbers. A new reason comes at the end.
 func goldenBatches() []ledger.Outcome {
 	repeated := done(record.OpTransfer, 7)
 	repeated.Replayed = true
 	all := []ledger.Outcome{
-		{Batch: true, Atomic: true, Results: []ledger.Outcome{done(record.OpIssue, 1), done(record.OpTransfer, 2), done(record.OpHold, 3), done(record.OpCapture, 4)}},
-		{Batch: true, Results: []ledger.Outcome{refusedFor(record.NonceGap), done(record.OpBurn, 5), refusedFor(record.InsufficientFunds), repeated}},
+		{
+			Batch:  true,
+			Atomic: true,
+			Results: []ledger.Outcome{
+				done(record.OpIssue, 1),
+				done(record.OpTransfer, 2),
+				done(record.OpHold, 3),
+				done(record.OpCapture, 4),
+			},
+		},
+		{
+			Batch: true,
+			Results: []ledger.Outcome{
+				refusedFor(record.NonceGap),
+				done(record.OpBurn, 5),
+				refusedFor(record.InsufficientFunds),
+				repeated,
+			},
+		},
 	}
 	for r := record.Replayed + 1; r.Known(); r++ {
-		all = append(all, ledger.Outcome{Batch: true, Results: []ledger.Outcome{done(record.OpTransfer, 8), refusedFor(r)}})
+		all = append(
+			all,
+			ledger.Outcome{Batch: true, Results: []ledger.Outcome{done(record.OpTransfer, 8), refusedFor(r)}},
+		)
 	}
 	return all
 }
 
-// The bytes of a batch's answer do not change: a repetition is told what the first one was told, whatever program tells it.
+// The bytes of a batch's answer do not change: a repetition is told what the first one was told,
+// whatever program tells it.
 func TestBatchBytesAreFrozen(t *testing.T) {
 	for version, file := range map[uint8]string{record.ReceiptVersion: "v1.batch.ndjson", 0: "v2.batch.ndjson"} {
 		frozen(t, filepath.Join("..", "..", "testdata", "receipts", file), batchLines(t, version))
@@ -106,10 +139,13 @@ func batchLines(t *testing.T, version uint8) (lines [][]byte) {
 	return lines
 }
 
-// No op that a batch has refused is told to be worth the same request again, and one whose nonce was ahead is told what to do.
+// No op that a batch has refused is told to be worth the same request again, and one whose nonce
+// was ahead is told what to do.
 func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 	for r := record.Replayed + 1; r.Known(); r++ {
-		raw, _ := batchAnswer(ledger.Outcome{Batch: true, Results: []ledger.Outcome{done(record.OpTransfer, 8), refusedFor(r)}})
+		raw, _ := batchAnswer(
+			ledger.Outcome{Batch: true, Results: []ledger.Outcome{done(record.OpTransfer, 8), refusedFor(r)}},
+		)
 		var got BatchAnswer
 		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatal(err)
@@ -120,19 +156,23 @@ func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 	}
 }
 
-// A refusal by the ledger's rules is the caller's, whatever it is; other codes have the status that their name says.
+// A refusal by the ledger's rules is the caller's, whatever it is; other codes have the status that
+// their name says.
 func TestStatuses(t *testing.T) {
 	for r := record.Replayed + 1; r.Known(); r++ {
-		if status := statusOf(wallet.CodeOf(&ledger.Reject{Code: r})); status < 400 || status > 499 {
+		if status := wallet.CodeOf(&ledger.Reject{Code: r}).Status; status < 400 || status > 499 {
 			t.Errorf("%s: %d", r, status)
 		}
 	}
-	for name, want := range map[string]int{
-		"BAD_REQUEST": 400, "FORBIDDEN": 403, "LIMITS_EXCEEDED": 403, "NOT_FOUND": 404, "IDEMPOTENCY_IN_FLIGHT": 409, "IDEMPOTENCY_CONFLICT": 422,
+	want := map[string]int{
+		"BAD_REQUEST": 400, "FORBIDDEN": 403, "LIMITS_EXCEEDED": 403, "NOT_FOUND": 404, "HOLD_NOT_FOUND": 404,
+		"IDEMPOTENCY_IN_FLIGHT": 409, "ACCOUNT_LOCKED": 409, "NONCE_CONFLICT": 409, "HOLD_CLOSED": 409, "HOLD_EXPIRED": 409,
+		"INSUFFICIENT_FUNDS": 409, "ABORTED": 409, "REFERENCE_CONFLICT": 409, "IDEMPOTENCY_CONFLICT": 422,
 		"BUSY": 429, "INTERNAL_ERROR": 500, "RETRY_LATER": 503, "UPSTREAM_UNAVAILABLE": 503, "STORE_FULL": 507,
-	} {
-		if status := statusOf(wallet.Code{Name: name}); status != want {
-			t.Errorf("%s: %d, want %d", name, status, want)
+	}
+	for _, c := range wallet.Codes() {
+		if c.Status != want[c.Name] {
+			t.Errorf("%s: %d, want %d", c.Name, c.Status, want[c.Name])
 		}
 	}
 }

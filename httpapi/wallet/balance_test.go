@@ -15,9 +15,15 @@ func TestBalanceIsWrittenAsTheEncoderDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(name string) string { return rapid.StringMatching(`[\x00-\x7fäß"\\<>&]{0,12}`).Draw(t, name) }
 		b := walletapi.Balance{
-			Account: text("account"), Asset: text("asset"), AmountMinor: text("amount"), PostedMinor: text("posted"), HeldMinor: text("held"),
-			IssuedMinor: text("issued"), AsOf: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "at")).UTC(),
-			AsOfSeq: rapid.Uint64().Draw(t, "seq"), StaleMS: rapid.Int64().Draw(t, "stale"),
+			Account:     text("account"),
+			Asset:       text("asset"),
+			AmountMinor: text("amount"),
+			PostedMinor: text("posted"),
+			HeldMinor:   text("held"),
+			IssuedMinor: text("issued"),
+			AsOf:        time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "at")).UTC(),
+			AsOfSeq:     rapid.Uint64().Draw(t, "seq"),
+			StaleMS:     rapid.Int64().Draw(t, "stale"),
 		}
 		want, err := json.Marshal(b)
 		if err != nil {

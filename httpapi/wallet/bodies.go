@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Names of the operations of the wallet, as they stand in a batch and on a receipt.
+// Names of the operations of the wallet, in a batch and on a receipt.
 const (
 	OpIssue    = "issue"
 	OpTransfer = "transfer"
@@ -22,9 +22,10 @@ type Issue struct {
 	To          string `json:"to" format:"account" example:"bob"`
 	Asset       string `json:"asset" format:"asset"`
 	AmountMinor string `json:"amount_minor" format:"positive"`
-	Nonce       uint64 `json:"nonce" min:"1" doc:"of the asset's issuance account: the last one and 1"`
+	Nonce       uint64 `json:"nonce,omitzero" min:"1" doc:"of the asset's issuance account: its last nonce plus 1; assigned if it is left out, and then a repetition after idempotency_ttl is a new payment"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
 	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
 // Transfer is the body of POST /v1/transfer.
@@ -33,9 +34,10 @@ type Transfer struct {
 	To          string `json:"to" format:"account" example:"bob"`
 	Asset       string `json:"asset" format:"asset"`
 	AmountMinor string `json:"amount_minor" format:"positive"`
-	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	Nonce       uint64 `json:"nonce,omitzero" min:"1" doc:"of the account that pays: its last nonce plus 1; assigned if it is left out, and then a repetition after idempotency_ttl is a new payment"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
 	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
 // Burn is the body of POST /v1/burn.
@@ -43,9 +45,10 @@ type Burn struct {
 	From        string `json:"from" format:"account"`
 	Asset       string `json:"asset" format:"asset"`
 	AmountMinor string `json:"amount_minor" format:"positive"`
-	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	Nonce       uint64 `json:"nonce,omitzero" min:"1" doc:"of the account that pays: its last nonce plus 1; assigned if it is left out, and then a repetition after idempotency_ttl is a new payment"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
 	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
 // Hold is the body of POST /v1/hold.
@@ -54,21 +57,24 @@ type Hold struct {
 	To          string `json:"to" format:"account" doc:"who may capture it" example:"bob"`
 	Asset       string `json:"asset" format:"asset"`
 	AmountMinor string `json:"amount_minor" format:"positive"`
-	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	Nonce       uint64 `json:"nonce,omitzero" min:"1" doc:"of the account that pays: its last nonce plus 1; assigned if it is left out, and then a repetition after idempotency_ttl is a new payment"`
 	ExpiresInS  uint64 `json:"expires_in_s" min:"1" max:"2592000" doc:"seconds"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
 	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
-// Capture is the body of POST /v1/capture. It ends the hold: what it does not take goes back.
+// Capture is the body of POST /v1/capture. It ends the hold; the rest returns to the payer.
 type Capture struct {
 	Hold        string `json:"hold" format:"txid" doc:"of the hold's receipt"`
 	AmountMinor string `json:"amount_minor,omitzero" format:"positive" doc:"all of it, if absent"`
+	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
 // Release is the body of POST /v1/release.
 type Release struct {
-	Hold string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+	Hold      string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+	Reference string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
 // FlagsChange is the body of POST /v1/accounts/flags.
@@ -102,14 +108,15 @@ type BatchOp struct {
 	Hold        string `json:"hold,omitzero" format:"txid"`
 	Memo        string `json:"memo,omitzero"`
 	ValidUntil  string `json:"valid_until,omitzero" format:"instant"`
+	Reference   string `json:"reference,omitzero"`
 }
 
-// BatchAnswer is the answer to Batch. It is one and the same, byte for byte, however often the request is repeated.
+// BatchAnswer is the answer to Batch. A repeated request gets the same bytes.
 type BatchAnswer struct {
 	Results []BatchResult `json:"results" doc:"in the order of ops"`
 }
 
-// BatchResult is what became of one operation: its receipt, or why it was refused.
+// BatchResult is the outcome of one operation: its receipt, or the reason of its refusal.
 type BatchResult struct {
 	Index   int            `json:"index"`
 	Status  int            `json:"status" doc:"as if the operation had come alone" example:"200"`
@@ -119,13 +126,13 @@ type BatchResult struct {
 
 // BatchError is the refusal of one operation of a batch.
 type BatchError struct {
-	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED" doc:"more may come"`
-	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict" doc:"more may come"`
+	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED|REFERENCE_CONFLICT" doc:"more may come"`
+	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict|reference_conflict" doc:"more may come"`
 	Retryable bool   `json:"retryable" doc:"false: only another request, under a key of its own, can do the operation; the same one gets this answer for ever, once any operation of it was done. Answers from before this was told say true of nonce_gap"`
 	Detail    string `json:"detail,omitzero" doc:"of nonce_gap: what to do"`
 }
 
-// Receipt says what was done. Its bytes are the same whenever it is given.
+// Receipt describes an operation that was done. Its bytes never change.
 type Receipt struct {
 	TxID        string    `json:"txid" format:"txid"`
 	Op          string    `json:"op" enum:"issue|transfer|burn|hold|capture|release|expire|flags|asset|open|once|batch" example:"transfer"`
@@ -143,14 +150,14 @@ type Receipt struct {
 	Ledger      LedgerRef `json:"ledger"`
 }
 
-// LedgerRef says where in the ledger a receipt's record stands.
+// LedgerRef is the place of a receipt's record in the ledger.
 type LedgerRef struct {
 	Seq   uint64 `json:"seq" min:"1"`
 	Batch uint64 `json:"batch" min:"1"`
 	Root  string `json:"root" format:"b3" doc:"of that batch"`
 }
 
-// Balance is the body of GET /v1/balance. An account that nobody has ever paid has 0 of everything.
+// Balance is the body of GET /v1/balance. An account that was never paid has 0 of everything.
 type Balance struct {
 	Account     string    `json:"account" format:"account"`
 	Asset       string    `json:"asset" format:"asset"`
@@ -160,13 +167,15 @@ type Balance struct {
 	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: what it has issued"`
 	AsOf        time.Time `json:"as_of" doc:"the ledger's clock when this was read"`
 	AsOfSeq     uint64    `json:"as_of_seq" doc:"all up to this record is in it"`
-	StaleMS     int64     `json:"stale_ms" doc:"how long ago it was read"`
+	StaleMS     int64     `json:"stale_ms" doc:"0: a balance is read from the ledger's memory when it is answered"`
 }
 
-// AppendJSON appends b as the encoder writes it, in a tenth of the time: of all that there is, balances are asked for most.
+// AppendJSON appends b as the encoder writes it, in a tenth of the time. Balances are the most
+// frequent reads.
 func (b *Balance) AppendJSON(dst []byte) []byte {
 	text := func(name, v string) {
-		dst, _ = jsontext.AppendQuote(append(dst, name...), v) // fails for what is not UTF-8 only, which no name here is
+		// fails only for text that is not UTF-8, and all names are
+		dst, _ = jsontext.AppendQuote(append(dst, name...), v)
 	}
 	text(`{"account":`, b.Account)
 	text(`,"asset":`, b.Asset)
@@ -197,6 +206,7 @@ type Asset struct {
 	Asset       string    `json:"asset" format:"asset"`
 	SupplyMinor string    `json:"supply_minor" format:"amount" doc:"issued and not burned"`
 	DeclaredAt  time.Time `json:"declared_at,omitzero"`
+	Decimals    int       `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: how many digits of an amount stand after the point for people; amounts here are minor units all the same"`
 }
 
 // AssetList is the body of GET /v1/assets.

@@ -8,20 +8,29 @@ import (
 	"ronbox/httpapi"
 )
 
-// cborMode takes what JSON takes: text keys, given once, no tags, no null (22) and undefined (23), all of a definite length.
+// cborMode accepts the equivalents of JSON: text keys without duplicates, no tags, no null (22) or
+// undefined (23), and definite lengths only.
 var cborMode = sync.OnceValues(func() (cbor.DecMode, error) {
-	simple, err := cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(22), cbor.WithRejectedSimpleValue(23))
+	simple, err := cbor.NewSimpleValueRegistryFromDefaults(
+		cbor.WithRejectedSimpleValue(22),
+		cbor.WithRejectedSimpleValue(23),
+	)
 	if err != nil {
 		return nil, err
 	}
 	return cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden, SimpleValues: simple,
-		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxArrayElements: maxBatchOps,
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		IndefLength:       cbor.IndefLengthForbidden,
+		TagsMd:            cbor.TagsForbidden,
+		SimpleValues:      simple,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
+		MaxArrayElements:  maxBatchOps,
 	}.DecMode()
 })
 
-// readCBOR reads a batch in CBOR. The library does not tell where in a body a fault is: one that it or the wallet refuses is read again
-// as JSON, which names the member.
+// readCBOR reads a batch in CBOR. The library does not report the place of a fault, so a malformed
+// body is read again as JSON, which names the member.
 func readCBOR(body []byte) (batch, error) {
 	if b, ok := readSound(body); ok {
 		return b, nil
@@ -33,7 +42,7 @@ func readCBOR(body []byte) (batch, error) {
 	return readBatch(body)
 }
 
-// readSound has the library read a batch, and reports whether there is nothing wrong with it.
+// readSound reads a batch with the library, and reports whether it is well-formed.
 func readSound(body []byte) (b batch, ok bool) {
 	m, err := cborMode()
 	if err != nil {

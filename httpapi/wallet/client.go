@@ -15,20 +15,21 @@ import (
 	"ronbox/httpapi/ledger"
 )
 
-// Client calls the routes of the wallet, and those of its ledger.
+// Client calls the routes of the wallet and of its ledger.
 type Client struct{ ledger.Client }
 
-// NewClient gives the calls of the wallet over c.
+// NewClient returns a Client that calls over c.
 func NewClient(c *client.Client) Client { return Client{ledger.NewClient(c)} }
 
 const (
-	idemHeader = "Idempotency-Key" // a key of the caller's own choosing: the same request under the same key is done once
-	batchBody  = 16 << 20          // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
+	// a key that the caller chooses: the same request under the same key is done once
+	idemHeader = "Idempotency-Key"
+	batchBody  = 16 << 20 // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
 )
 
 // Posted is the answer to a write of the wallet.
 type Posted struct {
-	Raw      []byte // the receipt as the node gave it, the same bytes whenever the request is repeated
+	Raw      []byte // the receipt as the node sent it; a repeated request gets the same bytes
 	Receipt  Receipt
 	Replayed bool // an earlier request under the same key did it
 }
@@ -40,22 +41,23 @@ type BatchPosted struct {
 	Replayed bool
 }
 
-// Issue makes money. Idempotent under its key, as all writes of the wallet are: after any doubt the same call gives the outcome.
+// Issue creates money. As all writes of the wallet it is idempotent under its key: if the outcome
+// is not known, the same call returns it.
 func (c Client) Issue(ctx context.Context, key string, body Issue) (Posted, error) {
 	return c.post(ctx, "issue", key, body)
 }
 
-// Transfer pays.
+// Transfer moves money from one account to another.
 func (c Client) Transfer(ctx context.Context, key string, body Transfer) (Posted, error) {
 	return c.post(ctx, "transfer", key, body)
 }
 
-// Burn unmakes money.
+// Burn destroys money.
 func (c Client) Burn(ctx context.Context, key string, body Burn) (Posted, error) {
 	return c.post(ctx, "burn", key, body)
 }
 
-// Hold sets money aside.
+// Hold reserves money for a payee.
 func (c Client) Hold(ctx context.Context, key string, body Hold) (Posted, error) {
 	return c.post(ctx, "hold", key, body)
 }
@@ -65,17 +67,17 @@ func (c Client) Capture(ctx context.Context, key string, body Capture) (Posted, 
 	return c.post(ctx, "capture", key, body)
 }
 
-// Release gives a hold up.
+// Release cancels a hold.
 func (c Client) Release(ctx context.Context, key string, body Release) (Posted, error) {
 	return c.post(ctx, "release", key, body)
 }
 
-// SetFlags locks an account or opens it again.
+// SetFlags sets and clears flags of an account.
 func (c Client) SetFlags(ctx context.Context, key string, body FlagsChange) (Posted, error) {
 	return c.post(ctx, "accounts/flags", key, body)
 }
 
-// DeclareAsset makes an asset known.
+// DeclareAsset declares an asset.
 func (c Client) DeclareAsset(ctx context.Context, key string, body AssetDeclare) (Posted, error) {
 	return c.post(ctx, "assets", key, body)
 }
@@ -85,17 +87,24 @@ func (c Client) post(ctx context.Context, what, key string, body any) (out Poste
 	return out, err
 }
 
-// Batch does many operations in one request. That some of them were refused is an answer, not an error.
+// Batch carries out many operations in one request. Refused operations are part of the answer, not
+// an error.
 func (c Client) Batch(ctx context.Context, key string, body Batch) (out BatchPosted, err error) {
-	out.Raw, out.Replayed, err = c.postRaw(ctx, client.Call{Path: "/v1/batch", Body: body, Limit: batchBody}, key, &out.Answer)
+	out.Raw, out.Replayed, err = c.postRaw(ctx, client.Call{Path: "/v1/batch", Body: body, Limit: batchBody}, key,
+		&out.Answer)
 	return out, err
 }
 
 var errKey = errors.New("idempotency key: must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
 
-// postRaw gives the answer's bytes and what they hold. Of an answer that is no receipt nobody knows whose it is: the outcome is
-// unknown. A key of the wrong characters is the node's to refuse, but for one that a header cannot carry.
-func (c Client) postRaw(ctx context.Context, k client.Call, key string, into any) (raw []byte, replayed bool, err error) {
+// postRaw returns the bytes of the answer, and decodes them. If they do not decode the outcome is
+// unknown. The node refuses a malformed key; a key that a header cannot carry is refused here.
+func (c Client) postRaw(
+	ctx context.Context,
+	k client.Call,
+	key string,
+	into any,
+) (raw []byte, replayed bool, err error) {
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, false, errKey
 	}
@@ -110,7 +119,7 @@ func (c Client) postRaw(ctx context.Context, k client.Call, key string, into any
 	return raw, h.Get(client.ReplayHeader) == "true", nil
 }
 
-// Balance reads what an account has, in no state before the record minSeq unless that is 0.
+// Balance reads the balance of an account. Unless minSeq is 0, it includes the record minSeq.
 func (c Client) Balance(ctx context.Context, account, asset string, minSeq uint64) (Balance, error) {
 	q := client.Query{"account": {account}, "asset": {asset}}.Number("min_seq", minSeq)
 	return client.Ask[Balance](ctx, c.Client.Client, client.Call{Path: "/v1/balance", Query: q})
@@ -118,7 +127,8 @@ func (c Client) Balance(ctx context.Context, account, asset string, minSeq uint6
 
 // Account reads the flags and the nonce of an account.
 func (c Client) Account(ctx context.Context, account string) (Account, error) {
-	return client.Ask[Account](ctx, c.Client.Client, client.Call{Path: "/v1/account", Query: client.Query{"account": {account}}})
+	return client.Ask[Account](ctx, c.Client.Client,
+		client.Call{Path: "/v1/account", Query: client.Query{"account": {account}}})
 }
 
 // Assets lists the assets.
@@ -126,7 +136,7 @@ func (c Client) Assets(ctx context.Context) (AssetList, error) {
 	return client.Ask[AssetList](ctx, c.Client.Client, client.Call{Path: "/v1/assets"})
 }
 
-// Tx reads the receipt of what was done, as it was given then.
+// Tx reads the receipt of an operation, in the bytes of the first answer.
 func (c Client) Tx(ctx context.Context, id string) ([]byte, error) {
 	return c.Bytes(ctx, "/v1/tx/"+url.PathEscape(id))
 }
@@ -135,8 +145,8 @@ func (c Client) Tx(ctx context.Context, id string) ([]byte, error) {
 type HistoryQuery struct {
 	Account, Asset string
 	Cursor         string // of the page before
-	Order          string // "desc" or "asc", "" for the node's own
-	Limit          int    // 0 for the node's own
+	Order          string // "desc" or "asc", "" for the node's default
+	Limit          int    // 0 for the node's default
 	Since, Until   time.Time
 }
 

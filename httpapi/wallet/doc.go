@@ -1,14 +1,15 @@
-// Package wallet is the wallet's part of the HTTP surface: payments, one or many at a time, and what accounts have. New makes it
-// from the engine behind Engine, with the routes of package ledger; Client calls both.
+// Package wallet serves the wallet over HTTP: payments, alone or in batches, and balances. New
+// returns its routes, with those of package ledger; Client calls both.
 //
 // # Invariants
 //
-//  1. A write has an Idempotency-Key; one that is repeated gets the bytes of the first answer, and says so.
-//  2. A refusal says whether anything was done. One whose outcome is not known says how to find out, and that the same request
-//     is safe.
-//  3. The nonce of an account is shown to callers who may debit it only.
-//  4. Of a body that is refused one member at fault is named, in JSON as in CBOR. A batch is never decoded beyond the operations
-//     that it may hold, and nothing is kept of a body while its request waits.
+//  1. A write has an Idempotency-Key. A repeated write gets the bytes of the first answer, and a
+//     header that marks it.
+//  2. A refusal states whether anything was done. If the outcome is not known, it explains how to
+//     find out, and that the same request is safe.
+//  3. The nonce of an account is shown only to callers that may debit the account.
+//  4. The refusal of a body names one member at fault; malformed CBOR names the offset. A batch is
+//     not decoded beyond the operations that it may hold. No body is kept while its request waits.
 //  5. A member name of a body is never renamed.
 //
 // # Tasks and queues

@@ -17,20 +17,20 @@ import (
 // handlers serve the routes of the wallet.
 type handlers struct{ wal Engine }
 
-const historyPage = 100 // entries, if nobody says how many
+const historyPage = 100 // entries, if the query has no limit
 
-// account is the query parameter that names one.
+// accountOf returns the query parameter account.
 func accountOf(c *httpapi.Request) (string, error) {
-	return nameOf(c, "account", engines.CheckAccount, wantAccount)
+	return nameOf(c, "account", engines.CheckAccount, ledger.WantAccount)
 }
 
 func assetOf(c *httpapi.Request) (string, error) {
-	return nameOf(c, "asset", engines.CheckAsset, wantAsset)
+	return nameOf(c, "asset", engines.CheckAsset, ledger.WantAsset)
 }
 
 func nameOf(c *httpapi.Request, param string, check func(string) error, want string) (string, error) {
 	if !c.Query().Has(param) {
-		return "", httpapi.BadQuery(param, wantThere)
+		return "", httpapi.BadQuery(param, ledger.WantMember)
 	}
 	v := c.Query().Get(param)
 	if check(v) != nil {
@@ -39,7 +39,7 @@ func nameOf(c *httpapi.Request, param string, check func(string) error, want str
 	return v, nil
 }
 
-// accountAsset are the two that a balance or a statement is of.
+// accountAsset returns the query parameters account and asset.
 func accountAsset(c *httpapi.Request) (account, asset string, err error) {
 	if account, err = accountOf(c); err == nil {
 		asset, err = assetOf(c)
@@ -47,7 +47,7 @@ func accountAsset(c *httpapi.Request) (account, asset string, err error) {
 	return account, asset, err
 }
 
-// errNeverThatFar is a wait for a record that a ledger in safe mode does not write.
+// errNeverThatFar is returned for a min_seq that a ledger in safe mode does not reach.
 var errNeverThatFar = errors.New("min_seq will not be reached")
 
 // getBalance serves GET /v1/balance.
@@ -68,8 +68,13 @@ func (h handlers) getBalance(c *httpapi.Request) error {
 		return err
 	}
 	out := Balance{
-		Account: account, Asset: asset, AmountMinor: b.Available.String(), PostedMinor: b.Posted.String(), HeldMinor: b.Held.String(),
-		AsOf: ledgerapi.Instant(b.At), AsOfSeq: b.Seq, StaleMS: b.Stale.Milliseconds(),
+		Account:     account,
+		Asset:       asset,
+		AmountMinor: b.Available.String(),
+		PostedMinor: b.Posted.String(),
+		HeldMinor:   b.Held.String(),
+		AsOf:        ledgerapi.Instant(b.At),
+		AsOfSeq:     b.Seq,
 	}
 	if !b.Issued.IsZero() {
 		out.IssuedMinor = b.Issued.String()
@@ -77,7 +82,7 @@ func (h handlers) getBalance(c *httpapi.Request) error {
 	return c.Send(http.StatusOK, httpapi.CacheNone, append(out.AppendJSON(make([]byte, 0, balanceSize)), '\n'))
 }
 
-// balanceSize holds a balance of ordinary names and amounts; a longer one grows.
+// balanceSize is enough for a balance with ordinary names and amounts, bytes.
 const balanceSize = 320
 
 // getAccount serves GET /v1/account.
@@ -91,7 +96,11 @@ func (h handlers) getAccount(c *httpapi.Request) error {
 		return err
 	}
 	out := Account{
-		Account: account, Known: a.Known, Flags: append([]string{}, a.Flags.Names()...), LastNonce: a.LastNonce, NextNonce: a.NextNonce,
+		Account:   account,
+		Known:     a.Known,
+		Flags:     append([]string{}, a.Flags.Names()...),
+		LastNonce: a.LastNonce,
+		NextNonce: a.NextNonce,
 	}
 	if a.Known {
 		out.OpenedAt = ledgerapi.Instant(a.OpenedAt)
@@ -107,12 +116,17 @@ func (h handlers) getAssets(c *httpapi.Request) error {
 	}
 	out := AssetList{Assets: make([]Asset, len(all))}
 	for i, a := range all {
-		out.Assets[i] = Asset{Asset: a.Asset, SupplyMinor: a.Issued.String(), DeclaredAt: ledgerapi.Instant(a.DeclaredAt)}
+		out.Assets[i] = Asset{
+			Asset:       a.Asset,
+			SupplyMinor: a.Issued.String(),
+			DeclaredAt:  ledgerapi.Instant(a.DeclaredAt),
+			Decimals:    h.wal.Decimals(a.Asset),
+		}
 	}
 	return c.Respond(http.StatusOK, out)
 }
 
-// getTx serves GET /v1/tx/:txid: the bytes that were the answer when it was done.
+// getTx serves GET /v1/tx/:txid, in the bytes of the first answer.
 func (h handlers) getTx(c *httpapi.Request) error {
 	body, err := h.wal.Tx(c.Context(), c.Actor(), ledgerapi.TxParam(c))
 	if err != nil {
@@ -144,7 +158,11 @@ func historyEntry(e *ledger.Entry) HistoryEntry {
 		side = "debit"
 	}
 	return HistoryEntry{
-		Receipt: e.Receipt.AppendJSON(nil), Memo: e.Memo, Side: side, BalanceMinor: e.Posted.String(), AvailableMinor: e.Available.String(),
+		Receipt:        e.Receipt.AppendJSON(nil),
+		Memo:           e.Memo,
+		Side:           side,
+		BalanceMinor:   e.Posted.String(),
+		AvailableMinor: e.Available.String(),
 	}
 }
 
@@ -169,14 +187,14 @@ func historyQuery(c *httpapi.Request) (q ledger.HistoryQuery, err error) {
 	return q, err
 }
 
-// time reads an instant in Unix nanoseconds, 0 for none.
+// timeOf returns a query parameter in Unix ns, 0 if it is absent.
 func timeOf(c *httpapi.Request, param string) (int64, error) {
 	if !c.Query().Has(param) {
 		return 0, nil
 	}
 	at, ok := parseInstant(c.Query().Get(param))
 	if !ok {
-		return 0, httpapi.BadQuery(param, wantTime)
+		return 0, httpapi.BadQuery(param, ledger.WantTime)
 	}
 	return at.UnixNano(), nil
 }
@@ -196,8 +214,8 @@ func (h handlers) postOrder(op record.Op) httpapi.Handler {
 	}
 }
 
-// post gives an order that reads well to the wallet, if that takes any.
-func (h handlers) post(c *httpapi.Request, key string, order wallet.Request) error {
+// post has the wallet carry out a well-formed order, if it takes writes now.
+func (h handlers) post(c *httpapi.Request, key string, order ledger.Op) error {
 	if err := h.wal.WriteReady(); err != nil {
 		return err
 	}
@@ -208,8 +226,8 @@ func (h handlers) post(c *httpapi.Request, key string, order wallet.Request) err
 	return sendAnswer(c, a)
 }
 
-// refused adds to a refusal by the rules what it is about.
-func refused(c *httpapi.Request, order wallet.Request, err error) error {
+// refused adds the order to a refusal by the rules.
+func refused(c *httpapi.Request, order ledger.Op, err error) error {
 	var r *ledger.Reject
 	if !errors.As(err, &r) {
 		return err
@@ -222,14 +240,16 @@ func refused(c *httpapi.Request, order wallet.Request, err error) error {
 	return e
 }
 
-// mayDebit reports whether the caller may do such an order at all: with the account that gives, or of an issue, the one that gets.
-func mayDebit(c *httpapi.Request, o wallet.Request) bool {
+// mayDebit reports whether the caller has the right to such an order: to the debited account or, of
+// an issue, to the credited one.
+func mayDebit(c *httpapi.Request, o ledger.Op) bool {
 	account := o.From
-	if o.Op == record.OpIssue {
+	if o.Code == record.OpIssue {
 		account = o.To
 	}
 	actor := c.Actor()
-	return actor.May(service+"."+o.Op.String()) && actor.Grant.Account(account) == nil && actor.Grant.Asset(o.Asset) == nil
+	return actor.May(service+"."+o.Code.String()) && actor.Grant.Account(account) == nil &&
+		actor.Grant.Asset(o.Asset) == nil
 }
 
 // postBatch serves POST /v1/batch.
@@ -256,13 +276,13 @@ func (h handlers) postBatch(c *httpapi.Request) error {
 	return sendAnswer(c, a)
 }
 
-// blamed is the operation that err is about, if it says so.
-func (b *batch) blamed(err error) wallet.Request {
+// blamed returns the operation that err is about, or a zero one.
+func (b *batch) blamed(err error) ledger.Op {
 	var at *wallet.IndexError
 	if errors.As(err, &at) && at.Index >= 0 && at.Index < len(b.Ops) {
 		return b.Ops[at.Index]
 	}
-	return wallet.Request{}
+	return ledger.Op{}
 }
 
 // postFlags serves POST /v1/accounts/flags.
@@ -279,17 +299,21 @@ func (h handlers) postFlags(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	return h.post(c, key, order)
+	if err := h.wal.WriteReady(); err != nil {
+		return err
+	}
+	a, err := h.wal.SetFlags(c.Context(), c.Actor(), key, c.CorrID(), order, in.New)
+	if err != nil {
+		return refused(c, order, err)
+	}
+	return sendAnswer(c, a)
 }
 
-func flagsOrder(in FlagsChange) (wallet.Request, error) {
-	out := wallet.Request{Op: record.OpFlags, From: in.Account, New: in.New}
+func flagsOrder(in FlagsChange) (ledger.Op, error) {
+	out := ledger.Op{Code: record.OpFlags, From: in.Account}
 	var err error
-	switch {
-	case engines.CheckAccount(in.Account) != nil:
-		return out, httpapi.BadBody("account", wantAccount)
-	case len(in.Set)+len(in.Clear) == 0:
-		return out, httpapi.BadBody("set", "must name a flag, or clear must")
+	if engines.CheckAccount(in.Account) != nil {
+		return out, httpapi.BadBody("account", ledger.WantAccount)
 	}
 	if out.Set, err = flagSet("set", in.Set); err != nil {
 		return out, err
@@ -297,8 +321,8 @@ func flagsOrder(in FlagsChange) (wallet.Request, error) {
 	if out.Clear, err = flagSet("clear", in.Clear); err != nil {
 		return out, err
 	}
-	if out.Set.Has(out.Clear) {
-		return out, httpapi.BadBody("clear", "must not name a flag that set names")
+	if wrong, reason := ledger.Check(&out, out.Has()); wrong != 0 {
+		return out, httpapi.BadBody(wrong.First(), reason)
 	}
 	return out, nil
 }
@@ -325,7 +349,7 @@ func (h handlers) postAsset(c *httpapi.Request) error {
 		return err
 	}
 	if engines.CheckAsset(in.Asset) != nil {
-		return httpapi.BadBody("asset", wantAsset)
+		return httpapi.BadBody("asset", ledger.WantAsset)
 	}
 	if err := h.wal.WriteReady(); err != nil {
 		return err
@@ -335,48 +359,4 @@ func (h handlers) postAsset(c *httpapi.Request) error {
 		return err
 	}
 	return sendAnswer(c, a)
-}
-
-// maxIdemKey is the longest key in characters: room for a ULID, a UUID or a digest in hexadecimal.
-const maxIdemKey = 64
-
-// Hints of what is wrong with a key; none repeats it.
-const (
-	keyMissing = "is missing: choose a new one for every new request, and send the same one whenever that request is repeated"
-	keyGrammar = "must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -"
-)
-
-// idempotencyKey is the key of a request that must have one.
-func idempotencyKey(c *httpapi.Request) (string, error) {
-	v, given, err := c.Single(idemHeader)
-	if err != nil {
-		return "", err
-	}
-	if !given || v == "" {
-		return "", httpapi.BadHeader(idemHeader, keyMissing)
-	}
-	key, ok := parseIdemKey(v)
-	if !ok {
-		return "", httpapi.BadHeader(idemHeader, keyGrammar)
-	}
-	return key, nil
-}
-
-// parseIdemKey takes a key as it is, or as the string of a structured field: in quotes. Both name the same request. None of
-// its characters needs an escape, and it has no parameters.
-func parseIdemKey(v string) (string, bool) {
-	if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
-		v = v[1 : len(v)-1]
-	}
-	if v == "" || len(v) > maxIdemKey {
-		return "", false
-	}
-	for i := range len(v) {
-		switch c := v[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == ':', c == '-':
-		default:
-			return "", false
-		}
-	}
-	return v, true
 }

@@ -15,26 +15,29 @@ import (
 	"ronbox/httpapi/openapi"
 )
 
-// Writer takes what changes the ledger. key is the Idempotency-Key; each call waits for its outcome until ctx ends, and gives
-// the exact bytes to answer with.
+// Writer carries out requests that change the ledger. key is the Idempotency-Key. Each call waits
+// for its outcome until ctx ends.
 type Writer interface {
-	// WriteReady says why writes cannot be taken now, nil if they can. It does not wait.
+	// WriteReady returns why writes cannot be taken now, or nil. It does not wait.
 	WriteReady() error
-	Post(ctx context.Context, by engines.Actor, key, corrID string, r wallet.Request) (wallet.Answer, error)
-	Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []wallet.Request) (wallet.Answer, error)
+	Post(ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op) (wallet.Answer, error)
+	Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool,
+		ops []ledger.Op) (wallet.Answer, error)
+	SetFlags(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op, opens bool) (wallet.Answer, error)
 	DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (wallet.Answer, error)
 }
 
 // Reader answers the reads of /v1 that are about accounts.
 type Reader interface {
-	Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (wallet.Balance, error)
+	Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (ledger.BalanceView, error)
 	Account(ctx context.Context, by engines.Actor, account string) (wallet.Account, error)
 	Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error)
 	Tx(ctx context.Context, by engines.Actor, id record.TxID) ([]byte, error)
 	History(ctx context.Context, by engines.Actor, q ledger.HistoryQuery) (ledger.Page, error)
+	Lister
 }
 
-// Engine is what the routes ask of the wallet, and of its ledger.
+// Engine is the interface of the wallet and of its ledger that the routes need.
 type Engine interface {
 	Writer
 	Reader
@@ -51,14 +54,20 @@ const (
 	assetPattern   = "^[a-z0-9]{1,16}$"
 )
 
-// New is the wallet's part of the surface, that of its ledger included.
+// New returns the wallet's part of the HTTP surface, with that of its ledger.
 func New(e Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
-		Name: service, Prefix: prefix, Errors: slices.Concat(rejectRules(), rules()), Words: words(), Code: codeOf,
-		Routes: slices.Concat(h.reads(), h.writes(), ledgerapi.Routes(e)), Params: []httpapi.PathParam{ledgerapi.Param()},
-		RetryAfter: 2, // the wallet looks after its ledger every 25 ms
-		LateStatus: http.StatusServiceUnavailable, TellsRate: true,
+		Name:          service,
+		Prefix:        prefix,
+		Errors:        slices.Concat(rejectRules(), rules()),
+		Words:         words(),
+		Code:          codeOf,
+		Routes:        slices.Concat(h.reads(), h.writes(), ledgerapi.Routes(e)),
+		Params:        []httpapi.PathParam{ledgerapi.Param()},
+		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
+		TimeoutStatus: http.StatusServiceUnavailable,
+		RateHeader:    true,
 	}
 }
 
@@ -72,28 +81,71 @@ func assetParam() openapi.Param {
 
 func (h handlers) reads() []httpapi.Route {
 	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
-	return httpapi.Routes(ledgerapi.Read,
-		httpapi.Route{Pattern: "balance", Handle: h.getBalance, Summary: "What an account has in an asset", Answers: ok(Balance{}),
-			Query: []openapi.Param{accountParam(), assetParam(),
-				openapi.Number("min_seq", "wait until this record is in it: ledger.seq of a receipt", httpapi.MaxNumber)}},
-		httpapi.Route{Pattern: "account", Handle: h.getAccount, Summary: "Flags and nonce of an account", Answers: ok(Account{}),
-			Query: []openapi.Param{accountParam()}},
-		httpapi.Route{Pattern: "tx/:txid", Handle: h.getTx, Summary: "The receipt of what was done", Answers: ok(Receipt{}),
-			Problems: []int{http.StatusNotFound}},
-		httpapi.Route{Pattern: "history", Handle: h.getHistory, Summary: "An account's statement", Answers: ok(History{}),
-			Query: []openapi.Param{accountParam(), assetParam(),
+	return httpapi.Routes(
+		ledgerapi.Read,
+		httpapi.Route{
+			Pattern: "balance",
+			Handle:  h.getBalance,
+			Summary: "What an account has in an asset",
+			Answers: ok(Balance{}),
+			Query: []openapi.Param{
+				accountParam(),
+				assetParam(),
+				openapi.Number("min_seq", "wait until this record is in it: ledger.seq of a receipt",
+					httpapi.MaxNumber),
+			},
+		},
+		httpapi.Route{
+			Pattern: "account",
+			Handle:  h.getAccount,
+			Summary: "Flags and nonce of an account",
+			Answers: ok(Account{}),
+			Query:   []openapi.Param{accountParam()},
+		},
+		httpapi.Route{
+			Pattern:  "tx/:txid",
+			Handle:   h.getTx,
+			Summary:  "The receipt of what was done",
+			Answers:  ok(Receipt{}),
+			Problems: []int{http.StatusNotFound},
+		},
+		httpapi.Route{
+			Pattern: "history",
+			Handle:  h.getHistory,
+			Summary: "An account's statement",
+			Answers: ok(History{}),
+			Query: []openapi.Param{
+				accountParam(),
+				assetParam(),
 				openapi.Number("limit", "entries of a page", ledger.MaxHistory),
-				{Name: "cursor", Doc: "next of the page before; it belongs to its query, and new entries do not move it"},
-				{Name: "since", Doc: "RFC 3339 time of the first entry"}, {Name: "until", Doc: "RFC 3339 time before which the last one is"},
+				{
+					Name: "cursor",
+					Doc:  "next of the page before; it belongs to its query, and new entries do not move it",
+				},
+				{Name: "since", Doc: "RFC 3339 time of the first entry"},
+				{Name: "until", Doc: "RFC 3339 time before which the last one is"},
 				{Name: "order", Doc: "newest first, or oldest", Enum: []string{"desc", "asc"}},
-			}},
-		httpapi.Route{Pattern: "assets", Handle: h.getAssets, Summary: "The assets there are", Answers: ok(AssetList{})},
+			},
+		},
+		httpapi.Route{
+			Pattern: "assets",
+			Handle:  h.getAssets,
+			Summary: "The assets there are",
+			Answers: ok(AssetList{}),
+		},
+		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(),
 	)
 }
 
 func (h handlers) writes() []httpapi.Route {
 	order := func(op record.Op, summary string, in any) httpapi.Route {
-		return httpapi.Route{Pattern: op.String(), Handle: h.postOrder(op), Summary: summary, In: in, Answers: written(Receipt{})}
+		return httpapi.Route{
+			Pattern: op.String(),
+			Handle:  h.postOrder(op),
+			Summary: summary,
+			In:      in,
+			Answers: written(Receipt{}),
+		}
 	}
 	release := order(record.OpRelease, "Give a hold up", Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
@@ -115,7 +167,7 @@ func (h handlers) writes() []httpapi.Route {
 	)
 }
 
-// write fills in what the writes have in common.
+// write fills in the fields that all writes share.
 func write(r *httpapi.Route) {
 	r.Endpoint = cmp.Or(r.Endpoint, r.Pattern)
 	if r.Scope == "" && r.AnyOf == nil {
@@ -126,25 +178,36 @@ func write(r *httpapi.Route) {
 	}
 	r.Method, r.Pattern, r.Class = http.MethodPost, prefix+r.Pattern, httpapi.ClassWrite
 	r.Deadline, r.Reloads = httpapi.DefaultDeadline, true
-	r.Headers = []openapi.Param{{
-		Name: idemHeader, Doc: "of the caller's choosing, one for each new request; the same request under the same key is done once",
-		Pattern: `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`, Required: true,
-	}}
+	r.Headers = []openapi.Param{
+		{
+			Name: idemHeader,
+			Doc: "of the caller's choosing, one for each new request; the same request under the same key " +
+				"is done once",
+			Pattern:  `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`,
+			Required: true,
+		},
+	}
 	r.Problems = []int{
-		http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusInsufficientStorage,
+		http.StatusForbidden,
+		http.StatusNotFound,
+		http.StatusConflict,
+		http.StatusUnprocessableEntity,
+		http.StatusInsufficientStorage,
 	}
 }
 
-// batchScopes are the scopes of the operations that a batch may hold.
+// batchScopes returns the scopes of the operations that a batch may hold.
 func batchScopes() []string {
 	var out []string
-	for _, op := range []record.Op{record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease} {
+	for _, op := range []record.Op{
+		record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease,
+	} {
 		out = append(out, service+"."+op.String())
 	}
 	return append(out, scopeAdmin)
 }
 
-// written declares the answer to a write.
+// written returns the declaration of the answer to a write.
 func written(body any) []openapi.Answer {
 	a := httpapi.Answers(http.StatusOK, body)
 	a[0].Headers = []openapi.Param{replayed()}

@@ -24,15 +24,22 @@ func arbitrary(t *rapid.T, v reflect.Value, patterns func(typ, member string) st
 		if options != "" && rapid.Bool().Draw(t, name+" left out") {
 			continue
 		}
-		a := text{name: name, min: number(f.Tag.Get("min"), 0), max: number(f.Tag.Get("max"), math.MaxUint64), enum: f.Tag.Get("enum"), pattern: patterns(v.Type().Name(), name), is: f.Tag.Get("is")}
+		a := text{
+			name:    name,
+			min:     number(f.Tag.Get("min"), 0),
+			max:     number(f.Tag.Get("max"), math.MaxUint64),
+			enum:    f.Tag.Get("enum"),
+			pattern: patterns(v.Type().Name(), name),
+			is:      f.Tag.Get("is"),
+		}
 		draw(t, v.Field(i), a, patterns)
 	}
 }
 
-// text is what the strings and numbers of one member look like.
+// text describes the strings and numbers of one member.
 type text struct {
 	name, enum, pattern string
-	is                  string // the type whose bytes it holds; "": any
+	is                  string // the type of the bytes; "": any
 	min, max            uint64
 }
 
@@ -61,7 +68,8 @@ func (a text) draw(t *rapid.T) string {
 func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string) string) {
 	switch v.Interface().(type) {
 	case time.Time:
-		at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, a.name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+		at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, a.name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).
+			UTC()
 		v.Set(reflect.ValueOf(at))
 		return
 	case record.Item:
@@ -79,7 +87,9 @@ func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string)
 			v.SetBytes([]byte(aReceipt))
 			return
 		}
-		v.SetBytes([]byte(rapid.SampledFrom([]string{`{}`, `{"a":[1,null]}`, `"x"`, `[]`, `-1.5e3`, `true`}).Draw(t, a.name)))
+		v.SetBytes(
+			[]byte(rapid.SampledFrom([]string{`{}`, `{"a":[1,null]}`, `"x"`, `[]`, `-1.5e3`, `true`}).Draw(t, a.name)),
+		)
 		return
 	}
 	switch v.Kind() {
@@ -101,7 +111,11 @@ func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string)
 			v.SetMapIndex(reflect.ValueOf(rapid.String().Draw(t, "key")), held)
 		}
 	case reflect.Interface:
-		v.Set(reflect.ValueOf(rapid.SampledFrom([]any{"x", true, 1.5, []any{"y"}, map[string]any{"z": false}}).Draw(t, a.name)))
+		v.Set(
+			reflect.ValueOf(
+				rapid.SampledFrom([]any{"x", true, 1.5, []any{"y"}, map[string]any{"z": false}}).Draw(t, a.name),
+			),
+		)
 	default:
 		scalar(t, v, a)
 	}
@@ -114,6 +128,10 @@ func scalar(t *rapid.T, v reflect.Value, a text) {
 	case reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, a.name))
 	case reflect.Int, reflect.Int64:
+		if a.max < 1<<53 {
+			v.SetInt(rapid.Int64Range(int64(a.min), int64(a.max)).Draw(t, a.name))
+			return
+		}
 		v.SetInt(rapid.Int64().Draw(t, a.name))
 	case reflect.Uint64:
 		v.SetUint(rapid.Uint64Range(a.min, a.max).Draw(t, a.name))

@@ -1,25 +1,23 @@
-// Package wire holds the bodies that every part of the node's HTTP surface
-// shares: problems, probes and the names of stream events. The bodies of a
-// service are in its own package, httpapi/<service>; what follows is true of
-// all of them.
+// Package wire holds the bodies that all parts of the node's HTTP surface share: problems, probes
+// and the names of stream events. The bodies of a service are in its own package,
+// httpapi/<service>, and follow the same rules.
 //
-// The structs are plain data. Hashed or signed bytes travel as raw JSON
-// values, so that no marshaller ever rewrites what a signature covers; hashes
-// and times stay strings, because a reader that only passes them on must not
-// be able to change them. The tags doc, enum and format are for people and for
-// the JSON Schema of each body, which package openapi makes of them.
+// The structs are plain data. Hashed or signed bytes are raw JSON values, so that no marshaller
+// rewrites them. Hashes and times are strings, because a reader that only forwards them must not
+// change them. The tags doc, enum and format are for people and for the JSON Schema that package
+// openapi generates.
 //
 // # Invariants
 //
-//  1. A member name here is the member name on the wire; it is never renamed.
-//  2. A value whose bytes are hashed or signed is a jsontext.Value.
-//  3. Members that may be absent are omitted, never null.
+//  1. The name of a member here is its name on the wire. It is never renamed.
+//  2. A value is a jsontext.Value if its bytes are hashed or signed.
+//  3. Absent members are omitted, never null.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package wire

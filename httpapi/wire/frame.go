@@ -12,12 +12,12 @@ const (
 	EventShutdown = "shutdown"
 )
 
-// Ready is the body of GET /readyz, whatever its status.
+// Ready is the body of GET /readyz with any status.
 type Ready struct {
 	Ready       bool                    `json:"ready"`
 	WriteReady  bool                    `json:"write_ready"`
 	Degraded    bool                    `json:"degraded"`
-	Missing     []string                `json:"missing" doc:"keys that do not hold: registry.commit_ready"`
+	Missing     []string                `json:"missing" doc:"failing keys: registry.commit_ready"`
 	RetryAfter  int                     `json:"retry_after"`
 	Incarnation string                  `json:"incarnation"`
 	Version     uint64                  `json:"version,omitzero" doc:"version of the registry's HEAD"`
@@ -25,7 +25,7 @@ type Ready struct {
 	Services    map[string]ServiceReady `json:"services"`
 }
 
-// ServiceReady is one service's part of Ready.
+// ServiceReady is the part of Ready about one service.
 type ServiceReady struct {
 	Ready      bool     `json:"ready"`
 	WriteReady bool     `json:"write_ready"`
@@ -40,9 +40,9 @@ type VersionInfo struct {
 	Schema       int               `json:"schema" doc:"schema of the database file"`
 	NodeID       string            `json:"node_id"`
 	Incarnation  string            `json:"incarnation"`
-	Services     map[string]string `json:"services" doc:"service to mode: on, off"`
-	Schemas      map[string]string `json:"schemas" doc:"service to version of its wire schema"`
-	Formats      map[string]uint64 `json:"formats,omitempty" doc:"service to format of its tables in the database file, of those that number it"`
+	Services     map[string]string `json:"services" doc:"mode of each service: on, off"`
+	Schemas      map[string]string `json:"schemas" doc:"version of the wire schema of each service"`
+	Formats      map[string]uint64 `json:"formats,omitempty" doc:"version of the tables of each service that has one"`
 	Deprecations []string          `json:"deprecations"`
 }
 
@@ -56,16 +56,16 @@ type Problem struct {
 	Status     int            `json:"status" example:"409"`
 	Detail     string         `json:"detail,omitzero"`
 	Instance   string         `json:"instance,omitzero" doc:"the correlation id as a URN"`
-	Code       string         `json:"code" doc:"the service's own spelling; more may come" example:"NONCE_CONFLICT"`
-	Reason     string         `json:"reason" doc:"lower_snake, one vocabulary for all services; more may come" example:"nonce_gap"`
+	Code       string         `json:"code" doc:"in the spelling of the service; open set" example:"NONCE_CONFLICT"`
+	Reason     string         `json:"reason" doc:"lower_snake, the same for all services; open set" example:"nonce_gap"`
 	Service    string         `json:"service"`
 	Retryable  bool           `json:"retryable"`
 	CorrID     string         `json:"corr_id,omitzero"`
-	RetryAfter int            `json:"retry_after,omitzero" doc:"seconds until it is worth another try"`
+	RetryAfter int            `json:"retry_after,omitzero" doc:"seconds until a retry"`
 	Details    map[string]any `json:"details,omitempty"`
 }
 
-// Error says what was refused and why, for people.
+// Error describes the refusal for people.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%d %s)", p.Title, p.Status, p.Reason)
@@ -78,6 +78,6 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Unknown reports whether the outcome of the refused request is unknown, so that
-// only the same request repeated can tell.
+// Unknown reports whether the outcome of the refused request is unknown. Only repeating the same
+// request shows it.
 func (p *Problem) Unknown() bool { return p.Details["outcome"] == "unknown" }

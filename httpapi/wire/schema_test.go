@@ -26,23 +26,102 @@ import (
 // bodies are all the structs that cross the surface.
 func bodies() []any {
 	return []any{
-		wire.Ready{}, wire.ServiceReady{}, wire.VersionInfo{}, nodeapi.Status{}, nodeapi.StoreStatus{}, nodeapi.DrainRequest{},
-		nodeapi.DBInfo{}, nodeapi.SnapshotRequest{}, nodeapi.Snapshot{}, nodeapi.SnapshotLine{}, nodeapi.DBStats{}, nodeapi.BucketStats{}, nodeapi.CheckLine{},
-		nodeapi.MintRequest{}, nodeapi.Token{}, nodeapi.TokenInfo{}, nodeapi.TokenList{}, nodeapi.RevokeRequest{}, nodeapi.Revoked{},
-		nodeapi.VerifyRequest{}, nodeapi.Verdict{}, nodeapi.FailedCaveat{}, nodeapi.KeyInfo{}, nodeapi.KeyList{},
-		nodeapi.ConfigShow{}, nodeapi.ConfigKey{}, nodeapi.ConfigChange{}, nodeapi.Reloaded{},
-		nodeapi.AuditRow{}, nodeapi.AuditPage{}, nodeapi.AuditHello{}, nodeapi.AuditLagged{},
-		nodeapi.TaskInfo{}, nodeapi.TaskList{}, nodeapi.QueueInfo{}, nodeapi.QueueList{}, nodeapi.LogLevel{}, wire.Problem{},
-		registryapi.Head{}, registryapi.Version{}, registryapi.VersionStatus{}, registryapi.Diff{}, registryapi.Approval{}, registryapi.Propose{}, registryapi.Proposed{},
-		registryapi.Quorum{}, registryapi.Approved{}, registryapi.Committed{}, registryapi.Proposal{}, registryapi.ProposalList{}, registryapi.Signers{}, registryapi.Genesis{},
-		registryapi.Hello{}, registryapi.Update{}, registryapi.Lagged{},
-		walletapi.Issue{}, walletapi.Transfer{}, walletapi.Burn{}, walletapi.Hold{}, walletapi.Capture{}, walletapi.Release{}, walletapi.FlagsChange{}, walletapi.AssetDeclare{},
-		walletapi.Batch{}, walletapi.BatchOp{}, walletapi.BatchAnswer{}, walletapi.BatchResult{}, walletapi.BatchError{}, walletapi.Receipt{}, walletapi.LedgerRef{},
-		walletapi.Balance{}, walletapi.Account{}, walletapi.Asset{}, walletapi.AssetList{}, walletapi.HistoryEntry{}, walletapi.History{},
-		ledgerapi.Root{}, ledgerapi.Roots{}, ledgerapi.LedgerHead{}, ledgerapi.Proof{}, ledgerapi.Inclusion{}, ledgerapi.LastBatch{}, ledgerapi.LogHead{}, ledgerapi.Consistency{},
+		wire.Ready{},
+		wire.ServiceReady{},
+		wire.VersionInfo{},
+		nodeapi.Status{},
+		nodeapi.StoreStatus{},
+		nodeapi.DrainRequest{},
+		nodeapi.DBInfo{},
+		nodeapi.SnapshotRequest{},
+		nodeapi.Snapshot{},
+		nodeapi.SnapshotLine{},
+		nodeapi.DBStats{},
+		nodeapi.BucketStats{},
+		nodeapi.CheckLine{},
+		nodeapi.MintRequest{},
+		nodeapi.Token{},
+		nodeapi.TokenInfo{},
+		nodeapi.TokenList{},
+		nodeapi.RevokeRequest{},
+		nodeapi.Revoked{},
+		nodeapi.VerifyRequest{},
+		nodeapi.Verdict{},
+		nodeapi.FailedCaveat{},
+		nodeapi.KeyInfo{},
+		nodeapi.KeyList{},
+		nodeapi.ConfigShow{},
+		nodeapi.ConfigKey{},
+		nodeapi.ConfigChange{},
+		nodeapi.Reloaded{},
+		nodeapi.AuditRow{},
+		nodeapi.AuditPage{},
+		nodeapi.AuditHello{},
+		nodeapi.AuditLagged{},
+		nodeapi.TaskInfo{},
+		nodeapi.TaskList{},
+		nodeapi.QueueInfo{},
+		nodeapi.QueueList{},
+		nodeapi.LogLevel{},
+		wire.Problem{},
+		registryapi.Head{},
+		registryapi.Version{},
+		registryapi.VersionStatus{},
+		registryapi.Diff{},
+		registryapi.Approval{},
+		registryapi.Propose{},
+		registryapi.Proposed{},
+		registryapi.Quorum{},
+		registryapi.Approved{},
+		registryapi.Committed{},
+		registryapi.Proposal{},
+		registryapi.ProposalList{},
+		registryapi.Signers{},
+		registryapi.Genesis{},
+		registryapi.Hello{},
+		registryapi.Update{},
+		registryapi.Lagged{},
+		walletapi.Issue{},
+		walletapi.Transfer{},
+		walletapi.Burn{},
+		walletapi.Hold{},
+		walletapi.Capture{},
+		walletapi.Release{},
+		walletapi.FlagsChange{},
+		walletapi.AssetDeclare{},
+		walletapi.Batch{},
+		walletapi.BatchOp{},
+		walletapi.BatchAnswer{},
+		walletapi.BatchResult{},
+		walletapi.BatchError{},
+		walletapi.Receipt{},
+		walletapi.LedgerRef{},
+		walletapi.Balance{},
+		walletapi.Account{},
+		walletapi.Asset{},
+		walletapi.AssetList{},
+		walletapi.HistoryEntry{},
+		walletapi.History{},
+		ledgerapi.Root{},
+		ledgerapi.Roots{},
+		ledgerapi.LedgerHead{},
+		ledgerapi.Proof{},
+		ledgerapi.Inclusion{},
+		ledgerapi.LastBatch{},
+		ledgerapi.LogHead{},
+		ledgerapi.Consistency{},
 		ledgerapi.ExportEnd{},
-		registryapi.AuditChain{}, registryapi.Checkpoint{}, registryapi.CheckpointList{}, registryapi.InclusionProof{}, registryapi.ConsistencyProof{}, registryapi.ItemProof{},
-		registryapi.HighWater{}, registryapi.Objection{}, registryapi.RetentionPlan{}, registryapi.CatchUp{}, registryapi.CaughtUp{},
+		registryapi.AuditChain{},
+		registryapi.Checkpoint{},
+		registryapi.CheckpointList{},
+		registryapi.InclusionProof{},
+		registryapi.ConsistencyProof{},
+		registryapi.ItemProof{},
+		registryapi.HighWater{},
+		registryapi.Objection{},
+		registryapi.RetentionPlan{},
+		registryapi.CatchUp{},
+		registryapi.CaughtUp{},
 	}
 }
 
@@ -85,7 +164,10 @@ func document(t *testing.T) *openapi.Document {
 	var routes []openapi.Route
 	for _, b := range bodies() {
 		routes = append(routes, openapi.Route{
-			Method: http.MethodPost, Pattern: "/" + reflect.TypeOf(b).Name(), In: b, Answers: []openapi.Answer{{Status: http.StatusNoContent}},
+			Method:  http.MethodPost,
+			Pattern: "/" + reflect.TypeOf(b).Name(),
+			In:      b,
+			Answers: []openapi.Answer{{Status: http.StatusNoContent}},
 		})
 	}
 	d, err := openapi.Build(openapi.Info{Title: "bodies", Version: "1", Problem: wire.Problem{}}, routes)
@@ -170,7 +252,7 @@ func TestBodiesFitTheirSchemasAndRoundTrip(t *testing.T) {
 	}
 }
 
-// A spelling is that of who reads it: no more passes the schema than the node takes, as far as a pattern can tell.
+// The patterns of the schema accept only texts that the node accepts, as far as a pattern can.
 func TestSpellings(t *testing.T) {
 	all, _ := schemas(t)
 	for _, tt := range []struct {
@@ -203,7 +285,8 @@ func TestSchemasAreStrict(t *testing.T) {
 	for _, b := range bodies() {
 		name := reflect.TypeOf(b).Name()
 		s := all[name]
-		if err := s.Validate(map[string]any{"unheard_of": true}); err == nil || !strings.Contains(err.Error(), "unheard_of") {
+		if err := s.Validate(map[string]any{"unheard_of": true}); err == nil ||
+			!strings.Contains(err.Error(), "unheard_of") {
 			t.Errorf("%s: err = %v", name, err)
 		}
 		if err := s.Validate(map[string]any{}); (err == nil) != (len(s.Required) == 0) {

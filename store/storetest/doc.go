@@ -1,4 +1,5 @@
-// Package storetest tries an engine's commands in tests: one transaction in memory, never committed, so a command costs microseconds.
+// Package storetest runs commands of an engine in tests, in one in-memory transaction that is never
+// committed. A command takes microseconds.
 //
 // # Invariants
 //

@@ -7,10 +7,10 @@ import (
 	"ronbox/store"
 )
 
-// Tx is a state that lives as long as the test.
+// Tx is an in-memory state that lives as long as the test.
 type Tx struct{ scratch *store.Scratch }
 
-// Cleaner is what NewTx needs of a *testing.T, and of a *rapid.T beside one.
+// Cleaner is the part of *testing.T and *rapid.T that NewTx needs.
 type Cleaner interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -19,7 +19,8 @@ type Cleaner interface {
 
 var _ Cleaner = testing.TB(nil)
 
-// NewTx is an empty state with the given buckets. Its stamps begin at 2026-01-01 and grow by a nanosecond a command.
+// NewTx returns an empty state with the given buckets. Its stamps begin at 2026-01-01 and grow by a
+// nanosecond per command.
 func NewTx(t Cleaner, buckets ...*store.Bucket) *Tx {
 	t.Helper()
 	s, err := store.NewScratch(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), buckets...)
@@ -34,11 +35,11 @@ func NewTx(t Cleaner, buckets ...*store.Bucket) *Tx {
 	return &Tx{s}
 }
 
-// Register lets commands find g with store.GroupOf.
+// Register adds g for store.GroupOf.
 func (tx *Tx) Register(g store.Group) { tx.scratch.Register(g) }
 
-// Reader sees every command done so far.
+// Reader returns a Reader that sees every command done so far.
 func (tx *Tx) Reader() store.Reader { return tx.scratch.Reader() }
 
-// Do applies c and merges what it wrote if it returns nil.
+// Do applies c and merges its writes if Apply returns nil.
 func Do[R any](tx *Tx, c store.Command[R]) (R, error) { return store.Try(tx.scratch, c) }

@@ -19,7 +19,7 @@ trap 'rm -rf "$home"' EXIT
   echo "  $go mod download -C $here/postgres/service" >&2
   exit 69
 }
-(cd "$here/../.." && "$go" test -c -o "$home/callers" ./appliance/load)
+(cd "$here/../.." && "$go" test -c -o "$home/callers" ./cmd/ronbox/server/load)
 as() { "$@"; }
 if [ "$(id -u)" = 0 ]; then # it refuses to run as root
   as() { runuser -u postgres -- "$@"; }
@@ -61,7 +61,7 @@ service() { # name, connections to the database
   service=$COPROC_PID
   read -r addr <&"${COPROC[0]}" || { echo "The service on PostgreSQL does not start" >&2; exit 1; }
   pattern="^BenchmarkMoney$/^postgres$/^${1//\//$/^}$"
-  (cd "$here/../../appliance/load" && RONBOX_BENCH_POSTGRES="$addr loopback" "$home/callers" -test.run '^$' -test.bench "$pattern" -test.benchtime "${seconds}s") |
+  (cd "$here/../../cmd/ronbox/server/load" && RONBOX_BENCH_POSTGRES="$addr loopback" "$home/callers" -test.run '^$' -test.bench "$pattern" -test.benchtime "${seconds}s") |
     awk -v after="/$2" -f "$here/rows.awk" | sed 's|^postgres/|postgres/service/|'
   stop
 }

@@ -11,7 +11,7 @@ all=$(mktemp) && trap 'rm -f "$all"' EXIT
 cd "$here/../.."
 "$go" test ./engines/ledger -run '^$' -bench 'Pair/submitters' -benchtime "${seconds}x" |
   awk -f "$here/rows.awk" | sed 's|^BenchmarkPair/[^\t]*|ronbox/engine|' | tee -a "$all"
-"$go" test ./appliance/load -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s" |
+"$go" test ./cmd/ronbox/server/load -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s" |
   awk -v before=ronbox/ -f "$here/rows.awk" | sed 's|^ronbox/bare|bare|' | tee -a "$all"
 awk -F'\t' '
   {split($2, r, " "); rate[$1]=r[1]}

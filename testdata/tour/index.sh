@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 ronbox=$(realpath "${RONBOX:-bin/ronbox}")
 dir=$(mktemp -d /tmp/rt.XXXXXX)
+hedge=${RONBOX_INDEX__DHT__HEDGE_MS:-150} deadline=${RONBOX_INDEX__DHT__DEADLINE_MS:-1200}   # the nodes have them too
 declare -A pid url
 trap 'kill -9 "${pid[@]}" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
@@ -43,9 +44,10 @@ start a "RONBOX_INDEX__PEERS=${url[b]}#eu-west-3,${url[c]}#eu-west-1,${url[d]}#u
 show a index peers
 
 step "Real names: the service endpoints of eight releases of an SDK, each the BLAKE3 of what the release says of it"
+go build -o "$dir/names" ./testdata/tour/names
 for f in testdata/registry/*.ndjson; do
   version=${f##*-v}; version=${version%.ndjson}
-  go run ./testdata/tour/names "$f" "$version" >"$dir/$version.txt"
+  "$dir/names" "$f" "$version" >"$dir/$version.txt"
   printf '%6d names @%s\n' "$(wc -l <"$dir/$version.txt")" "$version"
   on a index put -q -f "$dir/$version.txt"
 done
@@ -63,7 +65,7 @@ on d index announce "$content" --addr /ip4/192.0.2.4/tcp/443/https --region us-e
 show a index providers "$content" --region eu-west-3
 [ "$(source_of a index providers "$content" --region eu-west-3 --fresh)" = peer ] || fail "no peer was asked"
 
-step "The peer that is asked first hangs (kill -STOP): others are asked after 150 ms, and its breaker opens"
+step "The peer that is asked first hangs (kill -STOP): others are asked after $hedge ms, and its breaker opens"
 first=$(on a index peers --json | sed 's/.*"peers":\[//; s/},{/}\n{/g' | sed -n 's/.*"target":"\([^"]*\)".*"asked":[1-9].*/\1/p' | head -1)
 for n in b c d; do [ "${url[$n]}" = "http://$first" ] && stopped=$n; done
 kill -STOP "${pid[$stopped]}"
@@ -95,7 +97,7 @@ gone() { ! on c index resolve name:docs.example -q 2>/dev/null; }
 until_so "its end on c" gone
 printf 'c$ ronbox index resolve name:docs.example\n'; on c index resolve name:docs.example 2>&1 || true
 
-step "All three hang: a lookup of what nobody here knows ends after 1200 ms"
+step "All three hang: a lookup of what nobody here knows ends after $deadline ms"
 kill -STOP "${pid[b]}" "${pid[c]}" "${pid[d]}"
 unknown=b3:0000000000000000000000000000000000000000000000000000000000000001
 printf 'one lookup took %s\n' "$(took on a index providers $unknown)"

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Number is the number that a variable of the environment holds, 0 when it is not set. Another text ends the test.
+// Number is the number that a variable of the environment holds, 0 when it is not set. Another text
+// ends the test.
 func Number(t testing.TB, name string) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -21,12 +22,13 @@ func Number(t testing.TB, name string) uint64 {
 	return n
 }
 
-// Seed is what everything drawn in a test comes from: the number in the environment, or a new one.
+// Seed returns the seed of all random values in a test: the number in the environment, or a new
+// one.
 func Seed(t testing.TB, name string) uint64 {
 	t.Helper()
 	seed := Number(t, name)
 	if seed == 0 {
-		seed = 1 + rand.Uint64N(1<<63) // 0 is none
+		seed = 1 + rand.Uint64N(1<<63) // 0 means no seed
 	}
 	t.Logf("%s=%d", name, seed)
 	t.Cleanup(func() {

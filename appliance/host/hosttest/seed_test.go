@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// keeper is a test that keeps what is logged and what is to be done at its end.
+// keeper is a test that records log lines and cleanups.
 type keeper struct {
 	testing.TB
 	lines  []string
@@ -34,7 +34,8 @@ func TestSeedIsLoggedAndTaken(t *testing.T) {
 	seed := Seed(first, name)
 	first.end()
 	assigned := fmt.Sprintf("%s=%d", name, seed)
-	if seed == 0 || len(first.lines) != 2 || first.lines[0] != assigned || !strings.HasPrefix(first.lines[1], "again with "+assigned+" go test -run '^TestX$'") {
+	if seed == 0 || len(first.lines) != 2 || first.lines[0] != assigned ||
+		!strings.HasPrefix(first.lines[1], "again with "+assigned+" go test -run '^TestX$'") {
 		t.Errorf("seed %d: %q", seed, first.lines)
 	}
 	t.Setenv(name, strconv.FormatUint(seed, 10))

@@ -1,17 +1,20 @@
-// Package hosttest finds what some tests need of the machine: its tools, and what the environment says of a run.
+// Package hosttest looks up the tools that some tests need, and the settings of a test run in the
+// environment.
 //
 // # Invariants
 //
-//  1. A test whose tool is missing is skipped with the name of Debian's package. Where RONBOX_TOOLS is set, as in CI, it fails.
-//  2. A seed is logged at once, and again at the end of a test that failed, since a long one has said much in between.
+//  1. A test whose tool is missing is skipped, and the message names the Debian package. If
+//     RONBOX_TOOLS is set, as in CI, the test fails.
+//  2. A seed is logged at once, and again at the end of a failed test, because there may be much
+//     output in between.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package hosttest
 
 import (
@@ -20,7 +23,8 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a program, which the Debian package deb holds, or ends the test if it is not installed.
+// Tool returns the path of a program, which the Debian package deb holds, or ends the test if it is
+// not installed.
 func Tool(t testing.TB, name, deb string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

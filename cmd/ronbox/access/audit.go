@@ -19,7 +19,7 @@ import (
 )
 
 func (a app) auditCmd() *cobra.Command {
-	return cli.Group("audit", "Read the node's audit chain: who did what, and how it was decided",
+	return cli.Group("audit", "Show, export and verify the audit chain",
 		a.auditTailCmd(), a.auditExportCmd(), a.auditVerifyCmd())
 }
 
@@ -33,24 +33,25 @@ func (a app) auditTailCmd() *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show the newest rows of the audit chain, and with --follow those that come",
-		Long: `Show the newest rows of the audit chain: tokens made and revoked, keys, configuration,
-restores, drains. With --follow those that come are shown too, resumed without a gap
-when the connection breaks; Ctrl-C ends it.`,
+		Short: "Show the newest rows of the audit chain",
+		Long: `Show the newest rows of the audit chain: tokens created and revoked, keys,
+configuration, restores, drains. With --follow new rows are shown as they are written;
+after a broken connection the stream resumes without a gap. Stop it with Ctrl-C.`,
 		Example: `  ronbox audit tail
   ronbox audit tail --lines 100 --json
   ronbox audit tail --follow --lines 0`,
 	}
-	cmd.Flags().IntVarP(&f.lines, "lines", "n", 10, "how many of the newest rows, up to 1000")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with the rows that come")
-	cmd.Flags().IntVar(&f.count, "count", 0, "with --follow: end after this many rows in all")
+	cmd.Flags().IntVarP(&f.lines, "lines", "n", 10, "number of rows to show, up to 1000")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "show new rows as they are written")
+	cmd.Flags().IntVar(&f.count, "count", 0, "with --follow: stop after this many rows in all")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error { return a.auditTail(ctx, c, f) })
 	return cmd
 }
 
 func (a app) auditTail(ctx context.Context, c nodeapi.Client, f tailFlags) error {
 	if f.lines < 0 || f.lines > auditPage || f.count < 0 {
-		return cli.Usage("--lines %d --count %d: want numbers from 0, and at most %d lines", f.lines, f.count, auditPage)
+		return cli.Usage("--lines %d --count %d: want numbers from 0, and at most %d lines", f.lines, f.count,
+			auditPage)
 	}
 	if f.count > 0 && !f.follow {
 		return cli.Usage("--count %d without --follow: --lines says how many rows there are to be", f.count)
@@ -80,9 +81,9 @@ func (a app) auditTail(ctx context.Context, c nodeapi.Client, f tailFlags) error
 	return cli.UntilCtrlC(ctx, err)
 }
 
-// newestRows reads the last n rows, and says which row is the last.
+// newestRows reads the last n rows, and returns the number of the last row.
 func newestRows(ctx context.Context, c nodeapi.Client, n int) (rows []nodeapi.AuditRow, last uint64, err error) {
-	page, err := c.Audit(ctx, 1, 1) // where the chain stands
+	page, err := c.Audit(ctx, 1, 1) // the bounds of the chain
 	if err != nil || n == 0 || page.Last == 0 {
 		return nil, page.Last, err
 	}
@@ -94,7 +95,7 @@ func newestRows(ctx context.Context, c nodeapi.Client, n int) (rows []nodeapi.Au
 	return page.Rows, last, err
 }
 
-// auditRow prints one row at once, without a table, which would wait for all rows.
+// auditRow prints one row at once; a table would wait for all rows.
 func (a app) auditRow(r nodeapi.AuditRow) error {
 	if a.Flags.JSON {
 		return a.PrintJSON(r)
@@ -130,12 +131,12 @@ const auditPage = 1000 // rows of one answer of the node
 
 // auditLines reads an audit chain as NDJSON, page by page, from the row next on.
 type auditLines struct {
-	fetch func(from uint64) (lines []byte, next uint64, err error) // next is 0 behind the last page
+	fetch func(from uint64) (lines []byte, next uint64, err error) // next is 0 after the last page
 	next  uint64
 	left  []byte
 	done  bool
-	count uint64                  // rows handed out
-	seen  func(done, total int64) // progress, after each page; a total of 0 is not known
+	count uint64                  // rows read
+	seen  func(done, total int64) // progress, after each page; a total of 0 is unknown
 }
 
 // Read implements io.Reader.
@@ -155,13 +156,13 @@ func (l *auditLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// chainHead is the end of a chain as its node reports it.
+// chainHead is the head of a chain as reported by its node.
 type chainHead struct {
 	last uint64
 	head string
 }
 
-// nodeAudit reads the rows of a running node, and after the last page the head of its chain into at.
+// nodeAudit reads the rows of a running node and stores the head of its chain in at.
 func nodeAudit(ctx context.Context, c nodeapi.Client, first uint64, at *chainHead) *auditLines {
 	l := &auditLines{next: first}
 	l.fetch = func(from uint64) ([]byte, uint64, error) {
@@ -178,7 +179,7 @@ func nodeAudit(ctx context.Context, c nodeapi.Client, first uint64, at *chainHea
 	return l
 }
 
-// fileAudit reads the rows of a database file that nobody writes.
+// fileAudit reads the rows of a database file that no process writes.
 func fileAudit(ctx context.Context, r *store.ReadOnly, from uint64) *auditLines {
 	l := &auditLines{next: from}
 	l.fetch = func(from uint64) (lines []byte, next uint64, err error) {
@@ -200,13 +201,24 @@ func fileAudit(ctx context.Context, r *store.ReadOnly, from uint64) *auditLines 
 	return l
 }
 
-// wireRows gives rows the form in which the node sends them: an export is the same bytes from a node and from a file.
+// wireRows converts rows to the form of the node's API, so that an export has the same bytes from a
+// node and from a file.
 func wireRows(rows []store.AuditRow) []nodeapi.AuditRow {
 	out := make([]nodeapi.AuditRow, len(rows))
 	for i, r := range rows {
 		out[i] = nodeapi.AuditRow{
-			Seq: r.Seq, At: time.Unix(0, r.At).UTC(), Event: r.Event.Event, Decision: r.Decision, Reason: r.Reason, CorrID: r.CorrID,
-			CapID: r.CapID, Principal: r.Principal, UID: r.UID, Detail: r.Detail, Prev: r.Prev.String(), Hash: r.Hash.String(),
+			Seq:       r.Seq,
+			At:        time.Unix(0, r.At).UTC(),
+			Event:     r.Event.Event,
+			Decision:  r.Decision,
+			Reason:    r.Reason,
+			CorrID:    r.CorrID,
+			CapID:     r.CapID,
+			Principal: r.Principal,
+			UID:       r.UID,
+			Detail:    r.Detail,
+			Prev:      r.Prev.String(),
+			Hash:      r.Hash.String(),
 		}
 	}
 	return out

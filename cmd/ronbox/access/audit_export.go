@@ -20,12 +20,11 @@ func (a app) auditExportCmd() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "export [DATABASE]",
-		Short: "Print the whole audit chain as NDJSON, from the node or from a database file",
-		Long: `Print the whole audit chain, one JSON object per line, oldest row first: from the running
-node, or, when none runs or one is named, from a database file that no process holds.
-Every row carries its hash and that of the row before it, so that ` + "`ronbox audit verify`" + `
-can check the copy anywhere. The node keeps audit.retain rows (100,000); an archive that
-is appended to keeps more.`,
+		Short: "Export the whole audit chain as NDJSON, from the node or a database file",
+		Long: `Export the whole audit chain, one JSON object per line, oldest row first. The rows come
+from the running node, or from DATABASE or the database of a stopped node. Every row
+carries its hash and the hash of the row before it, so that ` + "`ronbox audit verify`" + ` can
+check the copy anywhere. The node keeps audit.retain rows (100,000 by default).`,
 		Example: `  ronbox audit export > audit.ndjson
   ronbox audit export --from 5000 --out audit-5000.ndjson --json
   ronbox audit export /backup/ronbox/ronbox-….db`,
@@ -44,7 +43,7 @@ func (a app) auditExport(ctx context.Context, args []string, from uint64, out st
 	return a.withAudit(ctx, args, from, func(l *auditLines, _ *chainHead) error {
 		if out == "" {
 			if cli.IsTerminal(a.Stdout) {
-				l.seen = func(int64, int64) {} // it would stand between the rows
+				l.seen = func(int64, int64) {} // progress would mix with the rows
 			}
 			_, err := io.Copy(a.Stdout, l)
 			return err
@@ -63,7 +62,8 @@ func (a app) auditExport(ctx context.Context, args []string, from uint64, out st
 	})
 }
 
-// withAudit opens the rows of the node, of its database file when it does not run, or of the file named.
+// withAudit opens the rows of the given file, of the running node, or of the database of a stopped
+// node.
 func (a app) withAudit(ctx context.Context, args []string, from uint64, use func(*auditLines, *chainHead) error) error {
 	p, at := a.Progress(cli.Count, "audit rows"), &chainHead{}
 	defer p.End()
@@ -97,14 +97,14 @@ func auditIn(ctx context.Context, file string, from uint64, run func(*auditLines
 func (a app) auditVerifyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify [FILE|-]",
-		Short: "Check that an audit chain is whole: every row's hash, every link",
-		Long: `Check that an audit chain is whole: hash every row again and follow every link. FILE is
-an export ("-" is stdin) or a database file that no process holds. Without it the rows of
-the running node are read, and its head must be the last of them; when no node runs it
-is the database of --data-dir. Exit 3: a row was changed, taken out or put in.
+		Short: "Verify every hash and link of an audit chain",
+		Long: `Verify an audit chain: recompute the hash of every row and follow every link. FILE is an
+export ("-" is stdin) or a database file that no process has open. Without FILE the rows
+of the running node are read and must end with its head; if no node runs, the database
+of --data-dir is read. Exit 3: a row was changed, removed or inserted.
 
-A chain that was cut at its old end by audit.retain begins with the oldest row kept. One
-that was cut at its new end is whole too: note the head of an export when it is made.`,
+The chain begins with the oldest row that audit.retain keeps. A chain whose newest rows
+were removed still verifies: record the head of each export.`,
 		Example: `  ronbox audit verify
   ronbox audit verify audit.ndjson --json
   ronbox audit export /backup/ronbox/ronbox-….db | ronbox audit verify -`,
@@ -135,7 +135,10 @@ func (a app) auditVerify(ctx context.Context, args []string) error {
 			t.Row("to", doc.Last)
 			t.Row("head", doc.Head)
 		}
-		t.Row(map[bool]string{true: "sound", false: "BAD"}[doc.OK], map[bool]string{true: "every hash and every link holds", false: doc.Problem}[doc.OK])
+		t.Row(
+			map[bool]string{true: "sound", false: "BAD"}[doc.OK],
+			map[bool]string{true: "every hash and every link holds", false: doc.Problem}[doc.OK],
+		)
 	})
 	if err != nil || doc.OK {
 		return err
@@ -143,7 +146,7 @@ func (a app) auditVerify(ctx context.Context, args []string) error {
 	return a.FoundBad(doc.Problem, "chain")
 }
 
-// checkAudit walks the chain. A fault of the chain is no error but part of the verdict.
+// checkAudit verifies the chain. A fault of the chain is part of the verdict, not an error.
 func (a app) checkAudit(ctx context.Context, args []string) (doc auditVerdict, err error) {
 	walk := func(r io.Reader) error {
 		doc.ChainReport, err = store.CheckAudit(r)
@@ -166,14 +169,15 @@ func (a app) checkAudit(ctx context.Context, args []string) (doc auditVerdict, e
 			return err
 		}
 		if at.last != doc.Last || at.head != doc.Head.String() && doc.Rows > 0 {
-			doc.Problem = fmt.Sprintf("the rows end with %d, %s; the node's head is %d, %s", doc.Last, doc.Head, at.last, at.head)
+			doc.Problem = fmt.Sprintf("the rows end with %d, %s; the node's head is %d, %s", doc.Last, doc.Head,
+				at.last, at.head)
 		}
 		return nil
 	})
 	return doc, err
 }
 
-// openExport opens an export; text is false when the file is a database, which is closed again.
+// openExport opens an export. text is false if the file is a database, which is closed again.
 func (a app) openExport(path string) (lines io.ReadCloser, text bool, err error) {
 	if path == "-" {
 		return io.NopCloser(a.Stdin), true, nil
@@ -186,7 +190,8 @@ func (a app) openExport(path string) (lines io.ReadCloser, text bool, err error)
 		return nil, false, err
 	}
 	buffered := bufio.NewReader(f)
-	if first, err := buffered.Peek(1); err == nil && first[0] == 0 { // the first byte of a database, and of no text
+	// a database begins with a zero byte, text does not
+	if first, err := buffered.Peek(1); err == nil && first[0] == 0 {
 		return nil, false, f.Close()
 	}
 	return struct {

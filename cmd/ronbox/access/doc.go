@@ -1,10 +1,9 @@
-// Package access holds the verbs about access to a node and the record of it: tokens, the root keys that they are made
-// with, and the audit chain.
+// Package access provides the verbs for tokens, the root keys of tokens, and the audit chain.
 //
 // # Invariants
 //
-//  1. A token is printed only by the verb that makes or narrows it, and once.
-//  2. An export of the audit chain is the same bytes, whether a node or a file gave it.
+//  1. A token is printed once, by the verb that creates or restricts it.
+//  2. An export of the audit chain has the same bytes from a node and from a file.
 //
 // # Tasks and queues
 //

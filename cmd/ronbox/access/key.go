@@ -11,16 +11,17 @@ import (
 )
 
 func (a app) keyCmd() *cobra.Command {
-	return cli.Group("key", "Look after the root keys that tokens are made with", a.keyListCmd(), a.keyRotateCmd(), a.keyRetireCmd())
+	return cli.Group("key", "Manage the root keys of tokens", a.keyListCmd(), a.keyRotateCmd(),
+		a.keyRetireCmd())
 }
 
 func (a app) keyListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the root keys of tokens: the active one, those that still verify, those retired",
-		Long: `List the root keys of tokens. The active one makes new tokens; a key before it goes on
-verifying until its last token has expired, and is retired then. Keys are derived from
-node.key and an id; they are stored nowhere and shown nowhere.`,
+		Short: "List the root keys of tokens: active, verifying and retired",
+		Long: `List the root keys of tokens. The active key signs new tokens. An older key verifies
+tokens until the last of them has expired, and is then retired. Keys are derived from
+node.key and an id; they are never stored or shown.`,
 		Example: `  ronbox key list
   ronbox key list --json | jq -r .active`,
 		RunE: a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
@@ -38,7 +39,7 @@ node.key and an id; they are stored nowhere and shown nowhere.`,
 	}
 }
 
-// keyNext describes what becomes of a key, and when.
+// keyNext describes the next state of a key and its time.
 func keyNext(k nodeapi.KeyInfo) string {
 	switch {
 	case !k.RotateAt.IsZero():
@@ -52,11 +53,11 @@ func keyNext(k nodeapi.KeyInfo) string {
 func (a app) keyRotateCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate",
-		Short: "Make a new root key for tokens from now on; those made before stay good until they expire",
-		Long: `Make a new root key for the tokens from now on. The key before it goes on verifying
-until its last token has expired. The node does this by itself every auth.rotate (30
-days); by hand it is for when a key should not be used any longer. To void the old
-tokens at once, retire their key.`,
+		Short: "Create a new root key; existing tokens stay valid until they expire",
+		Long: `Create a new root key for new tokens. The previous key verifies existing tokens until the
+last of them has expired. The node rotates keys automatically every auth.rotate (30
+days); rotate by hand if a key should no longer be used. To invalidate existing tokens
+immediately, retire their key.`,
 		Example: `  ronbox key rotate
   ronbox key rotate --json`,
 		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.RotateKey, keyTable),
@@ -75,9 +76,9 @@ func keyTable(t cli.Table, k nodeapi.KeyInfo) {
 func (a app) keyRetireCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retire KID",
-		Short: "Retire a root key at once: every token made with it is void",
-		Long: `Retire a root key at once: every token made with it is void, from this moment and for
-good. The active key cannot be retired; rotate first.`,
+		Short: "Retire a root key and invalidate every token made with it",
+		Long: `Retire a root key: every token made with it becomes invalid immediately and permanently.
+The active key cannot be retired; rotate first.`,
 		Example: `  ronbox key rotate && ronbox key retire 01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox key retire 01JD3V9T5E8Q2X7RZ4M6K0ABCD --yes --json`,
 		Args: cli.Exactly(1, "one key id"),
@@ -103,13 +104,12 @@ func (a app) tokenRevokeCmd() *cobra.Command {
 	var f revokeFlags
 	cmd := &cobra.Command{
 		Use:   "revoke [TID]",
-		Short: "Make tokens void, from this moment and for good",
-		Long: `Make tokens void, from this moment and for good: one by its id (which ` + "`ronbox token list`" + `
-and ` + "`inspect`" + ` show, and which its narrowed copies share), all of a root key, all of a
-tenant, or all that were ever made. It is in force when the verb returns. A token that
-is void cannot be made good again; mint another.
+		Short: "Revoke tokens immediately and permanently",
+		Long: `Revoke tokens immediately and permanently: one by its id (shown by ` + "`ronbox token list`" + `
+and ` + "`inspect`" + `, and shared by its restricted copies), all of a root key, all of a tenant,
+or all tokens. The revocation is in force when the command returns and cannot be undone.
 
---all voids the token this is asked with too; the socket goes on working.`,
+--all also revokes the token that authorizes this command; the socket still works.`,
 		Example: `  ronbox token revoke 01JD3V9T5E8Q2X7RZ4M6K0ABCD --reason "laptop lost"
   ronbox token revoke --of leaked.token --yes
   ronbox token revoke --tenant acme --yes --json
@@ -120,10 +120,12 @@ is void cannot be made good again; mint another.
 	fl.StringVar(&f.of, "of", "", "the token in this `file`")
 	fl.StringVar(&f.Kid, "kid", "", "all tokens of this root key (its `id`)")
 	fl.StringVar(&f.Tenant, "tenant", "", "all tokens of this `tenant`")
-	fl.BoolVar(&f.All, "all", false, "all tokens made so far")
-	fl.StringVar(&f.Reason, "reason", "", "kept in the audit trail")
+	fl.BoolVar(&f.All, "all", false, "all existing tokens")
+	fl.StringVar(&f.Reason, "reason", "", "reason for the audit chain")
 	cmd.MarkFlagsMutuallyExclusive("of", "kid", "tenant", "all")
-	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error { return a.revoke(ctx, c, f, args) })
+	cmd.RunE = a.online(
+		func(ctx context.Context, c nodeapi.Client, args []string) error { return a.revoke(ctx, c, f, args) },
+	)
 	return cmd
 }
 
@@ -173,7 +175,8 @@ func (f *revokeFlags) target(args []string) (revokeTarget, error) {
 		}
 		seen, err := auth.Inspect(token)
 		if err != nil {
-			return revokeTarget{}, cli.Fail(cli.ExitFailed, "malformed", cli.NotAToken, "%s: not a token: %w", f.of, err)
+			return revokeTarget{}, cli.Fail(cli.ExitFailed, "malformed", cli.NotAToken, "%s: not a token: %w", f.of,
+				err)
 		}
 		f.TID = seen.TID
 	default:

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/scopes"
@@ -28,26 +28,27 @@ func (a app) tokenMintCmd() *cobra.Command {
 	var m mintFlags
 	cmd := &cobra.Command{
 		Use:   "mint --scope S [--scope S2 …]",
-		Short: "Make a token",
-		Long: `Have the node make a token, or make it here from the secret of a stopped node.
+		Short: "Create a token",
+		Long: `Create a token, on the running node or from the secret of a stopped one.
 
 Scopes are service.verb: registry.propose, registry.approve, registry.commit,
 node.metrics, node.drain, node.token; node.admin allows everything. Every other flag
-narrows: what it names is all that the token is good for. A token always expires.
+restricts the token further. A token always expires.
 
-It is printed once, or written to --out with mode 0600; the node keeps its id, not the
-token. With --offline the node must be stopped, and its node.key is read.`,
+The token is printed once, or written to --out with mode 0600; the node stores its id,
+not the token. --offline reads the node.key of a stopped node.`,
 		Example: `  ronbox token mint --scope registry.propose,registry.commit --ttl 30d --out ci.token
   ronbox token mint --scope registry.approve --signer org:acme#alice --ip 10.0.0.0/8
   ronbox token mint --scope node.metrics --caveat "method = GET" --json
   ronbox --data-dir data token mint --scope node.admin --offline --out admin2.token
   ronbox --url http://node:8080 --token-file ci.token registry propose payload.json`,
 	}
-	m.holderFlags.register(cmd, "what the token allows", "how long it lives, such as 1h or 30d (default the node's auth.default_ttl)")
+	m.holderFlags.register(cmd, "scopes of the token",
+		"time to live, such as 1h or 30d (default the node's auth.default_ttl)")
 	m.caveatFlags.register(cmd)
-	cmd.Flags().StringVar(&m.sub, "sub", "", "the `principal` it stands for (default who asks)")
+	cmd.Flags().StringVar(&m.sub, "sub", "", "the `principal` of the token (default the caller)")
 	cmd.Flags().StringVar(&m.out, "out", "", "write the token to this new `file`")
-	cmd.Flags().BoolVar(&m.offline, "offline", false, "make it from the secret of the stopped node in --data-dir")
+	cmd.Flags().BoolVar(&m.offline, "offline", false, "create it with the secret of the stopped node in --data-dir")
 	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error { return a.mint(ctx, m) })
 	return cmd
 }
@@ -58,7 +59,13 @@ func (a app) mint(ctx context.Context, m mintFlags) error {
 	}
 	return a.deliver(m.out, func() (newToken, error) {
 		t, err := a.mintToken(ctx, m.offline, nodeapi.MintRequest{
-			Sub: m.sub, Tenant: m.tenant, Scopes: m.scopes, TTL: m.ttl, Path: m.path, Methods: m.methods, Caveats: m.caveatFlags.list(),
+			Sub:     m.sub,
+			Tenant:  m.tenant,
+			Scopes:  m.scopes,
+			TTL:     m.ttl,
+			Path:    m.path,
+			Methods: m.methods,
+			Caveats: m.caveatFlags.list(),
 		})
 		return newToken{Token: t.Token, TID: t.TID, ExpiresAt: t.ExpiresAt}, err
 	})
@@ -70,7 +77,7 @@ func (a app) mintToken(ctx context.Context, offline bool, r nodeapi.MintRequest)
 		if err != nil {
 			return nodeapi.Token{}, err
 		}
-		return appliance.MintOffline(ctx, cfg, a.Build, r)
+		return server.MintOffline(ctx, cfg, a.Build, r)
 	}
 	c, err := a.Client()
 	if err != nil {
@@ -90,11 +97,10 @@ func (a app) tokenAttenuateCmd() *cobra.Command {
 	var f attenuateFlags
 	cmd := &cobra.Command{
 		Use:   "attenuate [FILE|-]",
-		Short: "Narrow a token, here and without a key, before it is handed on",
-		Long: `Narrow a token, here and without a key or a node: the result allows what the token
-allowed and what the flags name, nothing more. Nobody can take a caveat off again. The
-narrowed token keeps the id of the one it was made of, so to revoke one revokes both,
-and what one moves under a ceiling of a day counts for both.
+		Short: "Restrict a token offline, without a key",
+		Long: `Restrict a token offline, without a key or a node: the result allows only what both the
+token and the flags allow. A caveat cannot be removed again. The restricted token keeps
+the id of the original: revoking one revokes both, and both share one daily ceiling.
 
 The token is read from FILE, from --token-file, or from stdin for "-".`,
 		Example: `  ronbox token attenuate ci.token --scope registry.propose --ttl 10m --out step.token
@@ -102,7 +108,8 @@ The token is read from FILE, from --token-file, or from stdin for "-".`,
   pass show ronbox/ci | ronbox token attenuate - --method GET`,
 		Args: cli.AtMost(1, "at most one file"),
 	}
-	f.holderFlags.register(cmd, "what is left of what the token allows", "how much longer it lives, from now, such as 10m")
+	f.holderFlags.register(cmd, "scopes that remain",
+		"time to live from now, such as 10m")
 	f.caveatFlags.register(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "write the token to this new `file`")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error { return a.attenuate(args, f) })
@@ -137,7 +144,7 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 	})
 }
 
-// newToken is a token that a verb has made, or with --out the file that holds it.
+// newToken is a token that a verb has created, or with --out the file that holds it.
 type newToken struct {
 	Token     string    `json:"token,omitzero"`
 	TID       string    `json:"tid"`
@@ -145,8 +152,8 @@ type newToken struct {
 	File      string    `json:"file,omitzero"`
 }
 
-// deliver calls made for a token and prints it, or writes it to the file out with mode 0600. The file is created before, so
-// that no token is made and then lost.
+// deliver calls made for a token and prints it, or writes it to the file out with mode 0600. The
+// file is created first, so that a created token is never lost.
 func (a app) deliver(out string, made func() (newToken, error)) (err error) {
 	var t newToken
 	if out == "" {
@@ -181,25 +188,29 @@ type narrowing struct {
 	usage string
 }
 
-// narrowings are the caveats that mint and attenuate have flags for; --caveat takes any other.
+// narrowings returns the caveats that mint and attenuate have flags for; --caveat takes any other.
 func narrowings() []narrowing {
 	return []narrowing{
-		{"aud", "aud = ", "the only `service` it is good for, such as wallet"},
-		{"account", "account = ", "the only `account` it may touch, or a prefix*"},
-		{"asset", "asset = ", "the only `asset` it may move"},
-		{"ceiling", "ceiling <= ", "most minor units one operation may move (`N`, needs --asset)"},
-		{"ceiling-daily", "ceiling_daily <= ", "most minor units it may move in a UTC day, captures included (`N`, needs --asset)"},
-		{"max-runs", "max_runs <= ", "how often it may start a run (`N`)"},
-		{"epoch", "epoch = ", "the only `epoch` it is good for"},
-		{"signer", "registry.signer = ", "the only signer `id` whose approvals it may send"},
-		{"ip", "ip = ", "networks it may come from, as `CIDR,CIDR`"},
-		{"nbf", "nbf > ", "not good before this `time` (RFC 3339)"},
-		{"max-bytes", "max_bytes <= ", "largest body it may send (`N` bytes)"},
-		{"rate", "rate <= ", "how often it may be used (`N/s`)"},
+		{"aud", "aud = ", "allow only this `service`, such as wallet"},
+		{"account", "account = ", "allow only this `account`, or accounts with a prefix*"},
+		{"asset", "asset = ", "allow only this `asset`"},
+		{"ceiling", "ceiling <= ", "limit one operation to `N` minor units (needs --asset)"},
+		{
+			"ceiling-daily",
+			"ceiling_daily <= ",
+			"limit a UTC day to `N` minor units, captures included (needs --asset)",
+		},
+		{"max-runs", "max_runs <= ", "limit the token to `N` runs"},
+		{"epoch", "epoch = ", "allow only this `epoch`"},
+		{"signer", "registry.signer = ", "allow approvals only of the signer with this `id`"},
+		{"ip", "ip = ", "allow only clients in these networks, as `CIDR,CIDR`"},
+		{"nbf", "nbf > ", "not valid before this `time` (RFC 3339)"},
+		{"max-bytes", "max_bytes <= ", "limit request bodies to `N` bytes"},
+		{"rate", "rate <= ", "limit the rate of requests (`N/s`)"},
 	}
 }
 
-// caveatFlags are the narrowings given, and those of --caveat.
+// caveatFlags holds the flags for caveats and those of --caveat.
 type caveatFlags struct {
 	values  map[string]*string // by flag
 	amnesia bool
@@ -212,11 +223,12 @@ func (c *caveatFlags) register(cmd *cobra.Command) {
 	for _, n := range narrowings() {
 		c.values[n.flag] = f.String(n.flag, "", n.usage)
 	}
-	f.BoolVar(&c.amnesia, "amnesia", false, "good only on a node that keeps nothing on disk")
-	f.StringArrayVar(&c.spelled, "caveat", nil, "a caveat as it is written, such as \"ip = 10.0.0.0/8\"; repeat for more")
+	f.BoolVar(&c.amnesia, "amnesia", false, "valid only on a node in amnesia mode")
+	f.StringArrayVar(&c.spelled, "caveat", nil,
+		"a caveat as written, such as \"ip = 10.0.0.0/8\"; repeat for more")
 }
 
-// list is the caveats in a fixed order.
+// list returns the caveats in a fixed order.
 func (c *caveatFlags) list() []string {
 	var out []string
 	for _, n := range narrowings() {
@@ -230,7 +242,8 @@ func (c *caveatFlags) list() []string {
 	return append(out, c.spelled...)
 }
 
-// holderFlags are the narrowings that mint sends to the node as members, and attenuate adds as caveats.
+// holderFlags are the restrictions that mint sends to the node as members and attenuate adds as
+// caveats.
 type holderFlags struct {
 	scopes  []string
 	tenant  string
@@ -243,12 +256,12 @@ func (h *holderFlags) register(cmd *cobra.Command, scope, ttl string) {
 	f := cmd.Flags()
 	f.StringSliceVar(&h.scopes, "scope", nil, scope)
 	f.StringVar(&h.ttl, "ttl", "", ttl)
-	f.StringVar(&h.tenant, "tenant", "", "the `tenant` it is bound to")
-	f.StringVar(&h.path, "path", "", "the only `path` it is good for, /p or /p/*")
-	f.StringSliceVar(&h.methods, "method", nil, "the only methods it is good for")
+	f.StringVar(&h.tenant, "tenant", "", "bind the token to this `tenant`")
+	f.StringVar(&h.path, "path", "", "allow only this `path`, /p or /p/*")
+	f.StringSliceVar(&h.methods, "method", nil, "allow only these methods")
 }
 
-// list writes the flags as caveats; a time to live begins now.
+// list returns the flags as caveats. A time to live begins now.
 func (h *holderFlags) list(now time.Time) ([]string, error) {
 	var out []string
 	add := func(head, value string) {
@@ -262,7 +275,7 @@ func (h *holderFlags) list(now time.Time) ([]string, error) {
 		if err != nil || ttl <= 0 {
 			return nil, cli.Usage("--ttl %q: want a time such as 10m or 12h", h.ttl)
 		}
-		add("exp < ", now.Add(ttl.D()).UTC().Format(time.RFC3339))
+		add("exp < ", cli.FormatTime(now.Add(ttl.D())))
 	}
 	add("tenant = ", h.tenant)
 	add("path = ", h.path)

@@ -14,22 +14,22 @@ import (
 	nodeapi "ronbox/httpapi/node"
 )
 
-// hint names the reason of a caveat or a scope that is malformed.
+// hint sets the reason of a malformed caveat or scope.
 func hint(err error, o *cli.Outcome) {
 	if errors.Is(err, auth.ErrSpec) {
 		o.Reason = "malformed"
 	}
 }
 
-// app is the run of the command with the verbs of this package.
+// app adds the verbs of this package to the run of the command.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, nodeapi.NewClient, run)
 }
 
-// Commands are the verbs about access: tokens, their keys, the audit chain.
+// Commands returns the verbs for tokens, root keys and the audit chain.
 func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
 	a.Advise(hint)
@@ -37,17 +37,17 @@ func Commands(c *cli.App) []*cobra.Command {
 }
 
 func (a app) tokenCmd() *cobra.Command {
-	return cli.Group("token", "Make, narrow, read, judge and revoke tokens",
-		a.tokenMintCmd(), a.tokenAttenuateCmd(), a.tokenInspectCmd(), a.tokenVerifyCmd(), a.tokenRevokeCmd(), a.tokenListCmd())
+	return cli.Group("token", "Create, restrict, inspect and revoke tokens", a.tokenMintCmd(), a.tokenAttenuateCmd(),
+		a.tokenInspectCmd(), a.tokenVerifyCmd(), a.tokenRevokeCmd(), a.tokenListCmd())
 }
 
 func (a app) tokenInspectCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect [FILE|-]",
-		Short: "Decode a token; nothing is trusted or checked",
-		Long: `Decode a token from FILE, --token-file, or stdin for "-": who it was made for, when it
-expires, its caveats. Only what it claims is shown; whether the node would take it,
-` + "`ronbox token verify`" + ` says. Exit 3: it is no token.`,
+		Short: "Decode a token without verifying it",
+		Long: `Decode a token from FILE, --token-file, or stdin for "-" and show its subject, expiry
+and caveats. The signature is not checked; ` + "`ronbox token verify`" + ` asks the node whether
+it would accept the token. Exit 3: the input is not a token.`,
 		Example: `  ronbox token inspect data/admin.token
   pass show ronbox/ci | ronbox token inspect - --json`,
 		Args: cli.AtMost(1, "at most one file"),
@@ -72,9 +72,9 @@ func inspectTable(t cli.Table, d auth.Inspection) {
 	t.Row("key", d.Kid)
 	t.Row("subject", d.Sub)
 	t.Opt("tenant", d.Tenant)
-	t.Row("issued", time.Unix(d.IssuedAt, 0).UTC().Format(time.RFC3339))
+	t.Row("issued", cli.FormatTime(time.Unix(d.IssuedAt, 0)))
 	if !d.ExpiresAt.IsZero() {
-		t.Row("expires", d.ExpiresAt.Format(time.RFC3339))
+		t.Row("expires", cli.FormatTime(d.ExpiresAt))
 	}
 	for _, c := range d.Caveats {
 		t.Row("caveat", c)
@@ -87,15 +87,16 @@ func (a app) tokenVerifyCmd() *cobra.Command {
 	var r nodeapi.VerifyRequest
 	cmd := &cobra.Command{
 		Use:   "verify FILE|-",
-		Short: "Have the node judge a token for a request, and say everything that forbids it",
-		Long: `Have the node judge a token for the request that the flags describe: whether the node
-made it, whether it stands, and every caveat that forbids the request, with the reason.
-Nothing is done, and the token is not used up.
+		Short: "Check a token against a request and list every reason to refuse it",
+		Long: `Ask the node whether it would accept a token for the request that the flags describe.
+The answer shows whether the node made the token, whether it is still valid, and every
+caveat that forbids the request, with the reason. The request is not carried out, and
+the token's limits are not consumed.
 
-What a flag does not name is not asked about; a caveat on it then fails, as it would in
-a request without it. --token-file is whom the question comes from, not the token in
-question. What a token has moved today is not looked at: --amount is held against its
-ceiling_daily as the first of the day. Exit 3: it would be refused.`,
+An attribute without a flag is absent from the request, so a caveat on it fails.
+--token-file names the token that authorizes the question, not the token to check.
+Amounts already moved today are ignored: --amount is compared with ceiling_daily as if
+it were the first of the day. Exit 3: the token would be refused.`,
 		Example: `  ronbox token verify ci.token --scope registry.propose
   ronbox token verify ci.token --scope registry.propose --method POST --path /registry/proposals --ip 192.0.2.7 --json`,
 		Args: cli.Exactly(1, "one token: a file, or - for stdin"),
@@ -140,7 +141,7 @@ func (a app) tokenVerify(ctx context.Context, c nodeapi.Client, r nodeapi.Verify
 	return a.FoundBad("the node would refuse it", refusalKind(v))
 }
 
-// refusalKind is the kind of the first reason to refuse.
+// refusalKind returns the kind of the first reason to refuse.
 func refusalKind(v nodeapi.Verdict) string {
 	switch {
 	case !v.Authentic:
@@ -183,22 +184,22 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-const tokenPage = 500 // of the node's answers; all pages are read
+const tokenPage = 500 // rows in one answer of the node
 
 func (a app) tokenListCmd() *cobra.Command {
 	var tenant string
 	var live bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that were made and have not expired",
-		Long: `List the tokens that were made and have not expired, oldest first: ids, whom they stand
-for, what they allow. The tokens themselves are kept nowhere. Caveats that a holder has
-added since are not known to the node.`,
+		Short: "List unexpired tokens",
+		Long: `List the tokens that have not expired, oldest first, with their ids, subjects and
+scopes. The node does not store the tokens themselves, and does not know the caveats
+that a holder has added.`,
 		Example: `  ronbox token list
   ronbox token list --live --json | jq -r '.tokens[].tid'`,
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "those of this `tenant` only")
-	cmd.Flags().BoolVar(&live, "live", false, "leave those out that are revoked")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "list only the tokens of this `tenant`")
+	cmd.Flags().BoolVar(&live, "live", false, "leave out revoked tokens")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		list, err := allTokens(ctx, c, func(t nodeapi.TokenInfo) bool {
 			return (tenant == "" || t.Tenant == tenant) && !(live && t.Revoked)
@@ -232,7 +233,7 @@ func allTokens(ctx context.Context, c nodeapi.Client, want func(nodeapi.TokenInf
 
 func tokenTable(t cli.Table, l nodeapi.TokenList) {
 	if len(l.Tokens) == 0 {
-		t.Row("none: `ronbox token mint` makes a token")
+		t.Row("none: create a token with `ronbox token mint`")
 		return
 	}
 	t.Row("TOKEN", "SUBJECT", "TENANT", "SCOPES", "CAVEATS", "EXPIRES", "STATE")
@@ -241,12 +242,13 @@ func tokenTable(t cli.Table, l nodeapi.TokenList) {
 		if k.Revoked {
 			state = "revoked"
 		}
-		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats), orNever(k.ExpiresAt), state)
+		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats), orNever(k.ExpiresAt),
+			state)
 	}
 }
 
-// tokenArgument is the token that a verb works on: in a file, "-" for stdin, or without an argument --token-file. bad is
-// the exit code without one.
+// tokenArgument returns the token in the file argument, in stdin ("-"), or without an argument in
+// --token-file. If the input holds no token, the error has the exit code bad.
 func (a app) tokenArgument(args []string, bad int) (string, error) {
 	path := a.Flags.TokenFile
 	if len(args) == 1 {
@@ -266,5 +268,5 @@ func orNever(t time.Time) string {
 	if t.IsZero() {
 		return "its root key is retired"
 	}
-	return t.UTC().Format(time.RFC3339)
+	return cli.FormatTime(t)
 }

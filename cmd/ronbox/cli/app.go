@@ -9,30 +9,36 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"ronbox/appliance"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/store"
 )
 
-// App is one run of the command: its streams, its flags and what the verbs share.
+// App is one run of the command: its streams, its flags and the state that verbs share.
 type App struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	Now    func() time.Time
+	Env    []string // in the form of os.Environ
 	Flags  Flags
-	Build  appliance.Build
+	Build  server.Build
 	Exit   int // exit code of a verb that returns no error
 	hints  []Hint
+	ran    bool // a verb was called: errors are its own, not those of the command line
+
+	stopping atomic.Pointer[store.LockedError] // the process of a node that was asked while it stops
 }
 
-// Flags are the flags of every verb.
+// Flags are the global flags.
 type Flags struct {
 	Config    string
 	DataDir   string
@@ -46,15 +52,15 @@ type Flags struct {
 	Yes       bool
 }
 
-// New is a run on these streams.
-func New(stdin io.Reader, stdout, stderr io.Writer, build appliance.Build) *App {
-	return &App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Build: build, Now: time.Now}
+// New returns an App with these streams.
+func New(stdin io.Reader, stdout, stderr io.Writer, build server.Build) *App {
+	return &App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Build: build, Now: time.Now, Env: os.Environ()}
 }
 
-// Advise adds the hint of a service's verbs.
+// Advise adds a hint of a service's verbs.
 func (a *App) Advise(h Hint) { a.hints = append(a.hints, h) }
 
-// Run performs one command line and returns the exit code.
+// Run runs one command line and returns the exit code.
 func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetIn(a.Stdin)
@@ -67,11 +73,12 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return a.Exit
 	}
-	a.Flags.JSON = a.Flags.JSON || slices.Contains(args, "--json") // a wrong flag ends the parsing
-	return a.complain(addUsage(cmd, usageError(err)))
+	// an invalid flag ends the parsing before --json is read
+	a.Flags.JSON = a.Flags.JSON || slices.Contains(args, "--json")
+	return a.complain(addUsage(cmd, a.usageError(err)))
 }
 
-// addUsage puts the usage of cmd into the failure of a wrong command line.
+// addUsage adds the usage of cmd to a usage failure.
 func addUsage(cmd *cobra.Command, err error) error {
 	if f, ok := errors.AsType[*Failure](err); ok && f.Code == ExitUsage && f.Next == seeHelp {
 		f.Next = "usage: " + cmd.UseLine() + "; --help says more"
@@ -82,14 +89,14 @@ func addUsage(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// Group is a command that only holds others.
+// Group returns a command that only holds others.
 func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: GroupHelp}
 	Add(g, verbs...)
 	return g
 }
 
-// Add adds verbs to a command. A verb takes no arguments, unless it says which.
+// Add adds verbs to a command. A verb without Args takes no arguments.
 func Add(to *cobra.Command, verbs ...*cobra.Command) {
 	for _, v := range verbs {
 		if v.Args == nil {
@@ -99,7 +106,8 @@ func Add(to *cobra.Command, verbs ...*cobra.Command) {
 	to.AddCommand(verbs...)
 }
 
-// GroupHelp prints the help of a group. A verb that is not there is refused, and with --json that none is given.
+// GroupHelp prints the help of a group. It returns a usage failure for an unknown verb, and for a
+// missing verb with --json.
 func GroupHelp(cmd *cobra.Command, args []string) error {
 	if program, _ := cmd.Flags().GetBool("json"); program && len(args) == 0 {
 		return Usage("%s --json: want a verb", cmd.CommandPath())
@@ -115,12 +123,12 @@ func GroupHelp(cmd *cobra.Command, args []string) error {
 	return Usage("%s has no verb %q%s", cmd.CommandPath(), args[0], hint)
 }
 
-// HelpCmd is cobra's help command, but refuses a verb that is not there.
+// HelpCmd is the help command of cobra, but it returns a usage failure for an unknown verb.
 func HelpCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [VERB …]",
-		Short:   "Explain a verb",
-		Long:    "Explain a verb, as --help behind it does.",
+		Short:   "Show the help of a command",
+		Long:    "Show the help of a command, as --help does.",
 		Example: `  ronbox help db restore`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, rest, err := cmd.Root().Find(args)
@@ -132,46 +140,49 @@ func HelpCmd() *cobra.Command {
 	}
 }
 
-// negativeFlag matches the error of the flags about a number below 0.
-var negativeFlag = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.].*)$`)
-
-// invalidValue matches their error about a value of the wrong type.
-var invalidValue = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-., )?--([a-z-]+)" flag: `)
-
-// flagError explains a wrong flag.
-func flagError(cmd *cobra.Command, err error) error {
-	if m := negativeFlag.FindStringSubmatch(err.Error()); m != nil {
-		return Usage("%q is no flag, and no number here is below 0", m[1])
+// flagError converts an error of the flag parser to a usage failure.
+func flagError(_ *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if arg := "-" + e.GetSpecifiedShortnames(); negativeNumber(arg) {
+			return Usage("%q is no flag, and no number here is below 0", arg)
+		}
 	}
-	if m := invalidValue.FindStringSubmatch(err.Error()); m != nil {
-		switch f := cmd.Flags().Lookup(m[2]); f.Value.Type() {
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		name, value := e.GetFlag().Name, e.GetValue()
+		switch e.GetFlag().Value.Type() {
 		case "int", "int64", "uint64":
-			return Usage("--%s %s: want a whole number, not below 0 and not too large", m[2], m[1])
+			return Usage("--%s %q: want a whole number, not below 0 and not too large", name, value)
 		case "duration":
-			return Usage("--%s %s: want a time such as 90s, 15m or 24h", m[2], m[1])
+			return Usage("--%s %q: want a time such as 90s, 15m or 24h", name, value)
 		case "bool":
-			return Usage("--%s %s: want true or false, or no value for true", m[2], m[1])
+			return Usage("--%s %q: want true or false, or no value for true", name, value)
 		}
 	}
 	return Usage("%w", err)
 }
 
-// usageError recognises cobra's own complaints, which carry no type.
-func usageError(err error) error {
-	for _, prefix := range []string{"unknown command", "unknown flag", "unknown shorthand", "required flag", "if any flags in the group", "at least one of the flags in the group"} {
-		if strings.HasPrefix(err.Error(), prefix) {
-			return Usage("%w", err)
-		}
-	}
-	return err
+// negativeNumber reports whether arg begins like a number below 0.
+func negativeNumber(arg string) bool {
+	return len(arg) > 1 && (arg[1] == '.' || arg[1] >= '0' && arg[1] <= '9')
 }
 
-// RunE is the function of a verb.
+// usageError converts an error that cobra returned before any verb ran to a usage failure: cobra's
+// complaints about commands, required flags and flag groups have no type.
+func (a *App) usageError(err error) error {
+	if _, ok := errors.AsType[*Failure](err); ok || a.ran {
+		return err
+	}
+	return Usage("%w", err)
+}
+
+// RunE is the function that runs a verb.
 type RunE = func(cmd *cobra.Command, args []string) error
 
-// Verb makes RunE of a verb that Ctrl-C ends. Where it is blocked in a system call, as at a pipe without a writer, a second Ctrl-C ends it.
+// Verb returns the RunE of a verb that Ctrl-C cancels. If the verb is blocked in a system call,
+// such as opening a pipe without a writer, a second Ctrl-C ends the process.
 func (a *App) Verb(run func(ctx context.Context, args []string) error) RunE {
 	return func(cmd *cobra.Command, args []string) error {
+		a.ran = true
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		//rawchan: the verb is over or the process ends
@@ -185,7 +196,8 @@ func (a *App) Verb(run func(ctx context.Context, args []string) error) RunE {
 	}
 }
 
-// interrupted is the failure of a verb that Ctrl-C ended. It keeps what err says of an outcome that is not known.
+// interrupted returns the failure of a verb that Ctrl-C ended. It keeps the advice of an error
+// with an unknown outcome.
 func (a *App) interrupted(err error) error {
 	f := Fail(ExitInterrupted, "interrupted", "", "interrupted")
 	if was, ok := errors.AsType[*Failure](err); ok && was.Unsettled {
@@ -194,7 +206,8 @@ func (a *App) interrupted(err error) error {
 	return f
 }
 
-// Between, Exactly, AtLeast and AtMost are cobra's argument rules with a usage error that names the arguments.
+// Between, Exactly, AtLeast and AtMost are the argument rules of cobra with a usage error that
+// names the arguments.
 func Between(least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -217,30 +230,45 @@ func Require(cmd *cobra.Command, flags ...string) {
 	}
 }
 
-// AddFlags adds the flags of every verb to root.
+// AddFlags adds the global flags to root.
 func (a *App) AddFlags(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.StringVar(&a.Flags.Config, "config", "", "config `file` (default ronbox.toml in the data directory)")
-	f.StringVar(&a.Flags.DataDir, "data-dir", "", "the node's data `directory` (default $RONBOX_NODE__DATA_DIR, else /var/lib/ronbox)")
-	f.StringVar(&a.Flags.Socket, "socket", "", "`path` of the node's admin socket (default admin.sock in the data directory)")
+	f.StringVar(
+		&a.Flags.DataDir,
+		"data-dir",
+		"",
+		"the node's data `directory` (default $RONBOX_NODE__DATA_DIR, else /var/lib/ronbox)",
+	)
+	f.StringVar(
+		&a.Flags.Socket,
+		"socket",
+		"",
+		"`path` of the node's admin socket (default admin.sock in the data directory)",
+	)
 	f.StringVar(&a.Flags.URL, "url", "", "the node's `URL`, instead of its socket")
-	f.StringVar(&a.Flags.CAFile, "ca-file", "", "`file` of PEM certificates that an https URL is trusted by (default the system's)")
-	f.StringVar(&a.Flags.TokenFile, "token-file", "", "`file` that holds the token to send")
-	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "longest wait for one answer of the node (default 30s)")
-	f.BoolVar(&a.Flags.JSON, "json", false, "print one JSON document, or one a line for streams")
-	f.BoolVarP(&a.Flags.Quiet, "quiet", "q", false, "print nothing but errors and what --json asks for")
+	f.StringVar(
+		&a.Flags.CAFile,
+		"ca-file",
+		"",
+		"`file` of PEM certificates to trust for an https URL (default the system's)",
+	)
+	f.StringVar(&a.Flags.TokenFile, "token-file", "", "`file` with the token to send")
+	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "time limit of one request (default 30s)")
+	f.BoolVar(&a.Flags.JSON, "json", false, "print one JSON document, or one per line for streams")
+	f.BoolVarP(&a.Flags.Quiet, "quiet", "q", false, "print only errors and the output of --json")
 	f.BoolVarP(&a.Flags.Yes, "yes", "y", false, "answer yes to every question")
 	root.MarkFlagsMutuallyExclusive("socket", "url")
 }
 
-// checkEmptyFlags refuses a flag without a value: a script's variable that is not set would silently narrow no token, hold
-// no log against its genesis and send no token. Only --reason, which is kept for people, may be empty.
+// checkEmptyFlags returns a usage failure for a flag with an empty value: an unset variable of a
+// script would silently remove a restriction, a check or a token. Only --reason may be empty.
 func checkEmptyFlags(args []string) error {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return nil // a shell asks what could stand there
+		return nil // a shell asks for completions
 	}
 	for i, arg := range args {
 		name, value, assigned := strings.Cut(arg, "=")
@@ -251,21 +279,22 @@ func checkEmptyFlags(args []string) error {
 			name, assigned = args[i-1], true
 		}
 		if assigned && value == "" && strings.HasPrefix(name, "-") && name != "--reason" {
-			return Usage("%s is given nothing: leave it out, or say what is meant", name)
+			return Usage("%s has no value: leave the flag out, or give it a value", name)
 		}
 	}
 	return nil
 }
 
-// Confirm asks before something is replaced: --yes answers, else a person at the terminal has to type the target.
+// Confirm asks before something is replaced. With --yes it does not ask; otherwise a person at a
+// terminal must type target.
 func (a *App) Confirm(what, target string) error {
 	if a.Flags.Yes {
 		return nil
 	}
 	if !IsTerminal(a.Stdin) || !IsTerminal(a.Stderr) {
-		return Fail(ExitUsage, "confirm", "add --yes if that is meant", "%s: not without --yes", what)
+		return Fail(ExitUsage, "confirm", "add --yes to confirm", "%s: needs --yes", what)
 	}
-	fmt.Fprintf(a.Stderr, "%s\nType %s to go on: ", what, target)
+	fmt.Fprintf(a.Stderr, "%s\nType %s to confirm: ", what, target)
 	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the confirmation: %w", err)
@@ -276,5 +305,6 @@ func (a *App) Confirm(what, target string) error {
 	return nil
 }
 
-// SameSignal is how long a signal counts as the one before: coreutils' timeout sends its own to the child and then to the group.
+// SameSignal is the time within which a repeated signal counts as the same one: the timeout
+// command of coreutils signals the child and then the process group.
 const SameSignal = 250 * time.Millisecond

@@ -12,11 +12,11 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// maxAudit is the most bytes of what an auditor keeps.
+// maxAudit bounds the state file of an auditor, bytes.
 const maxAudit = 128 << 10
 
-// ReadAudit reads into state what an auditor has kept in file; state stays as it is while there is no file. sound reports whether
-// what was read is such a state.
+// ReadAudit reads the state of an auditor from file. state stays unchanged if there is no file.
+// sound reports whether the state is valid.
 func ReadAudit(file string, state any, sound func() bool) error {
 	raw, err := ReadFile(file, maxAudit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -26,12 +26,14 @@ func ReadAudit(file string, state any, sound func() bool) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, state, json.RejectUnknownMembers(true)); err != nil || !sound() {
-		return Fail(ExitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
+		return Fail(ExitFailed, "malformed",
+			"put back a copy of it; another file begins anew and trusts what the node says now",
+			"%s is no state of an audit", file)
 	}
 	return nil
 }
 
-// WriteAudit keeps state in file for the next look.
+// WriteAudit writes the state of an auditor to file.
 func WriteAudit(file string, state any) error {
 	raw, err := Encode(state)
 	if err != nil {
@@ -40,7 +42,8 @@ func WriteAudit(file string, state any) error {
 	return ReplaceFile(file, raw, 0o600)
 }
 
-// NoProof tells a node that answers that it has no proof, which is bad, from one that could not be asked.
+// NoProof distinguishes a node without a proof, returned as bad, from a node that could not be
+// asked, returned as other.
 func NoProof(err error) (bad, other error) {
 	p, ok := errors.AsType[*wire.Problem](err)
 	if ok && (p.Status == http.StatusBadRequest || p.Status == http.StatusNotFound) && !client.Retryable(err) {
@@ -49,7 +52,7 @@ func NoProof(err error) (bad, other error) {
 	return nil, err
 }
 
-// ShowChecked shows the result of a check, and ends the verb as FoundBad does unless there is no problem.
+// ShowChecked shows the result of a check, and calls FoundBad if there is a problem.
 func (a *App) ShowChecked(doc any, problem, kind string, human func(t Table)) error {
 	if err := a.Show(doc, human); err != nil || problem == "" {
 		return err

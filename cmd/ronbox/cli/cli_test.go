@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ronbox/appliance/config"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -61,17 +61,28 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Whatever the error, --json gives one problem object, and a node's own refusal comes through unchanged.
+// Whatever the error, --json gives one problem object, and a node's own refusal comes through
+// unchanged.
 func TestErrorsAsProblems(t *testing.T) {
 	lost := &Failure{Err: fmt.Errorf("x: %w", client.ErrNotReachable), Details: map[string]any{"file": "f"}}
 	p := asProblem(lost, Classify(lost))
-	if p.Reason != "not_reachable" || p.Type != "urn:ronbox:problem:cli:not_reachable" || p.Details["file"] != "f" || p.Details["exit"] != 4 || !p.Retryable {
+	if p.Reason != "not_reachable" || p.Type != "urn:ronbox:problem:cli:not_reachable" || p.Details["file"] != "f" ||
+		p.Details["exit"] != 4 ||
+		!p.Retryable {
 		t.Errorf("problem = %+v", p)
 	}
-	in := &wire.Problem{Type: "urn:ronbox:problem:registry:busy", Status: 429, Reason: "busy", Code: "Busy", CorrID: "c", Details: map[string]any{"m": 1}}
+	in := &wire.Problem{
+		Type:    "urn:ronbox:problem:registry:busy",
+		Status:  429,
+		Reason:  "busy",
+		Code:    "Busy",
+		CorrID:  "c",
+		Details: map[string]any{"m": 1},
+	}
 	refused := fmt.Errorf("propose: %w", in)
 	out := asProblem(refused, Classify(refused))
-	if out.Code != "Busy" || out.CorrID != "c" || out.Details["m"] != 1 || out.Details["exit"] != 6 || len(in.Details) != 1 {
+	if out.Code != "Busy" || out.CorrID != "c" || out.Details["m"] != 1 || out.Details["exit"] != 6 ||
+		len(in.Details) != 1 {
 		t.Errorf("problem = %+v, its source %+v", out, in)
 	}
 }
@@ -105,7 +116,8 @@ func TestProgress(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 8 << 30: "8.0 GiB", 1 << 50: "1024.0 TiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB",
+		8 << 30: "8.0 GiB", 1 << 50: "1024.0 TiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("byteUnit(%d) = %q, want %q", n, got, want)
 		}
@@ -137,10 +149,13 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := false
-	if _, err := ProduceFile(dir+"/none/../g", 0o600, func(io.Writer) error { asked = true; return nil }); !errors.Is(err, fs.ErrNotExist) || asked {
+	if _, err := ProduceFile(dir+"/none/../g", 0o600,
+		func(io.Writer) error { asked = true; return nil }); !errors.Is(err, fs.ErrNotExist) ||
+		asked {
 		t.Errorf("a file that cannot be there is asked for: %t, %v", asked, err)
 	}
-	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission} // as what is read to fill it gives
+	// as what is read to fill it gives
+	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission}
 	_, err := ProduceFile(filepath.Join(dir, "g"), 0o600, func(io.Writer) error { return elsewhere })
 	if !errors.Is(err, elsewhere) || !strings.Contains(err.Error(), "/elsewhere") {
 		t.Errorf("the wrong file is named: %v", err)

@@ -12,57 +12,61 @@ import (
 	"strings"
 	"syscall"
 
-	"ronbox/appliance"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
-// The exit codes of every verb. serve adds 10, stopped with aborted tasks, which the appliance returns itself.
+// Exit codes of all verbs. serve adds 10, stopped with aborted tasks, which package server returns.
 const (
 	ExitDone        = 0
-	ExitFailed      = 1                      // refused, or could not be done
-	ExitUsage       = 2                      // wrong flags or arguments
-	ExitBad         = 3                      // checked, and found bad
-	ExitUnreachable = 4                      // no node answers
-	ExitDenied      = 5                      // no token, or one that may not
-	ExitBusy        = 6                      // busy, draining or timed out: try again
-	ExitCorrupt     = appliance.ExitCorrupt  // the database file is damaged
-	ExitInternal    = appliance.ExitInternal // a bug
-	exitStorage     = appliance.ExitStorage  // a write or sync failed
-	ExitLocked      = appliance.ExitLocked   // another process holds the file
-	exitPermission  = appliance.ExitDenied   // a file may not be read or written
-	ExitConfig      = appliance.ExitConfig   // the configuration or the schema does not fit
-	ExitInterrupted = 130                    // Ctrl-C
+	ExitFailed      = 1                   // refused or failed
+	ExitUsage       = 2                   // wrong flags or arguments
+	ExitBad         = 3                   // a check failed
+	ExitUnreachable = 4                   // no node answers
+	ExitDenied      = 5                   // no token, or one without permission
+	ExitBusy        = 6                   // busy, draining or timed out: try again
+	ExitCorrupt     = server.ExitCorrupt  // the database file is damaged
+	ExitInternal    = server.ExitInternal // a bug
+	exitStorage     = server.ExitStorage  // a write or sync failed
+	ExitLocked      = server.ExitLocked   // another process holds the file
+	exitPermission  = server.ExitDenied   // a file may not be read or written
+	ExitConfig      = server.ExitConfig   // the configuration or the schema does not fit
+	ExitInterrupted = 130                 // Ctrl-C
 
-	// 20 to 39 are outcomes of one verb, which its help tells.
-	ExitNothingLeft = 20 // wallet batch: every operation was done before, none now
-	ExitSomeRefused = 21 // wallet batch: all was sent, and some operations were refused
-	ExitFileUnfit   = 22 // wallet batch: the file is no batch, and nothing was sent; edge packs rescan: a pack is not fit
+	// Codes 20 to 39 are outcomes of one verb, described in its help.
+	ExitNothingLeft = 20 // wallet batch: every operation was done before
+	// wallet batch: some operations were refused; edge fill: all objects are stored, some not
+	// pinned
+	ExitSomeRefused = 21
+	// wallet batch: the file is not a batch, so no operation was sent; edge packs rescan: a pack is
+	// invalid
+	ExitFileUnfit = 22
 )
 
-// Outcome is the meaning of an error to a script and to a person.
+// Outcome is the meaning of an error for scripts and people.
 type Outcome struct {
 	Code   int
 	Reason string // lower_snake, as in problems
-	Next   string // what to do about it
+	Next   string // advice
 }
 
-// Failure is an error that knows its outcome. One without a code has the outcome of the error that it holds, but for
-// the next step, if it names one.
+// Failure is an error with an outcome. If its code is 0, it has the outcome of Err, and Next if
+// that is set.
 type Failure struct {
 	Outcome
 	Err     error
 	Details map[string]any // for --json
 
-	Unsettled bool // the request may have been carried out: next step and details hold even after Ctrl-C
+	Unsettled bool // the request may have been carried out: keep Next and Details after Ctrl-C
 }
 
 func (f *Failure) Error() string { return f.Err.Error() }
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Fail makes a failure; next may be empty.
+// Fail returns a failure; next may be empty.
 func Fail(code int, reason, next, format string, args ...any) *Failure {
 	return &Failure{Outcome: Outcome{code, reason, next}, Err: fmt.Errorf(format, args...)}
 }
@@ -70,16 +74,16 @@ func Fail(code int, reason, next, format string, args ...any) *Failure {
 // seeHelp is replaced by the usage of the verb.
 const seeHelp = "see --help"
 
-// Usage makes the failure of a wrong command line.
+// Usage returns the failure of a wrong command line.
 func Usage(format string, args ...any) error {
 	return Fail(ExitUsage, "usage", seeHelp, format, args...)
 }
 
-// Hint refines the outcome of a service's refusals: another exit code, or the next step.
+// Hint refines the outcome of an error of a service.
 type Hint func(err error, o *Outcome)
 
-// Classify gives the outcome of err: a failure knows it, a problem has that of its status, any other error that of the
-// table. Hints refine the outcome of problems and of errors that stand in no table.
+// Classify returns the outcome of err: that of a Failure, of the status of a Problem, or of the
+// table of errors. Hints refine the outcome of problems and of errors that are not in the table.
 func Classify(err error, hints ...Hint) Outcome {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code != 0 {
@@ -118,7 +122,10 @@ func outcomes() []outcomeRow {
 		{client.ErrTooLarge, Outcome{ExitFailed, "too_large", "is it a ronbox node?"}},
 		{context.DeadlineExceeded, Outcome{ExitBusy, "timeout", "try again, or allow more with --timeout"}},
 		{client.ErrUnknown, Outcome{ExitBusy, "unknown", "repeat the same command: it is safe"}},
-		{store.ErrLocked, Outcome{ExitLocked, "locked", "stop that process, or use the verbs that ask the running node"}},
+		{
+			store.ErrLocked,
+			Outcome{ExitLocked, "locked", "stop that process, or use the verbs that ask the running node"},
+		},
 		{store.ErrCorrupt, Outcome{ExitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
 		{store.ErrPoisoned, Outcome{exitStorage, "storage_failed", "check the disk, then start again"}},
 		{store.ErrSchema, Outcome{ExitConfig, "schema", "use the release that wrote the file, or a newer one"}},
@@ -126,21 +133,28 @@ func outcomes() []outcomeRow {
 		{store.ErrNetwork, Outcome{ExitFailed, "network_disk", "put the file on a local disk"}},
 		{store.ErrFull, Outcome{ExitFailed, "store_full", "make room on the disk"}},
 		{syscall.ENOSPC, Outcome{ExitFailed, "disk_full", "make room there, or name a path on another disk"}},
-		{fs.ErrPermission, Outcome{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"}},
+		{
+			fs.ErrPermission,
+			Outcome{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"},
+		},
 		{syscall.EROFS, Outcome{exitPermission, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, Outcome{ExitFailed, "is_directory", "name a file"}},
 		{fs.ErrNotExist, Outcome{ExitFailed, "not_found", "check the path"}},
 	}
 }
 
-// classifyUnreachable says why no connection came about: that no node listens is only the usual cause.
+// classifyUnreachable returns the outcome of a failed connection.
 func classifyUnreachable(err error) Outcome {
 	if errors.Is(err, fs.ErrPermission) {
-		return Outcome{exitPermission, "permission", "run as the user of the node, or have uds.allow_uids or uds.map name yours"}
+		return Outcome{
+			exitPermission,
+			"permission",
+			"run as the user of the node, or have uds.allow_uids or uds.map name yours",
+		}
 	}
 	next := "start the node with `ronbox serve`, or point --data-dir or --url at it"
 	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
-		next = "name the certificate, or that of who signed it, with --ca-file, and the node as the certificate does with --url"
+		next = "give the certificate or that of its issuer with --ca-file, and the name in the certificate with --url"
 	} else if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 		next = "that port does not speak TLS: begin the URL with http"
 	}
@@ -156,7 +170,10 @@ func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
 		v.Code, v.Next = ExitDenied, "give a token with --token-file, or use the node's socket with --data-dir"
 	case http.StatusForbidden:
 		v.Code, v.Next = ExitDenied, "use a token whose scope allows this: `ronbox token inspect` shows what one allows"
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout,
+		http.StatusTooManyRequests,
+		http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		v.Code, v.Next = ExitBusy, "try again"
 	case http.StatusInsufficientStorage:
 		v.Next = "make room on the disk or raise store.max_bytes"
@@ -167,17 +184,17 @@ func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
 	switch {
 	case p.Unknown():
 		v.Next = "repeat the same command: it is safe"
-	case p.Reason == "amnesia": // to try again would not help
+	case p.Reason == "amnesia": // a retry would not help
 		v.Code, v.Next = ExitFailed, "the node keeps its state in memory: there is no file to work on"
 	case strings.Contains(p.Detail, "no such route"):
-		v.Next = "check the URL; what administers a node is on its socket (--data-dir), on TCP with server.admin_on_tcp only"
+		v.Next = "check the URL; the admin routes are on the socket (--data-dir), and on TCP with server.admin_on_tcp"
 	case strings.Contains(p.Detail, "`ronbox ") && p.Status != http.StatusUnauthorized:
-		v.Next = "" // the node has said it
+		v.Next = "" // the detail already names a command
 	}
 	return v
 }
 
-// asProblem gives any error the form that the node's refusals have.
+// asProblem converts any error to a problem document.
 func asProblem(err error, v Outcome) *wire.Problem {
 	var out wire.Problem
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
@@ -185,8 +202,13 @@ func asProblem(err error, v Outcome) *wire.Problem {
 	} else {
 		title := strings.ReplaceAll(v.Reason, "_", " ")
 		out = wire.Problem{
-			Type: "urn:ronbox:problem:cli:" + v.Reason, Title: strings.ToUpper(title[:1]) + title[1:], Detail: err.Error(),
-			Code: v.Reason, Reason: v.Reason, Service: "cli", Retryable: v.Code == ExitBusy || v.Code == ExitUnreachable,
+			Type:      "urn:ronbox:problem:cli:" + v.Reason,
+			Title:     strings.ToUpper(title[:1]) + title[1:],
+			Detail:    err.Error(),
+			Code:      v.Reason,
+			Reason:    v.Reason,
+			Service:   "cli",
+			Retryable: v.Code == ExitBusy || v.Code == ExitUnreachable,
 		}
 	}
 	details := map[string]any{"exit": v.Code}
@@ -201,8 +223,8 @@ func asProblem(err error, v Outcome) *wire.Problem {
 	return &out
 }
 
-// FoundBad ends a verb that checked and found something bad. Its result is printed already, so --json gets no second
-// document; the last line for people names the kind, where a verb tells several apart.
+// FoundBad reports a failed check of a verb and sets the exit code. The result is already printed,
+// so --json prints no second document. kind, if not empty, is printed as the last line.
 func (a *App) FoundBad(problem, kind string) error {
 	a.Exit = ExitBad
 	if a.Flags.JSON {

@@ -12,23 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteFile writes a new file through a temporary one: whole or not at all, and never over an old one.
+// WriteFile atomically creates a file through a temporary one. It never replaces a file.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	_, err := ProduceFile(path, mode, writerOf(data))
 	return err
 }
 
-// ProduceFile is WriteFile for data too large to hold: write fills the temporary file. It returns the size.
+// ProduceFile is WriteFile for streamed data: write fills the temporary file. It returns the size.
 func ProduceFile(path string, mode os.FileMode, write func(io.Writer) error) (int64, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return 0, Fail(ExitFailed, "exists", "choose another path or move the old file away", "%s exists", path)
 	}
 	var bytes counter
-	err := writeThrough(path, mode, func(w io.Writer) error { return write(io.MultiWriter(w, &bytes)) }, os.Link) // unlike a rename, fails when a file came in between
+	// unlike a rename, a link fails if the file was created meanwhile
+	err := writeThrough(path, mode, func(w io.Writer) error { return write(io.MultiWriter(w, &bytes)) }, os.Link)
 	return int64(bytes), err
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -36,7 +37,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReplaceFile is WriteFile over an old file.
+// ReplaceFile is WriteFile, but replaces an existing file.
 func ReplaceFile(path string, data []byte, mode os.FileMode) error {
 	return writeThrough(path, mode, writerOf(data), os.Rename)
 }
@@ -48,9 +49,14 @@ func writerOf(data []byte) func(io.Writer) error {
 	}
 }
 
-// writeThrough fills a temporary file beside path and puts it in place. A failure leaves nothing behind.
-func writeThrough(path string, mode os.FileMode, write func(io.Writer) error, place func(tmp, path string) error) error {
-	dir, _ := filepath.Split(path) // unlike Dir leaves ".." to the system, as the last step does
+// writeThrough fills a temporary file beside path and puts it in place. A failure leaves no file.
+func writeThrough(
+	path string,
+	mode os.FileMode,
+	write func(io.Writer) error,
+	place func(tmp, path string) error,
+) error {
+	dir, _ := filepath.Split(path) // unlike Dir, it does not resolve ".."
 	if dir == "" {
 		dir = "."
 	}
@@ -61,14 +67,14 @@ func writeThrough(path string, mode os.FileMode, write func(io.Writer) error, pl
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after a rename
+	defer func() { _ = os.Remove(tmp.Name()) }() // already renamed on success
 	if err := fill(tmp, mode, write); err != nil {
 		return writeError(path, tmp.Name(), err)
 	}
 	return writeError(path, tmp.Name(), place(tmp.Name(), path))
 }
 
-// writeError names the file that was asked for in place of the temporary one. Other errors stay as they are.
+// writeError replaces the name of the temporary file in err by path.
 func writeError(path, tmp string, err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok && p.Path == tmp {
 		return fmt.Errorf("write %s: %w", path, p.Err)
@@ -122,7 +128,7 @@ func readAll(name string, r io.Reader, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// ReadError names the file that could not be read, unless err does.
+// ReadError adds the name of the file to err, unless err contains it.
 func ReadError(name string, err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
@@ -136,11 +142,11 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// stdinPollMS is the interval at which a verb that waits for its stdin looks for Ctrl-C.
+// stdinPollMS is the interval at which a read of stdin checks for Ctrl-C.
 const stdinPollMS = 50
 
-// interruptible makes reads of stdin end when ctx does. A read of a terminal or a pipe cannot be cancelled, so it begins only
-// when there is something to read: else Ctrl-C at a question would do nothing until the person has answered.
+// interruptible makes reads of stdin end when ctx ends. A read of a terminal or a pipe cannot be
+// cancelled, so it starts only when data is available.
 func interruptible(ctx context.Context, stdin io.Reader) io.Reader {
 	if f, ok := stdin.(*os.File); ok {
 		return &interruptibleFile{f, ctx}
@@ -148,7 +154,7 @@ func interruptible(ctx context.Context, stdin io.Reader) io.Reader {
 	return stdin
 }
 
-// interruptibleFile is stdin for as long as one verb runs.
+// interruptibleFile is the stdin of one verb.
 type interruptibleFile struct {
 	*os.File
 	ctx context.Context // of the verb

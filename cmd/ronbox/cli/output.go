@@ -13,10 +13,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Table is the output of a verb for people: cells in aligned columns.
+// Table prints the output of a verb for people in aligned columns.
 type Table struct{ w *tabwriter.Writer }
 
-// Row prints one line; cells are printed as by fmt.Print, control characters escaped.
+// Row prints one line. Cells are printed as by fmt.Print, with control characters escaped.
 func (t Table) Row(cells ...any) {
 	for i, c := range cells {
 		if i > 0 {
@@ -27,21 +27,22 @@ func (t Table) Row(cells ...any) {
 	fmt.Fprint(t.w, "\n")
 }
 
-// Rows prints a line for each name and the value that follows it.
+// Rows prints a line for each pair of a name and a value.
 func (t Table) Rows(pairs ...any) {
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		t.Row(pairs[0], pairs[1])
 	}
 }
 
-// Opt prints a line, unless its value is empty.
+// Opt prints a line unless its value is empty.
 func (t Table) Opt(name, value string) {
 	if value != "" {
 		t.Row(name, value)
 	}
 }
 
-// Show prints a verb's result: doc with --json, else what human writes, unless --quiet.
+// Show prints the result of a verb: doc with --json, else the table of human, unless --quiet is
+// set.
 func (a *App) Show(doc any, human func(t Table)) error {
 	if a.Flags.JSON {
 		return a.PrintJSON(doc)
@@ -75,7 +76,7 @@ func Encode(doc any) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// Print prints bytes as they are: those that are hashed or signed must not be changed.
+// Print prints bytes unchanged.
 func (a *App) Print(b []byte) error {
 	if _, err := a.Stdout.Write(b); err != nil {
 		return fmt.Errorf("write to stdout: %w", err)
@@ -98,6 +99,10 @@ func (a *App) Warn(format string, args ...any) {
 // complain reports the error that ends the process and returns its exit code.
 func (a *App) complain(err error) int {
 	v := Classify(err, a.hints...)
+	if by := a.stopping.Load(); by != nil && v.Code == ExitUnreachable {
+		v.Next = fmt.Sprintf("the node is stopping (process %d): once it has ended, start it with `ronbox serve`",
+			by.PID)
+	}
 	if a.Flags.JSON {
 		if a.PrintJSON(asProblem(err, v)) == nil {
 			return v.Code
@@ -116,11 +121,10 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Plain makes text from outside fit for a terminal: control characters, and those that change the direction of text, are
-// escaped as in Go. Line ends stay.
+// Plain escapes control characters and those that change the direction of text, except line ends.
 func Plain(s string) string { return escape(s, func(r rune) bool { return r == '\n' }) }
 
-// cell is Plain for a cell of a table: one line, no tabs.
+// cell is Plain for a cell of a table: one line without tabs.
 func cell(v any) string {
 	return escape(strings.ReplaceAll(fmt.Sprint(v), "\n", "; "), func(rune) bool { return false })
 }
@@ -149,7 +153,7 @@ func Clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// ShortHash is a hash for people: its kind and the first 12 hex digits.
+// ShortHash returns the kind and the first 12 hex digits of a hash.
 func ShortHash(b3 string) string {
 	const keep = len("b3:") + 12
 	if len(b3) <= keep {
@@ -174,7 +178,7 @@ type Exported struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Table shows the export to people.
+// Table prints the result.
 func (e Exported) Table(t Table) {
 	t.Row("written", e.File)
 	t.Row("rows", e.Rows)

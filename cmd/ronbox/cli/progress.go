@@ -9,11 +9,11 @@ import (
 const (
 	progressAfter = time.Second            // shorter work shows nothing
 	progressFrame = 100 * time.Millisecond // redraw of a terminal line
-	progressLine  = 10 * time.Second       // a line when no terminal looks
+	progressLine  = 10 * time.Second       // interval of lines without a terminal
 )
 
-// Progress shows long work on stderr: one line redrawn on a terminal, else a line per 10 s. It has no clock of its
-// own: the work calls it.
+// Progress shows the progress of long work on stderr: a line redrawn on a terminal, else a line
+// every 10 s. It has no timer; the work calls it.
 type Progress struct {
 	w     io.Writer // nil: silent
 	tty   bool
@@ -22,10 +22,10 @@ type Progress struct {
 	stage string
 	began time.Time // of the stage
 	shown time.Time
-	drawn bool // the terminal line holds something
+	drawn bool // the terminal line is not empty
 }
 
-// Progress starts to show the stage of some work, counted in Bytes or with Count in things.
+// Progress returns a Progress for a stage, counted with Bytes or Count.
 func (a *App) Progress(unit func(int64) string, stage string) *Progress {
 	p := &Progress{w: a.Stderr, tty: IsTerminal(a.Stderr), now: a.Now, Unit: unit}
 	if a.Flags.Quiet {
@@ -35,23 +35,23 @@ func (a *App) Progress(unit func(int64) string, stage string) *Progress {
 	return p
 }
 
-// Silence keeps it from showing anything.
+// Silence stops the output.
 func (p *Progress) Silence() { p.w = nil }
 
-// Begin names the stage that the next figures belong to.
+// Begin starts a stage.
 func (p *Progress) Begin(stage string) {
 	p.stage, p.began = stage, p.now()
 	p.shown = p.began
 }
 
-// Stage begins the stage if it is another one than before.
+// Stage starts a stage if it differs from the current one.
 func (p *Progress) Stage(stage string) {
 	if stage != "" && stage != p.stage {
 		p.Begin(stage)
 	}
 }
 
-// At shows done of total, if it is time to; a total of 0 is not known.
+// At shows done of total if a line is due. A total of 0 is unknown.
 func (p *Progress) At(done, total int64) {
 	t := p.now()
 	every := progressLine
@@ -71,7 +71,7 @@ func (p *Progress) At(done, total int64) {
 	fmt.Fprintln(p.w, line)
 }
 
-// Of is At for unsigned figures.
+// Of is At for unsigned numbers.
 func (p *Progress) Of(done, total uint64) { p.At(int64(done), int64(total)) }
 
 // End clears the terminal line.
@@ -93,12 +93,14 @@ func (p *Progress) line(done, total int64, took time.Duration) string {
 		eta = left.Round(time.Second).String()
 	}
 	percent := min(100, 100*float64(done)/float64(total))
-	return fmt.Sprintf("%s  %3.0f %%  %s of %s  %s/s  %s left", p.stage, percent, p.Unit(done), p.Unit(total), p.Unit(int64(rate)), eta)
+	return fmt.Sprintf("%s  %3.0f %%  %s of %s  %s/s  %s left", p.stage, percent, p.Unit(done), p.Unit(total),
+		p.Unit(int64(rate)), eta)
 }
 
-// Count shows things, byteUnit bytes.
+// Count formats a number of items.
 func Count(n int64) string { return fmt.Sprint(n) }
 
+// Bytes formats a number of bytes.
 func Bytes(n int64) string {
 	const step = 1024
 	if n < step {

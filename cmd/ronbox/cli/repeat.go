@@ -10,20 +10,20 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// MaxTries is how often one request is made, after refusals and lost answers that allow it.
+// MaxTries bounds the attempts of one request.
 const MaxTries = 6
 
-// Repeater makes requests that may be repeated. It belongs to one goroutine.
+// Repeater retries requests. Only one goroutine may use it.
 type Repeater struct {
 	Sleep    func(ctx context.Context, d time.Duration) error
 	Retrying func(format string, args ...any)
-	ForEver  bool // a node that has answered once is waited for until somebody ends it
+	ForEver  bool // keep waiting for a node that has answered once
 
 	met bool // the node has answered once
 }
 
-// Repeat calls until it works, is refused for good, or has failed MaxTries times. A node that never answered
-// is not waited for.
+// Repeat calls until the call succeeds, is refused permanently, or has failed MaxTries times. It
+// does not wait for a node that has never answered.
 func (r *Repeater) Repeat(ctx context.Context, what string, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()
@@ -43,26 +43,28 @@ func (r *Repeater) Repeat(ctx context.Context, what string, call func() error) e
 	}
 }
 
-// The causes of a refusal that only a person can end, as the node names them.
+// Causes of a refusal that only an operator can end, as named by the node.
 const (
 	causeRestored  = "restored"
 	causeNoGenesis = "no_genesis"
 	causeSafeMode  = "safe_mode"
+	causeRollback  = "rollback_detected"
 )
 
-// Transient reports whether err may pass by itself.
+// Transient reports whether a retry may succeed.
 func Transient(err error) bool {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		switch p.Details["cause"] {
-		case causeRestored, causeNoGenesis, causeSafeMode:
+		case causeRestored, causeNoGenesis, causeSafeMode, causeRollback:
 			return false
 		}
 	}
 	return client.Retryable(err)
 }
 
-// pause is the wait that the node asked for, but 2 s at most since a person waits, or 100 ms doubled with each try up to that;
-// and up to half more, so that those refused together do not come back together.
+// pause returns the wait before retry n: the node's Retry-After, or 100 ms doubled with each
+// attempt, at most 2 s. A random part of up to half of it is added, so that clients do not retry in
+// step.
 func pause(err error, n int) time.Duration {
 	const most = 2 * time.Second
 	d := min(100*time.Millisecond<<min(n, MaxTries), most)
@@ -72,22 +74,22 @@ func pause(err error, n int) time.Duration {
 	return d + rand.N(d/2)
 }
 
-// Repeater is a repeater that says what it waits for.
+// Repeater returns a Repeater that reports its waits.
 func (a *App) Repeater() Repeater { return Repeater{Sleep: client.Sleep, Retrying: a.Say} }
 
-// Final holds an error that a Repeater must not wait out. It does not unwrap.
+// Final wraps an error that a Repeater must not retry. It does not unwrap.
 type Final struct{ Err error }
 
 func (e *Final) Error() string { return e.Err.Error() }
 
-// Following are the options of a stream that goes on after an event.
+// Following returns the options of a stream that continues after an event.
 func (a *App) Following(after string, tries int) client.StreamOptions {
 	return client.StreamOptions{LastEventID: after, Tries: tries, Reconnect: func(cause error, delay time.Duration) {
 		a.Say("stream broke (%v), again in %s", cause, delay.Round(time.Millisecond))
 	}}
 }
 
-// UntilCtrlC is the result of a verb that follows: nil when Ctrl-C ended it, else err.
+// UntilCtrlC returns the result of a verb that follows a stream: nil if Ctrl-C ended it, else err.
 func UntilCtrlC(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil

@@ -9,15 +9,16 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"ronbox/appliance"
-	"ronbox/appliance/config"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/store"
 )
 
-// Online makes RunE of a verb that asks the node; open gives the client of its service.
+// Online returns the RunE of a verb that calls the node. open returns the client of its service.
 func Online[C any](a *App, open func(*client.Client) C, run func(ctx context.Context, c C, args []string) error) RunE {
 	return a.Verb(func(ctx context.Context, args []string) error {
 		c, err := a.Client()
@@ -29,8 +30,13 @@ func Online[C any](a *App, open func(*client.Client) C, run func(ctx context.Con
 	})
 }
 
-// Ask makes RunE of a verb that shows one answer of the node.
-func Ask[C, T any](a *App, open func(*client.Client) C, call func(c C, ctx context.Context) (T, error), human func(Table, T)) RunE {
+// Ask returns the RunE of a verb that shows one answer of the node.
+func Ask[C, T any](
+	a *App,
+	open func(*client.Client) C,
+	call func(c C, ctx context.Context) (T, error),
+	human func(Table, T),
+) RunE {
 	return Online(a, open, func(ctx context.Context, c C, _ []string) error {
 		doc, err := call(c, ctx)
 		if err != nil {
@@ -40,7 +46,8 @@ func Ask[C, T any](a *App, open func(*client.Client) C, call func(c C, ctx conte
 	})
 }
 
-// Client connects to the node that the flags name: its URL, its socket, or the socket in its data directory.
+// Client returns a client of the node that the flags name: by its URL, its socket, or the socket
+// in its data directory.
 func (a *App) Client() (*client.Client, error) {
 	if a.Flags.URL != "" {
 		return a.ClientAt("")
@@ -52,15 +59,20 @@ func (a *App) Client() (*client.Client, error) {
 	return a.ClientAt(socket)
 }
 
-// ClientAt connects to the node that --url names, or else to the one behind socket.
+// ClientAt returns a client of the node at --url, or else at socket.
 func (a *App) ClientAt(socket string) (*client.Client, error) {
 	if a.Flags.Timeout < 0 {
 		return nil, Usage("--timeout %s: want a time above 0", a.Flags.Timeout)
 	}
 	if u, err := url.Parse(a.Flags.URL); err == nil && u.User != nil {
-		return nil, Usage("--url takes no name and no password: a token in --token-file says who asks")
+		return nil, Usage("--url takes no user name and password: give a token with --token-file")
 	}
-	o := client.Options{URL: a.Flags.URL, CAFile: a.Flags.CAFile, Timeout: a.Flags.Timeout, UserAgent: "ronbox/" + a.Build.Version}
+	o := client.Options{
+		URL:       a.Flags.URL,
+		CAFile:    a.Flags.CAFile,
+		Timeout:   a.Flags.Timeout,
+		UserAgent: "ronbox/" + a.Build.Version,
+	}
 	if a.Flags.TokenFile != "" {
 		token, err := ReadToken(a.Flags.TokenFile)
 		if err != nil {
@@ -70,6 +82,7 @@ func (a *App) ClientAt(socket string) (*client.Client, error) {
 	}
 	if a.Flags.URL == "" {
 		o.Socket = socket
+		o.Starting = func() bool { return a.starting(socket) }
 	}
 	c, err := client.New(o)
 	if _, file := errors.AsType[*fs.PathError](err); file {
@@ -79,6 +92,26 @@ func (a *App) ClientAt(socket string) (*client.Client, error) {
 		return nil, Usage("%w", err)
 	}
 	return c, nil
+}
+
+// starting reports whether another process has locked the directory of the node that serves on
+// socket: it serves, or is about to. It reports false for a node that stops, and notes its
+// process.
+func (a *App) starting(socket string) bool {
+	dir := filepath.Dir(socket)
+	if cfg, err := a.Config(); err == nil && cfg.SocketPath() == socket {
+		dir = cfg.Node.DataDir
+	}
+	if by := store.Holder(filepath.Join(dir, server.StoppingName)); by != nil {
+		a.stopping.Store(by)
+		return false
+	}
+	for _, name := range []string{server.UnfinishedName, server.SecretName, server.DatabaseName} {
+		if by := store.Holder(filepath.Join(dir, name)); by != nil && by.PID != os.Getpid() {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *App) socketPath() (string, error) {
@@ -98,15 +131,15 @@ func (a *App) socketPath() (string, error) {
 // DataDirVariable is the environment variable of --data-dir.
 const DataDirVariable = "RONBOX_NODE__DATA_DIR"
 
-// ConfigOptions are the sources of the configuration by the flags and the environment; a file given wins over --config.
+// ConfigOptions returns the sources of the configuration. file, if not empty, replaces --config.
 func (a *App) ConfigOptions(file string) config.LoadOptions {
 	if file == "" {
 		file = a.Flags.Config
 	}
-	return config.LoadOptions{File: file, DataDir: a.Flags.DataDir, Env: os.Environ()}
+	return config.LoadOptions{File: file, DataDir: a.Flags.DataDir, Env: slices.Clone(a.Env)}
 }
 
-// Config reads the config that the flags and the environment name.
+// Config loads the configuration that the flags and the environment name.
 func (a *App) Config() (*config.Config, error) {
 	cfg, err := config.Load(a.ConfigOptions(""))
 	if err != nil {
@@ -115,10 +148,21 @@ func (a *App) Config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// FallbackConfig stands in for a configuration with a fault, which must keep nobody from a node that runs.
+// Variable returns the value of an environment variable, or "".
+func (a *App) Variable(name string) string {
+	for _, v := range slices.Backward(a.Env) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// FallbackConfig returns a default configuration. It is used if the configuration has a fault, so
+// that a running node can still be reached.
 func (a *App) FallbackConfig() *config.Config {
 	cfg := config.Default()
-	cfg.Node.DataDir = cmp.Or(a.Flags.DataDir, os.Getenv(DataDirVariable), cfg.Node.DataDir)
+	cfg.Node.DataDir = cmp.Or(a.Flags.DataDir, a.Variable(DataDirVariable), cfg.Node.DataDir)
 	return cfg
 }
 
@@ -130,7 +174,7 @@ type configFault struct {
 	Reason string `json:"reason"`
 }
 
-// ConfigFailure is the failure to read a configuration, with every fault that was found.
+// ConfigFailure returns the failure of loading a configuration, with all faults.
 func ConfigFailure(err error) error {
 	faults := []configFault{}
 	for _, f := range config.Faults(err) {
@@ -146,25 +190,26 @@ func ConfigFailure(err error) error {
 	return &Failure{Outcome: v, Err: err, Details: map[string]any{"faults": faults}}
 }
 
-// DatabasePath is the path of the node's database file.
+// DatabasePath returns the path of the node's database file.
 func (a *App) DatabasePath() (string, error) {
 	cfg, err := a.Config()
 	if err != nil {
 		return "", err
 	}
-	return cfg.Path(appliance.DatabaseName), nil
+	return cfg.Path(server.DatabaseName), nil
 }
 
-// FileInstead is the database file to read after err, if that says that the node which was asked does not run.
+// FileInstead returns the database file to read if err shows that the node does not run.
 func (a *App) FileInstead(err error) (file string, ok bool) {
 	if !errors.Is(err, client.ErrNotReachable) || a.Flags.URL != "" || a.Flags.Socket != "" {
 		return "", false
 	}
 	file, err = a.DatabasePath()
-	return file, err == nil && Exists(file) // without a file the missing node is the better message
+	return file, err == nil && Exists(file) // without a file, report the missing node
 }
 
-// DatabaseFile is the database file that an offline verb is about: the one named, or that of the data directory.
+// DatabaseFile returns the database file of an offline verb: the argument, or the file of the data
+// directory.
 func (a *App) DatabaseFile(args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], CheckRegular(args[0])
@@ -175,25 +220,37 @@ func (a *App) DatabaseFile(args []string) (string, error) {
 	}
 	err = CheckRegular(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", Fail(ExitFailed, "not_found", "make a node with `ronbox init`, or correct --data-dir", "there is no database in %s", filepath.Dir(file))
+		return "", Fail(
+			ExitFailed,
+			"not_found",
+			"make a node with `ronbox init`, or correct --data-dir",
+			"there is no database in %s",
+			filepath.Dir(file),
+		)
 	}
 	return file, err
 }
 
-// RewritableFile is DatabaseFile for a verb that rewrites the file. A snapshot is refused: its manifest would no longer fit.
+// RewritableFile is DatabaseFile for a verb that rewrites the file. It returns a failure for a
+// snapshot, because its manifest would no longer match.
 func (a *App) RewritableFile(args []string) (string, error) {
 	file, err := a.DatabaseFile(args)
 	if err != nil {
 		return "", err
 	}
 	if _, err := store.ReadManifest(file); !errors.Is(err, fs.ErrNotExist) {
-		return "", Fail(ExitFailed, "snapshot", "restore it into an empty --data-dir with `ronbox db restore`, and work there",
-			"%s is a snapshot: its manifest would no longer fit it", file)
+		return "", Fail(
+			ExitFailed,
+			"snapshot",
+			"restore it into an empty --data-dir with `ronbox db restore`, and work there",
+			"%s is a snapshot: its manifest would no longer fit it",
+			file,
+		)
 	}
 	return file, nil
 }
 
-// ReadDatabase opens a database file that no node holds and closes it after use.
+// ReadDatabase opens a database file that no node has open, calls use and closes it.
 func ReadDatabase(file string, use func(*store.ReadOnly) error) error {
 	if err := CheckRegular(file); err != nil {
 		return err
@@ -205,19 +262,21 @@ func ReadDatabase(file string, use func(*store.ReadOnly) error) error {
 	return errors.Join(use(r), r.Close())
 }
 
-// ViewDatabase is ReadDatabase within one read transaction.
+// ViewDatabase is ReadDatabase with a read transaction.
 func ViewDatabase(ctx context.Context, file string, use func(store.Reader) error) error {
 	return ReadDatabase(file, func(r *store.ReadOnly) error { return r.View(ctx, use) })
 }
 
-// CheckRegular refuses anything but a regular file: a directory would be called a damaged database, a pipe would block.
+// CheckRegular returns a failure for anything but a regular file.
 func CheckRegular(file string) error {
 	st, err := os.Stat(file)
 	switch {
 	case err != nil:
 		return err
 	case st.IsDir():
-		return Fail(ExitFailed, "is_directory", "name the database file in it, such as "+filepath.Join(file, appliance.DatabaseName), "%s is a directory", file)
+		return Fail(ExitFailed, "is_directory",
+			"name the database file in it, such as "+filepath.Join(file, server.DatabaseName), "%s is a directory",
+			file)
 	case !st.Mode().IsRegular():
 		return Fail(ExitFailed, "not_a_file", "name a database file", "%s is no regular file", file)
 	}
@@ -226,7 +285,7 @@ func CheckRegular(file string) error {
 
 const (
 	MaxTokenFile = 64 << 10
-	NotAToken    = "a token is one line of base64url" // advice about a file that holds none
+	NotAToken    = "a token is one line of base64url" // advice for a file without a token
 )
 
 // ReadToken reads a token file.
@@ -238,7 +297,8 @@ func ReadToken(path string) (string, error) {
 	return ParseToken(path, raw, ExitFailed)
 }
 
-// ParseToken takes the token out of a file's bytes, fit for a header; bad is the exit code without one.
+// ParseToken returns the token in the bytes of a file. If the file holds no token, the error has
+// the exit code bad.
 func ParseToken(name string, raw []byte, bad int) (string, error) {
 	token := strings.TrimSpace(string(raw))
 	switch {

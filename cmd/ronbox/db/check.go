@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
-	"ronbox/appliance/tokens"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/cmd/ronbox/registry"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/registry/rverify"
 	ledgerapi "ronbox/httpapi/ledger"
 	nodeapi "ronbox/httpapi/node"
@@ -23,13 +23,13 @@ import (
 func (a app) checkCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check the node's database while it runs, or a database file that no node holds",
-		Long: `Check the node's database while it runs: it writes a copy beside the file, checks that
-page by page and chain by chain, and removes it. Writers go on meanwhile; there must be
-room for the copy. When no node runs, or with FILE, the file itself is checked here.
+		Short: "Check the integrity of a running or stopped node's database",
+		Long: `Check the database of a running node: the node writes a copy beside the file, checks its
+pages and chains, and removes it. Writes continue meanwhile; the disk needs room for the
+copy. If no node runs, or with FILE, the file is checked directly.
 
-A snapshot is checked by ` + "`ronbox db verify`" + `, which knows its manifest. Exit 3: checked,
-and found bad.`,
+Use ` + "`ronbox db verify`" + ` for a snapshot: it also checks the manifest. Exit 3: the check
+failed.`,
 		Example: `  ronbox --data-dir data db check
   ronbox db check data/ronbox.db --json`,
 		Args: cli.AtMost(1, "at most one database file"),
@@ -40,8 +40,8 @@ and found bad.`,
 // checkDoc is the output of db check.
 type checkDoc struct {
 	OK       bool         `json:"ok"`
-	File     string       `json:"file,omitzero"`  // absent: the running node's
-	Steps    []store.Step `json:"steps,omitzero"` // of a check made here
+	File     string       `json:"file,omitzero"`  // absent for the running node
+	Steps    []store.Step `json:"steps,omitzero"` // steps of an offline check
 	Findings []string     `json:"findings"`
 }
 
@@ -82,7 +82,7 @@ func (a app) checkFile(ctx context.Context, file string) (checkDoc, error) {
 	if err := cli.CheckRegular(file); err != nil {
 		return checkDoc{}, err
 	}
-	alone, err := registry.TrustedGenesis("") // the log is held against itself
+	alone, err := registry.TrustedGenesis("") // check the log without a trusted genesis
 	if err != nil {
 		return checkDoc{}, err
 	}
@@ -109,7 +109,7 @@ func emptyIfNil(s []string) []string {
 type verifyDoc struct {
 	store.Report
 	Seq    uint64 `json:"seq"`
-	proofs        // absent when the file could not be read that far
+	proofs        // absent if the checks did not run
 }
 
 func (a app) verifyCmd() *cobra.Command {
@@ -118,14 +118,14 @@ func (a app) verifyCmd() *cobra.Command {
 		Use: "verify FILE",
 		Example: `  ronbox db verify /backup/ronbox/ronbox-….db
   ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487… --json`,
-		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
-		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
+		Short: "Verify a snapshot or a stopped node's database",
+		Long: `Verify a snapshot or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, token keys and revocations, the whole
 registry log with all signatures, the ledger with its chain, sums and balances, and every
-row of the other services. With --genesis the log must begin with that payload; without it
-the log is compared with itself only.
+row of the other services. With --genesis the log must begin with that payload; without
+it only the log's internal consistency is checked.
 
-Exit 3: checked, and found bad.`,
+Exit 3: the verification failed.`,
 		Args: cli.Exactly(1, "one database file"),
 	}
 	cmd.Flags().StringVar(&genesis, "genesis", "", "payload hash of the registry's version 1")
@@ -165,27 +165,27 @@ func verifyTable(t cli.Table, d verifyDoc) {
 		t.Row(map[bool]string{true: "ok", false: "BAD"}[s.OK], s.Name, s.Detail)
 	}
 	if !d.Manifest {
-		t.Row("--", "manifest", "none beside the file: its bytes could not be held against one")
+		t.Row("--", "manifest", "no manifest: the bytes of the file were not compared")
 	}
-	if d.Info.NodeID != "" { // it could be read that far
+	if d.Info.NodeID != "" { // the file could be read
 		t.Row("b3", d.B3)
 		t.Row("commands", d.Seq)
 	}
 }
 
-// proofs are the findings of the engines' proofs of a file, as far as these came.
+// proofs are the results of the engines' checks of a file, as far as they ran.
 type proofs struct {
 	Registry *rverify.Report       `json:"registry,omitzero"`
 	Ledger   *ledgerapi.LedgerHead `json:"ledger,omitzero"`
 }
 
-// checks are the engines' proofs, which leave their findings in d.
+// checks returns the engines' checks, which store their results in d.
 func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress) []store.Check {
 	own := []store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}
-	return slices.Concat(own, ledger.Checks(&d.Ledger), appliance.RowChecks(ctx))
+	return slices.Concat(own, ledger.Checks(&d.Ledger), server.RowChecks(ctx))
 }
 
-// describe adds the figures to the steps.
+// describe adds figures to the steps.
 func (d *proofs) describe(rep *store.Report) {
 	for i, s := range rep.Steps {
 		switch {
@@ -193,7 +193,8 @@ func (d *proofs) describe(rep *store.Report) {
 		case s.Name == "auth":
 			rep.Steps[i].Detail = fmt.Sprintf("%d rows", rep.Buckets[tokens.Bucket.Name])
 		case s.Name == "registry" && d.Registry != nil:
-			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions, d.Registry.Approvals, d.Registry.AuditRecords)
+			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions,
+				d.Registry.Approvals, d.Registry.AuditRecords)
 		case s.Name == "rewarder" && s.Detail == "":
 			rep.Steps[i].Detail = rowsBelow(rep, "rw/")
 		case (s.Name == "edge" || s.Name == "index") && s.Detail == "":
@@ -201,12 +202,13 @@ func (d *proofs) describe(rep *store.Report) {
 		case s.Name == "ledger":
 			rep.Steps[i].Detail = "every record, root, sum and balance holds"
 		case s.Name == "ledger_head" && d.Ledger != nil:
-			rep.Steps[i].Detail = fmt.Sprintf("%d batches, %d records, last root %s", d.Ledger.Batches, d.Ledger.Seq, d.Ledger.LastRoot)
+			rep.Steps[i].Detail = fmt.Sprintf("%d batches, %d records, last root %s", d.Ledger.Batches, d.Ledger.Seq,
+				d.Ledger.LastRoot)
 		}
 	}
 }
 
-// rowsBelow counts the rows of the buckets whose names begin with prefix.
+// rowsBelow counts the rows of all buckets with names that begin with prefix.
 func rowsBelow(rep *store.Report, prefix string) string {
 	var all uint64
 	for name, rows := range rep.Buckets {
@@ -217,7 +219,8 @@ func rowsBelow(rep *store.Report, prefix string) string {
 	return fmt.Sprintf("%d rows", all)
 }
 
-// headRows show where the ledger ends: later batches that a client has seen are not in the file.
+// headRows shows the last batch of the ledger: later batches that a client has seen are not in the
+// file.
 func headRows(t cli.Table, h *ledgerapi.LedgerHead) {
 	if h == nil {
 		return

@@ -13,18 +13,18 @@ import (
 	"ronbox/store"
 )
 
-// app is the run of the command with the verbs of this package.
+// app adds the verbs of this package to the run of the command.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, nodeapi.NewClient, run)
 }
 
-// Command is the group of verbs about the database file.
+// Command returns the group of verbs for the database file.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	return cli.Group("db", "Look after the database file",
+	return cli.Group("db", "Inspect, back up and maintain the database",
 		a.infoCmd(), a.statsCmd(), a.checkCmd(), a.snapshotCmd(), a.verifyCmd(), a.restoreCmd(), a.acceptRestoreCmd(),
 		a.compactCmd(), a.migrateCmd(), a.exportCmd())
 }
@@ -32,21 +32,27 @@ func Command(c *cli.App) *cobra.Command {
 func (a app) infoCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info [FILE]",
-		Short: "Show the figures of the node's database, or of a database file that no node holds",
-		Long: `Show the figures of the running node's database. When no node runs, or with FILE, a
-database file that no process holds is read itself, rows counted.`,
+		Short: "Show the identity, size and row counts of the database",
+		Long: `Show the identity and size of the running node's database. If no node runs, or with
+FILE, the database file is read directly and its rows are counted; no process may have
+it open.`,
 		Example: `  ronbox --data-dir data db info
   ronbox db info /backup/ronbox-….db --json`,
 		Args: cli.AtMost(1, "at most one database file"),
-		RunE: fromNodeOrFile(a, nodeapi.Client.DBInfo, func(ctx context.Context, file string) (nodeapi.DBInfo, error) { return offlineInfo(ctx, file, false) },
+		RunE: fromNodeOrFile(a, nodeapi.Client.DBInfo,
+			func(ctx context.Context, file string) (nodeapi.DBInfo, error) { return offlineInfo(ctx, file, false) },
 			func(i nodeapi.DBInfo) error { return a.Show(i, func(t cli.Table) { infoTable(t, i) }) }),
 	}
 }
 
-// fromNodeOrFile makes RunE of a verb that asks the node, or reads the database file that is named, or that of a node
-// which does not run.
-func fromNodeOrFile[T any](a app, ask func(nodeapi.Client, context.Context) (T, error), read func(ctx context.Context, file string) (T, error),
-	show func(T) error) cli.RunE {
+// fromNodeOrFile returns the RunE of a verb that asks the node, or reads the given file or the file
+// of a stopped node.
+func fromNodeOrFile[T any](
+	a app,
+	ask func(nodeapi.Client, context.Context) (T, error),
+	read func(ctx context.Context, file string) (T, error),
+	show func(T) error,
+) cli.RunE {
 	get := func(ctx context.Context, args []string) (doc T, err error) {
 		if len(args) == 1 {
 			return read(ctx, args[0])
@@ -94,7 +100,8 @@ func infoTable(t cli.Table, i nodeapi.DBInfo) {
 	}
 }
 
-// offlineInfo reads the figures of a file that no node holds; hash adds the state hash, which reads every row.
+// offlineInfo reads the information of a file that no node has open. hash adds the state hash,
+// which reads every row.
 func offlineInfo(ctx context.Context, file string, hash bool) (doc nodeapi.DBInfo, err error) {
 	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
 		i := r.Info()
@@ -123,11 +130,11 @@ func offlineInfo(ctx context.Context, file string, hash bool) (doc nodeapi.DBInf
 func (a app) statsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats [FILE]",
-		Short: "Show what takes the room in the database, and how the committer is doing",
-		Long: `Show what takes the room in the database: pages, free pages, rows and bytes of every
-bucket; and of a running node how its committer is doing: commands, groups, the time a
-commit takes, open readers. When no node runs, or with FILE, a database file that no
-process holds is read itself.`,
+		Short: "Show space usage and commit statistics of the database",
+		Long: `Show the space usage of the database: pages, free pages, and the rows and bytes of every
+bucket. A running node adds its commit statistics: commands, groups, commit latency, open
+readers. If no node runs, or with FILE, the database file is read directly; no process
+may have it open.`,
 		Example: `  ronbox --data-dir data db stats
   ronbox db stats --json | jq '.buckets | sort_by(.bytes) | last'`,
 		Args: cli.AtMost(1, "at most one database file"),
@@ -138,12 +145,19 @@ process holds is read itself.`,
 
 func statsTable(t cli.Table, s nodeapi.DBStats) {
 	t.Row("size", cli.Bytes(s.Bytes)+limit(s.MaxBytes))
-	t.Row("free inside", fmt.Sprintf("%s, %d pages free, %d pending", cli.Bytes(s.FreeBytes), s.FreePages, s.PendingPages))
+	t.Row(
+		"free inside",
+		fmt.Sprintf("%s, %d pages free, %d pending", cli.Bytes(s.FreeBytes), s.FreePages, s.PendingPages),
+	)
 	if s.DiskFreeBytes > 0 {
 		t.Row("free on disk", cli.Bytes(s.DiskFreeBytes))
 	}
 	if s.Groups > 0 {
-		t.Row("commits", fmt.Sprintf("%d commands in %d commits, %g in one at the median, %g at p99", s.Commands, s.Groups, s.BatchP50, s.BatchP99))
+		t.Row(
+			"commits",
+			fmt.Sprintf("%d commands in %d commits, %g in one at the median, %g at p99", s.Commands, s.Groups,
+				s.BatchP50, s.BatchP99),
+		)
 		t.Row("commit takes", fmt.Sprintf("%.3g ms at the median, %.3g ms at p99", s.CommitP50MS, s.CommitP99MS))
 	}
 	if s.Readers > 0 {
@@ -165,16 +179,28 @@ func limit(most int64) string {
 	return " of " + cli.Bytes(most)
 }
 
-// offlineStats reads the figures of a file that no node holds, which has no committer.
+// offlineStats reads the statistics of a file that no node has open.
 func offlineStats(ctx context.Context, file string) (doc nodeapi.DBStats, err error) {
 	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
 		s, err := r.Stats(ctx)
 		doc = nodeapi.DBStats{
-			Bytes: s.Bytes, FreeBytes: s.FreePages * int64(s.PageSize), PageSize: s.PageSize, FreePages: int(s.FreePages),
-			Buckets: []nodeapi.BucketStats{},
+			Bytes:     s.Bytes,
+			FreeBytes: s.FreePages * int64(s.PageSize),
+			PageSize:  s.PageSize,
+			FreePages: int(s.FreePages),
+			Buckets:   []nodeapi.BucketStats{},
 		}
 		for _, b := range s.Buckets {
-			doc.Buckets = append(doc.Buckets, nodeapi.BucketStats{Name: b.Name, Class: b.Class.String(), Rows: b.Rows, Bytes: b.Bytes, Depth: b.Depth})
+			doc.Buckets = append(
+				doc.Buckets,
+				nodeapi.BucketStats{
+					Name:  b.Name,
+					Class: b.Class.String(),
+					Rows:  b.Rows,
+					Bytes: b.Bytes,
+					Depth: b.Depth,
+				},
+			)
 		}
 		return err
 	})

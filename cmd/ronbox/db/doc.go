@@ -1,9 +1,9 @@
-// Package db holds the verbs about the database file: figures, checks, snapshots, maintenance.
+// Package db provides the verbs for the database file: statistics, checks, snapshots, maintenance.
 //
 // # Invariants
 //
-//  1. A file that a node holds is asked of the node; the file of a stopped node is read here.
-//  2. A snapshot is never rewritten: its manifest would no longer fit it.
+//  1. The node is asked about a file that it has open. The file of a stopped node is read directly.
+//  2. A snapshot is never rewritten, because its manifest would no longer match.
 //
 // # Tasks and queues
 //

@@ -6,19 +6,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/store"
 )
 
 func (a app) compactCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compact [FILE]",
-		Short: "Rewrite a stopped node's database without the room that deleted rows left",
-		Long: `Rewrite a stopped node's database without the room that deleted rows left. The copy is
-built beside the file, must hold the same state (equal state hash), and takes its place
-in one step; until then the old file is untouched. Worth it when ` + "`ronbox db info`" + ` shows
-more than half of the file free. Without FILE it is the database of --data-dir.`,
+		Short: "Compact a stopped node's database",
+		Long: `Compact a stopped node's database: copy its rows to a new file without free pages, check
+that both have the same state hash, and replace the old file atomically. Until then the
+old file is unchanged. Compact when ` + "`ronbox db info`" + ` shows more than half of the file
+free. FILE defaults to the database of --data-dir.`,
 		Example: `  ronbox --data-dir data db compact
   ronbox --data-dir data db compact --json`,
 		Args: cli.AtMost(1, "at most one database file"),
@@ -48,11 +48,11 @@ func (a app) migrateCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "migrate [FILE]",
-		Short: "Bring a stopped node's database to the schema of this release",
-		Long: `Bring a stopped node's database to the schema of this release, as ` + "`ronbox serve`" + ` does by
-itself at its start; this verb is for doing it beforehand and watching it. A snapshot of
-the old schema is taken first and kept. What is interrupted goes on where it stopped. A
-file of a newer release is refused (exit 78). Without FILE it is the database of
+		Short: "Migrate a stopped node's database to the schema of this release",
+		Long: `Migrate a stopped node's database to the schema of this release. ` + "`ronbox serve`" + ` does the
+same when it starts; use this verb to do it beforehand and see its progress. A snapshot
+of the old schema is taken first and kept. An interrupted migration resumes where it
+stopped. A file of a newer release is refused (exit 78). FILE defaults to the database of
 --data-dir.`,
 		Example: `  ronbox --data-dir data db migrate
   ronbox --data-dir data db migrate --snapshot-dir /backup/ronbox --json`,
@@ -70,7 +70,7 @@ func (a app) migrate(ctx context.Context, args []string, dir string) error {
 	}
 	p := a.Progress(cli.Count, "")
 	defer p.End()
-	done, err := store.Migrate(ctx, file, dir, appliance.Migrations(), func(stage string, done, total int64) {
+	done, err := store.Migrate(ctx, file, dir, server.Migrations(), func(stage string, done, total int64) {
 		p.Stage(stage)
 		p.At(done, total)
 	})
@@ -92,12 +92,12 @@ func (a app) exportCmd() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "export [FILE]",
-		Short: "Print every row of a database file as NDJSON, for other tools and for comparing",
-		Long: `Print every row of a database file that no process holds, as NDJSON: bucket, key in
-hexadecimal, value in base64, in byte order, so that equal states give equal exports.
-Without FILE it is the database of --data-dir. Of a running node, export a snapshot.
+		Short: "Export every row of a database file as NDJSON",
+		Long: `Export every row of a database file that no process has open as NDJSON: bucket, key in
+hexadecimal, value in base64. Rows are in byte order, so equal states have equal exports.
+FILE defaults to the database of --data-dir. For a running node, export a snapshot.
 
-There is nothing that reads an export back in: snapshots are for that.`,
+An export cannot be imported; use snapshots to restore a node.`,
 		Example: `  ronbox db export /backup/ronbox/ronbox-….db --out rows.ndjson
   ronbox --data-dir data db export | jq -r .bucket | uniq -c
   ronbox --data-dir data db export --out rows.ndjson --json`,

@@ -17,18 +17,18 @@ func (a app) snapshotCmd() *cobra.Command {
 	var compact bool
 	cmd := &cobra.Command{
 		Use:   "snapshot DIR",
-		Short: "Have the node write a snapshot of its database while it goes on",
-		Long: `Have the node write a snapshot of its database into DIR, a directory on its own disk, with
-a manifest beside it, while it goes on taking writes. With --compact it is a copy without
-the room and the remains of deleted rows, which takes longer. Snapshots hold no secrets:
-keep node.key and the signers' keys apart. ` + "`ronbox db verify`" + ` proves one sound.
+		Short: "Write a snapshot of the running node's database",
+		Long: `Write a snapshot of the running node's database and its manifest into DIR, a directory on
+the node's machine. The node continues to serve writes. With --compact the copy has no
+free pages and no remains of deleted rows; this takes longer. Snapshots hold no secrets:
+back up node.key and the signers' keys separately. ` + "`ronbox db verify`" + ` checks a snapshot.
 
-` + "`store.snapshot_every`" + ` in the configuration takes them by itself, and thins them out.`,
+Set ` + "`store.snapshot_every`" + ` to take and rotate snapshots automatically.`,
 		Example: `  ronbox --data-dir data db snapshot /backup/ronbox
   ronbox --data-dir data db snapshot /backup/ronbox --compact --json`,
 		Args: cli.Exactly(1, "one directory"),
 	}
-	cmd.Flags().BoolVar(&compact, "compact", false, "a copy without deleted rows, rather than the file as it is")
+	cmd.Flags().BoolVar(&compact, "compact", false, "leave out free pages and deleted rows")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		return a.snapshot(ctx, c, args[0], compact)
 	})
@@ -58,11 +58,10 @@ func (a app) snapshot(ctx context.Context, c nodeapi.Client, dir string, compact
 func (a app) acceptRestoreCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept-restore",
-		Short: "Let a restored node write again, once its state has been looked at",
-		Long: `Let a restored node write again, once its state has been looked at. A restore may have
-taken back what others have seen: look at ` + "`ronbox registry head`" + ` and at the time of the
-snapshot first. Nothing but this verb ends the read-only state. Where nothing was
-restored, nothing is done.`,
+		Short: "Allow a restored node to accept writes",
+		Long: `Allow a restored node to accept writes. A restore may have reverted changes that clients
+have seen: check ` + "`ronbox registry head`" + ` and the time of the snapshot first. The node stays
+read-only until this command. It has no effect on a node that was not restored.`,
 		Example: `  ronbox registry head && ronbox db accept-restore
   ronbox db accept-restore --json`,
 		RunE: a.online(a.acceptRestore),
@@ -75,7 +74,10 @@ func (a app) acceptRestore(ctx context.Context, c nodeapi.Client, _ []string) er
 		return err
 	}
 	if !info.Restored {
-		return a.Show(accepted{}, func(t cli.Table) { t.Row("nothing to accept: the node was not restored, or that is accepted already") })
+		return a.Show(
+			accepted{},
+			func(t cli.Table) { t.Row("nothing to accept: the node was not restored, or that is accepted already") },
+		)
 	}
 	if err := c.AcceptRestore(ctx); err != nil {
 		return err
@@ -94,15 +96,15 @@ func (a app) restoreCmd() *cobra.Command {
 		Example: `  ronbox --data-dir fresh db restore /backup/ronbox/ronbox-….db
   ronbox --data-dir fresh serve &
   ronbox --data-dir fresh db accept-restore`,
-		Short: "Make a snapshot the database of a stopped node, as a new incarnation",
-		Long: `Make a snapshot the database of a stopped node, as a new incarnation. The snapshot
-is checked first; an old database is kept as ronbox.db.before-restore-TIME. The
-node then serves reads, and writes once ` + "`ronbox db accept-restore`" + ` has been given.
-All tokens are void, unless --keep-tokens. What the ledger took after the batch that
-is printed is not in the snapshot: clients send it again under the same keys.`,
+		Short: "Restore a snapshot as the database of a stopped node",
+		Long: `Restore a snapshot as the database of a stopped node, with a new incarnation. The
+snapshot is verified first; an existing database is kept as ronbox.db.before-restore-TIME.
+The node then serves reads only, until ` + "`ronbox db accept-restore`" + `. All tokens become
+invalid, unless --keep-tokens is given. Ledger operations after the printed batch are not
+in the snapshot: clients send them again under the same keys.`,
 		Args: cli.Exactly(1, "one snapshot"),
 	}
-	cmd.Flags().BoolVar(&keep, "keep-tokens", false, "let tokens stay valid, those revoked since the snapshot too")
+	cmd.Flags().BoolVar(&keep, "keep-tokens", false, "keep tokens valid, also those revoked after the snapshot")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0], keep) })
 	return cmd
 }
@@ -148,8 +150,8 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 	})
 }
 
-// restoreDoc is the output of db restore: the file, and where its ledger ends, so that clients see which of their requests
-// it lacks.
+// restoreDoc is the output of db restore: the file and the head of its ledger, which shows clients
+// the requests that it lacks.
 type restoreDoc struct {
 	nodeapi.DBInfo
 	Ledger *ledgerapi.LedgerHead `json:"ledger,omitzero"`

@@ -1,13 +1,14 @@
-// Package edge holds the verbs of the edge: packs on a node and in files, and the fills that warm it.
+// Package edge implements the command group edge: packs on a node and in files, fills, and the
+// stored URLs.
 //
 // # Invariants
 //
-//  1. A verb that names a pack file reads that file and asks no node.
-//  2. A list of fills can be given again: what is there already is not fetched a second time.
+//  1. A verb that names a pack file reads that file and calls no node.
+//  2. A list of fills may be repeated: a URL that is stored is not fetched again.
 //
 // # Tasks and queues
 //
-// none; the fills of a list run side by side in a flow.Fan.
+// none; a flow.Fan runs the fills of a list concurrently.
 //
 // # Lock order
 //

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	fillTimeout = 200 * time.Second // a little longer than the node tries
-	sideBySide  = 8                 // fills of a list: as many as a node has workers
+	fillTimeout = 200 * time.Second // a little more than the deadline of the node
+	sideBySide  = 8                 // concurrent fills of a list: the default of edge.fill.workers
 	maxList     = 16 << 20          // bytes of a list
 )
 
@@ -27,21 +27,29 @@ func (a app) fillCmd() *cobra.Command {
 	var one edgeapi.Fill
 	cmd := &cobra.Command{
 		Use:   "fill URL",
-		Short: "Have the node fetch a URL, or a list of them, to serve it from then on",
-		Long: `Have the node fetch a URL to serve it from then on, whether or not its host still does. Of
-a list every line is fetched, eight at a time: a URL, and behind it the hash that it must
-have or none. What is there already is not fetched again, so that a list
-that was interrupted is given once more. A node that is busy is waited for.
+		Short: "Fetch URLs into the content store",
+		Long: `Fetch a URL into the content store of the node, which serves it even if the host of
+the URL becomes unavailable. Each line of a list has a URL and optionally the hash
+that its bytes must have. Eight URLs are fetched at a time. A stored URL is not
+fetched again, so an interrupted list can be repeated. The command retries while the
+node is busy.
 
-The host has to be in edge.allow, and edge.mode to be "live".`,
+The URL is pinned: it is not evicted until ` + "`ronbox edge unpin`" + ` unpins it or
+` + "`ronbox edge rm`" + ` removes it. If the pin would exceed edge.cas.max_pinned, the URL is
+stored without a pin; so is a pinned URL whose refresh brings a larger object. The
+command then prints the reason and exits with 21.
+
+edge.mode must be "live", and the host must be in edge.allow.`,
 		Example: `  ronbox edge fill https://cdn.example/fonts/a.woff2
   ronbox edge fill -f assets.txt
   ronbox edge fill --refresh --expect b3:4487… https://cdn.example/style.json`,
 		Args: cli.AtMost(1, "one URL, or a list with -f"),
 	}
-	cmd.Flags().StringVarP(&list, "file", "f", "", "`file` with a URL a line, and the b3:… that is expected behind it; - is stdin")
-	cmd.Flags().StringVar(&one.Expect, "expect", "", "`b3:…` that the bytes must have; others are refused")
-	cmd.Flags().BoolVar(&one.Refresh, "refresh", false, "fetch it although it is there")
+	flags := cmd.Flags()
+	flags.StringVarP(&list, "file", "f", "", "`file` with a URL per line, optionally followed by its b3:…; - is stdin")
+	flags.StringVar(&one.Expect, "expect", "", "`b3:…` that the bytes must have")
+	flags.BoolVar(&one.Refresh, "refresh", false, "fetch the URL even if it is stored")
+	flags.BoolVar(&one.NoPin, "no-pin", false, "do not pin the URL, so that it may be evicted")
 	cmd.MarkFlagsMutuallyExclusive("file", "expect")
 	cmd.RunE = a.online(fillTimeout, func(ctx context.Context, c edgeapi.Client, args []string) error {
 		if (list == "") == (len(args) == 0) {
@@ -53,9 +61,12 @@ The host has to be in edge.allow, and edge.mode to be "live".`,
 			if done.err != nil {
 				return done.err
 			}
+			if done.Unpinned != "" {
+				a.Exit = cli.ExitSomeRefused
+			}
 			return a.Show(done, func(t cli.Table) { done.table(t) })
 		}
-		todo, err := a.readList(list, one.Refresh)
+		todo, err := a.readList(list, one)
 		if err != nil {
 			return err
 		}
@@ -64,7 +75,7 @@ The host has to be in edge.allow, and edge.mode to be "live".`,
 	return cmd
 }
 
-func (a app) readList(file string, refresh bool) (todo []edgeapi.Fill, err error) {
+func (a app) readList(file string, like edgeapi.Fill) (todo []edgeapi.Fill, err error) {
 	raw, err := a.ReadInput(file, maxList)
 	for line := range strings.Lines(string(raw)) {
 		switch words := strings.Fields(line); {
@@ -72,20 +83,22 @@ func (a app) readList(file string, refresh bool) (todo []edgeapi.Fill, err error
 		case len(words) > 2:
 			return nil, cli.Usage("%s: %q is more than a URL and a hash", file, cli.Clip(line, 80))
 		default:
-			todo = append(todo, edgeapi.Fill{URL: words[0], Expect: strings.Join(words[1:], ""), Refresh: refresh})
+			todo = append(todo, edgeapi.Fill{
+				URL: words[0], Expect: strings.Join(words[1:], ""), Refresh: like.Refresh, NoPin: like.NoPin,
+			})
 		}
 	}
 	return todo, err
 }
 
-// filled is one fill in the output of edge fill.
+// filled is the result of one fill in the output of edge fill.
 type filled struct {
 	edgeapi.Object
 	Problem *wire.Problem `json:"problem,omitzero"`
 	err     error
 }
 
-// fill has the node fetch a URL, and waits for a node that is busy.
+// fill fetches a URL on the node, and retries while the node is busy.
 func (a app) fill(ctx context.Context, c edgeapi.Client, f edgeapi.Fill) (out filled) {
 	patience := a.Repeater()
 	out.err = patience.Repeat(ctx, f.URL, func() (err error) {
@@ -102,10 +115,14 @@ func (f filled) table(t cli.Table) {
 		t.Row("FAILED", f.URL, f.err)
 		return
 	}
-	t.Row(map[bool]string{true: "stored", false: "there"}[f.New], f.Path, cli.Bytes(f.Size), cli.ShortHash(f.B3))
+	row := []any{map[bool]string{true: "stored", false: "there"}[f.New], f.Path, cli.Bytes(f.Size), cli.ShortHash(f.B3)}
+	if f.Unpinned != "" {
+		row = append(row, "NOT PINNED: "+f.Unpinned)
+	}
+	t.Row(row...)
 }
 
-// fillAll has the node fetch every URL of a list, some side by side.
+// fillAll fetches every URL of a list on the node, several at a time.
 func (a app) fillAll(ctx context.Context, c edgeapi.Client, todo []edgeapi.Fill) error {
 	all, next, done := make([]filled, len(todo)), atomic.Int64{}, atomic.Int64{}
 	p := a.Progress(cli.Count, "fill, URLs")
@@ -122,19 +139,32 @@ func (a app) fillAll(ctx context.Context, c edgeapi.Client, todo []edgeapi.Fill)
 	if err != nil {
 		return err
 	}
-	failed, fresh := 0, 0
+	failed, fresh, loose := 0, 0, 0
 	for _, f := range all {
 		switch {
 		case f.err != nil:
-			failed, a.Exit = failed+1, cli.ExitFailed
+			failed++
 		case f.New:
 			fresh++
 		}
+		if f.Unpinned != "" {
+			loose++
+		}
+	}
+	switch {
+	case failed > 0:
+		a.Exit = cli.ExitFailed
+	case loose > 0:
+		a.Exit = cli.ExitSomeRefused
 	}
 	return a.Show(all, func(t cli.Table) {
 		for _, f := range all {
 			f.table(t)
 		}
-		t.Row(fmt.Sprintf("%d stored, %d were there, %d failed", fresh, len(all)-fresh-failed, failed))
+		sum := fmt.Sprintf("%d stored, %d already stored, %d failed", fresh, len(all)-fresh-failed, failed)
+		if loose > 0 {
+			sum += fmt.Sprintf(", %d not pinned: raise edge.cas.max_pinned, or unpin other URLs", loose)
+		}
+		t.Row(sum)
 	})
 }

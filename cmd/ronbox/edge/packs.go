@@ -24,7 +24,8 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 	}
 	return a.Show(all.Packs, func(t cli.Table) {
 		if len(all.Packs) == 0 {
-			t.Row("no packs: put *.pmtiles and *.mbtiles files into the node's folder of packs, then `ronbox edge packs rescan`")
+			t.Row("no packs: copy *.pmtiles and *.mbtiles files to the node's folder of packs, then run " +
+				"`ronbox edge packs rescan`")
 		}
 		for _, p := range all.Packs {
 			state := p.State
@@ -38,23 +39,24 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 }
 
 const (
-	settleWait = 15 * time.Second       // a pack of 16 MiB has failed by then, however slow it is
-	settlePoll = 250 * time.Millisecond // between two looks at the catalog
+	settleWait = 15 * time.Second       // enough for a pack of 16 MiB within its default budget
+	settlePoll = 250 * time.Millisecond // between two reads of the catalog
 )
 
 func (a app) rescanCmd() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "rescan",
-		Short: "Take up what has changed in the folder of packs",
-		Long: `Take up what has changed in the folder of packs: files that are new, replaced or gone.
-A file that replaces a pack is verified first, and the old one serves until then. One that
-takes longer than --wait is shown as verifying. Replace a pack by renaming the new file
-over the old one.
-Exit 0: all are fit, or verifying. Exit 22: one is not; it is named, and the others serve.`,
+		Short: "Scan the folder of packs for changes",
+		Long: `Scan the folder of packs for new, replaced and removed files. A file that replaces a
+pack is verified first; the old pack serves until then. A pack whose verification
+takes longer than --wait is shown as verifying. To replace a pack, rename the new file
+to the old name.
+Exit 0: every pack is verified or verifying. Exit 22: a pack is invalid; it is
+printed, and the others are served.`,
 		Example: `  cp world.pmtiles data/packs/ && ronbox edge packs rescan`,
 	}
-	cmd.Flags().DurationVar(&wait, "wait", settleWait, "longest `time` to wait until packs are verified")
+	cmd.Flags().DurationVar(&wait, "wait", settleWait, "longest `time` to wait for verification")
 	cmd.RunE = a.online(0, func(ctx context.Context, c edgeapi.Client, _ []string) error {
 		all, err := c.Rescan(ctx)
 		end := time.Now().Add(wait)
@@ -71,7 +73,7 @@ Exit 0: all are fit, or verifying. Exit 22: one is not; it is named, and the oth
 	return cmd
 }
 
-// nameUnfit sets the exit code and names the packs with a fault, if there are any.
+// nameUnfit sets the exit code and prints the packs with a fault, if there are any.
 func (a app) nameUnfit(all []edgeapi.Pack) {
 	var unfit []string
 	for _, p := range all {
@@ -84,7 +86,8 @@ func (a app) nameUnfit(all []edgeapi.Pack) {
 	}
 	a.Exit = cli.ExitFileUnfit
 	if !a.Flags.JSON {
-		fmt.Fprintf(a.Stderr, "ronbox: files that are not fit: %s\n  replace or remove them, and rescan; sound packs are served\n",
+		fmt.Fprintf(a.Stderr,
+			"ronbox: invalid packs: %s\n  replace or remove their files and rescan; the other packs are served\n",
 			cli.Plain(strings.Join(unfit, ", ")))
 	}
 }
@@ -93,16 +96,16 @@ func (a app) verifyCmd() *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "verify FILE…",
-		Short: "Check pack files: every directory, every offset, every row",
-		Long: `Check pack files: every directory, every offset, every row, and the BLAKE3 of the whole.
-No node is needed.
-Exit 0: all are sound. Exit 3: one is not, or has another digest than --expect; each fault
-is printed.`,
+		Short: "Verify pack files without a node",
+		Long: `Verify the directories, offsets and rows of pack files, and print the BLAKE3 digest of
+each. No node is needed.
+Exit 0: all files are sound. Exit 3: a file is not sound or does not have the digest of
+--expect; each fault is printed.`,
 		Example: `  ronbox edge packs verify world.pmtiles
   ronbox edge packs verify world.pmtiles --expect b3:4487…`,
 		Args: cli.AtLeast(1, "at least one file"),
 	}
-	cmd.Flags().StringVar(&expect, "expect", "", "`b3:…` that the one file must have")
+	cmd.Flags().StringVar(&expect, "expect", "", "`b3:…` digest of the file; allows one file only")
 	cmd.RunE = a.Verb(func(ctx context.Context, files []string) error {
 		var digest b3.Digest
 		if expect != "" {
@@ -114,7 +117,7 @@ is printed.`,
 				return cli.Usage("--expect %s: no file has this digest", expect)
 			}
 			if len(files) > 1 {
-				return cli.Usage("--expect is of one file, not of %d", len(files))
+				return cli.Usage("--expect allows one file, got %d", len(files))
 			}
 		}
 		return a.verifyPacks(ctx, files, digest)
@@ -122,7 +125,8 @@ is printed.`,
 	return cmd
 }
 
-// verifyPacks verifies files and prints what it finds. expect is the digest of each, zero for any.
+// verifyPacks verifies files and prints the results. Each must have the digest expect, unless
+// expect is zero.
 func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) error {
 	all, bad := make([]edgeapi.Pack, len(files)), ""
 	for i, file := range files {

@@ -18,11 +18,11 @@ func (a app) announceCmd() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "announce CID --addr ADDR | announce -f FILE --addr ADDR",
-		Short: "Announce that this node serves a content",
-		Long: `Announce that this node serves a content, given as b3:… or as the text of a CID, under
+		Short: "Announce that this node provides a content id",
+		Long: `Announce that this node provides a content id, given as b3:… or as the text of a CID, at
 libp2p addresses such as /dns4/node.example/tcp/443/https. The node signs the record,
-which ends after --ttl: announce it again before. A file has one content a line; - is
-stdin.`,
+which expires after --ttl: announce it again before that. A file has one content id per
+line; - is stdin.`,
 		Example: `  ronbox index announce b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262 \
     --addr /ip4/192.0.2.7/tcp/4001 --ttl 12h --region eu-west-3
   ronbox index announce -f contents.txt --addr /dns4/node.example/tcp/443/https`,
@@ -30,9 +30,9 @@ stdin.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "announce each line of a `file`")
-	f.StringArrayVar(&one.Addrs, "addr", nil, "the `address` that serves it, up to 16 times")
-	f.DurationVar(&ttl, "ttl", 0, "how long it holds, 1m to 48h (default 24h)")
-	f.StringVar(&one.Region, "region", "", "the `region` that it is served from")
+	f.StringArrayVar(&one.Addrs, "addr", nil, "`address` that provides it; may be repeated up to 16 times")
+	f.DurationVar(&ttl, "ttl", 0, "lifetime of the record, 1m to 48h (default 24h)")
+	f.StringVar(&one.Region, "region", "", "`region` of the provider")
 	cli.Require(cmd, "addr")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		if (file == "") != (len(args) == 1) {
@@ -61,18 +61,25 @@ stdin.`,
 	return cmd
 }
 
-// announce sends one record, and fails if it is refused.
-func announce(ctx context.Context, c indexapi.Client, one indexapi.Announcement, cid string) (r indexapi.AnnounceResult, err error) {
+// announce sends one record and returns an error if it is refused.
+func announce(
+	ctx context.Context,
+	c indexapi.Client,
+	one indexapi.Announcement,
+	cid string,
+) (r indexapi.AnnounceResult, err error) {
 	one.CID = cid
 	all, err := c.Announce(ctx, []indexapi.Announcement{one})
 	if err != nil {
 		return r, err
 	}
 	if len(all.Results) != 1 {
-		return r, fmt.Errorf("the node gave %d results for one record", len(all.Results))
+		return r, fmt.Errorf("the node returned %d results for one record", len(all.Results))
 	}
-	if r = all.Results[0]; !r.Accepted {
-		return r, cli.Fail(cli.ExitFailed, "refused", "correct what is named, then run it again", "%s: %s", cid, r.Reason)
+	r = all.Results[0]
+	if !r.Accepted {
+		return r, cli.Fail(cli.ExitFailed, "refused", "correct what is named, then run it again", "%s: %s", cid,
+			r.Reason)
 	}
 	return r, nil
 }
@@ -80,9 +87,9 @@ func announce(ctx context.Context, c indexapi.Client, one indexapi.Announcement,
 func (a app) withdrawCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "withdraw CID",
-		Short: "Take back that this node serves a content",
-		Long: `Take back that this node serves a content. Peers that have asked for it forget it once
-their cache does.`,
+		Short: "Withdraw the announcement of a content id",
+		Long: `Withdraw this node's announcement of a content id. Peers that have looked it up forget it
+when their cache entry expires.`,
 		Example: `  ronbox index withdraw b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262`,
 		Args:    cli.Exactly(1, "one content id"),
 		RunE: a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
@@ -101,8 +108,8 @@ func (a app) cidCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cid ID…",
 		Short: "Convert between b3:… and the text of a CID",
-		Long: `Convert content ids: each is given as b3:… or as the text of a CID in any multibase, and
-shown as both. It asks no node. Only BLAKE3 of 32 bytes has a b3: form.`,
+		Long: `Convert content ids, given as b3:… or as the text of a CID in any multibase, to both
+forms. It needs no node. Only BLAKE3 hashes of 32 bytes have a b3: form.`,
 		Example: `  ronbox index cid b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
   ronbox index cid bafkr4ifpcne3t5pzugtkaqcn5i3nzskjtpfslsnnyejlpte2spfoihzsmi --json | jq -r .ids[0].b3`,
 		Args: cli.AtLeast(1, "at least one content id"),

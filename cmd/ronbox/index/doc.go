@@ -1,14 +1,16 @@
-// Package index holds the verbs of the index: to publish names and providers, to ask for them, and to look at the peers that are asked.
+// Package index implements the verbs of the index: publish names and providers, look them up, and
+// show peers.
 //
 // # Invariants
 //
-//  1. A file of names or contents may be sent again after it broke off: each of its lines is idempotent.
+//  1. A file of names or contents can be sent again after a failure: each of its lines is
+//     idempotent.
 //
 // # Tasks and queues
 //
-// none: the lines of a file are sent by a few goroutines, which the verb joins.
+// None. A few goroutines send the lines of a file, and the verb joins them.
 //
 // # Lock order
 //
-// none
+// None.
 package index

@@ -14,19 +14,19 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// app is the run of the command with the verbs of this package.
+// app is the command's App with the verbs of this package.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c indexapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, indexapi.NewClient, run)
 }
 
-// Command is the group of verbs of the index.
+// Command returns the command group of the index.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return cli.Group("index", "Say what a name stands for, and who serves it",
+	return cli.Group("index", "Look up and publish names and providers",
 		a.resolveCmd(), a.providersCmd(),
 		a.putCmd(), a.rmCmd(), a.lsCmd(), a.announceCmd(), a.withdrawCmd(),
 		a.peersCmd(), a.reindexCmd(), a.cidCmd(), a.identityCmd(),
@@ -39,13 +39,18 @@ func hint(err error, o *cli.Outcome) {
 	switch {
 	case !ok || p.Service != "index":
 	case p.Status == http.StatusNotFound:
-		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` shows whom else it asks"
+		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` its peers"
 	case p.Reason == "breaker_open":
 		o.Next = "`ronbox index peers` shows which peers fail; try again"
 	case p.Reason == "corrupt":
-		o.Next = "`ronbox index rm --forget KEY` drops the damaged row; then put the key again, or restore a snapshot"
+		key, named := p.Details["name"].(string)
+		if !named {
+			key = "KEY"
+		}
+		o.Next = "`ronbox index rm --forget " + key + "` drops the damaged row; " +
+			"then put it again, or restore a snapshot"
 	case p.Reason == httpConflict:
-		o.Next = "a version stands for one manifest for ever: put the next version"
+		o.Next = "a version keeps its manifest for ever: put the next version"
 	}
 }
 
@@ -55,16 +60,16 @@ func (a app) resolveCmd() *cobra.Command {
 	var fresh bool
 	cmd := &cobra.Command{
 		Use:   "resolve KEY",
-		Short: "Show what a name or a content id stands for",
-		Long: `Show the manifest that a key stands for: name:docs.example, one version of it as
-name:docs.example@1.2.0, b3:… or the text of a CID. What this node does not know it asks
-its peers. source says where the answer is from: local, cache, peer, or stale where no
-peer answered and this is what was known before.`,
+		Short: "Show the manifest of a name or a content id",
+		Long: `Show the manifest of a key: name:docs.example, a version such as name:docs.example@1.2.0,
+b3:… or the text of a CID. If this node does not know the key, it asks its peers. source
+is the origin of the answer: local, cache, peer, or stale if no peer answered and the
+last known answer is shown.`,
 		Example: `  ronbox index resolve name:docs.example
   ronbox index resolve name:docs.example@1.2.0 --fresh --json | jq -r .manifest`,
 		Args: cli.Exactly(1, "one key"),
 	}
-	cmd.Flags().BoolVar(&fresh, "fresh", false, "ask the peers although the answer is known")
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "ask the peers even if the answer is known")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		r, err := c.Resolve(ctx, args[0], fresh)
 		if err != nil {
@@ -87,18 +92,18 @@ func (a app) providersCmd() *cobra.Command {
 	var q indexapi.ProvidersQuery
 	cmd := &cobra.Command{
 		Use:   "providers CID",
-		Short: "Show who serves a content, the best first",
-		Long: `Show who serves a content, given as b3:… or as the text of a CID: those near a region
-first, then those heard of last. A valid signature says that the provider has signed the
-record itself, not that it serves the content.`,
+		Short: "Show the providers of a content id, the best first",
+		Long: `Show the providers of a content id, given as b3:… or as the text of a CID: those near a
+region first, then the most recent. A valid signature means that the provider has signed
+the record itself; it does not prove that it serves the content.`,
 		Example: `  ronbox index providers b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
   ronbox index providers bafkr4ifpcne3t5pzugtkaqcn5i3nzskjtpfslsnnyejlpte2spfoihzsmi --region eu-west-3 --json`,
 		Args: cli.Exactly(1, "one content id"),
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Region, "region", "", "rank those near this `region` first")
-	f.IntVar(&q.Limit, "limit", 0, "at most this many, 1 to 32 (default 5)")
-	f.BoolVar(&q.Fresh, "fresh", false, "ask the peers although the answer is known")
+	f.StringVar(&q.Region, "region", "", "list providers near this `region` first")
+	f.IntVar(&q.Limit, "limit", 0, "number of providers at most, 1 to 32 (default 5)")
+	f.BoolVar(&q.Fresh, "fresh", false, "ask the peers even if the answer is known")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		q.CID = args[0]
 		p, err := c.Providers(ctx, q)
@@ -116,11 +121,11 @@ func providersTable(t cli.Table, p indexapi.Providers) {
 		t.Row(one.Peer, one.Region, signature(one), cli.FormatTime(one.Expires()), strings.Join(one.Addrs, " "))
 	}
 	if p.Source == "stale" {
-		t.Row("stale: no peer answered, and this is what was known before")
+		t.Row("stale: no peer answered, this is the last known answer")
 	}
 }
 
-// signature words the signature of a record.
+// signature describes the signature of a record.
 func signature(p indexapi.Provider) string {
 	if p.Valid {
 		return "valid"
@@ -131,14 +136,16 @@ func signature(p indexapi.Provider) string {
 func (a app) peersCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "peers",
-		Short: "Show the peers that are asked, and how they do",
-		Long: `Show the nodes of index.peers with the state of their circuit breakers: closed is asked,
-open is not until its cooldown is over, half_open is asked a few times to see.`,
+		Short: "Show the peers of the node and their state",
+		Long: `Show the nodes of index.peers with the state of their circuit breakers. A peer with a
+closed breaker is asked; with an open one it is not, until the cooldown ends; with a
+half_open one it gets a few probes. A peer that answers 401 or 403 needs a token:
+index.peer_tokens names the file that holds it.`,
 		Example: `  ronbox index peers
   ronbox index peers --json | jq -r '.peers[] | select(.state != "closed").target'`,
 		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, func(t cli.Table, l indexapi.PeerList) {
 			if len(l.Peers) == 0 {
-				t.Row("index.peers is empty: this node asks nobody")
+				t.Row("index.peers is empty: this node has no peers")
 				return
 			}
 			t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
@@ -153,9 +160,9 @@ func (a app) identityCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "identity",
 		Short: "Show the id and the public key of this node",
-		Long: `Show the id under which this node announces what it serves, and the public key that its
-names are signed with. Another node believes them under the names that its index.trust
-gives to the key: index.trust = ["example=KEY"].`,
+		Long: `Show the peer id with which this node announces contents, and the public key with which
+it signs names. Another node accepts its names if its index.trust lists the key with a
+suffix of them: index.trust = ["example=KEY"].`,
 		Example: `  ronbox index identity
   ronbox index identity --json | jq -r .key`,
 		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Identity, func(t cli.Table, id indexapi.NodeIdentity) {

@@ -17,13 +17,13 @@ func (a app) putCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "put KEY MANIFEST | put -f FILE",
-		Short: "Make a key stand for a manifest",
-		Long: `Make a key stand for a manifest, given as b3:…. A name without a version can be put again;
-a version, name:docs.example@1.2.0, stands for one manifest for ever. The bytes of the
-manifest need not be here.
+		Short: "Set the manifest of a key",
+		Long: `Set the manifest of a key, given as b3:…. A name without a version can be put again with
+another manifest; a version, name:docs.example@1.2.0, keeps its manifest for ever. The
+node need not have the bytes of the manifest.
 
 A file has a key and a manifest on each line, with spaces between; - is stdin. Each line
-is idempotent: after a failure the same file is safe to send again.`,
+is idempotent: after a failure the same file can be sent again.`,
 		Example: `  ronbox index put name:docs.example b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
   ronbox index put -f names.txt`,
 		Args: cli.AtMost(2, "a key and a manifest"),
@@ -59,20 +59,20 @@ func (a app) rmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm KEY",
 		Short: "Remove a key",
-		Long: `Remove a key from this node. Peers that have asked for it forget it once their cache does.
-A version that was removed can be put again only as what it was, and while the key is
-removed here, a name of a peer does not show in its place.
+		Long: `Remove a key from this node. Peers that have looked it up forget it when their cache
+entry expires. A removed version can be put again only with its old manifest, and while
+the key is removed here, names of peers do not show in its place.
 
---forget removes the row wholly: a damaged one, and the trace of an earlier removal too.
-Names of peers show again. Given up are the count of changes, which begins anew at 1, and
-the promise that a version stands for one manifest for ever. Other nodes that still hold
-an answer with a higher count refuse the next one until theirs ends, after up to
-index.cache.stale_ms there: forget a key that is to be put again only when it is damaged.`,
+--forget removes the whole row, even if it is damaged or left from an earlier removal.
+Names of peers show again. The count of changes starts again at 1, and a version may get
+another manifest. Other nodes that hold an answer with a higher count refuse the next one
+until theirs expires, after up to index.cache.stale_ms there: if a key is to be put
+again, forget it only if it is damaged.`,
 		Example: `  ronbox index rm name:docs.example
   ronbox index rm --forget name:docs.example`,
 		Args: cli.Exactly(1, "one key"),
 	}
-	cmd.Flags().BoolVar(&forget, "forget", false, "remove the row wholly, a damaged one too")
+	cmd.Flags().BoolVar(&forget, "forget", false, "remove the whole row, even if it is damaged")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		remove := c.Delete
 		if forget {
@@ -96,44 +96,74 @@ func (a app) lsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX]",
 		Short: "List the keys of this node",
-		Long: `List the keys that were put here, by name, a page at a time: those that begin with PREFIX,
-such as name:docs. or b3:af. The last key of a page begins the next one.`,
+		Long: `List the keys of this node that begin with PREFIX, such as name:docs. or b3:af, in byte
+order, one page at a time. --after with the last key of a page shows the next page.`,
 		Example: `  ronbox index ls
   ronbox index ls name:s3. --limit 1000 --json | jq -r '.names[].key'`,
 		Args: cli.AtMost(1, "one prefix"),
 	}
-	cmd.Flags().StringVar(&after, "after", "", "go on behind this key: the `name` that a page ended with")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many, 1 to 1000")
+	cmd.Flags().StringVar(&after, "after", "", "start after this key: the `name` that ended the previous page")
+	cmd.Flags().IntVar(&limit, "limit", 100, "number of keys at most, 1 to 1000")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
-		l, err := c.Names(ctx, strings.Join(args, ""), after, limit)
+		l, err := listNames(ctx, c, strings.Join(args, ""), after, limit)
 		if err != nil {
 			return err
 		}
-		return a.Show(l, func(t cli.Table) {
-			if len(l.Names) == 0 {
-				t.Row("no such keys here")
-				return
-			}
-			t.Row("KEY", "MANIFEST", "SEQ")
-			for _, n := range l.Names {
-				t.Row(n.Key, n.Manifest, n.Seq)
-			}
-			if l.Next != "" {
-				t.Row("more: --after " + l.Next)
-			}
-		})
+		return a.Show(l, func(t cli.Table) { namesTable(t, l) })
 	})
 	return cmd
 }
 
+// listNames reads pages until it has limit names, since pages with removed keys may be short.
+func listNames(
+	ctx context.Context,
+	c indexapi.Client,
+	prefix, after string,
+	limit int,
+) (all indexapi.NameList, err error) {
+	for {
+		page, err := c.Names(ctx, prefix, after, limit-len(all.Names))
+		if err != nil {
+			return all, err
+		}
+		all.Names = append(all.Names, page.Names...)
+		all.Damaged = append(all.Damaged, page.Damaged...)
+		all.Next = page.Next
+		stuck := len(page.Names) == 0 && page.Next == after
+		if page.Next == "" || len(all.Names) >= limit || stuck {
+			return all, nil
+		}
+		after = page.Next
+	}
+}
+
+func namesTable(t cli.Table, l indexapi.NameList) {
+	if len(l.Names) > 0 {
+		t.Row("KEY", "MANIFEST", "SEQ")
+	} else if len(l.Damaged) == 0 {
+		t.Row("no such keys")
+	}
+	for _, n := range l.Names {
+		t.Row(n.Key, n.Manifest, n.Seq)
+	}
+	for _, key := range l.Damaged {
+		t.Row("damaged: " + key + ", which `ronbox index rm --forget` drops")
+	}
+	if l.Next != "" {
+		t.Row("more: --after " + l.Next)
+	}
+}
+
 func (a app) reindexCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "reindex KEY…",
-		Short: "Have keys looked up anew, in the background",
-		Long: `Have keys looked up anew in the background, in the file and with the peers: names, b3:… or
-the text of CIDs, at most 1000 at a time. It returns once they wait in line.`,
-		Example: `  ronbox index reindex name:docs.example name:docs.example@1.2.0`,
-		Args:    cli.AtLeast(1, "at least one key"),
+		Use:   "reindex [KEY…]",
+		Short: "Look up keys again, in the background",
+		Long: `Look up keys again in the background, in the file and with the peers: names, b3:… or the
+text of CIDs, at most 1000 at a time. Without a key, the most requested keys are looked
+up, at most 64. It returns when they are queued.`,
+		Example: `  ronbox index reindex name:docs.example name:docs.example@1.2.0
+  ronbox index reindex`,
+		Args: cli.AtLeast(0, "keys"),
 		RunE: a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 			out, err := c.Reindex(ctx, args)
 			if err != nil {
@@ -144,27 +174,33 @@ the text of CIDs, at most 1000 at a time. It returns once they wait in line.`,
 	}
 }
 
-// Sent is the result of a file.
+// Sent is the result of sending a file.
 type Sent struct {
 	File string `json:"file"`
 	Rows int64  `json:"rows"`
 }
 
-// senders is how many lines are under way: the node makes those that wait together durable at once.
+// senders is the number of concurrent lines. The node syncs concurrent writes together.
 const senders = 16
 
-// maxFile bounds a file of lines: half a million names.
+// maxFile bounds a file of lines in bytes: about half a million names.
 const maxFile = 64 << 20
 
 // row is a line of a file that is not empty.
 type row struct {
-	at     string // its place, for messages
+	at     string // file and line, for messages
 	fields []string
 }
 
-// eachLine calls do with the fields of every line of a file, in some order. Nothing is done for a file with a malformed line; the first failure
-// ends it, and names its line.
-func (a app) eachLine(ctx context.Context, file string, fields int, verb string, do func(ctx context.Context, f []string) error) error {
+// eachLine calls do with the fields of every line of a file, in no particular order. It does
+// nothing if a line is malformed. The first failure ends it, and its error names the line.
+func (a app) eachLine(
+	ctx context.Context,
+	file string,
+	fields int,
+	verb string,
+	do func(ctx context.Context, f []string) error,
+) error {
 	raw, err := a.ReadInput(file, maxFile)
 	if err != nil {
 		return err
@@ -178,7 +214,8 @@ func (a app) eachLine(ctx context.Context, file string, fields int, verb string,
 			continue
 		}
 		if len(r.fields) != fields {
-			return cli.Fail(cli.ExitFailed, "malformed", "correct the line", "%s: want %d words, got %d", r.at, fields, len(r.fields))
+			return cli.Fail(cli.ExitFailed, "malformed", "correct the line", "%s: want %d words, got %d", r.at, fields,
+				len(r.fields))
 		}
 		rows = append(rows, r)
 	}

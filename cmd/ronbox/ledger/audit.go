@@ -16,7 +16,7 @@ import (
 
 const auditFormat = "ronbox-ledger-audit-v1"
 
-// auditState is kept by an auditor between two audits: the last head that was proven.
+// auditState is the state that an auditor keeps between audits: the last proven head.
 type auditState struct {
 	Format string      `json:"format"`
 	Head   record.Head `json:"head"`
@@ -27,8 +27,8 @@ type auditState struct {
 // auditedDoc is the output of ledger audit.
 type auditedDoc struct {
 	OK      bool        `json:"ok"`
-	First   bool        `json:"first"`            // no head was known before
-	Trusted record.Head `json:"trusted,omitzero"` // the head that was known before
+	First   bool        `json:"first"`            // no earlier head was known
+	Trusted record.Head `json:"trusted,omitzero"` // the earlier head
 	Head    record.Head `json:"head"`             // the head of the node
 	Looks   uint64      `json:"looks"`
 	Problem string      `json:"problem,omitzero"`
@@ -109,12 +109,13 @@ func headOf(ctx context.Context, node ledgerNode) (h record.Head, err error) {
 	return h, errors.Join(h.Root.UnmarshalText([]byte(w.LogRoot)), h.LastRoot.UnmarshalText([]byte(w.LastRoot)))
 }
 
-// checkGrowth asks for the proof that the ledger of was has only grown into that of now. bad is the fault that was found;
-// err says that nothing could be checked.
+// checkGrowth requests and checks the proof that the ledger only appended from head was to head
+// now. bad is the fault that was found. err is set if the check was not possible.
 func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (bad, err error) {
 	switch {
 	case now.Batches < was.Batches:
-		return fmt.Errorf("the ledger has %d batches, %d were there before: what was done is gone", now.Batches, was.Batches), nil
+		return fmt.Errorf("the ledger has %d batches, %d were there before: what was done is gone", now.Batches,
+			was.Batches), nil
 	case was.Batches == 0:
 		return nil, nil
 	case now.Batches == was.Batches && now == was:

@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/appliance"
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 	ledgerapi "ronbox/httpapi/ledger"
 	"ronbox/httpapi/wire"
 )
@@ -35,7 +35,13 @@ func newFakeLog(n int, salt byte) *fakeLog {
 }
 
 func (f *fakeLog) grow(salt byte) {
-	b := record.Batch{No: uint64(len(f.batches)) + 1, First: uint64(len(f.batches)) + 1, Count: 1, At: int64(len(f.batches)) + 1, Merkle: b3.Digest{salt}}
+	b := record.Batch{
+		No:     uint64(len(f.batches)) + 1,
+		First:  uint64(len(f.batches)) + 1,
+		Count:  1,
+		At:     int64(len(f.batches)) + 1,
+		Merkle: b3.Digest{salt},
+	}
 	if len(f.batches) > 0 {
 		b.Prev = f.batches[len(f.batches)-1].Root()
 	}
@@ -58,7 +64,12 @@ func (f *fakeLog) Declared(uint32) (seq uint64, err error) { return 0, nil }
 
 func (f *fakeLog) LedgerHead(context.Context) (ledgerapi.LedgerHead, error) {
 	h, err := record.HeadOf(f, uint64(len(f.batches)))
-	return ledgerapi.LedgerHead{Batches: h.Batches, LogRoot: h.Root.String(), LastRoot: h.LastRoot.String(), Seq: h.Seq}, err
+	return ledgerapi.LedgerHead{
+		Batches:  h.Batches,
+		LogRoot:  h.Root.String(),
+		LastRoot: h.LastRoot.String(),
+		Seq:      h.Seq,
+	}, err
 }
 
 func (f *fakeLog) Consistency(_ context.Context, from, to uint64) ([]byte, error) {
@@ -110,7 +121,7 @@ func TestLedgerAudit(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
 		look := func(f *fakeLog) (int, string) {
 			var out bytes.Buffer
-			a := app{cli.New(nil, &out, &bytes.Buffer{}, appliance.Build{})}
+			a := app{cli.New(nil, &out, &bytes.Buffer{}, server.Build{})}
 			a.Flags.JSON = true
 			err := a.audit(t.Context(), f, state)
 			if err != nil {
@@ -130,7 +141,8 @@ func TestLedgerAudit(t *testing.T) {
 		if code != tt.code || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit %d, %s", tt.doc, code, out)
 		}
-		if code, out := look(first); tt.code != cli.ExitDone && code != cli.ExitDone { // the state still holds the first
+		// the state still holds the first
+		if code, out := look(first); tt.code != cli.ExitDone && code != cli.ExitDone {
 			t.Errorf("%s: the ledger of the first look is refused afterwards: exit %d, %s", tt.doc, code, out)
 		}
 	}
@@ -144,7 +156,7 @@ func TestLedgerAuditStates(t *testing.T) {
 		if err := cli.ReplaceFile(state, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a := app{cli.New(nil, &bytes.Buffer{}, &bytes.Buffer{}, appliance.Build{})}
+		a := app{cli.New(nil, &bytes.Buffer{}, &bytes.Buffer{}, server.Build{})}
 		if err := a.audit(t.Context(), newFakeLog(1, 1), state); cli.Classify(err).Code != cli.ExitFailed {
 			t.Errorf("%s: %v", name, err)
 		}

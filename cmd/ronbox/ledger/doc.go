@@ -1,8 +1,8 @@
-// Package ledger holds the verbs of the journal under the wallet: to prove it, check it and carry it away.
+// Package ledger implements the CLI verbs of the wallet's journal: proof, verification and export.
 //
 // # Invariants
 //
-//  1. What a node says of its ledger is believed as far as it is proven.
+//  1. A statement of a node about its ledger is shown as true only if it is proven.
 //  2. An export holds each line once, in order, however often its connection breaks.
 //
 // # Tasks and queues

@@ -14,7 +14,7 @@ import (
 	ledgerapi "ronbox/httpapi/ledger"
 )
 
-// exportFlags say which part of the journal is asked for.
+// exportFlags holds the flags that select a part of the journal.
 type exportFlags struct {
 	from, to uint64
 	follow   bool
@@ -97,7 +97,8 @@ type exportNode interface {
 	ExportLedger(ctx context.Context, from, to uint64, follow bool, each func(line []byte) error) error
 }
 
-// exporter writes the lines of the journal, whole batches only, through connections that break.
+// exporter writes the lines of the journal, whole batches only, and reconnects if the connection
+// breaks.
 type exporter struct {
 	cli.Repeater
 	node   exportNode
@@ -107,9 +108,9 @@ type exporter struct {
 	follow bool
 	done   func(records uint64)
 
-	next    uint64 // the record to go on with; 0: nothing is written yet
+	next    uint64 // the record at which to resume; 0: no line is written yet
 	root    b3.Digest
-	batch   []byte // the lines of the batch that is under way
+	batch   []byte // the lines of the incomplete batch
 	pending uint64 // its records
 	records uint64
 	batches uint64
@@ -122,7 +123,7 @@ func (e *exporter) run(ctx context.Context) error {
 			e.batch, e.pending = e.batch[:0], 0
 			err := e.node.ExportLedger(ctx, max(e.from, e.next), e.to, e.follow, e.line)
 			if err != nil && e.next != before {
-				return &cli.Final{Err: err} // it went on: begin to count anew
+				return &cli.Final{Err: err} // it made progress: reset the count
 			}
 			return err
 		})
@@ -139,7 +140,7 @@ func (e *exporter) run(ctx context.Context) error {
 	}
 }
 
-// line takes one line of the node.
+// line processes one line from the node.
 func (e *exporter) line(raw []byte) error {
 	l, err := record.ParseLine(raw)
 	if err != nil {

@@ -21,7 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // impatient repeats at once and without a word.
 func impatient() cli.Repeater {
-	return cli.Repeater{Sleep: func(context.Context, time.Duration) error { return nil }, Retrying: func(string, ...any) {}}
+	return cli.Repeater{
+		Sleep:    func(context.Context, time.Duration) error { return nil },
+		Retrying: func(string, ...any) {},
+	}
 }
 
 // fakeJournal exports lines and breaks off as a script says.
@@ -41,7 +44,14 @@ func newFakeJournal(n int) *fakeJournal {
 		b := record.Batch{No: uint64(no), First: seq, Count: uint64(no%3 + 1), At: int64(no), Prev: prev}
 		var lines []string
 		for i := range b.Count {
-			r := record.Record{Op: record.OpOpen, Seq: seq + i, Batch: b.No, At: b.At, From: seq + i, Name: fmt.Sprint("n", seq+i)}
+			r := record.Record{
+				Op:    record.OpOpen,
+				Seq:   seq + i,
+				Batch: b.No,
+				At:    b.At,
+				From:  seq + i,
+				Name:  fmt.Sprint("n", seq+i),
+			}
 			raw := r.Append(nil)
 			l := record.Line{Kind: record.LineRecord, Raw: raw, Record: r, Names: record.Names{From: r.Name}}
 			lines = append(lines, string(l.Append(nil)))
@@ -118,7 +128,8 @@ func TestExportGoesOnWhereItBroke(t *testing.T) {
 	}
 }
 
-// An export with --follow waits for a node that has gone away as long as it takes, and says so; one without gives up.
+// An export with --follow waits for a node that has gone away as long as it takes, and says so; one
+// without gives up.
 func TestFollowersWaitForTheNode(t *testing.T) {
 	refused := &wire.Problem{Status: 503, Reason: "draining", Retryable: true}
 	for _, tt := range []struct {
@@ -138,10 +149,18 @@ func TestFollowersWaitForTheNode(t *testing.T) {
 		f.breaks, f.away = tt.breaks, tt.away
 		var out bytes.Buffer
 		told := 0
-		e := &exporter{Repeater: impatient(), node: &failsFirst{f, tt.first}, out: &out, from: 1, follow: tt.follow, done: func(uint64) {}}
+		e := &exporter{
+			Repeater: impatient(),
+			node:     &failsFirst{f, tt.first},
+			out:      &out,
+			from:     1,
+			follow:   tt.follow,
+			done:     func(uint64) {},
+		}
 		e.ForEver, e.Retrying = tt.follow, func(string, ...any) { told++ }
 		err := e.run(t.Context())
-		if code := codeOf(err); code != tt.code || (e.batches == 12) != tt.printed || tt.code == cli.ExitDone && told <= tt.away {
+		if code := codeOf(err); code != tt.code || (e.batches == 12) != tt.printed ||
+			tt.code == cli.ExitDone && told <= tt.away {
 			t.Errorf("%s: %v, %d batches, told %d times", tt.doc, err, e.batches, told)
 		}
 	}

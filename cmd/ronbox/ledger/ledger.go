@@ -17,15 +17,15 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// app is the run of the command with the verbs of this package.
+// app is a cli.App with the verbs of this package.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that queries the node.
 func (a app) online(run func(ctx context.Context, c ledgerapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, ledgerapi.NewClient, run)
 }
 
-// Command is the group of verbs of the ledger.
+// Command returns the command group of the ledger.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
@@ -35,7 +35,7 @@ func Command(c *cli.App) *cobra.Command {
 	)
 }
 
-// hint refines the outcome of refusals of the ledger.
+// hint adds advice to the outcome of refusals of the ledger.
 func hint(err error, o *cli.Outcome) {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && strings.Contains(p.Detail, "GET /v1/ledger/head") {
 		o.Next = "`ronbox ledger head` says how far it reaches"
@@ -110,7 +110,7 @@ func rootsTable(t cli.Table, list ledgerapi.Roots) {
 type ledgerStats struct {
 	Head    ledgerapi.LedgerHead  `json:"head"`
 	Assets  []walletapi.Asset     `json:"assets"`
-	Buckets []nodeapi.BucketStats `json:"buckets,omitempty"` // only asked for on the node's socket
+	Buckets []nodeapi.BucketStats `json:"buckets,omitempty"` // only over the admin socket
 }
 
 func (a app) statsCmd() *cobra.Command {
@@ -171,14 +171,20 @@ func CheckTxID(s string) error {
 // FormatMinor formats an amount in minor units.
 func FormatMinor(amount, asset string) string { return amount + " " + asset + " (minor units)" }
 
+// ReceiptTable prints a receipt with its amount in minor units.
 func ReceiptTable(t cli.Table, r record.Receipt) {
+	ReceiptRows(t, r, FormatMinor(r.Amount.String(), r.Asset))
+}
+
+// ReceiptRows prints a receipt with its amount as given.
+func ReceiptRows(t cli.Table, r record.Receipt, amount string) {
 	t.Row("txid", r.TxID)
 	t.Row("op", r.Op)
 	t.Opt("from", r.From)
 	t.Opt("to", r.To)
 	switch {
 	case r.Op.MovesMoney():
-		t.Row("amount", FormatMinor(r.Amount.String(), r.Asset))
+		t.Row("amount", amount)
 	case r.Asset != "":
 		t.Row("asset", r.Asset)
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/store"
 )
 
-// How long the committer may take to end: it has nothing left to do.
+// Time limits for the committer to end. Its queue is empty.
 const storeDrain, storeGrace = 30 * time.Second, 5 * time.Second
 
 // withStore opens a stopped node's database for writing, runs its committer, and calls work.
@@ -25,8 +25,8 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 		return err
 	}
 	catalog := flow.NewCatalog(nil, nil)
-	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now, Migrations: appliance.Migrations()})
-	appliance.Declare(s)
+	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now, Migrations: server.Migrations()})
+	server.Declare(s)
 	if err := s.Open(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,13 @@ func (a app) importExport(ctx context.Context, export string) error {
 	})
 	p.End()
 	if errors.Is(err, lverify.ErrNotEmpty) {
-		return cli.Fail(cli.ExitFailed, "not_empty", "make a node with `ronbox init` in another --data-dir, and import before it is served", "%w", err)
+		return cli.Fail(
+			cli.ExitFailed,
+			"not_empty",
+			"make a node with `ronbox init` in another --data-dir, and import before it is served",
+			"%w",
+			err,
+		)
 	}
 	return errors.Join(err, a.showReport(rep, err))
 }
@@ -123,7 +129,7 @@ func verifyExport(ctx context.Context, file string, o lverify.Options) (doc veri
 // rebuiltDoc is the output of ledger rebuild.
 type rebuiltDoc struct {
 	File   string    `json:"file"`
-	Report verifyDoc `json:"report"` // of the check that followed
+	Report verifyDoc `json:"report"` // of the check after the rebuild
 }
 
 func (a app) rebuildCmd() *cobra.Command {
@@ -177,8 +183,8 @@ func (a app) rebuild(ctx context.Context) error {
 	return a.FoundBad(rep.Err().Error(), "")
 }
 
-// journalBad reports whether the journal itself is bad. Wrong sums alone are a fault of the records; beside a wrong balance
-// they follow from it.
+// journalBad reports whether the journal itself is bad. Wrong sums without a wrong balance are a
+// fault of the records; with a wrong balance they are its consequence.
 func journalBad(rep lverify.Report) bool {
 	sums, balance := false, false
 	for _, f := range rep.Findings {

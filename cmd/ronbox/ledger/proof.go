@@ -49,8 +49,8 @@ it convinces whoever knows that root, without the node: see ` + "`ronbox ledger 
 // proofDoc is the output of verify-proof.
 type proofDoc struct {
 	OK      bool           `json:"ok"`
-	Receipt jsontext.Value `json:"receipt,omitzero"` // that is proven
-	Head    record.Head    `json:"head,omitzero"`    // of the log that it is proven in
+	Receipt jsontext.Value `json:"receipt,omitzero"` // the proven receipt
+	Head    record.Head    `json:"head,omitzero"`    // head of the log that contains it
 	Problem string         `json:"problem,omitzero"`
 }
 
@@ -102,7 +102,8 @@ func (a app) verifyProof(file, receiptFile, headFile string) error {
 	return a.ShowChecked(doc, doc.Problem, "", func(t cli.Table) { proofTable(t, doc, receipt) })
 }
 
-// provenIn returns the receipt that a proof proves, or the fault of the proof.
+// provenIn returns the receipt that a proof proves, and the proof. It returns an error if the proof
+// is invalid.
 func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
 	var p record.Proof
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -114,10 +115,12 @@ func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
 
 var (
 	errOtherReceipt = errors.New("it proves another receipt than that of --receipt")
-	errOtherHead    = errors.New("it ends at another head than that of --head: have one made with --at, or have the head proven later")
+	errOtherHead    = errors.New(
+		"it ends at another head than that of --head: have one made with --at, or have the head proven later",
+	)
 )
 
-// jsonFault reduces a decoding error to what a person can look for: the member and its fault.
+// jsonFault shortens a decoding error to the member and its fault.
 func jsonFault(err error) error {
 	if f, ok := err.(*record.FormatError); ok && (f.What == "proof" || f.What == "receipt") {
 		return jsonFault(f.Reason)

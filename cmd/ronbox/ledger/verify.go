@@ -41,7 +41,8 @@ writes.`,
   ronbox ledger verify /backup/ronbox/ronbox-….db --from 1001`,
 		Args: cli.AtMost(1, "at most one file"),
 	}
-	cmd.Flags().Uint64Var(&from, "from", 0, "begin with this `batch` and leave the derived tables out (default everything)")
+	cmd.Flags().
+		Uint64Var(&from, "from", 0, "begin with this `batch` and leave the derived tables out (default everything)")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, from) })
 	return cmd
 }
@@ -82,12 +83,12 @@ func verifyLedger(ctx context.Context, file string, o lverify.Options) (doc veri
 // verifyDoc is the output of a check of a ledger.
 type verifyDoc struct {
 	lverify.Report
-	SafeMode string `json:"safe_mode,omitzero"` // why the node that last had the file wrote no more
+	SafeMode string `json:"safe_mode,omitzero"` // why the last node that opened the file stopped writing
 
 	export bool
 }
 
-// next is the advice after a check: how to mend a ledger, and how to end safe mode.
+// next returns the advice after a check: how to repair the ledger, and how to end safe mode.
 func (d *verifyDoc) next() string {
 	switch {
 	case !d.OK && d.export:
@@ -116,7 +117,13 @@ func reportTable(t cli.Table, doc *verifyDoc) {
 	}
 	t.Row("last root", rep.Head.LastRoot)
 	if rep.OK {
-		t.Row("sound", map[bool]string{true: "every record, root, sum and balance holds", false: "from that batch on every record and root holds"}[rep.Whole])
+		t.Row(
+			"sound",
+			map[bool]string{
+				true:  "every record, root, sum and balance holds",
+				false: "from that batch on every record and root holds",
+			}[rep.Whole],
+		)
 	}
 	for _, f := range rep.Findings {
 		t.Row("BAD", fmt.Sprint(f))
@@ -127,25 +134,32 @@ func reportTable(t cli.Table, doc *verifyDoc) {
 	}
 }
 
-// Checks makes the ledger's proofs steps of the check of a file; its head goes to out.
+// Checks returns the checks of the ledger as steps of the check of a file. The last step stores the
+// head in out.
 func Checks(out **ledgerapi.LedgerHead) []store.Check {
 	return append(ledger.Checks(), store.Check{Name: "ledger_head", Run: func(r store.Reader) error {
 		head, err := ledger.HeadOf(r)
 		if err != nil {
 			return err
 		}
-		*out = &ledgerapi.LedgerHead{Batches: head.Batches, LogRoot: head.Root.String(), LastRoot: head.LastRoot.String(), Seq: head.Seq}
+		*out = &ledgerapi.LedgerHead{
+			Batches:  head.Batches,
+			LogRoot:  head.Root.String(),
+			LastRoot: head.LastRoot.String(),
+			Seq:      head.Seq,
+		}
 		return nil
 	}})
 }
 
-// A database has the magic number of bbolt in one of its first two pages at least.
+// A database has the magic number of bbolt in at least one of its first two pages.
 const (
 	largestPage = 64 << 10
 	magic       = "\xed\xda\x0c\xed"
 )
 
-// isExport reports whether a file begins as an export does. A file that is named may also be neither that nor a database.
+// isExport reports whether a file begins like an export. A file named by an argument may be neither
+// an export nor a database.
 func isExport(file string, named bool) (bool, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -169,6 +183,7 @@ func isExport(file string, named bool) (bool, error) {
 }
 
 func notALedger(file, why string) error {
-	return cli.Fail(cli.ExitFailed, "not_a_ledger", "name a database, a snapshot or an export; if it was a snapshot, it is damaged: take another",
+	return cli.Fail(cli.ExitFailed, "not_a_ledger",
+		"name a database, a snapshot or an export; if it was a snapshot, it is damaged: take another",
 		"%s is neither a database nor an export: %s", file, why)
 }

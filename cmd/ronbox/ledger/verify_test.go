@@ -15,7 +15,8 @@ func TestWhatFollowsACheck(t *testing.T) {
 	bad := func(where string) lverify.Report {
 		return lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: where}}}
 	}
-	both := lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: "state", Seq: 15}, {Where: "sums"}}} // as of one balance that is wrong
+	// as of one balance that is wrong
+	both := lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: "state", Seq: 15}, {Where: "sums"}}}
 	for _, tt := range []struct {
 		doc  verifyDoc
 		want string
@@ -37,11 +38,20 @@ func TestWhatFollowsACheck(t *testing.T) {
 
 // A ledger in safe mode is not waited for: a person has to see to it.
 func TestSafeModeIsNotWaitedFor(t *testing.T) {
-	p := &wire.Problem{Status: 503, Code: "UPSTREAM_UNAVAILABLE", Reason: "upstream", Retryable: true, Details: map[string]any{"outcome": "none"}}
+	p := &wire.Problem{
+		Status:    503,
+		Code:      "UPSTREAM_UNAVAILABLE",
+		Reason:    "upstream",
+		Retryable: true,
+		Details:   map[string]any{"outcome": "none"},
+	}
 	if !cli.Transient(p) {
 		t.Error("a ledger that does not answer is waited for")
 	}
 	if p.Details["cause"] = "safe_mode"; cli.Transient(p) {
 		t.Error("safe mode is waited for")
+	}
+	if p.Details["cause"] = "rollback_detected"; cli.Transient(p) {
+		t.Error("a rollback is waited out, which only a person ends")
 	}
 }

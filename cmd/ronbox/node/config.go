@@ -3,14 +3,15 @@ package node
 import (
 	"cmp"
 	"context"
-	"os"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance/config"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	nodeapi "ronbox/httpapi/node"
 )
 
@@ -22,11 +23,11 @@ func (a app) configCmd() *cobra.Command {
 func (a app) configCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Read a configuration as the node would, and name every fault with its line",
-		Long: `Read a configuration as the node would, and name every fault with its line and column;
-nothing is opened or changed. Without FILE it is the one that the node of --data-dir or
---config would read. Variables RONBOX_SECTION__KEY count, as they do for the node.
-Exit 78: it has faults.`,
+		Short: "Check the configuration and list every fault",
+		Long: `Check the configuration that the node of --data-dir or --config would read, or FILE, and
+list every fault with its line and column. Environment variables RONBOX_SECTION__KEY
+apply as they do for the node. The directory of edge.packs_dir must exist.
+Exit 78: the configuration has faults.`,
 		Example: `  ronbox config check /etc/ronbox/ronbox.toml
   ronbox --data-dir data config check --json`,
 		Args: cli.AtMost(1, "at most one file"),
@@ -57,6 +58,13 @@ func (a app) configCheck(args []string) error {
 			doc.Set++
 		}
 	}
+	if err := server.CheckPacksDir(cfg); err != nil {
+		if fault, ok := errors.AsType[*config.Fault](err); ok {
+			i := slices.IndexFunc(entries, func(e config.Entry) bool { return e.Key == fault.Key })
+			fault.Where = entries[i].Where
+		}
+		return cli.ConfigFailure(err)
+	}
 	return a.Show(doc, func(t cli.Table) {
 		t.Row("good", doc.File)
 		t.Row("keys set", doc.Set)
@@ -64,7 +72,7 @@ func (a app) configCheck(args []string) error {
 	})
 }
 
-// configFile is the file that was read: the one named, or the one in the data directory.
+// configFile returns the file that was read: the given one, or the one in the data directory.
 func configFile(o config.LoadOptions, cfg *config.Config) string {
 	if o.File != "" {
 		return o.File
@@ -78,9 +86,9 @@ func configFile(o config.LoadOptions, cfg *config.Config) string {
 func (a app) configSchemaCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of ronbox.toml, for editors and pipelines",
+		Short: "Print the JSON Schema of ronbox.toml",
 		Long: `Print the JSON Schema (2020-12) of ronbox.toml: every section and key with its type,
-default and bounds. Editors that know TOML complete and check by it.`,
+default and bounds. Editors with TOML support use it to complete and validate.`,
 		Example: `  ronbox config schema > ronbox.schema.json
   ronbox config schema --json | jq '.properties | keys'`,
 		RunE: a.Verb(func(context.Context, []string) error { return a.Print(append(config.Schema(), '\n')) }),
@@ -97,19 +105,20 @@ func (a app) configShowCmd() *cobra.Command {
 	var f configShowFlags
 	cmd := &cobra.Command{
 		Use:   "show [PREFIX]",
-		Short: "Show every key in force, or those below a section, and where each comes from",
-		Long: `Show every key in force as one line of TOML, or those of the section PREFIX: flags over
-variables over the file over the defaults. With --origin each line says which of them
-the value comes from, with line and column, and what a change takes: in place, a new
-socket, or a restart. With --running it is what the running node has in force.`,
+		Short: "Show the effective configuration and the source of each key",
+		Long: `Show the effective value of every key, or of the keys of the section PREFIX, as lines of
+TOML. Flags override environment variables, which override the file, which overrides the
+defaults. --origin adds the source of each value, with line and column, and whether a
+change applies in place, with a new socket, or after a restart. --running shows the
+configuration of the running node.`,
 		Example: `  ronbox --data-dir data config show --set
   ronbox config show server --origin
   ronbox config show --running --json | jq '.keys[] | select(.source != "default")'`,
 		Args: cli.AtMost(1, "at most one prefix"),
 	}
-	cmd.Flags().BoolVar(&f.origin, "origin", false, "say where each value comes from, and what a change takes")
-	cmd.Flags().BoolVar(&f.set, "set", false, "those only that are not left to their default")
-	cmd.Flags().BoolVar(&f.running, "running", false, "what the running node has in force")
+	cmd.Flags().BoolVar(&f.origin, "origin", false, "show the source of each value and how a change applies")
+	cmd.Flags().BoolVar(&f.set, "set", false, "show only keys that differ from their default")
+	cmd.Flags().BoolVar(&f.running, "running", false, "show the configuration of the running node")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
 		prefix := ""
 		if len(args) == 1 {
@@ -148,13 +157,13 @@ func (a app) configShow(ctx context.Context, f configShowFlags, prefix string) e
 	})
 }
 
-// below reports whether key is prefix or stands in the section of that name.
+// below reports whether key is prefix or in the section prefix.
 func below(key, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, ".")
 	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+".")
 }
 
-// configKeys asks the node, or reads what a node would.
+// configKeys returns the keys of the running node, or those that a node would load.
 func (a app) configKeys(ctx context.Context, running bool) (shownConfig, error) {
 	if !running {
 		_, entries, err := config.Explain(a.ConfigOptions(""))
@@ -180,7 +189,7 @@ func keysOf(entries []config.Entry) []nodeapi.ConfigKey {
 	return out
 }
 
-// reloadWord describes what the change of a key takes.
+// reloadWord describes how the change of a key applies.
 func reloadWord(class string) string {
 	switch class {
 	case config.ReloadInPlace:
@@ -191,18 +200,17 @@ func reloadWord(class string) string {
 	return "changes with a restart"
 }
 
-// runningWord names the configuration of the running node in place of a file.
+// runningWord stands for the configuration of the running node.
 const runningWord = "running"
 
 func (a app) configDiffCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff FILE|running",
-		Short: "Show what a reload, or another file, would change",
-		Long: `Show what would change. "running": if the running node read its configuration again, so
-what ` + "`ronbox config reload`" + ` would do; the variables and flags it was started with stay in
-force. FILE: if that file stood in the place of the one that the node of --data-dir or
---config reads. Each line says what the change takes; one that needs a restart makes a
-reload refuse them all.`,
+		Short: "Show what a reload or another file would change",
+		Long: `Show configuration changes. With "running" it shows the effect of ` + "`ronbox config reload`" + `
+on the running node, whose environment variables and flags stay the same. With FILE it
+compares that file with the one that the node of --data-dir or --config reads. Each line
+shows how the change applies; a reload is refused if any change needs a restart.`,
 		Example: `  ronbox --data-dir data config diff running
   ronbox --data-dir data config diff new.toml --json
   ronbox config diff ./running`,
@@ -232,7 +240,7 @@ func (a app) configDiff(ctx context.Context, args []string) error {
 	return a.Show(doc, func(t cli.Table) { deltaTable(t, doc) })
 }
 
-// changesTo lists what the file named, or the next reload of the running node, would change.
+// changesTo returns the changes of the given file, or of the next reload of the running node.
 func (a app) changesTo(ctx context.Context, what string) (out []nodeapi.ConfigChange, err error) {
 	if what == runningWord {
 		shown, err := a.configKeys(ctx, true)
@@ -259,21 +267,24 @@ func (a app) changesTo(ctx context.Context, what string) (out []nodeapi.ConfigCh
 	return out, nil
 }
 
-// rereadConfig reads the configuration as the node of these keys would. Of the variables here only those count that the
-// node has too.
+// rereadConfig loads the configuration as the running node would. Only environment variables that
+// the node also has are used.
 func (a app) rereadConfig(node []nodeapi.ConfigKey) ([]config.Entry, error) {
 	o := a.ConfigOptions("")
-	o.DataDir = cmp.Or(o.DataDir, os.Getenv(cli.DataDirVariable))
+	o.DataDir = cmp.Or(o.DataDir, a.Variable(cli.DataDirVariable))
 	o.Env = slices.DeleteFunc(o.Env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return !slices.ContainsFunc(node, func(k nodeapi.ConfigKey) bool { return k.Source == config.FromEnv && k.Where == name })
+		return !slices.ContainsFunc(
+			node,
+			func(k nodeapi.ConfigKey) bool { return k.Source == config.FromEnv && k.Where == name },
+		)
 	})
 	_, entries, err := config.Explain(o)
 	return entries, err
 }
 
-// changedKeys lists the changes from the keys of a node to those read here. A key that the node has from a variable or a
-// flag of its own keeps its value.
+// changedKeys returns the changes from the keys of a node to those loaded here. A key that the node
+// has from a variable or a flag keeps its value.
 func changedKeys(node, here []nodeapi.ConfigKey) []nodeapi.ConfigChange {
 	was := map[string]nodeapi.ConfigKey{}
 	for _, k := range node {
@@ -305,12 +316,11 @@ func deltaTable(t cli.Table, d configDelta) {
 func (a app) configReloadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
-		Short: "Have the running node read its configuration again, all of it or nothing",
-		Long: `Have the running node read its configuration again, as SIGHUP does. All changes come
-into force or none: a file with a fault, a key that needs a restart, a port that is
-taken or a certificate that cannot be read leaves the node as it was, and the answer
-names the keys. Requests in flight are not disturbed. ` + "`ronbox config diff running`" + `
-shows first what would change.`,
+		Short: "Reload the configuration of the running node",
+		Long: `Reload the configuration of the running node, as SIGHUP does. Either all changes apply or
+none: the reload is refused, with the names of the keys, if the file has a fault, a key
+needs a restart, a port is in use or a certificate cannot be read. Requests in flight are
+not affected. ` + "`ronbox config diff running`" + ` shows the changes beforehand.`,
 		Example: `  ronbox config diff running && ronbox config reload
   ronbox --data-dir data config reload --json`,
 		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Reload, reloadedTable),

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	nodeapi "ronbox/httpapi/node"
 )
 
 func (a app) debugCmd() *cobra.Command {
-	return cli.Group("debug", "Look inside a running node, or at what this binary is made of",
+	return cli.Group("debug", "Inspect the internals of a running node or of this binary",
 		a.topologyCmd(), a.tasksCmd(), a.queuesCmd(), a.logLevelCmd(), a.pprofCmd(), a.traceCmd(), a.flightCmd())
 }
 
@@ -23,15 +23,15 @@ func (a app) topologyCmd() *cobra.Command {
 	var mermaid bool
 	cmd := &cobra.Command{
 		Use:   "topology",
-		Short: "Print every task, queue, bus and cell of this binary, as its declarations give them",
-		Long: `Print every task, queue, bus and cell of this binary, as its declarations give them:
-name, kind, capacity, what happens when it is full, who feeds it and who drains it. No
-node is asked; ` + "`ronbox debug tasks`" + ` and ` + "`debug queues`" + ` show a running one.`,
+		Short: "Print the declared tasks, queues, buses and cells",
+		Long: `Print the declared tasks, queues, buses and cells of this binary: name, kind, capacity,
+policy when full, producers and consumers. No node is contacted; ` + "`ronbox debug tasks`" + ` and
+` + "`debug queues`" + ` show a running node.`,
 		Example: `  ronbox debug topology
   ronbox debug topology --mermaid > topology.mmd
   ronbox debug topology --json | jq '.channels | length'`,
 	}
-	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the picture instead of the tables")
+	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print a Mermaid diagram instead of tables")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.printTopology(mermaid) })
 	return cmd
 }
@@ -42,7 +42,7 @@ func (a app) printTopology(mermaid bool) error {
 	if err != nil {
 		return err
 	}
-	node, err := appliance.New(cfg, a.Build, appliance.Options{})
+	node, err := server.New(cfg, a.Build, server.Options{})
 	if err != nil {
 		return fmt.Errorf("wire the node: %w", err)
 	}
@@ -63,9 +63,9 @@ func (a app) printTopology(mermaid bool) error {
 func (a app) tasksCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "tasks",
-		Short: "List the tasks of the running node: their state, since when, restarts",
-		Long: `List the tasks of the running node: their state, since when, how often each was
-restarted, and what ended its last life. A task in backoff waits to be started again.`,
+		Short: "List the tasks of the running node",
+		Long: `List the tasks of the running node with their state, its duration, the number of restarts
+and the last error. A task in backoff waits for its next start.`,
 		Example: `  ronbox debug tasks
   ronbox debug tasks --json | jq '.tasks[] | select(.restarts > 0)'`,
 		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Tasks, a.taskTable),
@@ -90,21 +90,24 @@ func (a app) queuesCmd() *cobra.Command {
 	var busy bool
 	cmd := &cobra.Command{
 		Use:   "queues",
-		Short: "List the queues, buses and cells of the running node: how full, how much was dropped",
-		Long: `List the queues, buses and cells of the running node: how full each is, what happens
-when it is full, how much was dropped or refused since the start. Who feeds and who
-drains it is in --json and in ` + "`ronbox debug topology`" + `.`,
+		Short: "List the queues, buses and cells of the running node",
+		Long: `List the queues, buses and cells of the running node: fill level, policy when full, and
+the number of items dropped or refused since the start. --json and
+` + "`ronbox debug topology`" + ` also show producers and consumers.`,
 		Example: `  ronbox debug queues
   ronbox debug queues --busy --json`,
 	}
-	cmd.Flags().BoolVar(&busy, "busy", false, "those only that hold something or have dropped something")
+	cmd.Flags().BoolVar(&busy, "busy", false, "list only those that hold or have dropped items")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		list, err := c.Queues(ctx)
 		if err != nil {
 			return err
 		}
 		if busy {
-			list.Queues = slices.DeleteFunc(list.Queues, func(q nodeapi.QueueInfo) bool { return q.Len == 0 && q.Dropped == 0 })
+			list.Queues = slices.DeleteFunc(
+				list.Queues,
+				func(q nodeapi.QueueInfo) bool { return q.Len == 0 && q.Dropped == 0 },
+			)
 		}
 		return a.Show(list, func(t cli.Table) { queueTable(t, list) })
 	})
@@ -126,17 +129,17 @@ func (a app) logLevelCmd() *cobra.Command {
 	var service string
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL]",
-		Short: "Show or set what the running node logs, until it restarts or reloads",
-		Long: `Show what the running node logs, or set it: trace, debug, info, warn, error. With
---service only that service's lines change. It lasts until the node restarts or its
-configuration is reloaded; ` + "`log.level`" + ` in the file is for good.`,
+		Short: "Show or set the log level of the running node",
+		Long: `Show or set the log level of the running node: trace, debug, info, warn, error. With
+--service it applies to that service only. The change lasts until the node restarts or
+reloads its configuration; set ` + "`log.level`" + ` in the file to make it permanent.`,
 		Example: `  ronbox debug log-level
   ronbox debug log-level debug --service registry
   ronbox debug log-level info --json`,
 		Args:      cli.AtMost(1, "at most one level"),
 		ValidArgs: []string{"trace", "debug", "info", "warn", "error"},
 	}
-	cmd.Flags().StringVar(&service, "service", "", "the level of this `service` only")
+	cmd.Flags().StringVar(&service, "service", "", "set the level of this `service` only")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		return a.logLevel(ctx, c, service, args)
 	})

@@ -1,9 +1,9 @@
-// Package node holds the verbs about a node: to make and run one, to see how it is, to look at its configuration and
-// at its tasks.
+// Package node provides the verbs that create, run and inspect a node, and those for its
+// configuration.
 //
 // # Invariants
 //
-//  1. A configuration with a fault keeps nobody from a node that runs.
+//  1. A running node can be reached even if its configuration has a fault.
 //
 // # Tasks and queues
 //

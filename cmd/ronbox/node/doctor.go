@@ -8,24 +8,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
-	"ronbox/appliance/config"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 )
 
 func (a app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at what the node needs of this machine, and say what to do about what is wrong",
-		Long: `Look at what the node needs of this machine: its configuration, whether it runs, its
-port, its directory, the file system and how long a sync takes there, room on the disk,
-kernel, clock, swap, memory, limits. Run it as the user the node runs as. It changes
-nothing but a temporary file in the data directory, and takes about a second.
+		Short: "Check the machine and the data directory for problems",
+		Long: `Check the machine for problems: the configuration, whether the node runs, its port and
+directory, the file system and its sync latency, free disk space, kernel, clock, swap,
+memory, limits. Run it as the user of the node. It takes about a second and writes only a
+temporary file in the data directory.
 
-"warn" costs speed or comfort, "bad" keeps the node from starting or from keeping its
-promises; each comes with what to do. Exit 3: something is bad.`,
+A finding is "warn" if it affects performance or convenience, and "bad" if the node
+cannot start or cannot guarantee its data. Each finding includes advice. Exit 3: a
+finding is bad.`,
 		Example: `  ronbox --data-dir data doctor
   ronbox doctor --json | jq '.findings[] | select(.level != "ok")'`,
 		RunE: a.Verb(a.doctor),
@@ -41,7 +42,7 @@ type doctorDoc struct {
 func (a app) doctor(ctx context.Context, _ []string) error {
 	cfg, first := a.examineConfig()
 	node, running := a.examineNode(ctx, cfg)
-	findings := append([]host.Finding{first, node}, appliance.Checkup(ctx, cfg, running)...)
+	findings := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, running)...)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -75,7 +76,7 @@ func findingRows(t cli.Table, f host.Finding) {
 	}
 }
 
-// examineConfig reads the configuration. Where it is faulty the other checks use the defaults.
+// examineConfig loads the configuration. If it has a fault, the other checks use the defaults.
 func (a app) examineConfig() (*config.Config, host.Finding) {
 	cfg, err := config.Load(a.ConfigOptions(""))
 	if err == nil {
@@ -91,7 +92,7 @@ func (a app) examineConfig() (*config.Config, host.Finding) {
 	}
 }
 
-// examineNode asks whether a node runs on the data directory. It is no fault if none does.
+// examineNode asks whether a node runs on the data directory. It is not a fault if none does.
 func (a app) examineNode(ctx context.Context, cfg *config.Config) (f host.Finding, running bool) {
 	f = host.Finding{Check: "node", Level: host.OK}
 	c, err := a.ClientAt(cfg.SocketPath())
@@ -109,7 +110,10 @@ func (a app) examineNode(ctx context.Context, cfg *config.Config) (f host.Findin
 	case err != nil:
 		f.Level, f.Seen, f.Advice = host.Warn, "runs, but does not answer: "+err.Error(), "look at its log"
 	case !r.Ready:
-		f.Level, f.Seen, f.Advice = host.Warn, "runs, but is not ready: "+strings.Join(r.Missing, ", "), "`ronbox status` says why"
+		f.Level, f.Seen, f.Advice = host.Warn, "runs, but is not ready: "+strings.Join(
+			r.Missing,
+			", ",
+		), "`ronbox status` says why"
 	default:
 		f.Seen = "runs and is ready, at " + c.Where()
 	}

@@ -17,37 +17,39 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// hint refines the outcome of refusals of the node itself.
+// hint refines the outcome of errors of the node itself.
 func hint(err error, o *cli.Outcome) {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "reload_refused" {
 		o.Next = "correct what is named, see `ronbox config diff running`, then reload again"
 	}
 }
 
-// app is the run of the command with the verbs of this package.
+// app adds the verbs of this package to the run of the command.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, nodeapi.NewClient, run)
 }
 
-// Commands are the verbs about a node: to make and run one, and to look at it and its configuration.
+// Commands returns the verbs that create, run and inspect a node and its configuration.
 func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return []*cobra.Command{a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd()}
+	return []*cobra.Command{
+		a.initCmd(), a.serveCmd(), a.statusCmd(), a.consoleCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd(),
+	}
 }
 
-// DebugCommand is the group of verbs that look inside a node.
+// DebugCommand returns the group of debugging verbs.
 func DebugCommand(c *cli.App) *cobra.Command { return app{c}.debugCmd() }
 
 func (a app) statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show what the running node says about itself",
-		Long: `Show what the running node says about itself: its phase, whether it takes reads and
-writes and what is missing if not, its addresses, its database, the registry's head.`,
+		Short: "Show the status of the running node",
+		Long: `Show the status of the running node: its phase, whether it accepts reads and writes, the
+missing conditions if not, its addresses, its database and the head of the registry.`,
 		Example: `  ronbox --data-dir data status
   ronbox status --json | jq -e .write_ready`,
 		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Status, statusTable),
@@ -97,14 +99,14 @@ func (a app) drainCmd() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Stop the running node in order: nothing acknowledged is lost",
-		Long: `Stop the running node in order, as SIGTERM does: new work is refused, what was begun is
-answered, the file is closed. The verb returns at once; the process ends within seconds
-(the longest drain deadline and 4 s).`,
+		Short: "Stop the running node gracefully",
+		Long: `Stop the running node gracefully, as SIGTERM does: it refuses new requests, answers those
+in flight and closes the database. No acknowledged write is lost. The command returns
+immediately; the process ends within seconds (the longest drain deadline plus 4 s).`,
 		Example: `  ronbox --data-dir data drain --reason "kernel update"
   ronbox drain --json`,
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "kept in the node's log")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the node's log")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		if err := c.Drain(ctx, reason); err != nil {
 			return err

@@ -31,17 +31,17 @@ func (a app) pprofCmd() *cobra.Command {
 	r := recording{ending: ".pb.gz"}
 	cmd := &cobra.Command{
 		Use:   "pprof NAME",
-		Short: "Fetch a profile of the running node, for `go tool pprof`",
+		Short: "Fetch a profile of the running node for `go tool pprof`",
 		Long: `Fetch a profile of the running node over its socket, for ` + "`go tool pprof`" + `. NAME is one of
-` + strings.Join(names, ", ") + `; "profile" is of
-the processor, over --seconds. Goroutines carry the name of their task.`,
+` + strings.Join(names, ", ") + `; "profile" is a
+CPU profile over --seconds. Goroutines are labelled with their task.`,
 		Example: `  ronbox debug pprof heap && go tool pprof -http :0 ronbox-heap-*.pb.gz
   ronbox debug pprof profile --seconds 10 --out cpu.pb.gz
   ronbox debug pprof goroutine --out - > goroutines.pb.gz`,
 		Args:      cli.Exactly(1, "the name of one profile: "+strings.Join(names, ", ")),
 		ValidArgs: names,
 	}
-	a.recordingFlags(cmd, &r, "of profile, block and mutex: how long to look")
+	a.recordingFlags(cmd, &r, "duration of profile, block and mutex")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		if r.name = args[0]; !slices.Contains(names, r.name) {
 			return cli.Usage("%q is no profile: want %s", r.name, strings.Join(names, ", "))
@@ -58,14 +58,14 @@ func (a app) traceCmd() *cobra.Command {
 	r := recording{name: "trace", ending: ".trace"}
 	cmd := &cobra.Command{
 		Use:   "trace",
-		Short: "Record what the running node executes for some seconds, for `go tool trace`",
-		Long: `Record what the running node executes for some seconds, for ` + "`go tool trace`" + `: every
-goroutine, system call and collection. It costs the node a few percent meanwhile. For
-what has just happened there is ` + "`ronbox debug flight`" + `.`,
+		Short: "Record an execution trace of the running node for `go tool trace`",
+		Long: `Record an execution trace of the running node for ` + "`go tool trace`" + `: goroutines, system
+calls and garbage collections. Recording costs a few percent of the node's performance.
+Use ` + "`ronbox debug flight`" + ` to see the seconds before a problem.`,
 		Example: `  ronbox debug trace --seconds 3 && go tool trace ronbox-trace-*.trace
   ronbox debug trace --seconds 1 --out t.trace --json`,
 	}
-	a.recordingFlags(cmd, &r, "how long to record")
+	a.recordingFlags(cmd, &r, "duration of the recording")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		r.seconds = cmp.Or(r.seconds, 5)
 		return a.record(ctx, c, r)
@@ -77,16 +77,16 @@ func (a app) flightCmd() *cobra.Command {
 	r := recording{name: "flight", ending: ".trace", upTo: "up to "}
 	cmd := &cobra.Command{
 		Use:   "flight",
-		Short: "Fetch the node's flight recorder: what it executed in the last seconds",
-		Long: `Fetch the node's flight recorder, for ` + "`go tool trace`" + `: what it executed in the last
-five seconds. The recorder runs once a commit takes a quarter of a second, until a minute
-after the last such one, and the node keeps what it holds when one takes over two seconds.
-Else it rests, since it costs a busy node a tenth of its time: it is started then, and the
-answer comes five seconds later, or after --seconds.`,
+		Short: "Fetch the node's flight recorder, a trace of the last seconds",
+		Long: `Fetch the node's flight recorder for ` + "`go tool trace`" + `: an execution trace of the last five
+seconds. The recorder costs a busy node a tenth of its performance, so it runs only while
+commits are slow: it starts when a commit takes 250 ms and stops a minute after the last
+one. The node saves the trace when a commit takes over two seconds. If the recorder is not
+running, this command starts it and returns after --seconds.`,
 		Example: `  ronbox debug flight && go tool trace ronbox-flight-*.trace
   ronbox debug flight --seconds 1 --out f.trace --json`,
 	}
-	a.recordingFlags(cmd, &r, "how long to record at most, if the recorder rests (default 5)")
+	a.recordingFlags(cmd, &r, "duration of the recording if the recorder is not running (default 5)")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		r.seconds = cmp.Or(r.seconds, 5)
 		return a.record(ctx, c, r)
@@ -96,7 +96,9 @@ answer comes five seconds later, or after --seconds.`,
 
 func (a app) recordingFlags(cmd *cobra.Command, r *recording, seconds string) {
 	cmd.Flags().IntVar(&r.seconds, "seconds", 0, seconds+fmt.Sprintf(", up to %d", maxRecording))
-	cmd.Flags().StringVar(&r.out, "out", "", "write to this new `file`, or - for stdout (default a new file here, named by the time)")
+	cmd.Flags().
+		StringVar(&r.out, "out", "",
+			"write to this new `file`, or - for stdout (default a new file in the current directory)")
 }
 
 // recordDoc is the output of pprof, trace and flight.
@@ -111,7 +113,9 @@ func (a app) record(ctx context.Context, c nodeapi.Client, r recording) error {
 		return cli.Usage("--seconds %d: want 1..%d", r.seconds, maxRecording)
 	}
 	if a.Flags.URL != "" {
-		return cli.Usage("the node gives recordings on its socket only: name it with --data-dir or --socket in place of --url")
+		return cli.Usage(
+			"the node gives recordings on its socket only: name it with --data-dir or --socket in place of --url",
+		)
 	}
 	fetch := func(w io.Writer) error { return c.Profile(ctx, r.name, time.Duration(r.seconds)*time.Second, w) }
 	if r.out == "-" {
@@ -120,7 +124,10 @@ func (a app) record(ctx context.Context, c nodeapi.Client, r recording) error {
 		}
 		return fetch(a.Stdout)
 	}
-	doc := recordDoc{Name: r.name, File: cmp.Or(r.out, "ronbox-"+r.name+"-"+a.Now().UTC().Format("20060102T150405Z")+r.ending)}
+	doc := recordDoc{
+		Name: r.name,
+		File: cmp.Or(r.out, "ronbox-"+r.name+"-"+a.Now().UTC().Format("20060102T150405Z")+r.ending),
+	}
 	if r.seconds > 1 {
 		a.Say("recording for %s%d s", r.upTo, r.seconds)
 	}

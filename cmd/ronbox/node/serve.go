@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
-	"ronbox/appliance"
-	"ronbox/appliance/config"
 	"ronbox/appliance/host"
+	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
 )
 
 func (a app) serveCmd() *cobra.Command {
@@ -26,19 +29,21 @@ func (a app) serveCmd() *cobra.Command {
 		Short: "Run the node until SIGTERM, SIGINT or `ronbox drain`",
 		Long: `Run the node until SIGTERM, SIGINT or ` + "`ronbox drain`" + `.
 
-The first signal drains: requests in flight are answered, the file is closed.
-The second aborts what is left, the third ends the process at once; nothing
-acknowledged is lost by either. SIGHUP reads the configuration and the certificate
-again, as ` + "`ronbox config reload`" + ` does: all of it comes into force, or nothing.
+The first signal drains the node: it answers the requests in flight and closes the
+database. The second aborts the remaining tasks, the third ends the process at once;
+neither loses an acknowledged write. SIGHUP reloads the configuration and the
+certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or none.
 
 Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
-74 storage failed, 75 the file is held by another process, 77 permissions,
+74 storage failed, 75 database locked by another process, 77 permissions,
 78 config or schema.`,
 		Example: `  ronbox --data-dir data serve
   RONBOX_SERVER__BIND=127.0.0.1:9000 ronbox --data-dir data serve --hello
   ronbox --config /etc/ronbox/ronbox.toml serve`,
 	}
-	cmd.Flags().BoolVar(&hello, "hello", false, "print URL, token file and three commands to try, also when no terminal looks")
+	cmd.Flags().
+		BoolVar(&hello, "hello", false,
+			"print the URL, the token file and three commands to try, even without a terminal")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.serve(cmd.Context(), hello || cli.IsTerminal(a.Stderr))
 	}
@@ -52,7 +57,7 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if err != nil {
 		return cli.ConfigFailure(err)
 	}
-	node, err := appliance.New(cfg, a.Build, appliance.Options{Load: load, Entries: entries})
+	node, err := server.New(cfg, a.Build, server.Options{Load: load, Entries: entries})
 	if err != nil {
 		return cli.Fail(cli.ExitConfig, "config", "correct the keys that are named", "%w", err)
 	}
@@ -66,8 +71,8 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	return nil
 }
 
-// onSignals returns a context that the first SIGTERM or SIGINT cancels; the second calls abort, the third quit. SIGPIPE is
-// ignored: a log reader that is gone does not end a node.
+// onSignals returns a context that the first SIGTERM or SIGINT cancels. The second signal calls
+// abort, the third quit. SIGPIPE is ignored, so that a closed log pipe does not end the node.
 func onSignals(ctx context.Context, abort, quit func()) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	drain, stopDrain := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -85,8 +90,8 @@ func onSignals(ctx context.Context, abort, quit func()) (context.Context, contex
 	return drain, func() { stop(); stopDrain() }
 }
 
-// onHangup calls reload at every SIGHUP until stop; one from a terminal that has closed does no harm. The next signal is
-// caught before reload is called, so that none is missed: a change that comes in between is read anyway.
+// onHangup calls reload at every SIGHUP until stop. The next signal is caught before reload is
+// called, so that no signal is missed.
 func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	var arm func()
@@ -104,21 +109,25 @@ func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 	return stop
 }
 
-// printWelcome shows a person where the node serves, and commands to try.
+// printWelcome prints the addresses of the node and commands to try.
 func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	t := tabwriter.NewWriter(a.Stderr, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\nURL\t%s\nsocket\t%s\n", s.URL, s.Socket)
-	if token := cfg.Path(appliance.TokenName); cli.Exists(token) {
+	if token := cfg.Path(server.TokenName); cli.Exists(token) {
 		fmt.Fprintf(t, "token file\t%s\n", token)
 	}
-	for _, path := range appliance.MapPaths(cfg) {
+	for _, path := range server.MapPaths(cfg) {
 		fmt.Fprintf(t, "map\t%s%s\n", s.URL, path)
 	}
 	_ = t.Flush() // stderr is for people; nothing depends on it
 
-	verbs := []string{"status", "doctor", "registry genesis --help"} // of a node whose signers are elsewhere
-	if key := cfg.Path(appliance.SignerName); cli.Exists(key) {
-		verbs = []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, "wallet transfer alice bob 100"}
+	verbs := []string{"console", "doctor", "registry genesis --help"} // of a node whose signers are elsewhere
+	if key := cfg.Path(server.SignerName); cli.Exists(key) {
+		verbs = []string{
+			"console",
+			"registry apply testdata/registry/*.ndjson --key " + key,
+			"wallet transfer alice bob 100",
+		}
 	}
 	prefix := os.Args[0] + " --data-dir " + cfg.Node.DataDir
 	fmt.Fprintf(a.Stderr, "\nTry in another terminal:\n")
@@ -129,7 +138,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 }
 
 // initDoc is the output of init.
-type initDoc = appliance.InitResult
+type initDoc = server.InitResult
 
 type initFlags struct {
 	dev, start, systemd bool
@@ -140,25 +149,29 @@ func (a app) initCmd() *cobra.Command {
 	var f initFlags
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a node: its directory, secret, config, database and first token",
-		Long: `Make a node: its directory, secret, config, database and first token.
+		Short: "Create a node: directory, secret, configuration, database and first token",
+		Long: `Create a node: directory, secret, configuration, database and first token.
 
-A directory that holds something is refused. --dev adds a signer key, a genesis that
-this one key governs, and an account with money: for trying things out, not for a
-registry or a ledger that others trust. --packs copies map packs into its folder of packs.
---start looks at the machine as ` + "`ronbox doctor`" + ` does and serves the node right after, or
-serves one that was made before. --systemd writes the units of a service beside the
-configuration and says how to install them.`,
+The data directory must be empty or absent. --dev adds a signer key, a genesis that
+this key alone governs, and a funded account: use it for trials, not for a registry or a
+ledger that others trust. --packs copies map packs into the node. --start checks the
+machine as ` + "`ronbox doctor`" + ` does and serves the node, whether new or existing. --systemd
+writes systemd units beside the configuration and prints the commands that install and
+start the service, which runs as the system user ronbox if root runs init, else as the
+calling user. A binary in a home or temporary directory, and a data directory in /tmp or
+/run, are refused: a service cannot see them, or they are lost at a reboot.`,
 		Example: `  ronbox --data-dir data init --dev --start
   ronbox --data-dir data init --dev --packs testdata/packs --start
-  ronbox --data-dir /var/lib/ronbox init --systemd --json`,
+  sudo /usr/local/bin/ronbox --data-dir /var/lib/ronbox init --systemd`,
 	}
-	cmd.Flags().BoolVar(&f.dev, "dev", false, "add a 1-of-1 signer, its genesis, a funded account, and a token that may do everything")
-	cmd.Flags().BoolVar(&f.systemd, "systemd", false, "write systemd units for it")
-	cmd.Flags().StringVar(&f.packs, "packs", "", "copy the map packs of this `directory`")
-	cmd.Flags().BoolVar(&f.start, "start", false, "serve the node, whether just made or already there")
+	cmd.Flags().
+		BoolVar(&f.dev, "dev", false, "add a 1-of-1 signer, its genesis, a funded account, and a token with all scopes")
+	cmd.Flags().BoolVar(&f.systemd, "systemd", false, "write systemd units")
+	cmd.Flags().StringVar(&f.packs, "packs", "", "copy the map packs from this `directory`")
+	cmd.Flags().BoolVar(&f.start, "start", false, "serve the node, whether new or existing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.Verb(func(ctx context.Context, _ []string) error { return a.init(ctx, f) })(cmd, nil); err != nil || !f.start {
+		if err := a.Verb(func(ctx context.Context, _ []string) error { return a.init(ctx, f) })(cmd, nil); err != nil ||
+			!f.start {
 			return err
 		}
 		return a.serve(cmd.Context(), true)
@@ -166,13 +179,18 @@ configuration and says how to install them.`,
 	return cmd
 }
 
-// init makes the node. With start a node that is there already is left as it is, and the machine is checked.
+// init creates the node. With --start an existing node is left unchanged, and the machine is
+// checked.
 func (a app) init(ctx context.Context, f initFlags) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	if f.start && cli.Exists(cfg.Path(appliance.DatabaseName)) {
+	if f.start && cli.Exists(cfg.Path(server.DatabaseName)) {
+		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
+			return a.runsAlready(cfg, runs)
+		}
+		hold(cfg)
 		a.Say("%s is a node already", cfg.Node.DataDir)
 	} else if err := a.makeNode(ctx, cfg, f); err != nil {
 		return err
@@ -183,13 +201,44 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if cfg, err = a.Config(); err != nil { // init wrote the file
 		return err
 	}
-	return a.checkMachine(appliance.Checkup(ctx, cfg, false))
+	return a.checkMachine(server.Checkup(ctx, cfg, false))
+}
+
+// hold locks the secret of a node until the process ends, so that verbs wait for the node: nothing
+// else is locked between init and serve. Without the lock they only wait less.
+func hold(cfg *config.Config) {
+	if fd, err := unix.Open(cfg.Path(server.SecretName), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+}
+
+// runsAlready returns the failure to serve a node that another process serves.
+func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
+	self := os.Args[0] + " --data-dir " + cfg.Node.DataDir
+	return cli.Fail(
+		cli.ExitLocked,
+		"running",
+		fmt.Sprintf("use it from here (`%s status`), or stop it (`%[1]s drain`); "+
+			"a second node needs another --data-dir, and another port in RONBOX_SERVER__BIND", self),
+		"the node of %s runs already, as process %d (%s)",
+		cfg.Node.DataDir,
+		by.PID,
+		by.Command,
+	)
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	made, err := appliance.Init(ctx, cfg, appliance.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs})
-	if errors.Is(err, appliance.ErrNotEmpty) {
-		return cli.Fail(cli.ExitFailed, "not_empty", "give an empty --data-dir, or add --start to serve the node that is there", "%w", err)
+	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs}
+	if f.start {
+		o.Claimed = func() { hold(cfg) }
+	}
+	made, err := server.Init(ctx, cfg, o)
+	if errors.Is(err, server.ErrNotEmpty) {
+		return cli.Fail(cli.ExitFailed, "not_empty",
+			"give an empty --data-dir, or add --start to serve the node that is there", "%w", err)
+	}
+	if place, ok := errors.AsType[*systemd.PlaceError](err); ok {
+		return cli.Fail(cli.ExitFailed, "place", placeAdvice(place), "--systemd: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("init %s: %w", cfg.Node.DataDir, err)
@@ -197,12 +246,32 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 	return a.Show(made, func(t cli.Table) { initTable(t, made, f.start) })
 }
 
-// checkMachine prints what the machine lacks, and refuses one on which the node could not keep its promises.
+// placeAdvice returns a place for the binary or the data of a service.
+func placeAdvice(e *systemd.PlaceError) string {
+	if e.What == "binary" {
+		return fmt.Sprintf("copy it with `sudo make install`, or `sudo install -m 755 %s /usr/local/bin/ronbox`, "+
+			"then run /usr/local/bin/ronbox with the same arguments", e.Path)
+	}
+	return "give a --data-dir that the service can reach, such as /var/lib/ronbox"
+}
+
+// checkMachine prints warnings about the machine, and returns a failure if the node could not keep
+// its guarantees on it.
 func (a app) checkMachine(findings []host.Finding) error {
 	for _, f := range findings {
 		switch f.Level {
 		case host.Bad:
-			return cli.Fail(cli.ExitBad, f.Check, f.Advice+"; `ronbox serve` starts it nevertheless", "%s: %s", f.Check, f.Seen)
+			if f.Check == server.CheckPort {
+				return cli.Fail(cli.ExitLocked, f.Check, f.Advice, "%s: %s", f.Check, f.Seen)
+			}
+			return cli.Fail(
+				cli.ExitBad,
+				f.Check,
+				f.Advice+"; `ronbox serve` starts it nevertheless",
+				"%s: %s",
+				f.Check,
+				f.Seen,
+			)
 		case host.Warn:
 			a.Say("warning: %s: %s\n  -> %s", f.Check, f.Seen, f.Advice)
 		}
@@ -228,9 +297,11 @@ func initTable(t cli.Table, m initDoc, started bool) {
 	}
 	if m.Unit != "" {
 		t.Row("unit", m.Unit)
-		t.Row("install it", "sudo systemctl enable --now "+m.Unit)
 	}
-	if !started {
+	for i, step := range m.Install {
+		t.Row(map[bool]string{true: "install it"}[i == 0], step)
+	}
+	if !started && m.Unit == "" {
 		t.Row("next", os.Args[0]+" --data-dir "+m.DataDir+" serve")
 	}
 }

@@ -18,7 +18,10 @@ func TestSignals(t *testing.T) {
 	defer stop()
 	for i, told := range []<-chan struct{}{ctx.Done(), abort, quit} {
 		for open := true; open; { // the next one may come before its place is taken: a person would press again
-			if err := syscall.Kill(os.Getpid(), []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGINT}[i]); err != nil {
+			if err := syscall.Kill(
+				os.Getpid(),
+				[]syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGINT}[i],
+			); err != nil {
 				t.Fatal(err)
 			}
 			select {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	maxMoved = 5 // times that HEAD may move under one file
+	maxMoved = 5 // times that HEAD may move during one file
 
 	maxBody    = 1 << 20       // of one request
-	maxPayload = maxBody - 256 // what else a propose request holds
+	maxPayload = maxBody - 256 // the other members of a propose request
 )
 
 // applier turns desired states into versions. It belongs to one goroutine.
@@ -31,10 +31,10 @@ type applier struct {
 	force  bool   // sign a second payload of a version
 	expiry string // of the payloads; "" for none
 
-	base record.Base // HEAD when it was last read and checked; version 0: never
+	base record.Base // the last HEAD read and checked; version 0: none
 }
 
-// apply makes desired the state of HEAD, also when HEAD moves meanwhile.
+// apply makes desired the state of HEAD, even if HEAD moves meanwhile.
 func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, error) {
 	for range maxMoved {
 		head, err := ap.refresh(ctx)
@@ -43,16 +43,25 @@ func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, er
 		}
 		put, remove := record.Diff(ap.base.Items, desired)
 		if len(put) == 0 && len(remove) == 0 {
-			return applied{Committed: registryapi.Committed{Version: head.Version, PayloadB3: head.PayloadB3, CommittedAt: head.CommittedAt, Hash: head.Hash}}, nil
+			return applied{
+				Committed: registryapi.Committed{
+					Version: head.Version, PayloadB3: head.PayloadB3,
+					CommittedAt: head.CommittedAt, Hash: head.Hash,
+				},
+			}, nil
 		}
 		ap.show(ap.base, put, remove)
-		p, items, err := complete(ap.base, record.Draft{Version: ap.base.Version + 1, Expiry: ap.expiry, Put: put, Remove: remove}, ap.now())
+		p, items, err := complete(ap.base,
+			record.Draft{Version: ap.base.Version + 1, Expiry: ap.expiry, Put: put, Remove: remove}, ap.now())
 		if err != nil {
 			return applied{}, err
 		}
 		done, err := ap.publish(ctx, p)
 		if err == nil {
-			ap.base = record.Base{Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Items: items, Signers: ap.base.Signers}
+			ap.base = record.Base{
+				Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Items: items,
+				Signers: ap.base.Signers,
+			}
 			return applied{Committed: done, Put: len(put), Remove: len(remove), Changed: true}, nil
 		}
 		if !headMoved(err) {
@@ -60,10 +69,11 @@ func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, er
 		}
 		ap.Retrying("HEAD moved meanwhile (%v): looking again", err)
 	}
-	return applied{}, cli.Fail(cli.ExitBusy, "head_moved", "find out who else writes, then try again", "HEAD moved %d times while this state was being signed", maxMoved)
+	return applied{}, cli.Fail(cli.ExitBusy, "head_moved", "find out who else writes, then try again",
+		"HEAD moved %d times while this state was being signed", maxMoved)
 }
 
-// refresh reads HEAD and, if it has moved, its state; the state must fit the hashes.
+// refresh reads HEAD and, if it has moved, its state, which must fit the hashes.
 func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err error) {
 	err = ap.Repeat(ctx, "head", func() (err error) { head, err = begun(ctx, ap.node); return err })
 	if err != nil {
@@ -72,7 +82,8 @@ func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err erro
 	if known := ap.base; head.Version == known.Version && head.PayloadB3 == known.PayloadB3 {
 		return head, nil
 	} else if head.Version <= known.Version {
-		return head, inconsistent("HEAD is version %d, %s, after it was version %d, %s", head.Version, head.PayloadB3, known.Version, known.PayloadB3)
+		return head, inconsistent("HEAD is version %d, %s, after it was version %d, %s", head.Version, head.PayloadB3,
+			known.Version, known.PayloadB3)
 	}
 	var base record.Base
 	err = ap.Repeat(ctx, "read HEAD", func() (err error) { base, err = fetchBase(ctx, ap.node, head); return err })
@@ -86,8 +97,9 @@ func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err erro
 	return head, nil
 }
 
-// publish takes p through all steps; each may be repeated, and the node makes one version of it. After a failed step p may be a version
-// all the same: an answer may have been lost, or the proposal may be gone because it was committed.
+// publish runs all steps for p. Each may be repeated; the node makes one version. After a failed
+// step p may have become a version anyway: an answer was lost, or the proposal is gone because it
+// was committed.
 func (ap *applier) publish(ctx context.Context, p *record.Payload) (done registryapi.Committed, err error) {
 	done, err = ap.commit(ctx, p)
 	if err != nil {
@@ -95,10 +107,14 @@ func (ap *applier) publish(ctx context.Context, p *record.Payload) (done registr
 		if errDoc != nil || doc.PayloadB3 != p.B3() {
 			return done, err
 		}
-		return registryapi.Committed{Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt, Hash: doc.Hash}, nil
+		return registryapi.Committed{
+			Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt,
+			Hash: doc.Hash,
+		}, nil
 	}
 	if done.Version != p.Version || done.PayloadB3 != p.B3() {
-		return done, inconsistent("it committed version %d, %s, for version %d, %s", done.Version, done.PayloadB3, p.Version, p.B3())
+		return done, inconsistent("it committed version %d, %s, for version %d, %s", done.Version, done.PayloadB3,
+			p.Version, p.B3())
 	}
 	return done, nil
 }
@@ -136,7 +152,8 @@ func (ap *applier) commit(ctx context.Context, p *record.Payload) (done registry
 	return done, err
 }
 
-// headMoved reports whether another version came in between, or the proposal is gone: reading HEAD again may help.
+// headMoved reports whether another version was committed meanwhile or the proposal is gone.
+// Reading HEAD again may help.
 func headMoved(err error) bool {
 	p, ok := errors.AsType[*wire.Problem](err)
 	if !ok {
@@ -149,7 +166,7 @@ func headMoved(err error) bool {
 	return p.Status == http.StatusGone
 }
 
-// ignoreIdentical is nil for the repeat of an approval.
+// ignoreIdentical returns nil for a repeated approval, else err.
 func ignoreIdentical(err error) error {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Details["identical"] == true {
 		return nil
@@ -157,7 +174,7 @@ func ignoreIdentical(err error) error {
 	return err
 }
 
-// checkKeys checks before anything is sent that the keys can reach the threshold.
+// checkKeys checks, before anything is sent, that the keys can reach the threshold.
 func checkKeys(keys []signerKey, set *record.SignerSet) error {
 	for _, k := range keys {
 		s, known := set.Find(k.SignerID)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	registryapi "ronbox/httpapi/registry"
@@ -22,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeNode is a registry of one signer in memory; fail, if it gives an error for a step, comes before or after it.
+// fakeNode is a registry with one signer in memory. fail may return an error for a step, before or
+// after it.
 type fakeNode struct {
 	t     *testing.T
 	base  record.Base
@@ -43,7 +45,10 @@ func newFakeNode(t *testing.T, k *record.Key) *fakeNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeNode{t: t, props: map[string]*record.Payload{}, done: map[string]registryapi.Committed{}, calls: map[string]int{}}
+	f := &fakeNode{
+		t: t, props: map[string]*record.Payload{}, done: map[string]registryapi.Committed{},
+		calls: map[string]int{},
+	}
 	f.fail = func(string, int) (error, error) { return nil, nil }
 	f.claim = func(*registryapi.Committed) {}
 	f.become(p, items, set)
@@ -55,7 +60,7 @@ func (f *fakeNode) become(p *record.Payload, items record.Items, set *record.Sig
 	f.raw = p.Bytes()
 }
 
-// step runs one call between the faults that are set for it.
+// step runs one call between its injected faults.
 func (f *fakeNode) step(name string, do func() error) error {
 	f.calls[name]++
 	before, after := f.fail(name, f.calls[name])
@@ -140,7 +145,7 @@ func (f *fakeNode) Commit(_ context.Context, id string) (out registryapi.Committ
 	return out, replayed, err
 }
 
-// other commits a version that is not the applier's.
+// other commits a version of another client.
 func (f *fakeNode) other() {
 	change := record.Draft{
 		Version: f.base.Version + 1,
@@ -174,9 +179,12 @@ func newTestKey(t *testing.T, seed byte) *record.Key {
 	return k
 }
 
-// impatient repeats at once and without a word.
+// impatient repeats at once and prints nothing.
 func impatient() cli.Repeater {
-	return cli.Repeater{Sleep: func(context.Context, time.Duration) error { return nil }, Retrying: func(string, ...any) {}}
+	return cli.Repeater{
+		Sleep:    func(context.Context, time.Duration) error { return nil },
+		Retrying: func(string, ...any) {},
+	}
 }
 
 func newApplier(f *fakeNode, keys ...*record.Key) *applier {
@@ -200,7 +208,8 @@ func wanted(t *testing.T, lines ...string) record.Items {
 
 const itemA, itemB = `{"id":"a","kind":"node","meta":{}}`, `{"id":"b","kind":"node","meta":{}}`
 
-// Whatever is lost or comes in between, the state is reached, by one version of the applier's own.
+// The applier reaches the state with exactly one version of its own, even if answers are lost or
+// HEAD moves.
 func TestApplyReachesTheState(t *testing.T) {
 	busy := &wire.Problem{Status: 429, Reason: "busy", Retryable: true, RetryAfter: 1}
 	lost := fmt.Errorf("x: %w", client.ErrUnknown)
@@ -333,11 +342,13 @@ func TestDeltaThatDoesNotFit(t *testing.T) {
 	f := newFakeNode(t, k)
 	var lines []string
 	for i := range 60 {
-		lines = append(lines, fmt.Sprintf(`{"id":"n/%d","kind":"node","meta":{"t":"%s"}}`, i, strings.Repeat("x", 30_000)))
+		lines = append(lines,
+			fmt.Sprintf(`{"id":"n/%d","kind":"node","meta":{"t":"%s"}}`, i, strings.Repeat("x", 30_000)))
 	}
 	_, err := newApplier(f, k).apply(t.Context(), wanted(t, lines...))
 	fail, ok := errors.AsType[*cli.Failure](err)
-	if !ok || fail.Reason != "delta_too_large" || fail.Details["steps"] != 2 || !strings.Contains(fail.Next, "2 steps") {
+	if !ok || fail.Reason != "delta_too_large" || fail.Details["steps"] != 2 ||
+		!strings.Contains(fail.Next, "2 steps") {
 		t.Errorf("err = %v (%+v)", err, fail)
 	}
 	if _, err := newApplier(f, k).apply(t.Context(), wanted(t, lines[:34]...)); err != nil {
@@ -345,7 +356,7 @@ func TestDeltaThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// A node that contradicts itself is not believed, and told apart from a refusal.
+// A node that contradicts itself is reported as inconsistent, not as a refusal.
 func TestApplyDistrusts(t *testing.T) {
 	for _, tt := range []struct {
 		doc string
@@ -385,7 +396,7 @@ func TestDesiredStates(t *testing.T) {
 		{"no line end", a, ""},
 		{"nothing", "", ""},
 		{"a line that is no descriptor", a + "\n{", "f:2: "},
-		{"an id twice", a + "\n" + b + "\n" + a + "\n", "f:3: a stands in line 1 already"},
+		{"an id twice", a + "\n" + b + "\n" + a + "\n", "f:3: a is in line 1 already"},
 		{"an endless line", a + "\n\n" + strings.Repeat(" ", maxDesired+1), "f:3: the line is longer"},
 	} {
 		_, err := parseDesired("f", strings.NewReader(tt.in))
@@ -408,7 +419,7 @@ func TestApplySignsOnePayloadOfAVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ap.apply(t.Context(), wanted(t, itemA))
-	if got := cli.Classify(err); err == nil || got.Code != exitDuplicate || got.Reason != "signed_before" {
+	if got := cli.Classify(err); err == nil || got.Code != registry.ExitDuplicate || got.Reason != "signed_before" {
 		t.Errorf("a second payload: %v, %+v", err, got)
 	}
 	ap.force = true

@@ -24,18 +24,19 @@ func (a app) applyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "apply FILE… --key KEY [--key KEY2 …]",
 		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key`,
-		Short:   "Make each file the registry's next state: propose, sign, approve, commit",
-		Long: `Make each file the registry's next state: propose, sign, approve, commit. A file is a
-whole desired state, one descriptor a line; "-" is stdin. What differs from HEAD becomes
-one signed version. Each key approves; there must be as many as the threshold. The
-payload is built here from a HEAD that was checked, nothing else is signed, and a repeat
-is safe. KEY.signed keeps each key from a second payload for one version, as for sign.
---expiry tells readers until when the version may be relied on.`,
+		Short:   "Make each file the next state of the registry: propose, sign, approve, commit",
+		Long: `Make each file the next state of the registry: propose, sign, approve, commit. A file is
+a complete desired state, one descriptor a line; "-" is stdin. The difference from HEAD
+becomes one signed version. Each key approves it; give as many keys as the threshold. The
+payload is built here from a HEAD that was checked, and nothing else is signed. A repeat
+is safe. KEY.signed stops a key from signing a second payload for one version, as for
+sign. --expiry tells readers how long they may rely on the version.`,
 		Args: cli.AtLeast(1, "one file or more"),
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.keys, "key", nil, "key `file` to approve with")
-	fl.StringVar(&f.expiry, "expiry", "", "`time` after which the version is out of date: RFC 3339, or a span from now such as 720h")
+	fl.StringVar(&f.expiry, "expiry", "",
+		"`time` after which the version is out of date: RFC 3339, or a span from now such as 720h")
 	fl.BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, files []string) error {
 		return a.apply(ctx, c, files, f)
@@ -49,7 +50,7 @@ type applyFlags struct {
 	force  bool
 }
 
-// expiryTime reads --expiry: a time, or a span from now. It must lie ahead.
+// expiryTime parses --expiry: a time in the future, or a span from now.
 func expiryTime(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil
@@ -59,7 +60,7 @@ func expiryTime(text string, now time.Time) (string, error) {
 		at, err = now.Add(span), nil
 	}
 	if err != nil || !at.After(now) {
-		return "", cli.Usage("--expiry %q: want a time ahead, as 2030-01-02T15:04:05Z, or a span such as 720h", text)
+		return "", cli.Usage("--expiry %q: want a future time, as 2030-01-02T15:04:05Z, or a span such as 720h", text)
 	}
 	return record.FormatTime(at.UTC().Truncate(time.Second)), nil
 }
@@ -73,10 +74,10 @@ type appliedDoc struct {
 // applied is the result of one file.
 type applied struct {
 	File                  string `json:"file"`
-	registryapi.Committed        // the version that holds the file's state
+	registryapi.Committed        // the version with the state of the file
 	Put                   int    `json:"put"`
 	Remove                int    `json:"remove"`
-	Changed               bool   `json:"changed"` // false: HEAD was that state already
+	Changed               bool   `json:"changed"` // false: HEAD had that state already
 }
 
 func (a app) apply(ctx context.Context, c registryapi.Client, files []string, f applyFlags) error {
@@ -93,7 +94,10 @@ func (a app) apply(ctx context.Context, c registryapi.Client, files []string, f 
 		return err
 	}
 	p := a.Progress(cli.Count, "apply, files")
-	ap := &applier{Repeater: a.Repeater(), node: c, keys: keys, now: a.Now, show: a.showDelta, force: f.force, expiry: expiry}
+	ap := &applier{
+		Repeater: a.Repeater(), node: c, keys: keys, now: a.Now, show: a.showDelta,
+		force: f.force, expiry: expiry,
+	}
 	doc := appliedDoc{Results: []applied{}}
 	for i, items := range states {
 		p.At(int64(i), int64(len(states)))
@@ -101,7 +105,10 @@ func (a app) apply(ctx context.Context, c registryapi.Client, files []string, f 
 		done.File = files[i]
 		if err != nil {
 			p.End()
-			return &cli.Failure{Err: fmt.Errorf("%s: %w", files[i], err), Details: map[string]any{"file": files[i], "results": doc.Results}}
+			return &cli.Failure{
+				Err:     fmt.Errorf("%s: %w", files[i], err),
+				Details: map[string]any{"file": files[i], "results": doc.Results},
+			}
 		}
 		p.End()
 		if done.Changed {
@@ -117,7 +124,8 @@ func (a app) apply(ctx context.Context, c registryapi.Client, files []string, f 
 	return a.PrintJSON(doc)
 }
 
-// readStates reads all files first: a fault in the last one must not be found after seven commits.
+// readStates reads all files before the first commit, so that a fault in the last file stops them
+// all.
 func (a app) readStates(files []string) ([]record.Items, error) {
 	states := make([]record.Items, len(files))
 	for i, f := range files {
@@ -129,13 +137,14 @@ func (a app) readStates(files []string) ([]record.Items, error) {
 			return nil, err
 		}
 		if states[i].Len() == 0 && !a.Flags.Yes {
-			return nil, cli.Fail(cli.ExitUsage, "empty_state", "add --yes if every descriptor is to go", "%s: no descriptor, which would remove them all: did what wrote it fail?", f)
+			return nil, cli.Fail(cli.ExitUsage, "empty_state", "add --yes to remove every descriptor",
+				"%s: no descriptor, which would remove them all: was the file written completely?", f)
 		}
 	}
 	return states, nil
 }
 
-// showDelta shows a person the changes that are about to be signed.
+// showDelta prints the changes that are about to be signed.
 func (a app) showDelta(b record.Base, put []record.Item, remove []string) {
 	var s strings.Builder
 	changed := 0
@@ -144,26 +153,27 @@ func (a app) showDelta(b record.Base, put []record.Item, remove []string) {
 			changed++
 		}
 	}
-	fmt.Fprintf(&s, "on top of version %d: %d added, %d changed, %d removed\n", b.Version, len(put)-changed, changed, len(remove))
+	fmt.Fprintf(&s, "on top of version %d: %d added, %d changed, %d removed\n", b.Version, len(put)-changed, changed,
+		len(remove))
 	writeChanges(&s, put, remove, nil, sample)
 	a.tell(s.String())
 }
 
-// tell prints text for people at once.
+// tell prints text at once, unless the output is JSON or quiet.
 func (a app) tell(text string) {
 	if !a.Flags.JSON && !a.Flags.Quiet {
 		fmt.Fprint(a.Stdout, cli.Plain(text))
 	}
 }
 
-// maxDesired bounds one line and maxLines the lines of a desired state: twice the registry's
-// limits, so that the registry's own refusal is the one that is seen.
+// maxDesired bounds one line of a desired state and maxLines their number: twice the limits of the
+// registry, so that the registry refuses first.
 const (
 	maxDesired = 64 << 10
 	maxLines   = 2 * 65_536
 )
 
-// readDesired reads a whole desired state: one descriptor a line, empty lines left out; "-" is stdin.
+// readDesired reads a desired state: one descriptor a line; empty lines are skipped; "-" is stdin.
 func (a app) readDesired(path string) (record.Items, error) {
 	if path == "-" {
 		return parseDesired("stdin", a.Stdin)
@@ -178,13 +188,14 @@ func (a app) readDesired(path string) (record.Items, error) {
 
 func parseDesired(name string, r io.Reader) (record.Items, error) {
 	var items []record.Item
-	lines := map[string]int{} // id to the line that holds it
+	lines := map[string]int{} // line of each id
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 0, maxDesired), maxDesired)
 	n := 1
 	for ; s.Scan(); n++ {
 		if n == 1 && bytes.HasPrefix(s.Bytes(), []byte("\xef\xbb\xbf")) {
-			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "save the file as UTF-8 without it", "%s:1: begins with a byte order mark", name)
+			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "save the file as UTF-8 without it",
+				"%s:1: begins with a byte order mark", name)
 		}
 		if len(bytes.TrimSpace(s.Bytes())) == 0 {
 			continue
@@ -194,15 +205,19 @@ func parseDesired(name string, r io.Reader) (record.Items, error) {
 			return record.Items{}, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		if first, twice := lines[it.ID]; twice {
-			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "keep one of the two lines", "%s:%d: %s stands in line %d already", name, n, it.ID, first)
+			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "keep one of the two lines",
+				"%s:%d: %s is in line %d already", name, n, it.ID, first)
 		}
-		if lines[it.ID] = n; n > maxLines {
-			return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s has more than %d lines", name, maxLines)
+		lines[it.ID] = n
+		if n > maxLines {
+			return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s has more than %d lines", name,
+				maxLines)
 		}
 		items = append(items, it)
 	}
 	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s:%d: the line is longer than %d bytes", name, n, maxDesired)
+		return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s:%d: the line is longer than %d bytes",
+			name, n, maxDesired)
 	} else if err != nil {
 		return record.Items{}, cli.ReadError(name, err)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 )
 
-// A signer that asks the node for the bytes to sign signs a payload or nothing, and is shown what it says.
+// A signer that fetches the bytes to sign signs only a valid payload, and sees its content first.
 func TestApproveSignsPayloadsOnly(t *testing.T) {
 	k := newTestKey(t, 1)
 	payload := newFakeNode(t, k).raw
@@ -55,7 +55,8 @@ func TestApproveSignsPayloadsOnly(t *testing.T) {
 			}
 			continue
 		}
-		if r.code != cli.ExitDone || len(approvals) != 1 || record.VerifyApproval(record.Approval(approvals[0]), k.Signer(1), b3.Sum(payload)) != nil {
+		if r.code != cli.ExitDone || len(approvals) != 1 ||
+			record.VerifyApproval(record.Approval(approvals[0]), k.Signer(1), b3.Sum(payload)) != nil {
 			t.Errorf("%s: exit %d, %+v\n%s", tt.doc, r.code, approvals, r.stderr)
 		}
 		for _, want := range []string{"test.example version 1, genesis", "1 of 1 signers", "org:test#kb active " + k.Public(), b3.Sum(payload).String()} {
@@ -66,7 +67,7 @@ func TestApproveSignsPayloadsOnly(t *testing.T) {
 	}
 }
 
-// verbResult is what one command line gave.
+// verbResult is the result of one command line.
 type verbResult struct {
 	code           int
 	stdout, stderr string
@@ -76,7 +77,7 @@ type verbResult struct {
 func runVerb(t *testing.T, args ...string) verbResult {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := cli.New(nil, &out, &errs, appliance.Build{})
+	a := cli.New(nil, &out, &errs, server.Build{})
 	root := &cobra.Command{Use: "ronbox"}
 	a.AddFlags(root)
 	root.AddCommand(Command(a))

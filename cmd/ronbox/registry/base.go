@@ -22,7 +22,8 @@ type registryNode interface {
 	Commit(ctx context.Context, id string) (registryapi.Committed, bool, error)
 }
 
-// fetchBase reads what a change of HEAD builds on. The node's answers must fit the hash of HEAD: a signer vouches for all of them.
+// fetchBase reads HEAD as the base of a change. The answers of the node must fit the hash of HEAD,
+// because a signer vouches for all of them.
 func fetchBase(ctx context.Context, node registryNode, head registryapi.Head) (b record.Base, err error) {
 	p, items, err := fetchItems(ctx, node, head.Version)
 	if err != nil {
@@ -42,10 +43,14 @@ func fetchBase(ctx context.Context, node registryNode, head registryapi.Head) (b
 	case set.B3() != p.SignerSetB3:
 		return b, inconsistent("the signer set has hash %s, the signed payload names %s", set.B3(), p.SignerSetB3)
 	}
-	return record.Base{Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Hash: head.Hash, Items: items, Signers: set}, nil
+	return record.Base{
+		Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Hash: head.Hash,
+		Items: items, Signers: set,
+	}, nil
 }
 
-// fetchItems reads the payload of a version, and its items, which must have the root that the payload names.
+// fetchItems reads the payload of a version, and its items, which must have the root that the
+// payload names.
 func fetchItems(ctx context.Context, node registryNode, v uint64) (p *record.Payload, items record.Items, err error) {
 	raw, err := node.Payload(ctx, v)
 	if err != nil {
@@ -71,18 +76,21 @@ func fetchItems(ctx context.Context, node registryNode, v uint64) (p *record.Pay
 	case p.Version != v:
 		return nil, items, inconsistent("the payload of version %d is of version %d", v, p.Version)
 	case items.Root() != p.ItemsRoot:
-		return nil, items, inconsistent("the items of version %d have root %s, the signed payload names %s", v, items.Root(), p.ItemsRoot)
+		return nil, items, inconsistent("the items of version %d have root %s, the signed payload names %s", v,
+			items.Root(), p.ItemsRoot)
 	}
 	return p, items, nil
 }
 
 func inconsistent(format string, args ...any) error {
-	return cli.Fail(cli.ExitBad, "node_inconsistent", "do not sign: check a snapshot of the node with `ronbox registry verify`", "the node's answer does not fit what was signed: "+format, args...)
+	return cli.Fail(cli.ExitBad, "node_inconsistent",
+		"do not sign: check a snapshot of the node with `ronbox registry verify`",
+		"the node's answer does not fit what was signed: "+format, args...)
 }
 
-// complete builds what the signers sign: the draft on top of the base, complete and canonical.
+// complete returns the payload to sign: the draft on top of the base, completed.
 func complete(base record.Base, d record.Draft, now time.Time) (*record.Payload, record.Items, error) {
-	draft := d.Bytes() // a part of the payload, so that its size bounds the payload's from below
+	draft := d.Bytes() // a part of the payload: its size is a lower bound
 	p, items, err := record.Complete(draft, base, now)
 	switch {
 	case err == nil && len(p.Bytes()) > maxPayload:
@@ -97,10 +105,20 @@ func complete(base record.Base, d record.Draft, now time.Time) (*record.Payload,
 
 func tooLarge(n int, d record.Draft) error {
 	steps := n/maxPayload + 1
-	f := cli.Fail(cli.ExitFailed, "delta_too_large",
-		fmt.Sprintf("reach it in %d steps: make files that hold part of the changes each, and apply them in order, this one last", steps),
+	f := cli.Fail(
+		cli.ExitFailed,
+		"delta_too_large",
+		fmt.Sprintf(
+			"reach it in %d steps: make files with a part of the changes each, "+
+				"and apply them in order, this one last",
+			steps,
+		),
 		"the change, %d put and %d removed, takes %s in one signed payload; a request holds %s",
-		len(d.Put), len(d.Remove), cli.Bytes(int64(n)), cli.Bytes(maxBody))
+		len(d.Put),
+		len(d.Remove),
+		cli.Bytes(int64(n)),
+		cli.Bytes(maxBody),
+	)
 	f.Details = map[string]any{"bytes": n, "max_bytes": maxBody, "steps": steps}
 	return f
 }

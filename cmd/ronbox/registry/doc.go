@@ -1,9 +1,12 @@
-// Package registry holds the verbs of the registry: to sign, change, read and check it.
+// Package registry implements the verbs of the registry: sign, change, read and verify.
 //
 // # Invariants
 //
-//  1. A private key is read by sign, approve, genesis, init and apply only, and never leaves the process.
-//  2. Nothing is signed that the node merely claims: what it sends is held against hashes that were signed before.
+//  1. Only sign, approve, genesis, init and apply read a private key. It never leaves the process.
+//
+//  2. A claim of the node alone is never signed: its answers are checked against hashes that were
+//
+// signed before.
 //
 // # Tasks and queues
 //

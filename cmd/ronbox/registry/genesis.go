@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,17 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry/checkpoint"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 )
 
 type genesisFlags struct {
-	origin, witnesses, items, out string
-	signers, logKeys              []string
-	threshold, thresholdGov       int
+	setFlags
+	origin, items, out string
 }
 
 func (a app) genesisCmd() *cobra.Command {
@@ -27,18 +26,22 @@ func (a app) genesisCmd() *cobra.Command {
 		Use: "genesis --signer ID=PUBLIC [--signer …] --out FILE",
 		Example: `  ronbox registry genesis --origin registry.example/main --threshold 2 --out genesis.json \
     --signer org:example#alice=A6EH… --signer org:example#bob=x0Pz… --signer org:example#carol=9fVQ…`,
-		Short: "Write the payload of version 1: who may sign, and how many must",
-		Long: `Write the payload of version 1: who may sign, and how many must. Name and log key of the
-log are those of the node in --data-dir, where there is one. Every signer then signs the
-file (` + "`ronbox registry sign`" + `), and ` + "`ronbox registry init`" + ` gives payload and approvals to
-an empty node. The payload's hash is all that anyone needs to verify the log for ever.`,
+		Short: "Write the payload of version 1: the signers and the thresholds",
+		Long: `Write the payload of version 1: the signers and the thresholds. The name and the log key
+of the log are those of the node in --data-dir, if there is one. Every signer then signs
+the file with ` + "`ronbox registry sign`" + `, and ` + "`ronbox registry init`" + ` sends payload and
+approvals to an empty node. The hash of the payload is all that is needed to verify the
+log later.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.origin, "origin", "", "name of the log, a URL without a schema (default the node's)")
-	fl.StringArrayVar(&f.signers, "signer", nil, "signer id and public key, as keygen prints them: `ID=BASE64`,\nor a file that keygen --json printed")
+	fl.StringArrayVar(&f.add, "signer", nil,
+		"signer id and public key, as keygen prints them: `ID=BASE64`,\nor a file that keygen --json printed")
 	fl.IntVar(&f.threshold, "threshold", 0, "approvals that a version needs (default all signers)")
-	fl.IntVar(&f.thresholdGov, "threshold-gov", 0, "approvals that a change of signers needs (default a majority,\nat least --threshold)")
-	fl.StringArrayVar(&f.logKeys, "log-key", nil, "public key of a node that will sign checkpoints, as a C2SP vkey\n(default the node's)")
+	fl.IntVar(&f.thresholdGov, "threshold-gov", 0,
+		"approvals that a change of signers needs (default a majority,\nat least --threshold)")
+	fl.StringArrayVar(&f.logKeys, "log-key", nil,
+		"public key of a node that will sign checkpoints, as a C2SP vkey\n(default the node's)")
 	fl.StringVar(&f.witnesses, "witness-policy", "", witnessPolicyUsage+"\n(default none)")
 	fl.StringVar(&f.items, "items", "", "NDJSON `file` of first descriptors (default none)")
 	fl.StringVar(&f.out, "out", "", "new `file` for the payload")
@@ -81,55 +84,32 @@ func (a app) genesis(f genesisFlags) error {
 	if err := cli.WriteFile(f.out, p.Bytes(), 0o644); err != nil {
 		return err
 	}
-	if set.ThresholdGov == set.Active() {
-		a.Warn("a change of signers needs all %d signers: the loss of one key would end the log; --threshold-gov takes fewer", set.Active())
-	}
+	a.warnOfLoss(set)
 	doc := genesisDoc{f.out, p.B3().String(), p.Origin, len(set.Signers), set.Threshold, p.ItemsCount}
 	return a.Show(doc, func(t cli.Table) {
-		t.Rows("written", doc.File, "payload", doc.PayloadB3,
-			"signers", fmt.Sprintf("%d, of whom %d must approve a version", doc.Signers, doc.Threshold), "items", doc.Items)
+		t.Rows("written", doc.File, "payload", doc.PayloadB3, "signers",
+			fmt.Sprintf("%d, %d of them must approve a version", doc.Signers, doc.Threshold), "items", doc.Items)
 		t.Row("next", "each signer: ronbox registry sign --payload "+doc.File+" --key KEY --out APPROVAL")
 	})
 }
 
-// firstSigners is the signer set that the flags name.
+// firstSigners returns the signer set that the flags describe.
 func (a app) firstSigners(f genesisFlags) (*record.SignerSet, error) {
-	set := &record.SignerSet{Epoch: 1, Threshold: f.threshold, ThresholdGov: f.thresholdGov, LogKeys: f.logKeys}
-	if err := a.addSigners(set, "--signer", f.signers, 1); err != nil {
+	set := &record.SignerSet{Epoch: 1}
+	if err := a.edit(set, f.setFlags, "--signer", 1); err != nil {
 		return nil, err
 	}
-	if set.Threshold == 0 {
-		set.Threshold = len(set.Signers)
+	n := len(set.Signers)
+	set.Threshold = cmp.Or(set.Threshold, n)
+	if set.Threshold < 0 || set.Threshold > n {
+		return nil, cli.Usage("--threshold %d: want 1 to %d, as many as there are signers", set.Threshold, n)
 	}
-	if set.Threshold < 0 || set.Threshold > len(set.Signers) {
-		return nil, cli.Usage("--threshold %d: want 1 to %d, as many as there are signers", set.Threshold, len(set.Signers))
-	}
-	if set.ThresholdGov == 0 {
-		set.ThresholdGov = max(set.Threshold, len(set.Signers)/2+1)
-	}
-	return set, readWitnesses(set, f.witnesses)
+	set.ThresholdGov = cmp.Or(set.ThresholdGov, max(set.Threshold, n/2+1))
+	return set, nil
 }
 
-const witnessPolicyUsage = "`file` of the witnesses of checkpoints, as C2SP's tlog-policy has it"
-
-// readWitnesses puts the policy of a file, if one is named, into the set.
-func readWitnesses(set *record.SignerSet, file string) error {
-	if file == "" {
-		return nil
-	}
-	raw, err := cli.ReadFile(file, 64<<10)
-	if err != nil {
-		return err
-	}
-	if _, err := checkpoint.ParsePolicy(string(raw)); err != nil {
-		return cli.Fail(cli.ExitFailed, "malformed", "each witness is a line: witness NAME VKEY, and its URL if the node is to ask it",
-			"--witness-policy %s: %w", file, err)
-	}
-	set.WitnessPolicy = string(raw)
-	return nil
-}
-
-// fromNode fills in the name and the log key of the node that --data-dir names, and refuses a name that is not its own.
+// fromNode fills in the name and the log key of the node that --data-dir names. It refuses another
+// name than that of the node.
 func (a app) fromNode(f *genesisFlags) error {
 	cfg, err := a.Config()
 	if err != nil {
@@ -137,22 +117,26 @@ func (a app) fromNode(f *genesisFlags) error {
 	}
 	switch own := cfg.Registry.Origin; {
 	case f.origin == "" && own == "":
-		return cli.Usage("want --origin: there is no node in %s whose log this could be", cfg.Node.DataDir)
+		return cli.Usage("want --origin: there is no node in %s that names the log", cfg.Node.DataDir)
 	case f.origin == "":
 		f.origin = own
 	case own != "" && own != f.origin:
 		return cli.Fail(cli.ExitFailed, "origin", "leave --origin out, or set that key of the node before anyone signs",
-			"--origin is %s, but the node in %s has registry.origin = %s and would refuse it", f.origin, cfg.Node.DataDir, own)
+			"--origin is %s, but the node in %s has registry.origin = %s and would refuse it", f.origin,
+			cfg.Node.DataDir, own)
 	}
 	if len(f.logKeys) > 0 {
 		return nil
 	}
-	key, err := appliance.LogKeyOf(cfg, false)
+	key, err := server.LogKeyOf(cfg, false)
 	switch {
 	case err == nil:
 		f.logKeys = []string{key.VKey}
 	case errors.Is(err, fs.ErrNotExist):
-		a.Warn("without a log key no checkpoint of this log will be signed; `ronbox registry log-key` shows the node's, for --log-key")
+		a.Warn(
+			"without a log key no checkpoint of this log is signed; " +
+				"`ronbox registry log key` shows that of the node, for --log-key",
+		)
 	default:
 		return err
 	}
@@ -165,9 +149,9 @@ func (a app) initCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "init --payload FILE (--approval FILE … | --key KEY …)",
 		Example: `  ronbox registry init --payload genesis.json --approval alice.approval --approval bob.approval`,
-		Short:   "Give an empty node its genesis: the payload and an approval of every signer",
-		Long: `Give an empty node its genesis: the payload that ` + "`ronbox registry genesis`" + ` wrote and an
-approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key.`,
+		Short:   "Send its genesis to an empty node: the payload and an approval of every signer",
+		Long: `Send its genesis to an empty node: the payload that ` + "`ronbox registry genesis`" + ` wrote and
+an approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
@@ -30,7 +31,7 @@ const (
 	maxAhead = 5 * time.Minute
 )
 
-// judgeFlags say which checkpoints a reader accepts.
+// judgeFlags are the flags that select acceptable checkpoints.
 type judgeFlags struct {
 	policy string
 	maxAge time.Duration
@@ -38,16 +39,18 @@ type judgeFlags struct {
 
 func (f *judgeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.policy, "policy", "", "demand a checkpoint that meets the witness policy of `FILE`, or without one the signed policy of the log")
+	fl.StringVar(&f.policy, "policy", "",
+		"demand a checkpoint that meets the witness policy of `FILE`, or without one the signed policy of the log")
 	fl.Lookup("policy").NoOptDefVal = signedPolicy
 	fl.DurationVar(&f.maxAge, "max-age", 0, "longest `time` since the newest checkpoint was signed (default: any)")
 }
 
-// asked reports whether checkpoints are to be judged at all.
+// asked reports whether checkpoints are to be judged.
 func (f *judgeFlags) asked() bool { return f.policy != "" || f.maxAge != 0 }
 
-// split returns the verb's own n arguments and the file of --policy FILE: pflag takes a value that may be left out behind = alone. The file
-// follows the verb's arguments, or stands before them if the last one is no file.
+// split returns the n arguments of the verb and the file of --policy FILE: pflag accepts an
+// optional value only after "=". The file follows the arguments of the verb, or precedes them if
+// the last one is not a file.
 func (f *judgeFlags) split(args []string, n int) (own []string, file string) {
 	if f.policy != signedPolicy || len(args) != n+1 {
 		return args, ""
@@ -67,14 +70,15 @@ func (f *judgeFlags) wants(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// take sets the policy file and returns the verb's own n arguments.
+// take sets the policy file and returns the n arguments of the verb.
 func (f *judgeFlags) take(args []string, n int) []string {
 	own, file := f.split(args, n)
 	f.policy = cmp.Or(file, f.policy)
 	return own
 }
 
-// checkpointFault is a checkpoint that a reader does not accept. Kind is the reason for scripts.
+// checkpointFault is the error of a checkpoint that is not acceptable. Kind is the reason for
+// scripts.
 type checkpointFault struct {
 	kind   rverify.Kind
 	detail string
@@ -87,19 +91,20 @@ func (f *checkpointFault) code() int {
 	if f.kind == rverify.KindTooOld {
 		return exitTooOld
 	}
-	return exitQuorum
+	return registry.ExitQuorum
 }
 
-// failure is the fault as the end of a verb.
+// failure returns the fault as the failure of a verb.
 func (f *checkpointFault) failure() error {
-	next := "a new version takes up to a minute; `ronbox registry highwater show` on the node names the witnesses that object"
+	next := "a new version takes up to a minute; " +
+		"`ronbox registry log highwater show` on the node names the witnesses that object"
 	if f.kind == rverify.KindTooOld {
 		next = "ask another reader of the log for its newest checkpoint: the node may be cut off, or show an old state"
 	}
 	return cli.Fail(f.code(), string(f.kind), next, "%w", f)
 }
 
-// judge decides which checkpoints a reader accepts.
+// judge decides which checkpoints are acceptable.
 type judge struct {
 	policy *checkpoint.Policy // nil: any
 	maxAge time.Duration      // 0: any
@@ -131,7 +136,7 @@ func newJudge(f judgeFlags, now time.Time, signed func() (string, error)) (j jud
 		return j, err
 	}
 	if f.policy == signedPolicy && text == "" {
-		return j, &checkpointFault{rverify.KindWitness, "the signer set in force names no witness policy"}
+		return j, unwitnessed("the signer set in force names no witness policy")
 	}
 	p, err := checkpoint.ReadPolicy(text)
 	switch {
@@ -139,41 +144,51 @@ func newJudge(f judgeFlags, now time.Time, signed func() (string, error)) (j jud
 		j.policy = &p
 		return j, nil
 	case f.policy == signedPolicy:
-		return j, &checkpointFault{rverify.KindWitness, "the signed witness policy: " + err.Error()}
+		return j, unwitnessed("the signed witness policy: %v", err)
 	}
-	return j, cli.Fail(cli.ExitFailed, "malformed", "see https://c2sp.org/tlog-policy", "--policy %s: %w", f.policy, err)
+	return j, cli.Fail(cli.ExitFailed, "malformed", "see https://c2sp.org/tlog-policy", "--policy %s: %w", f.policy,
+		err)
 }
 
-// pick returns the newest checkpoint of all, which are the newest first, that covers size versions and meets the policy. It returns a
-// *checkpointFault if there is none, or if it is too old.
+// pick returns the newest checkpoint of all, which has the newest first, that covers size versions
+// and meets the policy. It returns a *checkpointFault if there is no such checkpoint or if it is
+// too old.
 func (j judge) pick(all []checkpoint.Signed, size uint64) (s checkpoint.Signed, err error) {
 	met := slices.IndexFunc(all, func(s checkpoint.Signed) bool { return j.policy == nil || j.policy.Cosigned(s.Note) })
 	switch {
 	case met < 0 && j.policy != nil:
-		return s, &checkpointFault{rverify.KindWitness, "no checkpoint has the cosignatures that the witness policy demands"}
+		return s, unwitnessed("no checkpoint has the cosignatures that the witness policy demands")
 	case met < 0:
-		return s, &checkpointFault{rverify.KindTooOld, "the log has no checkpoint"}
+		return s, tooOld("the log has no checkpoint")
 	case all[met].Size < size && j.policy != nil:
-		return s, &checkpointFault{rverify.KindWitness, fmt.Sprintf(
-			"no checkpoint over version %d has the cosignatures that the witness policy demands; the newest that has them is of %d versions", size, all[met].Size)}
+		return s, unwitnessed("no checkpoint over version %d has the cosignatures that the witness policy demands; "+
+			"the newest that has them is of %d versions", size, all[met].Size)
 	case all[met].Size < size:
-		return s, &checkpointFault{rverify.KindTooOld, fmt.Sprintf("no checkpoint covers version %d; the newest is of %d versions", size, all[met].Size)}
+		return s, tooOld("no checkpoint covers version %d; the newest is of %d versions", size, all[met].Size)
 	}
 	return all[met], j.checkAge(all[met])
 }
 
+func unwitnessed(format string, args ...any) error {
+	return &checkpointFault{rverify.KindWitness, fmt.Sprintf(format, args...)}
+}
+
+func tooOld(format string, args ...any) error {
+	return &checkpointFault{rverify.KindTooOld, fmt.Sprintf(format, args...)}
+}
+
 func (j judge) checkAge(s checkpoint.Signed) error {
-	age := j.now.Sub(s.At)
+	age, at := j.now.Sub(s.At), cli.FormatTime(s.At)
 	switch {
 	case j.maxAge == 0:
 		return nil
 	case s.At.IsZero():
-		return &checkpointFault{rverify.KindTooOld, fmt.Sprintf("the checkpoint of %d versions does not say when it was signed", s.Size)}
+		return tooOld("the checkpoint of %d versions does not say when it was signed", s.Size)
 	case age < -maxAhead:
-		return &checkpointFault{rverify.KindTooOld, fmt.Sprintf("the checkpoint of %d versions was signed at %s, ahead of this clock", s.Size, cli.FormatTime(s.At))}
+		return tooOld("the checkpoint of %d versions was signed at %s, ahead of this clock", s.Size, at)
 	case age > j.maxAge:
-		return &checkpointFault{rverify.KindTooOld, fmt.Sprintf(
-			"the checkpoint of %d versions was signed at %s, %s ago; --max-age is %s", s.Size, cli.FormatTime(s.At), age.Round(time.Second), j.maxAge)}
+		return tooOld("the checkpoint of %d versions was signed at %s, %s ago; --max-age is %s", s.Size, at,
+			age.Round(time.Second), j.maxAge)
 	}
 	return nil
 }
@@ -197,7 +212,7 @@ func (a app) judgeLog(f judgeFlags, r rverify.LogReader, t rverify.TreeReader, s
 	return j.pick(all, size)
 }
 
-// checkedNode is the part of registryapi.Client that reads checkpoints and what they cover.
+// checkedNode is the part of registryapi.Client that reads checkpoints and the log under them.
 type checkedNode interface {
 	Checkpoint(ctx context.Context) ([]byte, error)
 	Checkpoints(ctx context.Context, before uint64) (registryapi.CheckpointList, error)
@@ -207,7 +222,8 @@ type checkedNode interface {
 	Signers(ctx context.Context, epoch uint64) (registryapi.Signers, error)
 }
 
-// nodeCheckpoints reads the checkpoints of a node that one of the keys has signed, the newest first: the latest and a page of archived ones.
+// nodeCheckpoints reads the checkpoints of a node that one of the keys has signed, the newest
+// first: the latest and a page of archived ones.
 func nodeCheckpoints(ctx context.Context, node checkedNode, keys checkpoint.Keys) (all []checkpoint.Signed, err error) {
 	latest, err := node.Checkpoint(ctx)
 	if err != nil {
@@ -225,7 +241,7 @@ func nodeCheckpoints(ctx context.Context, node checkedNode, keys checkpoint.Keys
 	return all, nil
 }
 
-// provenPayload reads the payload of a version, which must be in the log that s is the checkpoint of.
+// provenPayload reads the payload of a version and checks that it is in the log under checkpoint s.
 func provenPayload(ctx context.Context, node checkedNode, v uint64, s checkpoint.Signed) (*record.Payload, error) {
 	proof, err := node.Inclusion(ctx, v, s.Size)
 	if err != nil {
@@ -269,8 +285,10 @@ func provenPolicy(ctx context.Context, node checkedNode, s checkpoint.Signed) (s
 	return set.WitnessPolicy, nil
 }
 
-// judgeNode judges the newest checkpoint of a node over size versions; 0 for as many as the latest covers.
-func (a app) judgeNode(ctx context.Context, f judgeFlags, node checkedNode, keys checkpoint.Keys, size uint64) (s checkpoint.Signed, err error) {
+// judgeNode judges the newest checkpoint of a node over size versions, 0 for the size of the
+// latest.
+func (a app) judgeNode(ctx context.Context, f judgeFlags, node checkedNode, keys checkpoint.Keys,
+	size uint64) (s checkpoint.Signed, err error) {
 	all, err := nodeCheckpoints(ctx, node, keys)
 	if err != nil {
 		return s, err

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
@@ -63,7 +64,10 @@ func TestJudgePicks(t *testing.T) {
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	sign := func(size uint64, age time.Duration) checkpoint.Signed {
-		s, err := key.Sign(checkpoint.Tree{Origin: key.Name, Size: size, Root: logtree.Leaf([]byte{byte(size)})}, now.Add(-age))
+		s, err := key.Sign(
+			checkpoint.Tree{Origin: key.Name, Size: size, Root: logtree.Leaf([]byte{byte(size)})},
+			now.Add(-age),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +148,7 @@ func TestPolicyFileArgument(t *testing.T) {
 
 func TestPolicyThatIsNone(t *testing.T) {
 	_, err := newJudge(judgeFlags{policy: signedPolicy}, time.Now(), func() (string, error) { return "", nil })
-	if fault := asFault(err); fault == nil || fault.code() != exitQuorum || !errors.Is(err, fault) {
+	if fault := asFault(err); fault == nil || fault.code() != registry.ExitQuorum || !errors.Is(err, fault) {
 		t.Errorf("no signed policy: %v", err)
 	}
 }

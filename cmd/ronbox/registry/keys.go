@@ -10,8 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 )
@@ -21,7 +22,9 @@ const maxKeyFile = 64 << 10
 // readKeys reads the key files of --key.
 func (a app) readKeys(files []string) ([]signerKey, error) {
 	if len(files) == 0 {
-		return nil, cli.Usage("want --key: the key file of a signer; `ronbox registry keygen` makes one, `ronbox init --dev` too")
+		return nil, cli.Usage(
+			"want --key: the key file of a signer; `ronbox registry keygen` makes one, `ronbox init --dev` too",
+		)
 	}
 	keys := make([]signerKey, len(files))
 	seen := map[string]string{}
@@ -35,7 +38,7 @@ func (a app) readKeys(files []string) ([]signerKey, error) {
 			return nil, fmt.Errorf("key file %s: %w", f, err)
 		}
 		if first, twice := seen[k.Public()]; twice {
-			return nil, cli.Usage("%s and %s hold one key: a quorum counts keys", first, f)
+			return nil, cli.Usage("%s and %s hold the same key: a quorum counts keys", first, f)
 		}
 		keys[i], seen[k.Public()] = signerKey{k, f}, f
 	}
@@ -54,11 +57,12 @@ func (a app) keygenCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "keygen --signer-id ID --out FILE",
 		Example: `  ronbox registry keygen --signer-id org:example#alice --out alice.key`,
-		Short:   "Make a signer's key; only its public half is printed",
-		Long: `Make a signer's key. The file holds the private half; keep it where its owner signs, apart
-from any node. The public half is printed, for ` + "`registry genesis`" + ` or ` + "`signers propose`" + `.`,
+		Short:   "Make the key of a signer; only its public half is printed",
+		Long: `Make the key of a signer. The file holds the private half; keep it where the signer
+signs, not on a node. The public half is printed, for ` + "`registry genesis`" + ` or
+` + "`signers propose`" + `.`,
 	}
-	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:REALM#KEY")
+	cmd.Flags().StringVar(&id, "signer-id", "", "id of the signer, as org:REALM#KEY")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
 	cli.Require(cmd, "signer-id", "out")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.keygen(id, out) })
@@ -91,12 +95,12 @@ func (a app) signCmd() *cobra.Command {
 		Use: "sign --payload FILE --key KEY",
 		Example: `  ronbox registry get 9 --json | jq -c '.items[]' > v9.ndjson
   ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --out bob.approval`,
-		Short: "Sign a payload away from any node: show what it says, then its approval",
-		Long: `Sign a payload away from any node. What it says is shown first, on stderr; then its
-approval is printed, or written to --out. With --base each put shows what it replaces,
-with --signers a change of signers shows what it changes and who must approve it; either
-must fit the hashes that the payload names. KEY.signed lists what a key has signed,
-beside it: a second payload for one version is refused (exit 22).`,
+		Short: "Sign a payload away from any node: show its content, then print its approval",
+		Long: `Sign a payload away from any node. Its content is shown first, on stderr; then the
+approval is printed, or written to --out. With --base the content shows the descriptors
+that it replaces. With --signers it shows the changes of a change of signers and the
+needed approvals. Both must fit the hashes in the payload. The file KEY.signed lists the
+signatures of a key: a second payload for one version is refused (exit 22).`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")
@@ -144,29 +148,31 @@ func (a app) sign(f signFlags) error {
 	}
 	next := "ronbox registry approve ID --approval " + f.out
 	if p.Kind == record.KindGenesis {
-		next = "ronbox registry init --payload " + f.payload + " --approval " + f.out + " and those of the other signers"
+		next = "ronbox registry init --payload " + f.payload + " --approval " + f.out +
+			" and those of the other signers"
 	}
 	return a.deliver(signed[0], f.out, "next", next)
 }
 
-// baseFits checks that the payload's change of items gives the root that was signed.
+// baseFits checks that the change of items on base has the root that the payload names.
 func baseFits(p *record.Payload, base record.Items) error {
 	if p.Mode == record.ModeFull {
-		return nil // it replaces whatever was there
+		return nil // it replaces all items
 	}
 	after, err := base.Apply(p.Put, p.Remove)
 	if err != nil {
-		return fmt.Errorf("is not what the payload builds on: %w", err)
+		return fmt.Errorf("is not the base of the payload: %w", err)
 	}
 	if after.Root() != p.ItemsRoot {
 		return cli.Fail(cli.ExitFailed, "wrong_base", "give the descriptors of version "+cli.Decimal(p.Version-1),
-			"it is not what the payload builds on: the change gives root %s, the payload names %s", after.Root(), p.ItemsRoot)
+			"it is not the base of the payload: the change results in root %s, the payload names %s", after.Root(),
+			p.ItemsRoot)
 	}
 	return nil
 }
 
-// readSigners reads the set in force before p, alone or with the entry that installed it, and checks that p follows it and that k may
-// approve p.
+// readSigners reads the set in force before p, alone or with the entry that installed it. It checks
+// that p follows it and that k may approve p.
 func (a app) readSigners(path string, p *record.Payload, k signerKey) (*record.SignerSet, error) {
 	raw, err := a.ReadInput(path, maxBody)
 	if err != nil {
@@ -186,15 +192,16 @@ func (a app) readSigners(path string, p *record.Payload, k signerKey) (*record.S
 		err = fmt.Errorf("it has hash %s, the payload names %s", set.B3(), p.SignerSetB3)
 	}
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "wrong_signers", "give the set in force before version "+cli.Decimal(p.Version),
-			"it is not the set that the payload follows: %w", err)
+		return nil, cli.Fail(cli.ExitFailed, "wrong_signers",
+			"give the set in force before version "+cli.Decimal(p.Version),
+			"it is not the set before the payload: %w", err)
 	}
 	signer, known := p.Approver(set, k.SignerID)
 	return set, k.checkSigner(signer, known)
 }
 
-// deliver writes doc into the new file out and says what to do with it. Without a file it is printed, as JSON in any case: the output is to
-// be a file.
+// deliver writes doc into the new file out and prints the next step. Without a file it prints doc
+// as JSON, because the output is meant for a file.
 func (a app) deliver(doc any, out, label, next string) error {
 	if out == "" {
 		return a.PrintJSON(doc)
@@ -212,13 +219,13 @@ func (a app) deliver(doc any, out, label, next string) error {
 func (a app) logKeyCmd() *cobra.Command {
 	var create bool
 	cmd := &cobra.Command{
-		Use:   "log-key",
-		Short: "Show the public half of the node's log key, which signs checkpoints",
-		Long: `Show the public half of the node's log key, as a C2SP verifier key. The node signs its
-checkpoints with it, once the signers have admitted it by naming it in a signer set.`,
-		Example: `  ronbox --data-dir data registry log-key`,
+		Use:   "key",
+		Short: "Show the public half of the log key of the node, which signs checkpoints",
+		Long: `Show the public half of the log key of the node, as a C2SP verifier key. The node signs
+checkpoints with it once a signer set names it.`,
+		Example: `  ronbox --data-dir data registry log key`,
 	}
-	cmd.Flags().BoolVar(&create, "create", false, "make one if there is none")
+	cmd.Flags().BoolVar(&create, "create", false, "make one if it is missing")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.logKey(create) })
 	return cmd
 }
@@ -228,9 +235,10 @@ func (a app) logKey(create bool) error {
 	if err != nil {
 		return err
 	}
-	key, err := appliance.LogKeyOf(cfg, create)
+	key, err := server.LogKeyOf(cfg, create)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cli.Fail(exitNotFound, "no_log_key", "add --create", "there is no log key in %s", cfg.Node.DataDir)
+		return cli.Fail(registry.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
+			cfg.Node.DataDir)
 	}
 	if err != nil {
 		return err

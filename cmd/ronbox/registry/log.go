@@ -18,19 +18,34 @@ import (
 	"ronbox/store"
 )
 
-// logCmds are the verbs by which others check the log, and an operator keeps it one.
-func (a app) logCmds() []*cobra.Command {
-	return []*cobra.Command{a.checkpointCmd(), a.proofCmd(), a.itemCmd(), a.highwaterCmd(), a.catchUpCmd(), a.exportCmd(), a.pruneCmd(), a.auditNodeCmd()}
+// logCmd returns the verbs about the signed state of the log.
+func (a app) logCmd() *cobra.Command {
+	return cli.Group("log", "Show checkpoints, the high-water mark and the log key",
+		a.checkpointCmd(), a.highwaterCmd(), a.logKeyCmd())
+}
+
+// former hides a verb of the group log under the name that it had before the group. The name of the
+// log key was log-key.
+func former(cmd *cobra.Command) *cobra.Command {
+	cmd.Hidden = true
+	if cmd.Use == "key" {
+		cmd.Use = "log-key"
+	}
+	for _, c := range append(cmd.Commands(), cmd) {
+		c.Example = strings.NewReplacer("registry log key", "registry log-key", "registry log ", "registry ").
+			Replace(c.Example)
+	}
+	return cmd
 }
 
 func (a app) checkpointCmd() *cobra.Command {
 	var now, list bool
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
-		Short: "Show the latest signed checkpoint of the log, or have one made",
-		Long: `Show the latest checkpoint: a C2SP signed note of the log's name, its size and its root.
-Who keeps one can later demand a proof that the log still begins with it.`,
-		Example: `  ronbox registry checkpoint > seen.note`,
+		Short: "Show the latest signed checkpoint of the log, or make one",
+		Long: `Show the latest checkpoint: a C2SP signed note of the name, the size and the root of the
+log. Keep one to demand a proof later that the log still begins with it.`,
+		Example: `  ronbox registry log checkpoint > seen.note`,
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "sign and archive one now")
 	cmd.Flags().BoolVar(&list, "list", false, "show the archived ones")
@@ -51,7 +66,7 @@ Who keeps one can later demand a proof that the log still begins with it.`,
 	return cmd
 }
 
-// printNote prints the note as it is, or with --json doc, which holds it.
+// printNote prints the note unchanged, or doc, which holds it, with --json.
 func (a app) printNote(doc any, note []byte, err error) error {
 	if err == nil && a.Flags.JSON {
 		return a.PrintJSON(doc)
@@ -67,7 +82,7 @@ func checkpointsTable(t cli.Table, all registryapi.CheckpointList) {
 	t.Row(fmt.Sprintf("%d archived checkpoints", len(all.Notes)))
 }
 
-// proofDoc is a proof with all that checking it needs, but for the key that is trusted.
+// proofDoc is a proof with all data to check it, except the trusted key.
 type proofDoc struct {
 	Format     string                     `json:"format"`
 	Checkpoint string                     `json:"checkpoint"`
@@ -84,9 +99,9 @@ func (a app) proofCmd() *cobra.Command {
 	var item, out string
 	cmd := &cobra.Command{
 		Use:   "proof VERSION",
-		Short: "Write a proof that a version is in the log, or what it says of a descriptor",
-		Long: `Write a proof that version VERSION is in the log; with --item also of what it says of that
-descriptor, or that it has none. ` + "`ronbox registry verify --proof`" + ` checks it anywhere, with
+		Short: "Write a proof that a version is in the log, with a descriptor if asked",
+		Long: `Write a proof that version VERSION is in the log. With --item the proof also shows that
+descriptor, or its absence. ` + "`ronbox registry verify --proof`" + ` checks it anywhere, with
 the public log key alone.`,
 		Example: `  ronbox registry proof 9 --item service/a --out a.proof`,
 		Args:    cli.Exactly(1, "one version"),
@@ -117,7 +132,8 @@ func (a app) proof(ctx context.Context, c registryapi.Client, v uint64, item str
 	if err != nil {
 		return doc, err
 	}
-	if doc.Entry = string(entry); item == "" {
+	doc.Entry = string(entry)
+	if item == "" {
 		return doc, nil
 	}
 	payload, err := c.Payload(ctx, v)
@@ -136,7 +152,7 @@ func (a app) itemCmd() *cobra.Command {
 		Use:   "item ID",
 		Short: "Show one descriptor, now or in a version, checked against the signed root",
 		Long: `Show one descriptor, now or in a version, if the node proves it under the root that the
-signers of that version have signed. Exit 23: there is none, which is proven as well.
+signers of that version have signed. Exit 23: it is absent, which is proven as well.
 
 With --policy a checkpoint that witnesses have cosigned must cover the version (else exit
 20). With --max-age that checkpoint must not be older (else exit 24).`,
@@ -170,14 +186,16 @@ With --policy a checkpoint that witnesses have cosigned must cover the version (
 			return inconsistent("version %d, %s: %v", at, args[0], err)
 		}
 		if it == nil {
-			return cli.Fail(exitNotFound, "not_found", "", "version %d has no descriptor %s, as the node has proven", at, args[0])
+			return cli.Fail(registry.ExitNotFound, "not_found", "",
+				"version %d has no descriptor %s, as the node has proven", at, args[0])
 		}
 		return a.Show(answer, func(t cli.Table) { t.Row(string(it.Bytes)) })
 	})
 	return cmd
 }
 
-// judgeVersion demands that a version with that root of its items is in the log under a checkpoint that the flags accept.
+// judgeVersion checks that the version with that root of items is in the log under an acceptable
+// checkpoint.
 func (a app) judgeVersion(ctx context.Context, f judgeFlags, node checkedNode, v uint64, itemsRoot string) error {
 	if !f.asked() {
 		return nil
@@ -203,7 +221,8 @@ func (a app) judgeVersion(ctx context.Context, f judgeFlags, node checkedNode, v
 	}
 	p, err := provenPayload(ctx, node, v, s)
 	if err == nil && p.ItemsRoot != itemsRoot {
-		err = inconsistent("the items of version %d have root %s, its signed payload names %s", v, itemsRoot, p.ItemsRoot)
+		err = inconsistent("the items of version %d have root %s, its signed payload names %s", v, itemsRoot,
+			p.ItemsRoot)
 	}
 	return err
 }
@@ -211,34 +230,36 @@ func (a app) judgeVersion(ctx context.Context, f judgeFlags, node checkedNode, v
 func (a app) highwaterCmd() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show",
-		Short: "Show the high-water mark, and why the log may not be extended, if so",
+		Short: "Show the high-water mark, and whether the log may be extended",
 		Long: `Show the high-water mark: the last checkpoint that the node has signed, kept in a file
-outside its database. A database that is older than its mark, or restored, is read, but
+outside its database. A database that is older than its mark, or restored, is read but
 not extended: a second version of one number would split the log.`,
-		Example: `  ronbox registry highwater show`,
+		Example: `  ronbox registry log highwater show`,
 		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
 	}
 	adopt := &cobra.Command{
 		Use:   "adopt",
-		Short: "Take the log of this database for the newest, and write on top of it",
-		Long: `Take the log of this database for the newest, and write on top of it. Only if no later
-version exists anywhere: who has seen one will find a split log. Try ` + "`registry catch-up`" + `
-first. It is written into the audit chain.`,
-		Example: `  ronbox registry highwater adopt --yes`,
+		Short: "Accept the log of this database as the newest one, and allow writes again",
+		Long: `Accept the log of this database as the newest one, and allow writes again. Use it only if
+no later version exists anywhere: a reader that has seen one will find a split log. Try
+` + "`registry catch-up`" + ` first. The audit chain gets a record.`,
+		Example: `  ronbox registry log highwater adopt --yes`,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
 			now, err := c.HighWater(ctx)
 			if err != nil {
 				return err
 			}
 			if now.Rollback || unsettled(now) > 0 {
-				if err := a.Confirm(fmt.Sprintf("take version %d, %s, for the newest", now.Version, now.Hash), "adopt"); err != nil {
+				if err := a.Confirm(fmt.Sprintf("accept version %d, %s, as the newest one", now.Version, now.Hash),
+					"adopt"); err != nil {
 					return err
 				}
 			}
 			return shown(a, highwaterTable)(c.Adopt(ctx))
 		}),
 	}
-	return cli.Group("highwater", "Show or reset the mark that keeps an older database from splitting the log", show, adopt)
+	return cli.Group("highwater", "Show or reset the mark that keeps an older database from splitting the log", show,
+		adopt)
 }
 
 func highwaterTable(t cli.Table, w registryapi.HighWater) {
@@ -255,10 +276,10 @@ func highwaterTable(t cli.Table, w registryapi.HighWater) {
 		return
 	}
 	t.Rows("STOPPED", w.Reason, "why", w.Detail,
-		"next", "ronbox registry catch-up FILE, or highwater adopt if no later version exists")
+		"next", "ronbox registry catch-up FILE, or ronbox registry log highwater adopt if no later version exists")
 }
 
-// unsettled returns how many witnesses object to a log that was not adopted in spite of it.
+// unsettled returns the number of objections that are not settled.
 func unsettled(w registryapi.HighWater) (n int) {
 	for _, o := range w.Objections {
 		if !o.Settled {
@@ -282,10 +303,11 @@ func objectionText(o registryapi.Objection) string {
 func (a app) catchUpCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "catch-up FROM",
-		Short: "Bring the versions that a restored node lacks, from a later snapshot or an export",
-		Long: `Bring the versions that a restored node lacks, from a later snapshot or an export of the
-same log, which must lie on the node's disk. It is verified whole before anything of it is
-taken. At its high-water mark the node signs and commits again.`,
+		Short: "Restore the versions that a restored node lacks, from a later snapshot or an export",
+		Long: `Restore the versions that a restored node lacks, from a later snapshot or an export of
+the same log, which must be on the disk of the node. It is verified completely before any
+version is copied. Once the log reaches its high-water mark, the node signs and commits
+again.`,
 		Example: `  ronbox registry catch-up /backup/ronbox-later.db`,
 		Args:    cli.Exactly(1, "one snapshot or one export"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
@@ -304,10 +326,11 @@ func (a app) pruneCmd() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "prune --dry-run",
-		Short: "Show which versions retention would remove, or why none",
-		Long: `Show which versions the node would remove in its next cycle of retention, or why none. It
-prunes by itself, by the keys registry.retention.*, and only what an archived checkpoint
-covers; the log still verifies from genesis, and proofs of what is gone hold.`,
+		Short: "Show which versions retention would remove, or why it removes none",
+		Long: `Show which versions the node would remove in its next cycle of retention, or why it
+removes none. It prunes by itself, by the keys registry.retention.*, and only versions
+that an archived checkpoint covers. The log still verifies from genesis, and proofs of
+removed versions still hold.`,
 		Example: `  ronbox registry prune --dry-run`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
@@ -321,7 +344,7 @@ covers; the log still verifies from genesis, and proofs of what is gone hold.`,
 	return cmd
 }
 
-// keeps says why retention removes nothing, by its reasons.
+// keeps describes the reasons why retention removes nothing.
 var keeps = map[string]string{
 	"policy_none":   "registry.retention.policy is none",
 	"not_due":       "nothing is old enough, whole segments of 256 versions, and under an archived checkpoint",
@@ -333,10 +356,11 @@ var keeps = map[string]string{
 func pruneTable(t cli.Table, p registryapi.RetentionPlan) {
 	t.Rows("policy", p.Policy, "kept from", fmt.Sprintf("version %d", p.MinVersion))
 	if p.Reason != "" {
-		t.Row("nothing goes", cmp.Or(keeps[p.Reason], p.Reason))
+		t.Row("removes nothing", cmp.Or(keeps[p.Reason], p.Reason))
 		return
 	}
-	t.Row("would go", fmt.Sprintf("%d versions before version %d, under the checkpoint of %d", p.Versions, p.Next, p.Checkpoint))
+	t.Row("would remove",
+		fmt.Sprintf("%d versions before version %d, under the checkpoint of %d", p.Versions, p.Next, p.Checkpoint))
 }
 
 func (a app) exportCmd() *cobra.Command {
@@ -344,9 +368,9 @@ func (a app) exportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export --out DIR [FILE]",
 		Short: "Write the log of a database file into a directory that anyone can check",
-		Long: `Write the log of a database file, up to its latest checkpoint, into a directory: that of a
-stopped node, or FILE, such as a snapshot. It lies there as the C2SP tlog-tiles layout has
-it, with all that ` + "`ronbox registry verify --export`" + ` needs beside it.`,
+		Long: `Write the log of a database file, up to its latest checkpoint, into a directory. The file
+is that of a stopped node, or FILE, such as a snapshot. The directory has the C2SP
+tlog-tiles layout, and the files that ` + "`ronbox registry verify --export`" + ` needs.`,
 		Example: `  ronbox registry export --out log /backup/ronbox/ronbox-….db`,
 		Args:    cli.AtMost(1, "at most one database file"),
 	}

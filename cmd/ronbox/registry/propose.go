@@ -22,9 +22,9 @@ func (a app) proposeCmd() *cobra.Command {
 		Use:     "propose FILE",
 		Example: `  echo '{"schema_version":"1.0.0","version":10,"mode":"delta","put":[],"remove":["a"]}' | ronbox registry propose -`,
 		Short:   "Send a payload or a draft of one; signers then approve it",
-		Long: `Send a payload or a draft of one; "-" is stdin. A draft holds at least schema_version,
-version, and items, or mode "delta" with put and remove; the node fills in the rest.
-The same payload gives the proposal that lives already.`,
+		Long: `Send a payload or a draft of one; "-" is stdin. A draft has at least schema_version,
+version, and items, or mode "delta" with put and remove. The node fills in the other
+members. The same payload returns the live proposal.`,
 		Args: cli.Exactly(1, "one payload file"),
 	}
 	cmd.Flags().StringVar(&want, "payload-b3", "", "the hash that the payload must have")
@@ -42,13 +42,14 @@ The same payload gives the proposal that lives already.`,
 }
 
 func proposedTable(t cli.Table, p registryapi.Proposed) {
-	t.Rows("proposal", p.ID, "payload", p.PayloadB3, "expires", p.ExpiresAt, "next", "ronbox registry approve "+p.ID+" --key KEY")
+	t.Rows("proposal", p.ID, "payload", p.PayloadB3, "expires", p.ExpiresAt, "next",
+		"ronbox registry approve "+p.ID+" --key KEY")
 }
 
-// oneProposal wants the id of one proposal.
+// oneProposal checks that the argument is the id of a proposal.
 func oneProposal(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && !strings.HasPrefix(args[0], "p_") {
-		return cli.Usage("%q is no proposal: want p_…, as `ronbox registry proposals` lists them", args[0])
+		return cli.Usage("%q is not a proposal: want p_…, as `ronbox registry proposals` lists them", args[0])
 	}
 	return cli.Exactly(1, "one proposal id")(cmd, args)
 }
@@ -59,9 +60,10 @@ func (a app) approveCmd() *cobra.Command {
 		Use:     "approve ID (--key KEY | --approval FILE)",
 		Example: `  ronbox registry approve p_01J… --key alice.key`,
 		Short:   "Approve a proposal, by signing here or with a signature made elsewhere",
-		Long: `Approve a proposal. With --key its payload is fetched, checked and shown with what it
-replaces, and its hash, computed here, signed; KEY.signed keeps the key from a second
-payload for one version. With --approval what ` + "`ronbox registry sign`" + ` wrote is sent.`,
+		Long: `Approve a proposal. With --key its payload is fetched, checked, and shown with the
+descriptors that it replaces; its hash, computed here, is signed. KEY.signed stops the
+key from signing a second payload for one version. With --approval the output of
+` + "`ronbox registry sign`" + ` is sent.`,
 		Args: oneProposal,
 	}
 	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")
@@ -86,11 +88,13 @@ type approveFlags struct {
 	all, force bool
 }
 
-// baseOf reads what p builds on, if that is HEAD: p names it by its hash, which all that the node says must fit.
-func (a app) baseOf(ctx context.Context, c registryapi.Client, p *record.Payload) (*record.Items, *record.SignerSet, error) {
+// baseOf reads the base of p if it is HEAD. p names HEAD by its hash, which the answers of the
+// node must fit.
+func (a app) baseOf(ctx context.Context, c registryapi.Client,
+	p *record.Payload) (*record.Items, *record.SignerSet, error) {
 	head, err := c.Head(ctx)
 	if err != nil || head.Version+1 != p.Version || head.PayloadB3 != p.PrevHash {
-		return nil, nil, err // it stands on another proposal, or is stale already
+		return nil, nil, err // it builds on another proposal, or is stale already
 	}
 	base, err := fetchBase(ctx, c, head)
 	if err != nil {
@@ -102,11 +106,13 @@ func (a app) baseOf(ctx context.Context, c registryapi.Client, p *record.Payload
 	return &base.Items, base.Signers, nil
 }
 
-// errSpelling is the fault of a payload that is not in canonical form, so that its hash is of other bytes.
-var errSpelling = errors.New("it is spelled otherwise")
+// errSpelling is the error of a payload in a form that is not canonical: its hash is of other
+// bytes.
+var errSpelling = errors.New("its bytes are not canonical")
 
 // approvals signs the proposal's payload with every key, or reads one approval.
-func (a app) approvals(ctx context.Context, c registryapi.Client, id string, f approveFlags) ([]registryapi.Approval, error) {
+func (a app) approvals(ctx context.Context, c registryapi.Client, id string,
+	f approveFlags) ([]registryapi.Approval, error) {
 	if f.approval != "" {
 		ap, err := a.readApproval(f.approval)
 		return []registryapi.Approval{ap}, err
@@ -121,7 +127,7 @@ func (a app) approvals(ctx context.Context, c registryapi.Client, id string, f a
 	}
 	p, err := record.ParsePayload(raw)
 	if err != nil || !bytes.Equal(p.Bytes(), raw) {
-		return nil, inconsistent("proposal %s is no payload in canonical form: %w", id, cmp.Or(err, errSpelling))
+		return nil, inconsistent("proposal %s is not a payload in canonical form: %w", id, cmp.Or(err, errSpelling))
 	}
 	items, signers, err := a.baseOf(ctx, c, p)
 	if err != nil {
@@ -155,7 +161,8 @@ func (a app) readApproval(path string) (ap registryapi.Approval, err error) {
 		return ap, err
 	}
 	if err := json.Unmarshal(raw, &ap, json.RejectUnknownMembers(true)); err != nil {
-		return ap, cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry sign`", "%s is no approval: %w", path, err)
+		return ap, cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry sign`",
+			"%s is not an approval: %w", path, err)
 	}
 	return ap, nil
 }
@@ -163,9 +170,9 @@ func (a app) readApproval(path string) (ap registryapi.Approval, err error) {
 func (a app) commitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "commit ID",
-		Short: "Make an approved proposal the next version; a repeat gives the same answer",
+		Short: "Make an approved proposal the next version; a repeat gets the same answer",
 		Long: `Make an approved proposal the next version. Until enough signers have approved it, the
-answer is 422 quorum; one whose answer was lost can be sent again.`,
+answer is 422 quorum. If the answer is lost, send it again.`,
 		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
 		Args:    oneProposal,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
@@ -188,9 +195,9 @@ func committedTable(t cli.Table, c registryapi.Committed) {
 func (a app) withdrawCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "withdraw ID",
-		Short: "End a proposal; who proposed it may, and node.admin",
-		Long: `End a proposal before it is committed; who proposed it may, and node.admin. Its
-approvals are void. A proposal also ends by itself when it expires.`,
+		Short: "End a proposal, as its proposer or with node.admin",
+		Long: `End a proposal before it is committed, as its proposer or with node.admin. Its approvals
+become void. A proposal also ends when it expires.`,
 		Example: `  ronbox registry withdraw p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args:    oneProposal,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
@@ -211,8 +218,8 @@ func (a app) proposalsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proposals [ID]",
 		Short: "List the live proposals, or show one, or print the bytes that its signers sign",
-		Long: `List the live proposals, or show one: its version, what it builds on, who has approved.
-With --payload the bytes that signers sign come out, for ` + "`ronbox registry sign`" + `.`,
+		Long: `List the live proposals, or show one: its version, its base, its approvals. With --payload
+the bytes to sign are printed, for ` + "`ronbox registry sign`" + `.`,
 		Example: `  ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
 		Args:    cli.AtMost(1, "at most one proposal id"),
 	}
@@ -247,7 +254,7 @@ func proposalsTable(t cli.Table, list registryapi.ProposalList) {
 	}
 }
 
-// maxPages bounds the walk: the node keeps 256 live proposals in pages of 100.
+// maxPages bounds the number of pages: the node keeps 256 live proposals in pages of 100.
 const maxPages = 64
 
 func allProposals(ctx context.Context, c registryapi.Client) (registryapi.ProposalList, error) {
@@ -258,11 +265,12 @@ func allProposals(ctx context.Context, c registryapi.Client) (registryapi.Propos
 			return all, err
 		}
 		all.Proposals = append(all.Proposals, page.Proposals...)
-		if all.Next = page.Next; page.Next == "" {
+		all.Next = page.Next
+		if page.Next == "" {
 			return all, nil
 		}
 	}
-	return all, nil // Next says where to go on
+	return all, nil // Next is the cursor of the rest
 }
 
 func proposalTable(t cli.Table, p registryapi.Proposal) {

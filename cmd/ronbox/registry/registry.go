@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
@@ -25,12 +26,12 @@ func HeadLine(h registryapi.Head) string {
 // app is the run of the command with the verbs of this package.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c registryapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, registryapi.NewClient, run)
 }
 
-// shown shows what a call has answered.
+// shown returns a function that shows the answer of a call.
 func shown[T any](a app, human func(cli.Table, T)) func(T, error) error {
 	return func(doc T, err error) error {
 		if err != nil {
@@ -40,7 +41,7 @@ func shown[T any](a app, human func(cli.Table, T)) func(T, error) error {
 	}
 }
 
-// Command is the group of verbs of the registry.
+// Command returns the verbs of the registry.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
@@ -48,39 +49,45 @@ func Command(c *cli.App) *cobra.Command {
 		a.applyCmd(),
 		a.headCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),
 		a.proposeCmd(), a.supersedeCmd(), a.approveCmd(), a.commitCmd(), a.withdrawCmd(), a.proposalsCmd(),
-		a.keygenCmd(), a.logKeyCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
+		a.keygenCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
+		a.logCmd(), a.proofCmd(), a.itemCmd(), a.catchUpCmd(), a.exportCmd(), a.pruneCmd(), a.auditNodeCmd(),
 	)
-	cli.Add(group, a.logCmds()...)
-	group.Long = `Sign, change, read and check the registry: the node's signed list of descriptors.
+	cli.Add(group, former(a.checkpointCmd()), former(a.highwaterCmd()), former(a.logKeyCmd()))
+	group.Long = `Sign, change, read and check the registry: the signed list of descriptors of the node.
 
-Exit codes, beside those that every verb has: 20 too few approvals, or one that does not
-count, or too few witnesses; 21 the proposal has ended, or HEAD has moved; 22 that key has signed it before;
-23 no such version, proposal or item; 24 the newest checkpoint is older than accepted.`
+Exit codes, beside those of every verb: 20 too few approvals or witnesses, or an approval
+that does not count; 21 the proposal has ended, or HEAD has moved; 22 the key has signed
+it before; 23 no such version, proposal or item; 24 the newest checkpoint is too old.`
 	return group
 }
 
-// Exit codes of the registry's verbs, beside those that all verbs have.
-const (
-	exitQuorum    = 20 // too few approvals or cosignatures, or some that do not count
-	exitStale     = 21 // the proposal has ended, or HEAD has moved
-	exitDuplicate = 22 // that key has signed it before
-	exitNotFound  = 23 // no such version, proposal or item
-	exitTooOld    = 24 // the newest checkpoint is older than accepted
-)
+// exitTooOld is the exit code if the newest checkpoint is too old. The other exit codes of the
+// registry are in its table of faults.
+const exitTooOld = 24
 
 const (
 	lookAtHead   = "look at `ronbox registry head` and try again on top of it"
 	proposeAgain = "propose again"
 )
 
-// refusals are the outcomes of what the registry refuses, by the reason; without a code or a next step those that any refusal has.
-var refusals = map[string]cli.Outcome{
-	"quorum":      {Code: exitQuorum, Next: "have more of the signers approve it"},
-	"invalid_sig": {Code: exitQuorum}, "revoked_key": {Code: exitQuorum}, "bad_approval": {Code: exitQuorum},
-	"stale": {Code: exitStale, Next: proposeAgain}, "expired": {Code: exitStale, Next: proposeAgain}, "conflict": {Code: exitStale},
-	"chain_mismatch": {Code: exitStale, Next: lookAtHead}, "version_skew": {Code: exitStale, Next: lookAtHead},
-	"duplicate_approval": {Code: exitDuplicate}, "not_found": {Code: exitNotFound}, "pruned": {Code: exitNotFound},
-	"pending_limit": {Next: "`ronbox registry proposals` shows what waits"},
+// nextSteps advises what to do after a refusal, by its reason. Other refusals have the advice of
+// any service.
+var nextSteps = map[string]string{
+	"quorum":         "have more of the signers approve it",
+	"expired":        proposeAgain,
+	"chain_mismatch": lookAtHead,
+	"version_skew":   lookAtHead,
+	"pending_limit":  "`ronbox registry proposals` shows what waits",
+}
+
+// exitOf returns the exit code for the reason of a refusal, or 0 for that of any refusal.
+func exitOf(reason string) int {
+	for _, f := range registry.Faults() {
+		if f.Reason == reason {
+			return f.Exit
+		}
+	}
+	return 0
 }
 
 // hint refines the outcome of refusals of the registry, and of faults in its members.
@@ -94,8 +101,7 @@ func hint(err error, o *cli.Outcome) {
 	if !ok || p.Service != "registry" {
 		return
 	}
-	known := refusals[p.Reason]
-	o.Code, o.Next = cmp.Or(known.Code, o.Code), cmp.Or(known.Next, o.Next)
+	o.Code, o.Next = cmp.Or(exitOf(p.Reason), o.Code), cmp.Or(nextSteps[p.Reason], o.Next)
 	if parent, _ := p.Details["parent"].(string); parent != "" {
 		o.Next = "commit " + parent + " first"
 	}
@@ -103,14 +109,18 @@ func hint(err error, o *cli.Outcome) {
 	case "no_genesis":
 		*o = noGenesis
 	case "rollback_detected":
-		o.Code, o.Next = cli.ExitFailed, "`ronbox registry highwater show` says what is missing; `ronbox registry catch-up` brings it"
+		o.Code, o.Next = cli.ExitFailed, "`ronbox registry log highwater show` names what is missing; "+
+			"`ronbox registry catch-up` restores it"
 	}
 }
 
-// noGenesis is the outcome of what needs a log that has begun.
-var noGenesis = cli.Outcome{Code: cli.ExitFailed, Reason: "no_genesis", Next: "make one with `ronbox registry genesis` and `ronbox registry init`"}
+// noGenesis is the outcome of a verb that needs a log with a genesis.
+var noGenesis = cli.Outcome{
+	Code: cli.ExitFailed, Reason: "no_genesis",
+	Next: "make one with `ronbox registry genesis` and `ronbox registry init`",
+}
 
-// begun reads HEAD of a log that must have begun.
+// begun reads HEAD of a log that must have a genesis.
 func begun(ctx context.Context, node interface {
 	Head(ctx context.Context) (registryapi.Head, error)
 }) (registryapi.Head, error) {
@@ -124,9 +134,10 @@ func begun(ctx context.Context, node interface {
 func (a app) headCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
-		Short: "Show where the log stands",
-		Long: `Show where the log stands: the version in force, the hash of its payload (what signers
-signed) and of its log entry (what covers the whole log before it). 0: no genesis yet.`,
+		Short: "Show HEAD of the log",
+		Long: `Show HEAD of the log: the version in force, the hash of its payload, which signers have
+signed, and the hash of its log entry, which covers the whole log before it. Version 0
+means that the log has no genesis yet.`,
 		Example: `  ronbox registry head --json | jq -r .payload_b3`,
 		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.Head, headTable),
 	}
@@ -147,7 +158,7 @@ func (a app) getCmd() *cobra.Command {
 		Use:     "get N",
 		Example: `  ronbox registry get 9 --payload | b3sum`,
 		Short:   "Show version N, or the exact bytes that were signed or logged",
-		Long:    `Show version N: what it is, who approved it, every descriptor in force after it.`,
+		Long:    `Show version N: its hashes, its approvals, and every descriptor in force after it.`,
 		Args:    cli.Exactly(1, "one version"),
 	}
 	f := cmd.Flags()
@@ -196,9 +207,9 @@ func (a app) diffCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "diff FROM TO",
 		Example: `  ronbox registry diff 2 3`,
-		Short:   "Show what leads from one version to another",
-		Long: `Show what leads from version FROM to version TO, whichever is newer: descriptors put and
-ids removed. Version 0 is the empty set before the first.`,
+		Short:   "Show the changes from one version to another",
+		Long: `Show the changes from version FROM to version TO: descriptors put and ids removed. Either
+may be the newer one. Version 0 is the empty set before the first version.`,
 		Args: cli.Exactly(2, "two versions"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			from, err := versionArg(args[0], 0) // the empty set before the first
@@ -225,7 +236,7 @@ func diffTable(t cli.Table, d registryapi.Diff) {
 func versionArg(s string, least uint64) (uint64, error) {
 	v, err := strconv.ParseUint(s, 10, 53)
 	if err != nil || v < least || s != cli.Decimal(v) {
-		return 0, cli.Usage("%q is no version: want 1, 2, 3 …", s)
+		return 0, cli.Usage("%q is not a version: want 1, 2, 3 …", s)
 	}
 	return v, nil
 }
@@ -235,10 +246,10 @@ func (a app) auditCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show the registry's audit chain: what was decided and what was refused",
-		Long: `Show the registry's audit chain, oldest first: every proposal, approval, commit and end,
-and every refusal of a known caller. Each record names the one before it by its hash.
-Needs the scope registry.audit.`,
+		Short: "Show the audit chain of the registry: its decisions and refusals",
+		Long: `Show the audit chain of the registry, oldest first: every proposal, approval, commit and
+end, and every refusal of an authenticated caller. Each record names the one before it by
+its hash. Needs the scope registry.audit.`,
 		Example: `  ronbox registry audit --from 100 --json | jq -c '.records[]'`,
 	}
 	cmd.Flags().Uint64Var(&from, "from", 1, "sequence number of the first record")

@@ -10,7 +10,8 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// showPayload shows a signer what is about to be signed; of known items and signers before it, what it changes of them.
+// showPayload shows a signer the payload to sign. With the known items and signers before it, it
+// shows the changes.
 func (a app) showPayload(p *record.Payload, base *record.Items, before *record.SignerSet, all bool) {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s version %d, %s, %s of %s\n", p.Origin, p.Version, p.Kind, p.Mode, p.CreatedAt)
@@ -39,9 +40,11 @@ func (a app) showPayload(p *record.Payload, base *record.Items, before *record.S
 	a.Say("%s", s.String())
 }
 
-// writeSigners lists a set of signers; of a known one before it, it marks what is new and what was otherwise, and says who must approve.
+// writeSigners lists a set of signers. With the set before it, it marks the changes and names the
+// signers that must approve.
 func writeSigners(s *strings.Builder, set, before *record.SignerSet) {
-	fmt.Fprintf(s, "from then on %d of %d signers must approve a version, %d a change of signers:\n", set.Threshold, set.Active(), set.ThresholdGov)
+	fmt.Fprintf(s, "from then on %d of %d signers must approve a version, %d a change of signers:\n", set.Threshold,
+		set.Active(), set.ThresholdGov)
 	for _, m := range set.Signers {
 		fmt.Fprintf(s, "  %s %s %s%s\n", m.ID, m.Status, m.PublicKey, since(m, before))
 	}
@@ -60,13 +63,14 @@ func writeSigners(s *strings.Builder, set, before *record.SignerSet) {
 			fmt.Fprintf(s, "  log key %s, out\n", vkey)
 		}
 	}
-	fmt.Fprintf(s, "before it %d of %d, %d a change, by set %s of epoch %d\n", before.Threshold, before.Active(), before.ThresholdGov, before.B3(), before.Epoch)
+	fmt.Fprintf(s, "before it %d of %d, %d a change, by set %s of epoch %d\n", before.Threshold, before.Active(),
+		before.ThresholdGov, before.B3(), before.Epoch)
 	for _, e := range electorates(set, before) {
 		fmt.Fprintf(s, "it needs %s\n", e)
 	}
 }
 
-// since says what a change of signers does to a signer, "" for nothing or where the set before it is not known.
+// since describes the change of a signer, "" if it did not change or the set before it is unknown.
 func since(m record.Signer, before *record.SignerSet) string {
 	was, known := before.Find(m.ID)
 	switch {
@@ -78,10 +82,11 @@ func since(m record.Signer, before *record.SignerSet) string {
 	return strings.TrimSuffix(", was "+was.Status+": "+m.Reason, ": ")
 }
 
-// sample is how many changed descriptors are shown of a delta.
+// sample is the number of changed descriptors shown of a delta.
 const sample = 3
 
-// writeChanges lists the first descriptors of a delta, a line each; of a known base, behind each line what it replaces.
+// writeChanges lists the first descriptors of a delta, a line each. With a known base, the next
+// line is the replaced descriptor.
 func writeChanges(s *strings.Builder, put []record.Item, remove []string, base *record.Items, most int) {
 	for i, it := range put {
 		if i == most {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
 )
@@ -17,7 +18,10 @@ import (
 // payloadAt is version 2 with one item, made at a time.
 func payloadAt(t *testing.T, line string, at time.Time) *record.Payload {
 	t.Helper()
-	set := &record.SignerSet{Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{newTestKey(t, 1).Signer(1)}}
+	set := &record.SignerSet{
+		Epoch: 1, Threshold: 1, ThresholdGov: 1,
+		Signers: []record.Signer{newTestKey(t, 1).Signer(1)},
+	}
 	base := record.Base{Origin: "log.example/x", Version: 1, Signers: set}
 	p, _, err := record.Complete(record.Draft{Version: 2, Put: mustItems(t, line)}.Bytes(), base, at)
 	if err != nil {
@@ -26,18 +30,20 @@ func payloadAt(t *testing.T, line string, at time.Time) *record.Payload {
 	return p
 }
 
-// A key signs one change for a version: the same again, at another time too, and a second one only when forced.
+// A key signs one change for a version. It signs the same change again at any time, and a second
+// change only when forced.
 func TestNoteSigning(t *testing.T) {
 	k := signerKey{newTestKey(t, 1), filepath.Join(t.TempDir(), "a.key")}
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	first, later, second := payloadAt(t, itemA, now), payloadAt(t, itemA, now.Add(time.Minute)), payloadAt(t, itemB, now)
+	first, later, second := payloadAt(t, itemA, now), payloadAt(t, itemA, now.Add(time.Minute)), payloadAt(t, itemB,
+		now)
 	for _, p := range []*record.Payload{first, first, later} {
 		if err := k.noteSigning(p, false); err != nil {
 			t.Fatalf("the same change: %v", err)
 		}
 	}
 	err := noteSignings([]signerKey{k}, second, false)
-	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != exitDuplicate {
+	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != registry.ExitDuplicate {
 		t.Errorf("a second payload: %v", err)
 	}
 	if err := k.noteSigning(second, true); err != nil {
@@ -59,9 +65,10 @@ func TestBaseFits(t *testing.T) {
 	}
 }
 
-// What a put replaces stands under it, and --all shows every change.
+// The replaced descriptor follows each put, and --all shows every change.
 func TestWriteChanges(t *testing.T) {
-	put := mustItems(t, `{"id":"a","kind":"node","meta":{"n":2}}`, `{"id":"b","kind":"node","meta":{}}`, `{"id":"c","kind":"node","meta":{}}`, `{"id":"d","kind":"node","meta":{}}`)
+	put := mustItems(t, `{"id":"a","kind":"node","meta":{"n":2}}`, `{"id":"b","kind":"node","meta":{}}`,
+		`{"id":"c","kind":"node","meta":{}}`, `{"id":"d","kind":"node","meta":{}}`)
 	base := wanted(t, itemA)
 	var s strings.Builder
 	writeChanges(&s, put, nil, &base, sample)
@@ -76,7 +83,7 @@ func TestWriteChanges(t *testing.T) {
 	}
 }
 
-// Each way in which the registry refuses has an exit code of its own, and says what to do.
+// Each refusal of the registry has an exit code and a next step.
 func TestHints(t *testing.T) {
 	for _, tt := range []struct {
 		reason  string
@@ -85,14 +92,14 @@ func TestHints(t *testing.T) {
 		code    int
 		next    string
 	}{
-		{"quorum", http.StatusUnprocessableEntity, nil, exitQuorum, ""},
-		{"bad_approval", http.StatusUnprocessableEntity, nil, exitQuorum, ""},
-		{"conflict", http.StatusConflict, nil, exitStale, ""},
-		{"chain_mismatch", http.StatusConflict, nil, exitStale, "registry head"},
-		{"version_skew", http.StatusConflict, map[string]any{"parent": "p_X"}, exitStale, "commit p_X first"},
-		{"duplicate_approval", http.StatusConflict, nil, exitDuplicate, ""},
-		{"not_found", http.StatusNotFound, nil, exitNotFound, ""},
-		{"expired", http.StatusGone, nil, exitStale, "propose again"},
+		{"quorum", http.StatusUnprocessableEntity, nil, registry.ExitQuorum, ""},
+		{"bad_approval", http.StatusUnprocessableEntity, nil, registry.ExitQuorum, ""},
+		{"conflict", http.StatusConflict, nil, registry.ExitStale, ""},
+		{"chain_mismatch", http.StatusConflict, nil, registry.ExitStale, "registry head"},
+		{"version_skew", http.StatusConflict, map[string]any{"parent": "p_X"}, registry.ExitStale, "commit p_X first"},
+		{"duplicate_approval", http.StatusConflict, nil, registry.ExitDuplicate, ""},
+		{"not_found", http.StatusNotFound, nil, registry.ExitNotFound, ""},
+		{"expired", http.StatusGone, nil, registry.ExitStale, "propose again"},
 		{"pending_limit", http.StatusConflict, nil, cli.ExitFailed, "registry proposals"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "no_genesis"}, cli.ExitFailed, "registry genesis"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "rollback_detected"}, cli.ExitFailed, "highwater show"},
@@ -110,10 +117,10 @@ func TestGenesisThresholds(t *testing.T) {
 	for _, tt := range []struct{ n, threshold, gov, wantM, wantGov int }{
 		{5, 3, 0, 3, 3}, {5, 2, 0, 2, 3}, {5, 4, 0, 4, 4}, {3, 0, 0, 3, 3}, {1, 0, 0, 1, 1}, {4, 1, 4, 1, 4},
 	} {
-		f := genesisFlags{threshold: tt.threshold, thresholdGov: tt.gov}
+		f := genesisFlags{setFlags: setFlags{threshold: tt.threshold, thresholdGov: tt.gov}}
 		for i := range tt.n {
 			k := newTestKey(t, byte(i+1))
-			f.signers = append(f.signers, k.SignerID+"="+k.Public())
+			f.add = append(f.add, k.SignerID+"="+k.Public())
 		}
 		set, err := app{}.firstSigners(f)
 		if err != nil || set.Threshold != tt.wantM || set.ThresholdGov != tt.wantGov {

@@ -26,13 +26,17 @@ func (a app) streamCmd() *cobra.Command {
 		Use:     "stream",
 		Example: `  ronbox registry stream --last-event-id 1 --json   # everything since version 1, then what comes`,
 		Short:   "Follow the registry: one line per version, resumed when the connection breaks",
-		Long: `Follow the registry: one line per version as it is committed, until Ctrl-C. A connection
-that breaks is resumed without a gap; who falls too far behind is told what was missed.`,
+		Long: `Follow the registry: one line per version as it is committed, until Ctrl-C. A broken
+connection is resumed without a gap. A reader that falls too far behind gets a line with
+the versions that it missed.`,
 	}
 	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after this version instead of at HEAD")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many versions")
-	cmd.Flags().IntVar(&f.tries, "tries", 0, "give up after this many connections in a row without an event (default never)")
-	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error { return a.stream(ctx, c, f) })
+	cmd.Flags().
+		IntVar(&f.tries, "tries", 0, "give up after this many connections in a row without an event (default never)")
+	cmd.RunE = a.online(
+		func(ctx context.Context, c registryapi.Client, _ []string) error { return a.stream(ctx, c, f) },
+	)
 	return cmd
 }
 
@@ -61,7 +65,7 @@ func (a app) stream(ctx context.Context, c registryapi.Client, f streamFlags) er
 	return cli.UntilCtrlC(ctx, err)
 }
 
-// printEvent prints one event at once, without a table, which would wait for all of them.
+// printEvent prints one event at once, without a table, which would wait for all events.
 func (a app) printEvent(e client.Event) error {
 	if a.Flags.JSON {
 		return a.PrintJSON(struct {
@@ -89,11 +93,13 @@ func streamText(e client.Event) (string, error) {
 	case registryapi.EventUpdate:
 		var u registryapi.Update
 		err := json.Unmarshal(e.Data, &u)
-		return fmt.Sprintf("version %-6d %s  %s  %s", u.Version, u.CommittedAt, u.Kind, cli.ShortHash(u.PayloadB3.String())), err
+		return fmt.Sprintf("version %-6d %s  %s  %s", u.Version, u.CommittedAt, u.Kind,
+			cli.ShortHash(u.PayloadB3.String())), err
 	case wire.EventLagged:
 		var l registryapi.Lagged
 		err := json.Unmarshal(e.Data, &l)
-		return fmt.Sprintf("missed %d versions, %d to %d: `ronbox registry diff` shows them; HEAD is %s", l.Missed, l.From, l.To, HeadLine(l.Head)), err
+		return fmt.Sprintf("missed %d versions, %d to %d: `ronbox registry diff` shows them; HEAD is %s", l.Missed,
+			l.From, l.To, HeadLine(l.Head)), err
 	case wire.EventShutdown:
 		return "the node is shutting down", nil
 	}

@@ -36,11 +36,11 @@ func (a app) verifyCmd() *cobra.Command {
 		Example: `  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
   ronbox registry verify --proof a.proof --log-key registry.example/main+1a2b3c4d+AT…`,
 		Short: "Check a whole log with its genesis hash alone, or one proof with the log key alone",
-		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum by
-the signer set in force at its version, the three chains, the item root of every version,
-every tile and every checkpoint; with --checkpoint also that it begins with what was seen
-before. With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log
-key.
+		Long: `Check a whole log with its genesis hash alone: every approval and every quorum by the
+signer set in force at its version, the three chains, the item root of every version,
+every tile and every checkpoint. With --checkpoint it also checks that the log begins
+with an earlier checkpoint. With --proof it checks the output of
+` + "`ronbox registry proof`" + ` with the public log key.
 
 A frozen or forked log is sound in itself. With --policy a checkpoint over all of it must
 have the cosignatures that a witness policy demands. With --max-age that checkpoint must
@@ -55,7 +55,7 @@ checkpoint is too old (too_old).`,
 	fl.StringVar(&f.export, "export", "", "`directory` of an export")
 	fl.StringVar(&f.proof, "proof", "", "`file` of a proof")
 	fl.StringVar(&f.genesis, "genesis", "", "payload hash of version 1")
-	fl.StringVar(&f.seen, "checkpoint", "", "`file` of a checkpoint that was seen before")
+	fl.StringVar(&f.seen, "checkpoint", "", "`file` of an earlier checkpoint")
 	fl.StringVar(&f.logKey, "log-key", "", "public key of the log, a C2SP vkey; for a proof")
 	f.add(cmd)
 	cmd.Args = f.wants(0, "no arguments")
@@ -67,7 +67,7 @@ checkpoint is too old (too_old).`,
 		case f.proof != "" && (f.genesis != "" || f.seen != "" || f.logKey == ""):
 			return cli.Usage("a proof is checked with --log-key, and with --policy and --max-age alone")
 		case f.proof != "" && f.policy == signedPolicy:
-			return cli.Usage("a proof does not hold the signed policy: want --policy=FILE")
+			return cli.Usage("a proof does not contain the signed policy: want --policy=FILE")
 		case f.proof != "":
 			return a.verifyProof(f)
 		case f.genesis == "":
@@ -82,10 +82,10 @@ checkpoint is too old (too_old).`,
 type provenDoc struct {
 	OK      bool           `json:"ok"`
 	Version uint64         `json:"version"`
-	Size    uint64         `json:"size"` // of the log that the checkpoint names
+	Size    uint64         `json:"size"` // of the log under the checkpoint
 	Root    string         `json:"root"`
-	Item    jsontext.Value `json:"item,omitzero"`   // that is there
-	Absent  string         `json:"absent,omitzero"` // id that is not
+	Item    jsontext.Value `json:"item,omitzero"`   // if present
+	Absent  string         `json:"absent,omitzero"` // id, if absent
 	Problem string         `json:"problem,omitzero"`
 }
 
@@ -97,7 +97,8 @@ func (a app) verifyProof(f verifyFlags) error {
 	}
 	var doc proofDoc
 	if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil || doc.Format != proofFormat {
-		return cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry proof`", "%s is no proof (%v)", file, err)
+		return cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry proof`", "%s is not a proof (%v)",
+			file, err)
 	}
 	keys, err := logKeys(logKey)
 	if err != nil {
@@ -111,7 +112,8 @@ func (a app) verifyProof(f verifyFlags) error {
 	if fault != nil {
 		bad = fault
 	}
-	if out.OK = bad == nil; bad != nil {
+	out.OK = bad == nil
+	if bad != nil {
 		out = provenDoc{Version: doc.Version, Problem: bad.Error()}
 	}
 	return a.showJudged(out, out.Problem, "", fault, func(t cli.Table) { provenTable(t, out) })
@@ -131,7 +133,7 @@ func (a app) judgeProof(f judgeFlags, doc proofDoc, keys checkpoint.Keys, bad er
 	return asFault(err), nil
 }
 
-// showJudged is cli.ShowChecked with the exit code of a checkpoint that is not accepted.
+// showJudged is cli.ShowChecked with the exit code of an unacceptable checkpoint.
 func (a app) showJudged(doc any, problem, kind string, fault *checkpointFault, human func(t cli.Table)) error {
 	if fault != nil {
 		kind = string(fault.kind)
@@ -143,7 +145,7 @@ func (a app) showJudged(doc any, problem, kind string, fault *checkpointFault, h
 	return err
 }
 
-// logKeys are the key of --log-key.
+// logKeys returns the key of --log-key.
 func logKeys(vkey string) (checkpoint.Keys, error) {
 	keys, err := checkpoint.NewKeys([]string{vkey})
 	if err != nil {
@@ -152,10 +154,11 @@ func logKeys(vkey string) (checkpoint.Keys, error) {
 	return keys, err
 }
 
-// maxProof bounds a proof: a payload of a version, quoted, is most of it.
+// maxProof bounds a proof. Most of it is a quoted payload.
 const maxProof = 16 << 20
 
-// checkProof goes from the checkpoint to the entry, and from there to the payload and the descriptor.
+// checkProof checks the entry under the checkpoint, then the payload and the descriptor under the
+// entry.
 func checkProof(doc proofDoc, keys checkpoint.Keys) (out provenDoc, err error) {
 	signed, err := keys.Open([]byte(doc.Checkpoint))
 	if err != nil {
@@ -165,7 +168,8 @@ func checkProof(doc proofDoc, keys checkpoint.Keys) (out provenDoc, err error) {
 	if doc.Version == 0 || doc.Version > signed.Size {
 		return out, fmt.Errorf("version %d is not in a log of %d", doc.Version, signed.Size)
 	}
-	if err := tlog.CheckRecord(doc.Inclusion.Hashes, int64(signed.Size), signed.Root, int64(doc.Version-1), logtree.Leaf([]byte(doc.Entry))); err != nil {
+	if err := tlog.CheckRecord(doc.Inclusion.Hashes, int64(signed.Size), signed.Root, int64(doc.Version-1),
+		logtree.Leaf([]byte(doc.Entry))); err != nil {
 		return out, fmt.Errorf("the entry is not version %d of the log: %w", doc.Version, err)
 	}
 	entry, err := record.ParseEntry([]byte(doc.Entry))
@@ -205,7 +209,8 @@ func provenTable(t cli.Table, d provenDoc) {
 	}
 }
 
-// TrustedGenesis gives the options of a check of the log against a genesis hash, or, when text is empty, against itself.
+// TrustedGenesis returns the options of a check of the log against a genesis hash, or against its
+// own genesis if text is empty.
 func TrustedGenesis(text string) (rverify.Options, error) {
 	o := rverify.Options{Fan: flow.Fan, Jobs: runtime.GOMAXPROCS(0)}
 	if text == "" {
@@ -215,7 +220,7 @@ func TrustedGenesis(text string) (rverify.Options, error) {
 	if o.Genesis, err = b3.Parse(text); err != nil {
 		return o, cli.Usage("--genesis: %w", err)
 	}
-	if o.Genesis.IsZero() { // it would stand for any genesis
+	if o.Genesis.IsZero() { // zero would accept any genesis
 		return o, cli.Usage("--genesis: no payload has the hash %s", text)
 	}
 	return o, nil
@@ -268,7 +273,8 @@ func (a app) verifyExport(ctx context.Context, f verifyFlags, o rverify.Options)
 	return doc, a.judgeReport(f.judgeFlags, &doc, l, l)
 }
 
-// judgeReport judges the newest checkpoint of a log that holds. A *checkpointFault becomes the problem of the report too.
+// judgeReport judges the newest checkpoint of a log that holds. A *checkpointFault also becomes the
+// problem of the report.
 func (a app) judgeReport(f judgeFlags, doc *rverify.Report, r rverify.LogReader, t rverify.TreeReader) error {
 	if !doc.OK || !f.asked() {
 		return nil
@@ -283,7 +289,8 @@ func (a app) judgeReport(f judgeFlags, doc *rverify.Report, r rverify.LogReader,
 func verifyTable(t cli.Table, d rverify.Report) {
 	t.Row("versions", d.Versions)
 	if d.First > 0 {
-		t.Row("pruned", fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
+		t.Row("pruned",
+			fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
 	}
 	t.Rows("approvals", d.Approvals, "audit records", d.AuditRecords,
 		"head", fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
@@ -294,7 +301,8 @@ func verifyTable(t cli.Table, d rverify.Report) {
 	t.Row("BAD", d.Problem.Kind)
 }
 
-// Check makes the registry's proof a step of the check of a file; its progress goes to p, the report to out.
+// Check returns the verification of the registry as a step of the check of a file. It shows its
+// progress in p and stores the report in out.
 func Check(ctx context.Context, o rverify.Options, p *cli.Progress, out **rverify.Report) store.Check {
 	o.Progress = func(done, total uint64) {
 		p.Unit = cli.Count

@@ -1,16 +1,19 @@
-// Package rewarder holds the verbs of the rewarder: to have an epoch computed and paid, to see and prove what came of it, and to compute and check
-// it again from files alone.
+// Package rewarder implements the verbs of the rewarder: compute and pay an epoch, show and prove
+// its results, recompute and verify a run from files alone, sign and add policies, and rewrite the
+// files of a run.
 //
 // # Invariants
 //
-//  1. A run that is repeated pays nobody twice: the node is asked first for what stands in the epoch, and what was sent is not sent anew.
-//  2. Whatever depends on usage, policy and pool is computed here before anything is sent, apart from the node's engine.
+//  1. Repeating a run pays no actor twice: the verb first asks the node for the run of the epoch,
+//     and does not repeat an upload.
+//  2. Everything that depends only on usage, policy and pool is computed here before anything is
+//     sent, by code that is independent of the node's engine.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package rewarder

@@ -13,12 +13,19 @@ import (
 	"ronbox/engines/rewarder/rverify"
 )
 
-// offlineDoc is what was computed here, as run prints it.
+// offlineDoc returns the output for a run that was computed here, in the form of run.
 func offlineDoc(r *rverify.Run) runDoc {
-	n := len(r.Allocations)
+	n := r.Actors
 	doc := runDoc{
-		Epoch: r.Epoch, RunKey: r.RunKey, Commitment: r.Commitment, State: "computed", Pool: r.Pool.String(), Payout: r.Payout.String(),
-		Residual: r.Residual.String(), Actors: uint64(n), Transactions: uint32((n + record.ChunkRows - 1) / record.ChunkRows),
+		Epoch:        r.Epoch,
+		RunKey:       r.RunKey,
+		Commitment:   r.Commitment,
+		State:        "computed",
+		Pool:         r.Pool.String(),
+		Payout:       r.Payout.String(),
+		Residual:     r.Residual.String(),
+		Actors:       n,
+		Transactions: uint32((n + record.ChunkRows - 1) / record.ChunkRows),
 	}
 	if r.Reason != "" {
 		doc.State = "quarantined"
@@ -32,17 +39,18 @@ func (a app) recomputeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recompute --usage FILE --policy FILE --pool N --epoch EPOCH --out DIR",
 		Short: "Compute a run without a node, and write its files",
-		Long: `Compute a run without a node, by other code than the node's, and write its files into a
-new folder: policy.json snapshot.json rows.ndjson ledger.json run.json commitment.txt.
-With the run's own ledger.json the commitment is the node's; without it the pool is taken
-to be there, which shows what everybody would get.`,
-		Example: "  ronbox rewarder recompute --usage usage.csv --policy policy.json --pool 1000000 --epoch 2008 --out dry",
+		Long: `Compute a run without a node, by code that is independent of the node's, and write its
+files into a new folder: policy.json snapshot.json rows.ndjson ledger.json run.json
+commitment.txt. With the ledger.json of the run, the commitment equals the node's. Without
+it the pool is assumed to be funded, which shows what each actor would get.`,
+		Example: "  ronbox rewarder recompute --usage usage.csv --policy policy.json --pool 1000000 " +
+			"--epoch 2008 --out dry",
 	}
 	s.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.usage, "usage", "", "`file` of usage, as run takes it")
+	f.StringVar(&s.usage, "usage", "", "`file` of usage, as for run")
 	f.StringVar(&s.epoch, "epoch", "", "`name` of the epoch")
-	f.StringVar(&ledger, "ledger", "", "ledger.json `file` of the run (default: as if the ledger had the pool)")
+	f.StringVar(&ledger, "ledger", "", "ledger.json `file` of the run (default: assume that the pool is funded)")
 	f.StringVar(&out, "out", "", "new `folder` for the files")
 	cli.Require(cmd, "usage", "epoch", "out")
 	cmd.RunE = a.Verb(func(context.Context, []string) error {
@@ -79,11 +87,12 @@ type checkedDoc struct {
 
 func (a app) verifyCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "verify DIR", Short: "Check the files of a run without a node: compute it again, compare every byte",
-		Long: `Check the files of a run, as the node or recompute has written them, without a node: it is
-computed again, by other code than the node's, and every byte compared.
+		Use: "verify DIR", Short: "Verify the files of a run without a node: recompute it and compare every byte",
+		Long: `Verify the files of a run, as written by the node or by recompute, without a node: the run
+is recomputed, by code that is independent of the node's, and every byte is compared.
 
-Exit 0: sound, and the commitment is printed. Exit 3: bad; what differs first is named.`,
+Exit 0: sound, and the commitment is printed. Exit 3: bad, and the first difference is
+named.`,
 		Example: "  ronbox rewarder verify testdata/rewarder/w1",
 		Args:    cli.Exactly(1, "one folder"),
 		RunE: a.Verb(func(_ context.Context, args []string) error {
@@ -100,14 +109,14 @@ Exit 0: sound, and the commitment is printed. Exit 3: bad; what differs first is
 			}
 			doc := checkedDoc{OK: true, runDoc: offlineDoc(&r)}
 			return a.Show(doc, func(t cli.Table) {
-				t.Row("sound", "every byte is what the usage, the policy and the ledger give")
+				t.Row("sound", "every byte follows from the usage, the policy and the ledger")
 				doc.table(t)
 			})
 		}),
 	}
 }
 
-// bad prints a document that tells what is wrong, and ends the verb.
+// bad prints a document that describes a problem, and returns the error of the verb.
 func (a app) bad(doc any, problem string) error {
 	if err := a.Show(doc, func(t cli.Table) { t.Row("BAD", problem) }); err != nil {
 		return err
@@ -124,15 +133,16 @@ type provenDoc struct {
 func (a app) verifyProofCmd() *cobra.Command {
 	var commitment string
 	cmd := &cobra.Command{
-		Use: "verify-proof FILE --commitment b3:…", Short: "Check a proof without a node: what an actor gets in a run, or that it gets nothing",
-		Long: `Check a proof without a node, "-" being stdin: every hash on the way from the allocation
-to the commitment of the run. That the commitment is the run's is for you to know.
+		Use:   "verify-proof FILE --commitment b3:…",
+		Short: "Verify a proof of the allocation of an actor, or of its absence, without a node",
+		Long: `Verify a proof without a node; "-" is stdin. Every hash from the allocation to the
+commitment of the run is checked. You must know the commitment from a trusted source.
 
-Exit 0: proven. Exit 3: not.`,
+Exit 0: proven. Exit 3: not proven.`,
 		Example: "  ronbox rewarder verify-proof proof.json --commitment b3:c1ce…",
 		Args:    cli.Exactly(1, "one proof file"),
 	}
-	cmd.Flags().StringVar(&commitment, "commitment", "", "of the run")
+	cmd.Flags().StringVar(&commitment, "commitment", "", "commitment of the run")
 	cli.Require(cmd, "commitment")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error {
 		of, err := b3.Parse(commitment)

@@ -16,27 +16,28 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Outcomes of run, beside those of every verb.
+// Exit codes of run, beside the common ones.
 const (
 	exitQuarantined = 20
 	exitConflict    = 21
+	exitParked      = 22
 )
 
-// app is the run of the command with the verbs of this package.
+// app is the command's App with the verbs of this package.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c rewarderapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, rewarderapi.NewClient, run)
 }
 
-// Command is the group of verbs of the rewarder.
+// Command returns the command group of the rewarder.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute",
-		a.runCmd(), a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(),
-	)
+	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute", a.runCmd(), a.retryCmd(),
+		a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(), a.keygenCmd(),
+		a.policyCmd(), a.filesCmd())
 }
 
 // hint refines the outcome of refusals of the rewarder.
@@ -47,24 +48,31 @@ func hint(err error, o *cli.Outcome) {
 	case p.Reason == "quota":
 		o.Next = "`ronbox rewarder inputs ls` lists the uploads, `ronbox rewarder inputs rm UPLOAD` drops one"
 	case p.Reason == "conflict" && p.Details["what"] == "upload":
-		o.Code, o.Next = exitConflict, "`ronbox rewarder inputs ls` shows what uploads are used for"
+		o.Code, o.Next = exitConflict, "`ronbox rewarder inputs ls` shows the state of uploads"
 	case p.Reason == "not_found":
 		o.Next = "check the epoch: `ronbox rewarder run EPOCH …` makes one"
 	case p.Reason == "malformed" && strings.HasPrefix(p.Detail, "signatures"):
-		o.Next = "sign the policy with --key: with a key whose public half is in rewarder.policy_trust_keys of the node"
+		o.Next = "sign the policy with --key, using a key in rewarder.policy_trust_keys of the node"
 	case p.Reason == "quarantined":
-		o.Code, o.Next = exitQuarantined, "`ronbox rewarder show EPOCH` tells what has failed: no such run is ever paid"
+		o.Code, o.Next = exitQuarantined, "`ronbox rewarder show EPOCH` shows the reason: the run is never paid"
+	case p.Reason == "conflict" && p.Details["what"] == "artifact" && p.Details["stands"] == rewarder.ArtifactOff:
+		o.Next = "the node writes no files of runs: with amnesia, rewarder.artifact_dir must be in memory"
+	case p.Reason == "conflict" && (p.Details["what"] == "artifact" || p.Details["what"] == "state"):
+		o.Code, o.Next = cli.ExitBusy, "wait until the node is done: `ronbox rewarder show EPOCH` shows the progress"
 	case p.Reason == "conflict" && p.Details["what"] == "epoch":
-		o.Code, o.Next = exitConflict, "`ronbox rewarder show EPOCH` shows the run that stands; other usage, policy or pool needs an epoch of another name"
+		o.Code, o.Next = exitConflict, "`ronbox rewarder show EPOCH` shows the existing run; "+
+			"other usage, policy or pool needs another epoch"
 	case p.Reason == "conflict":
-		o.Code, o.Next = exitConflict, "an id stands for one content for ever: choose another"
+		o.Code, o.Next = exitConflict, "an id is bound to its content for ever: choose another id"
 	}
 }
 
 func (a app) showCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show EPOCH", Short: "Show the run of an epoch: its state, its sums, its manifest",
-		Long:    "Show the run of an epoch: its state and its sums; with --json the manifest too, which the\ncommitment is made over.",
+		Use:   "show EPOCH",
+		Short: "Show the run of an epoch: its state, its sums, its manifest",
+		Long: "Show the run of an epoch: its state and its sums. With --json, also the manifest, over\n" +
+			"which the commitment is computed.",
 		Example: "  ronbox rewarder show 2008\n  ronbox rewarder show 2008 --json | jq -r .commitment",
 		Args:    cli.Exactly(1, "one epoch"),
 		RunE: a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
@@ -72,17 +80,21 @@ func (a app) showCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(e, func(t cli.Table) {
-				doc := runDocOf(&e)
+			payees, err := parkedPayees(ctx, c, &e)
+			if err != nil {
+				return err
+			}
+			shown := struct {
+				rewarder.Run
+				Payees []rewarder.Parked `json:"parked_payees,omitzero"`
+			}{e, payees}
+			return a.Show(shown, func(t cli.Table) {
+				doc := runDocOf(&e, payees)
 				doc.table(t)
-				t.Row("progress", fmt.Sprintf("%d of %d transactions", e.Acked, e.Transactions))
 				t.Row("policy", e.PolicyID+", "+e.PolicyHash.String())
 				t.Row("inputs", e.InputsCID)
 				t.Opt("files", e.Artifact)
 				t.Opt("failed", e.Reason)
-				if q := e.Quarantine; q != nil {
-					t.Row("quarantined", q.Kind+": "+q.Reason+" "+q.Has+" "+q.Need)
-				}
 			})
 		}),
 	}
@@ -90,9 +102,9 @@ func (a app) showCmd() *cobra.Command {
 
 func (a app) proofCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "proof EPOCH ACTOR", Short: "Print the proof of what an actor gets, or that it gets nothing",
-		Long: `Print the proof of what an actor gets in an epoch, or that it gets nothing. Kept in a file
-it convinces whoever knows the commitment of the run, without the node: see
+		Use: "proof EPOCH ACTOR", Short: "Print the proof of the allocation of an actor, or of its absence",
+		Long: `Print the proof of the allocation of an actor in an epoch, or of its absence. Anyone who
+knows the commitment of the run can verify it without the node: see
 ` + "`ronbox rewarder verify-proof`" + `.`,
 		Example: "  ronbox rewarder proof 2008 airport/ATL > proof.json",
 		Args:    cli.Exactly(2, "an epoch and an actor"),
@@ -106,7 +118,7 @@ it convinces whoever knows the commitment of the run, without the node: see
 	}
 }
 
-// runDoc is the output of run, and of what computes one without a node.
+// runDoc is the output of run and recompute.
 type runDoc struct {
 	Epoch        string         `json:"epoch"`
 	RunKey       b3.Digest      `json:"run_key"`
@@ -114,14 +126,41 @@ type runDoc struct {
 	State        rewarder.State `json:"state"`
 	Pool         string         `json:"pool_minor"`
 	Payout       string         `json:"payout_minor"`
+	Paid         string         `json:"paid_minor,omitzero"`
 	Residual     string         `json:"residual_minor"`
 	Actors       uint64         `json:"actors"`
+	PaidActors   uint64         `json:"paid_actors,omitzero"`
 	Transactions uint32         `json:"transactions"`
+	Acked        uint32         `json:"acked,omitzero"`
 	Replayed     bool           `json:"replayed"`
+
+	Quarantine *rewarder.Quarantine `json:"quarantine,omitzero"`
+
+	Parked      uint64            `json:"parked,omitzero"`
+	ParkedMinor string            `json:"parked_minor,omitzero"`
+	Payees      []rewarder.Parked `json:"parked_payees,omitzero"`
 }
 
-func runDocOf(r *rewarder.Run) runDoc {
-	return runDoc{r.Epoch, r.RunKey, r.Commitment, r.State, r.PoolMinor, r.PayoutMinor, r.ResidualMinor, r.Actors, r.Transactions, r.Replayed}
+func runDocOf(r *rewarder.Run, payees []rewarder.Parked) runDoc {
+	return runDoc{
+		Epoch:        r.Epoch,
+		RunKey:       r.RunKey,
+		Commitment:   r.Commitment,
+		State:        r.State,
+		Pool:         r.PoolMinor,
+		Payout:       r.PayoutMinor,
+		Paid:         r.PaidMinor,
+		Residual:     r.ResidualMinor,
+		Actors:       r.Actors,
+		PaidActors:   r.PaidActors,
+		Transactions: r.Transactions,
+		Acked:        r.Acked,
+		Replayed:     r.Replayed,
+		Quarantine:   r.Quarantine,
+		Parked:       r.Parked,
+		ParkedMinor:  r.ParkedMinor,
+		Payees:       payees,
+	}
 }
 
 func (d *runDoc) table(t cli.Table) {
@@ -133,10 +172,40 @@ func (d *runDoc) table(t cli.Table) {
 	}
 	t.Row("run key", d.RunKey)
 	if d.Pool == "" {
-		return // it is computed
+		return // not computed yet
 	}
 	t.Row("commitment", d.Commitment)
 	t.Row("pool", d.Pool)
-	t.Row("paid", fmt.Sprintf("%s to %d actors, transactions: %d", d.Payout, d.Actors, d.Transactions))
+	switch {
+	case d.Paid == "": // computed without a node
+		t.Row("payout", fmt.Sprintf("%s to %d actors, transactions: %d", d.Payout, d.Actors, d.Transactions))
+	case d.PaidActors == d.Actors:
+		t.Row("paid", fmt.Sprintf("%s to %d actors, transactions: %d", d.Paid, d.Actors, d.Transactions))
+	default:
+		t.Row("paid", fmt.Sprintf("%s of %s to %d of %d actors, transactions: %d of %d",
+			d.Paid, d.Payout, d.PaidActors, d.Actors, d.Acked, d.Transactions))
+	}
 	t.Row("residual", d.Residual)
+	d.trouble(t)
+}
+
+// maxNamed bounds the parked payees in a table. The JSON has up to [rewarder.MaxPage].
+const maxNamed = 20
+
+// trouble adds rows for the account that pauses a run and for parked payees.
+func (d *runDoc) trouble(t cli.Table) {
+	if q := d.Quarantine; q != nil {
+		t.Row("quarantined", strings.TrimRight(q.Kind+": "+q.Reason+" "+q.Has+" "+q.Need, " "))
+		t.Opt("account", q.Account)
+	}
+	if d.Parked > 0 {
+		t.Row("parked", fmt.Sprintf("%d, together %s", d.Parked, d.ParkedMinor))
+	}
+	for i, p := range d.Payees {
+		if i == maxNamed {
+			t.Row("", "… and others: --json lists them")
+			return
+		}
+		t.Row("", p.Actor+"  "+p.Amount+"  "+p.Reason)
+	}
 }

@@ -23,24 +23,28 @@ import (
 
 const (
 	maxPolicy   = 256 << 10
-	maxPart     = 1 << 20 // bytes of rows that are sent at once
-	followEvery = 100 * time.Millisecond
-	filesFor    = 50 // looks at a paid run whose files are not written yet: they come in any case, and a full disk may keep them long
+	maxPart     = 1 << 20                // bytes of rows per part
+	followEvery = 100 * time.Millisecond // period of polls if the node does not let a call wait
+	// wait for the files of a finished run: the node writes them in any case, but a full disk may
+	// delay them
+	filesFor = 5 * time.Second
 )
 
-// sources are the files and figures that a run is made of.
+// sources names the input files and parameters of a run.
 type sources struct {
 	usage, policy, pool, epoch string
-	keys                       []string // files
+	keys                       []string // key files
+	skip                       bool     // park payees that the ledger refuses
+	emptyOK                    bool     // accept a run that pays no actor
 }
 
 func (s *sources) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.policy, "policy", "", "policy `file`")
-	cmd.Flags().StringVar(&s.pool, "pool", "", "what is shared, in `minor` units")
+	cmd.Flags().StringVar(&s.pool, "pool", "", "the pool to share, in `minor` units")
 	cli.Require(cmd, "policy", "pool")
 }
 
-// signatures are those of the keys.
+// signatures signs the policy with each key.
 func (s *sources) signatures(p *rverify.Policy) (all []record.Signature, err error) {
 	for _, file := range s.keys {
 		raw, err := cli.ReadFile(file, maxPolicy)
@@ -56,7 +60,7 @@ func (s *sources) signatures(p *rverify.Policy) (all []record.Signature, err err
 	return all, nil
 }
 
-// prepare reads the sources and computes what needs no node.
+// prepare reads the sources and computes everything that needs no node.
 func (a app) prepare(s *sources) (in rverify.Inputs, err error) {
 	raw, err := a.ReadInput(s.policy, maxPolicy)
 	if err != nil {
@@ -71,7 +75,7 @@ func (a app) prepare(s *sources) (in rverify.Inputs, err error) {
 			return in, err
 		}
 	}
-	defer func() { _ = usage.Close() }() // only read
+	defer func() { _ = usage.Close() }() // opened for reading only
 	if in.Usage, err = rverify.ReadCSV(usage); err != nil {
 		return in, badFile(s.usage, err)
 	}
@@ -87,10 +91,10 @@ func (a app) prepare(s *sources) (in rverify.Inputs, err error) {
 	return in, err
 }
 
-// badFile names the file of a fault.
+// badFile adds the name of the file to a fault.
 func badFile(file string, err error) error {
 	if _, ok := errors.AsType[*rverify.FieldError](err); ok {
-		return cli.Fail(cli.ExitFailed, "malformed", "correct what is named", "%s: %w", file, err)
+		return cli.Fail(cli.ExitFailed, "malformed", "correct the named field", "%s: %w", file, err)
 	}
 	return err
 }
@@ -99,27 +103,36 @@ func (a app) runCmd() *cobra.Command {
 	var s sources
 	cmd := &cobra.Command{
 		Use:   "run EPOCH USAGE.csv --policy FILE --pool N",
-		Short: "Share a pool by the usage of an epoch: seal, compute, pay, once",
-		Long: `Share a pool by the usage of an epoch. The policy is signed with --key and added, if it is
-new; the usage is sealed, the shares are computed, every actor is paid by the ledger, and
-the sums are printed. USAGE.csv has a header actor,metric,qty[,content], "-" being stdin;
-rows of one actor, metric and content are added up.
+		Short: "Share a pool by the usage of an epoch: seal, compute and pay it once",
+		Long: `Share a pool by the usage of an epoch. If the policy is new, it is signed with --key and
+added. The usage is sealed, the shares are computed, the ledger pays every actor, and the
+sums are printed. USAGE.csv has a header actor,metric,qty[,content]; "-" is stdin. Rows of
+one actor, metric and content are added up.
 
-It is safe to repeat, whatever was interrupted: the same usage, policy and pool are paid
-once, and others are refused for the same epoch. Where the ledger has refused or has not
-answered, payment is paused: the same command again goes on with it.
+A run that would pay no actor is refused before anything is sent: no usage, a pool of 0,
+or a guarantee that the pool cannot pay. --empty-ok accepts it if the usage or the pool is
+empty.
 
-A key is a file of one line, ronbox-policy-key-1: and 64 random hex digits; a node trusts
-it whose rewarder.policy_trust_keys list its public key.
+The command can be repeated after any interruption: the same usage, policy and pool are
+paid once, and others are refused for the same epoch. If the ledger refuses a payment or
+does not answer, the payment is paused and the refused account is named; the same command
+resumes it. With --skip-refused, refused payees are parked until
+` + "`ronbox rewarder retry`" + ` pays them, and all others are paid.
 
-Exit 20: the run is quarantined; nobody, or not everybody, is paid. Exit 21: the epoch, or
-the id of the policy, stands for something else.`,
+A key is a file of one line, ronbox-policy-key-1: and 64 random hex digits. A node trusts
+the keys in its rewarder.policy_trust_keys.
+
+Exit 20: the run is quarantined; some or all actors are not paid. Exit 21: the epoch, or
+the id of the policy, is taken by something else. Exit 22: payees are parked.`,
 		Example: "  ronbox rewarder run 2008 usage.csv --policy policy.json --key policy.key --pool 1000000\n" +
 			"  ronbox rewarder run 2008 usage.csv --policy policy.json --pool 1000000 --json | jq -r .commitment",
-		Args: cli.Exactly(2, "an epoch and a file of usage"),
+		Args: cli.Exactly(2, "an epoch and a usage file"),
 	}
 	s.flags(cmd)
-	cmd.Flags().StringArrayVar(&s.keys, "key", nil, "key `file` that signs the policy, if it is new; may be repeated, for a quorum")
+	cmd.Flags().BoolVar(&s.skip, "skip-refused", false, "park payees that the ledger refuses, and pay the others")
+	cmd.Flags().BoolVar(&s.emptyOK, "empty-ok", false, "accept a run that pays no actor, which uses up the epoch")
+	cmd.Flags().StringArrayVar(&s.keys, "key", nil,
+		"key `file` that signs the policy if it is new; may be repeated, for a quorum")
 	cmd.RunE = a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
 		s.epoch, s.usage = args[0], args[1]
 		in, err := a.prepare(&s)
@@ -136,15 +149,30 @@ the id of the policy, stands for something else.`,
 	return cmd
 }
 
-// run has the epoch computed and paid, or finds that it was. The node compares what stands with what is asked, and refuses what is not the same.
-func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rverify.Inputs, sigs []record.Signature) error {
-	ask := rewarder.ComputeRequest{PolicyID: in.Policy.ID, PolicyHash: in.Policy.CID()}
+// run computes and pays the epoch, or finds that this was done. The node compares the request with
+// the existing run and refuses a different one.
+func (a app) run(
+	ctx context.Context,
+	c rewarderapi.Client,
+	s *sources,
+	in *rverify.Inputs,
+	sigs []record.Signature,
+) error {
+	ask := rewarder.ComputeRequest{
+		PolicyID:    in.Policy.ID,
+		PolicyHash:  in.Policy.CID(),
+		SkipRefused: s.skip,
+		EmptyOK:     s.emptyOK,
+	}
 	stands, err := c.Epoch(ctx, s.epoch)
 	switch {
 	case err != nil && !isNone(err):
 		return err
 	case err != nil || stands.State == rewarder.Failed:
-		if err = addPolicy(ctx, c, &in.Policy, sigs); err == nil {
+		if err = s.checkPays(in); err == nil {
+			err = addPolicy(ctx, c, &in.Policy, sigs)
+		}
+		if err == nil {
 			ask.InputsCID, err = a.seal(ctx, c, s, in)
 		}
 	case stands.AccountingCID == in.Snapshot.CID():
@@ -156,16 +184,64 @@ func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rver
 		return err
 	}
 	done, err := c.Compute(ctx, s.epoch, ask)
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "quarantined" && p.Details["kind"] == rewarder.KindEgress {
-		done, err = c.Emit(ctx, s.epoch)
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "quarantined" &&
+		p.Details["kind"] == rewarder.KindEgress {
+		done, err = c.Emit(ctx, s.epoch, s.skip)
 	}
 	if err != nil {
 		return err
 	}
-	return a.follow(ctx, c, s.epoch, done.Replayed)
+	run, err := a.follow(ctx, c, s.epoch)
+	if err == nil && s.skip && isPaused(&run) && !run.SkipRefused { // the run was accepted without it
+		if _, err = c.Emit(ctx, s.epoch, true); err == nil {
+			run, err = a.follow(ctx, c, s.epoch)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	run.Replayed = done.Replayed
+	return a.ended(ctx, c, &run)
 }
 
-// isNone reports whether the node has no such thing.
+// checkPays computes a run before anything is sent, and refuses one that would pay no actor or be
+// quarantined, since it would use up the epoch. A million rows take about 3 s and 300 MiB.
+func (s *sources) checkPays(in *rverify.Inputs) error {
+	refuse := func(why string) error {
+		return cli.Fail(cli.ExitFailed, "pays_nobody",
+			"correct the usage, the pool or the policy; --empty-ok accepts an empty run",
+			"%s: no actor would be paid, and nothing was sent", why)
+	}
+	switch {
+	case in.Snapshot.Pool.Sign() == 0:
+		if s.emptyOK {
+			return nil
+		}
+		return refuse("the pool is 0")
+	case len(in.Usage) == 0:
+		if s.emptyOK {
+			return nil
+		}
+		return refuse(s.usage + " has no rows")
+	}
+	r, err := rverify.Recompute(*in)
+	switch {
+	case err != nil:
+		return badFile(s.usage, err)
+	case r.Reason != "":
+		return refuse("by this usage, pool and policy the run is quarantined (" + r.Reason + ")")
+	case r.Payout.Sign() == 0 && !s.emptyOK:
+		return refuse("by this usage and policy every share is 0")
+	}
+	return nil
+}
+
+// isPaused reports whether the payment of a run waits for a retry.
+func isPaused(r *rewarder.Run) bool {
+	return r.State == rewarder.Quarantined && r.Quarantine != nil && r.Quarantine.Kind == rewarder.KindEgress
+}
+
+// isNone reports whether the node answered "not found".
 func isNone(err error) bool {
 	p, ok := errors.AsType[*wire.Problem](err)
 	return ok && p.Status == http.StatusNotFound
@@ -181,14 +257,23 @@ func addPolicy(ctx context.Context, c rewarderapi.Client, p *rverify.Policy, sig
 	return err
 }
 
-// seal uploads what the node lacks of the usage, and seals it. A pool that the funding account does not have is refused here: a run would be
-// quarantined, and the name of the epoch spent.
-func (a app) seal(ctx context.Context, c rewarderapi.Client, s *sources, in *rverify.Inputs) (inputsCID b3.Digest, err error) {
+// seal uploads the missing parts of the usage and seals it. It refuses a pool that the funding
+// account does not have: the run would be quarantined and use up the epoch.
+func (a app) seal(
+	ctx context.Context,
+	c rewarderapi.Client,
+	s *sources,
+	in *rverify.Inputs,
+) (inputsCID b3.Digest, err error) {
 	p := &in.Policy
-	pool, _ := engines.ParseAmount(s.pool) // prepare has read it
+	pool, _ := engines.ParseAmount(s.pool) // checked by prepare
 	u, err := c.Open(ctx, rewarder.OpenInput{
-		EpochID: s.epoch, Asset: p.Asset, PoolMinor: pool, Metrics: append([]string{}, in.Snapshot.Metrics...), Account: p.Account,
-		Expect: in.Snapshot.CID(),
+		EpochID:   s.epoch,
+		Asset:     p.Asset,
+		PoolMinor: pool,
+		Metrics:   append([]string{}, in.Snapshot.Metrics...),
+		Account:   p.Account,
+		Expect:    in.Snapshot.CID(),
 	})
 	if err != nil {
 		return inputsCID, err
@@ -215,53 +300,70 @@ func (a app) seal(ctx context.Context, c rewarderapi.Client, s *sources, in *rve
 	}
 	ledger, err := rverify.ParseLedger(sealed.Ledger)
 	if err != nil {
-		return inputsCID, fmt.Errorf("the node's figure of the ledger: %w", err)
+		return inputsCID, fmt.Errorf("ledger ref of the node: %w", err)
 	}
 	if ledger.Available.Cmp(in.Snapshot.Pool) < 0 && ledger.Available.Cmp(p.PoolMax) < 0 {
-		return inputsCID, cli.Fail(cli.ExitFailed, "unfunded", "pay into it first: `ronbox wallet issue "+p.Account+" AMOUNT`",
-			"%s has %s %s, and the pool is %s: nothing was computed", p.Account, ledger.Available, p.Asset, s.pool)
+		return inputsCID, cli.Fail(cli.ExitFailed, "unfunded",
+			"pay into it first: `ronbox wallet issue "+p.Account+" AMOUNT`",
+			"%s has %s %s, and the pool is %s: nothing was computed",
+			p.Account, ledger.Available, p.Asset, s.pool)
 	}
 	return sealed.InputsCID, nil
 }
 
-// follow waits until the run is paid and its files are written, or will not be, and prints it.
-func (a app) follow(ctx context.Context, c rewarderapi.Client, epoch string, replayed bool) error {
+// follow waits until the run is paid and its files are written, or until either has failed.
+func (a app) follow(ctx context.Context, c rewarderapi.Client, epoch string) (rewarder.Run, error) {
 	bar := a.Progress(cli.Count, "compute")
 	defer bar.End()
-	for files := 0; ; {
-		r, err := c.Epoch(ctx, epoch)
+	var seen string
+	var ended time.Time
+	for {
+		r, err := c.Follow(ctx, epoch, seen)
 		if err != nil {
-			return err
+			return r, err
 		}
-		if r.State == rewarder.Settled {
-			files++
+		end := r.State == rewarder.Settled || r.State == rewarder.Quarantined
+		if end && ended.IsZero() {
+			ended = time.Now()
 		}
 		switch {
 		case r.State == rewarder.Failed:
-			return cli.Fail(cli.ExitFailed, "failed", "run it again", "the run failed: %s; nobody was paid", r.Reason)
-		case r.State == rewarder.Quarantined, files > filesFor, files > 0 && r.Artifact != rewarder.ArtifactPending:
-			bar.End()
-			r.Replayed = replayed
-			return a.ended(&r)
+			return r, cli.Fail(cli.ExitFailed, "failed", "run it again", "the run failed: %s; no actor was paid",
+				r.Reason)
+		case end && (r.Artifact != rewarder.ArtifactPending || time.Since(ended) > filesFor):
+			return r, nil
 		case r.State == rewarder.Sealed, r.State == rewarder.Settling:
 			bar.Stage("pay, transactions")
 			bar.At(int64(r.Acked), int64(r.Transactions))
 		}
-		if err := a.Repeater().Sleep(ctx, followEvery); err != nil {
-			return err
+		if r.Mark == seen {
+			if err := a.Repeater().Sleep(ctx, followEvery); err != nil {
+				return r, err
+			}
 		}
+		seen = r.Mark
 	}
 }
 
 // ended prints a run that is paid or quarantined.
-func (a app) ended(r *rewarder.Run) error {
+func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run) error {
+	payees, err := parkedPayees(ctx, c, r)
+	if err != nil {
+		return err
+	}
 	if q := r.Quarantine; q != nil {
 		a.Exit = exitQuarantined
-		a.Say("quarantined, %s: %s", q.Kind, q.Reason)
-		if q.Kind == rewarder.KindEgress {
-			a.Say("run it again to go on paying, once the ledger can")
-		}
+		a.Say("quarantined, %s: %s %s", q.Kind, q.Reason, q.Account)
 	}
-	doc := runDocOf(r)
+	switch {
+	case isPaused(r):
+		a.Say("remove the cause, then `ronbox rewarder retry %s`; with --skip-refused the other payees are paid",
+			r.Epoch)
+	case r.Parked > 0:
+		a.Exit = exitParked
+		a.Say("parked payees: %d; `ronbox rewarder retry %s` pays them once the ledger accepts payments to them",
+			r.Parked, r.Epoch)
+	}
+	doc := runDocOf(r, payees)
 	return a.Show(doc, doc.table)
 }

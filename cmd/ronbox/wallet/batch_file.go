@@ -3,90 +3,165 @@ package wallet
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines"
+	"ronbox/httpapi"
 	walletapi "ronbox/httpapi/wallet"
 )
 
 const (
-	maxBatchRows = 1_000_000 // held in memory, some 700 B each with what reading them leaves behind
+	maxBatchRows = 1_000_000 // held in memory, some 600 B each
 	maxBatchLine = 64 << 10  // of NDJSON, or a record of CSV; an operation takes a kilobyte
+	maxFaults    = 20        // that are shown: after so many the program that wrote the file is at fault
 )
 
-// readBatch reads a whole batch file, "-" being stdin, and checks every line before anything is sent.
-func (a app) readBatch(path string) ([]batchRow, error) {
+// batchRow is one operation of a batch file.
+type batchRow struct {
+	line int // of the file
+	op   walletapi.BatchOp
+	own  bool // the file gives its reference
+}
+
+// batchColumns are the members of an operation, which are also the columns of a CSV file.
+var batchColumns = []string{
+	"op", "from", "to", "asset", "amount_minor", "nonce", "expires_in_s", "hold", "memo", "valid_until", "reference",
+}
+
+// readBatch reads a whole batch file, "-" being stdin, and checks every line. Each row then has a
+// reference; see reference.
+func (a app) readBatch(path, run string) ([]batchRow, error) {
+	p := batchParser{name: path, run: run}
+	in := a.Stdin
 	if path == "-" {
-		return parseBatch("stdin", a.Stdin)
+		p.name = "stdin"
+	} else {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+		in = f
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	if err := p.parse(bufio.NewReaderSize(in, maxBatchLine)); err != nil {
+		return nil, cli.ReadError(p.name, err)
+	}
+	if err := p.refer(); err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
-	return parseBatch(path, f)
+	if len(p.faults) > 0 {
+		text := strings.Join(p.faults, "\n")
+		if p.more > 0 {
+			text += fmt.Sprintf("\nand %d more", p.more)
+		}
+		e := unfit("malformed", "nothing was sent: correct the lines that are named", "%s", text)
+		e.Details = map[string]any{"faults": p.faults, "more": p.more}
+		return nil, e
+	}
+	if len(p.rows) == 0 {
+		return nil, unfit("empty", "did the program that wrote it fail?", "%s: no operation", p.name)
+	}
+	return p.rows, nil
 }
 
-// parseBatch takes NDJSON when the first thing in the file is an object, else CSV.
-func parseBatch(name string, r io.Reader) ([]batchRow, error) {
-	in := bufio.NewReaderSize(r, maxBatchLine)
-	found := &faults{name: name}
-	parse, err := batchForm(in)
-	if err != nil {
-		return nil, cli.ReadError(name, err)
-	}
-	rows, err := parse(in, found)
-	if err != nil {
-		return nil, cli.ReadError(name, err)
-	}
-	if err := found.err(); err != nil {
-		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, cli.Fail(cli.ExitFileUnfit, "empty", "did what wrote it fail?", "%s: no operation", name)
-	}
-	if err := checkNonces(name, rows); err != nil {
-		return nil, err
-	}
-	return rows, identify(rows)
+func unfit(reason, next, format string, args ...any) *cli.Failure {
+	return cli.Fail(cli.ExitFileUnfit, reason, next, format, args...)
 }
 
-var errTooManyRows = cli.Fail(cli.ExitFileUnfit, "hard_limit", "split the file", "more than %d operations", maxBatchRows)
+// batchParser collects the rows and the faults of one file.
+type batchParser struct {
+	name, run string
+	rows      []batchRow
+	faults    []string
+	more      int // faults that are not shown
+}
 
-// batchForm chooses the parser by the first bytes of a file. The mark that spreadsheets put before UTF-8 is skipped.
-func batchForm(in *bufio.Reader) (func(*bufio.Reader, *faults) ([]batchRow, error), error) {
+func (p *batchParser) fault(line int, err error) {
+	if len(p.faults) == maxFaults {
+		p.more++
+		return
+	}
+	if bad, ok := errors.AsType[*httpapi.BodyError](err); ok {
+		err = fmt.Errorf("%s: %s", cmp.Or(bad.Field, "operation"), bad.Reason)
+	}
+	p.faults = append(p.faults, fmt.Sprintf("%s:%d: %v", p.name, line, err))
+}
+
+// parse reads NDJSON if the file begins with an object, else CSV. It skips the byte order mark of
+// UTF-8.
+func (p *batchParser) parse(in *bufio.Reader) error {
 	head, err := in.Peek(in.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return err
 	}
-	if bytes.HasPrefix(head, []byte(utf8Mark)) {
-		_, _ = in.Discard(len(utf8Mark)) // is buffered
-		head = head[len(utf8Mark):]
+	if mark := []byte("\ufeff"); bytes.HasPrefix(head, mark) {
+		_, _ = in.Discard(len(mark)) // is buffered
+		head = head[len(mark):]
 	}
 	switch head = bytes.TrimLeft(head, " \t\r\n"); {
 	case len(head) == 0:
+		return nil
 	case head[0] == '{':
-		return parseBatchLines, nil
+		return p.parseLines(in)
 	case head[0] == '[':
-		return nil, cli.Fail(cli.ExitFileUnfit, "malformed", "write one object a line, without the list around them", "a list is no NDJSON")
+		return unfit("malformed", "write one object a line, without the list around them", "a list is not NDJSON")
 	case head[0] == 0xfe, head[0] == 0xff, head[0] == 0:
-		return nil, cli.Fail(cli.ExitFileUnfit, "malformed", "save it as UTF-8", "it is no text in UTF-8")
+		return unfit("malformed", "save it as UTF-8", "it is not text in UTF-8")
 	}
-	return parseBatchCSV, nil
+	return p.parseCSV(in)
 }
 
-const utf8Mark = "\ufeff"
+func (p *batchParser) parseLines(in *bufio.Reader) error {
+	s := bufio.NewScanner(in)
+	s.Buffer(make([]byte, 0, maxBatchLine), maxBatchLine)
+	n := 1
+	for ; s.Scan(); n++ {
+		if len(bytes.TrimSpace(s.Bytes())) == 0 {
+			continue
+		}
+		if err := p.add(n, s.Bytes()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		p.fault(n, fmt.Errorf("the line is longer than %d bytes", maxBatchLine))
+		return nil
+	}
+	return s.Err()
+}
 
-// boundedRecord ends a read when one record of CSV takes more than maxBatchLine: a quote left open would take the rest
-// of the file.
+// add checks the operation of a line, which is a JSON object, and keeps it.
+func (p *batchParser) add(line int, raw []byte) error {
+	if len(p.rows) == maxBatchRows {
+		return unfit("hard_limit", "split the file", "more than %d operations", maxBatchRows)
+	}
+	op, err := walletapi.ReadOp(raw)
+	if err == nil && (engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To)) {
+		err = errSystemAccount
+	}
+	if err != nil {
+		p.fault(line, err)
+	}
+	p.rows = append(p.rows, batchRow{line: line, op: op, own: op.Reference != ""})
+	return nil
+}
+
+// boundedRecord ends a read when one record of CSV takes more than maxBatchLine: a quote left open
+// would take the rest of the file.
 type boundedRecord struct {
 	in   *bufio.Reader
 	took int
@@ -103,149 +178,119 @@ func (b *boundedRecord) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func parseBatchLines(in *bufio.Reader, found *faults) ([]batchRow, error) {
-	var rows []batchRow
-	s := bufio.NewScanner(in)
-	s.Buffer(make([]byte, 0, maxBatchLine), maxBatchLine)
-	n := 1
-	for ; s.Scan(); n++ {
-		if len(bytes.TrimSpace(s.Bytes())) == 0 {
-			continue
-		}
-		if len(rows) == maxBatchRows {
-			return nil, errTooManyRows
-		}
-		var op walletapi.BatchOp
-		if err := json.Unmarshal(s.Bytes(), &op, json.RejectUnknownMembers(true)); err != nil {
-			found.add(n, err)
-			continue
-		}
-		row, err := newBatchRow(n, op)
-		if err != nil {
-			found.add(n, err)
-		}
-		rows = append(rows, row)
-	}
-	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		found.add(n, fmt.Errorf("the line is longer than %d bytes", maxBatchLine))
-		return rows, nil
-	}
-	return rows, s.Err()
-}
-
-func parseBatchCSV(in *bufio.Reader, found *faults) ([]batchRow, error) {
+func (p *batchParser) parseCSV(in *bufio.Reader) error {
 	bound := &boundedRecord{in: in}
 	r := csv.NewReader(bound)
 	r.ReuseRecord = true
-	header, err := r.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, csvFault(found, 1, err)
-	}
-	columns := slices.Clone(header)
-	if err := checkHeader(columns); err != nil {
-		found.add(1, err)
-		return nil, nil
-	}
-	var rows []batchRow
-	line := 1
-	for {
+	var columns []string
+	for line := 0; ; {
 		bound.took = 0 // beside what its buffer still holds
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return rows, nil
+			return nil
 		}
-		if errors.Is(err, csv.ErrFieldCount) {
+		bad, malformed := errors.AsType[*csv.ParseError](err)
+		switch {
+		case errors.Is(err, csv.ErrFieldCount):
 			line, _ = r.FieldPos(0)
-			found.add(line, fmt.Errorf("%d fields where the header has %d", len(cells), len(columns)))
+			p.fault(line, fmt.Errorf("%d fields where the header has %d", len(cells), len(columns)))
+			continue
+		case errors.Is(err, errLongRecord):
+			p.fault(line+1, errLongRecord)
+			return nil
+		case malformed:
+			p.fault(bad.Line, bad.Err)
+			return nil
+		case err != nil:
+			return err
+		case columns == nil:
+			columns, line = slices.Clone(cells), 1
+			if err := checkHeader(columns); err != nil {
+				p.fault(1, fmt.Errorf("the first line names the columns: %w", err))
+				return nil
+			}
 			continue
 		}
-		if err != nil {
-			return nil, csvFault(found, line+1, err)
-		}
-		if len(rows) == maxBatchRows {
-			return nil, errTooManyRows
-		}
 		line, _ = r.FieldPos(0)
-		row, err := csvRow(line, columns, cells)
+		row, err := rowJSON(columns, cells)
 		if err != nil {
-			found.add(line, err)
+			p.fault(line, err)
+			continue
 		}
-		rows = append(rows, row)
-	}
-}
-
-// csvFault adds a fault of form to those found. A failure to read stays an error.
-func csvFault(found *faults, line int, err error) error {
-	if errors.Is(err, errLongRecord) {
-		found.add(line, errLongRecord)
-		return nil
-	}
-	p, ok := errors.AsType[*csv.ParseError](err)
-	if !ok {
-		return err
-	}
-	found.add(p.Line, p.Err)
-	return nil
-}
-
-func csvRow(line int, columns, cells []string) (batchRow, error) {
-	var op walletapi.BatchOp
-	for i, c := range columns {
-		if err := setText(&op, c, cells[i]); err != nil {
-			return batchRow{}, err
+		if err := p.add(line, row); err != nil {
+			return err
 		}
 	}
-	return newBatchRow(line, op)
 }
 
-// checkHeader wants each column known and there once.
+// rowJSON returns the cells of a CSV record as an object. It leaves out empty cells.
+func rowJSON(columns, cells []string) (row []byte, err error) {
+	row = append(row, '{')
+	for i, column := range columns {
+		if cells[i] == "" {
+			continue
+		}
+		if len(row) > 1 {
+			row = append(row, ',')
+		}
+		row = append(append(append(row, '"'), column...), `":`...)
+		if column == "nonce" || column == "expires_in_s" {
+			n, err := strconv.ParseUint(cells[i], 10, 64)
+			if err != nil || cli.Decimal(n) != cells[i] {
+				return nil, fmt.Errorf("%s: %q is not a whole number above 0", column, cells[i])
+			}
+			row = append(row, cells[i]...)
+		} else if row, err = jsontext.AppendQuote(row, cells[i]); err != nil {
+			return nil, fmt.Errorf("%s: is not text in UTF-8", column)
+		}
+	}
+	return append(row, '}'), nil
+}
+
+// checkHeader reports a column that is not known, or stands twice, and a missing op.
 func checkHeader(columns []string) error {
 	for i, c := range columns {
 		switch {
-		case i == 0 && len(columns) == 1 && strings.ContainsAny(c, ";\t"):
-			return fmt.Errorf("the first line names the columns, with a comma between them, not as in %q", c)
+		case len(columns) == 1 && strings.ContainsAny(c, ";\t"):
+			return fmt.Errorf("put a comma between them, not as in %q", c)
 		case !slices.Contains(batchColumns, c):
-			return fmt.Errorf("the first line names the columns: %q is none of %s", c, strings.Join(batchColumns, ","))
+			return fmt.Errorf("%q is none of %s", c, strings.Join(batchColumns, ","))
 		case slices.Contains(columns[:i], c):
-			return fmt.Errorf("the first line names the columns: %q stands twice", c)
+			return fmt.Errorf("%q stands twice", c)
 		}
 	}
 	if !slices.Contains(columns, "op") {
-		return errors.New("the first line names the columns: op is missing")
+		return errors.New("op is missing")
 	}
 	return nil
 }
 
-// faults collects the faults of a file, so that a person corrects it once.
-type faults struct {
-	name string
-	told []string
-	more int
-}
-
-// mostFaults is how many are shown: after so many the program that wrote the file is at fault.
-const mostFaults = 20
-
-func (f *faults) add(line int, err error) {
-	if len(f.told) == mostFaults {
-		f.more++
-		return
+// refer sets the reference of each row. In a run with a name it is NAME/N for operation N of the
+// file. In a run without a name it is a hash of the operation and of its index among equal rows, so
+// that it does not depend on the name of the file.
+func (p *batchParser) refer() error {
+	same := map[string]int{}
+	seen := map[string]int{} // lines, by reference
+	for i := range p.rows {
+		r := &p.rows[i]
+		switch {
+		case r.own:
+		case p.run != "":
+			r.op.Reference = p.run + "/" + strconv.Itoa(i+1)
+		default:
+			raw, err := json.Marshal(r.op, json.Deterministic(true))
+			if err != nil {
+				return err
+			}
+			says := string(raw)
+			sum := b3.Sum(append(raw, strconv.Itoa(same[says])...))
+			same[says]++
+			r.op.Reference = "batch/" + hex.EncodeToString(sum[:16])
+		}
+		if line, twice := seen[r.op.Reference]; twice {
+			p.fault(r.line, fmt.Errorf("reference: line %d has the same one, %q", line, r.op.Reference))
+		}
+		seen[r.op.Reference] = r.line
 	}
-	f.told = append(f.told, fmt.Sprintf("%s:%d: %v", f.name, line, err))
-}
-
-func (f *faults) err() error {
-	if len(f.told) == 0 {
-		return nil
-	}
-	text := strings.Join(f.told, "\n")
-	if f.more > 0 {
-		text += fmt.Sprintf("\nand %d more", f.more)
-	}
-	e := cli.Fail(cli.ExitFileUnfit, "malformed", "nothing was sent: correct the lines that are named", "%s", text)
-	e.Details = map[string]any{"faults": f.told, "more": f.more}
-	return e
+	return nil
 }

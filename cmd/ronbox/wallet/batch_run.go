@@ -2,393 +2,258 @@ package wallet
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"net/http"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"ronbox/cmd/ronbox/cli"
-	ledgerapi "ronbox/httpapi/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
 	walletapi "ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
 )
 
 const (
-	maxChunkOps   = 4096            // of one request
-	maxChunkBytes = 960 << 10       // of its body; the node takes 1 MiB
-	lookAhead     = 4 * maxChunkOps // rows that are looked at for one request, past those that have to wait
-	maxStalls     = 10              // requests in a row that give no row a result, because another spends from the same accounts
+	maxChunkOps   = 4096      // of one request
+	maxChunkBytes = 960 << 10 // of its body; the node takes 1 MiB
+
+	modeAtomic      = "atomic"
+	modeIndependent = "independent"
+
+	// a row done longer ago, of which no state tells, may be the payment of another month
+	otherMonth = 24 * time.Hour
 )
 
 // batchNode is the part of walletapi.Client that a batch uses.
 type batchNode interface {
-	statements
-	LedgerHead(ctx context.Context) (ledgerapi.LedgerHead, error)
-	Roots(ctx context.Context, since uint64, limit int) (ledgerapi.Roots, error)
-	Account(ctx context.Context, account string) (walletapi.Account, error)
 	Batch(ctx context.Context, key string, b walletapi.Batch) (walletapi.BatchPosted, error)
+	Tx(ctx context.Context, id string) ([]byte, error)
 }
 
-// batchRun sends the rows of a file in requests and records what became of them. It belongs to one goroutine.
-//
-// Rows of one payer stay in order and take consecutive nonces. A request that holds several of them is atomic: a nonce
-// that is taken refuses every row, also those whose nonces are still free, because the other writer may have paid one of
-// these very rows, as a second run of the same name does. The statements are searched then for rows that are done, under
-// nonces that were looked up before the search.
-//
-// When one row of such a request is refused, the others are sent again: at first one row of each payer to a request, where
-// each row stands alone, then twice as many of a payer each time that its rows are accepted. A payer without funds thus
-// costs one request per row, not one per chunk.
+// batchRun sends the rows of a file in requests and records what became of them. Each row carries
+// its reference, so the ledger does it once: a row that is sent again, by this run or another one,
+// is answered with the receipt of then. It belongs to one goroutine.
 type batchRun struct {
 	cli.Repeater
-	node  batchNode
-	state *stateFile
-	owner string // begins the key of every request of a run of this name
-	mode  string
-	rows  []batchRow
-	most  int // rows of a request
-	now   func() time.Time
+	batchState
+	node batchNode
+	path string // of the state file, "" for none
+	rows []batchRow
+	most int // rows of a request
+	now  func() time.Time
+	done func(settled, total int)
 
-	done   func(settled, total int)
-	looked func(entries int64)
-	notice func(format string, args ...any) // printed even with --quiet
-
-	no      int               // number of the next request
-	pending []int             // rows without a result, in order
-	next    map[string]uint64 // next nonce of a payer, where it is known
-	width   map[string]int    // most rows of a payer in one request, after a refusal; 0: no bound
-	mark    ledgerMark        // newest record that is known
-	stalls  int               // requests in a row that gave no row a result
-	entries int64             // of statements, read
-	taken   bool              // another writer took a nonce that was known
-	early   int               // rows of the request in hand that an earlier run has done
-	known   []int             // rows of a request that the node knows with other nonces: done at least in part, or under way
-	out     batchDoc
+	told     int       // rows that the state showed as done when the run began
+	earlier  int       // those, and rows that are found to have been done before
+	requests int       // answered
+	oldest   time.Time // of the rows in Before
 }
 
-// batchDoc is the output of wallet batch.
-type batchDoc struct {
-	Rows       int          `json:"rows"`
-	Accepted   int          `json:"accepted"`
-	Refused    []refusedRow `json:"refused"`
-	Requests   int          `json:"requests"`
-	PaidNow    int          `json:"paid_now"`    // of those accepted, by this run
-	PaidBefore int          `json:"paid_before"` // of those accepted, by earlier runs
-	Before     []span       `json:"done_before"` // lines of those accepted that were done by a run of which no state told
-	Resumed    bool         `json:"resumed"`     // an earlier run had begun
-	State      string       `json:"state,omitzero"`
-}
-
-// begin takes all rows as pending and then replays the steps of an earlier run. It returns the request that this run was
-// about to send, if its result is not known.
-func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
-	b.out = batchDoc{Rows: len(b.rows), Refused: []refusedRow{}, Before: []span{}, Resumed: len(steps) > 0}
-	b.next, b.width = map[string]uint64{}, map[string]int{}
-	b.pending = make([]int, len(b.rows))
-	for i := range b.pending {
-		b.pending[i] = i
+// send sends the pending rows until every one has a result. It keeps the state also if it fails.
+func (b *batchRun) send(ctx context.Context) error {
+	pending := b.pending()
+	b.told = count(b.Done)
+	b.earlier = b.told
+	if err := b.checkLedger(ctx, pending); err != nil {
+		return err
 	}
-	var open *batchStep
-	for i := range steps {
-		s := &steps[i]
-		if s.Ledger != nil && s.Ledger.Seq >= b.mark.Seq {
-			b.mark = *s.Ledger
-		}
-		switch {
-		case s.Plan != nil:
-		case s.Reopened != nil && open == nil:
-			if err := b.reopen(s.Reopened); err != nil {
-				return nil, err
-			}
-		case s.Before != nil && open == nil:
-			if err := b.doneBefore(s.Before); err != nil {
-				return nil, err
-			}
-		case s.No != b.no || s.Settled == (open == nil):
-			return nil, fmt.Errorf("step %d: %w", i, errNoState)
-		case !s.Settled:
-			open = s
-		default:
-			if err := b.recordResult(open, s); err != nil {
-				return nil, err
-			}
-			open = nil
-		}
-	}
-	b.out.PaidBefore = b.out.Accepted
-	return open, nil
-}
-
-// retryRefused makes the refused rows pending again.
-func (b *batchRun) retryRefused() error {
-	rows := refusedRows(b.out.Refused)
-	if len(rows) == 0 {
+	if len(pending) == 0 {
 		return nil
 	}
-	step := batchStep{No: b.no, Reopened: toSpans(rows)}
-	if err := b.state.write(step); err != nil {
-		return err
-	}
-	return b.reopen(step.Reopened)
-}
-
-// refusedRows are the rows of refusals, ascending.
-func refusedRows(all []refusedRow) (rows []int) {
-	for i := range all {
-		rows = append(rows, all[i].Row)
-	}
-	slices.Sort(rows)
-	return rows
-}
-
-func (b *batchRun) reopen(s []span) error {
-	rows, err := expandSpans(s, len(b.rows))
-	if err == nil && !isSubset(rows, refusedRows(b.out.Refused)) {
-		err = fmt.Errorf("%w: rows are tried again that were not refused", errNoState)
-	}
-	if err != nil {
-		return err
-	}
-	again := setOf(rows)
-	b.out.Refused = slices.DeleteFunc(b.out.Refused, func(r refusedRow) bool { return again[r.Row] })
-	b.pending = append(b.pending, rows...)
-	slices.Sort(b.pending)
-	b.next = map[string]uint64{} // others may have spent meanwhile
-	return nil
-}
-
-// run sends until every row is settled; open is a request that an earlier run may have sent.
-func (b *batchRun) run(ctx context.Context, open *batchStep) error {
-	b.known = nil // the node reports it again where it still holds; a request that was under way may have been refused since
-	if err := b.checkLedger(ctx); err != nil {
-		return err
-	}
-	open, err := b.resolveOpen(ctx, open)
-	if err != nil {
-		return err
-	}
-	b.out.PaidBefore = b.out.Accepted
-	if open != nil {
-		if err := b.sendAndRecord(ctx, open, true); err != nil {
-			return err
-		}
-	}
-	if len(b.pending) > 0 {
-		b.next = map[string]uint64{} // others may have spent since the state was written
-		if err := b.findDoneBefore(ctx); err != nil {
-			return err
-		}
-	}
-	for len(b.pending) > 0 {
-		step, err := b.nextRequest(ctx)
-		if err == nil {
-			err = b.state.write(step)
-		}
-		if err == nil {
-			err = b.sendAndRecord(ctx, step, false)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sendAndRecord sends a request and records its result; with sent an earlier run may have sent it before.
-func (b *batchRun) sendAndRecord(ctx context.Context, step *batchStep, sent bool) error {
-	before := len(b.pending)
-	b.done(len(b.rows)-before, len(b.rows))
-	end, err := b.send(ctx, step, sent)
-	if err != nil {
-		return err
-	}
-	if err := b.state.write(end); err != nil {
-		return err
-	}
-	if err := b.recordResult(step, end); err != nil {
-		return err
-	}
-	b.out.PaidBefore += b.early
-	if err := b.checkOtherRuns(ctx); err != nil {
-		return err
-	}
-	if b.stalls++; len(b.pending) < before {
-		b.stalls = 0
-	}
-	if b.stalls == maxStalls {
-		return cli.Fail(cli.ExitBusy, "nonce_taken", "find out who else spends from these accounts, then run the same command again",
-			"%d requests in a row came too late: another takes the nonces of the payers", maxStalls)
-	}
-	return nil
-}
-
-// recordResult takes the result of a request into the run, live or from the state file.
-func (b *batchRun) recordResult(step, end *batchStep) error {
-	rows, ops, err := b.ops(step)
-	if err != nil {
-		return err
-	}
-	again, err := expandSpans(end.Again, len(b.rows))
-	ended := slices.Concat(again, refusedRows(end.Refused)) // once each
-	known, wrong := expandSpans(end.Known, len(b.rows))
-	if err = errors.Join(err, wrong); err == nil && (!isSubset(known, again) || !isSubset(rows, b.pending) || !isSubset(ended, rows) || len(setOf(ended)) != len(ended)) {
-		err = fmt.Errorf("%w: request %d is of rows that do not wait, or its end tells of others", errNoState, step.No)
-	}
-	if err != nil {
-		return err
-	}
-	open, refused := setOf(again), setOf(refusedRows(end.Refused))
-	maps.Copy(b.next, step.Nonces)
-	gone, stopped := map[int]bool{}, map[string]bool{}
-	fell := b.modeOf(rows) == modeAtomic && len(refused) > 0 // with that row, and no nonce was taken
-	for k, i := range rows {
-		r := &b.rows[i]
-		switch {
-		case open[i]:
-			if r.auto && !fell && ops[k].Nonce == b.next[r.payer] && !stopped[r.payer] {
-				delete(b.next, r.payer) // another has taken it: look it up again
-				b.taken = true
+	var kept time.Time // at the start, so that a state that cannot be written is met before anything is sent
+	for len(pending) > 0 {
+		if b.now().Sub(kept) >= keepEvery {
+			if err := b.keep(b.path); err != nil {
+				return err
 			}
-			stopped[r.payer] = true
-			continue
-		case refused[i]:
-			stopped[r.payer] = true
-		default:
-			b.out.Accepted++
-			if r.auto {
-				b.next[r.payer] = ops[k].Nonce + 1
-			}
+			kept = b.now()
 		}
-		gone[i] = true
+		b.done(b.Rows-len(pending), b.Rows)
+		rows := b.chunk(pending)
+		if err := b.request(ctx, rows); err != nil {
+			return errors.Join(err, b.keep(b.path))
+		}
+		pending = pending[len(rows):]
 	}
-	b.adaptWidths(rows, stopped)
-	b.pending = removeRows(b.pending, gone)
-	b.known = append(b.known, known...)
-	b.out.Refused = append(b.out.Refused, end.Refused...)
-	b.out.Requests++
-	b.no++
-	return nil
+	return b.keep(b.path)
 }
 
-// adaptWidths narrows the payers that met a refusal and widens those that did not.
-func (b *batchRun) adaptWidths(rows []int, stopped map[string]bool) {
-	seen := map[string]bool{}
-	for _, i := range rows {
-		payer := b.rows[i].payer
-		if payer == "" || seen[payer] || b.mode == modeAtomic {
-			continue
-		}
-		seen[payer] = true
-		switch w := b.width[payer]; {
-		case stopped[payer]:
-			b.width[payer] = 1
-		case 2*w >= b.most:
-			delete(b.width, payer)
-		case w > 0:
-			b.width[payer] = 2 * w
-		}
-	}
-}
-
-func setOf(rows []int) map[int]bool {
-	out := make(map[int]bool, len(rows))
-	for _, r := range rows {
-		out[r] = true
-	}
-	return out
-}
-
-// removeRows takes the rows in gone out of rows. They stand near its front: the rest is not moved.
-func removeRows(rows []int, gone map[int]bool) []int {
-	var kept []int
-	at := 0
-	for ; len(gone) > 0; at++ {
-		if gone[rows[at]] {
-			delete(gone, rows[at])
-		} else {
-			kept = append(kept, rows[at])
-		}
-	}
-	return rows[at-len(kept):][:copy(rows[at-len(kept):], kept)+len(rows)-at]
-}
-
-// nextRequest chooses the rows of the next request and the nonces that they begin with.
-func (b *batchRun) nextRequest(ctx context.Context) (*batchStep, error) {
-	step := &batchStep{No: b.no, Nonces: map[string]uint64{}, Ledger: b.currentMark()}
-	var rows []int
-	bytes, used := 0, map[string]int{}
-	singly := b.oneAtATime(b.pending[0])
-	for _, i := range b.pending[:min(len(b.pending), lookAhead)] {
-		r := &b.rows[i]
-		if w := b.width[r.payer]; r.payer != "" && (singly && used[r.payer] > 0 || !singly && b.oneAtATime(i) || w > 0 && used[r.payer] == w) {
-			continue
-		}
-		if bytes += opBytes(&r.op); len(rows) == b.most || bytes > maxChunkBytes {
+// chunk returns the rows of the next request.
+func (b *batchRun) chunk(pending []int) []int {
+	n, bytes := 0, 0
+	for n < min(len(pending), b.most) {
+		if bytes += opBytes(&b.rows[pending[n]].op); bytes > maxChunkBytes && n > 0 {
 			break
 		}
-		rows, used[r.payer] = append(rows, i), used[r.payer]+1
-		if _, known := step.Nonces[r.payer]; r.auto && !known {
-			n, err := b.nonce(ctx, r.payer)
-			if err != nil {
-				return nil, err
-			}
-			step.Nonces[r.payer] = n
-		}
+		n++
 	}
-	step.Rows = toSpans(rows)
-	return step, nil
+	return pending[:n]
 }
 
-// oneAtATime reports whether a row goes only into requests that hold one row of each payer, its payer's last row having been refused.
-func (b *batchRun) oneAtATime(i int) bool { return b.width[b.rows[i].payer] == 1 }
-
-// modeOf is how a request of rows is done. Rows that take nonces of their payer one after the other stand or fall together.
-func (b *batchRun) modeOf(rows []int) string {
-	seen := map[string]bool{}
-	for _, i := range rows {
-		if r := &b.rows[i]; r.auto && seen[r.payer] {
-			return modeAtomic
-		} else if r.auto {
-			seen[r.payer] = true
-		}
-	}
-	return b.mode
-}
-
-// opBytes is at least what an operation takes in a body: names, quotes and numbers beside what varies.
+// opBytes returns at least the size of an operation in a body.
 func opBytes(op *walletapi.BatchOp) int {
-	const fixed = 220
-	return fixed + len(op.From) + len(op.To) + len(op.Hold) + 6*len(op.Memo) + len(op.ValidUntil) + len(op.AmountMinor)
+	const fixed = 250 // names, quotes and numbers
+	return fixed + len(op.From) + len(op.To) + len(op.Hold) + 6*(len(op.Memo)+len(op.Reference)) + len(op.ValidUntil) +
+		len(op.AmountMinor)
 }
 
-func (b *batchRun) nonce(ctx context.Context, payer string) (uint64, error) {
-	if n, known := b.next[payer]; known {
-		return n, nil
+// request sends rows, under a new key, until there is an answer, and takes the results.
+func (b *batchRun) request(ctx context.Context, rows []int) error {
+	ops := make([]walletapi.BatchOp, len(rows))
+	for k, i := range rows {
+		ops[k] = b.rows[i].op
 	}
-	err := b.Repeat(ctx, "look up a nonce", func() error {
-		acc, err := b.node.Account(ctx, payer)
-		b.next[payer] = acc.NextNonce
+	key := "batch-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
+	var got walletapi.BatchPosted
+	lost := false
+	err := b.Repeat(ctx, fmt.Sprintf("request %d", b.requests), func() (err error) {
+		got, err = b.node.Batch(ctx, key, walletapi.Batch{Mode: b.Mode, Ops: ops})
+		lost = lost || outcomeUnknown(err)
 		return err
 	})
-	if err != nil {
-		delete(b.next, payer)
+	if err == nil {
+		b.requests++
+		return b.take(rows, got.Answer.Results, key)
 	}
-	return b.next[payer], err
+	if p, at := problemAt(err, rows); at >= 0 {
+		if b.Mode == modeAtomic {
+			b.requests++
+			b.refuseAll(rows, at, p)
+			return nil
+		}
+		err = fmt.Errorf("line %d: %w", b.rows[at].line, err)
+	}
+	f := &cli.Failure{Err: err, Details: map[string]any{"idempotency_key": key}, Unsettled: lost}
+	if lost || client.Retryable(err) {
+		f.Next = runAgain
+	}
+	return f
 }
 
-// ops are the operations of a step with their nonces.
-func (b *batchRun) ops(step *batchStep) (rows []int, ops []walletapi.BatchOp, err error) {
-	rows, err = expandSpans(step.Rows, len(b.rows))
-	next := map[string]uint64{}
-	maps.Copy(next, step.Nonces)
-	for _, i := range rows {
-		r := &b.rows[i]
-		op := r.op
-		if r.auto {
-			op.Nonce = next[r.payer]
-			next[r.payer]++
-		}
-		ops = append(ops, op)
+const runAgain = "run the same command again: it goes on where this one ended, and does nothing twice"
+
+// problemAt returns the refusal of a request and the row that it names, -1 if it names none.
+func problemAt(err error, rows []int) (*wire.Problem, int) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return nil, -1
 	}
-	return rows, ops, err
+	n, ok := p.Details["index"].(float64) // as JSON has it
+	if !ok || n < 0 || int(n) >= len(rows) {
+		return p, -1
+	}
+	return p, rows[int(n)]
+}
+
+// refuseAll takes the refusal of one row of an atomic file for the refusal of all.
+func (b *batchRun) refuseAll(rows []int, at int, p *wire.Problem) {
+	for _, i := range rows {
+		if i == at {
+			b.refuse(i, p.Code, p.Reason)
+		} else {
+			b.refuse(i, "ABORTED", record.Aborted.String())
+		}
+	}
+}
+
+func (b *batchRun) refuse(row int, code, reason string) {
+	b.Refused = append(b.Refused, refusedRow{row, b.rows[row].line, code, reason})
+}
+
+// take takes the results of rows. A receipt under another key is that of an earlier run, or of one
+// that is under way.
+func (b *batchRun) take(rows []int, results []walletapi.BatchResult, key string) error {
+	if len(results) != len(rows) {
+		return inconsistent("the node answered %d operations of %d", len(results), len(rows))
+	}
+	var paid, before []int
+	var made []time.Time // of the rows in before
+	for k, i := range rows {
+		switch r := &results[k]; {
+		case r.Index != k || (r.Error == nil) != (r.Status == http.StatusOK):
+			return inconsistent("the node's answer to operation %d says neither that it was done nor why not", k)
+		case r.Error != nil:
+			b.refuse(i, r.Error.Code, r.Error.Reason)
+		default:
+			receipt, err := record.ParseReceipt(r.Receipt)
+			if err != nil {
+				return unsoundReceipt(err)
+			}
+			b.Last = receipt.TxID.String()
+			if receipt.Idem == key {
+				paid = append(paid, i)
+				continue
+			}
+			before, made = append(before, i), append(made, time.Unix(0, receipt.At))
+		}
+	}
+	b.Done = addSpans(b.Done, paid...) // whatever the other rows are
+	if err := b.checkMonth(before, made); err != nil {
+		return err
+	}
+	for _, at := range made {
+		if b.oldest.IsZero() || at.Before(b.oldest) {
+			b.oldest = at
+		}
+	}
+	b.Done, b.Before = addSpans(b.Done, before...), addSpans(b.Before, before...)
+	b.earlier += len(before)
+	return nil
+}
+
+func inconsistent(format string, args ...any) error {
+	return cli.Fail(cli.ExitBad, "node_inconsistent", "", format, args...)
+}
+
+// checkMonth stops a run without a name if rows that are missing in the state file were done long
+// ago: they may be the same payments of an earlier month.
+func (b *batchRun) checkMonth(before []int, made []time.Time) error {
+	first := -1 // the oldest such row
+	for k, i := range before {
+		if b.Run == "" && !b.rows[i].own && (first < 0 || made[k].Before(made[first])) {
+			first = k
+		}
+	}
+	if first < 0 || b.now().Sub(made[first]) < otherMonth {
+		return nil
+	}
+	next := "if it is another payment in the same words, name its run: --run NAME; " +
+		"if it is the same, name the state of then with --state"
+	paid := count(b.Done) - b.earlier
+	if paid > 0 {
+		next = fmt.Sprintf("%d lines of this file were paid just now: take them out before you name a run with --run, "+
+			"which pays every line; to pay only what is new, name the state of then with --state", paid)
+	}
+	f := cli.Fail(cli.ExitFailed, "done_before", next,
+		"what line %d says was done before, at %s, and no state tells of it: nothing more is sent",
+		b.rows[before[first]].line, made[first].UTC().Format(time.RFC3339))
+	f.Details = map[string]any{"operations": len(before), "paid_now": paid}
+	return f
+}
+
+// checkLedger checks that the node has a row that the state shows as done: a restored node, or
+// another one, may lack them all.
+func (b *batchRun) checkLedger(ctx context.Context, pending []int) error {
+	if b.Last == "" || len(pending) == 0 {
+		return nil
+	}
+	err := b.Repeat(ctx, "look at the ledger", func() error {
+		_, err := b.node.Tx(ctx, b.Last)
+		return err
+	})
+	p, ok := errors.AsType[*wire.Problem](err)
+	switch {
+	case ok && p.Status == http.StatusForbidden:
+		return nil // the token may pay and not read
+	case ok && p.Status == http.StatusNotFound:
+		return cli.Fail(cli.ExitFailed, "other_ledger",
+			"to pay it on this node name another file with --state: rows that this node has done are not done again",
+			"the state tells of %s, which this node lacks, or hides from the token: the state is another node's, "+
+				"or this node was restored", b.Last)
+	}
+	return err
 }

@@ -15,52 +15,71 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// repeatHelp ends the help of every verb that moves money.
+// repeatHelp ends the help of every command that moves money.
 const repeatHelp = `
 
-The amount is in minor units. The key that is printed first makes the call safe to repeat:
-the same command with it does nothing twice and gives the same receipt.`
+The amount is in minor units. It may have a point if ` + "`wallet.decimals`" + ` gives the asset
+decimals: 12.50 is 1250 of an asset with 2. The key that is printed first makes the call
+safe to repeat: the same command with it does nothing twice and gives the same receipt.`
 
-// operation makes of cmd a verb that asks for one operation, which parse reads off the arguments.
-func (a app) operation(cmd *cobra.Command, f *sendFlags, parse func(args []string) (walletapi.BatchOp, error)) *cobra.Command {
+// operation makes cmd a command that requests one operation, which parse reads from the arguments.
+func (a app) operation(
+	cmd *cobra.Command,
+	f *sendFlags,
+	parse func(args []string) (walletapi.BatchOp, error),
+) *cobra.Command {
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		op, err := parse(args)
+		if err == nil && op.AmountMinor != "" {
+			err = toMinor(ctx, c, &op)
+		}
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, f, order{payer: payerOf(&op), op: op, post: func(ctx context.Context, key string, nonce uint64) (walletapi.Posted, error) {
-			return post(ctx, c, key, &op, nonce)
-		}})
+		return a.order(ctx, c, f, func(ctx context.Context, key string) (walletapi.Posted, error) {
+			op := op
+			f.identify(&op, key)
+			return post(ctx, c, key, &op)
+		})
 	})
 	return cmd
 }
 
-// post asks for one operation.
-func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.BatchOp, nonce uint64) (walletapi.Posted, error) {
+// post requests one operation.
+func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.BatchOp) (walletapi.Posted, error) {
 	switch op.Op {
 	case walletapi.OpIssue:
-		return c.Issue(ctx, key, walletapi.Issue{To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil})
+		return c.Issue(ctx, key, walletapi.Issue{
+			To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce, Memo: op.Memo,
+			ValidUntil: op.ValidUntil, Reference: op.Reference,
+		})
 	case walletapi.OpTransfer:
 		return c.Transfer(ctx, key, walletapi.Transfer{
-			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil,
+			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce, Memo: op.Memo,
+			ValidUntil: op.ValidUntil, Reference: op.Reference,
 		})
 	case walletapi.OpBurn:
-		return c.Burn(ctx, key, walletapi.Burn{From: op.From, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil})
+		return c.Burn(ctx, key, walletapi.Burn{
+			From: op.From, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce, Memo: op.Memo,
+			ValidUntil: op.ValidUntil, Reference: op.Reference,
+		})
 	case walletapi.OpHold:
 		return c.Hold(ctx, key, walletapi.Hold{
-			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, ExpiresInS: op.ExpiresInS, Memo: op.Memo, ValidUntil: op.ValidUntil,
+			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce,
+			ExpiresInS: op.ExpiresInS, Memo: op.Memo, ValidUntil: op.ValidUntil, Reference: op.Reference,
 		})
 	case walletapi.OpCapture:
-		return c.Capture(ctx, key, walletapi.Capture{Hold: op.Hold, AmountMinor: op.AmountMinor})
+		return c.Capture(ctx, key,
+			walletapi.Capture{Hold: op.Hold, AmountMinor: op.AmountMinor, Reference: op.Reference})
 	}
-	return c.Release(ctx, key, walletapi.Release{Hold: op.Hold})
+	return c.Release(ctx, key, walletapi.Release{Hold: op.Hold, Reference: op.Reference})
 }
 
-// moves gives an operation that moves an amount, its memo and its end from the flags; check names its accounts in the order
-// in which their faults are told.
+// moves returns an operation that moves an amount, with the members that the flags give. check
+// names its accounts in the order in which their faults are reported.
 func (f *sendFlags) moves(op walletapi.BatchOp, check ...string) (walletapi.BatchOp, error) {
 	op.Asset, op.Memo, op.ValidUntil = f.asset, f.memo, f.validUntil
-	err := cmp.Or(checkParty(check[0]), checkAsset("--asset", op.Asset), checkAmount(op.AmountMinor))
+	err := cmp.Or(checkParty(check[0]), checkAsset("--asset", op.Asset), checkAmountText(op.AmountMinor))
 	for _, account := range check[1:] {
 		err = cmp.Or(err, checkParty(account))
 	}
@@ -71,8 +90,8 @@ func (a app) issueCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "issue TO AMOUNT",
-		Short: "Bring money into being on an account",
-		Long:  `Bring money of an asset into being on an account. The asset must be declared.` + repeatHelp,
+		Short: "Issue new money to an account",
+		Long:  `Issue new money of an asset to an account. The asset must be declared.` + repeatHelp,
 		Example: `  ronbox wallet issue alice 1000000
   ronbox wallet issue alice 500 --asset gold --memo "opening balance" --json`,
 		Args: cli.Exactly(2, "an account and an amount"),
@@ -96,7 +115,8 @@ means that it is on disk.` + repeatHelp,
 	}
 	f.add(cmd)
 	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
-		return f.moves(walletapi.BatchOp{Op: walletapi.OpTransfer, From: args[0], To: args[1], AmountMinor: args[2]}, args[1], args[0])
+		return f.moves(walletapi.BatchOp{Op: walletapi.OpTransfer, From: args[0], To: args[1], AmountMinor: args[2]},
+			args[1], args[0])
 	})
 }
 
@@ -104,8 +124,8 @@ func (a app) burnCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "burn FROM AMOUNT",
-		Short: "Take money of an account out of being",
-		Long:  `Take money of an account out of being: what is in circulation of the asset falls.` + repeatHelp,
+		Short: "Destroy money of an account",
+		Long:  `Destroy money of an account: less of the asset is in circulation afterwards.` + repeatHelp,
 		Example: `  ronbox wallet burn bob 10
   ronbox wallet burn bob 10 --memo redeemed --json`,
 		Args: cli.Exactly(2, "an account and an amount"),
@@ -125,7 +145,7 @@ func (a app) holdCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold FROM TO AMOUNT",
 		Short: "Set money aside that another account may capture",
-		Long: `Set money of an account aside: it stays there and cannot be spent, until TO captures it
+		Long: `Set money of an account aside. It stays there and cannot be spent until TO captures it
 (` + "`ronbox wallet capture`" + `), it is released, or it expires.` + repeatHelp,
 		Example: `  ronbox wallet hold alice shop 500 --expires-in 1h
   ronbox wallet hold alice shop 500 --json | jq -r .txid`,
@@ -137,7 +157,13 @@ func (a app) holdCmd() *cobra.Command {
 		if expires < time.Second || expires > longestHold || expires%time.Second != 0 {
 			return op, cli.Usage("--expires-in %s: want whole seconds, 1s to 720h", expires)
 		}
-		op = walletapi.BatchOp{Op: walletapi.OpHold, From: args[0], To: args[1], AmountMinor: args[2], ExpiresInS: uint64(expires / time.Second)}
+		op = walletapi.BatchOp{
+			Op:          walletapi.OpHold,
+			From:        args[0],
+			To:          args[1],
+			AmountMinor: args[2],
+			ExpiresInS:  uint64(expires / time.Second),
+		}
 		return f.moves(op, args[1], args[0])
 	})
 }
@@ -147,8 +173,8 @@ func (a app) captureCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture TXID [AMOUNT]",
 		Short: "Pay out a hold, whole or in part, and end it",
-		Long: `Pay out a hold to the account it is for, whole or AMOUNT of it, and end it: what is not
-taken goes back. A hold is captured once.` + repeatHelp,
+		Long: `Pay out a hold, whole or AMOUNT of it, to its payee, and end it. The rest goes back to the
+payer. A hold is captured once.` + repeatHelp,
 		Example: `  ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD 300 --json`,
 		Args: cli.Between(1, 2, "the txid of a hold and perhaps an amount"),
@@ -159,7 +185,7 @@ taken goes back. A hold is captured once.` + repeatHelp,
 		err := ledger.CheckTxID(op.Hold)
 		if err == nil && len(args) == 2 {
 			op.AmountMinor = args[1]
-			err = checkAmount(op.AmountMinor)
+			err = checkAmountText(op.AmountMinor)
 		}
 		return op, err
 	})
@@ -169,8 +195,8 @@ func (a app) releaseCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "release TXID",
-		Short: "Give a hold up: the payer may spend the money again",
-		Long: `Give a hold up: the payer may spend the money again. Who may capture it may release it.
+		Short: "Release a hold: the payer may spend the money again",
+		Long: `Release a hold: the payer may spend the money again. Who may capture it may release it.
 The key that is printed first makes the call safe to repeat.`,
 		Example: `  ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
@@ -185,11 +211,11 @@ The key that is printed first makes the call safe to repeat.`,
 func (a app) freezeCmd() *cobra.Command {
 	return a.flagsCmd(&cobra.Command{
 		Use:   "freeze ACCOUNT",
-		Short: "Forbid an account to give, to take, or both",
-		Long: `Forbid an account to give and to take, or with --flag one of the two: no_debit, no_credit.
-closed forbids both as well, and says that the account is done with. What is set
-` + "`ronbox wallet unfreeze`" + ` takes off again; ` + "`ronbox wallet seq`" + ` shows it. An account
-that nobody has paid yet is refused, but for --new.`,
+		Short: "Forbid debits of an account, credits, or both",
+		Long: `Forbid debits and credits of an account, or with --flag one of the two: no_debit,
+no_credit. closed forbids both too, and marks the account as no longer used. A flag is
+cleared by ` + "`ronbox wallet unfreeze`" + ` and shown by ` + "`ronbox wallet seq`" + `. An account
+that was never paid is refused unless --new is given.`,
 		Example: `  ronbox wallet freeze mallory
   ronbox wallet freeze mallory --flag no_debit --json`,
 	}, false)
@@ -198,15 +224,15 @@ that nobody has paid yet is refused, but for --new.`,
 func (a app) unfreezeCmd() *cobra.Command {
 	return a.flagsCmd(&cobra.Command{
 		Use:   "unfreeze ACCOUNT",
-		Short: "Take a flag off an account that freeze has set",
-		Long: `Take off an account the flag that ` + "`ronbox wallet freeze`" + ` has set: frozen, or that of
---flag. ` + "`ronbox wallet seq`" + ` shows which it has; one that it has not is refused.`,
+		Short: "Clear a flag of an account that freeze has set",
+		Long: `Clear a flag of an account that ` + "`ronbox wallet freeze`" + ` has set: frozen, or the one that
+--flag names. ` + "`ronbox wallet seq`" + ` shows the flags. A flag that is not set is refused.`,
 		Example: `  ronbox wallet unfreeze mallory
   ronbox wallet unfreeze mallory --flag no_debit --json`,
 	}, true)
 }
 
-// flagsCmd makes of cmd a verb that sets a flag of an account, or takes one off.
+// flagsCmd makes cmd a command that sets a flag of an account or, with off, clears it.
 func (a app) flagsCmd(cmd *cobra.Command, off bool) *cobra.Command {
 	var f sendFlags
 	var flag string
@@ -232,14 +258,15 @@ func (a app) flagsCmd(cmd *cobra.Command, off bool) *cobra.Command {
 				return err
 			}
 		}
-		return a.order(ctx, c, &f, order{post: func(ctx context.Context, key string, _ uint64) (walletapi.Posted, error) {
+		return a.order(ctx, c, &f, func(ctx context.Context, key string) (walletapi.Posted, error) {
 			return c.SetFlags(ctx, key, body)
-		}})
+		})
 	})
 	return cmd
 }
 
-// mustHave refuses to take off a flag that a known account has not: nothing would change.
+// mustHave returns an error if a known account does not have a flag: clearing it would change
+// nothing.
 func (a app) mustHave(ctx context.Context, c walletapi.Client, account, flag string) error {
 	var acc walletapi.Account
 	r := a.Repeater()
@@ -248,7 +275,7 @@ func (a app) mustHave(ctx context.Context, c walletapi.Client, account, flag str
 		return err
 	})
 	if err != nil || !acc.Known || slices.Contains(acc.Flags, flag) {
-		return err // of one that is not known the node says so
+		return err // the node refuses an account that is not known
 	}
 	has := "it has none"
 	if len(acc.Flags) > 0 {

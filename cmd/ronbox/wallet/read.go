@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,12 +20,12 @@ func (a app) balanceCmd() *cobra.Command {
 	var asset string
 	cmd := &cobra.Command{
 		Use:   "balance ACCOUNT",
-		Short: "Show what an account has, and what of it may be spent",
-		Long: `Show what an account has in an asset, in minor units: what may be spent, what is posted,
-and what open holds keep back. An account that nobody has paid has 0.
+		Short: "Show the balance of an account, and how much of it may be spent",
+		Long: `Show the balance of an account in an asset: the amount that may be spent, the amount
+posted, and the amount that open holds set aside. An account that was never paid has 0.
 
-With --min-seq the answer holds everything up to that record: a receipt names its own
-in ledger.seq.`,
+With --min-seq the answer is at least as new as that record of the ledger. A receipt names
+its record in ledger.seq.`,
 		Example: `  ronbox wallet balance alice
   ronbox wallet balance alice --asset ron --min-seq 41 --json | jq -r .amount_minor`,
 		Args: cli.Exactly(1, "one account"),
@@ -47,109 +46,24 @@ in ledger.seq.`,
 				return err
 			}
 		}
-		return a.Show(b, func(t cli.Table) { balanceTable(t, b, acc.Flags) })
+		d := a.shownDecimals(ctx, c)
+		return a.Show(b, func(t cli.Table) { balanceTable(t, b, acc.Flags, d) })
 	})
 	return cmd
 }
 
-// balanceTable shows a balance; an account that a flag keeps from giving has nothing to spend.
-func balanceTable(t cli.Table, b walletapi.Balance, flags []string) {
+// balanceTable prints a balance. An account with a flag that forbids debits has nothing to spend.
+func balanceTable(t cli.Table, b walletapi.Balance, flags []string, d decimals) {
 	t.Row("account", b.Account)
 	if slices.ContainsFunc(flags, func(f string) bool { return f != "no_credit" }) {
 		t.Row("to spend", "nothing while it is locked: "+strings.Join(flags, ", "))
-		t.Row("available", ledger.FormatMinor(b.AmountMinor, b.Asset))
+		t.Row("available", d.show(b.AmountMinor, b.Asset))
 	} else {
-		t.Row("to spend", ledger.FormatMinor(b.AmountMinor, b.Asset))
+		t.Row("to spend", d.show(b.AmountMinor, b.Asset))
 	}
-	t.Row("posted", b.PostedMinor)
-	t.Row("held", b.HeldMinor)
+	t.Row("posted", d.bare(b.PostedMinor, b.Asset))
+	t.Row("held", d.bare(b.HeldMinor, b.Asset))
 	t.Row("as of", fmt.Sprintf("record %d, %s", b.AsOfSeq, cli.FormatStamp(b.AsOf)))
-}
-
-// historyFlags say which part of a statement is asked for.
-type historyFlags struct {
-	asset, cursor, since, until string
-	limit                       int
-	oldest                      bool
-}
-
-func (a app) historyCmd() *cobra.Command {
-	var f historyFlags
-	cmd := &cobra.Command{
-		Use:   "history ACCOUNT",
-		Short: "Show an account's statement: each posting and the balance after it",
-		Long: `Show an account's statement in an asset, a page at a time, the newest first: each posting,
-and the posted balance after it. The cursor that ends a page begins the next one.`,
-		Example: `  ronbox wallet history alice
-  ronbox wallet history alice --since 2026-01-01T00:00:00Z --oldest-first --limit 500 --json`,
-		Args: cli.Exactly(1, "one account"),
-	}
-	assetFlag(cmd, &f.asset)
-	fl := cmd.Flags()
-	fl.IntVar(&f.limit, "limit", 100, "at most this many entries, 1 to 500")
-	fl.StringVar(&f.cursor, "cursor", "", "go on where a page ended")
-	fl.StringVar(&f.since, "since", "", "at this `time` or after it (RFC 3339)")
-	fl.StringVar(&f.until, "until", "", "before this `time` (RFC 3339)")
-	fl.BoolVar(&f.oldest, "oldest-first", false, "begin with the oldest")
-	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
-		q, err := f.query(args[0])
-		if err != nil {
-			return err
-		}
-		h, err := c.History(ctx, q)
-		if err != nil {
-			return err
-		}
-		return a.Show(h, func(t cli.Table) { historyTable(t, h, f.asset) })
-	})
-	return cmd
-}
-
-func (f *historyFlags) query(account string) (q walletapi.HistoryQuery, err error) {
-	if f.limit < 1 || f.limit > 500 {
-		return q, cli.Usage("--limit %d: want 1 to 500", f.limit)
-	}
-	q = walletapi.HistoryQuery{Account: account, Asset: f.asset, Cursor: f.cursor, Limit: f.limit}
-	if f.oldest {
-		q.Order = "asc"
-	}
-	if err = cmp.Or(checkAccount(account), checkAsset("--asset", f.asset)); err != nil {
-		return q, err
-	}
-	if q.Since, err = parseTime("--since", f.since); err != nil {
-		return q, err
-	}
-	q.Until, err = parseTime("--until", f.until)
-	return q, err
-}
-
-func historyTable(t cli.Table, h walletapi.History, asset string) {
-	if len(h.Entries) == 0 {
-		t.Row("nothing has touched it")
-		return
-	}
-	t.Row("TIME", "OP", "CHANGE", "BALANCE", "OTHER", "TXID", "MEMO")
-	for _, e := range h.Entries {
-		r, err := record.ParseReceipt(e.Receipt)
-		if err != nil {
-			t.Row("", "BAD", err)
-			continue
-		}
-		sign, other := "+", r.From
-		if e.Side == "debit" {
-			sign, other = "-", r.To
-		}
-		switch r.Op { // nothing is posted
-		case record.OpHold:
-			sign = "held "
-		case record.OpRelease, record.OpExpire:
-			sign = "freed "
-		}
-		t.Row(cli.FormatStamp(time.Unix(0, r.At)), r.Op, sign+r.Amount.String(), e.BalanceMinor+" "+asset, other, r.TxID, e.Memo)
-	}
-	if h.Next != "" {
-		t.Row("more: --cursor " + h.Next)
-	}
 }
 
 func (a app) seqCmd() *cobra.Command {
@@ -157,8 +71,8 @@ func (a app) seqCmd() *cobra.Command {
 		Use:   "seq ACCOUNT",
 		Short: "Show the nonce that an account sends next, and whether it is locked",
 		Long: `Show the nonce that an account sends next: each debit of it takes the last one and 1. An
-issue takes that of the asset's issuance account, sys:issue:ASSET. The verbs that move
-money look it up by themselves when --nonce is not given.`,
+issue takes that of the asset's issuance account, sys:issue:ASSET. The node assigns it to
+what is sent without --nonce.`,
 		Example: `  ronbox wallet seq alice
   ronbox wallet seq sys:issue:ron --json | jq .next_nonce`,
 		Args: cli.Exactly(1, "one account"),
@@ -190,29 +104,45 @@ func accountTable(t cli.Table, acc walletapi.Account) {
 }
 
 func (a app) txCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "tx TXID",
+	var reference, principal string
+	cmd := &cobra.Command{
+		Use:   "tx [TXID]",
 		Short: "Show the receipt of a transaction, byte for byte as it was first given",
-		Long: `Show the receipt of a transaction. With --json it comes byte for byte as it was first
-given. ` + "`ronbox ledger proof`" + ` shows to somebody who trusts no node that it is there.`,
+		Long: `Show the receipt of a transaction, by its txid or by the --reference it was sent with.
+With --json it comes byte for byte as it was first given. ` + "`ronbox ledger proof`" + ` shows to
+somebody who trusts no node that it is there.`,
 		Example: `  ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
-  ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json > receipt.json`,
-		Args: cli.Exactly(1, "one txid"),
-		RunE: a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
+  ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json > receipt.json
+  ronbox wallet tx --reference 2026-12/17`,
+		Args: cli.AtMost(1, "one txid"),
+	}
+	cmd.Flags().StringVar(&reference, "reference", "", "the `reference` that it was sent with")
+	cmd.Flags().StringVar(&principal, "principal", "",
+		"whose reference: another `principal` than your own takes wallet.admin")
+	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
+		var raw []byte
+		var err error
+		switch {
+		case (len(args) == 1) == (reference != ""):
+			return cli.Usage("want one txid, or --reference")
+		case reference != "":
+			raw, err = c.Reference(ctx, principal, reference)
+		default:
 			if err := ledger.CheckTxID(args[0]); err != nil {
 				return err
 			}
-			raw, err := c.Tx(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.showReceipt(raw)
-		}),
-	}
+			raw, err = c.Tx(ctx, args[0])
+		}
+		if err != nil {
+			return err
+		}
+		return a.showReceipt(ctx, c, raw)
+	})
+	return cmd
 }
 
 // showReceipt prints a receipt: its own bytes with --json.
-func (a app) showReceipt(raw []byte) error {
+func (a app) showReceipt(ctx context.Context, c walletapi.Client, raw []byte) error {
 	if a.Flags.JSON {
 		return a.Print(append(raw[:len(raw):len(raw)], '\n'))
 	}
@@ -220,7 +150,11 @@ func (a app) showReceipt(raw []byte) error {
 	if err != nil {
 		return unsoundReceipt(err)
 	}
-	return a.Show(nil, func(t cli.Table) { ledger.ReceiptTable(t, r) })
+	var d decimals
+	if r.Op.MovesMoney() {
+		d = a.shownDecimals(ctx, c)
+	}
+	return a.Show(nil, func(t cli.Table) { ledger.ReceiptRows(t, r, d.show(r.Amount.String(), r.Asset)) })
 }
 
 func (a app) assetsCmd() *cobra.Command {
@@ -228,9 +162,9 @@ func (a app) assetsCmd() *cobra.Command {
 	var flags sendFlags
 	cmd := &cobra.Command{
 		Use:   "assets",
-		Short: "List the assets and what of each is in circulation, or declare one",
-		Long: `List the assets of the ledger and what of each is in circulation: issued and not burned.
-With --declare one more is made, for good; to declare one that is there changes nothing.
+		Short: "List the assets and how much of each is in circulation, or declare one",
+		Long: `List the assets of the ledger and how much of each is in circulation: issued and not
+burned. --declare adds an asset for good. Declaring an asset that exists changes nothing.
 ` + "`wallet.assets`" + ` in the configuration declares them when the node starts.`,
 		Example: `  ronbox wallet assets
   ronbox wallet assets --declare gold --json`,
@@ -247,9 +181,9 @@ With --declare one more is made, for good; to declare one that is there changes 
 		if err := checkAsset("--declare", declare); err != nil {
 			return err
 		}
-		return a.order(ctx, c, &flags, order{post: func(ctx context.Context, key string, _ uint64) (walletapi.Posted, error) {
+		return a.order(ctx, c, &flags, func(ctx context.Context, key string) (walletapi.Posted, error) {
 			return c.DeclareAsset(ctx, key, walletapi.AssetDeclare{Asset: declare})
-		}})
+		})
 	})
 	return cmd
 }
@@ -266,7 +200,8 @@ func (a app) listAssets(ctx context.Context, c walletapi.Client) error {
 		}
 		t.Row("ASSET", "IN CIRCULATION", "DECLARED")
 		for _, as := range list.Assets {
-			t.Row(as.Asset, as.SupplyMinor, cli.FormatStamp(as.DeclaredAt))
+			d := decimals{as.Asset: as.Decimals}
+			t.Row(as.Asset, d.bare(as.SupplyMinor, as.Asset), cli.FormatStamp(as.DeclaredAt))
 		}
 	})
 }

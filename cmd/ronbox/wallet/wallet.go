@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,26 +14,26 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// app is the run of the command with the verbs of this package.
+// app adds the commands of this package to the App.
 type app struct{ *cli.App }
 
-// online makes RunE of a verb that asks the node.
+// online returns the RunE of a command that calls the node.
 func (a app) online(run func(ctx context.Context, c walletapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, walletapi.NewClient, run)
 }
 
-// Command is the group of verbs of the wallet.
+// Command returns the command group of the wallet.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return cli.Group("wallet", "Hold, move and look at money",
-		a.balanceCmd(), a.historyCmd(), a.txCmd(), a.seqCmd(), a.assetsCmd(),
+	return cli.Group("wallet", "Hold, move and list money",
+		a.balanceCmd(), a.accountCmd(), a.historyCmd(), a.holdsCmd(), a.txCmd(), a.seqCmd(), a.assetsCmd(),
 		a.issueCmd(), a.transferCmd(), a.burnCmd(), a.holdCmd(), a.captureCmd(), a.releaseCmd(), a.batchCmd(),
 		a.freezeCmd(), a.unfreezeCmd(),
 	)
 }
 
-// hint refines the outcome of refusals of the wallet.
+// hint refines the exit code and the advice for refusals of the wallet.
 func hint(err error, o *cli.Outcome) {
 	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
@@ -50,26 +49,27 @@ func hint(err error, o *cli.Outcome) {
 	}
 	switch p.Reason {
 	case "account_unknown":
-		o.Next = "check the name: `ronbox wallet freeze --new` is for one that nobody has paid yet"
+		o.Next = "check the name: `ronbox wallet freeze --new` is for an account that was never paid"
 	case "insufficient_funds":
-		o.Next = "`ronbox wallet balance ACCOUNT` shows what may be spent, `ronbox wallet history ACCOUNT` what a hold has kept back"
+		o.Next = "`ronbox wallet balance ACCOUNT` shows what may be spent, " +
+			"`ronbox wallet history ACCOUNT` what a hold has kept back"
 		if p.Details["cause"] == "account_unknown" {
-			o.Next = "check the name of the payer: nobody has ever paid it"
+			o.Next = "check the name of the payer: it was never paid"
 		}
 	case "expired":
 		if p.Status == http.StatusBadRequest {
 			o.Next = "name a later valid_until, or none"
 		}
 	case "account_locked":
-		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` takes them off"
+		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them"
 	case "asset_unknown":
 		o.Next = "`ronbox wallet assets` lists them, --declare adds one"
 	case "hold_unknown", "hold_closed", "hold_expired":
-		o.Next = "`ronbox wallet history ACCOUNT` shows its holds and what became of them"
+		o.Next = "`ronbox wallet history ACCOUNT` shows its holds and how they ended"
 	}
 }
 
-// defaultAsset is the one that a node has when its configuration names no other.
+// defaultAsset is the asset of a node by default.
 const defaultAsset = "ron"
 
 // assetFlag adds the flag that names an asset.
@@ -77,7 +77,7 @@ func assetFlag(cmd *cobra.Command, asset *string) {
 	cmd.Flags().StringVar(asset, "asset", defaultAsset, "the `asset`")
 }
 
-// checkAccount and the other checks refuse what no node would take, before anything is sent.
+// checkAccount returns a usage error for a name that no node accepts, before anything is sent.
 func checkAccount(s string) error {
 	if err := engines.CheckAccount(s); err != nil {
 		return cli.Usage("%q: %w", s, err)
@@ -93,7 +93,9 @@ func checkParty(s string) error {
 	return checkAccount(s)
 }
 
-var errSystemAccount = errors.New("accounts that begin with sys: are the ledger's own: they pay nobody and nobody pays them")
+var errSystemAccount = errors.New(
+	"accounts that begin with sys: are the ledger's own: they pay nobody and nobody pays them",
+)
 
 func checkAsset(flag, s string) error {
 	if err := engines.CheckAsset(s); err != nil {
@@ -102,22 +104,7 @@ func checkAsset(flag, s string) error {
 	return nil
 }
 
-// largestAmount is 2^128-1.
-const largestAmount = "340282366920938463463374607431768211455"
-
-// checkAmount checks an amount in minor units: a whole number above 0.
-func checkAmount(s string) error {
-	n, err := engines.ParseAmount(s)
-	if err != nil && len(s) >= len(largestAmount) && s[0] != '0' && strings.Trim(s, "0123456789") == "" {
-		return cli.Usage("%q is more than there can be: an amount is %s at most", s, largestAmount)
-	}
-	if err != nil || n.IsZero() {
-		return cli.Usage("%q is no amount: want a whole number of minor units above 0, such as 1000", s)
-	}
-	return nil
-}
-
-// payerOf is the account whose nonce an operation takes, "" for one that takes none.
+// payerOf returns the account that pays an operation and provides its nonce, or "".
 func payerOf(op *walletapi.BatchOp) string {
 	if op.Op == walletapi.OpIssue {
 		return engines.IssuanceAccount(op.Asset)
@@ -125,7 +112,7 @@ func payerOf(op *walletapi.BatchOp) string {
 	return op.From
 }
 
-// parseTime reads a time; "" is the zero time.
+// parseTime parses a time; "" is the zero time.
 func parseTime(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil

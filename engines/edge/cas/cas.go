@@ -17,10 +17,10 @@ import (
 	"ronbox/store"
 )
 
-// ErrCorrupt is returned for a file whose bytes are not those of its name.
-var ErrCorrupt = errors.New("cas: file does not hold what its name says")
+// ErrCorrupt is returned if the bytes of a file do not match its name.
+var ErrCorrupt = errors.New("cas: the bytes of the file do not match its name")
 
-// CorruptError describes a file that is ErrCorrupt.
+// CorruptError describes a corrupt file. It matches ErrCorrupt.
 type CorruptError struct {
 	Name   b3.Digest
 	Reason string
@@ -32,14 +32,16 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrCorr
 // Is reports whether target is ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// Dir is a folder of objects: b3/<2 hex>/<62 hex>, tmp and quarantine.
+// Dir is a content store: a folder with objects in b3/<2 hex>/<62 hex>, and folders tmp and
+// quarantine.
 type Dir struct {
 	root  string
 	fault func(op string) error
 }
 
-// New returns the content store in root. It does no I/O. Fault, which may be nil, is asked before each change of a
-// file: create, write, seal, place, sync, remove, set aside.
+// New returns the content store in root. It does no I/O. fault, if not nil, is called before each
+// change of a file with its operation (create, write, seal, place, sync, remove, set aside), and
+// its error ends the change.
 func New(root string, fault func(op string) error) *Dir {
 	if fault == nil {
 		fault = func(string) error { return nil }
@@ -47,7 +49,7 @@ func New(root string, fault func(op string) error) *Dir {
 	return &Dir{root: root, fault: fault}
 }
 
-// Prepare makes the folders, and removes what a crash has left in tmp.
+// Prepare creates the folders and removes the files that a crash has left in tmp.
 func (d *Dir) Prepare() error {
 	err := os.RemoveAll(filepath.Join(d.root, "tmp"))
 	for _, dir := range []string{"b3", "tmp", "quarantine"} {
@@ -67,17 +69,16 @@ func (d *Dir) path(name b3.Digest) string {
 	return filepath.Join(d.root, "b3", text[:2], text[2:])
 }
 
-// Temp is an object that is being written. After Seal, Place gives it its name; Drop gives it up.
+// Temp is an object that is being written. After Seal, Place names it. Drop discards it.
 type Temp struct {
 	f     *os.File
 	hash  *b3.Hasher
 	size  int64
 	fault func(op string) error
-	reach func(size int64) error
 }
 
-// Create begins an object. Reach is asked before it grows to a size; nil: nobody is.
-func (d *Dir) Create(reach func(size int64) error) (*Temp, error) {
+// Create creates an empty Temp.
+func (d *Dir) Create() (*Temp, error) {
 	if err := d.fault("create"); err != nil {
 		return nil, err
 	}
@@ -85,16 +86,12 @@ func (d *Dir) Create(reach func(size int64) error) (*Temp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Temp{f: f, hash: b3.New(), fault: d.fault, reach: reach}, nil
+	return &Temp{f: f, hash: b3.New(), fault: d.fault}, nil
 }
 
 // Write appends to the object.
 func (t *Temp) Write(p []byte) (int, error) {
-	err := t.fault("write")
-	if err == nil && t.reach != nil {
-		err = t.reach(t.size + int64(len(p)))
-	}
-	if err != nil {
+	if err := t.fault("write"); err != nil {
 		return 0, err
 	}
 	n, err := t.f.Write(p)
@@ -103,10 +100,10 @@ func (t *Temp) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Sum is the digest of what has been written, and how many bytes that is.
+// Sum returns the digest and the number of the bytes written so far.
 func (t *Temp) Sum() (b3.Digest, int64) { return t.hash.Sum32(), t.size }
 
-// Seal brings the object to the disk, so that it may be given its name.
+// Seal syncs the object, after which Place may name it.
 func (t *Temp) Seal() error {
 	err := t.fault("seal")
 	if err == nil {
@@ -115,13 +112,14 @@ func (t *Temp) Seal() error {
 	return errors.Join(err, t.f.Close())
 }
 
-// Drop gives the object up. It does nothing to one that has its name.
+// Drop discards the object. It does nothing after Place.
 func (t *Temp) Drop() {
 	_ = t.f.Close()
 	_ = os.Remove(t.f.Name())
 }
 
-// Place gives a sealed object its name, in the place of a file that has it. Sync makes it last.
+// Place renames a sealed object to its digest and replaces a file of that name. Sync makes the name
+// durable.
 func (d *Dir) Place(t *Temp) error {
 	if err := d.fault("place"); err != nil {
 		return err
@@ -129,7 +127,7 @@ func (d *Dir) Place(t *Temp) error {
 	return os.Rename(t.f.Name(), d.path(t.hash.Sum32()))
 }
 
-// Sync brings the names of objects to the disk.
+// Sync makes the names of objects durable.
 func (d *Dir) Sync(names ...b3.Digest) error {
 	if err := d.fault("sync"); err != nil {
 		return err
@@ -145,8 +143,37 @@ func (d *Dir) Sync(names ...b3.Digest) error {
 	return err
 }
 
-// Open opens an object. It returns fs.ErrNotExist for one that is not there and a [CorruptError] for one of another size. It does not look at the
-// bytes.
+// Try writes, syncs and removes a file of one byte. It returns the error of a disk that accepts no
+// objects.
+func (d *Dir) Try() error {
+	t, err := d.Create()
+	if err != nil {
+		return err
+	}
+	defer t.Drop()
+	if _, err = t.Write([]byte{0}); err != nil {
+		return err
+	}
+	if err = t.Seal(); err == nil {
+		err = d.fault("place")
+	}
+	if err == nil {
+		err = os.Rename(t.f.Name(), filepath.Join(d.root, tried))
+	}
+	if err == nil {
+		err = d.fault("sync")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.SyncDir(d.root), os.Remove(filepath.Join(d.root, tried)))
+}
+
+// tried is the name of the file of Try.
+const tried = "tried"
+
+// Open opens an object. It returns fs.ErrNotExist if there is no such file, and a [CorruptError] if
+// it has another size. It does not read the bytes.
 func (d *Dir) Open(name b3.Digest, size int64) (*os.File, error) {
 	f, _, err := d.open(name, size)
 	return f, err
@@ -169,7 +196,8 @@ func (d *Dir) open(name b3.Digest, size int64) (*os.File, fs.FileInfo, error) {
 
 const errBytes = "its bytes have another hash"
 
-// Read returns the bytes of an object after it has hashed them. It returns fs.ErrNotExist or a [CorruptError].
+// Read returns the bytes of an object after checking their hash. It returns fs.ErrNotExist or a
+// [CorruptError].
 func (d *Dir) Read(name b3.Digest, size int64) ([]byte, error) {
 	f, at, err := d.open(name, size)
 	if err != nil {
@@ -182,11 +210,11 @@ func (d *Dir) Read(name b3.Digest, size int64) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// verifyPiece is how much Verify reads at a time.
+// verifyPiece is the number of bytes that Verify reads at a time.
 const verifyPiece = 1 << 20
 
-// Verify hashes an object piece by piece, and calls piece after each one with its length; an error of piece ends it. It returns nil,
-// fs.ErrNotExist, a [CorruptError], or the error of piece.
+// Verify hashes an object in pieces and calls piece with the length of each; an error of piece ends
+// it. It returns nil, fs.ErrNotExist, a [CorruptError], or the error of piece.
 func (d *Dir) Verify(name b3.Digest, size int64, piece func(n int) error) error {
 	f, at, err := d.open(name, size)
 	if err != nil {
@@ -211,16 +239,16 @@ func (d *Dir) Verify(name b3.Digest, size int64, piece func(n int) error) error 
 	return nil
 }
 
-// Holds reports whether the name of an object still stands for the file at.
+// Holds reports whether the file of an object is still the file at.
 func (d *Dir) Holds(name b3.Digest, at fs.FileInfo) bool {
 	now, err := os.Stat(d.path(name))
 	return err == nil && os.SameFile(now, at)
 }
 
-// Use notes that an object is used. A disk that is read-only does not keep it.
+// Use records that an object is used now. It has no effect on a read-only disk.
 func (d *Dir) Use(name b3.Digest, now time.Time) { _ = os.Chtimes(d.path(name), now, now) }
 
-// Used is when an object was used last; zero: it is not there.
+// Used returns the last use of an object, or zero if it has no file.
 func (d *Dir) Used(name b3.Digest) time.Time {
 	if at, err := os.Stat(d.path(name)); err == nil {
 		return at.ModTime()
@@ -228,7 +256,7 @@ func (d *Dir) Used(name b3.Digest) time.Time {
 	return time.Time{}
 }
 
-// Remove takes an object away. One that is not there is no fault.
+// Remove removes an object. A missing object is not an error.
 func (d *Dir) Remove(name b3.Digest) error {
 	if err := d.fault("remove"); err != nil {
 		return err
@@ -236,8 +264,8 @@ func (d *Dir) Remove(name b3.Digest) error {
 	return unlessMissing(os.Remove(d.path(name)))
 }
 
-// Quarantine takes an object out of its place and keeps it for a look, in one of 16 places, which an older one leaves for it. One that is not
-// there is no fault.
+// Quarantine moves an object to one of 16 places of the quarantine folder, and replaces an older
+// file there. It returns nil if the object has no file.
 func (d *Dir) Quarantine(name b3.Digest) error {
 	if err := d.fault("set aside"); err != nil {
 		return err
@@ -252,8 +280,8 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// Walk visits every file below b3 in the order of the names; the zero Digest is one that is no object's. It ends with the first error of visit,
-// or when ctx ends.
+// Walk calls visit for every file below b3 in the order of names, with the zero Digest if the name
+// is not that of an object. It ends with the first error of visit or when ctx ends.
 func (d *Dir) Walk(ctx context.Context, visit func(path string, name b3.Digest) error) error {
 	return filepath.WalkDir(filepath.Join(d.root, "b3"), func(path string, f fs.DirEntry, err error) error {
 		if err = errors.Join(err, context.Cause(ctx)); err != nil || f.IsDir() {
@@ -267,10 +295,10 @@ func (d *Dir) Walk(ctx context.Context, visit func(path string, name b3.Digest) 
 	})
 }
 
-// scrubbed is a file whose time is that of the last scrub.
+// scrubbed is a file with the modification time of the last scrub.
 const scrubbed = "scrubbed"
 
-// NoteScrub records that all objects have been verified as of now.
+// NoteScrub records that all objects were verified at the time now.
 func (d *Dir) NoteScrub(now time.Time) error {
 	path := filepath.Join(d.root, scrubbed)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -280,7 +308,7 @@ func (d *Dir) NoteScrub(now time.Time) error {
 	return errors.Join(f.Close(), os.Chtimes(path, now, now))
 }
 
-// LastScrub returns the time that NoteScrub recorded last, zero if it recorded none.
+// LastScrub returns the time of the last NoteScrub, or zero if there was none.
 func (d *Dir) LastScrub() time.Time {
 	if at, err := os.Stat(filepath.Join(d.root, scrubbed)); err == nil {
 		return at.ModTime()
@@ -288,11 +316,11 @@ func (d *Dir) LastScrub() time.Time {
 	return time.Time{}
 }
 
-// Free is how many bytes the disk has left.
+// Free returns the free bytes of the disk.
 func (d *Dir) Free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.root, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: d.root, Err: err}
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }

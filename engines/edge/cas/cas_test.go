@@ -29,7 +29,7 @@ func prepared(t testing.TB) *Dir {
 // put stores an object.
 func put(t testing.TB, d *Dir, body string) b3.Digest {
 	t.Helper()
-	temp, err := d.Create(nil)
+	temp, err := d.Create()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +45,17 @@ func put(t testing.TB, d *Dir, body string) b3.Digest {
 	if err := errors.Join(temp.Seal(), d.Place(temp), d.Sync(name)); err != nil {
 		t.Fatal(err)
 	}
-	temp.Drop() // nothing
+	temp.Drop() // has no effect
 	return name
 }
 
-// What was put is read as it was, by its name, until it is removed; its file cannot be written.
+// A stored object is read unchanged by its name until it is removed, and its file is read-only.
 func TestPutAndRead(t *testing.T) {
 	d := prepared(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		body := rapid.StringOfN(rapid.RuneFrom([]rune("ab\n")), 0, 2000, -1).Draw(rt, "body")
 		name := put(t, d, body)
-		if again := put(t, d, body); again != name { // in the place of the file
+		if again := put(t, d, body); again != name { // replaces the file
 			rt.Fatalf("%s, then %s", name, again)
 		}
 		got, err := d.Read(name, int64(len(body)))
@@ -77,7 +77,7 @@ func TestPutAndRead(t *testing.T) {
 	})
 }
 
-// A byte that is not as it was, wherever it is, is met by Read.
+// Read detects a changed byte at any position.
 func TestChangedByte(t *testing.T) {
 	d := prepared(t)
 	body := strings.Repeat("0123456789", 100)
@@ -100,7 +100,7 @@ func TestChangedByte(t *testing.T) {
 	}
 }
 
-// Of those set aside a few are kept.
+// The quarantine keeps only a few objects.
 func TestQuarantineIsBounded(t *testing.T) {
 	d := prepared(t)
 	for i := range 100 {
@@ -116,14 +116,18 @@ func TestQuarantineIsBounded(t *testing.T) {
 	}
 }
 
-// A start lists the objects and the stray files, and empties tmp.
+// A start lists objects and other files, and empties tmp.
 func TestPrepareAndWalk(t *testing.T) {
 	d := prepared(t)
-	want := map[string]bool{d.path(put(t, d, "a")): true, d.path(put(t, d, "b")): true, filepath.Join(d.root, "b3", "stray"): false}
+	want := map[string]bool{
+		d.path(put(t, d, "a")):               true,
+		d.path(put(t, d, "b")):               true,
+		filepath.Join(d.root, "b3", "stray"): false,
+	}
 	if err := os.WriteFile(filepath.Join(d.root, "b3", "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Create(nil); err != nil {
+	if _, err := d.Create(); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Prepare(); err != nil {

@@ -2,11 +2,13 @@
 //
 // # Invariants
 //
-//  1. A file has its name only once all its bytes are on the disk; Place and Sync are durable when they return.
-//  2. Read returns bytes that hash to the name, or ErrCorrupt. Verify reads every byte of the file, and reports the same.
-//  3. One goroutine at a time calls Prepare, Place, Sync, Remove and Quarantine; any may call the rest. An open file stays readable whatever
-//     becomes of its name.
-//  4. What a crash leaves is a file in tmp, which Prepare removes, or a whole object that nobody has heard of.
+//  1. A file has its name only after all its bytes are on the disk. Place followed by Sync is
+//     durable.
+//  2. Read returns bytes that hash to the name, or ErrCorrupt. Verify reads every byte of the file
+//     and reports the same.
+//  3. One goroutine at a time calls Prepare, Place, Sync, Remove and Quarantine. All other methods
+//     may be called concurrently. An open file stays readable after its name has changed.
+//  4. A crash leaves only files in tmp, which Prepare removes, and complete objects.
 //
 // # Tasks and queues
 //

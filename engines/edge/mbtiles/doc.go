@@ -1,16 +1,17 @@
-// Package mbtiles reads MBTiles 1.3 files: SQLite databases of map tiles, opened so that nothing a file says can change it, another file or the
-// process.
+// Package mbtiles reads MBTiles 1.3 files, which are SQLite databases of map tiles. It opens them
+// so that the content of a file cannot change the file, another file or the process.
 //
 // # Invariants
 //
-//  1. A file is opened read only and as one that nobody changes. One that has a write-ahead log or a hot journal is refused, since its tiles
-//     may be in there, and one in which no index finds a tile.
-//  2. Statements may select, read and check, nothing else (allowed): views of a hostile file can neither write, attach, set,
-//     recurse nor call functions.
-//  3. A file is refused whose schema could make a statement run or grow without bound: more than 1000 objects, virtual
-//     tables, generated columns, metadata that is not a table, tiles in which indexes alone do not find a tile (schema.go).
-//  4. A statement ends with the context of its caller, that of Open and Tile within a time that Open is given, and no value
-//     is longer than a tile may be.
+//  1. A file is opened read-only and immutable. It is refused if it has a write-ahead log or a hot
+//     journal, which may hold tiles, or if no index finds a tile.
+//  2. Statements may only select, read and check (allowed). Views of a hostile file cannot write,
+//     attach, set, recurse or call functions.
+//  3. A file is refused if its schema could make a statement run or grow without bound: more than
+//     1000 objects, virtual tables, generated columns, metadata that is not a table, or tiles in
+//     which indexes alone do not find a tile (schema.go).
+//  4. A statement ends with the context of its caller; those of Open and Tile also end after the
+//     time that Open was given. No value is longer than a tile may be.
 //
 // # Tasks and queues
 //

@@ -12,7 +12,8 @@ import (
 	"ronbox/engines/edge/packtest"
 )
 
-// TestHostile opens and verifies hostile files. Each is refused before a query of it can run without end.
+// TestHostile opens and verifies hostile files. Each is refused before one of its queries can run
+// without end.
 func TestHostile(t *testing.T) {
 	for _, h := range packtest.Hostile() {
 		t.Run(h.Name, func(t *testing.T) {
@@ -22,7 +23,8 @@ func TestHostile(t *testing.T) {
 			if err == nil {
 				defer r.Close()
 			}
-			if h.Slow == (err != nil) || err != nil && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), h.Fault)) {
+			if h.Slow == (err != nil) ||
+				err != nil && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), h.Fault)) {
 				t.Fatalf("open: %v, want %q", err, h.Fault)
 			}
 			if !h.Slow {
@@ -36,14 +38,16 @@ func TestHostile(t *testing.T) {
 			defer cancel()
 			faults := ""
 			_, err = r.Verify(ctx, func(fault string) { faults += fault })
-			if late := err != nil && err.Error() == "late"; late != (h.Fault == "") || !strings.Contains(faults, h.Fault) {
+			if late := err != nil &&
+				err.Error() == "late"; late != (h.Fault == "") ||
+				!strings.Contains(faults, h.Fault) {
 				t.Errorf("verify: %v, faults %q, want %q", err, faults, h.Fault)
 			}
 		})
 	}
 }
 
-// TestSlowTile reads a tile whose statement does not end.
+// TestSlowTile reads a tile with a statement that does not end.
 func TestSlowTile(t *testing.T) {
 	for _, h := range packtest.Hostile() {
 		if !h.Slow || h.Fault != "" {
@@ -53,7 +57,8 @@ func TestSlowTile(t *testing.T) {
 		packtest.WriteMBTiles(t, path, h.Script)
 		r := open(t, path)
 		r.within = 100 * time.Millisecond
-		if _, err := r.Tile(t.Context(), 0, 0, 0); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "it took more than 100ms") {
+		if _, err := r.Tile(t.Context(), 0, 0, 0); !errors.Is(err, ErrUnfit) ||
+			!strings.Contains(err.Error(), "it took more than 100ms") {
 			t.Errorf("err = %v", err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -68,14 +73,19 @@ func TestSlowTile(t *testing.T) {
 func TestUnusual(t *testing.T) {
 	for name, script := range map[string]string{
 		"a log mode without a log": packtest.Sound,
-		"triggers":                 packtest.Sound + "CREATE TRIGGER g AFTER INSERT ON tiles BEGIN DELETE FROM tiles; END;",
-		"a check":                  packtest.Sound + "CREATE TABLE z (a CHECK (a GLOB '*x*')); INSERT INTO z VALUES ('x');",
-		"views beside":             packtest.Sound + "CREATE VIEW v AS SELECT * FROM tiles; CREATE VIEW w AS SELECT hex(name) FROM metadata;",
-		"a tile without bytes":     packtest.Sound + "INSERT INTO tiles VALUES (1, 1, 1, NULL);",
-		"a table without rowid": packtest.Metadata + `CREATE TABLE tiles (zoom_level integer, tile_column integer, tile_row integer, tile_data blob,
+		"triggers": packtest.Sound + "CREATE TRIGGER g AFTER INSERT ON tiles " +
+			"BEGIN DELETE FROM tiles; END;",
+		"a check": packtest.Sound + "CREATE TABLE z (a CHECK (a GLOB '*x*')); " +
+			"INSERT INTO z VALUES ('x');",
+		"views beside": packtest.Sound + "CREATE VIEW v AS SELECT * FROM tiles; " +
+			"CREATE VIEW w AS SELECT hex(name) FROM metadata;",
+		"a tile without bytes": packtest.Sound + "INSERT INTO tiles VALUES (1, 1, 1, NULL);",
+		"a table without rowid": packtest.Metadata + `CREATE TABLE tiles (
+			zoom_level integer, tile_column integer, tile_row integer, tile_data blob,
 			PRIMARY KEY (zoom_level, tile_column, tile_row)) WITHOUT ROWID;`,
-		"a view of one table": packtest.Metadata + `CREATE TABLE tiles_with_hash (zoom_level integer NOT NULL, tile_column integer NOT NULL,
-			tile_row integer NOT NULL, tile_data blob, tile_hash text, PRIMARY KEY (zoom_level, tile_column, tile_row));
+		"a view of one table": packtest.Metadata + `CREATE TABLE tiles_with_hash (
+			zoom_level integer NOT NULL, tile_column integer NOT NULL, tile_row integer NOT NULL,
+			tile_data blob, tile_hash text, PRIMARY KEY (zoom_level, tile_column, tile_row));
 			CREATE VIEW tiles AS SELECT zoom_level, tile_column, tile_row, tile_data FROM tiles_with_hash;`,
 	} {
 		path := filepath.Join(t.TempDir(), "made.mbtiles")
@@ -97,14 +107,16 @@ func TestUnusual(t *testing.T) {
 	}
 }
 
-// TestLyingSchema has rows of the schema whose type or name are not those of their statements.
+// TestLyingSchema has rows of the schema with another type or name than their statements.
 func TestLyingSchema(t *testing.T) {
 	lie := "PRAGMA writable_schema = on; UPDATE sqlite_schema SET "
 	for _, change := range []string{
-		"type = 'view', rootpage = 0, sql = 'CREATE VIRTUAL TABLE metadata USING fts5(name, value)' WHERE name = 'metadata'",
+		"type = 'view', rootpage = 0, sql = 'CREATE VIRTUAL TABLE metadata USING fts5(name, value)' " +
+			"WHERE name = 'metadata'",
 		"sql = 'create/**/virtual table metadata USING fts5(name, value)', rootpage = 0 WHERE name = 'metadata'",
 		"name = 'other' WHERE name = 'metadata'",
-		"type = 'table', rootpage = 0, sql = 'CREATE VIEW metadata AS SELECT 1 AS name, 2 AS value' WHERE name = 'metadata'",
+		"type = 'table', rootpage = 0, sql = 'CREATE VIEW metadata AS SELECT 1 AS name, 2 AS value' " +
+			"WHERE name = 'metadata'",
 	} {
 		path := filepath.Join(t.TempDir(), "lying.mbtiles")
 		packtest.WriteMBTiles(t, path, packtest.Sound+lie+change)
@@ -115,7 +127,7 @@ func TestLyingSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaCount reads trees of schema pages that do not end.
+// TestSchemaCount reads cyclic trees of schema pages.
 func TestSchemaCount(t *testing.T) {
 	page := make([]byte, 512)
 	copy(page, "SQLite format 3\x00\x02\x00")

@@ -15,40 +15,44 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// ErrUnfit is a file that is not sound, or of a kind that is not read. Every error but that of a context is it.
-var ErrUnfit = errors.New("mbtiles: not a fit file")
+// ErrUnfit is returned for a file that is invalid or of an unsupported kind. Every error matches it
+// except that of a context.
+var ErrUnfit = errors.New("mbtiles: invalid file")
 
 const (
 	maxTile     = 8 << 20  // bytes of a tile, and of any other value
 	maxMetadata = 10 << 20 // bytes of all metadata, as of PMTiles
-	conns       = 4        // tiles of a file read at once: enough for the cores of a small box, few enough for many packs
-	maxZoom     = 31
+	// Concurrent reads of a file: enough for the cores of a small machine, few enough for many
+	// packs.
+	conns   = 4
+	maxZoom = 31
 )
 
-// Info is what a file says of itself. Zoom levels that its metadata lacks are those of its tiles.
+// Info describes a file by its metadata. Missing zoom levels are derived from the tiles.
 type Info struct {
 	Name, Description, Attribution string
-	Format                         string // as it is written: "pbf", "png"; tiles may differ
+	Format                         string // as in the metadata: "pbf", "png"; tiles may differ
 	MinZoom, MaxZoom               uint8
-	Bounds                         [4]float64 // west, south, east, north; all the world if it is not said
+	Bounds                         [4]float64 // west, south, east, north; the whole world if missing
 	Center                         [3]float64 // longitude, latitude, zoom
-	JSON                           string     // further metadata, of vector layers
+	JSON                           string     // further metadata of vector layers
 }
 
-// Reader reads one file. Safe for concurrent use.
+// Reader reads one file. It is safe for concurrent use.
 type Reader struct {
 	Info
 	pool   *sqlitex.Pool
-	within time.Duration // that a call may take, but for Verify
+	within time.Duration // the longest duration of a call, except Verify
 }
 
-// Open opens a file and reads its metadata. Open, and each later call of Tile, fails with ErrUnfit after within: the
-// statements of a hostile file need not end by themselves. All connections are open when Open returns: the Reader goes
-// on reading the same file after another has taken its name.
+// Open opens a file and reads its metadata. Open and each later call of Tile fail with ErrUnfit
+// after within, because the statements of a hostile file may not end. Open opens all connections,
+// so the Reader keeps reading the same file after another file has taken its name.
 func Open(ctx context.Context, path string, within time.Duration) (*Reader, error) {
 	for _, beside := range []string{"-wal", "-journal"} {
 		if st, err := os.Stat(path + beside); err == nil && st.Size() > 0 {
-			return nil, fmt.Errorf("%w: it has a %s; close what writes it, or run sqlite3 FILE 'PRAGMA journal_mode=delete'", ErrUnfit, beside[1:])
+			return nil, fmt.Errorf("%w: it has a %s; close its writer, or run sqlite3 FILE "+
+				"'PRAGMA journal_mode=delete'", ErrUnfit, beside[1:])
 		}
 	}
 	if err := checkSchemaFile(path); err != nil {
@@ -74,7 +78,7 @@ func checkSchemaFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrUnfit, err)
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // it was only read
 	st, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrUnfit, err)
@@ -82,21 +86,23 @@ func checkSchemaFile(path string) error {
 	return checkSchemaSize(f, st.Size())
 }
 
-// Close waits for the calls under way, which it interrupts.
-func (r *Reader) Close() { _ = r.pool.Close() } // nothing was written
+// Close interrupts running calls and waits for them.
+func (r *Reader) Close() { _ = r.pool.Close() } // it was only read
 
-// confine makes a connection one that only reads.
+// confine restricts a connection to reading.
 func confine(c *sqlite.Conn) error {
-	c.Limit(sqlite.LimitLength, maxTile+1024) // a row has a few bytes beside its tile
+	c.Limit(sqlite.LimitLength, maxTile+1024) // a row has a few bytes in addition to its tile
 	c.Limit(sqlite.LimitSQLLength, maxStatement)
 	c.Limit(sqlite.LimitExprDepth, 100)
 	c.Limit(sqlite.LimitCompoundSelect, 4)
 	c.Limit(sqlite.LimitAttached, 0)
 	for _, pragma := range []string{
 		"query_only = on", "trusted_schema = off", "cell_size_check = on", "temp_store = memory", "mmap_size = 0",
-		"cache_size = -256",             // KiB: of 256 packs with four connections each it is 256 MiB, and the system caches the file
-		"automatic_index = off",         // SQLite would build one in memory for a join without an index
-		"ignore_check_constraints = on", // quick_check would evaluate the expressions of the file
+		// KiB. For 256 packs with four connections each this is 256 MiB. The system caches the file
+		// as well.
+		"cache_size = -256",
+		"automatic_index = off",         // otherwise SQLite builds an index in memory for some joins
+		"ignore_check_constraints = on", // otherwise quick_check evaluates expressions of the file
 	} {
 		if err := rows(c, "PRAGMA "+pragma, nil); err != nil {
 			return err
@@ -105,15 +111,15 @@ func confine(c *sqlite.Conn) error {
 	return c.SetAuthorizer(sqlite.AuthorizeFunc(allowed))
 }
 
-// allowed denies every function to views. One call of some, such as GLOB on long text, can run for hours, and SQLite looks
-// for an interrupt only between calls.
+// allowed denies every function call in a view. A call of some functions, such as GLOB on a long
+// text, can run for hours, and SQLite checks for an interrupt only between calls.
 func allowed(a sqlite.Action) sqlite.AuthResult {
 	ok := false
 	switch a.Type() {
 	case sqlite.OpSelect, sqlite.OpRead:
 		ok = true
 	case sqlite.OpFunction:
-		ok = a.Accessor() == "" // not in a view
+		ok = a.Accessor() == "" // outside of views
 	case sqlite.OpPragma:
 		ok = a.Pragma() == "quick_check" || a.Pragma() == "table_xinfo"
 	}
@@ -123,10 +129,10 @@ func allowed(a sqlite.Action) sqlite.AuthResult {
 	return sqlite.AuthResultDeny
 }
 
-// errSlow is the cause of a context that has ended a call.
+// errSlow is the cause of the context of a call that took too long.
 var errSlow = errors.New("mbtiles: the call took too long")
 
-// useBriefly is use for at most r.within.
+// useBriefly is use with a limit of r.within.
 func (r *Reader) useBriefly(ctx context.Context, doing string, work func(*sqlite.Conn) error) error {
 	brief, cancel := context.WithTimeoutCause(ctx, r.within, errSlow)
 	defer cancel()
@@ -140,7 +146,7 @@ func (r *Reader) useBriefly(ctx context.Context, doing string, work func(*sqlite
 	return fmt.Errorf("%w: %s: it took more than %v", ErrUnfit, doing, r.within)
 }
 
-// use lends a connection to work. An error is of the file or of the context.
+// use calls work with a connection. The error is that of the file or of the context.
 func (r *Reader) use(ctx context.Context, doing string, work func(*sqlite.Conn) error) error {
 	c, err := r.pool.Take(ctx)
 	if err == nil {
@@ -156,13 +162,13 @@ func (r *Reader) use(ctx context.Context, doing string, work func(*sqlite.Conn) 
 }
 
 func (r *Reader) lend(c *sqlite.Conn, work func(*sqlite.Conn) error) error {
-	defer r.pool.Put(c) // after a panic too: Close waits for every connection
+	defer r.pool.Put(c) // also after a panic, because Close waits for every connection
 	return work(c)
 }
 
 const selectTile = "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
 
-// describe checks the schema, proves that an index finds each tile, and reads metadata.
+// describe checks the schema, checks that an index finds each tile, and reads the metadata.
 func (r *Reader) describe(c *sqlite.Conn) error {
 	if err := checkSchema(c); err != nil {
 		return err
@@ -180,18 +186,25 @@ func (r *Reader) describe(c *sqlite.Conn) error {
 	low, err1 := strconv.ParseUint(meta["minzoom"], 10, 8)
 	high, err2 := strconv.ParseUint(meta["maxzoom"], 10, 8)
 	if err1 != nil || err2 != nil || low > high || high > maxZoom {
-		return fmt.Errorf("%w: zoom levels %q to %q, they end at %d", ErrUnfit, meta["minzoom"], meta["maxzoom"], maxZoom)
+		return fmt.Errorf("%w: zoom levels %q to %q, they end at %d", ErrUnfit, meta["minzoom"], meta["maxzoom"],
+			maxZoom)
 	}
 	r.Info = Info{
-		Name: meta["name"], Description: meta["description"], Attribution: meta["attribution"], Format: meta["format"], JSON: meta["json"],
-		MinZoom: uint8(low), MaxZoom: uint8(high), Bounds: [4]float64{-180, -85.051129, 180, 85.051129},
+		Name:        meta["name"],
+		Description: meta["description"],
+		Attribution: meta["attribution"],
+		Format:      meta["format"],
+		JSON:        meta["json"],
+		MinZoom:     uint8(low),
+		MaxZoom:     uint8(high),
+		Bounds:      [4]float64{-180, -85.051129, 180, 85.051129},
 	}
 	numbers(meta["bounds"], r.Bounds[:])
 	numbers(meta["center"], r.Center[:])
 	return nil
 }
 
-// readMetadata reads the members of metadata that Info has. Zoom levels that are missing are those of the tiles.
+// readMetadata reads the metadata for Info. Missing zoom levels are those of the tiles.
 func readMetadata(c *sqlite.Conn) (map[string]string, error) {
 	meta, size := map[string]string{}, 0
 	keep := func(s *sqlite.Stmt) error {
@@ -202,8 +215,8 @@ func readMetadata(c *sqlite.Conn) (map[string]string, error) {
 		meta[s.ColumnText(0)] = s.ColumnText(1)
 		return nil
 	}
-	err := rows(c, `SELECT name, value FROM metadata WHERE name IN
-		('name', 'description', 'attribution', 'format', 'minzoom', 'maxzoom', 'bounds', 'center', 'json') LIMIT 100`, keep)
+	err := rows(c, `SELECT name, value FROM metadata WHERE name IN ('name', 'description', 'attribution',
+		'format', 'minzoom', 'maxzoom', 'bounds', 'center', 'json') LIMIT 100`, keep)
 	for _, end := range []string{"min", "max"} {
 		if _, known := meta[end+"zoom"]; !known && err == nil {
 			err = rows(c, fmt.Sprintf("SELECT '%szoom', %[1]s(zoom_level) FROM tiles", end), keep)
@@ -212,7 +225,7 @@ func readMetadata(c *sqlite.Conn) (map[string]string, error) {
 	return meta, err
 }
 
-// numbers reads a list of as many decimal numbers as into has. Another list leaves into as it is.
+// numbers parses a list of len(into) decimal numbers. It leaves into unchanged if the list differs.
 func numbers(list string, into []float64) {
 	words, out := strings.Split(list, ","), make([]float64, len(into))
 	for i := range out {
@@ -229,7 +242,8 @@ func rows(c *sqlite.Conn, sql string, visit func(*sqlite.Stmt) error) error {
 	return sqlitex.ExecuteTransient(c, sql, &sqlitex.ExecOptions{ResultFunc: visit})
 }
 
-// Tile reads a tile as it is stored; nil if the file has no such tile. z is at most 31, x and y are below 2^z.
+// Tile returns a tile as it is stored, or nil if the file has no such tile. z is at most 31, x and
+// y are below 2^z.
 func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, err error) {
 	err = r.useBriefly(ctx, fmt.Sprintf("tile %d/%d/%d", z, x, y), func(c *sqlite.Conn) error {
 		s, err := c.Prepare(selectTile)
@@ -253,14 +267,16 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, e
 	return tile, err
 }
 
-// countTiles counts the tiles, and those that no request can name, that are too long, or that are numbers.
-var countTiles = fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE typeof(zoom_level) <> 'integer' OR zoom_level NOT BETWEEN 0 AND %d
+// countTiles counts the tiles, and those that no request can name, that are too long, or that are
+// numbers.
+var countTiles = fmt.Sprintf(
+	`SELECT count(*), count(*) FILTER (WHERE typeof(zoom_level) <> 'integer' OR zoom_level NOT BETWEEN 0 AND %d
 	OR typeof(tile_column) <> 'integer' OR tile_column NOT BETWEEN 0 AND (1 << zoom_level) - 1
 	OR typeof(tile_row) <> 'integer' OR tile_row NOT BETWEEN 0 AND (1 << zoom_level) - 1
 	OR typeof(tile_data) IN ('integer', 'real') OR length(tile_data) > %d) FROM tiles`, maxZoom, maxTile)
 
-// Verify checks the pages of the file and the place, the type and the size of every tile. It calls fault with each
-// defect, and returns how many tiles there are; its error is the cause of ctx.
+// Verify checks the pages of the file, and the position, type and size of every tile. It calls
+// fault for each defect and returns the number of tiles. The error is the cause of ctx.
 func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, err error) {
 	err = r.use(ctx, "verify", func(c *sqlite.Conn) error {
 		err := rows(c, "PRAGMA quick_check(100)", func(s *sqlite.Stmt) error {
@@ -275,8 +291,8 @@ func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, 
 		return rows(c, countTiles, func(s *sqlite.Stmt) error {
 			tiles = uint64(s.ColumnInt64(0))
 			if bad := s.ColumnInt64(1); bad > 0 {
-				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, or not of type BLOB",
-					bad, tiles, maxTile))
+				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, "+
+					"or not of type BLOB", bad, tiles, maxTile))
 			}
 			return nil
 		})

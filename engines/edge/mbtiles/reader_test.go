@@ -25,23 +25,28 @@ type zxy struct {
 	X, Y uint32
 }
 
-// readTiles reads every tile of a file with a query of its own.
+// readTiles reads every tile of a file with another query.
 func readTiles(path string) (map[zxy][]byte, error) {
 	c, err := sqlite.OpenConn("file:"+path+"?immutable=1", sqlite.OpenReadOnly|sqlite.OpenURI)
 	if err != nil {
 		return nil, err
 	}
 	out := map[zxy][]byte{}
-	err = sqlitex.ExecuteTransient(c, "SELECT zoom_level, tile_column, (1 << zoom_level) - 1 - tile_row, tile_data FROM tiles", &sqlitex.ExecOptions{
-		ResultFunc: func(s *sqlite.Stmt) (err error) {
-			out[zxy{uint8(s.ColumnInt(0)), uint32(s.ColumnInt64(1)), uint32(s.ColumnInt64(2))}], err = io.ReadAll(s.ColumnReader(3))
-			return err
+	err = sqlitex.ExecuteTransient(
+		c,
+		"SELECT zoom_level, tile_column, (1 << zoom_level) - 1 - tile_row, tile_data FROM tiles",
+		&sqlitex.ExecOptions{
+			ResultFunc: func(s *sqlite.Stmt) (err error) {
+				out[zxy{uint8(s.ColumnInt(0)), uint32(s.ColumnInt64(1)), uint32(s.ColumnInt64(2))}], err = io.ReadAll(
+					s.ColumnReader(3))
+				return err
+			},
 		},
-	})
+	)
 	return out, errors.Join(err, c.Close())
 }
 
-// within is so long that a sound file never takes it, on a busy machine either.
+// within is long enough for a sound file on a busy machine.
 const within = time.Minute
 
 const fixture = "../../../testdata/packs/twolayers.mbtiles"
@@ -56,7 +61,8 @@ func open(t testing.TB, path string) *Reader {
 	return r
 }
 
-// TestEveryTile reads every tile of a real file, and a row beside it, and compares with a query of its own.
+// TestEveryTile reads every tile of a real file, and missing tiles, and compares them with another
+// query.
 func TestEveryTile(t *testing.T) {
 	want, err := readTiles(fixture)
 	if err != nil || len(want) != 554 {
@@ -81,20 +87,22 @@ func TestEveryTile(t *testing.T) {
 		t.Errorf("verify: %d tiles, %v", n, err)
 	}
 	i := r.Info
-	if i.Name != "twolayers.mbtiles" || i.Format != "pbf" || i.MinZoom != 0 || i.MaxZoom != 14 || !strings.HasPrefix(i.JSON, `{"vector_layers"`) ||
-		i.Bounds != [4]float64{-117.010059, 17.078149, -88.153455, 32.541025} || i.Center != [3]float64{-99.635010, 19.300774, 14} {
+	if i.Name != "twolayers.mbtiles" || i.Format != "pbf" || i.MinZoom != 0 || i.MaxZoom != 14 ||
+		!strings.HasPrefix(i.JSON, `{"vector_layers"`) ||
+		i.Bounds != [4]float64{-117.010059, 17.078149, -88.153455, 32.541025} ||
+		i.Center != [3]float64{-99.635010, 19.300774, 14} {
 		t.Errorf("info %+v", i)
 	}
 }
 
-// schema is a sound file, one tile at 0/0/0 and one at 1/0/0 in the north.
+// schema is the script of a sound file with one tile at 0/0/0 and one at 1/0/0 in the north.
 const schema = `CREATE TABLE metadata (name text, value text);
 	INSERT INTO metadata VALUES ('name', 'made'), ('minzoom', '0'), ('maxzoom', '1'), ('format', 'png');
 	CREATE TABLE tiles (zoom_level integer, tile_column integer, tile_row integer, tile_data blob);
 	CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row);
 	INSERT INTO tiles VALUES (0, 0, 0, 'world'), (1, 0, 1, 'north');`
 
-// create writes a file by a script.
+// create creates a file from a script.
 func create(t testing.TB, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made & 100%?.mbtiles")
@@ -118,7 +126,8 @@ func TestMade(t *testing.T) {
 			t.Errorf("%v: %q, %v, want %q", tt.ref, b, err, tt.want)
 		}
 	}
-	zooms := open(t, create(t, schema+`DELETE FROM metadata WHERE name LIKE '%zoom'; INSERT INTO tiles VALUES (7, 0, 0, 'x'); DELETE FROM tiles WHERE zoom_level = 0`))
+	zooms := open(t, create(t, schema+`DELETE FROM metadata WHERE name LIKE '%zoom';
+		INSERT INTO tiles VALUES (7, 0, 0, 'x'); DELETE FROM tiles WHERE zoom_level = 0`))
 	if zooms.MinZoom != 1 || zooms.MaxZoom != 7 {
 		t.Errorf("zoom levels of tiles: %d to %d, want 1 to 7", zooms.MinZoom, zooms.MaxZoom)
 	}
@@ -126,7 +135,8 @@ func TestMade(t *testing.T) {
 		CREATE TABLE map (zoom_level integer, tile_column integer, tile_row integer, tile_id text);
 		CREATE TABLE images (tile_id text PRIMARY KEY, tile_data blob);
 		CREATE UNIQUE INDEX map_index ON map (zoom_level, tile_column, tile_row);
-		CREATE VIEW tiles AS SELECT map.zoom_level AS zoom_level, map.tile_column AS tile_column, map.tile_row AS tile_row, images.tile_data AS tile_data
+		CREATE VIEW tiles AS SELECT map.zoom_level AS zoom_level, map.tile_column AS tile_column,
+			map.tile_row AS tile_row, images.tile_data AS tile_data
 			FROM map JOIN images ON images.tile_id = map.tile_id;
 		INSERT INTO images VALUES ('a', 'shared'); INSERT INTO map VALUES (0, 0, 0, 'a'), (1, 1, 1, 'a');`))
 	if b, err := images.Tile(t.Context(), 1, 1, 0); err != nil || string(b) != "shared" {
@@ -134,7 +144,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestRefused opens files that are not fit, or hostile.
+// TestRefused opens invalid and hostile files.
 func TestRefused(t *testing.T) {
 	beside := func(path, suffix string) string {
 		if err := os.WriteFile(path+suffix, []byte("pages"), 0o600); err != nil {
@@ -156,11 +166,18 @@ func TestRefused(t *testing.T) {
 		{"a log beside it", beside(create(t, schema), "-wal"), ErrUnfit, "has a wal"},
 		{"a hot journal", beside(create(t, schema), "-journal"), ErrUnfit, "has a journal"},
 		{"no index", create(t, schema+`DROP INDEX tile_index`), ErrUnfit, "CREATE UNIQUE INDEX tile_index"},
-		{"zoom 32", create(t, schema+`UPDATE metadata SET value = '32' WHERE name = 'maxzoom'`), ErrUnfit, `"0" to "32"`},
-		{"zooms swapped", create(t, schema+`UPDATE metadata SET value = '9' WHERE name = 'minzoom'`), ErrUnfit, `"9" to "1"`},
+		{
+			"zoom 32", create(t, schema+`UPDATE metadata SET value = '32' WHERE name = 'maxzoom'`), ErrUnfit,
+			`"0" to "32"`,
+		},
+		{
+			"zooms swapped", create(t, schema+`UPDATE metadata SET value = '9' WHERE name = 'minzoom'`), ErrUnfit,
+			`"9" to "1"`,
+		},
 		{"a view that recurses", create(t, `CREATE TABLE metadata (name text, value text);
 			CREATE VIEW tiles AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
-				SELECT 0 AS zoom_level, i AS tile_column, 0 AS tile_row, 'x' AS tile_data FROM n`), ErrUnfit, "WITH clause"},
+				SELECT 0 AS zoom_level, i AS tile_column, 0 AS tile_row, 'x' AS tile_data FROM n`),
+			ErrUnfit, "WITH clause"},
 	} {
 		r, err := Open(t.Context(), tt.path, within)
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.words) {
@@ -175,7 +192,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestConfined tries what a file's views or a slip of ours could: every change and every other file is refused.
+// TestConfined executes statements that views of a file or a bug could execute: changes and access
+// to other files are refused.
 func TestConfined(t *testing.T) {
 	path := create(t, schema)
 	before, err := os.ReadFile(path)
@@ -184,9 +202,12 @@ func TestConfined(t *testing.T) {
 	}
 	r := open(t, path)
 	for _, sql := range []string{
-		"DELETE FROM tiles", "INSERT INTO tiles VALUES (0, 0, 0, 'x')", "CREATE TABLE x (a)", "CREATE TEMP TABLE x (a)", "DROP TABLE tiles", "BEGIN",
-		"ATTACH DATABASE '" + fixture + "' AS other", "PRAGMA query_only = off", "PRAGMA trusted_schema = on", "PRAGMA user_version", "VACUUM", "REINDEX",
-		"CREATE VIRTUAL TABLE v USING fts5(a)", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+		"DELETE FROM tiles", "INSERT INTO tiles VALUES (0, 0, 0, 'x')", "CREATE TABLE x (a)", "CREATE TEMP TABLE x (a)",
+		"DROP TABLE tiles", "BEGIN",
+		"ATTACH DATABASE '" + fixture + "' AS other", "PRAGMA query_only = off", "PRAGMA trusted_schema = on",
+		"PRAGMA user_version", "VACUUM", "REINDEX",
+		"CREATE VIRTUAL TABLE v USING fts5(a)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
 	} {
 		err := r.use(t.Context(), "try", func(c *sqlite.Conn) error { return rows(c, sql, nil) })
 		if err == nil {
@@ -202,9 +223,16 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestTooLong reads a tile over the bound.
+// TestTooLong reads a tile beyond the bound.
 func TestTooLong(t *testing.T) {
-	r := open(t, create(t, schema+fmt.Sprintf("INSERT INTO tiles VALUES (1, 1, 1, zeroblob(%d)), (1, 1, 0, zeroblob(%d))", maxTile+1025, maxTile)))
+	r := open(
+		t,
+		create(
+			t,
+			schema+fmt.Sprintf("INSERT INTO tiles VALUES (1, 1, 1, zeroblob(%d)), (1, 1, 0, zeroblob(%d))",
+				maxTile+1025, maxTile),
+		),
+	)
 	if b, err := r.Tile(t.Context(), 1, 1, 1); err != nil || len(b) != maxTile {
 		t.Errorf("%d bytes, %v, want %d", len(b), err, maxTile)
 	}
@@ -213,19 +241,22 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestRunaway interrupts a query that would not end: a join of the tiles with themselves, eight times.
+// TestRunaway interrupts a query that would not end: a join of the tiles with themselves, eight
+// times.
 func TestRunaway(t *testing.T) {
-	script := schema + `ALTER TABLE tiles RENAME TO t; CREATE TABLE many (i integer primary key); CREATE UNIQUE INDEX many_i ON many (i);`
+	script := schema + `ALTER TABLE tiles RENAME TO t;
+		CREATE TABLE many (i integer primary key); CREATE UNIQUE INDEX many_i ON many (i);`
 	for i := range 100 {
 		script += fmt.Sprintf("INSERT INTO many VALUES (%d);", i)
 	}
 	script += `CREATE VIEW tiles AS SELECT zoom_level, tile_column, tile_row,
-		(SELECT count(*) FROM many a, many b, many c, many d, many e, many f WHERE a.i + b.i + c.i + d.i + e.i + f.i > t.zoom_level) AS tile_data FROM t`
+		(SELECT count(*) FROM many a, many b, many c, many d, many e, many f
+			WHERE a.i + b.i + c.i + d.i + e.i + f.i > t.zoom_level) AS tile_data FROM t`
 	path := create(t, script)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("late"))
 	defer cancel()
 	r, err := Open(ctx, path, within)
-	if err == nil { // the planner may find an index for it all
+	if err == nil { // the planner may find an index for the whole join
 		defer r.Close()
 		_, err = r.Tile(ctx, 0, 0, 0)
 		if err == nil || err.Error() != "late" {
@@ -240,17 +271,20 @@ func TestRunaway(t *testing.T) {
 
 // TestVerifyTellsOfTiles finds tiles that no request can name.
 func TestVerifyTellsOfTiles(t *testing.T) {
-	for _, row := range []string{"(32, 0, 0, 'x')", "(-1, 0, 0, 'x')", "(1, 2, 0, 'x')", "(1, 0, 2, 'x')", "(1, 0, -1, 'x')"} {
+	for _, row := range []string{
+		"(32, 0, 0, 'x')", "(-1, 0, 0, 'x')", "(1, 2, 0, 'x')", "(1, 0, 2, 'x')", "(1, 0, -1, 'x')",
+	} {
 		r := open(t, create(t, schema+"INSERT INTO tiles VALUES "+row))
 		faults := ""
-		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault }); err != nil || !strings.Contains(faults, "1 of 3 are outside") {
+		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault }); err != nil ||
+			!strings.Contains(faults, "1 of 3 are outside") {
 			t.Errorf("%s: %v, faults %q", row, err, faults)
 		}
 	}
 }
 
-// TestCut reads and verifies a file that is cut at every page under an open reader, and one that was cut before: an error or a fault, never a crash, and
-// no tile that is not whole.
+// TestCut reads and verifies a file that is truncated at any page, before or after it was opened.
+// It returns errors or faults, and never crashes or returns a part of a tile.
 func TestCut(t *testing.T) {
 	whole, err := os.ReadFile(fixture)
 	if err != nil {
@@ -296,7 +330,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestFlipped spoils bytes of a file: whatever it says then, it is an answer.
+// TestFlipped corrupts bytes of a file: every call returns.
 func TestFlipped(t *testing.T) {
 	whole, err := os.ReadFile(fixture)
 	if err != nil {
@@ -313,7 +347,7 @@ func TestFlipped(t *testing.T) {
 		for range 1 + draw.IntN(40) {
 			at := draw.IntN(len(spoiled))
 			if draw.IntN(2) == 0 {
-				at = draw.IntN(8) * 4096 // heads of pages say how the rest is read
+				at = draw.IntN(8) * 4096 // the headers of pages
 				at += draw.IntN(128)
 			}
 			spoiled[at] = byte(draw.Uint32())
@@ -327,7 +361,8 @@ func TestFlipped(t *testing.T) {
 		}
 		for range 50 {
 			z := uint8(draw.IntN(15))
-			if b, err := r.Tile(t.Context(), z, draw.Uint32N(1<<z), draw.Uint32N(1<<z)); err == nil && len(b) > maxTile {
+			if b, err := r.Tile(t.Context(), z, draw.Uint32N(1<<z), draw.Uint32N(1<<z)); err == nil &&
+				len(b) > maxTile {
 				t.Errorf("a tile of %d bytes", len(b))
 			}
 		}
@@ -336,7 +371,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestPool has more readers than connections, some of whom leave.
+// TestPool has more readers than connections, and some of them leave.
 func TestPool(t *testing.T) {
 	want, err := readTiles(fixture)
 	if err != nil {
@@ -356,7 +391,7 @@ func TestPool(t *testing.T) {
 				got, err := r.Tile(ctx, ref.Z, ref.X, ref.Y)
 				if ctx.Err() != nil {
 					if err == nil {
-						continue // it was read already
+						continue // it was already read
 					}
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("a caller that has left: %v", err)

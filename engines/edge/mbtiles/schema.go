@@ -12,15 +12,15 @@ import (
 
 // Bounds of a schema. Writers of MBTiles make fewer than 20 objects of a few hundred bytes each.
 const (
-	maxObjects     = 1000     // tables, views, indexes and triggers, which every connection keeps in memory
-	maxSchemaPages = 4096     // pages that are read to count them
+	maxObjects     = 1000     // tables, views, indexes and triggers, which every connection holds in memory
+	maxSchemaPages = 4096     // pages that are read to count objects
 	maxStatement   = 16 << 10 // bytes of a CREATE statement, and of every other statement
 	maxView        = 4 << 10  // bytes of the view tiles
 )
 
-// checkSchemaSize counts the objects of the schema in a file of length bytes before SQLite parses
-// it, which takes time and memory for each of them. It accepts a file that is not a database:
-// SQLite refuses it.
+// checkSchemaSize counts the objects of the schema in a file of length bytes. It runs before SQLite
+// parses the schema, which takes time and memory for each object. It accepts a file that is not a
+// database, because SQLite refuses it.
 func checkSchemaSize(f io.ReaderAt, length int64) error {
 	var head [100]byte
 	if n, _ := f.ReadAt(head[:], 0); n < len(head) || string(head[:16]) != "SQLite format 3\x00" {
@@ -53,8 +53,8 @@ func checkSchemaSize(f io.ReaderAt, length int64) error {
 	return nil
 }
 
-// schemaPage returns how many rows a page of the schema table has, or the pages below it. A page of
-// another kind has neither: SQLite refuses it.
+// schemaPage returns the number of rows of a leaf page of the schema table, or the pages below an
+// interior page. Another page has neither, and SQLite refuses it.
 func schemaPage(page []byte, number uint32) (rows int, children []uint32) {
 	head := page
 	if number == 1 {
@@ -78,21 +78,25 @@ func schemaPage(page []byte, number uint32) (rows int, children []uint32) {
 	return 0, nil
 }
 
-// object is a row of the schema. SQLite itself refuses a schema whose type or name are not those of
-// the statement.
+// object is a row of the schema. SQLite refuses a schema if its types or names differ from its
+// statements.
 type object struct{ kind, name, sql string }
 
 var wordWith = regexp.MustCompile(`(?i)\bWITH\b`)
 
-// checkSchema refuses what could run without end, or take memory without bound, when it is read:
-// virtual tables, generated columns, metadata that is not a table, and tiles that is neither a
-// table nor a plain view of tables.
+// checkSchema refuses schemas that could run without end or use unbounded memory: virtual tables,
+// generated columns, metadata that is not a table, and tiles that is neither a table nor a plain
+// view of tables.
 func checkSchema(c *sqlite.Conn) error {
 	var all []object
-	err := rows(c, fmt.Sprintf("SELECT type, name, sql FROM sqlite_schema LIMIT %d", maxObjects+1), func(s *sqlite.Stmt) error {
-		all = append(all, object{s.ColumnText(0), s.ColumnText(1), s.ColumnText(2)})
-		return nil
-	})
+	err := rows(
+		c,
+		fmt.Sprintf("SELECT type, name, sql FROM sqlite_schema LIMIT %d", maxObjects+1),
+		func(s *sqlite.Stmt) error {
+			all = append(all, object{s.ColumnText(0), s.ColumnText(1), s.ColumnText(2)})
+			return nil
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -121,8 +125,7 @@ func checkSchema(c *sqlite.Conn) error {
 	return nil
 }
 
-// checkColumns refuses generated columns: the expression of one is evaluated wherever the column is
-// read.
+// checkColumns refuses generated columns, because each read evaluates their expressions.
 func checkColumns(c *sqlite.Conn, table string) error {
 	return rows(c, `PRAGMA table_xinfo("`+strings.ReplaceAll(table, `"`, `""`)+`")`, func(s *sqlite.Stmt) error {
 		if s.ColumnInt(6) > 1 {
@@ -132,8 +135,8 @@ func checkColumns(c *sqlite.Conn, table string) error {
 	})
 }
 
-// checkView refuses a view that names other views or has a WITH clause: SQLite copies what a view
-// names wherever it is named, so that a short text can expand to any size.
+// checkView refuses a view that names other views or has a WITH clause. SQLite copies a view
+// wherever it is named, so that a short text can expand to any size.
 func checkView(view object, all []object) error {
 	if len(view.sql) > maxView {
 		return fmt.Errorf("%w: the view tiles has %d bytes, at most %d", ErrUnfit, len(view.sql), maxView)
@@ -150,7 +153,7 @@ func checkView(view object, all []object) error {
 	return nil
 }
 
-// plan returns the steps of the plan of a query.
+// plan returns the steps of the query plan.
 func plan(c *sqlite.Conn, query string) (steps []string, err error) {
 	err = rows(c, "EXPLAIN QUERY PLAN "+strings.ReplaceAll(query, "?", "0"), func(s *sqlite.Stmt) error {
 		steps = append(steps, s.ColumnText(3))
@@ -159,7 +162,7 @@ func plan(c *sqlite.Conn, query string) (steps []string, err error) {
 	return steps, err
 }
 
-// checkTilePlan refuses a file in which an index does not lead to each tile.
+// checkTilePlan refuses a file in which no index leads to each tile.
 func checkTilePlan(c *sqlite.Conn) error {
 	steps, err := plan(c, selectTile)
 	if err != nil {
@@ -168,25 +171,27 @@ func checkTilePlan(c *sqlite.Conn) error {
 	for _, step := range steps {
 		switch {
 		case strings.HasPrefix(step, "SCAN "):
-			return fmt.Errorf("%w: %s to find a tile; run sqlite3 FILE 'CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row)'",
-				ErrUnfit, step)
+			return fmt.Errorf("%w: %s to find a tile; run sqlite3 FILE "+
+				"'CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row)'", ErrUnfit, step)
 		case !strings.HasPrefix(step, "SEARCH ") || strings.ContainsAny(step, "<>") || strings.Contains(step, "ANY("):
-			return fmt.Errorf("%w: %s to find a tile: tiles must be a table, or a view in which indexes alone find a tile", ErrUnfit, step)
+			return fmt.Errorf("%w: %s to find a tile: tiles must be a table, or a view in which indexes alone "+
+				"find a tile", ErrUnfit, step)
 		}
 	}
 	return nil
 }
 
-// checkWalkPlan refuses a view whose walk would sort or store rows, which takes memory without
-// bound.
+// checkWalkPlan refuses a view if a walk would sort or store rows, which needs unbounded memory.
 func checkWalkPlan(c *sqlite.Conn, query string) error {
 	steps, err := plan(c, query)
 	if err != nil {
 		return err
 	}
 	for _, step := range steps {
-		if !strings.HasPrefix(step, "SEARCH ") && !strings.HasPrefix(step, "SCAN ") && !strings.HasPrefix(step, "BLOOM FILTER ") {
-			return fmt.Errorf("%w: %s to walk its tiles: tiles must be a table, or a view that joins tables", ErrUnfit, step)
+		if !strings.HasPrefix(step, "SEARCH ") && !strings.HasPrefix(step, "SCAN ") &&
+			!strings.HasPrefix(step, "BLOOM FILTER ") {
+			return fmt.Errorf("%w: %s to walk its tiles: tiles must be a table, or a view that joins tables", ErrUnfit,
+				step)
 		}
 	}
 	return nil

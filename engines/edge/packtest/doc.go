@@ -1,9 +1,9 @@
-// Package packtest makes map packs for tests: sound ones, and hostile ones as a stranger might send
-// them.
+// Package packtest makes map packs for tests: sound ones, and hostile ones that a stranger might
+// send.
 //
 // # Invariants
 //
-//  1. Every hostile pack is made from code in milliseconds, and takes at most a few megabytes.
+//  1. Every hostile pack is generated in milliseconds and has at most a few megabytes.
 //
 // # Tasks and queues
 //

@@ -19,7 +19,7 @@ type zxy struct {
 // place is a run of tiles with the same bytes, or a leaf.
 type place struct {
 	ID     uint64
-	Run    uint32 // 0: a leaf
+	Run    uint32 // 0 for a leaf
 	Length uint32
 	Offset uint64
 }
@@ -31,20 +31,20 @@ type tiles struct {
 	Data []byte
 }
 
-// archive is an archive to be written. The zero value of a compression writes 1, none.
+// archive is an archive to be written. A zero compression is written as 1, none.
 type archive struct {
-	Tiles              []tiles // ids rise
+	Tiles              []tiles // in the order of ids
 	Internal, Coding   byte    // 1 none, 2 gzip, 3 brotli, 4 zstd
 	Type               byte    // 1 mvt, 2 png, …
 	MinZoom, MaxZoom   byte
-	Leaf               int // entries of a leaf; 0: none
-	Depth              int // levels of leaves, if there are any
+	Leaf               int // entries of a leaf; 0 for no leaves
+	Depth              int // levels of leaves
 	Metadata           string
 	Bounds             [4]float64 // west, south, east, north
 	Unclustered        bool
-	Directory          func([]byte) []byte // changes each directory before it is compressed; nil: nothing
-	Header             func(b []byte)      // changes the header at last; nil: nothing
-	WithoutCompression bool                // of directories, whatever the header says
+	Directory          func([]byte) []byte // changes each directory before it is compressed; may be nil
+	Header             func(b []byte)      // changes the header last; may be nil
+	WithoutCompression bool                // of directories, whatever the header has
 }
 
 // pack compresses b.
@@ -68,7 +68,7 @@ func pack(coding byte, b []byte) []byte {
 	return out.Bytes()
 }
 
-// encode writes a directory.
+// encode encodes a directory.
 func encode(entries []place) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(entries)))
 	last := uint64(0)
@@ -92,7 +92,7 @@ func encode(entries []place) []byte {
 	return b
 }
 
-// Bytes is the archive.
+// Bytes returns the archive.
 func (a archive) Bytes() []byte {
 	a.Internal, a.Coding = max(a.Internal, 1), max(a.Coding, 1)
 	var data []byte
@@ -161,7 +161,7 @@ func (a archive) directory(entries []place) []byte {
 	return pack(a.Internal, b)
 }
 
-// readArchive reads every tile of an archive, a second way: it shares no code with Reader.
+// readArchive reads every tile of an archive with code that it does not share with Reader.
 func readArchive(b []byte) (out map[zxy][]byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -245,8 +245,8 @@ func unpack(coding byte, b []byte) []byte {
 	panic(coding)
 }
 
-// curve is the Hilbert curve as a table: for each of its four orientations the quadrants (x + 2y) in the order in which they are visited, and the
-// orientation inside of each.
+// curve is the Hilbert curve as a table: for each of its four orientations the quadrants (x + 2y)
+// in their order, and the orientation within each.
 var curve = [4][4]struct{ quadrant, inside int }{
 	{{0, 1}, {2, 0}, {3, 0}, {1, 3}},
 	{{0, 0}, {1, 1}, {3, 1}, {2, 2}},
@@ -254,7 +254,7 @@ var curve = [4][4]struct{ quadrant, inside int }{
 	{{3, 2}, {2, 3}, {0, 3}, {1, 0}},
 }
 
-// refOf is the tile of an id, quadrant by quadrant from the top.
+// refOf returns the tile of an id, quadrant by quadrant from the top.
 func refOf(id uint64) zxy {
 	z, level := uint8(0), uint64(1)
 	for id >= level {

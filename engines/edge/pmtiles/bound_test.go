@@ -10,15 +10,16 @@ import (
 	"ronbox/engines/edge/packtest"
 )
 
-// TestBigDirectories reads tiles through directories at their bound and beyond. Beyond it a verification reports a fault,
-// and no request decodes more than the bound.
+// TestBigDirectories reads tiles through directories at their bound and beyond it. Beyond it a
+// verification reports a fault, and a request decodes at most the bound.
 func TestBigDirectories(t *testing.T) {
 	for _, tt := range []struct {
 		n     int
 		leaf  bool
-		words string // "": sound
+		words string // "" if the archive is sound
 	}{
-		{maxEntries, true, ""}, {maxEntries + 1, true, "1048577 entries, at most 1048576"}, {8_000_000, true, "more than 16777216 bytes"},
+		{maxEntries, true, ""}, {maxEntries + 1, true, "1048577 entries, at most 1048576"},
+		{8_000_000, true, "more than 16777216 bytes"},
 		{maxInRoot, false, ""}, {maxInRoot + 1, false, "65537 entries, at most 65536"},
 	} {
 		b := packtest.BigDirectory(tt.n, tt.leaf)
@@ -43,15 +44,17 @@ func TestBigDirectories(t *testing.T) {
 			t.Errorf("%d entries: a tile took %d MiB", tt.n, took)
 		}
 		faults := ""
-		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault }); err != nil || (faults != "") != (tt.words != "") || !strings.Contains(faults, tt.words) {
+		if _, err := r.Verify(t.Context(),
+			func(fault string) { faults += fault }); err != nil || (faults != "") != (tt.words != "") ||
+			!strings.Contains(faults, tt.words) {
 			t.Errorf("%d entries: %v, faults %q, want %q", tt.n, err, faults, tt.words)
 		}
 	}
 }
 
-// TestSlots has one archive ask for all slots: another finds one.
+// TestSlots lets one archive ask for all slots: another archive still finds one.
 func TestSlots(t *testing.T) {
-	//rawchan: as NewSlots makes it, on a machine with four cores
+	//rawchan: as NewSlots creates it on a machine with four cores
 	all := Slots{all: make(chan struct{}, 4)}
 	greedy, modest := all.Share(), all.Share()
 	ended, cancel := context.WithCancelCause(t.Context())

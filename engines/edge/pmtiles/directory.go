@@ -6,16 +6,17 @@ import (
 	"sort"
 )
 
-// maxID is behind the last tile id: the tiles of zoom levels 0 to 31.
+// maxID is one more than the last tile id of zoom level 31.
 const maxID = (1<<64 - 1) / 3
 
-// TileID is the place of a tile on the Hilbert curves of all zoom levels, one behind the other. z is at most 31, x and y are below 2^z.
+// TileID returns the position of a tile on the Hilbert curves of all zoom levels in sequence. z is
+// at most 31, x and y are below 2^z.
 func TileID(z uint8, x, y uint32) uint64 {
-	id := uint64(1<<(2*z)-1) / 3 // the tiles of the levels above
+	id := uint64(1<<(2*z)-1) / 3 // the number of tiles of lower zoom levels
 	for s := uint32(1) << z >> 1; s > 0; s >>= 1 {
 		right, low := bits.OnesCount32(x&s), bits.OnesCount32(y&s)
 		id += uint64(s) * uint64(s) * uint64((3*right)^low)
-		if low == 0 { // turn the quadrant, so that the curve enters and leaves it where its neighbours do
+		if low == 0 { // rotate the quadrant so that the curve continues in its neighbours
 			if right == 1 {
 				x, y = s-1-x, s-1-y
 			}
@@ -25,19 +26,21 @@ func TileID(z uint8, x, y uint32) uint64 {
 	return id
 }
 
-// entry says where the tiles of a run of ids lie, or with run 0 a leaf directory for the ids from id on.
+// entry locates the tiles of a run of ids. If run is 0, it locates a leaf directory for ids from
+// id.
 type entry struct {
-	id, offset  uint64 // offset is inside the tile data, or the leaf directories
+	id, offset  uint64 // offset within the tile data or the leaf directories
 	run, length uint32
 }
 
-// entryBytes is what an entry takes in memory.
+// entryBytes is the size of an entry in memory.
 const entryBytes = 24
 
-// directory is a sound, decoded directory: ids rise, runs do not overlap, every entry has a length and lies inside its section.
+// directory is a valid, decoded directory: ids ascend, runs do not overlap, and every entry has a
+// length and lies within its section.
 type directory []entry
 
-// span is the ids that entry i answers for: up to the entry behind it, or to limit.
+// span returns the ids of entry i: up to the next entry, or up to limit.
 func (d directory) span(i int, limit uint64) (first, behind uint64) {
 	if i+1 < len(d) {
 		limit = d[i+1].id
@@ -45,14 +48,15 @@ func (d directory) span(i int, limit uint64) (first, behind uint64) {
 	return d[i].id, limit
 }
 
-// find returns the entry that answers for id: the last that does not begin behind it, if that is a leaf or its run reaches id.
+// find returns the entry for id: the last one with an id not larger, if it is a leaf or its run
+// contains id.
 func (d directory) find(id uint64) (i int, ok bool) {
 	i = sort.Search(len(d), func(i int) bool { return d[i].id > id }) - 1
 	return i, i >= 0 && (d[i].run == 0 || id-d[i].id < uint64(d[i].run))
 }
 
-// parseDirectory reads a decoded directory of at most most entries, which point into tiles and leaves. An empty one is
-// not an error here.
+// parseDirectory parses a decoded directory of at most most entries, which point into tiles and
+// leaves. It accepts an empty one.
 func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, error) {
 	all := len(b)
 	fault := false
@@ -62,7 +66,7 @@ func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, er
 		b = b[max(n, 0):]
 		return v
 	}
-	n := number(uint64(all) / 4) // an entry takes four numbers
+	n := number(uint64(all) / 4) // an entry has four numbers
 	if fault {
 		return nil, unfit("directory: %d entries in %d bytes", n, all)
 	}
@@ -82,7 +86,9 @@ func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, er
 	for i := range d {
 		d[i].length = uint32(number(1<<32 - 1))
 	}
-	for i := range d { // plus one; 0 stands for the place behind the entry before. A sum that wraps is refused with the offset before it
+	// The stored number is the offset plus one; 0 means directly after the previous entry. If that
+	// sum wraps, the previous entry exceeds its section and is refused.
+	for i := range d {
 		switch v := number(1<<64 - 1); {
 		case v > 0:
 			d[i].offset = v - 1
@@ -93,7 +99,8 @@ func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, er
 		}
 	}
 	if fault || len(b) > 0 {
-		return nil, unfit("directory: %d entries in %d bytes: a number is missing, too many or too large, or ids do not rise", n, all)
+		return nil, unfit(
+			"directory: %d entries in %d bytes: a number is missing, too many or too large, or ids do not rise", n, all)
 	}
 	return d, d.check(tiles, leaves)
 }
@@ -109,7 +116,8 @@ func (d directory) check(tiles, leaves Section) error {
 			return unfit("entry %d: a run of %d tiles from id %d reaches past %d", i, e.run, first, behind)
 		}
 		if e.length == 0 || uint64(e.length) > most || !in.holds(e.offset, uint64(e.length)) {
-			return unfit("entry %d: %d bytes at %d, at most %d in a section of %d", i, e.length, e.offset, most, in.Length)
+			return unfit("entry %d: %d bytes at %d, at most %d in a section of %d", i, e.length, e.offset, most,
+				in.Length)
 		}
 	}
 	return nil

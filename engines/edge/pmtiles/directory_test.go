@@ -10,14 +10,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTileID compares the curve with a second implementation and with what the format's page prints.
+// TestTileID compares the curve with a second implementation and with the examples of the format's
+// specification.
 func TestTileID(t *testing.T) {
 	for _, tt := range []struct {
 		z    uint8
 		x, y uint32
 		id   uint64
 	}{
-		{0, 0, 0, 0}, {1, 0, 0, 1}, {1, 0, 1, 2}, {1, 1, 1, 3}, {1, 1, 0, 4}, {2, 0, 0, 5}, {12, 3423, 1763, 19078479}, {31, 1<<31 - 1, 0, maxID - 1},
+		{0, 0, 0, 0}, {1, 0, 0, 1}, {1, 0, 1, 2}, {1, 1, 1, 3}, {1, 1, 0, 4}, {2, 0, 0, 5}, {12, 3423, 1763, 19078479},
+		{31, 1<<31 - 1, 0, maxID - 1},
 	} {
 		if got := TileID(tt.z, tt.x, tt.y); got != tt.id {
 			t.Errorf("%d/%d/%d: id %d, want %d", tt.z, tt.x, tt.y, got, tt.id)
@@ -39,7 +41,8 @@ func entriesOf(d directory) (out []place) {
 	return out
 }
 
-// TestDirectoryLaw writes sound directories and reads them: all entries come back, and find agrees with a search one by one.
+// TestDirectoryLaw encodes and parses valid directories: the entries are equal, and find agrees
+// with a linear search.
 func TestDirectoryLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var entries []place
@@ -47,7 +50,9 @@ func TestDirectoryLaw(t *testing.T) {
 		for i := range rapid.IntRange(0, 300).Draw(t, "entries") {
 			id += rapid.Uint64Range(min(uint64(i), 1), 1<<20).Draw(t, "gap")
 			e := place{
-				ID: id, Run: uint32(rapid.IntRange(0, 9).Draw(t, "run")), Length: uint32(rapid.IntRange(1, maxTile).Draw(t, "length")),
+				ID:     id,
+				Run:    uint32(rapid.IntRange(0, 9).Draw(t, "run")),
+				Length: uint32(rapid.IntRange(1, maxTile).Draw(t, "length")),
 				Offset: rapid.Uint64Range(0, 1<<40-maxTile).Draw(t, "offset"),
 			}
 			entries = append(entries, e)
@@ -57,13 +62,15 @@ func TestDirectoryLaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := entriesOf(d); len(got) != len(entries) || (len(got) > 0 && !bytes.Equal(encode(got), encode(entries))) {
+		if got := entriesOf(d); len(got) != len(entries) ||
+			(len(got) > 0 && !bytes.Equal(encode(got), encode(entries))) {
 			t.Fatalf("read %d entries, wrote %d", len(got), len(entries))
 		}
 		ask := rapid.Uint64Range(0, id+2).Draw(t, "ask")
 		want := -1
 		for i, e := range entries {
-			if e.ID <= ask && (e.Run == 0 || ask < e.ID+uint64(e.Run)) && (i+1 == len(entries) || entries[i+1].ID > ask) {
+			if e.ID <= ask && (e.Run == 0 || ask < e.ID+uint64(e.Run)) &&
+				(i+1 == len(entries) || entries[i+1].ID > ask) {
 				want = i
 			}
 		}
@@ -86,7 +93,7 @@ func TestDirectoryBounds(t *testing.T) {
 		return b
 	}
 	for _, tt := range []struct {
-		words string // "": sound
+		words string // "" if the directory is valid
 		b     []byte
 	}{
 		{"", of(nil)},
@@ -110,21 +117,32 @@ func TestDirectoryBounds(t *testing.T) {
 		{"16777217 bytes at 0, at most 16777216", of([]place{entry(0, 0, maxDirectory+1, 0)})},
 		{"in a section of 1073741824", of([]place{entry(0, 1, 2, 1<<30-1)})},
 		{"in a section of 1073741824", of([]place{entry(0, 1, 1, 1<<64-3)})},
-		{"in a section of 1073741824", raw(2, 0, 1, 1, 1, 9, 1, 1<<64-1, 0)}, // the second begins where the first wraps to
+		// the second entry begins where the first one wraps to
+		{"in a section of 1073741824", raw(2, 0, 1, 1, 1, 9, 1, 1<<64-1, 0)},
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1, 0)},
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1000000)},
 		{"a number is missing, too many or too large, or ids do not rise", append(of([]place{entry(0, 1, 1, 0)}), 0)},
 	} {
 		_, err := parseDirectory(tt.b, maxEntries, tiles, leaves)
-		if tt.words == "" && err != nil || tt.words != "" && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), tt.words)) {
+		if tt.words == "" && err != nil ||
+			tt.words != "" && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), tt.words)) {
 			t.Errorf("%x: err = %v, want %q", tt.b, err, tt.words)
 		}
 	}
 }
 
-// FuzzDirectory takes any bytes for a directory: what is accepted says the same when it is written again, and is sound.
+// FuzzDirectory parses arbitrary bytes: an accepted directory is valid and unchanged after it is
+// encoded and parsed again.
 func FuzzDirectory(f *testing.F) {
-	f.Add(encode([]place{{ID: 0, Run: 1, Length: 5, Offset: 0}, {ID: 1, Run: 3, Length: 3, Offset: 5}, {ID: 9, Length: 7, Offset: 90}}))
+	f.Add(
+		encode(
+			[]place{
+				{ID: 0, Run: 1, Length: 5, Offset: 0},
+				{ID: 1, Run: 3, Length: 3, Offset: 5},
+				{ID: 9, Length: 7, Offset: 90},
+			},
+		),
+	)
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		section := Section{Length: 1 << 20}

@@ -16,8 +16,10 @@ func TestHeaderOfRealPacks(t *testing.T) {
 		want Header
 	}{
 		{"stamen_toner_z3.pmtiles", Header{
-			Root: Section{127, 213}, Metadata: Section{340, 75}, Leaves: Section{415, 0}, Tiles: Section{415, 715637}, Addressed: 85, Entries: 84, Contents: 80,
-			Clustered: true, Internal: Gzip, TileCompression: None, TileType: "png", MaxZoom: 3, Bounds: [4]float64{-180, -85, 180, 85},
+			Root: Section{127, 213}, Metadata: Section{340, 75}, Leaves: Section{415, 0}, Tiles: Section{415, 715637},
+			Addressed: 85, Entries: 84, Contents: 80,
+			Clustered: true, Internal: Gzip, TileCompression: None, TileType: "png", MaxZoom: 3,
+			Bounds: [4]float64{-180, -85, 180, 85},
 		}},
 	} {
 		r := openFile(t, "../../../testdata/packs/"+tt.file)
@@ -30,11 +32,17 @@ func TestHeaderOfRealPacks(t *testing.T) {
 	}
 }
 
-// small is a sound archive, whose header a test spoils.
+// small is a sound archive with a header that tests corrupt.
 func small() archive {
 	return archive{
-		Tiles: []tiles{{ID: 0, Run: 1, Data: []byte("world")}, {ID: 1, Run: 3, Data: []byte("sea")}, {ID: 4, Run: 1, Data: []byte("land")}},
-		Type:  1, MaxZoom: 1, Metadata: `{"name":"small"}`,
+		Tiles: []tiles{
+			{ID: 0, Run: 1, Data: []byte("world")},
+			{ID: 1, Run: 3, Data: []byte("sea")},
+			{ID: 4, Run: 1, Data: []byte("land")},
+		},
+		Type:     1,
+		MaxZoom:  1,
+		Metadata: `{"name":"small"}`,
 	}
 }
 
@@ -85,7 +93,7 @@ func TestHeaderBounds(t *testing.T) {
 	}
 }
 
-// TestHeaderBoundsOfLargeFiles provokes the bounds that a small file cannot reach.
+// TestHeaderBoundsOfLargeFiles reaches bounds that a small file cannot reach.
 func TestHeaderBoundsOfLargeFiles(t *testing.T) {
 	file := make([]byte, 40<<20)
 	put := func(at int, v uint64) { binary.LittleEndian.PutUint64(file[at:], v) }
@@ -99,7 +107,8 @@ func TestHeaderBoundsOfLargeFiles(t *testing.T) {
 	} {
 		copy(file, small().Bytes())
 		tt.spoil()
-		if _, err := parseHeader(file, uint64(len(file))); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), tt.words) {
+		if _, err := parseHeader(file, uint64(len(file))); !errors.Is(err, ErrUnfit) ||
+			!strings.Contains(err.Error(), tt.words) {
 			t.Errorf("err = %v, want %q", err, tt.words)
 		}
 	}
@@ -111,7 +120,8 @@ func TestHeaderBoundsOfLargeFiles(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts an archive at every byte: opening it or reading from it fails, and the rest is as it was.
+// TestTruncated truncates an archive at every byte: opening it or reading from it fails, and the
+// remaining tiles are unchanged.
 func TestTruncated(t *testing.T) {
 	whole := small().Bytes()
 	for n := range whole {
@@ -120,7 +130,7 @@ func TestTruncated(t *testing.T) {
 			t.Fatalf("an archive cut at %d of %d bytes opens: %+v", n, len(whole), r.Header)
 		}
 	}
-	for n := range whole { // cut under an open reader
+	for n := range whole { // truncated under an open reader
 		src := &cutReader{b: whole}
 		r, err := Open(src, int64(len(whole)), 1, nil, NewSlots().Share())
 		if err != nil {
@@ -134,7 +144,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// cutReader is a file that others may cut.
+// cutReader is a file that can be truncated while it is read.
 type cutReader struct{ b []byte }
 
 func (c *cutReader) ReadAt(p []byte, off int64) (int, error) {
@@ -170,12 +180,13 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// bomb is many mebibytes of zeros in few bytes: one of them, again and again, since both codings may be written one behind the other.
+// bomb compresses many mebibytes of zeros to few bytes. It repeats one compressed mebibyte, because
+// both codings allow concatenation.
 func bomb(code byte, mebibytes int) []byte {
 	return bytes.Repeat(pack(code, make([]byte, 1<<20)), mebibytes)
 }
 
-// TestBombs decodes a gibibyte out of nothing: it is refused at the limit, and never held.
+// TestBombs decodes a gibibyte from few bytes: it is refused at the limit and never held in memory.
 func TestBombs(t *testing.T) {
 	for c, code := range map[Compression]byte{Gzip: 2, Zstd: 4} {
 		bomb := bomb(code, 1024)
@@ -214,7 +225,8 @@ func openFile(t testing.TB, path string) *Reader {
 	return r
 }
 
-// FuzzHeader takes any bytes for an archive: what opens is read to its end and verified, and nothing panics or takes much memory.
+// FuzzHeader opens arbitrary bytes as an archive, and reads and verifies it. No call panics or uses
+// much memory.
 func FuzzHeader(f *testing.F) {
 	f.Add(small().Bytes())
 	for _, internal := range []byte{2, 4} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// memory is Leaves that forgets nothing.
+// memory is a Leaves without eviction.
 type memory struct {
 	mu   sync.Mutex
 	m    map[string]Leaf
@@ -38,7 +38,8 @@ func (m *memory) Set(place string, leaf Leaf, bytes int64) {
 	m.m[place] = leaf
 }
 
-// TestEveryTile reads every tile of the real packs, and holes beside them, and compares with a second reader.
+// TestEveryTile reads every tile of the real packs, and missing tiles, and compares them with a
+// second reader.
 func TestEveryTile(t *testing.T) {
 	for _, tt := range []struct {
 		file  string
@@ -60,7 +61,7 @@ func TestEveryTile(t *testing.T) {
 	}
 }
 
-// sameTiles compares a reader with what an archive holds, and asks for what is not there.
+// sameTiles compares a reader with the content of an archive, and reads missing tiles.
 func sameTiles(t *testing.T, r *Reader, want map[zxy][]byte) {
 	t.Helper()
 	for ref, b := range want {
@@ -82,7 +83,7 @@ func sameTiles(t *testing.T, r *Reader, want map[zxy][]byte) {
 	}
 }
 
-// many is an archive of n runs with gaps.
+// many returns an archive of n runs with gaps.
 func many(n int) (a archive) {
 	id := uint64(0)
 	for i := range n {
@@ -135,7 +136,7 @@ func TestSynthesized(t *testing.T) {
 	}
 }
 
-// TestLeavesOfOtherArchives has two archives, alike but for their tiles, share a memory.
+// TestLeavesOfOtherArchives lets two archives that differ only in their tiles share a Leaves.
 func TestLeavesOfOtherArchives(t *testing.T) {
 	kept := &memory{m: map[string]Leaf{}}
 	for range 2 {
@@ -157,9 +158,10 @@ func TestLeavesOfOtherArchives(t *testing.T) {
 	}
 }
 
-// TestSpoiledLeaves opens archives whose root is sound and whose leaves are not: a lookup and a verification tell of it.
+// TestSpoiledLeaves opens archives with a sound root and corrupt leaves: a lookup and a
+// verification fail.
 func TestSpoiledLeaves(t *testing.T) {
-	// Two tiles, each in a leaf of its own; the root's entries are changed by leafAt.
+	// Two tiles, each in its own leaf; leafAt changes the entries of the root.
 	build := func(change func([]place, []byte) []byte) []byte {
 		a := small()
 		a.Leaf, a.Depth = 1, 1
@@ -168,13 +170,17 @@ func TestSpoiledLeaves(t *testing.T) {
 		entries := []place{}
 		at := uint64(0)
 		for i, id := range []uint64{0, 1, 4} {
-			leaf := encode([]place{{ID: id, Run: []uint32{1, 3, 1}[i], Length: []uint32{5, 3, 4}[i], Offset: []uint64{0, 5, 8}[i]}})
+			leaf := encode(
+				[]place{
+					{ID: id, Run: []uint32{1, 3, 1}[i], Length: []uint32{5, 3, 4}[i], Offset: []uint64{0, 5, 8}[i]},
+				},
+			)
 			entries = append(entries, place{ID: id, Length: uint32(len(leaf)), Offset: at})
 			at += uint64(len(leaf))
 		}
 		return change(entries, b[:root:root])
 	}
-	// whole writes an archive of a root and leaves as they are given.
+	// whole writes an archive of a root and leaves without changes.
 	whole := func(header []byte, root []place, leaves []byte) []byte {
 		b := bytes.Clone(header)
 		dir := encode(root)
@@ -219,23 +225,25 @@ func TestSpoiledLeaves(t *testing.T) {
 			continue
 		}
 		if r == nil {
-			continue // refused when it was opened
+			continue // the opening has failed
 		}
 		faults := ""
-		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault + "\n" }); err != nil || !strings.Contains(faults, tt.words) {
+		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault + "\n" }); err != nil ||
+			!strings.Contains(faults, tt.words) {
 			t.Errorf("verify: %v, faults %q, want %q", err, faults, tt.words)
 		}
 	}
 }
 
-// TestDirectoryBomb opens archives whose directories are small in the file and large in memory.
+// TestDirectoryBomb opens archives with directories that are small in the file and large in memory.
 func TestDirectoryBomb(t *testing.T) {
 	for _, internal := range []byte{2, 4} {
 		a := small()
 		a.Internal, a.WithoutCompression = internal, true
 		a.Directory = func([]byte) []byte { return bomb(internal, 34) }
 		b := a.Bytes()
-		if root := binary.LittleEndian.Uint64(b[16:]); root > maxRoot { // gzip cannot make it that small: a leaf it is
+		// gzip cannot compress it to the size of a root, so it must be a leaf.
+		if root := binary.LittleEndian.Uint64(b[16:]); root > maxRoot {
 			a.Leaf, a.Depth = 3, 1
 			n := 0
 			a.Directory = func(d []byte) []byte {
@@ -256,20 +264,32 @@ func TestDirectoryBomb(t *testing.T) {
 	}
 }
 
-// TestVerify tells of counts and orders that are not as the header says.
+// TestVerify reports counts and orders that differ from the header.
 func TestVerify(t *testing.T) {
 	for _, tt := range []struct {
-		words string // "": sound
+		words string // "" if the archive is sound
 		spoil func(*archive)
 	}{
 		{"", func(*archive) {}},
 		{"", func(a *archive) { a.Header = func(b []byte) { clear(b[72:96]) } }},
-		{"header: 6 addressed tiles, the directories have 5", func(a *archive) { a.Header = func(b []byte) { b[72] = 6 } }},
-		{"header: 2 tile entries, the directories have 3", func(a *archive) { a.Header = func(b []byte) { b[80] = 2 } }},
-		{"header: 9 tile contents, the directories have 3", func(a *archive) { a.Header = func(b []byte) { b[88] = 9 } }},
+		{
+			"header: 6 addressed tiles, the directories have 5",
+			func(a *archive) { a.Header = func(b []byte) { b[72] = 6 } },
+		},
+		{
+			"header: 2 tile entries, the directories have 3",
+			func(a *archive) { a.Header = func(b []byte) { b[80] = 2 } },
+		},
+		{
+			"header: 9 tile contents, the directories have 3",
+			func(a *archive) { a.Header = func(b []byte) { b[88] = 9 } },
+		},
 		{"says clustered", func(a *archive) {
 			a.Directory = func([]byte) []byte {
-				return encode([]place{{ID: 0, Run: 1, Length: 5, Offset: 3}, {ID: 1, Run: 3, Length: 3, Offset: 0}, {ID: 4, Run: 1, Length: 4, Offset: 8}})
+				return encode([]place{
+					{ID: 0, Run: 1, Length: 5, Offset: 3}, {ID: 1, Run: 3, Length: 3, Offset: 0},
+					{ID: 4, Run: 1, Length: 4, Offset: 8},
+				})
 			}
 		}},
 	} {
@@ -313,7 +333,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestConcurrentLookups has many goroutines ask for tiles of the same leaves.
+// TestConcurrentLookups has many goroutines read tiles of the same leaves.
 func TestConcurrentLookups(t *testing.T) {
 	a := many(1000)
 	a.Internal, a.Leaf, a.Depth = 2, 50, 1

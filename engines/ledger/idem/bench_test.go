@@ -10,20 +10,20 @@ import (
 	"ronbox/store"
 )
 
-// defaults are those of the node.
+// These constants match the defaults of a node.
 const (
 	benchShards = 64
 	benchMax    = 512 << 10
 )
 
-// randomKey is uniform and cheap.
+// randomKey returns a uniformly distributed key cheaply.
 func randomKey(r *rand.ChaCha8) (k Key) {
 	binary.LittleEndian.PutUint64(k[:], r.Uint64())
 	binary.LittleEndian.PutUint64(k[8:], r.Uint64())
 	return k
 }
 
-// BenchmarkInsert is a key put and published, in groups of 512.
+// BenchmarkInsert inserts and publishes keys in groups of 512.
 func BenchmarkInsert(b *testing.B) {
 	keys := make([]Key, 1<<16)
 	r := rand.NewChaCha8([32]byte{1})
@@ -33,7 +33,7 @@ func BenchmarkInsert(b *testing.B) {
 	x, seq := New(benchShards, Cut{Width: time.Hour, Max: benchMax}), uint64(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		if seq++; seq%(4*benchMax) == 0 { // sealed, as it were
+		if seq++; seq%(4*benchMax) == 0 { // as after a seal
 			x.set.Store(&set{})
 		}
 		k := keys[seq%uint64(len(keys))]
@@ -44,7 +44,7 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkFreshKey looks up keys that are not there, beside ten million sealed ones in twenty runs.
+// BenchmarkFreshKey looks up missing keys next to ten million sealed keys in twenty runs.
 func BenchmarkFreshKey(b *testing.B) {
 	x := New(benchShards, Cut{Width: time.Hour, Max: benchMax})
 	s := openStore(b, benchFile(b), x)

@@ -9,7 +9,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// A check tells at the beginning of each run, and then now and again, how many records it has compared of how many.
+// A check reports at the beginning of each run, and regularly after that, the number of records
+// compared and their total.
 func TestCheckTells(t *testing.T) {
 	const first, second = tellEvery + 5, 3 // records of two runs; one more is in an open slot
 	tx := storetest.NewTx(t, tables.Buckets()...)

@@ -7,7 +7,8 @@ import (
 	"ronbox/store"
 )
 
-// FuzzMeta reads any bytes as the meta row of a run: what is one has no other bytes.
+// FuzzMeta decodes arbitrary bytes as the meta row of a run. A row that decodes encodes to the same
+// bytes.
 func FuzzMeta(f *testing.F) {
 	f.Add(bare(f, Meta{First: 1, Last: 9, FirstAt: 2, LastAt: 3, Keys: 4, Words: 5}))
 	f.Add([]byte{})
@@ -18,7 +19,7 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// bare is a meta row without its checksum.
+// bare encodes a meta row without its checksum.
 func bare(t testing.TB, m Meta) []byte {
 	t.Helper()
 	b, err := store.CutSum(behind(tagMeta), m.encode())

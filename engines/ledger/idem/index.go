@@ -9,7 +9,7 @@ import (
 	"ronbox/store"
 )
 
-// Index leads from keys to records. See the package comment for who may call what.
+// Index maps keys to records. The package comment lists the goroutine that may call each method.
 type Index struct {
 	shift   int // of a key's head, to its shard
 	shards  int
@@ -21,7 +21,7 @@ type Index struct {
 	group tentative // owned by the committer
 }
 
-// tentative is what a group has done so far.
+// tentative holds the changes of the running group.
 type tentative struct {
 	entries         []Entry // in order of insertion
 	table           Table   // of the same entries
@@ -32,7 +32,8 @@ type tentative struct {
 	dropped         []uint64 // runs that went
 }
 
-// New is an empty index whose slots have the given number of shards, a power of two of at most 1024.
+// New returns an empty index. Its slots have the given number of shards, a power of two of at most
+// 1024.
 func New(shards int, c Cut) *Index {
 	if shards < 1 || shards > 1024 || shards&(shards-1) != 0 {
 		panic(fmt.Sprintf("idem: %d shards: must be a power of two up to 1024", shards))
@@ -47,10 +48,12 @@ func New(shards int, c Cut) *Index {
 // Reload changes where slots end from the next group on.
 func (x *Index) Reload(c Cut) { x.cut.Store(&c) }
 
-// Checked is a seq up to which Find sees every key. A caller takes it before it looks, and hands it to Lookup with the command.
+// Checked is a seq up to which Find sees every key. A caller takes it before it looks, and hands it
+// to Lookup with the command.
 func (x *Index) Checked() uint64 { return x.checked.Load() }
 
-// Insert adds a key whose record has the given seq and time, both greater than those before; what was aborted is as if it had not been.
+// Insert adds a key with the seq and time of its record. Both are greater than those of all earlier
+// insertions, aborted ones aside.
 func (x *Index) Insert(k Key, seq uint64, at int64) {
 	g := &x.group
 	if len(g.entries) == 0 {
@@ -61,7 +64,7 @@ func (x *Index) Insert(k Key, seq uint64, at int64) {
 	g.table.Put(k, seq)
 }
 
-// Committed publishes what the group did. It is called once the group is synced.
+// Committed publishes the changes of the group. It is called after the sync of the group.
 func (x *Index) Committed() {
 	if len(x.group.entries) > 0 {
 		x.publish()
@@ -72,7 +75,7 @@ func (x *Index) Committed() {
 	x.Aborted()
 }
 
-// Aborted drops what the group did. Either of the two leaves the index ready for the next group.
+// Aborted drops the changes of the group. After Committed or Aborted the next group may begin.
 func (x *Index) Aborted() {
 	g := &x.group
 	g.table.Clear(g.entries)
@@ -142,7 +145,7 @@ func (x *Index) sort() {
 
 func (x *Index) shard(k *Key) int { return int(k.head() >> x.shift) }
 
-// turn gives readers the runs that are whole in place of their slots, and takes away those that went.
+// turn publishes complete runs in place of their slots, and removes dropped runs.
 func (x *Index) turn() {
 	g, s := &x.group, x.set.Load()
 	next := &set{slices.Clone(s.slots), slices.Clone(s.runs)}
@@ -154,11 +157,18 @@ func (x *Index) turn() {
 	x.set.Store(next)
 }
 
-// Find looks for the newest record of a key, as a caller outside the committer may: what is synced counts. It calls view, which runs a
-// function on a read transaction begun meanwhile, only if a filter says that a run may hold the key. Runs that end before notBefore, Unix
-// ns, are passed over; a record that is found may still be older, which its own time tells.
-func (x *Index) Find(k Key, notBefore int64, view func(func(store.Reader) error) error) (seq uint64, found bool, err error) {
-	s := x.set.Load() // before the view: whatever leaves the slots after this is in the file by the time the view begins
+// Find returns the seq of the newest synced record of a key. It may be called by any goroutine. It
+// calls view, which runs a function in a read transaction begun meanwhile, only if a run may hold
+// the key by its filter. It skips runs that end before notBefore, Unix ns. The record may still be
+// older.
+func (x *Index) Find(
+	k Key,
+	notBefore int64,
+	view func(func(store.Reader) error) error,
+) (seq uint64, found bool, err error) {
+	// before the view: whatever leaves the slots after this is in the file by the time the view
+	// begins
+	s := x.set.Load()
 	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
 		return seq, true, nil
 	}
@@ -169,7 +179,8 @@ func (x *Index) Find(k Key, notBefore int64, view func(func(store.Reader) error)
 	return x.search(p, view)
 }
 
-// search reads p in a view. It is apart from Find, and takes a copy, so that a fresh key takes no memory.
+// search reads p in a view. It is apart from Find, and takes a copy, so that a fresh key takes no
+// memory.
 func (x *Index) search(p probe, view func(func(store.Reader) error) error) (seq uint64, found bool, err error) {
 	err = view(func(r store.Reader) error {
 		seq = x.read(r, p)
@@ -178,8 +189,8 @@ func (x *Index) search(p probe, view func(func(store.Reader) error) error) (seq 
 	return seq, seq != 0, err
 }
 
-// Lookup is Find inside Apply, where what the group itself inserted counts too. Runs that end at checked or before it are passed over:
-// whoever took Checked and then found nothing has seen those.
+// Lookup is Find inside Apply: insertions of the running group count too. It skips runs that end at
+// checked or before: the caller has searched those after it called Checked.
 func (x *Index) Lookup(r store.Reader, k Key, checked uint64, notBefore int64) (seq uint64, found bool) {
 	if seq = x.group.table.Get(k); seq != 0 {
 		return seq, true
@@ -203,7 +214,7 @@ type probe struct {
 	checked   uint64
 }
 
-// next goes on to a run whose filter lets the key pass, and tells whether there is one.
+// next moves to the next run that may hold the key by its filter, and reports whether there is one.
 func (p *probe) next() bool {
 	for ; len(p.runs) > 0; p.runs = p.runs[:len(p.runs)-1] {
 		r := p.runs[len(p.runs)-1]
@@ -228,4 +239,68 @@ func (x *Index) read(r store.Reader, p probe) uint64 {
 		p.runs = p.runs[:len(p.runs)-1]
 	}
 	return 0
+}
+
+// warmParts is in how many views a run is read before it goes: some fifty pages each of a slot of
+// the usual size.
+const warmParts = 64
+
+// Due is the oldest run, if every key of it is older than before, Unix ns. The newest run stays: it
+// says where a boot begins to read. Drop goes through every page of a run, and a commit must not
+// wait for a disk that has them, perhaps a day after anyone read them: so Due reads the run first,
+// part by part, by calls of view, which runs a function on a read transaction.
+func (x *Index) Due(before int64, view func(func(store.Reader) error) error) (first uint64, due bool, err error) {
+	runs := x.set.Load().runs
+	if len(runs) < 2 || runs[0].meta.LastAt >= before {
+		return 0, false, nil
+	}
+	for i := range warmParts {
+		if err := view(func(r store.Reader) error { runs[0].warm(r, i); return nil }); err != nil {
+			return 0, false, err
+		}
+	}
+	return runs[0].meta.First, true, nil
+}
+
+// warm reads a part of the rows: all pages of it side by side, and then waits for each.
+func (r *run) warm(rd store.Reader, part int) {
+	n := uint64(blocks(r.meta.Keys))
+	from, to := blockKey(uint32(n*uint64(part)/warmParts)), []byte(nil)
+	if part+1 < warmParts {
+		to = blockKey(uint32(n * uint64(part+1) / warmParts))
+	}
+	store.WarmRange(rd, r.bucket, from, to)
+	for range rd.Range(r.bucket, from, to) {
+	}
+}
+
+// Drop takes a run away with all its rows, inside Apply; one that is not there is no fault. Readers
+// lose it once the group is synced.
+func (x *Index) Drop(w *store.Writes, first uint64) {
+	w.Drop(bucketOf(first))
+	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
+}
+
+// Stats are sizes of an index.
+type Stats struct {
+	Open     int64  // keys in memory
+	Sealed   int64  // keys in runs
+	Slots    int    // in memory
+	Runs     int    // in the file
+	Filters  int64  // bytes of memory that the filters of the runs take
+	Mistaken uint64 // how often a filter let a key pass that its run lacks, since the start
+}
+
+// Stats may be called by anyone.
+func (x *Index) Stats() Stats {
+	s := x.set.Load()
+	out := Stats{Slots: len(s.slots), Runs: len(s.runs), Mistaken: x.probes.Load()}
+	for _, slot := range s.slots {
+		out.Open += slot.keys.Load()
+	}
+	for _, r := range s.runs {
+		out.Sealed += int64(r.meta.Keys)
+		out.Filters += int64(8 * len(r.filter.words))
+	}
+	return out
 }

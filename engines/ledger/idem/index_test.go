@@ -8,10 +8,13 @@ import (
 	"ronbox/store/storetest"
 )
 
-// A key of an old run that the filter of a newer one knows by mistake is found all the same, whichever run that is.
+// A key of an old run is found even if the filter of a newer run has a false positive for it,
+// whichever run that is.
 func TestFoundBehindAMistake(t *testing.T) {
-	const each, runs = 40, 4 // and of an open slot one more key
-	var filters [runs]filter // of the newer runs: their keys are known beforehand, and what passes there is sought for the oldest
+	const each, runs = 40, 4 // plus one key in an open slot
+	// Only the newer runs: their keys are known in advance, and their false positives select the
+	// keys of the oldest run.
+	var filters [runs]filter
 	for i := range runs {
 		filters[i] = newFilter(each)
 		for seq := uint64(each*i + 1); seq <= uint64(each*(i+1)); seq++ {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// keyOf is as uniform as the keys of the ledger.
+// keyOf returns a key distributed as uniformly as the keys of the ledger.
 func keyOf(n uint64) Key {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))
 	return Key(sum[:16])
@@ -23,7 +23,7 @@ func keyOf(n uint64) Key {
 
 var errRefused = errors.New("refused")
 
-// command is one made of a function.
+// command is a command implemented by a function.
 type command func(r store.Reader, w *store.Writes) error
 
 func (command) Kind() string { return "ledger.test/1" }
@@ -32,18 +32,24 @@ func (c command) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}
 	return struct{}{}, c(r, w)
 }
 
-// entry is a record with a key, as the journal has it.
+// entry is a record with a key, as in the journal.
 type entry struct {
 	Entry
 	at int64
 }
 
-// journal puts records that lead from keys, each its own batch.
+// journal writes records that lead from keys. Each record is its own batch.
 func journal(w *store.Writes, entries []entry) {
 	for _, e := range entries {
 		rec := record.Record{
-			Op: record.OpFlags, Seq: e.Seq, Batch: e.Seq, At: e.at, From: 1, Dedupe: record.Dedupe{Kind: record.DedupeKey, Key: e.Key, Fingerprint: [32]byte{1}},
+			Op:     record.OpFlags,
+			Seq:    e.Seq,
+			Batch:  e.Seq,
+			At:     e.at,
+			From:   1,
+			Dedupe: record.Dedupe{Kind: record.DedupeKey, Key: e.Key, Fingerprint: [32]byte{1}},
 		}
-		tables.PutBatch(w, &tables.Head{Batches: e.Seq - 1}, &record.Batch{No: e.Seq, First: e.Seq, Count: 1, At: e.at}, [][]byte{rec.Append(nil)})
+		tables.PutBatch(w, &tables.Head{Batches: e.Seq - 1}, &record.Batch{No: e.Seq, First: e.Seq, Count: 1, At: e.at},
+			[][]byte{rec.Append(nil)})
 	}
 }

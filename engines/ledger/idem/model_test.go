@@ -11,19 +11,19 @@ import (
 	"ronbox/store/storetest"
 )
 
-// machine drives an index and the file below it, beside a list of all that was inserted.
+// machine drives an index and its file, and keeps a list of all inserted entries for comparison.
 type machine struct {
 	tx      *storetest.Tx
 	x       *Index
 	shards  int
 	cut     Cut
 	sealer  *Sealer
-	log     []entry // committed, in order: what a scan of the journal finds
-	group   []entry // inserted since
-	dropped uint64  // the last seq of the runs that went
+	log     []entry // committed entries, in the order of the journal
+	group   []entry // inserted since the last commit
+	dropped uint64  // the last seq of the dropped runs
 	skipped uint64  // the last seq that a boot did not read
 	at      int64
-	keys    uint64 // how many different ones are drawn
+	keys    uint64 // the number of different keys that are drawn
 }
 
 func newMachine(t *rapid.T) *machine {
@@ -63,7 +63,8 @@ func (m *machine) Abort(*rapid.T) {
 	m.group = nil
 }
 
-// Seal takes a slice or a few. A group that fails takes its rows with it, and an answer may be lost: either way a new sealer begins.
+// Seal seals one or more slices. A group that fails loses its rows, and an answer may be lost. In
+// both cases a new sealer starts.
 func (m *machine) Seal(t *rapid.T) {
 	for range rapid.IntRange(1, 8).Draw(t, "slices") {
 		s, ok := m.sealer.Next()
@@ -84,7 +85,7 @@ func (m *machine) Seal(t *rapid.T) {
 	}
 }
 
-// failSeal is a group that is undone after its Thens have run.
+// failSeal runs a group that is undone after its Thens have run.
 func (m *machine) failSeal(t *rapid.T, s Slice) {
 	_, err := storetest.Do(m.tx, command(func(r store.Reader, w *store.Writes) error {
 		if err := m.x.Seal(r, w, &s); err != nil {
@@ -102,7 +103,10 @@ func (m *machine) failSeal(t *rapid.T, s Slice) {
 }
 
 func (m *machine) Drop(t *rapid.T) {
-	first, due, err := m.x.Due(m.at-rapid.Int64Range(0, 500).Draw(t, "ttl"), func(fn func(store.Reader) error) error { return fn(m.tx.Reader()) })
+	first, due, err := m.x.Due(
+		m.at-rapid.Int64Range(0, 500).Draw(t, "ttl"),
+		func(fn func(store.Reader) error) error { return fn(m.tx.Reader()) },
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +144,7 @@ func (m *machine) Reload(t *rapid.T) {
 	for from, end := first, m.seq()+1; from < end; {
 		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"), notBefore)
 	}
-	if first == 1 { // nothing is sealed: what is too old is left out
+	if first == 1 { // without runs, entries that are too old are skipped
 		m.skipped = 0
 		for _, e := range m.log {
 			if e.at < notBefore {
@@ -151,13 +155,16 @@ func (m *machine) Reload(t *rapid.T) {
 	m.sealer = m.x.Sealer()
 }
 
-// Cut is another rule for where slots end.
+// Cut changes the rule for the ends of slots.
 func (m *machine) Cut(t *rapid.T) {
-	m.cut = Cut{Width: rapid.SampledFrom([]time.Duration{1, 50, 1 << 40}).Draw(t, "width"), Max: rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "max")}
+	m.cut = Cut{
+		Width: rapid.SampledFrom([]time.Duration{1, 50, 1 << 40}).Draw(t, "width"),
+		Max:   rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "max"),
+	}
 	m.x.Reload(m.cut)
 }
 
-// Jump is a clock that was set far ahead.
+// Jump sets the clock far ahead.
 func (m *machine) Jump(*rapid.T) { m.at += 1 << 40 }
 
 func (m *machine) must(t *rapid.T, fn command) {
@@ -178,7 +185,7 @@ func (m *machine) scan(k Key, entries ...[]entry) (newest entry) {
 	return newest
 }
 
-// Check compares what is found of some keys with a scan.
+// Check compares lookups of some keys with a scan.
 func (m *machine) Check(t *rapid.T) {
 	for range 8 {
 		k := keyOf(rapid.Uint64Max(m.keys).Draw(t, "key"))
@@ -198,7 +205,8 @@ func (m *machine) Check(t *rapid.T) {
 func (m *machine) find(t *rapid.T, k Key, notBefore int64) {
 	seq, found, err := m.x.Find(k, notBefore, func(fn func(store.Reader) error) error { return fn(m.tx.Reader()) })
 	want := m.scan(k, m.log)
-	if err != nil || found != (seq != 0) || found && seq != want.Seq || !found && want.Seq != 0 && want.at >= notBefore {
+	if err != nil || found != (seq != 0) || found && seq != want.Seq ||
+		!found && want.Seq != 0 && want.at >= notBefore {
 		t.Fatalf("find %x since %d: record %d, %v; the scan finds %d of %d", k, notBefore, seq, err, want.Seq, want.at)
 	}
 }
@@ -207,11 +215,12 @@ func (m *machine) lookup(t *rapid.T, k Key, checked uint64, notBefore int64) {
 	seq, found := m.x.Lookup(m.tx.Reader(), k, checked, notBefore)
 	want := m.scan(k, m.log, m.group)
 	if found != (seq != 0) || found && seq != want.Seq || !found && want.Seq > checked && want.at >= notBefore {
-		t.Fatalf("lookup %x since %d behind %d: record %d; the scan finds %d of %d", k, notBefore, checked, seq, want.Seq, want.at)
+		t.Fatalf("lookup %x since %d behind %d: record %d; the scan finds %d of %d", k, notBefore, checked, seq,
+			want.Seq, want.at)
 	}
 }
 
-// sizes compares the counts with the set and with what was committed.
+// sizes compares the counts of the index with its set and with the committed entries.
 func (m *machine) sizes(t *rapid.T) {
 	end := m.dropped
 	s := m.x.set.Load()
@@ -236,16 +245,26 @@ func (m *machine) sizes(t *rapid.T) {
 	}
 }
 
-// The index is a scan of the journal, whatever happens to it in whatever order.
+// The index returns the same results as a scan of the journal, after any sequence of operations.
 func TestIndexIsAScan(t *testing.T) { rapid.Check(t, indexIsAScan) }
 
-// FuzzIndex is the same law, led by what code the choices reach.
+// FuzzIndex checks the same law, guided by code coverage.
 func FuzzIndex(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexIsAScan)) }
 
 func indexIsAScan(t *rapid.T) {
 	m := newMachine(t)
 	t.Repeat(map[string]func(*rapid.T){
-		"insert": m.Insert, "commit": m.Commit, "insert2": m.Insert, "commit2": m.Commit, "abort": m.Abort, "seal": m.Seal, "drop": m.Drop,
-		"reload": m.Reload, "cut": m.Cut, "jump": m.Jump, "check": m.Check, "": m.sizes,
+		"insert":  m.Insert,
+		"commit":  m.Commit,
+		"insert2": m.Insert,
+		"commit2": m.Commit,
+		"abort":   m.Abort,
+		"seal":    m.Seal,
+		"drop":    m.Drop,
+		"reload":  m.Reload,
+		"cut":     m.Cut,
+		"jump":    m.Jump,
+		"check":   m.Check,
+		"":        m.sizes,
 	})
 }

@@ -16,12 +16,12 @@ import (
 	"ronbox/store"
 )
 
-// hooks hand an index the ends of the store's groups.
+// hooks notifies an index when groups of the store end.
 type hooks struct{ *Index }
 
 func (hooks) Begin() {}
 
-// openStore is a real store with a running committer. With a path it is a file.
+// openStore returns a real store with a running committer. With a path the store is a file.
 func openStore(t testing.TB, path string, x *Index) *store.Store {
 	t.Helper()
 	catalog := flow.NewCatalog(nil, nil)
@@ -65,7 +65,8 @@ func commit(t testing.TB, s *store.Store, l store.Lane, fn command) {
 	}
 }
 
-// Readers beside the writer and the sealer never miss a key that was committed before they began.
+// Readers concurrent with the writer and the sealer never miss a key that was committed before they
+// began.
 func TestReadersBesideTheWriter(t *testing.T) {
 	x := New(4, Cut{Width: time.Hour, Max: 200})
 	s := openStore(t, "", x)
@@ -113,7 +114,8 @@ func TestReadersBesideTheWriter(t *testing.T) {
 func readSome(t *testing.T, x *Index, s *store.Store, committed uint64) {
 	for range 100 {
 		n := 1 + rand.Uint64N(committed+50)
-		seq, found, err := x.Find(keyOf(n), 0, func(fn func(store.Reader) error) error { return s.View(t.Context(), fn) })
+		seq, found, err := x.Find(keyOf(n), 0,
+			func(fn func(store.Reader) error) error { return s.View(t.Context(), fn) })
 		if err != nil || found && seq != n || !found && n <= committed {
 			t.Errorf("key %d of %d: record %d, %v", n, committed, seq, err)
 		}
@@ -127,7 +129,7 @@ func sealAll(t testing.TB, x *Index, s *store.Store) {
 	}
 }
 
-// A group that inserts and seals and then fails leaves the index as it was.
+// A group that inserts and seals and then fails does not change the index.
 func TestAbortedGroup(t *testing.T) {
 	x, tx := filled(t, 100)
 	parts := seal(t, x, tx)
@@ -148,7 +150,7 @@ func TestAbortedGroup(t *testing.T) {
 	}
 }
 
-// A fresh key reads nothing from the file, unless a filter is mistaken.
+// The lookup of a new key does not read the file, except after a false positive of a filter.
 func TestFreshKeysReadNothing(t *testing.T) {
 	x, tx := filled(t, 20_000)
 	seal(t, x, tx)
@@ -167,7 +169,7 @@ func TestFreshKeysReadNothing(t *testing.T) {
 	}
 }
 
-// Nor does it take memory: it is looked for with every request.
+// The lookup of a new key does not allocate, because it runs for every request.
 func TestFreshKeysAllocateNothing(t *testing.T) {
 	x, tx := filled(t, 20_000)
 	seal(t, x, tx)
@@ -187,11 +189,12 @@ func TestFreshKeysAllocateNothing(t *testing.T) {
 	}
 }
 
-// What a view fails with is what Find fails with.
+// Find returns the error of its view.
 func TestFindFails(t *testing.T) {
 	x, tx := filled(t, 100)
 	seal(t, x, tx)
-	if _, found, err := x.Find(keyOf(7), 0, func(func(store.Reader) error) error { return errRefused }); found || !errors.Is(err, errRefused) {
+	if _, found, err := x.Find(keyOf(7), 0, func(func(store.Reader) error) error { return errRefused }); found ||
+		!errors.Is(err, errRefused) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
@@ -209,7 +212,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A slot ends by time, by keys and by records; a change of the rule counts from the next group on.
+// A slot ends by time, by keys and by records. A change of the rule applies from the next group.
 func TestSlotsEnd(t *testing.T) {
 	x := New(1, Cut{Width: 100, Max: 10})
 	insert := func(seq uint64, at int64) int {
@@ -236,7 +239,7 @@ func TestSlotsEnd(t *testing.T) {
 	}
 }
 
-// A slot begins with the room that the one before came to need, but no more than it may use.
+// A slot begins with the capacity that the previous slot reached, up to its limit.
 func TestSlotsBeginSmall(t *testing.T) {
 	x := New(1, Cut{Width: time.Hour, Max: 10_000})
 	insert := func(seq uint64) {
@@ -253,5 +256,5 @@ func TestSlotsBeginSmall(t *testing.T) {
 	}
 }
 
-// benchFile is where a benchmark's store lies.
+// benchFile returns the path of a benchmark's store.
 func benchFile(b *testing.B) string { return filepath.Join(b.TempDir(), "ronbox.db") }

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A meta row says what a slot can give, up to the bounds of each number and not beyond.
+// A meta row is accepted up to the bounds of each number and refused beyond them.
 func TestMetaBounds(t *testing.T) {
 	const words = 18_874_368 // 64 Mi keys of 18 bits
 	for name, tt := range map[string]struct {

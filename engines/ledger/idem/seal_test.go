@@ -12,7 +12,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// filled is an index with one closed slot of n keys and one open one, and their journal.
+// filled returns an index with a closed slot of n keys and an open slot of one key, and a file with
+// their journal.
 func filled(t testing.TB, n uint64) (*Index, *storetest.Tx) {
 	tx := storetest.NewTx(t, tables.Buckets()...)
 	x := New(4, Cut{Width: 1 << 40, Max: int(n)})
@@ -47,10 +48,11 @@ func seal(t testing.TB, x *Index, tx *storetest.Tx) (slices []Slice) {
 	return slices
 }
 
-// keys are those of all blocks.
+// keys returns the keys of all blocks.
 func (s *Slice) keys() []Entry { return slices.Concat(s.Blocks...) }
 
-// A slot becomes slices of some sliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
+// A slot is sealed as slices of about sliceKeys sorted keys, chunks of its filter, and a meta row.
+// Its run then replaces it.
 func TestSeal(t *testing.T) {
 	const n = 3*sliceKeys + 500
 	x, tx := filled(t, n)
@@ -75,7 +77,14 @@ func TestSeal(t *testing.T) {
 		keys = append(keys, s.keys()...)
 	}
 	words := (n*filterBits + 63) / 64
-	want := []string{"true/0/false", "true/0/false", "true/0/false", "true/0/false", fmt.Sprintf("false/%d/false", 8*words), "false/0/true"}
+	want := []string{
+		"true/0/false",
+		"true/0/false",
+		"true/0/false",
+		"true/0/false",
+		fmt.Sprintf("false/%d/false", 8*words),
+		"false/0/true",
+	}
 	if !slices.Equal(kinds, want) || len(keys) != n {
 		t.Errorf("slices %v, %d keys; want %v", kinds, len(keys), want)
 	}
@@ -95,7 +104,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// A run counts up to the last of its keys, and is passed over by who has seen all of it.
+// A lookup uses a run up to the last of its keys, and skips a run that the caller has already
+// checked.
 func TestRunsArePassedOver(t *testing.T) {
 	const n = 100
 	x, tx := filled(t, n)
@@ -105,13 +115,14 @@ func TestRunsArePassedOver(t *testing.T) {
 		notBefore int64
 		found     bool
 	}{"whole": {0, 0, true}, "seen but one": {n - 1, 0, true}, "seen": {n, 0, false}, "just young": {0, n, true}, "old": {0, n + 1, false}} {
-		if seq, found := x.Lookup(tx.Reader(), keyOf(7), tt.checked, tt.notBefore); found != tt.found || found && seq != 7 {
+		if seq, found := x.Lookup(tx.Reader(), keyOf(7), tt.checked, tt.notBefore); found != tt.found ||
+			found && seq != 7 {
 			t.Errorf("%s: %d, %v", name, seq, found)
 		}
 	}
 }
 
-// The oldest run is due once every key of it is too old; the newest never is.
+// The oldest run is due once all of its keys are too old. The newest run is never due.
 func TestDue(t *testing.T) {
 	tx := storetest.NewTx(t, tables.Buckets()...)
 	x := New(1, Cut{Width: 1 << 40, Max: 1})
@@ -141,7 +152,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// What a seal that was cut short has left does not get into the run.
+// The slices of an interrupted seal do not end up in the run.
 func TestSealBeginsAnew(t *testing.T) {
 	x, tx := filled(t, 50)
 	must(t, tx, func(_ store.Reader, w *store.Writes) error {
@@ -155,7 +166,7 @@ func TestSealBeginsAnew(t *testing.T) {
 	}
 }
 
-// A boot reads the journal behind the runs, and of it what is young enough.
+// A boot reads the records after the sealed runs, and of these only the young enough ones.
 func TestLoad(t *testing.T) {
 	x, tx := filled(t, 50)
 	seal(t, x, tx)
@@ -177,7 +188,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A slice that does not come next is refused, and so is one that is not well made; the run stays what it was.
+// A slice out of order or with invalid contents is refused, and the run does not change.
 func TestSealRefuses(t *testing.T) {
 	x, tx := filled(t, 100)
 	try := func(s Slice) error {
@@ -240,7 +251,7 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
-// entriesOf are the keys of a block of the run 1.
+// entriesOf returns the keys of a block of run 1.
 func entriesOf(r store.Reader, n uint32) (out []Entry) {
 	b, _ := decodeBlock(blockKey(n), r.Get(bucketOf(1), blockKey(n)))
 	for i := range b.len() {
@@ -251,7 +262,7 @@ func entriesOf(r store.Reader, n uint32) (out []Entry) {
 
 func pair(_, row []byte) []byte { return row }
 
-// recut writes the first block of the run 1 with other keys, and its checksum.
+// recut rewrites the first block of run 1 with changed keys and a valid checksum.
 func recut(change func([]Entry) []Entry) command {
 	return func(r store.Reader, w *store.Writes) error {
 		w.Put(bucketOf(1), blockKey(0), pair(encodeBlock(0, change(entriesOf(r, 0)))))
@@ -259,7 +270,7 @@ func recut(change func([]Entry) []Entry) command {
 	}
 }
 
-// A run whose rows do not fit its filter or the journal is found out.
+// A check reports a run with rows that do not match its filter or the journal.
 func TestCheckFinds(t *testing.T) {
 	for name, fn := range map[string]command{
 		"a key more":     recut(func(e []Entry) []Entry { return append([]Entry{{Key{}, 5}}, e...) }),
@@ -338,7 +349,7 @@ func TestCheckStops(t *testing.T) {
 	}
 }
 
-// The bytes of a run are in files of users: they do not change.
+// The encoding of a run is stored in users' files and does not change.
 func TestRunIsFrozen(t *testing.T) {
 	x, tx := filled(t, 3)
 	seal(t, x, tx)

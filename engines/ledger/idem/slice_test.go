@@ -8,7 +8,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// Two neighbours anywhere in a block that are the wrong way round, or the same key twice, are refused.
+// Sealing refuses a block in which two neighbours are out of order or equal.
 func TestSealRefusesDisorder(t *testing.T) {
 	x, tx := filled(t, 100)
 	good, _ := x.Sealer().Next()
@@ -22,7 +22,10 @@ func TestSealRefusesDisorder(t *testing.T) {
 				bad.Blocks = slices.Clone(good.Blocks)
 				bad.Blocks[b] = slices.Clone(good.Blocks[b])
 				change(bad.Blocks[b])
-				if _, err := storetest.Do(tx, command(func(r store.Reader, w *store.Writes) error { return x.Seal(r, w, &bad) })); err == nil {
+				if _, err := storetest.Do(
+					tx,
+					command(func(r store.Reader, w *store.Writes) error { return x.Seal(r, w, &bad) }),
+				); err == nil {
 					t.Errorf("keys %d and %d of block %d, %s: taken", i-1, i, b, name)
 				}
 			}
@@ -30,7 +33,7 @@ func TestSealRefusesDisorder(t *testing.T) {
 	}
 }
 
-// The size of a slice is what it writes, and not much more.
+// Size returns at least the bytes that a slice writes, and not many more.
 func TestSliceSize(t *testing.T) {
 	x, tx := filled(t, 2*sliceKeys)
 	all := 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A slot is full at its width, at its number of keys and at a Mi records, and not one before.
+// A slot is full exactly at its width, its number of keys, or 1 Mi records.
 func TestSlotIsFull(t *testing.T) {
 	const first, at, keys = 7, 1000, 5
 	for name, tt := range map[string]struct {
@@ -34,7 +34,7 @@ func TestSlotIsFull(t *testing.T) {
 	}
 }
 
-// A slot that takes as many keys as the one before it never has to make room for them.
+// A slot with as many keys as the one before it never grows its table.
 func TestSlotHasRoom(t *testing.T) {
 	const keys, shards = 2000, 4
 	x := New(shards, Cut{Width: time.Hour, Max: keys})

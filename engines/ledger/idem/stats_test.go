@@ -6,7 +6,7 @@ import (
 	"ronbox/store"
 )
 
-// Each look into a run that lacks the key is counted once, whoever looks.
+// Each lookup in a run that does not hold the key is counted once, by Find and by Lookup.
 func TestMistakenIsCounted(t *testing.T) {
 	const n, foreign = 2000, 40_000
 	x, tx := filled(t, n)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A table is a map that keeps the greater number, whatever is put and cleared.
+// A table behaves as a map that keeps the greater number, after any sequence of puts and clears.
 func TestTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
@@ -45,7 +45,7 @@ func TestTableIsAMap(t *testing.T) {
 	})
 }
 
-// A key takes at most 45 bytes of a table however many there are, and 38 on average.
+// A key takes at most 45 bytes of a table of any size, and 38 bytes on average.
 func TestTableIsCompact(t *testing.T) {
 	var table Table
 	sum, worst := 0.0, 0.0

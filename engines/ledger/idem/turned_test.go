@@ -10,14 +10,14 @@ import (
 	"ronbox/store/storetest"
 )
 
-// turned is a row of a run with a bit of its key or its value changed.
+// turned is a row of a run with a changed bit in its key or its value.
 type turned struct {
 	run        *store.Bucket
 	key, value []byte
 	was        struct{ key, value []byte }
 }
 
-// turnedRows has every byte of every row of the runs changed, one at a time.
+// turnedRows returns a changed row for every byte of every row of the runs.
 func turnedRows(r store.Reader) (all []turned) {
 	for b := range store.Subs(r, tables.Idem) {
 		for k, v := range r.Range(b, nil, nil) {
@@ -36,7 +36,7 @@ func turnedRows(r store.Reader) (all []turned) {
 	return all
 }
 
-// boot reads an index as a start does, and looks for all n keys.
+// bootAndFind loads an index as a boot does, and looks up all n keys.
 func bootAndFind(tx *storetest.Tx, n uint64) (wrong, lost uint64, err error) {
 	_, err = storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
 		x := New(4, Cut{Width: 1 << 40, Max: 4})
@@ -59,7 +59,8 @@ func bootAndFind(tx *storetest.Tx, n uint64) (wrong, lost uint64, err error) {
 
 const turnedKeys = 13
 
-// turnable has three sealed runs of four keys each, their journal, and the index that sealed them.
+// turnable returns a file with three sealed runs of four keys each and their journal, and the index
+// that sealed them.
 func turnable(t *testing.T) (*storetest.Tx, *Index) {
 	t.Helper()
 	tx := storetest.NewTx(t, tables.Buckets()...)
@@ -76,8 +77,8 @@ func turnable(t *testing.T) (*storetest.Tx, *Index) {
 	return tx, x
 }
 
-// Whatever bit of a run a disk has changed: a key leads to its record all the same, or the run is found damaged; and a check finds it always,
-// unless a start makes the run anew.
+// After any bit of a run has changed, each key leads to its record or the run is reported as
+// corrupt. A check always finds the change, unless a boot seals the run again.
 func TestTurnedBitOfARun(t *testing.T) {
 	tx, _ := turnable(t)
 	if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong+lost != 0 || err != nil {
@@ -92,7 +93,8 @@ func TestTurnedBitOfARun(t *testing.T) {
 		})
 		wrong, lost, err := bootAndFind(tx, turnedKeys)
 		if wrong+lost != 0 && err == nil || err != nil && !errors.Is(err, store.ErrCorrupt) {
-			t.Errorf("run %x, %x: %x is %x: %x: %d keys lead elsewhere, %d nowhere, %v", row.run.Name, row.was.key, row.was.value, row.key, row.value, wrong, lost, err)
+			t.Errorf("run %x, %x: %x is %x: %x: %d keys lead elsewhere, %d nowhere, %v", row.run.Name, row.was.key,
+				row.was.value, row.key, row.value, wrong, lost, err)
 		}
 		must(t, tx, func(_ store.Reader, w *store.Writes) error {
 			w.Delete(row.run, row.key)
@@ -103,7 +105,8 @@ func TestTurnedBitOfARun(t *testing.T) {
 	t.Log(len(all), "bytes")
 }
 
-// A run that is gone from between others, or is told to be half, ends a start: its keys were used. The newest one is made anew.
+// A boot fails if a run between others is missing or is marked as incomplete, because its keys were
+// used. The newest run is sealed again instead.
 func TestLostRun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lose func(w *store.Writes)
@@ -124,17 +127,19 @@ func TestLostRun(t *testing.T) {
 	} {
 		tx, _ := turnable(t)
 		must(t, tx, func(_ store.Reader, w *store.Writes) error { tt.lose(w); return nil })
-		if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong != 0 || lost != 0 || errors.Is(err, store.ErrCorrupt) != tt.bad {
+		if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong != 0 || lost != 0 ||
+			errors.Is(err, store.ErrCorrupt) != tt.bad {
 			t.Errorf("%s: %d keys lead elsewhere, %d nowhere, %v", name, wrong, lost, err)
 		}
 	}
 }
 
-// A run that is dropped while its keys are looked for is gone, not damaged: its keys are too old to count.
+// A run that is dropped during a lookup is not reported as damaged. Its keys are too old to count.
 func TestLookBesideADrop(t *testing.T) {
 	x, tx := filled(t, 100)
 	seal(t, x, tx)
-	_, err := storetest.Do(tx, command(func(r store.Reader, w *store.Writes) error { x.Drop(w, 1); return nil })) // its group has not ended
+	// its group has not ended
+	_, err := storetest.Do(tx, command(func(r store.Reader, w *store.Writes) error { x.Drop(w, 1); return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +158,7 @@ func TestLookBesideADrop(t *testing.T) {
 	}
 }
 
-// A bit of a run's name that a disk has changed makes no key new, while the index is in memory either.
+// A changed bit in the name of a run makes no key new, even while the index is in memory.
 func TestTurnedNameOfARun(t *testing.T) {
 	for _, first := range []uint64{1, 5, 9} {
 		for bit := range 64 {

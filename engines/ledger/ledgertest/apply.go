@@ -23,11 +23,15 @@ type within struct {
 	internal bool   // a Settle: no nonce is asked for
 	flags    uint16 // of the record
 	batchCap string // the token of a batch
+	asker    string // the principal of a batch
 }
 
 // do decides one op and, if nothing speaks against it, writes it.
 func (b *books) do(o ledger.Op, at int64, w within) verdict {
 	if v, is := b.replay(o, at); is {
+		return v
+	}
+	if v, is := b.refer(o, w); is {
 		return v
 	}
 	var v verdict
@@ -39,10 +43,33 @@ func (b *books) do(o ledger.Op, at int64, w within) verdict {
 	if v.seq != 0 && !v.replayed && o.Dedupe.Key != "" {
 		b.keys[o.Dedupe] = known{v.seq, at, o.Fingerprint}
 	}
+	if v.seq != 0 && !v.replayed && o.Reference != "" {
+		b.refs[w.reference(&o)] = referred{v.seq, wordsOf(&o)}
+	}
 	return v
 }
 
-// replay finds what was done under the op's key while the key counts.
+// reference is that of an op.
+func (w within) reference(o *ledger.Op) referenceOf {
+	if w.flags&record.FlagInner != 0 {
+		return referenceOf{w.asker, o.Reference}
+	}
+	return referenceOf{o.Principal, o.Reference}
+}
+
+// refer returns the outcome of the record done under the op's reference.
+func (b *books) refer(o ledger.Op, w within) (verdict, bool) {
+	done, ok := b.refs[w.reference(&o)]
+	switch {
+	case !ok || o.Reference == "":
+		return verdict{}, false
+	case done.words != wordsOf(&o):
+		return verdict{reject: refuse(record.ReferenceConflict)}, true
+	}
+	return b.again(done.seq), true
+}
+
+// replay returns the outcome of the record done under the op's key, if the key still counts.
 func (b *books) replay(o ledger.Op, at int64) (verdict, bool) {
 	k, ok := b.keys[o.Dedupe]
 	switch {
@@ -56,7 +83,12 @@ func (b *books) replay(o ledger.Op, at int64) (verdict, bool) {
 
 // again is the outcome of a record that is there.
 func (b *books) again(seq uint64) verdict {
-	v := verdict{seq: seq, replayed: true, results: slices.Clone(b.entries[seq-1].results), atomic: b.entries[seq-1].atomic}
+	v := verdict{
+		seq:      seq,
+		replayed: true,
+		results:  slices.Clone(b.entries[seq-1].results),
+		atomic:   b.entries[seq-1].atomic,
+	}
 	for i := range v.results {
 		v.results[i].replayed = v.results[i].seq != 0
 		if r := v.results[i].reject; r != nil {
@@ -72,7 +104,7 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 		return verdict{reject: r}
 	}
 	before, done := b.copy(), 0
-	w.batchCap = o.CapID
+	w.batchCap, w.asker = o.CapID, o.Principal
 	if w.flags = record.FlagInner; o.Atomic {
 		w.flags |= record.FlagAtomic
 	}
@@ -95,7 +127,8 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 	return verdict{seq: b.writeBatch(o, at, results), results: results, atomic: o.Atomic}
 }
 
-// aborted is the outcome of an atomic batch whose op i was refused. A record that used its nonce may be gone with the batch.
+// aborted returns the outcome of an atomic batch after the refusal of op i. The record that used
+// the op's nonce may be undone with the batch.
 func (b *books) aborted(o ledger.Op, i int, why ledger.Reject) verdict {
 	if why.Committed.Seq() > uint64(len(b.entries)) {
 		why.Committed = record.TxID{}
@@ -178,7 +211,8 @@ func (b *books) post(m *move) uint64 {
 	})
 }
 
-// resolve ends a hold of which m.sum is taken; the rest goes back, to the day's ceiling too if it is still that day.
+// resolve ends a hold of which m.sum is taken; the rest goes back, to the day's ceiling too if it
+// is still that day.
 func (b *books) resolve(m *move, from, to *state, closed record.Result) {
 	from.held, to.coming = minus(from.held, m.hold.amount), minus(to.coming, m.hold.amount)
 	if held := uint32(m.hold.at / nsPerDay); held == m.day && from.day == m.day {
@@ -204,7 +238,10 @@ func (b *books) opened(name string, m *move) {
 	}
 	a := account{ref: uint64(len(b.accounts) + 1), opened: uint64(len(b.entries) + 1)}
 	b.accounts[name] = a
-	b.append(record.Record{Op: record.OpOpen, Flags: m.flags, At: m.at, From: a.ref, Name: name}, record.Receipt{Op: record.OpOpen, From: name})
+	b.append(
+		record.Record{Op: record.OpOpen, Flags: m.flags, At: m.at, From: a.ref, Name: name},
+		record.Receipt{Op: record.OpOpen, From: name},
+	)
 }
 
 // declare makes an asset and its issuance account.

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"maps"
 	"math/big"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -10,7 +11,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// books is all that a Model knows. Its values are never changed in place, so that a copy of the maps is a copy of the books.
+// books is all that a Model knows. Its values are never changed in place, so that a copy of the
+// maps is a copy of the books.
 type books struct {
 	accounts map[string]account
 	assets   map[string]asset
@@ -19,6 +21,7 @@ type books struct {
 	keys     map[ledger.DedupeKey]known
 	once     map[onceID]known
 	guards   map[string]string // guard → owner
+	refs     map[referenceOf]referred
 	moved    map[tokenDay]*big.Int
 	entries  []entry        // by seq-1
 	batches  []record.Batch // by number-1
@@ -62,10 +65,10 @@ type hold struct {
 	from, to, asset string
 	amount          *big.Int
 	at, expires     int64
-	closed          record.Result // Accepted while it is open, else what a later try is told
+	closed          record.Result // Accepted while it is open, else the refusal of a later attempt
 }
 
-// known is what was done under a dedupe key or a permanent id.
+// known is the record done under a dedupe key or a permanent id.
 type known struct {
 	seq    uint64
 	at     int64
@@ -73,6 +76,29 @@ type known struct {
 }
 
 type onceID struct{ domain, id string }
+
+// referenceOf is a reference of a principal.
+type referenceOf struct{ principal, text string }
+
+// referred is the record done under a reference, and the words that a repetition must repeat.
+type referred struct {
+	seq   uint64
+	words words
+}
+
+// words are the members of an op that count under a reference.
+type words struct {
+	code                  record.Op
+	from, to, asset, memo string
+	amount                engines.Amount
+	hold                  uint64 // the model and its twin draw different random bits
+	lasts                 time.Duration
+	until                 int64
+}
+
+func wordsOf(o *ledger.Op) words {
+	return words{o.Code, o.From, o.To, o.Asset, o.Memo, o.Amount, o.Hold.Seq(), o.ExpiresIn, o.ValidUntil}
+}
 
 // entry is one record as the journal has it.
 type entry struct {
@@ -85,15 +111,27 @@ type entry struct {
 
 func newBooks() books {
 	return books{
-		accounts: map[string]account{}, assets: map[string]asset{}, states: map[acctAsset]state{}, holds: map[uint64]hold{},
-		keys: map[ledger.DedupeKey]known{}, once: map[onceID]known{}, guards: map[string]string{}, moved: map[tokenDay]*big.Int{},
+		accounts: map[string]account{},
+		assets:   map[string]asset{},
+		states:   map[acctAsset]state{},
+		holds:    map[uint64]hold{},
+		keys:     map[ledger.DedupeKey]known{},
+		once:     map[onceID]known{},
+		guards:   map[string]string{},
+		refs:     map[referenceOf]referred{},
+		moved:    map[tokenDay]*big.Int{},
 	}
 }
 
 // copy stays as it is while b goes on.
 func (b books) copy() books {
-	b.accounts, b.assets, b.states, b.holds = maps.Clone(b.accounts), maps.Clone(b.assets), maps.Clone(b.states), maps.Clone(b.holds)
-	b.keys, b.once, b.guards, b.moved = maps.Clone(b.keys), maps.Clone(b.once), maps.Clone(b.guards), maps.Clone(b.moved)
+	b.accounts, b.assets, b.states, b.holds = maps.Clone(b.accounts), maps.Clone(b.assets), maps.Clone(
+		b.states,
+	), maps.Clone(b.holds)
+	b.keys, b.once, b.guards, b.moved = maps.Clone(b.keys), maps.Clone(b.once), maps.Clone(b.guards), maps.Clone(
+		b.moved,
+	)
+	b.refs = maps.Clone(b.refs)
 	b.entries = b.entries[:len(b.entries):len(b.entries)]
 	b.batches = b.batches[:len(b.batches):len(b.batches)]
 	return b
@@ -104,13 +142,19 @@ func (b *books) of(k acctAsset) state {
 	if s, ok := b.states[k]; ok {
 		return s
 	}
-	return state{credits: new(big.Int), debits: new(big.Int), held: new(big.Int), coming: new(big.Int), dayDebits: new(big.Int)}
+	return state{
+		credits:   new(big.Int),
+		debits:    new(big.Int),
+		held:      new(big.Int),
+		coming:    new(big.Int),
+		dayDebits: new(big.Int),
+	}
 }
 
 func (s state) balance() *big.Int   { return new(big.Int).Sub(s.credits, s.debits) }
 func (s state) available() *big.Int { return new(big.Int).Sub(s.balance(), s.held) }
 
-// spentToday is what the day's ceiling counts already.
+// spentToday is the amount that counts against the day's ceiling so far.
 func (s state) spentToday(day uint32) *big.Int {
 	if s.day != day {
 		return new(big.Int)
@@ -121,8 +165,13 @@ func (s state) spentToday(day uint32) *big.Int {
 // encoded is s as a record has it.
 func (s state) encoded() record.State {
 	return record.State{
-		CreditsPosted: amount(s.credits), DebitsPosted: amount(s.debits), DebitsHeld: amount(s.held), CreditsHeld: amount(s.coming),
-		Day: s.day, DayDebits: amount(s.dayDebits), LastSeq: s.last,
+		CreditsPosted: amount(s.credits),
+		DebitsPosted:  amount(s.debits),
+		DebitsHeld:    amount(s.held),
+		CreditsHeld:   amount(s.coming),
+		Day:           s.day,
+		DayDebits:     amount(s.dayDebits),
+		LastSeq:       s.last,
 	}
 }
 

@@ -21,7 +21,8 @@ func holds(s *suite) {
 	forged[15] ^= 1
 	s.refuse(capture(forged, 0), record.HoldUnknown) // every bit of the id counts
 	paid := s.accept(capture(h.TxID, 50))
-	if paid.Hold != h.TxID || paid.From != "alice" || paid.To != "shop" || paid.Amount != ron(50) || paid.Asset != "ron" {
+	if paid.Hold != h.TxID || paid.From != "alice" || paid.To != "shop" || paid.Amount != ron(50) ||
+		paid.Asset != "ron" {
 		s.Fatalf("%+v", paid)
 	}
 	s.has("alice", 50, 0)
@@ -30,7 +31,17 @@ func holds(s *suite) {
 	s.refuse(release(h.TxID), record.HoldClosed)
 
 	poor.Amount = ron(50)
-	h = s.accept(ledger.Op{Code: record.OpHold, From: "alice", To: "shop", Asset: "ron", Amount: ron(50), Nonce: 2, ExpiresIn: time.Hour})
+	h = s.accept(
+		ledger.Op{
+			Code:      record.OpHold,
+			From:      "alice",
+			To:        "shop",
+			Asset:     "ron",
+			Amount:    ron(50),
+			Nonce:     2,
+			ExpiresIn: time.Hour,
+		},
+	)
 	if given := s.accept(release(h.TxID)); given.Hold != h.TxID || given.Amount != ron(50) {
 		s.Fatalf("%+v", given)
 	}
@@ -42,7 +53,7 @@ func holds(s *suite) {
 	s.conserved()
 }
 
-// holdExpiry: past its time nothing but the sweep ends a hold.
+// holdExpiry: only the sweep ends an overdue hold.
 func holdExpiry(s *suite) {
 	s.accept(s.issue("alice", 100))
 	long := s.accept(s.hold("alice", "shop", 30, 2*time.Minute))
@@ -90,7 +101,10 @@ func flags(s *suite) {
 	for _, tt := range []struct {
 		flag      record.Flags
 		outs, ins bool
-	}{{record.Frozen, false, false}, {record.NoDebit, false, true}, {record.NoCredit, true, false}, {record.Closed, false, false}} {
+	}{
+		{record.Frozen, false, false}, {record.NoDebit, false, true}, {record.NoCredit, true, false},
+		{record.Closed, false, false},
+	} {
 		set(tt.flag, record.Frozen|record.NoDebit|record.NoCredit|record.Closed)
 		s.locked(&out, tt.outs)
 		s.locked(&in, tt.ins)
@@ -98,7 +112,7 @@ func flags(s *suite) {
 			s.refuse(capture(h.TxID, 1), record.AccountLocked)
 		}
 	}
-	s.accept(release(h2.TxID)) // gives back: no flag is in its way
+	s.accept(release(h2.TxID)) // no flag prevents a release
 	v, err := s.Client.Account(s.Context(), "alice")
 	if err != nil || v.Flags != record.Closed {
 		s.Fatalf("%+v, %v", v, err)
@@ -108,7 +122,8 @@ func flags(s *suite) {
 	s.accept(ledger.Op{Code: record.OpFlags, From: "sys:issue:ron", Set: record.NoDebit})
 	s.refuse(s.issue("alice", 1), record.AccountLocked)
 	s.accept(ledger.Op{Code: record.OpFlags, From: "nobody", Set: record.Frozen})
-	if v, err := s.Client.Account(s.Context(), "nobody"); err != nil || !v.Known || v.Flags != record.Frozen || v.OpenedSeq == 0 {
+	if v, err := s.Client.Account(s.Context(), "nobody"); err != nil || !v.Known || v.Flags != record.Frozen ||
+		v.OpenedSeq == 0 {
 		s.Fatalf("flags open an account: %+v, %v", v, err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// againstModel does random ops on the client and on a Model, and compares every outcome and what is left.
+// againstModel does random ops on the client and on a Model, and compares every outcome and the
+// final states.
 func againstModel(t *testing.T, open func(*testing.T, *Clock) Rig) {
 	seeds, ops := 12, 150
 	if testing.Short() {
@@ -28,12 +29,14 @@ func againstModel(t *testing.T, open func(*testing.T, *Clock) Rig) {
 // duelBytes is about what one step of a duel takes of its choices.
 const duelBytes = 40
 
-// Duel is a course of calls, sweeps and restarts that choices make up, on a client and on a Model side by side: a body for fuzzing.
+// Duel is a course of calls, sweeps and restarts that choices make up, on a client and on a Model
+// side by side: a body for fuzzing.
 func Duel(t *testing.T, open func(*testing.T, *Clock) Rig, choices []byte) {
-	fight(t, open, &Dice{Rand: rand.New(&chosen{choices}), nonces: map[string]uint64{}}, min(len(choices)/duelBytes+1, 100))
+	fight(t, open, &Dice{Rand: rand.New(&chosen{choices}), nonces: map[string]uint64{}},
+		min(len(choices)/duelBytes+1, 100))
 }
 
-// chosen gives out bytes as numbers, then zeros.
+// chosen returns bytes as numbers, then zeros.
 type chosen struct{ left []byte }
 
 // Uint64 has its bits in the upper half: there the small numbers are drawn from.
@@ -123,7 +126,8 @@ func (d *duel) compare() {
 		d.must(err)
 		want, err := d.model.Balance(d.Context(), account, "ron", 0)
 		d.must(err)
-		if got.At, got.Seq = want.At, want.Seq; got != want {
+		got.At, got.Seq, got.Cold = want.At, want.Seq, want.Cold // these depend on time and memory
+		if got != want {
 			d.Fatalf("balance %+v\nthe model %+v", got, want)
 		}
 		a, err := d.Client.Account(d.Context(), account)
@@ -142,7 +146,9 @@ func (d *duel) compare() {
 			d.Fatalf("%s: %d entries, the model has %d", account, len(got2), len(page.Entries))
 		}
 		for i, e := range got2 {
-			if w := page.Entries[i]; e.Receipt.Seq != w.Receipt.Seq || e.Posted != w.Posted || e.Available != w.Available || e.Debit != w.Debit {
+			if w := page.Entries[i]; e.Receipt.Seq != w.Receipt.Seq || e.Posted != w.Posted ||
+				e.Available != w.Available ||
+				e.Debit != w.Debit {
 				d.Fatalf("%s, entry %d: %+v\nthe model %+v", account, i, e, w)
 			}
 		}
@@ -169,13 +175,15 @@ func Brief(o ledger.Outcome) string {
 // names are the accounts that Dice deal with.
 var names = []string{"alice", "bob", "carol", "dave", "erin", "a/b:c_d-e"}
 
-// Dice make up calls as a seed says: few accounts, small amounts and much that must be refused. They learn of holds by Note.
+// Dice make up calls as a seed says: few accounts, small amounts and much that must be refused.
+// They learn of holds by Note.
 type Dice struct {
 	*rand.Rand
 	holds  []record.TxID
 	nonces map[string]uint64
 	asked  []ledger.Op // with a key
 	keys   int
+	refers []ledger.Op // with a reference
 }
 
 // NewDice begin at a seed.
@@ -218,9 +226,21 @@ func (d *Dice) Op() ledger.Op {
 	return o
 }
 
-// metered is a fresh op, at times of a token with a ceiling of a day.
+// metered is a fresh op, at times of a token with a ceiling of a day, at times with a reference; or
+// an op of a reference that was asked before.
 func (d *Dice) metered() ledger.Op {
+	if len(d.refers) > 0 && d.IntN(10) == 0 {
+		o := d.refers[d.IntN(len(d.refers))]
+		if d.IntN(6) == 0 {
+			o.Memo += "."
+		}
+		return o
+	}
 	o := d.fresh()
+	if o.Code.MovesMoney() && d.IntN(5) == 0 {
+		o.Reference = fmt.Sprint("r", len(d.refers))
+		d.refers = append(d.refers, o)
+	}
 	if d.IntN(4) == 0 {
 		o.CapID, o.Daily = names[d.IntN(2)], ron(400)
 	}
@@ -231,7 +251,12 @@ func (d *Dice) fresh() ledger.Op {
 	from := names[d.IntN(len(names))]
 	to := names[(d.IntN(len(names)-1)+1+d.index(from))%len(names)]
 	o := ledger.Op{
-		Code: record.OpTransfer, From: from, To: to, Asset: "ron", Amount: engines.AmountOf(0, 1+d.Uint64N(100)), Memo: fmt.Sprint("m", d.IntN(5)),
+		Code:   record.OpTransfer,
+		From:   from,
+		To:     to,
+		Asset:  "ron",
+		Amount: engines.AmountOf(0, 1+d.Uint64N(100)),
+		Memo:   fmt.Sprint("m", d.IntN(5)),
 		Limits: &ledger.Limits{PerOp: ron(95), Daily: ron(800), AccountTotal: ron(900), OpenHolds: 6},
 	}
 	switch n := d.IntN(24); {
@@ -246,7 +271,12 @@ func (d *Dice) fresh() ledger.Op {
 	case n < 17 && len(d.holds) > 0:
 		return ledger.Op{Code: record.OpRelease, Hold: d.holds[d.IntN(len(d.holds))]}
 	case n == 17:
-		return ledger.Op{Code: record.OpFlags, From: from, Set: record.Flags(d.IntN(16) & d.IntN(16) & d.IntN(16)), Clear: 15}
+		return ledger.Op{
+			Code:  record.OpFlags,
+			From:  from,
+			Set:   record.Flags(d.IntN(16) & d.IntN(16) & d.IntN(16)),
+			Clear: 15,
+		}
 	case n == 18:
 		return ledger.Op{Code: record.OpAsset, Asset: "ron"}
 	case n == 19:
@@ -268,7 +298,7 @@ func (d *Dice) index(name string) int {
 	return 0
 }
 
-// Note learns from an outcome what the next calls can build on.
+// Note records holds and nonces of an outcome for later calls.
 func (d *Dice) Note(o ledger.Op, out ledger.Outcome) {
 	for i, r := range out.Results {
 		d.Note(o.Ops[i], r)
@@ -279,10 +309,10 @@ func (d *Dice) Note(o ledger.Op, out ledger.Outcome) {
 	switch o.Code {
 	case record.OpHold:
 		d.holds = append(d.holds, out.Receipt.TxID)
-		d.nonces[o.From] = o.Nonce
+		d.nonces[o.From] = out.Receipt.Nonce
 	case record.OpIssue:
-		d.nonces["sys:issue:ron"] = o.Nonce
+		d.nonces["sys:issue:ron"] = out.Receipt.Nonce
 	case record.OpTransfer, record.OpBurn:
-		d.nonces[o.From] = o.Nonce
+		d.nonces[o.From] = out.Receipt.Nonce
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 )
 
-// some does a bit of everything, and gives the receipts.
+// some does ops of each kind, and returns the receipts.
 func (s *suite) some() (out []record.Receipt) {
 	s.Helper()
 	do := func(o ledger.Op) record.Receipt {
@@ -27,7 +27,16 @@ func (s *suite) some() (out []record.Receipt) {
 	do(release(h.TxID))
 	do(s.burn("bob", 1))
 	do(ledger.Op{Code: record.OpFlags, From: "dave", Set: record.NoDebit, Clear: record.Frozen})
-	b := s.one(keyed(ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{s.transfer("alice", "bob", 1), s.transfer("alice", "erin", 2)}}, "org:a", "b"))
+	b := s.one(
+		keyed(
+			ledger.Op{
+				Code: record.OpBatch,
+				Ops:  []ledger.Op{s.transfer("alice", "bob", 1), s.transfer("alice", "erin", 2)},
+			},
+			"org:a",
+			"b",
+		),
+	)
 	for _, r := range b.Results {
 		out = append(out, r.Receipt)
 	}
@@ -134,7 +143,8 @@ func exports(s *suite) {
 			}
 			leaves = append(leaves, merkle.Leaf(l.Raw))
 		case record.LineBatch:
-			if no++; l.Batch.No != no || l.Batch.Last() != seq || l.Batch.Prev != prev || l.Batch.Merkle != merkle.Root(leaves) {
+			if no++; l.Batch.No != no || l.Batch.Last() != seq || l.Batch.Prev != prev ||
+				l.Batch.Merkle != merkle.Root(leaves) {
 				s.Fatalf("batch %d: %+v", no, l.Batch)
 			}
 			prev, leaves = l.Batch.Root(), nil
@@ -150,7 +160,8 @@ func exports(s *suite) {
 		s.Fatalf("from 5: %+v", part[:2])
 	}
 	last := part[len(part)-1]
-	if last.Kind == record.LineBatch && last.Batch.Last() != 9 || last.Kind == record.LineRecord && last.Record.Seq != 9 {
+	if last.Kind == record.LineBatch && last.Batch.Last() != 9 ||
+		last.Kind == record.LineRecord && last.Record.Seq != 9 {
 		s.Fatalf("to 9: %+v", last)
 	}
 }
@@ -166,7 +177,7 @@ func (s *suite) lines(from, to uint64) (all []record.Line) {
 	return all
 }
 
-// events tell of every batch once it can be read, and of nothing else.
+// events: there is one event for each batch, once the batch can be read.
 func events(s *suite) {
 	news := s.Client.Events("test")
 	defer news.Close()
@@ -174,7 +185,8 @@ func events(s *suite) {
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 	defer cancel()
 	e, lagged, err := news.Recv(ctx)
-	if err != nil || lagged != 0 || e.Batch != r.Batch || e.Last != r.Seq || e.First > e.Last || e.Root != r.Root || e.At != r.At {
+	if err != nil || lagged != 0 || e.Batch != r.Batch || e.Last != r.Seq || e.First > e.Last || e.Root != r.Root ||
+		e.At != r.At {
 		s.Fatalf("%+v of %+v: %v", e, r, err)
 	}
 	if !slices.Contains(e.Touched, ledger.MarkOf("alice", "ron")) {
@@ -188,7 +200,8 @@ func events(s *suite) {
 	}
 }
 
-// conserved adds up the whole journal: in each asset all that was credited was debited, and all that is set aside is set aside for someone.
+// conserved adds up the whole journal: in each asset all that was credited was debited, and all
+// that is set aside is set aside for someone.
 func (s *suite) conserved() {
 	s.Helper()
 	type key struct {
@@ -204,14 +217,17 @@ func (s *suite) conserved() {
 	sums := map[uint32][4]uint64{} // modulo 2^64 is enough: the sums are equal or they are not
 	for k, st := range newest {
 		sum := sums[k.asset]
-		for i, a := range []uint64{lowOf(st.CreditsPosted), lowOf(st.DebitsPosted), lowOf(st.CreditsHeld), lowOf(st.DebitsHeld)} {
+		for i, a := range []uint64{
+			lowOf(st.CreditsPosted), lowOf(st.DebitsPosted), lowOf(st.CreditsHeld), lowOf(st.DebitsHeld),
+		} {
 			sum[i] += a
 		}
 		sums[k.asset] = sum
 	}
 	for asset, sum := range sums {
 		if sum[0] != sum[1] || sum[2] != sum[3] {
-			s.Fatalf("asset %d: credits %d, debits %d; held %d for and %d against", asset, sum[0], sum[1], sum[2], sum[3])
+			s.Fatalf("asset %d: credits %d, debits %d; held %d for and %d against", asset, sum[0], sum[1], sum[2],
+				sum[3])
 		}
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// balances: what is not there is zero, and a read can wait for a record.
+// balances: an unknown balance is zero, and a read can wait for a record.
 func balances(s *suite) {
-	if v, err := s.Client.Balance(s.Context(), "nobody", "ron", 0); err != nil || v.Known || !v.Posted.IsZero() || v.Account != "nobody" {
+	if v, err := s.Client.Balance(s.Context(), "nobody", "ron", 0); err != nil || v.Known || !v.Posted.IsZero() ||
+		v.Account != "nobody" {
 		s.Fatalf("%+v, %v", v, err)
 	}
 	r := s.accept(s.issue("alice", 100))
@@ -27,7 +28,8 @@ func balances(s *suite) {
 	if err != nil || len(assets) != 1 || assets[0].Asset != "ron" || assets[0].Issued != ron(70) || assets[0].Seq == 0 {
 		s.Fatalf("%+v, %v", assets, err)
 	}
-	if v, err := s.Client.Balance(s.Context(), "sys:issue:ron", "ron", 0); err != nil || v.Issued != ron(70) || !v.Posted.IsZero() {
+	if v, err := s.Client.Balance(s.Context(), "sys:issue:ron", "ron", 0); err != nil || v.Issued != ron(70) ||
+		!v.Posted.IsZero() {
 		s.Fatalf("issuance account: %+v, %v", v, err)
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Millisecond)
@@ -62,7 +64,8 @@ func seqs(entries []ledger.Entry) (out []uint64) {
 	return out
 }
 
-// history: every posting once, in order, however it is cut into pages; more than a thousand of them, so that marks are used.
+// history: every posting once, in order, however it is cut into pages; more than a thousand of
+// them, so that marks are used.
 func history(s *suite) {
 	s.accept(s.issue("alice", 10_000))
 	var want []uint64
@@ -119,7 +122,14 @@ func (s *suite) between(want []uint64, ats []int64) {
 	s.Helper()
 	for _, newest := range []bool{false, true} {
 		for _, b := range [][2]int{{0, 1}, {3, 3}, {100, 500}, {299, 301}, {len(want) - 1, len(want) - 1}} {
-			q := ledger.HistoryQuery{Account: "bob", Asset: "ron", Limit: 50, Since: ats[b[0]], Until: ats[b[1]], NewestFirst: newest}
+			q := ledger.HistoryQuery{
+				Account:     "bob",
+				Asset:       "ron",
+				Limit:       50,
+				Since:       ats[b[0]],
+				Until:       ats[b[1]],
+				NewestFirst: newest,
+			}
 			wanted := slices.Clone(want[b[0]:b[1]])
 			if newest {
 				slices.Reverse(wanted)
@@ -178,7 +188,9 @@ func transactions(s *suite) {
 		}
 	}
 	last := r
-	for _, o := range []ledger.Op{s.transfer("alice", "bob", 1), s.hold("alice", "bob", 1, time.Hour), s.burn("bob", 1)} {
+	for _, o := range []ledger.Op{
+		s.transfer("alice", "bob", 1), s.hold("alice", "bob", 1, time.Hour), s.burn("bob", 1),
+	} {
 		r := s.accept(o)
 		if r.TxID.String() <= last.TxID.String() || r.Seq <= last.Seq || r.Batch <= last.Batch || r.At <= last.At {
 			s.Fatalf("%+v does not come after %+v", r, last)
@@ -191,7 +203,7 @@ func transactions(s *suite) {
 	}
 }
 
-// contexts: a call whose context has ended does nothing.
+// contexts: a call with an ended context has no effect.
 func contexts(s *suite) {
 	ctx, cancel := context.WithCancelCause(s.Context())
 	cause := errors.New("gone")
@@ -208,7 +220,7 @@ func contexts(s *suite) {
 	}
 }
 
-// restart: what was answered is there, byte for byte.
+// restart: all answers are the same after a restart, byte for byte.
 func restart(s *suite) {
 	if s.Reopen == nil {
 		return

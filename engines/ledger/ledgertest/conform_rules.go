@@ -7,59 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
-// settle: a permanent id is done once for ever, all or nothing, and its guard has one owner.
-func settle(s *suite) {
-	pay := func(to string, n uint64) ledger.Op {
-		return ledger.Op{Code: record.OpTransfer, From: "pool", To: to, Asset: "ron", Amount: ron(n)}
-	}
-	do := func(o ledger.Once, want record.Result, ops ...ledger.Op) ledger.Outcome {
-		s.Helper()
-		s.clock.Advance(time.Second)
-		out, err := s.Client.Settle(s.Context(), o, ops)
-		s.must(err)
-		if got := resultOf(out); got != want {
-			s.Fatalf("settle %s: %s, want %s", o.ID, got, want)
-		}
-		return out
-	}
-	s.accept(s.issue("pool", 100))
-	epoch := ledger.Once{Domain: "payout", ID: "e1", Digest: b3.Sum([]byte("e1")), Guard: ledger.Guard{Key: "t:1", Owner: "run"}}
-	before := s.head()
-	out := do(epoch, record.InsufficientFunds, pay("a", 60), pay("b", 60), pay("c", 1))
-	if out.Reject.Index != 1 || s.head() != before {
-		s.Fatalf("a settlement that fails: %+v", out.Reject)
-	}
-	first := do(epoch, record.Accepted, pay("a", 60), pay("b", 40))
-	if !first.Batch || len(first.Results) != 2 || first.Results[0].Receipt.Nonce != 0 {
-		s.Fatalf("a settlement: %+v", first)
-	}
-	s.clock.Advance(1000 * time.Hour)
-	again := do(epoch, record.Replayed, pay("a", 60), pay("b", 40))
-	for i := range first.Results {
-		if !sameResult(first.Results[i], again.Results[i]) {
-			s.Fatalf("posting %d again: %+v, want %+v", i, again.Results[i], first.Results[i])
-		}
-	}
-	other := epoch
-	other.Digest = b3.Sum([]byte("e2"))
-	do(other, record.OnceConflict, pay("a", 1))
-	thief := ledger.Once{Domain: "payout", ID: "e2", Digest: other.Digest, Guard: ledger.Guard{Key: "t:1", Owner: "another run"}}
-	do(thief, record.OnceConflict, pay("a", 1))
-	s.accept(s.issue("pool", 5))
-	do(ledger.Once{Domain: "payout", ID: "e3", Digest: other.Digest, Guard: epoch.Guard}, record.Accepted, pay("a", 1))
-	do(ledger.Once{Domain: "other", ID: "e1", Digest: other.Digest}, record.Accepted, pay("a", 4))
-	s.has("a", 65, 0)
-	s.has("pool", 0, 0)
-	s.conserved()
-}
-
-// refusals meets each reason at least once, and with it the member of the Reject that belongs to it.
+// refusals meets each reason at least once, and with it the member of the Reject that belongs to
+// it.
 func refusals(s *suite) {
 	s.accept(s.issue("alice", 100))
 	s.nonces["alice"] = 0
@@ -71,29 +25,37 @@ func refusals(s *suite) {
 	now := s.clock.Now().UnixNano()
 	s.refuse(transfer(func(o *ledger.Op) { o.ValidUntil = now }), record.Expired)
 	s.refuse(transfer(func(o *ledger.Op) { o.Asset = "gold" }), record.AssetUnknown)
-	s.refuse(ledger.Op{Code: record.OpFlags, From: "sys:issue:gold", Set: record.Frozen}, record.AssetUnknown) // its declaration opens it
+	// its declaration opens it
+	s.refuse(ledger.Op{Code: record.OpFlags, From: "sys:issue:gold", Set: record.Frozen}, record.AssetUnknown)
 	if r := s.refuse(transfer(func(o *ledger.Op) { o.Nonce = 2 }), record.NonceGap); r.Expected != 1 {
 		s.Fatalf("%+v", r)
 	}
-	if r := s.refuse(transfer(func(o *ledger.Op) { o.Nonce = 0 }), record.NonceReused); r.Expected != 1 || !r.Committed.IsZero() {
-		s.Fatalf("%+v", r)
-	}
 	for limit, l := range map[string]ledger.Limits{
-		ledger.LimitPerOp: {PerOp: ron(9)}, ledger.LimitDaily: {Daily: ron(9)}, ledger.LimitAccountTotal: {AccountTotal: ron(9)},
+		ledger.LimitPerOp: {PerOp: ron(9)}, ledger.LimitDaily: {Daily: ron(9)},
+		ledger.LimitAccountTotal: {AccountTotal: ron(9)},
 	} {
-		code := map[string]record.Result{ledger.LimitPerOp: record.LimitOp, ledger.LimitDaily: record.LimitDaily, ledger.LimitAccountTotal: record.LimitTotal}[limit]
+		code := map[string]record.Result{
+			ledger.LimitPerOp: record.LimitOp, ledger.LimitDaily: record.LimitDaily,
+			ledger.LimitAccountTotal: record.LimitTotal,
+		}[limit]
 		if r := s.refuse(transfer(func(o *ledger.Op) { o.Limits = &l }), code); r.Limit != limit {
 			s.Fatalf("%+v, want limit %s", r, limit)
 		}
 	}
-	if r := s.refuse(transfer(func(o *ledger.Op) { o.Daily = ron(9) }), record.LimitDaily); r.Limit != ledger.LimitTokenDaily {
+	if r := s.refuse(
+		transfer(func(o *ledger.Op) { o.Daily = ron(9) }),
+		record.LimitDaily,
+	); r.Limit != ledger.LimitTokenDaily {
 		s.Fatalf("%+v", r)
 	}
 	if r := s.refuse(transfer(func(o *ledger.Op) { o.Amount = ron(101) }), record.InsufficientFunds); r.Unknown {
 		s.Errorf("a payer that is known: %+v", r)
 	}
 	s.refuse(transfer(func(o *ledger.Op) { o.From = "nobody" }), record.InsufficientFunds)
-	s.refuse(ledger.Op{Code: record.OpBurn, From: "nobody", Asset: "ron", Amount: ron(1), Nonce: 1}, record.InsufficientFunds)
+	s.refuse(
+		ledger.Op{Code: record.OpBurn, From: "nobody", Asset: "ron", Amount: ron(1), Nonce: 1},
+		record.InsufficientFunds,
+	)
 	s.refuse(release(record.NewTxID(now, 1<<40, 7)), record.HoldUnknown)
 	s.refuse(capture(s.accept(s.transfer("alice", "bob", 10)).TxID, 0), record.HoldUnknown) // a transfer is no hold
 	s.has("alice", 90, 0)
@@ -117,7 +79,8 @@ func precedence(s *suite) {
 		{record.NonceGap, func() { o.Nonce = 1 }},
 		{record.LimitOp, func() { o.Limits = &ledger.Limits{Daily: ron(700), AccountTotal: ron(20)} }},
 		{record.InsufficientFunds, func() { s.accept(s.issue("alice", 900)) }},
-		{record.LimitDaily, func() { o.Limits = &ledger.Limits{AccountTotal: ron(20)} }}, // of the account first, then of the token
+		// of the account first, then of the token
+		{record.LimitDaily, func() { o.Limits = &ledger.Limits{AccountTotal: ron(20)} }},
 		{record.LimitDaily, func() { o.Daily = engines.Amount{} }},
 		{record.LimitTotal, func() { o.Limits = nil }},
 	} {
@@ -150,7 +113,7 @@ func precedenceOfHolds(s *suite) {
 	lock(0, record.NoCredit)
 	s.refuse(o, record.InsufficientFunds)
 	s.clock.Advance(2 * time.Hour)
-	s.refuse(o, record.HoldExpired) // before what is asked of it
+	s.refuse(o, record.HoldExpired) // checked before the amount, after the flags
 	lock(record.Frozen, 0)
 	s.refuse(o, record.AccountLocked)
 	second := s.hold("alice", "carol", 1000, time.Hour)
@@ -162,7 +125,7 @@ func precedenceOfHolds(s *suite) {
 	s.refuse(second, record.InsufficientFunds)
 }
 
-// malformed: what no ledger could take is an error, and nothing of the call is done.
+// malformed: a malformed op is an error, and no op of the call is done.
 func malformed(s *suite) {
 	good := ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: ron(1), Nonce: 1}
 	change := func(fn func(*ledger.Op)) ledger.Op {
@@ -185,10 +148,10 @@ func malformed(s *suite) {
 		"a long memo":            change(func(o *ledger.Op) { o.Memo = strings.Repeat("m", record.MaxMemo+1) }),
 		"a hold of no time":      change(func(o *ledger.Op) { o.Code = record.OpHold }),
 		"a hold for ever":        change(func(o *ledger.Op) { o.Code, o.ExpiresIn = record.OpHold, 32*24*time.Hour }),
-		"a key in a batch":       {Code: record.OpBatch, Ops: []ledger.Op{change(func(o *ledger.Op) { o.Dedupe.Key = "k" })}},
+		"a key in a batch":       batchOf(change(func(o *ledger.Op) { o.Dedupe.Key = "k" })),
 		"more ops than a call's": {Code: record.OpBatch, Ops: slices.Repeat([]ledger.Op{good}, ledger.MaxOps)},
-		"a batch in a batch":     {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpBatch, Ops: []ledger.Op{good}}}},
-		"a bad op in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{good, change(func(o *ledger.Op) { o.To = "alice" })}},
+		"a batch in a batch":     batchOf(batchOf(good)),
+		"a bad op in a batch":    batchOf(good, change(func(o *ledger.Op) { o.To = "alice" })),
 		"an asset in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpAsset, Asset: "gold"}}},
 		"a batch of none":        {Code: record.OpBatch},
 	} {
@@ -197,7 +160,9 @@ func malformed(s *suite) {
 			s.Errorf("%s: %v, want an OpError of op 1", what, err)
 		}
 	}
-	for what, ops := range map[string][]ledger.Op{"no posting": nil, "too many": slices.Repeat([]ledger.Op{good}, ledger.MaxPostings+1)} {
+	for what, ops := range map[string][]ledger.Op{
+		"no posting": nil, "too many": slices.Repeat([]ledger.Op{good}, ledger.MaxPostings+1),
+	} {
 		_, err := s.Client.Settle(s.Context(), ledger.Once{Domain: "d", ID: "i"}, ops)
 		if e := (*ledger.OpError)(nil); !errors.As(err, &e) {
 			s.Errorf("a settlement of %s: %v, want an OpError", what, err)
@@ -211,7 +176,8 @@ func malformed(s *suite) {
 // nonces: each number once, in order; or, where it is allowed, with bounded gaps.
 func nonces(s *suite) {
 	s.accept(s.issue("alice", 100))
-	if v, err := s.Client.Account(s.Context(), "alice"); err != nil || !v.Known || v.LastNonce != 0 || !v.LastTx.IsZero() {
+	if v, err := s.Client.Account(s.Context(), "alice"); err != nil || !v.Known || v.LastNonce != 0 ||
+		!v.LastTx.IsZero() {
 		s.Fatalf("%+v, %v", v, err)
 	}
 	one := s.accept(s.transfer("alice", "bob", 1))
@@ -231,7 +197,8 @@ func nonces(s *suite) {
 		s.Fatalf("%+v, %v", v, err)
 	}
 	s.accept(ledger.Op{Code: record.OpAsset, Asset: "gold"})
-	s.accept(ledger.Op{Code: record.OpIssue, To: "alice", Asset: "gold", Amount: ron(5), Nonce: 1}) // the issuer's own sequence
+	// the issuer's own sequence
+	s.accept(ledger.Op{Code: record.OpIssue, To: "alice", Asset: "gold", Amount: ron(5), Nonce: 1})
 	gold := o
 	gold.Code, gold.To, gold.Asset = record.OpTransfer, "bob", "gold"
 	s.accept(gold) // 3: nonces count across assets
@@ -247,13 +214,37 @@ func nonces(s *suite) {
 	}
 	o.Nonce = math.MaxUint64
 	s.refuse(o, record.NonceGap)
+	o.Nonce, o.Limits = 0, nil // the next one
+	if r := s.accept(o); r.Nonce != 11 {
+		s.Fatalf("%+v, want the nonce 11", r)
+	}
+	batch := ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{o, s.burn("alice", 1), o}}
+	batch.Ops[1].Nonce = 13
+	out, err := s.Client.Commit(s.Context(), []ledger.Op{batch})
+	if err != nil || len(out[0].Results) != 3 || out[0].Results[0].Receipt.Nonce != 12 ||
+		out[0].Results[2].Receipt.Nonce != 14 {
+		s.Fatalf("%+v, %v, want the nonces 12 to 14", out, err)
+	}
+	poor := o
+	poor.Amount = ron(1 << 40)
+	s.refuse(poor, record.InsufficientFunds) // and takes none
+	if r := s.accept(o); r.Nonce != 15 {
+		s.Fatalf("%+v, want the nonce 15", r)
+	}
 }
 
-// limits are inclusive, and a limit of zero is none.
+// limits are inclusive; a limit of zero is no limit.
 func limits(s *suite) {
 	at := &ledger.Limits{PerOp: ron(50), Daily: ron(80), AccountTotal: ron(100)}
 	issue := func(to string, n uint64) ledger.Op {
-		return ledger.Op{Code: record.OpIssue, To: to, Asset: "ron", Amount: ron(n), Limits: at, Nonce: s.nonces["sys:issue:ron"] + 1}
+		return ledger.Op{
+			Code:   record.OpIssue,
+			To:     to,
+			Asset:  "ron",
+			Amount: ron(n),
+			Limits: at,
+			Nonce:  s.nonces["sys:issue:ron"] + 1,
+		}
 	}
 	s.refuse(issue("alice", 51), record.LimitOp)
 	s.accept(issue("alice", 50))
@@ -268,7 +259,13 @@ func limits(s *suite) {
 	s.accept(hold)
 	s.refuse(issue("alice", 1), record.LimitTotal) // what is set aside for alice counts
 	s.nonces["sys:issue:ron"] = 3
-	huge := ledger.Op{Code: record.OpIssue, To: "rich", Asset: "ron", Amount: engines.AmountOf(math.MaxUint64, math.MaxUint64-50), Nonce: 4}
+	huge := ledger.Op{
+		Code:   record.OpIssue,
+		To:     "rich",
+		Asset:  "ron",
+		Amount: engines.AmountOf(math.MaxUint64, math.MaxUint64-50),
+		Nonce:  4,
+	}
 	s.refuse(huge, record.LimitDaily) // the day's own counter would run over
 	s.clock.Advance(24 * time.Hour)
 	s.refuse(huge, record.LimitTotal) // now the sum of all that was issued would
@@ -282,85 +279,5 @@ func limits(s *suite) {
 	}
 }
 
-// days: ceilings count by days of UTC.
-func days(s *suite) {
-	s.accept(s.issue("alice", 1000))
-	ceiling := &ledger.Limits{Daily: ron(100)}
-	spend := func(o ledger.Op) ledger.Op { o.Limits = ceiling; return o }
-	s.accept(spend(s.transfer("alice", "bob", 60)))
-	h := s.accept(spend(s.hold("alice", "bob", 40, 48*time.Hour)))
-	over := spend(s.transfer("alice", "bob", 1))
-	s.refuse(over, record.LimitDaily)
-	s.accept(capture(h.TxID, 15)) // what is not taken of a hold goes back to its day; what is taken was counted
-	over.Amount = ron(26)
-	s.refuse(over, record.LimitDaily)
-	over.Amount = ron(25)
-	s.accept(over)
-	s.clock.Set(time.Date(2026, 3, 1, 23, 59, 59, 990e6, time.UTC))
-	last := spend(s.burn("alice", 1))
-	s.refuse(last, record.LimitDaily)
-	s.clock.Set(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
-	s.accept(last)
-	h = s.accept(spend(s.hold("alice", "bob", 99, 48*time.Hour)))
-	s.clock.Advance(24 * time.Hour)
-	s.accept(spend(s.transfer("alice", "bob", 100)))
-	s.accept(release(h.TxID)) // of yesterday: gives nothing back to today
-	s.refuse(spend(s.transfer("alice", "bob", 1)), record.LimitDaily)
-	s.conserved()
-}
-
-// tokenDays: a token's ceiling of a day counts what that token moves, from whichever account, captures included, and nothing that others move.
-func tokenDays(s *suite) {
-	for _, account := range []string{"alice", "bob", "carol"} {
-		s.accept(s.issue(account, 1000))
-	}
-	by := func(token string, o ledger.Op) ledger.Op { o.CapID, o.Daily = token, ron(150); return o }
-	refuse := func(o ledger.Op) {
-		s.Helper()
-		if r := s.refuse(o, record.LimitDaily); r.Limit != ledger.LimitTokenDaily {
-			s.Fatalf("%+v", r)
-		}
-	}
-	s.accept(s.transfer("alice", "shop", 500)) // by another token, or one without a ceiling
-	s.accept(by("t1", s.transfer("alice", "shop", 100)))
-	over := by("t1", s.transfer("bob", "shop", 51)) // of another account
-	refuse(over)
-	over.Amount = ron(10)
-	s.accept(over)
-	s.accept(by("t2", s.transfer("alice", "shop", 150))) // moved nothing until now
-	h := s.accept(s.hold("alice", "shop", 80, 48*time.Hour))
-	refuse(by("t1", capture(h.TxID, 0)))
-	refuse(by("t1", capture(h.TxID, 41)))
-	s.accept(by("t1", capture(h.TxID, 30)))
-	h = s.accept(by("t1", s.hold("bob", "shop", 10, 48*time.Hour)))
-	refuse(by("t1", capture(h.TxID, 1)))
-	s.accept(by("t1", release(h.TxID))) // moves nothing, and gives nothing back
-	refuse(by("t1", ledger.Op{Code: record.OpIssue, To: "bob", Asset: "ron", Amount: ron(1), Nonce: s.nonces["sys:issue:ron"] + 1}))
-	refuse(by("t1", ledger.Op{Code: record.OpBurn, From: "bob", Asset: "ron", Amount: ron(1), Nonce: s.nonces["bob"] + 1}))
-
-	batch := func(atomic bool, amounts ...uint64) ledger.Op {
-		o := ledger.Op{Code: record.OpBatch, Atomic: atomic, CapID: "t3"}
-		for i, n := range amounts {
-			inner := ledger.Op{Code: record.OpTransfer, From: "carol", To: "shop", Asset: "ron", Amount: ron(n), Daily: ron(150)}
-			inner.Nonce = s.nonces["carol"] + uint64(i) + 1
-			o.Ops = append(o.Ops, inner)
-		}
-		return o
-	}
-	if out := s.one(batch(true, 100, 51)); out.Reject == nil || out.Reject.Limit != ledger.LimitTokenDaily || out.Reject.Index != 1 {
-		s.Fatalf("%+v", out)
-	}
-	s.batch(batch(false, 100, 51), record.Accepted, record.LimitDaily) // what was taken back does not count
-	s.nonces["carol"]++
-	refuse(by("t3", ledger.Op{Code: record.OpTransfer, From: "carol", To: "shop", Asset: "ron", Amount: ron(51), Nonce: s.nonces["carol"] + 1}))
-	s.accept(by("t3", s.transfer("carol", "shop", 50)))
-
-	if s.Reopen != nil {
-		s.Rig = s.Reopen()
-	}
-	over = by("t1", ledger.Op{Code: record.OpTransfer, From: "bob", To: "shop", Asset: "ron", Amount: ron(1), Nonce: s.nonces["bob"] + 1})
-	refuse(over)
-	s.clock.Advance(24 * time.Hour)
-	s.accept(over)
-	s.conserved()
-}
+// batchOf returns a batch of ops.
+func batchOf(ops ...ledger.Op) ledger.Op { return ledger.Op{Code: record.OpBatch, Ops: ops} }

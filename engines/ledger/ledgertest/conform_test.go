@@ -11,7 +11,7 @@ func TestModelConforms(t *testing.T) {
 	})
 }
 
-// Without faults a Faulty is not there.
+// A Faulty without faults behaves as its inner client.
 func TestFaultlessConforms(t *testing.T) {
 	Conformance(t, func(t *testing.T, clock *Clock) Rig {
 		return Rig{Client: NewFaulty(NewModel(clock.Now), Faults{})}

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,26 +13,32 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Rig is a client under test and what the suite needs beside it.
+// Rig is a client under test.
 type Rig struct {
 	Client ledger.Client
 	// Sweep ends the holds that are overdue; nil leaves out what needs it.
 	Sweep func() error
-	// Reopen ends the client and begins a new one over the same state; nil leaves out what needs it.
+	// Reopen ends the client and begins a new one over the same state; nil leaves out what needs
+	// it.
 	Reopen func() Rig
 }
 
-// Conformance holds a client against the rules that every ledger.Client keeps. open gives an empty ledger whose wall clock is clock; it
-// cleans up by itself. The client must be alone with its ledger.
+// Conformance tests a client against the rules of ledger.Client. open returns an empty ledger with
+// the wall clock clock, and registers its cleanup. The ledger must have no other client.
 func Conformance(t *testing.T, open func(t *testing.T, clock *Clock) Rig) {
 	for _, part := range []struct {
 		name string
 		run  func(*suite)
 	}{
-		{"idempotency", idempotency}, {"idempotency ends", idempotencyEnds}, {"idempotency of batches", idempotencyOfBatches},
-		{"batches", batches}, {"settle", settle}, {"refusals", refusals}, {"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
-		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays}, {"holds", holds}, {"hold expiry", holdExpiry}, {"flags", flags},
-		{"balances", balances}, {"history", history}, {"transactions", transactions}, {"roots", roots}, {"proofs", proofs},
+		{"idempotency", idempotency}, {"idempotency ends", idempotencyEnds},
+		{"idempotency of batches", idempotencyOfBatches},
+		{"references", references}, {"references of batches", referencesOfBatches},
+		{"prepared", prepared}, {"batches", batches}, {"settle", settle}, {"refusals", refusals},
+		{"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
+		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays},
+		{"holds", holds}, {"hold expiry", holdExpiry}, {"flags", flags},
+		{"balances", balances}, {"lists", lists}, {"history", history},
+		{"transactions", transactions}, {"roots", roots}, {"proofs", proofs},
 		{"export", exports}, {"events", events}, {"contexts", contexts}, {"restart", restart},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(newSuite(t, open)) })
@@ -83,7 +90,8 @@ func (s *suite) replay(o ledger.Op, first record.Receipt) {
 	s.Helper()
 	out := s.one(o)
 	if out.Reject != nil || !out.Replayed || text(out.Receipt) != text(first) {
-		s.Fatalf("%s again: %v, replayed %t,\n%s\nwant\n%s", o.Code, out.Reject, out.Replayed, text(out.Receipt), text(first))
+		s.Fatalf("%s again: %v, replayed %t,\n%s\nwant\n%s", o.Code, out.Reject, out.Replayed, text(out.Receipt),
+			text(first))
 	}
 }
 
@@ -146,7 +154,15 @@ func (s *suite) burn(from string, n uint64) ledger.Op {
 }
 
 func (s *suite) hold(from, to string, n uint64, d time.Duration) ledger.Op {
-	return ledger.Op{Code: record.OpHold, From: from, To: to, Asset: "ron", Amount: ron(n), Nonce: s.nonce(from), ExpiresIn: d}
+	return ledger.Op{
+		Code:      record.OpHold,
+		From:      from,
+		To:        to,
+		Asset:     "ron",
+		Amount:    ron(n),
+		Nonce:     s.nonce(from),
+		ExpiresIn: d,
+	}
 }
 
 func capture(hold record.TxID, n uint64) ledger.Op {
@@ -155,10 +171,12 @@ func capture(hold record.TxID, n uint64) ledger.Op {
 
 func release(hold record.TxID) ledger.Op { return ledger.Op{Code: record.OpRelease, Hold: hold} }
 
-// keyed gives an op an idempotency key of a scope, and the fingerprint of what it says.
+// keyed returns the op with an idempotency key of a scope, and a fingerprint of its members.
 func keyed(o ledger.Op, scope, key string) ledger.Op {
 	o.Dedupe, o.Idem, o.Principal, o.TTL = ledger.DedupeKey{Scope: scope, Key: key}, key, scope, time.Hour
-	o.Fingerprint = b3.Sum(fmt.Appendf(nil, "%s %s %s %s %s %d %v", o.Code, o.From, o.To, o.Asset, o.Amount, o.Nonce, o.Ops))
+	o.Fingerprint = b3.Sum(
+		fmt.Appendf(nil, "%s %s %s %s %s %d %v", o.Code, o.From, o.To, o.Asset, o.Amount, o.Nonce, o.Ops),
+	)
 	return o
 }
 
@@ -168,6 +186,26 @@ func (s *suite) has(account string, posted, held uint64) {
 	v, err := s.Client.Balance(s.Context(), account, "ron", 0)
 	s.must(err)
 	if v.Posted != ron(posted) || v.Held != ron(held) || v.Available != ron(posted-held) {
-		s.Fatalf("%s has %s, %s held, %s available; want %d, %d held", account, v.Posted, v.Held, v.Available, posted, held)
+		s.Fatalf("%s has %s, %s held, %s available; want %d, %d held", account, v.Posted, v.Held, v.Available, posted,
+			held)
 	}
 }
+
+// Clock is a wall clock that a test sets. Safe for concurrent use.
+type Clock struct{ ns atomic.Int64 }
+
+// NewClock stands at 2026-03-01 12:00 UTC.
+func NewClock() *Clock {
+	c := new(Clock)
+	c.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	return c
+}
+
+// Now is the time the clock shows.
+func (c *Clock) Now() time.Time { return time.Unix(0, c.ns.Load()).UTC() }
+
+// Set turns the clock to t, back too.
+func (c *Clock) Set(t time.Time) { c.ns.Store(t.UnixNano()) }
+
+// Advance turns the clock on by d.
+func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }

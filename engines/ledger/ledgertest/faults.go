@@ -1,20 +1,24 @@
 package ledgertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 )
 
-// Faults say how often a Faulty does what; each is a share of the calls, 0 to 1. The zero Faults let every call pass.
+// Faults are the frequencies of faults, each a share of the calls from 0 to 1. The zero Faults let
+// every call pass.
 type Faults struct {
 	Seed uint64
 
-	Refuse float64 // a write fails and says that nothing was done; a read fails
+	Refuse float64 // a write fails with no effect; a read fails
 	Lose   float64 // a write is not done, and its outcome is unknown
 	Forget float64 // a write is done, but the answer is lost: its outcome is unknown
 	Late   float64 // the outcome is unknown, and the write is done with a later call
@@ -51,7 +55,7 @@ const (
 	Outage    Fault = "outage"
 )
 
-// fate is what is to happen to one call.
+// fate is the fault of one call.
 type fate struct {
 	kind   Fault         // "" for nothing
 	stall  time.Duration // 0: none
@@ -60,8 +64,8 @@ type fate struct {
 	repeat bool          // of Repeated: at once
 }
 
-// dice are those of one call: they depend on the seed, on what is asked and on how often it was asked before, and on nothing else, so that
-// tasks which run side by side meet the same faults whatever their order.
+// dice returns the dice of one call. They depend only on the seed, on the label of the call and on
+// its attempt, so that concurrent tasks have the same faults in any order.
 func (f Faults) dice(label string, attempt int) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s#%d", label, attempt)
@@ -75,7 +79,10 @@ func (f Faults) fate(d *rand.Rand, write bool) (is fate) {
 	kinds := []struct {
 		share float64
 		kind  Fault
-	}{{f.Refuse, Refused}, {f.Lose, Lost}, {f.Forget, Forgotten}, {f.Late, Late}, {f.Repeat, Repeated}, {f.Yield, Yielded}}
+	}{
+		{f.Refuse, Refused}, {f.Lose, Lost}, {f.Forget, Forgotten}, {f.Late, Late}, {f.Repeat, Repeated},
+		{f.Yield, Yielded},
+	}
 	if !write {
 		kinds = kinds[:1]
 	}
@@ -90,7 +97,7 @@ func (f Faults) fate(d *rand.Rand, write bool) (is fate) {
 	return is
 }
 
-// out tells whether the window that is now is one of outage. Writes and reads have windows of their own.
+// out reports whether the current window is an outage. Writes and reads have separate windows.
 func (f Faults) out(since time.Duration, write bool) bool {
 	if f.Window <= 0 {
 		return false
@@ -106,3 +113,89 @@ var (
 
 func none(cause error) error { return &ledger.UnavailableError{Cause: cause} }
 func unknown() error         { return &ledger.UnavailableError{Unknown: true, Cause: errLost} }
+
+// found is what Find answers.
+type found struct {
+	out ledger.Outcome
+	ok  bool
+}
+
+// Find is a read.
+func (f *Faulty) Find(
+	ctx context.Context,
+	k ledger.DedupeKey,
+	fp b3.Digest,
+	notBefore int64,
+) (ledger.Outcome, bool, error) {
+	got, err := read(ctx, f, "find "+k.Scope+" "+k.Key, func(ctx context.Context) (g found, err error) {
+		g.out, g.ok, err = f.inner.Find(ctx, k, fp, notBefore)
+		return g, err
+	})
+	return got.out, got.ok, err
+}
+
+// Balance is a read.
+func (f *Faulty) Balance(ctx context.Context, account, asset string, minSeq uint64) (ledger.BalanceView, error) {
+	return read(ctx, f, "balance "+account+" "+asset, func(ctx context.Context) (ledger.BalanceView, error) {
+		return f.inner.Balance(ctx, account, asset, minSeq)
+	})
+}
+
+// Account is a read.
+func (f *Faulty) Account(ctx context.Context, account string) (ledger.AccountView, error) {
+	return read(ctx, f, "account "+account,
+		func(ctx context.Context) (ledger.AccountView, error) { return f.inner.Account(ctx, account) })
+}
+
+// Assets is a read.
+func (f *Faulty) Assets(ctx context.Context) ([]ledger.AssetView, error) {
+	return read(ctx, f, "assets", f.inner.Assets)
+}
+
+// Tx is a read.
+func (f *Faulty) Tx(ctx context.Context, id record.TxID) (ledger.Outcome, error) {
+	return read(ctx, f, "tx "+id.String(),
+		func(ctx context.Context) (ledger.Outcome, error) { return f.inner.Tx(ctx, id) })
+}
+
+// Reference is a read.
+func (f *Faulty) Reference(ctx context.Context, principal, reference string) (ledger.Outcome, error) {
+	return read(ctx, f, "reference "+principal+" "+reference,
+		func(ctx context.Context) (ledger.Outcome, error) { return f.inner.Reference(ctx, principal, reference) })
+}
+
+// History is a read.
+func (f *Faulty) History(ctx context.Context, q ledger.HistoryQuery) (ledger.Page, error) {
+	return read(ctx, f, "history "+q.Account+" "+q.Asset,
+		func(ctx context.Context) (ledger.Page, error) { return f.inner.History(ctx, q) })
+}
+
+// Roots is a read.
+func (f *Faulty) Roots(ctx context.Context, since uint64, n int) ([]record.Batch, error) {
+	return read(ctx, f, "roots",
+		func(ctx context.Context) ([]record.Batch, error) { return f.inner.Roots(ctx, since, n) })
+}
+
+// Head is a read.
+func (f *Faulty) Head(ctx context.Context) (record.Head, error) {
+	return read(ctx, f, "head", f.inner.Head)
+}
+
+// Prove is a read.
+func (f *Faulty) Prove(ctx context.Context, id record.TxID, atBatch uint64) (record.Proof, error) {
+	return read(ctx, f, "prove",
+		func(ctx context.Context) (record.Proof, error) { return f.inner.Prove(ctx, id, atBatch) })
+}
+
+// Consistency is a read.
+func (f *Faulty) Consistency(ctx context.Context, from, to uint64) (record.Consistency, error) {
+	return read(ctx, f, "consistency",
+		func(ctx context.Context) (record.Consistency, error) { return f.inner.Consistency(ctx, from, to) })
+}
+
+// Export is a read that fails at its beginning or not at all.
+func (f *Faulty) Export(ctx context.Context, from, to uint64, fn func(record.Line) error) error {
+	_, err := read(ctx, f, "export",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, f.inner.Export(ctx, from, to, fn) })
+	return err
+}

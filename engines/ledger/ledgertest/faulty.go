@@ -11,7 +11,8 @@ import (
 	"ronbox/engines/ledger"
 )
 
-// Faulty is a ledger behind a wire that cannot be trusted. Safe for concurrent use; Events and Close are never disturbed.
+// Faulty is a ledger behind a wire that cannot be trusted. Safe for concurrent use; Events and
+// Close are never disturbed.
 type Faulty struct {
 	inner  ledger.Client
 	faults Faults
@@ -37,11 +38,17 @@ type lateCall struct {
 // NewFaulty puts faults between callers and inner.
 func NewFaulty(inner ledger.Client, faults Faults) *Faulty {
 	return &Faulty{
-		inner: inner, faults: faults, born: time.Now(), asked: map[string]int{}, counts: map[Fault]int{}, next: make(chan struct{}),
+		inner:  inner,
+		faults: faults,
+		born:   time.Now(),
+		asked:  map[string]int{},
+		counts: map[Fault]int{},
+		next:   make(chan struct{}),
 	}
 }
 
-// Pause lets no write and no probe pass from now on: they wait until Resume or for the end of their context. Reads go on.
+// Pause lets no write and no probe pass from now on: they wait until Resume or for the end of their
+// context. Reads go on.
 func (f *Faulty) Pause() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,14 +67,14 @@ func (f *Faulty) Resume() {
 	}
 }
 
-// Count says how often each fault was met.
+// Count returns the number of each fault so far.
 func (f *Faulty) Count() map[Fault]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.counts)
 }
 
-// begin draws the fate of a call and does what is due before it.
+// begin draws the fate of a call and makes the late calls that are due.
 func (f *Faulty) begin(label string, write bool) fate {
 	f.mu.Lock()
 	f.calls++
@@ -163,7 +170,12 @@ func wait(ctx context.Context, done <-chan struct{}, d time.Duration) error {
 }
 
 // write takes a write through its fate.
-func write[T any](ctx context.Context, f *Faulty, label string, do func(context.Context) (T, error)) (out T, err error) {
+func write[T any](
+	ctx context.Context,
+	f *Faulty,
+	label string,
+	do func(context.Context) (T, error),
+) (out T, err error) {
 	var nothing T
 	if err := f.gate(ctx); err != nil {
 		return nothing, err
@@ -174,7 +186,7 @@ func write[T any](ctx context.Context, f *Faulty, label string, do func(context.
 			return nothing, err
 		}
 	}
-	again := func() { _, _ = do(context.WithoutCancel(ctx)) } // what it answers reaches nobody
+	again := func() { _, _ = do(context.WithoutCancel(ctx)) } // the answer is lost
 	switch is.kind {
 	case Outage:
 		return nothing, none(errOutage)
@@ -225,24 +237,58 @@ func read[T any](ctx context.Context, f *Faulty, label string, do func(context.C
 	return do(ctx)
 }
 
-// labelOf tells one call from another by what is asked, and not by when.
+// labelOf identifies a call by its first op.
 func labelOf(ops []ledger.Op) string {
 	if len(ops) == 0 {
 		return "commit"
 	}
 	o := ops[0]
-	return fmt.Sprintf("commit %s %s %s %s %s %d", o.Dedupe.Scope, o.Dedupe.Key, o.Code, o.From, o.To, o.Nonce)
+	return fmt.Sprintf("commit %s %s %s %s %s %s %d", o.Dedupe.Scope, o.Dedupe.Key, o.Reference, o.Code, o.From, o.To,
+		o.Nonce)
+}
+
+// Prepare is a read.
+func (f *Faulty) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, error) {
+	return read(ctx, f, "prepare "+labelOf([]ledger.Op{*op}),
+		func(ctx context.Context) (*ledger.Prepared, error) { return f.inner.Prepare(ctx, op) })
+}
+
+// Submit is a write, which is made by the Wait for it.
+func (f *Faulty) Submit(_ context.Context, ops []*ledger.Prepared) (ledger.Pending, error) {
+	return &faultyPending{f, ops}, nil
+}
+
+type faultyPending struct {
+	f   *Faulty
+	ops []*ledger.Prepared
+}
+
+// Wait submits the ops and waits for them.
+func (p *faultyPending) Wait(ctx context.Context) ([]ledger.Outcome, error) {
+	label := "submit"
+	if len(p.ops) > 0 {
+		label = labelOf([]ledger.Op{*p.ops[0].Op})
+	}
+	return write(ctx, p.f, label, func(ctx context.Context) ([]ledger.Outcome, error) {
+		sent, err := p.f.inner.Submit(ctx, p.ops)
+		if err != nil {
+			return nil, err
+		}
+		return sent.Wait(ctx)
+	})
 }
 
 // Commit is a write.
 func (f *Faulty) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Outcome, error) {
-	return write(ctx, f, labelOf(ops), func(ctx context.Context) ([]ledger.Outcome, error) { return f.inner.Commit(ctx, ops) })
+	return write(ctx, f, labelOf(ops),
+		func(ctx context.Context) ([]ledger.Outcome, error) { return f.inner.Commit(ctx, ops) })
 }
 
 // Settle is a write.
 func (f *Faulty) Settle(ctx context.Context, once ledger.Once, ops []ledger.Op) (ledger.Outcome, error) {
 	label := "settle " + once.Domain + " " + once.ID
-	return write(ctx, f, label, func(ctx context.Context) (ledger.Outcome, error) { return f.inner.Settle(ctx, once, ops) })
+	return write(ctx, f, label,
+		func(ctx context.Context) (ledger.Outcome, error) { return f.inner.Settle(ctx, once, ops) })
 }
 
 // Probe is stopped by a Pause and by an outage of writes; no other fault meets it.
@@ -261,7 +307,7 @@ func (f *Faulty) Events(consumer string) *flow.Subscription[ledger.Committed] {
 	return f.inner.Events(consumer)
 }
 
-// Close does what is still late, then closes the inner client.
+// Close makes the late calls, then closes the inner client.
 func (f *Faulty) Close(ctx context.Context) error {
 	f.Resume()
 	f.mu.Lock()

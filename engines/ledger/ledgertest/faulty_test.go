@@ -15,7 +15,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// insist commits o until it knows the outcome, as a client does that got no answer.
+// insist commits o until it knows the outcome, as a client without an answer does.
 func insist(ctx context.Context, c ledger.Client, o ledger.Op) (out ledger.Outcome, tries []string, err error) {
 	for range 200 {
 		call, cancel := context.WithTimeout(ctx, time.Second)
@@ -33,7 +33,8 @@ func insist(ctx context.Context, c ledger.Client, o ledger.Op) (out ledger.Outco
 	return out, tries, errors.New("no outcome after 200 tries")
 }
 
-// storm has clients pay side by side through faults, and tells what they met.
+// storm runs clients that pay concurrently through faults. It returns the model, the number of
+// faults of each kind, and a trace.
 func storm(t *testing.T, seed uint64, clients, payments int) (m *Model, faults map[Fault]int, trace string) {
 	m = NewModel(nil)
 	f := NewFaulty(m, Storm(seed))
@@ -49,9 +50,22 @@ func storm(t *testing.T, seed uint64, clients, payments int) (m *Model, faults m
 		wg.Go(func() {
 			account := fmt.Sprint("account", i)
 			for n := range payments {
-				o := ledger.Op{Code: record.OpTransfer, From: account, To: "shop", Asset: fmt.Sprint("ron", i), Amount: ron(1), Nonce: uint64(n)}
+				o := ledger.Op{
+					Code:   record.OpTransfer,
+					From:   account,
+					To:     "shop",
+					Asset:  fmt.Sprint("ron", i),
+					Amount: ron(1),
+					Nonce:  uint64(n),
+				}
 				if n == 0 { // an asset of one's own, so that no two clients share a nonce
-					o = ledger.Op{Code: record.OpIssue, To: account, Asset: fmt.Sprint("ron", i), Amount: ron(1000), Nonce: 1}
+					o = ledger.Op{
+						Code:   record.OpIssue,
+						To:     account,
+						Asset:  fmt.Sprint("ron", i),
+						Amount: ron(1000),
+						Nonce:  1,
+					}
 				}
 				out, tries, err := insist(ctx, f, keyed(o, account, fmt.Sprint("k", n)))
 				if err != nil || out.Reject != nil {
@@ -69,7 +83,8 @@ func storm(t *testing.T, seed uint64, clients, payments int) (m *Model, faults m
 	return m, faults, strings.Join(traces, "")
 }
 
-// Whatever is lost, late or done twice: who insists is served once.
+// Whatever calls or answers are lost, delayed or duplicated, a client that retries is served
+// exactly once.
 func TestInsistingConverges(t *testing.T) {
 	const clients, payments = 4, 30
 	met := map[Fault]int{}
@@ -99,7 +114,7 @@ func TestInsistingConverges(t *testing.T) {
 	}
 }
 
-// One seed brings the same faults to the same calls, and another seed others.
+// The same seed produces the same faults in the same calls, and another seed produces others.
 func TestSameSeedSameFaults(t *testing.T) {
 	run := func(seed uint64) (faults map[Fault]int, trace string) {
 		synctest.Test(t, func(t *testing.T) { _, faults, trace = storm(t, seed, 1, 40) })
@@ -115,7 +130,7 @@ func TestSameSeedSameFaults(t *testing.T) {
 	}
 }
 
-// A pause stops writes and probes, and no reads.
+// A pause stops writes and probes, but not reads.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(NewModel(nil), Faults{})
@@ -146,12 +161,15 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// What is late stays late while writes are paused: a read does not bring it.
+// A delayed write stays delayed while writes are paused. A read does not apply it.
 func TestPauseKeepsWhatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewModel(nil)
 		f := NewFaulty(m, Faults{Late: 1})
-		if _, err := f.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); !errors.Is(err, ledger.ErrUnavailable) {
+		if _, err := f.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); !errors.Is(
+			err,
+			ledger.ErrUnavailable,
+		) {
 			t.Fatal(err)
 		}
 		f.Pause()

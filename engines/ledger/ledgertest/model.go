@@ -14,10 +14,10 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Model is a ledger in maps and big integers: slow, forgetful and plainly right. It keeps everything in memory, idempotency keys too, and is
-// safe for concurrent use.
+// Model is a ledger in maps and big integers: slow, forgetful and plainly right. It keeps
+// everything in memory, idempotency keys too, and is safe for concurrent use.
 type Model struct {
-	turn  chan struct{} // holds a token while nobody has the books
+	turn  chan struct{} // holds a token while the books are free
 	now   func() time.Time
 	bus   *flow.Broadcast[ledger.Committed]
 	log   map[uint64]b3.Digest // nodes of the log of roots; with the turn
@@ -63,6 +63,61 @@ func (m *Model) with(ctx context.Context, fn func() error) error {
 func (m *Model) stamp() int64 {
 	m.last = max(m.last+1, m.now().UnixNano())
 	return m.last
+}
+
+// Prepare checks an op and looks for what its key or its reference has done.
+func (m *Model) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, error) {
+	if err := checkOps([]ledger.Op{*op}, false); err != nil {
+		return nil, err
+	}
+	p := &ledger.Prepared{Op: op}
+	err := m.with(ctx, func() error {
+		v, is := m.books.replay(*op, max(m.last, m.now().UnixNano()))
+		if !is {
+			v, is = m.books.refer(*op, within{})
+		}
+		if is {
+			out := m.outcome(v)
+			p.Known = &out
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Submit commits prepared ops at once.
+func (m *Model) Submit(ctx context.Context, ops []*ledger.Prepared) (ledger.Pending, error) {
+	return submit(ops, func(todo []ledger.Op) ([]ledger.Outcome, error) { return m.Commit(ctx, todo) })
+}
+
+// answered is a call that has ended.
+type answered []ledger.Outcome
+
+func (a answered) Wait(context.Context) ([]ledger.Outcome, error) { return a, nil }
+
+// submit commits the ops that are not known.
+func submit(ops []*ledger.Prepared, commit func([]ledger.Op) ([]ledger.Outcome, error)) (ledger.Pending, error) {
+	out, todo := make(answered, len(ops)), []ledger.Op(nil)
+	for _, p := range ops {
+		if p.Known == nil {
+			todo = append(todo, *p.Op)
+		}
+	}
+	var done []ledger.Outcome
+	if len(todo) > 0 {
+		var err error
+		if done, err = commit(todo); err != nil {
+			return nil, err
+		}
+	}
+	for i, p := range ops {
+		if p.Known != nil {
+			out[i] = *p.Known
+			continue
+		}
+		out[i], done = done[0], done[1:]
+	}
+	return out, nil
 }
 
 // Commit decides ops in turn, in one batch of the ledger.
@@ -145,7 +200,7 @@ func (m *Model) Declare(ctx context.Context, assets ...string) error {
 	})
 }
 
-// Sweep ends the holds whose time is over, in the order in which it ran out.
+// Sweep ends the overdue holds, in the order of their expiry.
 func (m *Model) Sweep(ctx context.Context) error {
 	return m.with(ctx, func() error {
 		at, from := m.stamp(), len(m.books.entries)
@@ -162,7 +217,7 @@ func (m *Model) Sweep(ctx context.Context) error {
 	})
 }
 
-// overdue are the open holds whose time is over, those that ran out first before the others.
+// overdue returns the overdue open holds, in the order of their expiry.
 func (b *books) overdue(at int64) (seqs []uint64) {
 	for seq, h := range b.holds {
 		if h.closed == record.Accepted && at >= h.expires {
@@ -192,8 +247,8 @@ func (m *Model) Close(ctx context.Context) error {
 	})
 }
 
-// Reopen ends m, whose calls are refused from now on, and gives what a process finds that starts anew over all that m has done: the journal and
-// what follows from it. Nobody listens to it, and of the time it knows what the last batch says.
+// Reopen ends m, which refuses all later calls, and returns a model over the same journal, as after
+// a restart: without subscribers, and with the time of the last batch.
 func (m *Model) Reopen() *Model {
 	<-m.turn
 	defer func() { m.turn <- struct{}{} }()
@@ -209,7 +264,7 @@ func (m *Model) Reopen() *Model {
 	return next
 }
 
-// Supply is what is out of an asset: all that was issued, less what was burnt.
+// Supply returns the amount of an asset in circulation: issued less burnt.
 func (m *Model) Supply(ctx context.Context, asset string) (out engines.Amount, err error) {
 	err = m.with(ctx, func() error {
 		s := m.books.of(acctAsset{Account: engines.IssuanceAccount(asset), Asset: asset})

@@ -12,7 +12,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// A payment's receipt is proven by the ledger that gave it.
+// The receipt of a payment can be proven by the ledger that returned it.
 func TestModelProvesWhatItAnswers(t *testing.T) {
 	m := NewModel(NewClock().Now)
 	ten := engines.AmountOf(0, 10)
@@ -39,7 +39,7 @@ func TestModelProvesWhatItAnswers(t *testing.T) {
 	}
 }
 
-// The journal of a Model is as true as a ledger's: an export of it is proven.
+// An export of a Model verifies like that of a real ledger.
 func TestModelsExportIsProven(t *testing.T) {
 	for seed := range uint64(8) {
 		clock := NewClock()
@@ -66,12 +66,22 @@ func TestModelsExportIsProven(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		big := ledger.Op{Code: record.OpBatch, Dedupe: ledger.DedupeKey{Scope: "s", Key: "big"}, Idem: "big", Memo: "many"}
+		big := ledger.Op{
+			Code:   record.OpBatch,
+			Dedupe: ledger.DedupeKey{Scope: "s", Key: "big"},
+			Idem:   "big",
+			Memo:   "many",
+		}
 		for i := range 2 * record.MaxResults {
 			nonce := d.nonces["sys:issue:ron"] + uint64(i) + 1
-			big.Ops = append(big.Ops, ledger.Op{Code: record.OpIssue, To: "zoe", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: nonce})
+			big.Ops = append(
+				big.Ops,
+				ledger.Op{Code: record.OpIssue, To: "zoe", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: nonce},
+			)
 		}
-		pay := []ledger.Op{{Code: record.OpTransfer, From: "zoe", To: "yves", Asset: "ron", Amount: engines.AmountOf(0, 1)}}
+		pay := []ledger.Op{
+			{Code: record.OpTransfer, From: "zoe", To: "yves", Asset: "ron", Amount: engines.AmountOf(0, 1)},
+		}
 		if outs, err := m.Commit(t.Context(), []ledger.Op{big}); err != nil || outs[0].Reject != nil {
 			t.Fatalf("%+v, %v", outs, err)
 		}
@@ -90,13 +100,15 @@ func TestModelsExportIsProven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rep, err := lverify.VerifyExport(t.Context(), &text, lverify.Options{}); err != nil || !rep.OK || rep.Head != head {
+		if rep, err := lverify.VerifyExport(t.Context(), &text, lverify.Options{}); err != nil || !rep.OK ||
+			rep.Head != head {
 			t.Fatalf("seed %d: %+v, %v", seed, rep, err)
 		}
 	}
 }
 
-// A model that is opened anew knows all that the one before has done, and of time what is in the journal; the one before does nothing any more.
+// A reopened model has all the state of the earlier one, except that its time restarts at the last
+// stamp of the journal. The earlier model does nothing any more.
 func TestReopen(t *testing.T) {
 	clock := NewClock()
 	m := NewModel(clock.Now)
@@ -104,8 +116,14 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := ledger.Op{
-		Code: record.OpIssue, To: "bo", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: 1, Idem: "k", Dedupe: ledger.DedupeKey{Scope: "s", Key: "k"},
-		TTL: time.Hour,
+		Code:   record.OpIssue,
+		To:     "bo",
+		Asset:  "ron",
+		Amount: engines.AmountOf(0, 1),
+		Nonce:  1,
+		Idem:   "k",
+		Dedupe: ledger.DedupeKey{Scope: "s", Key: "k"},
+		TTL:    time.Hour,
 	}
 	first, err := m.Commit(t.Context(), []ledger.Op{op})
 	if err != nil || first[0].Reject != nil {
@@ -120,11 +138,16 @@ func TestReopen(t *testing.T) {
 	if head, err := next.Head(t.Context()); err != nil || head != was {
 		t.Errorf("head %+v, %v, was %+v", head, err, was)
 	}
-	if again, err := next.Commit(t.Context(), []ledger.Op{op}); err != nil || !again[0].Replayed || again[0].Receipt != first[0].Receipt {
+	if again, err := next.Commit(t.Context(), []ledger.Op{op}); err != nil || !again[0].Replayed ||
+		again[0].Receipt != first[0].Receipt {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	op.Dedupe.Key, op.Idem, op.Nonce = "l", "l", 2
-	if outs, err := next.Commit(t.Context(), []ledger.Op{op}); err != nil || outs[0].Receipt.At <= first[0].Receipt.At || outs[0].Receipt.Seq != was.Seq+1 {
+	if outs, err := next.Commit(
+		t.Context(),
+		[]ledger.Op{op},
+	); err != nil || outs[0].Receipt.At <= first[0].Receipt.At ||
+		outs[0].Receipt.Seq != was.Seq+1 {
 		t.Errorf("after it: %+v, %v", outs, err)
 	}
 }

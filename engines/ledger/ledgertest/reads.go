@@ -11,8 +11,13 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Find looks for what a key did after notBefore.
-func (m *Model) Find(ctx context.Context, k ledger.DedupeKey, fp b3.Digest, notBefore int64) (out ledger.Outcome, found bool, err error) {
+// Find returns the outcome of a key since notBefore.
+func (m *Model) Find(
+	ctx context.Context,
+	k ledger.DedupeKey,
+	fp b3.Digest,
+	notBefore int64,
+) (out ledger.Outcome, found bool, err error) {
 	err = m.with(ctx, func() error {
 		b := &m.books
 		done, ok := b.keys[k]
@@ -58,7 +63,13 @@ func (m *Model) Balance(ctx context.Context, account, asset string, minSeq uint6
 func (m *Model) balance(account, asset string) ledger.BalanceView {
 	s := m.books.of(acctAsset{Account: account, Asset: asset})
 	_, known := m.books.accounts[account]
-	v := ledger.BalanceView{Account: account, Asset: asset, Seq: uint64(len(m.books.entries)), Known: known, Held: amount(s.held)}
+	v := ledger.BalanceView{
+		Account: account,
+		Asset:   asset,
+		Seq:     uint64(len(m.books.entries)),
+		Known:   known,
+		Held:    amount(s.held),
+	}
 	if v.Seq > 0 {
 		v.At = m.books.entries[v.Seq-1].rec.At
 	}
@@ -88,12 +99,17 @@ func (m *Model) Account(ctx context.Context, account string) (v ledger.AccountVi
 	return v, err
 }
 
-// Assets lists what was declared.
+// Assets lists the declared assets.
 func (m *Model) Assets(ctx context.Context) (out []ledger.AssetView, err error) {
 	err = m.with(ctx, func() error {
 		for name, a := range m.books.assets {
 			s := m.books.of(acctAsset{Account: engines.IssuanceAccount(name), Asset: name})
-			v := ledger.AssetView{Asset: name, Seq: a.seq, DeclaredAt: m.books.entries[a.seq-1].rec.At, Issued: amount(minus(s.debits, s.credits))}
+			v := ledger.AssetView{
+				Asset:      name,
+				Seq:        a.seq,
+				DeclaredAt: m.books.entries[a.seq-1].rec.At,
+				Issued:     amount(minus(s.debits, s.credits)),
+			}
 			out = append(out, v)
 		}
 		slices.SortFunc(out, func(a, b ledger.AssetView) int { return int(a.Seq) - int(b.Seq) })
@@ -122,6 +138,22 @@ func (m *Model) Tx(ctx context.Context, id record.TxID) (out ledger.Outcome, err
 		v.replayed = false
 		out = m.outcome(v)
 		m.describe(&out, seq)
+		return nil
+	})
+	return out, err
+}
+
+// Reference reads the outcome of the record done under a reference.
+func (m *Model) Reference(ctx context.Context, principal, text string) (out ledger.Outcome, err error) {
+	err = m.with(ctx, func() error {
+		done, ok := m.books.refs[referenceOf{principal, text}]
+		if !ok {
+			return ledger.ErrNotFound
+		}
+		v := m.books.again(done.seq)
+		v.replayed = false
+		out = m.outcome(v)
+		m.describe(&out, done.seq)
 		return nil
 	})
 	return out, err

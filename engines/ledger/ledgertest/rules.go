@@ -3,11 +3,95 @@ package ledgertest
 import (
 	"math/big"
 	"strings"
+	"time"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
+
+// checkOps refuses what no state of the ledger could take.
+func checkOps(ops []ledger.Op, internal bool) error {
+	count := len(ops)
+	for i, o := range ops {
+		if internal && o.Reference != "" {
+			return &ledger.OpError{Index: i, Field: "reference", Reason: "an op of a settlement has none"}
+		}
+		if count += len(o.Ops); count > ledger.MaxOps {
+			return &ledger.OpError{Index: i, Field: "ops", Reason: "are too many"}
+		}
+		if field, reason := checkOp(o, internal); field != "" {
+			return &ledger.OpError{Index: i, Field: field, Reason: reason}
+		}
+	}
+	return nil
+}
+
+func checkOp(o ledger.Op, inner bool) (field, reason string) {
+	parties := map[record.Op][]string{
+		record.OpIssue: {
+			o.To,
+		},
+		record.OpBurn:     {o.From},
+		record.OpTransfer: {o.From, o.To},
+		record.OpHold:     {o.From, o.To},
+		record.OpFlags:    {o.From},
+	}
+	if record.CheckMemo(o.Memo) != nil {
+		return "memo", "is none"
+	}
+	if o.Reference != "" && (!o.Code.MovesMoney() || record.CheckReference(o.Reference) != nil) {
+		return "reference", "is none, or of an op that moves no money"
+	}
+	if inner && (o.Dedupe.Key != "" || o.Code == record.OpBatch || o.Code == record.OpAsset) {
+		return "code", "no batch, no asset and no key of its own inside a whole"
+	}
+	if o.Idem != "" && record.CheckIdem(o.Idem) != nil {
+		return "idem", "is none"
+	}
+	for _, name := range parties[o.Code] {
+		if engines.CheckAccount(name) != nil {
+			return "account", "is none"
+		}
+	}
+	switch o.Code {
+	case record.OpBatch:
+		if len(o.Ops) == 0 {
+			return "ops", "are none"
+		}
+		for _, inner := range o.Ops {
+			if field, reason := checkOp(inner, true); field != "" {
+				return "ops." + field, reason
+			}
+		}
+	case record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold:
+		return checkPayment(o)
+	case record.OpAsset:
+		if engines.CheckAsset(o.Asset) != nil {
+			return "asset", "is none"
+		}
+	case record.OpCapture, record.OpRelease, record.OpFlags:
+	default:
+		return "code", "is not for callers"
+	}
+	return "", ""
+}
+
+func checkPayment(o ledger.Op) (field, reason string) {
+	switch {
+	case o.Amount.IsZero():
+		return "amount", "is zero"
+	case engines.CheckAsset(o.Asset) != nil:
+		return "asset", "is none"
+	case o.From == o.To:
+		return "to", "is the account that pays"
+	case strings.HasPrefix(o.From, "sys:issue:") || strings.HasPrefix(o.To, "sys:issue:"):
+		return "account", "only issue and burn move issuance accounts"
+	case o.Code == record.OpHold && (o.ExpiresIn <= 0 || o.ExpiresIn > 31*24*time.Hour):
+		return "expires_in", "is not above zero, or above a month"
+	}
+	return "", ""
+}
 
 // move is one op on its way through the checks.
 type move struct {
@@ -43,7 +127,7 @@ func checkTime(m *move) *ledger.Reject {
 	return nil
 }
 
-// checkParties finds out who pays and who is paid, and whether they may.
+// checkParties finds payer and payee, and checks their flags.
 func (b *books) checkParties(m *move) *ledger.Reject {
 	if m.Code == record.OpCapture || m.Code == record.OpRelease {
 		h, ok := b.holds[m.Hold.Seq()]
@@ -71,9 +155,11 @@ func (b *books) checkParties(m *move) *ledger.Reject {
 	case record.OpRelease:
 		return nil
 	}
-	if b.accounts[m.from].flags&(record.Frozen|record.NoDebit|record.Closed) != 0 ||
-		b.accounts[m.to].flags&(record.Frozen|record.NoCredit|record.Closed) != 0 {
-		return refuse(record.AccountLocked)
+	switch {
+	case b.accounts[m.from].flags&(record.Frozen|record.NoDebit|record.Closed) != 0:
+		return &ledger.Reject{Code: record.AccountLocked, Party: "from"}
+	case b.accounts[m.to].flags&(record.Frozen|record.NoCredit|record.Closed) != 0:
+		return &ledger.Reject{Code: record.AccountLocked, Party: "to"}
 	}
 	return nil
 }
@@ -88,6 +174,9 @@ func (b *books) checkNonce(m *move) *ledger.Reject {
 		return nil
 	}
 	a, span := b.accounts[m.from], uint64(1)
+	if m.Nonce == 0 {
+		m.Nonce = a.nonce + 1
+	}
 	if m.Limits != nil && m.Limits.Monotonic {
 		span = m.Limits.NonceSpan
 	}
@@ -104,7 +193,7 @@ func (b *books) checkNonce(m *move) *ledger.Reject {
 	return nil
 }
 
-// over tells whether n is above a limit; a limit of zero is none.
+// over reports whether n is above a limit. A limit of zero is no limit.
 func over(n *big.Int, limit engines.Amount) bool { return !limit.IsZero() && n.Cmp(integer(limit)) > 0 }
 
 func checkAmount(m *move) *ledger.Reject {
@@ -131,7 +220,8 @@ func (b *books) checkHold(m *move) *ledger.Reject {
 	return nil
 }
 
-// checkFunds holds what is to be paid against what is there. An issuance account has no floor.
+// checkFunds compares the amount with the hold or the available balance. An issuance account has no
+// floor.
 func (b *books) checkFunds(m *move) *ledger.Reject {
 	if m.Code == record.OpCapture {
 		if m.sum.Sign() == 0 {
@@ -150,7 +240,8 @@ func (b *books) checkFunds(m *move) *ledger.Reject {
 	return nil
 }
 
-// checkDay counts what leaves an account in one day of UTC, for which a capture was counted when it was held, and what a token moves.
+// checkDay checks the ceilings of a UTC day: of the account, where a capture was counted with its
+// hold, and of the token.
 func (b *books) checkDay(m *move) *ledger.Reject {
 	m.day = uint32(m.at / nsPerDay)
 	if spends(m.Code) {
@@ -185,7 +276,7 @@ func (b *books) movedBy(m *move) *big.Int {
 	return new(big.Int)
 }
 
-// checkReceiver sees that the credited account may hold what it would get, and that no counter runs over.
+// checkReceiver checks the limit of the credited account, and that no counter overflows.
 func (b *books) checkReceiver(m *move) *ledger.Reject {
 	if !spends(m.Code) {
 		return b.checkCounters(m)

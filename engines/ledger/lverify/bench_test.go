@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 )
 
-// busy is a flushed ledger of some 100 000 transfers among 10 000 accounts.
+// busy returns a flushed ledger of about 100 000 transfers among 10 000 accounts.
 func busy(b *testing.B) *file {
 	f := newFile(b).open(true)
 	commit := func(ops []ledger.Op) {
@@ -38,10 +38,21 @@ func busy(b *testing.B) *file {
 			var ops []ledger.Op
 			for i := from; i < min(accounts, from+4000); i++ {
 				o := ledger.Op{
-					Code: record.OpTransfer, From: name(i), To: name(i + 1 + round*1713), Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: uint64(round),
+					Code:   record.OpTransfer,
+					From:   name(i),
+					To:     name(i + 1 + round*1713),
+					Asset:  "ron",
+					Amount: engines.AmountOf(0, 1),
+					Nonce:  uint64(round),
 				}
 				if round == 0 {
-					o = ledger.Op{Code: record.OpIssue, To: name(i), Asset: "ron", Amount: engines.AmountOf(0, 1000), Nonce: uint64(i + 1)}
+					o = ledger.Op{
+						Code:   record.OpIssue,
+						To:     name(i),
+						Asset:  "ron",
+						Amount: engines.AmountOf(0, 1000),
+						Nonce:  uint64(i + 1),
+					}
 				}
 				if o.From != o.To {
 					ops = append(ops, o)
@@ -54,7 +65,7 @@ func busy(b *testing.B) *file {
 	return f
 }
 
-// made is the text of an export, as it is made up: n accounts, each with a flags record.
+// made generates the text of an export with n accounts, each with a flags record.
 type made struct {
 	n, next uint64
 	batch   record.Batch
@@ -63,7 +74,7 @@ type made struct {
 	leaves  []b3.Digest
 }
 
-// Read makes batches of some 4000 records.
+// Read generates batches of about 4000 records.
 func (m *made) Read(p []byte) (int, error) {
 	if len(m.text) == 0 && m.next > 2*m.n {
 		return 0, io.EOF
@@ -103,12 +114,15 @@ func (m *made) more() {
 	m.text = l.Append(m.text)
 }
 
-// BenchmarkVerifyMemory tells the most memory that a whole check keeps for each of many accounts, less what was taken before it.
+// BenchmarkVerifyMemory reports the peak heap of a whole check per account, without the heap in use
+// before it.
 func BenchmarkVerifyMemory(b *testing.B) {
 	const accounts = 1 << 18
 	f := newFile(b).open(false)
 	f.clock.Advance(1e15)
-	if rep, err := lverify.Import(b.Context(), f.s, &made{n: accounts}, lverify.ImportOptions{Now: f.clock.Now}); err != nil || !rep.OK {
+	if rep, err := lverify.Import(b.Context(), f.s, &made{n: accounts},
+		lverify.ImportOptions{Now: f.clock.Now}); err != nil ||
+		!rep.OK {
 		b.Fatalf("%v, %v", rep.Findings, err)
 	}
 	heap := func() float64 {
@@ -134,7 +148,7 @@ func BenchmarkVerifyMemory(b *testing.B) {
 	f.close()
 }
 
-// BenchmarkVerify checks a ledger whole; one operation is all of it.
+// BenchmarkVerify checks a whole ledger per iteration.
 func BenchmarkVerify(b *testing.B) {
 	f := busy(b)
 	var rep lverify.Report
@@ -147,7 +161,7 @@ func BenchmarkVerify(b *testing.B) {
 	f.close()
 }
 
-// BenchmarkVerifyExport checks an export by its lines.
+// BenchmarkVerifyExport checks an export line by line.
 func BenchmarkVerifyExport(b *testing.B) {
 	f := busy(b)
 	text := f.export()
@@ -162,7 +176,7 @@ func BenchmarkVerifyExport(b *testing.B) {
 	b.ReportMetric(float64(rep.Records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkRebuild makes the derived tables again.
+// BenchmarkRebuild rebuilds the derived tables.
 func BenchmarkRebuild(b *testing.B) {
 	f := busy(b)
 	records := f.verify(lverify.Options{}).Records
@@ -177,7 +191,7 @@ func BenchmarkRebuild(b *testing.B) {
 	f.close()
 }
 
-// BenchmarkImport makes a ledger of an export, the derived tables too.
+// BenchmarkImport imports an export, including the derived tables.
 func BenchmarkImport(b *testing.B) {
 	f := busy(b)
 	text := f.export()
@@ -187,7 +201,9 @@ func BenchmarkImport(b *testing.B) {
 		in := newFile(b).open(false)
 		in.clock.Advance(1e15)
 		var err error
-		if rep, err = lverify.Import(b.Context(), in.s, bytes.NewReader(text), lverify.ImportOptions{Now: in.clock.Now}); err != nil || !rep.OK {
+		if rep, err = lverify.Import(b.Context(), in.s, bytes.NewReader(text),
+			lverify.ImportOptions{Now: in.clock.Now}); err != nil ||
+			!rep.OK {
 			b.Fatalf("%v, %v", rep.Findings, err)
 		}
 		in.close()

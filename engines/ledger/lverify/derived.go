@@ -2,23 +2,32 @@ package lverify
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
-	"ronbox/engines/merkle"
 )
 
-// derived compares the derived tables with what the records make of them: the records were found good.
+// derived recomputes the derived tables from the verified records and compares them.
 func (v *file) derived() {
 	flushed, c := tables.GetFlushed(v.r), v.chain
-	if last, known := tables.Batch(v.r, flushed.Batches); known && last.Last() != flushed.Seq || !known && flushed != (tables.Flushed{}) {
-		v.table("flush", 0, "the tables are said to have come to record %d of batch %d, where no batch ends", flushed.Seq, flushed.Batches)
+	if last, known := tables.Batch(v.r, flushed.Batches); known && last.Last() != flushed.Seq ||
+		!known && flushed != (tables.Flushed{}) {
+		v.table("flush", 0, "the tables are said to have come to record %d of batch %d, where no batch ends",
+			flushed.Seq, flushed.Batches)
 		return
 	}
-	d := &derived{file: v, over: newOverlay(v.r), flushed: flushed, totals: map[uint32]*totals{}, ends: ends{seed: c.ends.seed}}
+	d := &derived{
+		file:    v,
+		over:    newOverlay(v.r),
+		flushed: flushed,
+		totals:  map[uint32]*totals{},
+		ends:    ends{seed: c.ends.seed},
+	}
 	for _, rec := range tables.Records(v.r, flushed.Seq+1, c.seq+1) {
 		if err := d.over.redo(rec); err != nil {
 			v.table("state", rec.Seq, "%v", err)
@@ -28,14 +37,17 @@ func (v *file) derived() {
 			return
 		}
 	}
-	for _, part := range []func(){d.moved, d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys} {
+	for _, part := range []func(){
+		d.moved, d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys,
+	} {
 		if part(); v.err != nil || v.rep.full() {
 			return
 		}
 	}
 }
 
-// table notes a finding of a table, but for a check that was told to stop: what it did not come to is not missing.
+// table adds a finding about a table, unless the check was told to stop: rows that it did not reach
+// are not missing.
 func (v *file) table(where string, seq uint64, format string, args ...any) {
 	if v.err != nil {
 		return
@@ -55,7 +67,8 @@ type derived struct {
 	held    uint64 // holds that records have made
 }
 
-// records looks from each record at what it must have left: names, holds and permanent ids are never taken back.
+// records checks the rows that each record must have left: names, holds and permanent ids are never
+// deleted.
 func (d *derived) records() {
 	for seq, rec := range tables.Records(d.r, 1, d.chain.seq+1) {
 		d.older.take(d, rec)
@@ -75,6 +88,7 @@ func (d *derived) records() {
 				d.table("holds", seq, "hold %d is not closed by it", rec.Hold)
 			}
 		}
+		d.guard(rec)
 		if !d.step() {
 			return
 		}
@@ -92,17 +106,27 @@ func (d *derived) opened(rec *record.Record) {
 }
 
 func (d *derived) once(rec *record.Record) {
+	if repeats(rec) {
+		return
+	}
 	d.bound++
-	if w, ok := d.over.Once(tables.OnceKey{Key: rec.Dedupe.Key}); !ok || w.Seq != rec.Seq || w.Digest != rec.Dedupe.Fingerprint {
+	if w, ok := d.over.Once(tables.OnceKey{Key: rec.Dedupe.Key}); !ok || w.Seq != rec.Seq ||
+		w.Digest != rec.Dedupe.Fingerprint {
 		d.table("once", rec.Seq, "its permanent id leads to record %d", w.Seq)
 	}
+}
+
+// guard looks for the row of a record's guard. A reference was bound by the record itself, or by
+// one before a record that repeats it.
+func (d *derived) guard(rec *record.Record) {
 	if rec.Guard == (record.Guard{}) {
 		return
 	}
 	var owner b3.Digest
 	copy(owner[:], rec.Guard.Owner[:])
 	w, ok := d.over.Once(tables.OnceKey{Guard: true, Key: rec.Guard.Key})
-	if !ok || w.Seq > rec.Seq || w.Digest != owner {
+	late := w.Seq > rec.Seq || repeats(rec) && w.Seq == rec.Seq || rec.Op.MovesMoney() && w.Seq != rec.Seq
+	if !ok || late || w.Digest != owner {
 		d.table("once", rec.Seq, "its guard leads to record %d, or to another owner", w.Seq)
 	}
 	if w.Seq == rec.Seq {
@@ -114,7 +138,14 @@ func (d *derived) made(rec *record.Record) {
 	d.held++
 	h, ok := d.over.Hold(rec.Seq)
 	want := tables.Hold{
-		From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: rec.At, Expires: rec.Expires, Closed: h.Closed, Closing: h.Closing,
+		From:    rec.From,
+		To:      rec.To,
+		Asset:   rec.Asset,
+		Amount:  rec.Amount,
+		At:      rec.At,
+		Expires: rec.Expires,
+		Closed:  h.Closed,
+		Closing: h.Closing,
 	}
 	if !ok || h != want {
 		d.table("holds", rec.Seq, "the hold is not as the record made it")
@@ -124,7 +155,8 @@ func (d *derived) made(rec *record.Record) {
 	}
 }
 
-// moved reads what tokens moved: no record tells it, but each row checks, and none is of a day that the journal has not come to.
+// moved reads the amounts moved by tokens. Records do not show them, but each row must have a valid
+// checksum and a day that is not after the journal's.
 func (d *derived) moved() {
 	for k := range tables.Moved(d.r) {
 		if int64(k.Day) > d.chain.at/int64(24*time.Hour) {
@@ -166,5 +198,117 @@ func (d *derived) keys() {
 	})
 	if d.rep.Keys = n; err != nil && d.err == nil {
 		d.table("idem", 0, "%v", err)
+	}
+}
+
+// olderRows are the rows of ledger/state that have a newer row in ledger/recent. They are not read
+// at present, but they must match an earlier state of the newer row.
+type olderRows struct {
+	balances map[tables.StateKey]olderBalance
+	accounts map[uint64]olderAccount
+	met      int // how many the records have come by
+}
+
+// olderBalance is such a balance. Its state was compared with its record.
+type olderBalance struct {
+	seq           uint64 // of that record
+	postings, now uint64 // as the row counts them, and up to the record at hand
+}
+
+type olderAccount struct{ row, now tables.Account }
+
+// recents checks that rows of ledger/recent are newer than those of ledger/state, and keeps what
+// they stand before.
+func (d *derived) recents() {
+	d.older = olderRows{balances: map[tables.StateKey]olderBalance{}, accounts: map[uint64]olderAccount{}}
+	for k, row := range tables.Recents(d.r, nil) {
+		seq, before := row.Balance.State.LastSeq, uint64(0)
+		if k.Asset == 0 {
+			seq = row.Account.LastSeq
+			if a, both := tables.GetAccount(d.r, k.Account); both {
+				before = a.LastSeq
+				d.older.accounts[k.Account] = olderAccount{row: a}
+			}
+		} else if b, both := tables.GetBalance(d.r, k.Account, k.Asset); both {
+			before = b.State.LastSeq
+			d.stored(k, &b)
+			d.older.balances[k] = olderBalance{seq: before, postings: b.Postings}
+		}
+		if seq <= before {
+			d.table("recent", seq, "account %d, asset %d: ledger/state has a row that is as new", k.Account, k.Asset)
+		}
+		if !d.step() {
+			return
+		}
+	}
+}
+
+// take goes on by a record, and checks the rows that it made.
+func (o *olderRows) take(d *derived, rec *record.Record) {
+	if o.met == len(o.balances)+len(o.accounts) {
+		return
+	}
+	for i := range rec.Images {
+		k := tables.StateKey{Account: rec.Images[i].Account, Asset: rec.Images[i].Asset}
+		b, has := o.balances[k]
+		if !has || rec.Seq > b.seq {
+			continue
+		}
+		b.now++
+		o.balances[k] = b
+		if rec.Seq == b.seq {
+			o.meet(d, k, rec.Seq, b.now == b.postings)
+		}
+	}
+	a, has := o.accounts[rec.From]
+	if !has || rec.Seq > a.row.LastSeq || !tables.ChangesAccount(rec) {
+		return
+	}
+	a.now, _ = a.now.After(rec)
+	o.accounts[rec.From] = a
+	if rec.Seq == a.row.LastSeq {
+		o.meet(d, tables.StateKey{Account: rec.From}, rec.Seq, a.now == a.row)
+	}
+}
+
+// meet notes that the records have come by a row.
+func (o *olderRows) meet(d *derived, k tables.StateKey, seq uint64, same bool) {
+	if o.met++; !same {
+		d.table(
+			"state",
+			seq,
+			"account %d, asset %d: the row is not what the records up to there make, "+
+				"though a newer one is in ledger/recent",
+			k.Account,
+			k.Asset,
+		)
+	}
+}
+
+// end looks for rows that no record made.
+func (o *olderRows) end(d *derived) {
+	if all := len(o.balances) + len(o.accounts); o.met != all {
+		d.table("state", 0, "the records make %d of %d rows that have a newer one in ledger/recent", o.met, all)
+	}
+}
+
+// newest walks accounts and balances, each as the newer of its rows has it; first those of
+// ledger/state alone.
+func (d *derived) newest() iter.Seq2[tables.StateKey, tables.Row] {
+	return func(yield func(tables.StateKey, tables.Row) bool) {
+		for k, row := range tables.States(d.r, tables.StateKey{}) {
+			_, older := d.older.balances[k]
+			if k.Asset == 0 {
+				_, older = d.older.accounts[k.Account]
+			}
+			if !older && !yield(k, row) {
+				return
+			}
+		}
+		for k, row := range tables.Recents(d.r, nil) {
+			if !yield(k, row) {
+				return
+			}
+		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 // issuance is the name of an asset's issuance account.
 func issuance(asset string) string { return engines.IssuanceAccount(asset) }
 
-// states checks accounts and balances: those of the file row by row, then those that are not flushed.
+// states checks accounts and balances: those of the file row by row, then those that are not
+// flushed.
 func (d *derived) states() {
 	met := map[tables.StateKey]bool{} // of those that are not flushed
 	for k, row := range d.newest() {
@@ -49,7 +50,8 @@ func (d *derived) states() {
 func (d *derived) stored(k tables.StateKey, b *tables.Balance) {
 	im, err := d.past.imageOf(b.State.LastSeq, k.Account, k.Asset)
 	if err != nil || im.State != b.State {
-		d.table("state", b.State.LastSeq, "account %d, asset %d: the row is not the state after that record", k.Account, k.Asset)
+		d.table("state", b.State.LastSeq, "account %d, asset %d: the row is not the state after that record", k.Account,
+			k.Asset)
 	}
 }
 
@@ -72,13 +74,15 @@ func (d *derived) account(ref uint64) {
 	}
 	a := d.over.Account(ref)
 	if b, i := known.at(ref); a.LastNonce != b.nonces[i] || a.LastSeq != b.seqs[i] || a.Flags != b.flags[i] {
-		d.table("state", a.LastSeq, "account %d has nonce %d and flags %q, the records make nonce %d and flags %q at record %d",
-			ref, a.LastNonce, a.Flags, b.nonces[i], b.flags[i], b.seqs[i])
+		d.table("state", a.LastSeq,
+			"account %d has nonce %d and flags %q, the records make nonce %d and flags %q at record %d", ref,
+			a.LastNonce, a.Flags, b.nonces[i], b.flags[i], b.seqs[i])
 	}
 	if a.LastNonceSeq == 0 && a.LastNonce == 0 {
 		return
 	}
-	if err := d.past.read(a.LastNonceSeq); err != nil || a.LastNonce == 0 || d.past.rec.From != ref || d.past.rec.Nonce != a.LastNonce {
+	if err := d.past.read(a.LastNonceSeq); err != nil || a.LastNonce == 0 || d.past.rec.From != ref ||
+		d.past.rec.Nonce != a.LastNonce {
 		d.table("state", a.LastNonceSeq, "account %d: the record did not use nonce %d", ref, a.LastNonce)
 	}
 }
@@ -101,7 +105,8 @@ func (d *derived) whole() {
 	}
 }
 
-// names checks both ways between names and refs. That each account has its name was seen from its record.
+// names checks both ways between names and refs. That each account has its name was seen from its
+// record.
 func (d *derived) names() {
 	n, accounts := &namesCheck{derived: d, refs: map[tables.NameChange]bool{}}, d.chain.accounts.count()
 	for ref, name := range d.over.names {
@@ -140,7 +145,7 @@ type namesCheck struct {
 	inRefs, inNames uint64
 }
 
-// unflushed takes a name that may have its rows or not; nobody else has it.
+// unflushed takes a name that may have its rows or not. No other account has the name.
 func (n *namesCheck) unflushed(c tables.NameChange) {
 	back, ok := n.ref(c)
 	if ok && back != c.Ref || n.refs[tables.NameChange{Asset: c.Asset, Name: c.Name}] {
@@ -172,7 +177,8 @@ func (n *namesCheck) ref(c tables.NameChange) (uint64, bool) {
 	return tables.Ref(n.r, c.Name)
 }
 
-// holds checks that there are no holds but those that records made, and that the open ones are in the order of expiry.
+// holds checks that there are no holds but those that records made, and that the open ones are in
+// the order of expiry.
 func (d *derived) holds() {
 	stored, open := uint64(0), uint64(0)
 	for seq, h := range tables.Holds(d.r, 0) {
@@ -229,11 +235,13 @@ func (d *derived) onces() {
 	}
 }
 
-// marks checks that each stands where it says: as many postings behind the mark before it as lie between two marks.
+// marks checks that each stands where it says: as many postings behind the mark before it as lie
+// between two marks.
 func (d *derived) marks() {
 	for k, seq := range tables.Marks(d.r) {
 		if !d.mark(k, seq) {
-			d.table("marks", seq, "account %d, asset %d: mark %d does not stand at posting %d", k.Account, k.Asset, k.N, k.N*tables.MarkEvery)
+			d.table("marks", seq, "account %d, asset %d: mark %d does not stand at posting %d", k.Account, k.Asset, k.N,
+				k.N*tables.MarkEvery)
 		}
 		if !d.step() {
 			return
@@ -242,7 +250,8 @@ func (d *derived) marks() {
 	for k, row := range d.newest() {
 		for n := uint64(1); n <= row.Balance.Postings/tables.MarkEvery; n++ {
 			if _, ok := tables.GetMark(d.r, tables.MarkKey{StateKey: k, N: n}); !ok {
-				d.table("marks", row.Balance.State.LastSeq, "account %d, asset %d: mark %d is missing", k.Account, k.Asset, n)
+				d.table("marks", row.Balance.State.LastSeq, "account %d, asset %d: mark %d is missing", k.Account,
+					k.Asset, n)
 				break
 			}
 		}
@@ -252,7 +261,8 @@ func (d *derived) marks() {
 	}
 }
 
-// mark tells whether the mark before lies as far back as it must; before the first mark there is nothing.
+// mark reports whether the mark before is MarkEvery postings back, or the account has no earlier
+// posting.
 func (d *derived) mark(k tables.MarkKey, seq uint64) bool {
 	before := uint64(0)
 	if k.N > 1 {

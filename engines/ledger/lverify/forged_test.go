@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 )
 
-// forge takes an export apart, lets edit change records, and seals it anew with all digests: what is wrong now is what it says.
+// forge parses an export, lets edit change records, and recomputes all digests. Only the contents
+// of the records are wrong afterwards.
 func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
 	t.Helper()
 	var out []byte
@@ -36,7 +37,11 @@ func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
 			case record.OpAsset:
 				assets[r.Asset] = r.Name
 			}
-			l.Names = record.Names{From: accounts[l.Record.From], To: accounts[l.Record.To], Asset: assets[l.Record.Asset]}
+			l.Names = record.Names{
+				From:  accounts[l.Record.From],
+				To:    accounts[l.Record.To],
+				Asset: assets[l.Record.Asset],
+			}
 			at = l.Record.At
 		case record.LineBatch:
 			l.Batch.At = at
@@ -48,9 +53,9 @@ func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
 	return out
 }
 
-// Records that are well-formed and sealed, but say what cannot be, are found.
+// Well-formed records with valid digests but impossible contents are found.
 func TestForgedRecords(t *testing.T) {
-	text, _, _, _ := exported(t, 6, 150)
+	text, _, _, _ := exported(t, 7, 150)
 	one := engines.AmountOf(0, 1)
 	if rep := verifyExport(t, forge(t, text, func(*record.Record) bool { return false })); !rep.OK {
 		t.Fatalf("%v", rep.Findings)

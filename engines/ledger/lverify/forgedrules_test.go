@@ -16,7 +16,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// little is a ledger of which every record is known: each call a batch.
+// little returns the export of a small ledger with known records. Each call is a batch.
 //
 //	batch 1: records 1 open sys:issue:ron, 2 asset
 //	batch 2: 3 open alice, 4 issue of 100 to her
@@ -56,19 +56,45 @@ func little(t testing.TB) []byte {
 	second := last.Receipt.TxID
 	do(ledger.Op{Code: record.OpCapture, Hold: first})
 	do(ledger.Op{Code: record.OpCapture, Hold: second})
-	do(ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{pay(record.OpTransfer, 10, 3), pay(record.OpTransfer, 10, 4), pay(record.OpTransfer, 1000, 5)}})
+	do(
+		ledger.Op{
+			Code: record.OpBatch,
+			Ops: []ledger.Op{
+				pay(record.OpTransfer, 10, 3),
+				pay(record.OpTransfer, 10, 4),
+				pay(record.OpTransfer, 1000, 5),
+			},
+		},
+	)
 	for _, id := range []string{"one", "two"} {
 		f.clock.Advance(time.Second)
-		once := ledger.Once{Domain: "d", ID: id, Digest: b3.Sum([]byte(id)), Guard: ledger.Guard{Key: "tenant", Owner: "run"}}
-		if out, err := f.l.Settle(t.Context(), once, []ledger.Op{pay(record.OpTransfer, 5, 0)}); err != nil || out.Reject != nil {
+		once := ledger.Once{
+			Domain: "d",
+			ID:     id,
+			Digest: b3.Sum([]byte(id)),
+			Guard:  ledger.Guard{Key: "tenant", Owner: "run"},
+		}
+		if out, err := f.l.Settle(t.Context(), once, []ledger.Op{pay(record.OpTransfer, 5, 0)}); err != nil ||
+			out.Reject != nil {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
 	do(pay(record.OpTransfer, 60, 5))
+	do(ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 10), Nonce: 2})
+	refer := func(o ledger.Op, reference string) ledger.Op {
+		o.Reference = reference
+		return o
+	}
+	do(refer(pay(record.OpTransfer, 1, 6), "one"))
+	do(refer(pay(record.OpTransfer, 1, 7), "two"))
+	do(ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{
+		refer(pay(record.OpTransfer, 1, 8), "three"), refer(pay(record.OpTransfer, 1, 9), "one"),
+	}})
 	return f.export()
 }
 
-// journalOf writes the journal of an export, and of what is derived from it the names.
+// journalOf is a command that writes the journal of an export and, of the derived tables, only the
+// names.
 type journalOf []byte
 
 func (journalOf) Kind() string { return "ledger.tamper/1" }
@@ -105,7 +131,7 @@ func (c journalOf) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (done s
 	return done, nil
 }
 
-// verifyJournal checks a forged export as a file, from a batch on.
+// verifyJournal checks the journal of a forged export in a file, starting with batch from.
 func verifyJournal(t *testing.T, text []byte, from uint64) lverify.Report {
 	t.Helper()
 	tx := storetest.NewTx(t, tables.Buckets()...)
@@ -119,13 +145,13 @@ func verifyJournal(t *testing.T, text []byte, from uint64) lverify.Report {
 	return rep
 }
 
-// Each rule that the ledger keeps and the journal shows: a journal that breaks one, and is sealed as well as any, is found out, in a file and
-// in an export.
+// A journal that breaks any rule of the ledger is found, in a file and in an export, even if all
+// its digests are valid.
 func TestForgedRules(t *testing.T) {
 	text := little(t)
 	batch := map[uint64]uint64{} // of records
 	forge(t, text, func(r *record.Record) bool { batch[r.Seq] = r.Batch; return false })
-	if len(batch) != 19 || !verifyJournal(t, text, 0).OK || !verifyExport(t, text).OK {
+	if len(batch) != 25 || !verifyJournal(t, text, 0).OK || !verifyExport(t, text).OK {
 		t.Fatalf("%d records; %v, %v", len(batch), verifyJournal(t, text, 0).Findings, verifyExport(t, text).Findings)
 	}
 	five := engines.AmountOf(0, 5)
@@ -173,7 +199,14 @@ func TestForgedRules(t *testing.T) {
 		{"time that stands", true, map[uint64]func(*record.Record){5: func(r *record.Record) { r.At -= int64(time.Second) }}},
 		{"a state forked off an older one", true, map[uint64]func(*record.Record){19: func(r *record.Record) { r.Images[0].Prev = 13 }}},
 		{"a state begun anew", false, map[uint64]func(*record.Record){12: func(r *record.Record) { r.Images[1].Prev = 0 }}},
-		{"a payment that binds a guard", true, map[uint64]func(*record.Record){19: func(r *record.Record) { r.Guard.Key[0] = 1 }}},
+		{"a change of flags with a reference", true, map[uint64]func(*record.Record){5: func(r *record.Record) { r.Guard.Key[0] = 1 }}},
+		{"a reference of two payments", false, map[uint64]func(*record.Record){22: func(r *record.Record) { r.Guard = guardOf(t, text, 21) }}},
+		{"a repetition without a reference", true, map[uint64]func(*record.Record){24: func(r *record.Record) { r.Guard = record.Guard{} }}},
+		{"a repetition of nothing", false, map[uint64]func(*record.Record){24: func(r *record.Record) { r.Guard.Key[0]++ }}},
+		{"a repetition of other words", false, map[uint64]func(*record.Record){24: func(r *record.Record) { r.Guard.Owner[0]++ }}},
+		{"a repetition outside of a batch", true, map[uint64]func(*record.Record){24: func(r *record.Record) { r.Flags = 0 }}},
+		{"a repetition that the results do not tell", true, map[uint64]func(*record.Record){25: func(r *record.Record) { r.Results[1] = byte(record.NonceGap) }}},
+		{"results that tell of one more", true, map[uint64]func(*record.Record){14: func(r *record.Record) { r.Results[2] = byte(record.Replayed) }}},
 		{"a payment that sets flags", true, map[uint64]func(*record.Record){19: func(r *record.Record) { r.Set = record.Frozen }}},
 		{"an opening with a memo", true, map[uint64]func(*record.Record){3: func(r *record.Record) { r.Memo = "m" }}},
 		{"flags in an asset", true, map[uint64]func(*record.Record){5: func(r *record.Record) { r.Asset = 1 }}},
@@ -205,7 +238,18 @@ func TestForgedRules(t *testing.T) {
 	}
 }
 
-// settledKey is the hashed id of a settlement.
+// guardOf returns the guard of a record.
+func guardOf(t *testing.T, text []byte, seq uint64) (g record.Guard) {
+	forge(t, text, func(r *record.Record) bool {
+		if r.Seq == seq {
+			g = r.Guard
+		}
+		return false
+	})
+	return g
+}
+
+// settledKey returns the hashed id of a settlement.
 func settledKey(t *testing.T, text []byte, seq uint64) (key [16]byte) {
 	forge(t, text, func(r *record.Record) bool {
 		if r.Seq == seq {

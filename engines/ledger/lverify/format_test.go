@@ -11,7 +11,7 @@ import (
 	"ronbox/store"
 )
 
-// A ledger of another format is refused by its number, and left as it is.
+// A ledger of another format is refused with its format number and is not changed.
 func TestAnotherFormat(t *testing.T) {
 	f := newFile(t).open(false)
 	all := full(t, 2, 10)
@@ -26,13 +26,17 @@ func TestAnotherFormat(t *testing.T) {
 	if _, err := store.Commit(t.Context(), f.s, store.Work, put(all)); err != nil {
 		t.Fatal(err)
 	}
-	if rep := f.verify(lverify.Options{}); len(rep.Findings) != 1 || !strings.Contains(rep.Findings[0].Detail, fmt.Sprintf("is 1, this program knows %d", tables.Format)) {
+	if rep := f.verify(lverify.Options{}); len(rep.Findings) != 1 ||
+		!strings.Contains(rep.Findings[0].Detail, fmt.Sprintf("is 1, this program knows %d", tables.Format)) {
 		t.Errorf("verify: %+v", rep)
 	}
 	if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); !errors.Is(err, store.ErrSchema) {
 		t.Errorf("rebuild: %v", err)
 	}
-	if _, err := lverify.Import(t.Context(), f.s, strings.NewReader(""), lverify.ImportOptions{}); !errors.Is(err, store.ErrSchema) {
+	if _, err := lverify.Import(t.Context(), f.s, strings.NewReader(""), lverify.ImportOptions{}); !errors.Is(
+		err,
+		store.ErrSchema,
+	) {
 		t.Errorf("import: %v", err)
 	}
 	f.view(func(r store.Reader) { same(t, rows(r), all) })

@@ -11,7 +11,7 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// endless is an export whose only batch never ends.
+// endless reads as an export with a batch that never ends.
 type endless struct {
 	seq  uint64
 	line []byte
@@ -36,7 +36,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// zeros never end, nor do they have a line's end.
+// zeros reads as endless zero bytes without a newline.
 type zeros struct{ read int }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -45,7 +45,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What an export claims costs no memory: a batch without an end and a line without an end are given up.
+// A batch without an end and a line without an end are rejected before they use much memory.
 func TestHostileExports(t *testing.T) {
 	in, line := &endless{}, &zeros{}
 	for name, r := range map[string]io.Reader{"a batch": in, "a line": line} {

@@ -13,22 +13,26 @@ import (
 	"ronbox/store"
 )
 
-// ImportOptions say how to import.
+// ImportOptions are the options of Import.
 type ImportOptions struct {
 	Options
-	// Key is what hashed the idempotency keys of the ledger that was exported; a repetition of its requests is known by nothing else. The
-	// export does not tell it. Zero draws one.
+	// Key is the hash key of the exported ledger, which the export does not contain. Without it the
+	// import does not recognize repetitions under idempotency keys. If it is zero, Import draws
+	// one.
 	Key tables.StoreKey
-	// Now is the wall clock, nil time.Now: a ledger of the future is refused, as it could not be gone on with.
+	// Now is the wall clock, nil time.Now: a ledger of the future is refused, as it could not be
+	// gone on with.
 	Now func() time.Time
 }
 
 // ErrNotEmpty: the file has a ledger, and not one that the export goes on from.
 var ErrNotEmpty = errors.New("the file has another ledger already: import into a new data folder")
 
-// Import makes the ledger of an export that begins with its first record: the same records, batches and roots, then the tables derived from
-// them. The file's ledger must be empty, or be how the export begins, as after an import that was interrupted. Batches are written as they are
-// proven: of a bad export, which the report tells, the ledger has what is good. s is open, its committer runs and its ledger does not.
+// Import writes the ledger of an export that begins with the first record: the same records,
+// batches and roots, and the derived tables. The file's ledger must be empty, or a prefix of the
+// export, as after an interrupted import. Import writes each batch once it is verified, so of a bad
+// export the ledger has the batches before the first finding. s is open, its committer runs and its
+// ledger does not.
 func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) (Report, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -91,7 +95,7 @@ func (m *importer) batch(b record.Batch, raws [][]byte) error {
 	return nil
 }
 
-// send commits what was collected. What the file has beyond the export is another ledger's.
+// send commits the collected batches. A file with more batches than the export has another ledger.
 func (m *importer) send() error {
 	if len(m.next.batches) == 0 {
 		if c := m.x.chain; c != nil && c.batch < m.had.Batches {
@@ -129,7 +133,7 @@ var _ store.Command[tables.Head] = importSlice{}
 // Kind names the command.
 func (importSlice) Kind() string { return "ledger.import/1" }
 
-// Size is what the command weighs in its group.
+// Size returns the weight of the command in its group, bytes.
 func (c importSlice) Size() (n int) {
 	for _, b := range c.batches {
 		for _, raw := range b.raws {

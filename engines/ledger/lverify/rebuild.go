@@ -10,14 +10,16 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
-// Rebuild drops the tables that are derived from the journal and makes them again, in commands of at most 10,000 rows. The sealed runs of
-// the idempotency index are dropped too: the next open makes them of the journal. The journal is believed; Verify it before. s is open, its
-// committer runs and its ledger does not. After an error, a crash too, Rebuild it again.
+// Rebuild drops the tables that are derived from the journal and makes them again, in commands of
+// at most 10,000 rows. The sealed runs of the idempotency index are dropped too: the next open
+// makes them of the journal. The journal is believed; Verify it before. s is open, its committer
+// runs and its ledger does not. After an error, a crash too, Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 	if err := s.View(ctx, tables.CheckFormat); err != nil {
 		return fmt.Errorf("rebuild: %w", err)
@@ -42,11 +44,12 @@ func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 	}
 }
 
-// rowsPerRecord is how many rows a record changes at most: two balances with marks, the payer's account, a hold and its expiry, and now and
-// then the nodes of its batch; a name is two.
+// rowsPerRecord is how many rows a record changes at most: two balances with marks, the payer's
+// account, a hold and its expiry, and now and then the nodes of its batch; a name is two.
 const rowsPerRecord = 8
 
-// clearTable deletes all rows of a derived table. What says how far the tables have come goes first of all: they count for nothing from then on.
+// clearTable deletes all rows of a derived table. It deletes the row of ledger/flush first, so that
+// the tables count as not flushed from then on.
 func clearTable(ctx context.Context, s *store.Store, b *store.Bucket, rows int) error {
 	if _, err := store.Commit(ctx, s, store.Work, wipe{bucket: flushBucket(), rows: 1}); err != nil {
 		return err
@@ -60,14 +63,15 @@ func clearTable(ctx context.Context, s *store.Store, b *store.Bucket, rows int) 
 	return nil
 }
 
-// flushBucket has the one row that says how far the derived tables have come.
+// flushBucket returns the bucket with the row that records how far the derived tables are flushed.
 func flushBucket() *store.Bucket {
 	all := tables.DerivedBuckets()
 	return all[slices.IndexFunc(all, func(b *store.Bucket) bool { return b.Name == "ledger/flush" })]
 }
 
-// wipe is the command that deletes the first rows of a table, or its last sub-bucket: an open reads the runs of the idempotency index that are
-// left, and then the journal from their end on, so that no key is forgotten when a rebuild goes no further. It answers whether there may be more.
+// wipe is the command that deletes the first rows of a table, or its last sub-bucket: an open reads
+// the runs of the idempotency index that are left, and then the journal from their end on, so that
+// no key is forgotten when a rebuild goes no further. It answers whether there may be more.
 type wipe struct {
 	bucket *store.Bucket
 	rows   int
@@ -100,8 +104,9 @@ func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, 
 	return false, nil
 }
 
-// redo is the command that takes records into the derived tables. What says how far they have come stays at the end of a whole batch: an open
-// after a crash goes on from there, and takes some records again.
+// redo is the command that applies records to the derived tables. The row of ledger/flush stays at
+// the end of a whole batch: after a crash the next open goes on from there, and applies some
+// records again.
 type redo struct {
 	after   uint64 // seq of the last record taken
 	records int
@@ -115,7 +120,7 @@ type progress struct{ done, total uint64 }
 // Kind names the command.
 func (redo) Kind() string { return "ledger.rebuild/1" }
 
-// Size is what the command weighs in its group.
+// Size returns the weight of the command in its group, bytes.
 func (c redo) Size() int { return c.records * rowsPerRecord * 64 }
 
 // Apply takes records from where the tables have come to.
@@ -138,7 +143,7 @@ func (c redo) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (progress, e
 	return progress{seq, head.Seq}, logged(r, w, seq)
 }
 
-// logged enters the batches whose last record was taken into the log of batch roots, and notes the last one.
+// logged adds the batches up to the record seq to the log of batch roots, and updates ledger/flush.
 func logged(r store.Reader, w *store.Writes, seq uint64) error {
 	at := tables.GetFlushed(r)
 	fresh := map[uint64]b3.Digest{}
@@ -206,4 +211,113 @@ func compareOnces(a, b tables.OnceKey) int {
 		return -1
 	}
 	return bytes.Compare(a.Key[:], b.Key[:])
+}
+
+// overlay holds the rows of the derived tables that unflushed records have changed, over those of
+// the file.
+type overlay struct {
+	tables.Stored
+	balances map[tables.StateKey]tables.Balance
+	accounts map[uint64]tables.Account
+	names    map[uint64]string
+	assets   map[uint32]string
+	holds    map[uint64]tables.Hold
+	onces    map[tables.OnceKey]tables.Once
+	marks    map[tables.MarkKey]uint64
+}
+
+var _ tables.Former = (*overlay)(nil)
+
+func newOverlay(r store.Reader) *overlay {
+	return &overlay{
+		Stored:   tables.Stored{Reader: r},
+		balances: map[tables.StateKey]tables.Balance{},
+		accounts: map[uint64]tables.Account{},
+		names:    map[uint64]string{},
+		assets:   map[uint32]string{},
+		holds:    map[uint64]tables.Hold{},
+		onces:    map[tables.OnceKey]tables.Once{},
+		marks:    map[tables.MarkKey]uint64{},
+	}
+}
+
+// redo takes a record that may be flushed or not.
+func (o *overlay) redo(rec *record.Record) error {
+	var c tables.Changes
+	if err := c.Derive(rec, o); err != nil {
+		return err
+	}
+	for _, b := range c.Balances() {
+		o.balances[b.Key] = b.New
+	}
+	for _, m := range c.Marks() {
+		o.marks[m.MarkKey] = m.Seq
+	}
+	for _, b := range c.Onces() {
+		o.onces[b.Key] = b.New
+	}
+	if c.Account.Ref != 0 {
+		o.accounts[c.Account.Ref] = c.Account.New
+	}
+	switch {
+	case c.Name.Ref == 0:
+	case c.Name.Asset:
+		o.assets[uint32(c.Name.Ref)] = c.Name.Name
+	default:
+		o.names[c.Name.Ref] = c.Name.Name
+	}
+	if c.Hold.Seq != 0 {
+		o.holds[c.Hold.Seq] = c.Hold.New
+	}
+	return nil
+}
+
+// Balance is a row with all records.
+func (o *overlay) Balance(k tables.StateKey) tables.Balance {
+	if b, ok := o.balances[k]; ok {
+		return b
+	}
+	return o.Stored.Balance(k)
+}
+
+// Account is a row with all records.
+func (o *overlay) Account(ref uint64) tables.Account {
+	if a, ok := o.accounts[ref]; ok {
+		return a
+	}
+	return o.Stored.Account(ref)
+}
+
+// Hold is a row with all records.
+func (o *overlay) Hold(seq uint64) (tables.Hold, bool) {
+	if h, ok := o.holds[seq]; ok {
+		return h, true
+	}
+	return o.Stored.Hold(seq)
+}
+
+// Once is a row with all records.
+func (o *overlay) Once(k tables.OnceKey) (tables.Once, bool) {
+	if w, ok := o.onces[k]; ok {
+		return w, true
+	}
+	return o.Stored.Once(k)
+}
+
+// Name is that of an account, "" for none.
+func (o *overlay) Name(ref uint64) string {
+	if name, ok := o.names[ref]; ok {
+		return name
+	}
+	name, _ := tables.Name(o.Reader, ref)
+	return name
+}
+
+// AssetName is that of an asset, "" for none.
+func (o *overlay) AssetName(ref uint32) string {
+	if name, ok := o.assets[ref]; ok {
+		return name
+	}
+	name, _ := tables.AssetName(o.Reader, ref)
+	return name
 }

@@ -13,7 +13,8 @@ import (
 	"ronbox/store"
 )
 
-// A rebuild comes to the tables that the ledger wrote as it went, whatever was done and however damaged they are.
+// A rebuild produces the same tables as the running ledger, after any calls and any damage to the
+// tables.
 func TestRebuildIsLiveState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
@@ -41,7 +42,8 @@ func TestRebuildIsLiveState(t *testing.T) {
 	})
 }
 
-// A rebuild that is killed at any of its commands leaves a ledger that opens and runs, knows all keys, and can be rebuilt.
+// A rebuild that is killed at any of its commands leaves a ledger that opens, runs, finds all keys,
+// and can be rebuilt.
 func TestRebuildKilledAtEachCommand(t *testing.T) {
 	want, _ := apart(t, 21)
 	for n := 1; ; n++ {
@@ -80,7 +82,7 @@ func TestRebuildKilledAtEachCommand(t *testing.T) {
 	}
 }
 
-// sealRuns seals the keys of a ledger that does not run, in runs of a few.
+// sealRuns seals the keys of a ledger that is not running, in small runs.
 func sealRuns(t *testing.T, s *store.Store) {
 	t.Helper()
 	x := idem.New(4, idem.Cut{Width: 1000 * time.Hour, Max: 5})

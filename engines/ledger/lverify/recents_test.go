@@ -9,14 +9,14 @@ import (
 	"ronbox/store"
 )
 
-// bucket is that of a name.
+// bucket returns the bucket with the given name.
 func bucket(t testing.TB, name string) *store.Bucket {
 	t.Helper()
 	i := slices.IndexFunc(tables.Buckets(), func(b *store.Bucket) bool { return b.Name == name })
 	return tables.Buckets()[i]
 }
 
-// athome are the same rows where none is kept apart from ledger/state: as a rebuild makes them.
+// athome moves the rows of ledger/recent to ledger/state, as a rebuild does.
 func athome(t testing.TB, all []row) (home []row) {
 	t.Helper()
 	state, newer := bucket(t, "ledger/state"), map[string]row{}
@@ -43,8 +43,9 @@ func athome(t testing.TB, all []row) (home []row) {
 	return home
 }
 
-// apart are the rows of a ledger that was flushed, went on and was flushed again: rows that changed meanwhile are in ledger/recent, and as they
-// were in ledger/state. low is what said how far the tables had come first.
+// apart returns the rows of a ledger that was flushed twice. The rows that changed between the
+// flushes are in ledger/recent, and their older versions in ledger/state. low is the row of
+// ledger/flush after the first flush.
 func apart(t testing.TB, seed uint64) (all []row, low row) {
 	t.Helper()
 	f := newFile(t).open(true)
@@ -80,7 +81,8 @@ func apart(t testing.TB, seed uint64) (all []row, low row) {
 	return then, low
 }
 
-// Rows that are kept apart are as good as those at home, wherever the tables are said to have come to.
+// Rows in ledger/recent are as valid as rows in ledger/state, for any recorded position of the
+// tables.
 func TestRecentRowsAreSound(t *testing.T) {
 	all, low := apart(t, 7)
 	for name, change := range map[string][]row{"flushed": nil, "half flushed": {low}, "not flushed": {{b: low.b, key: low.key}}} {
@@ -98,7 +100,7 @@ func TestRecentRowsAreSound(t *testing.T) {
 	}
 }
 
-// A rebuild brings them home.
+// A rebuild moves the rows of ledger/recent to ledger/state.
 func TestRebuildBringsRowsHome(t *testing.T) {
 	all, _ := apart(t, 8)
 	f := newFile(t).open(false)
@@ -111,7 +113,8 @@ func TestRebuildBringsRowsHome(t *testing.T) {
 	f.view(func(r store.Reader) { same(t, rows(r), athome(t, all)) })
 }
 
-// One byte wrong in a row that is kept apart, or in the older one that it stands before, is noticed; so is a row that is gone or elsewhere.
+// One wrong byte in a row of ledger/recent, or in the older version of the row, is noticed. A
+// missing or moved row is noticed, too.
 func TestWrongRecentRows(t *testing.T) {
 	all, _ := apart(t, 9)
 	b := newBench(t, all)
@@ -140,7 +143,8 @@ func TestWrongRecentRows(t *testing.T) {
 			t.Errorf("%s %x: doubled, and not noticed", r.b.Name, r.key)
 		}
 		b.put(t, row{moved.b, moved.key, nil}, row{r.b, r.key, nil})
-		if rep := b.verify(t, lverify.Options{}); rep.OK == (r.b.Name == "ledger/recent") { // the older one need not be there
+		// the older version may be missing
+		if rep := b.verify(t, lverify.Options{}); rep.OK == (r.b.Name == "ledger/recent") {
 			t.Errorf("%s %x: lost, %v", r.b.Name, r.key, rep.Findings)
 		}
 		b.put(t, r)
@@ -150,7 +154,8 @@ func TestWrongRecentRows(t *testing.T) {
 	}
 }
 
-// A row that was true once is refused where it is not the newer of two, and one that no record has come to.
+// A row of ledger/recent is refused if it is older than the row in ledger/state, or if no record
+// produced it.
 func TestForgedRecentRows(t *testing.T) {
 	all, low := apart(t, 10)
 	state, recent := bucket(t, "ledger/state"), bucket(t, "ledger/recent")

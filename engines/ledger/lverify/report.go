@@ -7,11 +7,12 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Options say what to check.
+// Options are the options of a check.
 type Options struct {
 	// From is the first batch to check; 0 and 1 are all, which alone checks the derived tables too.
 	From uint64
-	// Progress, unless nil, is told now and then how many of how many records were looked at. A whole check looks at them twice.
+	// Progress, unless nil, is told now and then how many of how many records were looked at. A
+	// whole check looks at them twice.
 	Progress func(done, total uint64)
 
 	rows int // that a command of an import or a rebuild writes at most; 0 is sliceKeys
@@ -30,7 +31,7 @@ func (o *Options) slice() int {
 // maxFindings is after how many findings a check ends: more would say nothing new.
 const maxFindings = 20
 
-// Report says what was checked. OK means all that was asked for, and all good.
+// Report is the result of a check. OK means that the whole requested range is sound.
 type Report struct {
 	OK       bool        `json:"ok"`
 	Whole    bool        `json:"whole"` // from the first record on, with the derived tables
@@ -78,5 +79,5 @@ func (r *Report) found(f Finding) {
 	}
 }
 
-// full tells whether there are findings enough.
+// full reports whether the check has its most findings.
 func (r *Report) full() bool { return len(r.Findings) >= maxFindings }

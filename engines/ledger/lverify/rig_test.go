@@ -23,7 +23,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// file is a store in a temporary file, its committer at work.
+// file is a store in a temporary file with a running committer.
 type file struct {
 	t     testing.TB
 	path  string
@@ -43,7 +43,8 @@ func (f *file) now() time.Time {
 	return f.clock.Now()
 }
 
-// killed gives a context that ends with the group number n from now on, and what lets groups pass again.
+// killed returns a context that is canceled at the n-th group from now on, and a function that ends
+// the counting.
 func (f *file) killed(n int) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	tick := func() {
@@ -55,7 +56,7 @@ func (f *file) killed(n int) (ctx context.Context, done func()) {
 	return ctx, func() { f.tick.Store(nil); cancel() }
 }
 
-// newFile has no ledger that runs; live begins one.
+// newFile creates a file without a running ledger. Call open with live set to start one.
 func newFile(t testing.TB) *file {
 	t.Helper()
 	f := &file{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), clock: ledgertest.NewClock()}
@@ -70,7 +71,7 @@ func newFile(t testing.TB) *file {
 	return f
 }
 
-// open opens the file; with a ledger that runs, or without.
+// open opens the file, with a running ledger if live is set.
 func (f *file) open(live bool) *file {
 	f.t.Helper()
 	catalog := flow.NewCatalog(nil, nil)
@@ -97,7 +98,7 @@ func (f *file) open(live bool) *file {
 	return f
 }
 
-// close lets the file go; what was not flushed stays so.
+// close closes the file without a flush.
 func (f *file) close() {
 	if f.s == nil {
 		return
@@ -116,13 +117,18 @@ func (f *file) close() {
 	f.s, f.l = nil, nil
 }
 
-// fill does n calls as a seed says, and settles once.
+// fill makes n calls derived from seed, and one settlement.
 func (f *file) fill(seed uint64, n int) {
 	f.t.Helper()
 	f.do(ledger.Op{Code: record.OpAsset, Asset: "ron"})
 	f.dice = ledgertest.NewDice(seed)
 	f.calls(n)
-	once := ledger.Once{Domain: "payout", ID: "epoch 1", Digest: b3.Sum([]byte("epoch 1")), Guard: ledger.Guard{Key: "tenant", Owner: "run"}}
+	once := ledger.Once{
+		Domain: "payout",
+		ID:     "epoch 1",
+		Digest: b3.Sum([]byte("epoch 1")),
+		Guard:  ledger.Guard{Key: "tenant", Owner: "run"},
+	}
 	out, err := f.l.Settle(f.t.Context(), once, []ledger.Op{
 		{Code: record.OpIssue, To: "pool", Asset: "ron", Amount: engines.AmountOf(0, 70)},
 		{Code: record.OpTransfer, From: "pool", To: "winner", Asset: "ron", Amount: engines.AmountOf(0, 30)},
@@ -132,7 +138,7 @@ func (f *file) fill(seed uint64, n int) {
 	}
 }
 
-// calls does n more.
+// calls makes n more calls.
 func (f *file) calls(n int) {
 	f.t.Helper()
 	for range n {
@@ -160,7 +166,7 @@ func (f *file) flush() {
 	}
 }
 
-// export is the text of the whole ledger.
+// export returns the text of the whole ledger.
 func (f *file) export() []byte {
 	f.t.Helper()
 	var text bytes.Buffer
@@ -193,13 +199,12 @@ func (f *file) verify(o lverify.Options) (rep lverify.Report) {
 	return rep
 }
 
-// row is one row of a table.
 type row struct {
 	b          *store.Bucket
 	key, value []byte
 }
 
-// rows are all rows of the ledger but those of sealed runs, in the order of the file.
+// rows returns all rows of the ledger except those of sealed runs, in the order of the file.
 func rows(r store.Reader) (all []row) {
 	for _, b := range tables.Buckets() {
 		if b.Subs {
@@ -212,7 +217,7 @@ func rows(r store.Reader) (all []row) {
 	return all
 }
 
-// put is a command that writes rows, or deletes those whose value is nil.
+// put is a command that writes rows. A row with a nil value is deleted.
 type put []row
 
 func (put) Kind() string { return "ledger.tamper/1" }
@@ -228,7 +233,7 @@ func (c put) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (done struct{
 	return done, nil
 }
 
-// bench is a ledger in memory whose rows can be changed at will.
+// bench is a ledger in memory with rows that a test can change.
 type bench struct {
 	tx   *storetest.Tx
 	rows []row
@@ -257,7 +262,7 @@ func (b *bench) verify(t testing.TB, o lverify.Options) lverify.Report {
 	return rep
 }
 
-// full are the rows of a ledger of n calls, flushed.
+// full returns the rows of a flushed ledger of n calls.
 func full(t testing.TB, seed uint64, n int) []row {
 	t.Helper()
 	f := newFile(t).open(true)

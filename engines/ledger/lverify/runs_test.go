@@ -16,7 +16,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// sealing is a command that writes a slice of a sealed run.
+// sealing is a command that writes one slice of a run.
 type sealing struct {
 	x     *idem.Index
 	slice *idem.Slice
@@ -28,7 +28,7 @@ func (c sealing) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done str
 	return done, c.x.Seal(r, w, c.slice)
 }
 
-// sealed seals the keys of a ledger in runs of a few.
+// sealed seals the keys of a ledger in small runs.
 func (b *bench) sealed(t testing.TB) (runs []row) {
 	t.Helper()
 	x := idem.New(4, idem.Cut{Width: 1000 * time.Hour, Max: 5})
@@ -53,7 +53,7 @@ func (b *bench) sealed(t testing.TB) (runs []row) {
 	return runs
 }
 
-// The sealed runs of the idempotency index are proven against the journal.
+// The sealed runs of the idempotency index are verified against the journal.
 func TestVerifySealedRuns(t *testing.T) {
 	b := newBench(t, full(t, 8, 40))
 	runs := b.sealed(t)
@@ -82,12 +82,18 @@ func TestVerifySealedRuns(t *testing.T) {
 	}
 }
 
-// An account with many postings has marks, which are proven and rebuilt.
+// An account with many postings has marks. They are verified and rebuilt.
 func TestVerifyMarks(t *testing.T) {
 	f := newFile(t).open(true)
 	pay := make([]ledger.Op, 700)
 	for i := range pay {
-		pay[i] = ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: uint64(i + 1)}
+		pay[i] = ledger.Op{
+			Code:   record.OpIssue,
+			To:     "alice",
+			Asset:  "ron",
+			Amount: engines.AmountOf(0, 1),
+			Nonce:  uint64(i + 1),
+		}
 	}
 	if _, err := f.l.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); err != nil {
 		t.Fatal(err)

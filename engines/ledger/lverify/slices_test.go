@@ -1,6 +1,6 @@
 package lverify
 
-// InSlices has commands write at most so many rows, so that a test needs few of them to have many commands.
+// InSlices limits the number of rows per command, so that a test with few rows runs many commands.
 func (o Options) InSlices(rows int) Options {
 	o.rows = rows
 	return o

@@ -5,12 +5,15 @@ import (
 	"hash/maphash"
 	"math/bits"
 
+	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 )
 
-// wide is a sum modulo 2^128: that two such sums are equal says that the true ones are, or are 2^128 apart.
+// wide is a sum modulo 2^128: that two such sums are equal says that the true ones are, or are
+// 2^128 apart.
 type wide struct{ hi, lo uint64 }
 
 func (w *wide) add(a engines.Amount) {
@@ -55,7 +58,8 @@ func (c *chain) sum(asset uint32, was, is *record.State) {
 	t.put(is)
 }
 
-// balanced checks, unless a state was out of reach, that in each asset all that was credited was debited, and all that is set aside is set aside for someone.
+// balanced checks, unless a state was out of reach, that in each asset all that was credited was
+// debited, and all that is set aside is set aside for someone.
 func (c *chain) balanced() {
 	if c.blind {
 		return
@@ -65,13 +69,16 @@ func (c *chain) balanced() {
 			c.rep.found(Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: credits and debits differ", asset)})
 		}
 		if t.coming != t.held {
-			c.rep.found(Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: held credits and held debits differ", asset)})
+			c.rep.found(
+				Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: held credits and held debits differ", asset)},
+			)
 		}
 	}
 }
 
-// ends tells the newest states of all accounts, as sums of keyed hashes: a state enters with the record that made it, and leaves with the one
-// that names it as the one before. Nobody outside knows the key, so that no two sets of states have one sum.
+// ends tells the newest states of all accounts, as sums of keyed hashes: a state enters with the
+// record that made it, and leaves with the one that names it as the one before. Nobody outside
+// knows the key, so that no two sets of states have one sum.
 type ends struct {
 	seed   maphash.Seed
 	newest uint64 // of the hashes of the newest states
@@ -102,7 +109,7 @@ func (e *ends) of(k tables.StateKey, seq uint64) uint64 {
 	return maphash.Comparable(e.seed, stateAt{k, seq})
 }
 
-// row adds a newest state and how many records made it what it is.
+// row adds a newest state and its number of postings.
 func (e *ends) row(k tables.StateKey, b *tables.Balance) {
 	e.newest += e.of(k, b.State.LastSeq)
 	e.images += e.of(k, 0) * b.Postings
@@ -110,5 +117,77 @@ func (e *ends) row(k tables.StateKey, b *tables.Balance) {
 }
 
 func show(s *record.State) string {
-	return fmt.Sprintf("+%s -%s, held -%s +%s, %s on day %d", s.CreditsPosted, s.DebitsPosted, s.DebitsHeld, s.CreditsHeld, s.DayDebits, s.Day)
+	return fmt.Sprintf("+%s -%s, held -%s +%s, %s on day %d", s.CreditsPosted, s.DebitsPosted, s.DebitsHeld,
+		s.CreditsHeld, s.DayDebits, s.Day)
+}
+
+// frontier is the right end of the log of batch roots: the digests of its largest full subtrees,
+// the largest first.
+type frontier struct {
+	size uint64
+	open []b3.Digest
+}
+
+// add appends a batch root, and returns the new nodes.
+func (f *frontier) add(root b3.Digest) []merkle.LogNode {
+	pos, d := merkle.LogCount(f.size), merkle.Leaf(root[:])
+	nodes := []merkle.LogNode{{Pos: pos, Hash: d}}
+	f.size++
+	for range bits.TrailingZeros64(f.size) {
+		d = merkle.Node(f.open[len(f.open)-1], d)
+		f.open = f.open[:len(f.open)-1]
+		pos++
+		nodes = append(nodes, merkle.LogNode{Pos: pos, Hash: d})
+	}
+	f.open = append(f.open, d)
+	return nodes
+}
+
+// root is that of the log, the zero Digest of an empty one.
+func (f *frontier) root() (d b3.Digest) {
+	for i := len(f.open) - 1; i >= 0; i-- {
+		if i == len(f.open)-1 {
+			d = f.open[i]
+			continue
+		}
+		d = merkle.Node(f.open[i], d)
+	}
+	return d
+}
+
+// node checks the nodes of the log that a batch brings, as far as they are flushed.
+func (v *file) node(b record.Batch) {
+	if !v.rep.Whole {
+		v.tailNode(b)
+		return
+	}
+	nodes, flushed := v.log.add(b.Root()), tables.GetFlushed(v.r).Batches
+	v.compare(b, nodes, flushed)
+}
+
+// tailNode takes what lies before the batches that are checked from the table itself.
+func (v *file) tailNode(b record.Batch) {
+	flushed := tables.GetFlushed(v.r).Batches
+	if b.No > flushed {
+		return
+	}
+	nodes, err := merkle.LogNodes(b.No-1, b.Root(), tables.LogNodes(v.r))
+	if err != nil {
+		v.rep.found(Finding{Where: "mlog", Batch: b.No, Detail: err.Error()})
+		return
+	}
+	v.compare(b, nodes, flushed)
+}
+
+// compare holds nodes against the table: those of flushed batches are there, others may be.
+func (v *file) compare(b record.Batch, nodes []merkle.LogNode, flushed uint64) {
+	for _, n := range nodes {
+		stored, known := tables.LogNode(v.r, n.Pos)
+		if known && stored != n.Hash || !known && b.No <= flushed {
+			v.rep.found(
+				Finding{Where: "mlog", Batch: b.No, Detail: "the log of batch roots has another node, or none, for it"},
+			)
+			return
+		}
+	}
 }

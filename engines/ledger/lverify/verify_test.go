@@ -16,7 +16,7 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// What the ledger writes is found good: flushed or not, as a whole and from any batch on.
+// A ledger verifies, flushed or not, as a whole and from any batch on.
 func TestVerifySound(t *testing.T) {
 	f := newFile(t).open(true)
 	check := func(when string) {
@@ -65,7 +65,7 @@ func TestVerifyStops(t *testing.T) {
 	}
 }
 
-// Wherever in its course a check is told to stop, it does, and calls nothing missing that it did not come to.
+// A check stops at any point when told to, and does not report the unchecked parts as missing.
 func TestVerifyStopsAnywhere(t *testing.T) {
 	b := newBench(t, full(t, 1, 1100)) // so that each table has its part of some 4096 steps
 	gone := errors.New("gone")
@@ -110,8 +110,8 @@ func TestCheck(t *testing.T) {
 
 func flip(r row, bit int) { r.value[bit/8] ^= 1 << (bit % 8) }
 
-// One bit flipped anywhere is noticed: in journal, batches and head, and in each derived table. Every byte is tried with one bit here,
-// TestAnyFlippedBit tries others.
+// A flipped bit anywhere is noticed: in the journal, batches and head, and in each derived table.
+// This test flips one bit of every byte. TestAnyFlippedBit flips others.
 func TestEveryFlippedByte(t *testing.T) {
 	b := newBench(t, full(t, 3, 6))
 	tried := map[string]int{}
@@ -133,10 +133,10 @@ func TestEveryFlippedByte(t *testing.T) {
 	t.Logf("bytes tried: %v", tried)
 }
 
-// Headers wait beside the head or are in their table, each once and in its place. What all the same readers can follow is refused too: the
-// file of a ledger is one and the same wherever it was made.
+// Each header is either beside the head or in its table, exactly once and in its place. Any other
+// layout is refused even if readers could follow it, because equal ledgers have equal files.
 func TestHeadersInTwoPlaces(t *testing.T) {
-	b := newBench(t, full(t, 3, 30))
+	b := newBench(t, full(t, 3, 34))
 	head, _ := tables.GetHead(b.tx.Reader())
 	last := head.Batches - head.Tail.Count() // in the table
 	if head.Tail.Count() < 2 || last < tables.TailBatches {
@@ -210,7 +210,7 @@ func TestAnyFlippedBit(t *testing.T) {
 	})
 }
 
-// So is a row that is gone, and one that stands elsewhere.
+// A missing or moved row is noticed.
 func TestEveryLostRow(t *testing.T) {
 	b := newBench(t, full(t, 5, 14))
 	for _, r := range b.rows {
@@ -218,7 +218,8 @@ func TestEveryLostRow(t *testing.T) {
 			continue
 		}
 		b.put(t, row{r.b, r.key, nil})
-		if rep := b.verify(t, lverify.Options{}); rep.OK && r.b.Name != "ledger/moved" { // the journal does not tell of it
+		// ledger/moved cannot be derived from the journal
+		if rep := b.verify(t, lverify.Options{}); rep.OK && r.b.Name != "ledger/moved" {
 			t.Errorf("%s %x: lost, and not noticed", r.b.Name, r.key)
 		}
 		if r.b.Name != "ledger/meta" {

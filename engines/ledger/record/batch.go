@@ -10,7 +10,8 @@ import (
 // BatchSize is the length of a batch header's byte form.
 const BatchSize = batchBody + crcSize
 
-// batchBody is what a batch's root covers: version 1, three zero bytes, and 8 each for number, first seq, count and time, then two digests.
+// batchBody is the size of the bytes that a batch's root covers: version 1, three zero bytes, 8
+// bytes each for number, first seq, count and time, then two digests.
 const batchBody = 4 + 4*8 + 2*b3.Size
 
 // batchRoots is what sets a batch's root apart from every other digest.
@@ -18,8 +19,8 @@ var batchRoots = b3.Derive("ronbox ledger batch v1")
 
 var errBatch = errors.New("number, first seq and count must be from 1 on, the time not negative")
 
-// Batch is the header of a batch: the records of one command, chained to those before. The batch before the first is none, its root the
-// zero Digest.
+// Batch is the header of a batch: the records of one command, chained to the batch before. Prev of
+// the first batch is the zero Digest.
 type Batch struct {
 	No     uint64    // from 1 on
 	First  uint64    // Seq of its first record
@@ -75,11 +76,33 @@ func decodeBatch(raw []byte) (Batch, error) {
 	if le.Uint32(body) != version1 {
 		return Batch{}, errVersion
 	}
-	b := Batch{No: le.Uint64(body[4:]), First: le.Uint64(body[12:]), Count: le.Uint64(body[20:]), At: int64(le.Uint64(body[28:]))}
+	b := Batch{
+		No:    le.Uint64(body[4:]),
+		First: le.Uint64(body[12:]),
+		Count: le.Uint64(body[20:]),
+		At:    int64(le.Uint64(body[28:])),
+	}
 	copy(b.Merkle[:], body[36:])
 	copy(b.Prev[:], body[68:])
 	if b.No == 0 || b.First == 0 || b.Count == 0 || b.Count > ^uint64(0)-b.First || b.At < 0 {
 		return Batch{}, errBatch
 	}
 	return b, nil
+}
+
+// Head is where a ledger stands. The zero Head is that of an empty one.
+type Head struct {
+	Batches  uint64    `json:"batches"`   // the size of the log of batch roots
+	Root     b3.Digest `json:"log_root"`  // of the log
+	LastRoot b3.Digest `json:"last_root"` // of the last batch
+	Seq      uint64    `json:"seq"`       // of the last record
+}
+
+// Log is the part of h that a consistency proof speaks of.
+func (h Head) Log() LogHead { return LogHead{Batches: h.Batches, Root: h.Root} }
+
+// LogHead is the log of batch roots at one size.
+type LogHead struct {
+	Batches uint64    `json:"batches"`
+	Root    b3.Digest `json:"log_root"`
 }

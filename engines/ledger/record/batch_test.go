@@ -9,7 +9,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// What Append wrote DecodeBatch reads back equal, no flipped bit passes, and every member counts for the root.
+// DecodeBatch returns a batch equal to the one that Append wrote and detects every flipped bit.
+// Every member changes the root.
 func TestBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)

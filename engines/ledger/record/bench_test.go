@@ -8,7 +8,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// transfer is what most records are: with a key, a principal and two images.
+// transfer returns a typical record, with a key, a principal and two images.
 func transfer() Record {
 	r := goldenRecords()[5]
 	r.Memo = ""
@@ -24,7 +24,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendInner is a transfer of a batch: neither key nor principal.
+// BenchmarkAppendInner appends a transfer inside a batch, which has neither key nor principal.
 func BenchmarkAppendInner(b *testing.B) {
 	r, buf := goldenRecords()[6], make([]byte, 0, MaxRecord)
 	b.SetBytes(int64(len(r.Append(nil))))

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
-	"ronbox/engines/merkle"
 )
 
 // book is a ledger in memory.
@@ -15,10 +15,11 @@ type book struct {
 	batches []Batch
 	log     []b3.Digest // nodes of the log of batch roots
 	opened  map[uint64]uint64
-	late    int64 // by how much records come after their batch
+	late    int64 // offset of the records' time from that of their batch
 }
 
-// newBook holds 1 + n batches of one to nine records: names first, then transfers between them, holds and captures.
+// newBook returns a book of 1 + n batches of one to nine records: names first, then transfers,
+// holds and captures between them.
 func newBook(t testing.TB, n int) *book {
 	b := &book{opened: map[uint64]uint64{}}
 	names := []Record{{Op: OpAsset, Asset: 1, Name: "ron"}}
@@ -37,7 +38,14 @@ func newBook(t testing.TB, n int) *book {
 }
 
 func (b *book) next(i, k int, group []Record) Record {
-	r := Record{Op: OpTransfer, Asset: 1, From: uint64(2 + k%3), To: uint64(2 + (k+1)%3), Amount: engines.AmountOf(0, uint64(i+1)), Nonce: uint64(k + 1)}
+	r := Record{
+		Op:     OpTransfer,
+		Asset:  1,
+		From:   uint64(2 + k%3),
+		To:     uint64(2 + (k+1)%3),
+		Amount: engines.AmountOf(0, uint64(i+1)),
+		Nonce:  uint64(k + 1),
+	}
 	switch k % 5 {
 	case 1:
 		r.Op, r.From = OpIssue, 1

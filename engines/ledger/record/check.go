@@ -3,18 +3,35 @@ package record
 import (
 	"errors"
 	"fmt"
+	"unicode"
 	"unicode/utf8"
 
 	"ronbox/engines"
 )
 
-// ErrIdem says that a text is not an idempotency key.
+// ErrIdem is returned for a text that is not an idempotency key.
 var ErrIdem = errors.New("not an idempotency key: must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
 
-// ErrMemo says that a text is not a memo.
+// ErrMemo is returned for a text that is not a memo.
 var ErrMemo = fmt.Errorf("not a memo: must be UTF-8 of at most %d bytes", MaxMemo)
 
-// CheckIdem says whether s can be an idempotency key, with ErrIdem if not.
+// ErrReference is returned for a text that is not a reference.
+var ErrReference = fmt.Errorf("not a reference: must be 1 to %d bytes of printable UTF-8", MaxReference)
+
+// CheckReference returns ErrReference if s is not a valid reference.
+func CheckReference(s string) error {
+	if s == "" || len(s) > MaxReference || !utf8.ValidString(s) {
+		return ErrReference
+	}
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return ErrReference
+		}
+	}
+	return nil
+}
+
+// CheckIdem returns ErrIdem if s is not a valid idempotency key.
 func CheckIdem(s string) error {
 	if s == "" || len(s) > MaxIdem {
 		return ErrIdem
@@ -29,7 +46,7 @@ func CheckIdem(s string) error {
 	return nil
 }
 
-// CheckMemo says whether s can be a memo, with ErrMemo if not. "" is none, and fine.
+// CheckMemo returns ErrMemo if s is not a valid memo. "" is valid.
 func CheckMemo(s string) error {
 	if len(s) > MaxMemo || !utf8.ValidString(s) {
 		return ErrMemo
@@ -48,7 +65,7 @@ var (
 	errImages  = errors.New("too many images, two of one account, or one of another seq or asset than the record's")
 )
 
-// check says what is wrong with r's values; a record without fault has one byte form.
+// check returns an error if a value of r is invalid. A valid record has exactly one byte form.
 func (r *Record) check() error {
 	switch {
 	case !r.Op.known():
@@ -102,7 +119,8 @@ func (r *Record) checkResults() error {
 		return nil
 	}
 	last := r.Part+1 == r.Parts
-	if r.Part >= r.Parts || len(r.Results) == 0 || len(r.Results) > MaxResults || !last && len(r.Results) != MaxResults {
+	if r.Part >= r.Parts || len(r.Results) == 0 || len(r.Results) > MaxResults ||
+		!last && len(r.Results) != MaxResults {
 		return errResults
 	}
 	for _, b := range r.Results {

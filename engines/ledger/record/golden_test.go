@@ -39,7 +39,7 @@ func frozen(t *testing.T, path string, lines [][]byte) {
 
 const goldenAt = 1_767_323_045_678_901_234 // 2026-01-02T03:04:05.678901234Z
 
-// goldenNamed are records of version 2.
+// goldenNamed returns records of version 2.
 func goldenNamed() []Record {
 	r := goldenRecords()[2]
 	r.Named = true
@@ -49,7 +49,7 @@ func goldenNamed() []Record {
 	return []Record{r, set, unset}
 }
 
-// goldenRecords are one record of each op and those with the most parts, of version 1.
+// goldenRecords returns version 1 records: one of each op, and those with the most parts.
 func goldenRecords() []Record {
 	who := func(r Record) Record {
 		r.Principal, r.CapID = [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, [8]byte{8, 7, 6, 5, 4, 3, 2, 1}
@@ -59,8 +59,13 @@ func goldenRecords() []Record {
 	}
 	image := func(account, seq, prev uint64) Image {
 		return Image{Account: account, Asset: 1, Prev: prev, State: State{
-			CreditsPosted: engines.AmountOf(1, 1000), DebitsPosted: engines.AmountOf(0, 25), DebitsHeld: engines.AmountOf(0, 5),
-			CreditsHeld: engines.AmountOf(0, 6), DayDebits: engines.AmountOf(0, 30), Day: 20455, LastSeq: seq,
+			CreditsPosted: engines.AmountOf(1, 1000),
+			DebitsPosted:  engines.AmountOf(0, 25),
+			DebitsHeld:    engines.AmountOf(0, 5),
+			CreditsHeld:   engines.AmountOf(0, 6),
+			DayDebits:     engines.AmountOf(0, 30),
+			Day:           20455,
+			LastSeq:       seq,
 		}}
 	}
 	base := func(op Op, seq uint64) Record {
@@ -73,7 +78,10 @@ func goldenRecords() []Record {
 		r(&v)
 		return v
 	}
-	open, asset, flags, once, batch := base(OpOpen, 1), base(OpAsset, 2), base(OpFlags, 3), base(OpOnce, 4), base(OpBatch, 12)
+	open, asset, flags, once, batch := base(OpOpen, 1), base(OpAsset, 2), base(OpFlags, 3), base(OpOnce, 4), base(
+		OpBatch,
+		12,
+	)
 	open.From, open.Name = 1, "sys:issue:ron"
 	asset.Asset, asset.Name, asset.From = 1, "ron", 1
 	flags.From, flags.Set, flags.Clear = 2, Frozen|NoCredit, Closed
@@ -82,12 +90,19 @@ func goldenRecords() []Record {
 	batch.Parts, batch.Results = 1, []byte{byte(Accepted), byte(InsufficientFunds), byte(Accepted)}
 	settle := func(r *Record) { r.Nonce, r.Hold = 0, 8 }
 	return []Record{
-		open, asset, who(flags), once,
+		open,
+		asset,
+		who(flags),
+		once,
 		who(money(OpIssue, 5, 1, 2, func(r *Record) { r.Amount = engines.AmountOf(^uint64(0), ^uint64(0)) })),
 		who(money(OpTransfer, 6, 2, 3, func(r *Record) { r.Memo = "rent, \"May\" é" })),
 		money(OpBurn, 7, 3, 1, func(r *Record) { r.Flags = FlagInner | FlagAtomic }),
 		who(money(OpHold, 8, 2, 3, func(r *Record) { r.Expires = goldenAt + 3_600_000_000_000 })),
-		who(money(OpCapture, 9, 2, 3, settle)), who(money(OpRelease, 10, 2, 3, settle)), money(OpExpire, 11, 2, 3, settle), who(batch), fullest(),
+		who(money(OpCapture, 9, 2, 3, settle)),
+		who(money(OpRelease, 10, 2, 3, settle)),
+		money(OpExpire, 11, 2, 3, settle),
+		who(batch),
+		fullest(),
 	}
 }
 
@@ -103,7 +118,7 @@ func goldenNames(r *Record) Names {
 	return n
 }
 
-// The bytes of version 1 do not change: a line is the op and the record in hex.
+// The encoding of version 1 does not change. A golden line holds the op and the record in hex.
 func TestRecordBytesAreFrozen(t *testing.T) {
 	var lines [][]byte
 	for _, r := range goldenRecords() {
@@ -120,7 +135,8 @@ func TestRecordBytesAreFrozen(t *testing.T) {
 	frozen(t, filepath.Join("testdata", "v1.txt"), lines)
 }
 
-// Nor do those of version 2: a line is the op, the record in hex and the line of an export, which is imported.
+// The encoding of version 2 does not change. A golden line holds the op, the record in hex and the
+// line of an export, which must be importable.
 func TestNamedBytesAreFrozen(t *testing.T) {
 	var lines [][]byte
 	for _, r := range goldenNamed() {
@@ -138,7 +154,7 @@ func TestNamedBytesAreFrozen(t *testing.T) {
 	frozen(t, filepath.Join("testdata", "v2.txt"), lines)
 }
 
-// The bytes of the renderers do not change either, nor what receipt_hash covers.
+// The output of the renderers and the content covered by receipt_hash do not change.
 func TestReceiptBytesAreFrozen(t *testing.T) {
 	frozenReceipts(t, "v1", goldenRecords()[:12])
 	frozenReceipts(t, "v2", goldenNamed())
@@ -149,13 +165,14 @@ func frozenReceipts(t *testing.T, version string, of []Record) {
 	var receipts, canonical [][]byte
 	for _, r := range of {
 		if r.Op == OpOpen || r.Op == OpOnce || r.Op == OpBatch {
-			continue // nobody gets a receipt of these
+			continue // these records have no receipt
 		}
 		v := r.Receipt(goldenNames(&r), b3.Sum([]byte("root")))
 		text := v.AppendJSON(nil)
 		receipts = append(receipts, text)
 		canonical = append(canonical, v.appendCanonical(nil, appendStamp(nil, v.At)))
-		if !strings.Contains(string(text), `"receipt_hash":"`+b3.Sum(canonical[len(canonical)-1]).String()+`"`) || v.Hash() != b3.Sum(canonical[len(canonical)-1]) {
+		if !strings.Contains(string(text), `"receipt_hash":"`+b3.Sum(canonical[len(canonical)-1]).String()+`"`) ||
+			v.Hash() != b3.Sum(canonical[len(canonical)-1]) {
 			t.Errorf("%s: the hash is not that of the canonical JSON", text)
 		}
 	}
@@ -164,7 +181,7 @@ func frozenReceipts(t *testing.T, version string, of []Record) {
 	frozen(t, filepath.Join(dir, version+".canonical.ndjson"), canonical)
 }
 
-// An export's lines are frozen as well: an older one must stay importable.
+// The lines of an export do not change, so that older exports stay importable.
 func TestLineBytesAreFrozen(t *testing.T) {
 	first := Line{Kind: LineFormat, From: 1}
 	lines := [][]byte{bytes.TrimSpace(first.Append(nil))}
@@ -172,7 +189,10 @@ func TestLineBytesAreFrozen(t *testing.T) {
 		l := Line{Kind: LineRecord, Raw: r.Append(nil), Record: r, Names: goldenNames(&r)}
 		lines = append(lines, bytes.TrimSpace(l.Append(nil)))
 	}
-	last := Line{Kind: LineBatch, Batch: Batch{No: 3, First: 1, Count: 12, At: goldenAt, Merkle: b3.Sum([]byte("merkle"))}}
+	last := Line{
+		Kind:  LineBatch,
+		Batch: Batch{No: 3, First: 1, Count: 12, At: goldenAt, Merkle: b3.Sum([]byte("merkle"))},
+	}
 	lines = append(lines, bytes.TrimSpace(last.Append(nil)))
 	frozen(t, filepath.Join("testdata", "export.v1.ndjson"), lines)
 	for _, l := range lines {

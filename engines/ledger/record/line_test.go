@@ -41,7 +41,8 @@ func drawLine(t *rapid.T) Line {
 	return l
 }
 
-// A line comes back equal, with and without its newline, is one line, and no longer than MaxLine.
+// A line is a single line of at most MaxLine bytes, and parses to an equal line with and without
+// its newline.
 func TestLineRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLine(t)
@@ -52,14 +53,16 @@ func TestLineRoundTrip(t *testing.T) {
 		for _, form := range [][]byte{text, text[:len(text)-1]} {
 			back, err := ParseLine(form)
 			if err != nil || back.Kind != l.Kind || back.From != l.From || back.Prev != l.Prev || back.Batch != l.Batch || back.Names != l.Names ||
-				!bytes.Equal(back.Raw, l.Raw) || !same(back.Record, l.Record) {
+				!bytes.Equal(back.Raw, l.Raw) ||
+				!same(back.Record, l.Record) {
 				t.Fatalf("%s\nread as %+v, %v", form, back, err)
 			}
 		}
 	})
 }
 
-// What a flipped bit leaves readable is the name of a ref, or in the line of format what it says: nothing of what the bytes say.
+// A line with a flipped bit parses only if the bit is in the name of a ref or in the format line.
+// It never changes the meaning of the record's bytes.
 func TestLineAltered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLine(t)
@@ -67,7 +70,8 @@ func TestLineAltered(t *testing.T) {
 		bit := rapid.IntRange(0, 8*len(text)-1).Draw(t, "bit")
 		text[bit/8] ^= 1 << (bit % 8)
 		got, err := ParseLine(text)
-		if err == nil && (l.Kind == LineBatch || l.Kind == LineRecord && (got.Names == l.Names || !bytes.Equal(got.Raw, l.Raw))) {
+		if err == nil &&
+			(l.Kind == LineBatch || l.Kind == LineRecord && (got.Names == l.Names || !bytes.Equal(got.Raw, l.Raw))) {
 			t.Fatalf("%s\nread as %+v", text, got)
 		}
 	})
@@ -76,7 +80,12 @@ func TestLineAltered(t *testing.T) {
 func TestLineIsStrict(t *testing.T) {
 	lines := map[string]string{}
 	r := Record{Op: OpTransfer, Seq: 5, Batch: 2, At: goldenAt, Asset: 1, From: 1, To: 2, Memo: "a\tb"}
-	record := Line{Kind: LineRecord, Raw: r.Append(nil), Record: r, Names: Names{From: "alice", To: "bob", Asset: "ron"}}
+	record := Line{
+		Kind:   LineRecord,
+		Raw:    r.Append(nil),
+		Record: r,
+		Names:  Names{From: "alice", To: "bob", Asset: "ron"},
+	}
 	lines["record"] = string(record.Append(nil))
 	lines["format"] = string((&Line{Kind: LineFormat, From: 7}).Append(nil))
 	lines["batch"] = string((&Line{Kind: LineBatch, Batch: Batch{No: 1, First: 1, Count: 5, At: goldenAt}}).Append(nil))
@@ -100,7 +109,7 @@ func TestLineIsStrict(t *testing.T) {
 	}
 }
 
-// The longest line stays below its bound.
+// The longest line is not longer than MaxLine.
 func TestLineLongest(t *testing.T) {
 	r := fullest()
 	r.Memo = strings.Repeat("\x01", MaxMemo)

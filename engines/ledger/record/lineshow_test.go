@@ -10,7 +10,8 @@ import (
 	"ronbox/engines"
 )
 
-// What a line shows to people is what its bytes say, number by number, as any reader of JSON has it.
+// The readable members of a line have the same values as its bytes, number by number, for any JSON
+// reader.
 func TestLineShows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLine(t)
@@ -34,7 +35,9 @@ func TestLineShows(t *testing.T) {
 				Root  b3.Digest `json:"root"`
 			}
 			want := got
-			want.No, want.First, want.Count, want.At, want.Root = b.No, b.First, b.Count, string(appendStamp(nil, b.At)), b.Root()
+			want.No, want.First, want.Count, want.At, want.Root = b.No, b.First, b.Count, string(
+				appendStamp(nil, b.At),
+			), b.Root()
 			shows(t, text, &got, want)
 		case LineRecord:
 			var got struct {
@@ -67,7 +70,7 @@ func TestLineShows(t *testing.T) {
 	})
 }
 
-// shows compares what text says with want.
+// shows compares the members of text with want.
 func shows[T comparable](t *rapid.T, text []byte, got *T, want T) {
 	t.Helper()
 	if err := json.Unmarshal(text, got); err != nil {

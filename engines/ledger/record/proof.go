@@ -1,11 +1,15 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ronbox/appliance/b3"
-	"ronbox/engines/merkle"
+	"ronbox/appliance/merkle"
 )
 
 // Inclusion shows that a ledger's log holds a record.
@@ -19,15 +23,17 @@ type Inclusion struct {
 
 // Proof shows a record and what its refs stand for, in a log that ends with Last.
 type Proof struct {
-	Tx       Inclusion
-	Names    []Inclusion // the records that opened its accounts and declared its asset: from, to, asset, those that it has
+	Tx Inclusion
+	// the records that opened its accounts and declared its asset: from, to, asset, those that it
+	// has
+	Names    []Inclusion
 	Hold     *Inclusion  // the record of the hold that it ends
 	Last     Batch       // the last batch of the log
 	LastPath []b3.Digest // from the root of Last to the root of the log
 	Head     Head
 }
 
-// ProofError says in what a proof fails. It proves nothing then.
+// ProofError is returned for a proof that fails, with the part that fails.
 type ProofError struct {
 	Part   string // "tx", "names.0", "hold", "head", ...
 	Reason string
@@ -37,8 +43,9 @@ func (e *ProofError) Error() string {
 	return fmt.Sprintf("the proof fails at %s: %s", e.Part, e.Reason)
 }
 
-// Verify checks all that can be checked without the ledger, and answers the receipt that p proves, with a *ProofError if there is none.
-// That Head is the ledger's is for the caller to know: by a head it trusts, or a Consistency from one to this.
+// Verify checks p without the ledger and returns the receipt that it proves, or a *ProofError. The
+// caller must check that Head is a head of the ledger: by a head that it trusts, or by a
+// Consistency from such a head to this one.
 func (p *Proof) Verify() (Receipt, error) {
 	if err := p.checkHead(); err != nil {
 		return Receipt{}, err
@@ -54,7 +61,7 @@ func (p *Proof) Verify() (Receipt, error) {
 	return r.Receipt(names, p.Tx.Header.Root()), nil
 }
 
-// checkHead says whether Last is the last leaf of the log, and Head what follows from both.
+// checkHead returns an error unless Last is the last leaf of the log and Head follows from both.
 func (p *Proof) checkHead() error {
 	last := p.Last.Root()
 	switch h := p.Head; {
@@ -83,13 +90,15 @@ func (in *Inclusion) verify(part string, h Head) (Record, error) {
 	if r.Batch != in.Header.No || r.Seq-in.Header.First != in.Index || r.At != in.Header.At {
 		return Record{}, &ProofError{part, "the record has another place or time than is shown"}
 	}
-	if got, ok := merkle.Climb(merkle.Leaf(in.Record), in.Index, in.Header.Count, in.Path); !ok || got != in.Header.Merkle {
+	if got, ok := merkle.Climb(merkle.Leaf(in.Record), in.Index, in.Header.Count, in.Path); !ok ||
+		got != in.Header.Merkle {
 		return Record{}, &ProofError{part, "the record does not lead to the root of its batch"}
 	}
 	return r, checkLog(part, &in.Header, in.LogPath, h)
 }
 
-// names reads what r's refs stand for from the records shown for it, which must be those and no others.
+// names reads what r's refs stand for from the records shown for it, which must be those and no
+// others.
 func (p *Proof) names(r *Record) (Names, error) {
 	var n Names
 	rest := p.Names
@@ -109,7 +118,8 @@ func (p *Proof) names(r *Record) (Names, error) {
 		if err != nil {
 			return Names{}, err
 		}
-		if open.Op != w.op || open.named() != w.ref || open.Seq > r.Seq { // a record may name what it refers to itself
+		// a record may itself open the account or asset that it refers to
+		if open.Op != w.op || open.named() != w.ref || open.Seq > r.Seq {
 			return Names{}, &ProofError{part, "it is not the name that the record refers to"}
 		}
 		*w.name, rest = open.Name, rest[1:]
@@ -122,7 +132,7 @@ func (p *Proof) names(r *Record) (Names, error) {
 	return n, err
 }
 
-// named is the ref that r gives a name to.
+// named returns the ref that r names.
 func (r *Record) named() uint64 {
 	if r.Op == OpAsset {
 		return uint64(r.Asset)
@@ -147,20 +157,172 @@ func (p *Proof) hold(r *Record) (TxID, error) {
 	return h.TxID(), nil
 }
 
-// Consistency shows that the log grew from one head to the other by nothing but appending.
+// Consistency proves that the log of one head is a prefix of the log of another.
 type Consistency struct {
 	From, To LogHead
 	Path     []b3.Digest
 }
 
-// ErrInconsistent says that one log is not shown to be how the other began: either the proof is damaged, or history was rewritten.
+// ErrInconsistent says that one log is not shown to be how the other began: either the proof is
+// damaged, or history was rewritten.
 var ErrInconsistent = errors.New("the later log is not shown to begin as the earlier one")
 
-// Verify says whether c shows what it claims, with ErrInconsistent if not. A root does not say of how many batches it is, and logs of some sizes,
-// five and seven, have proofs of one shape: whoever checks holds both heads against heads that he knows, sizes too.
+// Verify returns ErrInconsistent if c does not hold. A root does not determine the number of
+// batches, and logs of some sizes, such as five and seven, have proofs of the same shape: the
+// caller must compare both heads with known heads, sizes included.
 func (c *Consistency) Verify() error {
 	if !merkle.CheckLogConsistency(c.From.Batches, c.To.Batches, c.From.Root, c.To.Root, c.Path) {
 		return ErrInconsistent
+	}
+	return nil
+}
+
+// The JSON of a proof: bytes in base64, as they are hashed, digests in their text form, numbers of
+// 64 bits as numbers. It has one form, so that nothing can be altered in it and go unseen; only
+// spaces between its tokens are free.
+type (
+	proofWire struct {
+		Format string          `json:"format"`
+		Tx     inclusionWire   `json:"tx"`
+		Names  []inclusionWire `json:"names"`
+		Hold   *inclusionWire  `json:"hold,omitempty"`
+		Last   lastWire        `json:"last"`
+		Head   Head            `json:"head"`
+	}
+	inclusionWire struct {
+		Record  []byte      `json:"record"`
+		Index   uint64      `json:"index"`
+		Path    []b3.Digest `json:"path"`
+		Header  []byte      `json:"header"`
+		LogPath []b3.Digest `json:"log_path"`
+	}
+	lastWire struct {
+		Header  []byte      `json:"header"`
+		LogPath []b3.Digest `json:"log_path"`
+	}
+	consistencyWire struct {
+		Format string      `json:"format"`
+		From   LogHead     `json:"from"`
+		To     LogHead     `json:"to"`
+		Path   []b3.Digest `json:"path"`
+	}
+)
+
+// Values of the member "format".
+const (
+	proofFormat       = "ronbox-ledger-proof-v1"
+	consistencyFormat = "ronbox-ledger-consistency-v1"
+)
+
+var (
+	errFormat = errors.New("format is not one that this program knows")
+	errForm   = errors.New("the members are not all there, or not in their order and form")
+)
+
+// MarshalJSON writes p's one form.
+func (p Proof) MarshalJSON() ([]byte, error) {
+	w := proofWire{
+		Format: proofFormat, Tx: p.Tx.wire(), Names: make([]inclusionWire, len(p.Names)), Head: p.Head,
+		Last: lastWire{p.Last.Append(nil), p.LastPath},
+	}
+	for i := range p.Names {
+		w.Names[i] = p.Names[i].wire()
+	}
+	if p.Hold != nil {
+		hold := p.Hold.wire()
+		w.Hold = &hold
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON takes what MarshalJSON writes, spaces between its tokens aside, with a *FormatError
+// for anything else. It proves nothing: see Verify.
+func (p *Proof) UnmarshalJSON(b []byte) error {
+	v, err := parseProof(b)
+	if err == nil {
+		err = sameForm(b, v)
+	}
+	if err != nil {
+		return &FormatError{"proof", err}
+	}
+	*p = v
+	return nil
+}
+
+func parseProof(b []byte) (Proof, error) {
+	var w proofWire
+	if err := json.Unmarshal(b, &w, json.RejectUnknownMembers(true)); err != nil {
+		return Proof{}, err
+	}
+	if w.Format != proofFormat {
+		return Proof{}, errFormat
+	}
+	p := Proof{LastPath: w.Last.LogPath, Head: w.Head, Names: make([]Inclusion, len(w.Names))}
+	var err error
+	if p.Last, err = DecodeBatch(w.Last.Header); err != nil {
+		return Proof{}, err
+	}
+	if p.Tx, err = w.Tx.inclusion(); err != nil {
+		return Proof{}, err
+	}
+	for i := range w.Names {
+		if p.Names[i], err = w.Names[i].inclusion(); err != nil {
+			return Proof{}, err
+		}
+	}
+	if w.Hold == nil {
+		return p, nil
+	}
+	hold, err := w.Hold.inclusion()
+	p.Hold = &hold
+	return p, err
+}
+
+func (in *Inclusion) wire() inclusionWire {
+	return inclusionWire{in.Record, in.Index, in.Path, in.Header.Append(nil), in.LogPath}
+}
+
+func (w *inclusionWire) inclusion() (Inclusion, error) {
+	b, err := DecodeBatch(w.Header)
+	return Inclusion{w.Record, w.Index, w.Path, b, w.LogPath}, err
+}
+
+// MarshalJSON writes c's one form.
+func (c Consistency) MarshalJSON() ([]byte, error) {
+	return json.Marshal(consistencyWire{consistencyFormat, c.From, c.To, c.Path})
+}
+
+// UnmarshalJSON takes what MarshalJSON writes, spaces between its tokens aside, with a *FormatError
+// for anything else. It proves nothing: see Verify.
+func (c *Consistency) UnmarshalJSON(b []byte) error {
+	var w consistencyWire
+	err := json.Unmarshal(b, &w, json.RejectUnknownMembers(true))
+	if err == nil && w.Format != consistencyFormat {
+		err = errFormat
+	}
+	v := Consistency{w.From, w.To, w.Path}
+	if err == nil {
+		err = sameForm(b, v)
+	}
+	if err != nil {
+		return &FormatError{"consistency proof", err}
+	}
+	*c = v
+	return nil
+}
+
+// sameForm returns an error unless in is the JSON form of v, apart from spaces between tokens.
+func sameForm(in []byte, v any) error {
+	form, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	tight := jsontext.Value(bytes.Clone(in))
+	if err := tight.Compact(); err != nil {
+		return err
+	}
+	if !bytes.Equal(form, tight) {
+		return errForm
 	}
 	return nil
 }

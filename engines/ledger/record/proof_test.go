@@ -16,7 +16,8 @@ import (
 	"ronbox/engines"
 )
 
-// Every record is proven to every later head, through JSON, and the proof gives the receipt that its ledger gives.
+// Every record can be proven against every later head, also through JSON. The proof contains the
+// same receipt as the ledger's.
 func TestProofsVerify(t *testing.T) {
 	b := newBook(t, 12)
 	accounts := map[uint64]string{0: "", 1: "sys:issue:ron", 2: "alice", 3: "bob", 4: "shop:till/7"}
@@ -55,7 +56,7 @@ func TestProofsVerify(t *testing.T) {
 	}
 }
 
-// normal has empty paths where others have none.
+// normal replaces nil paths by empty ones.
 func normal(p Proof) Proof {
 	all := []*Inclusion{&p.Tx, p.Hold}
 	p.Names = slices.Clone(p.Names)
@@ -71,7 +72,7 @@ func normal(p Proof) Proof {
 	return p
 }
 
-// drawProof proves a record of the book, a capture now and then.
+// drawProof returns the proof of a record of the book, sometimes of a capture.
 func drawProof(t *rapid.T, b *book) Proof {
 	seq := rapid.Uint64Range(1, uint64(len(b.records))).Draw(t, "seq")
 	r, _ := Decode(b.records[seq-1])
@@ -82,7 +83,8 @@ func drawProof(t *rapid.T, b *book) Proof {
 	return p
 }
 
-// No byte of a proof's JSON can be altered without the proof failing: it has one form, and every member of it is bound.
+// A proof with any altered byte in its JSON is refused, because it has one form and every member is
+// bound.
 func TestProofsFlipped(t *testing.T) {
 	b := newBook(t, 12)
 	rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +104,7 @@ func TestProofsFlipped(t *testing.T) {
 	})
 }
 
-// Nor any member of the value, whatever way it came.
+// A proof with any altered member is refused, too.
 func TestProofsAltered(t *testing.T) {
 	b := newBook(t, 12)
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +140,8 @@ func TestProofsAltered(t *testing.T) {
 		case 11:
 			changed = !bytes.Equal(in.Record, other.Tx.Record)
 			*in = other.Tx
-			// Another record proves itself, if it needs the same names: then it is another receipt, rightly.
+			// A proof of another record is valid if it needs the same names. Its receipt then
+			// differs.
 			changed = changed && in != &p.Tx
 		case 12:
 			changed = len(p.Names) > 0
@@ -197,7 +200,7 @@ func alterBatch(t *rapid.T, b *Batch) {
 	}
 }
 
-// A hold is shown if and only if the record ends one, and it is that one.
+// A proof includes a hold if and only if the record ends that hold.
 func TestProofOfHold(t *testing.T) {
 	b := newBook(t, 12)
 	for seq := range uint64(len(b.records)) {
@@ -222,8 +225,8 @@ func TestProofOfHold(t *testing.T) {
 	}
 }
 
-// What a record refers to came before it: a name or a hold that was made afterwards, to fit, proves nothing. Nor does a hold of others, nor a
-// record of another time than its batch.
+// A record refers only to earlier records. A proof with a name or hold that was made later is
+// refused, as are a hold of other accounts and a record with a time other than that of its batch.
 func TestProofOfForgedPast(t *testing.T) {
 	pay := func(op Op, from, to uint64) Record {
 		return Record{Op: op, Asset: 1, From: from, To: to, Amount: engines.AmountOf(0, 1), Nonce: 1}
@@ -261,13 +264,14 @@ func TestProofOfForgedPast(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got, err := p.Verify()
-		if bad := new(ProofError); tt.part == "" && err != nil || tt.part != "" && (!errors.As(err, &bad) || bad.Part != tt.part) {
+		if bad := new(ProofError); tt.part == "" && err != nil ||
+			tt.part != "" && (!errors.As(err, &bad) || bad.Part != tt.part) {
 			t.Errorf("%s: it proves %+v, %v", name, got, err)
 		}
 	}
 }
 
-// otherProof proves the first record to the head.
+// otherProof returns the proof of the first record against the head.
 func otherProof(t *testing.T, b *book, h Head) *Proof {
 	other, err := Prove(b, 1, h.Batches)
 	if err != nil {
@@ -287,7 +291,9 @@ func TestConsistency(t *testing.T) {
 		}
 		text, err := json.Marshal(c)
 		var back Consistency
-		if err != nil || back.UnmarshalJSON(text) != nil || back.Verify() != nil || back.From != c.From || back.To != c.To || !slices.Equal(back.Path, c.Path) {
+		if err != nil || back.UnmarshalJSON(text) != nil || back.Verify() != nil || back.From != c.From ||
+			back.To != c.To ||
+			!slices.Equal(back.Path, c.Path) {
 			t.Fatalf("%s came back as %+v, %v", text, back, err)
 		}
 		if from == 0 {
@@ -298,7 +304,8 @@ func TestConsistency(t *testing.T) {
 		if back.UnmarshalJSON(text) != nil || back.Verify() != nil || back.From.Root == back.To.Root {
 			return
 		}
-		if back.From.Root != c.From.Root || back.To.Root != c.To.Root || !slices.Equal(back.Path, c.Path) { // a root does not say of how many it is
+		// a root does not include the number of its leaves
+		if back.From.Root != c.From.Root || back.To.Root != c.To.Root || !slices.Equal(back.Path, c.Path) {
 			t.Fatalf("with bit %d flipped it still holds:\n%s", bit, text)
 		}
 	})

@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/merkle"
+	"ronbox/appliance/merkle"
 )
 
-// Source is a ledger to read from, as it was at one moment. A slice it answers is not changed afterwards.
+// Source is a ledger to read from, as it was at one moment. A slice it answers is not changed
+// afterwards.
 type Source interface {
 	// Record is the bytes of the record seq.
 	Record(seq uint64) ([]byte, error)
@@ -34,8 +35,8 @@ func HeadOf(s Source, no uint64) (Head, error) {
 	return Head{Batches: no, Root: root, LastRoot: b.Root(), Seq: b.Last()}, err
 }
 
-// Prove proves the record seq to the log as it was after the batch no, which is that of the record or a later one. It reads every record
-// of up to four batches, those of the record and of what it refers to.
+// Prove proves the record seq in the log as of batch no, the batch of the record or a later one. It
+// reads all records of up to four batches: of the record and of the records that it refers to.
 func Prove(s Source, seq, no uint64) (Proof, error) {
 	if no == 0 {
 		return Proof{}, fmt.Errorf("record: an empty log proves nothing")

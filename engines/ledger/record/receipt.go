@@ -1,19 +1,25 @@
 package record
 
 import (
+	"errors"
 	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 )
 
-// The renderers of receipts, by the version of the record. A renderer is never edited: its bytes were given to callers.
+// The renderers of receipts, by the version of the record. A renderer is never edited: its bytes
+// were given to callers.
 const (
 	ReceiptVersion = 1
 	ReceiptNamed   = 2 // as ReceiptVersion, with the flags that were set and cleared
 )
 
-// Receipt is what a caller gets for an op, and again for each repetition. Members that the op lacks are zero, and not shown.
+// Receipt is the answer to an accepted op and to each repetition. Members that the op lacks are
+// zero and not rendered.
 type Receipt struct {
 	TxID    TxID
 	Op      Op
@@ -33,18 +39,29 @@ type Receipt struct {
 	Version uint8     // of the renderer
 }
 
-// Names are what a record's refs stand for.
+// Names are the names of a record's refs.
 type Names struct {
 	From, To, Asset string
-	Hold            TxID // of the record Hold, whose Seq alone a record says
+	Hold            TxID // of the record Hold: records hold only its Seq
 }
 
-// Receipt is r's receipt: n says what r's refs stand for, root is that of its batch. The ledger's own account of an issue, a burn or an
-// asset is left out, whatever n says.
+// Receipt returns the receipt of r, with the names n and the root of its batch. It leaves out the
+// issuance account of an issue, a burn or an asset.
 func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 	v := Receipt{
-		TxID: r.TxID(), Op: r.Op, From: n.From, To: n.To, Asset: n.Asset, Amount: r.Amount, Nonce: r.Nonce, Idem: r.Idem, At: r.At,
-		Seq: r.Seq, Batch: r.Batch, Root: root, Version: ReceiptVersion,
+		TxID:    r.TxID(),
+		Op:      r.Op,
+		From:    n.From,
+		To:      n.To,
+		Asset:   n.Asset,
+		Amount:  r.Amount,
+		Nonce:   r.Nonce,
+		Idem:    r.Idem,
+		At:      r.At,
+		Seq:     r.Seq,
+		Batch:   r.Batch,
+		Root:    root,
+		Version: ReceiptVersion,
 	}
 	if r.Named {
 		v.Set, v.Clear, v.Version = r.Set, r.Clear, ReceiptNamed
@@ -60,8 +77,9 @@ func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 	return v
 }
 
-// AppendJSON appends the receipt as its version renders it: one object without spaces, its members in the order
-// txid op from to asset amount_minor set clear nonce idem ts receipt_hash hold ledger. It allocates nothing but what dst lacks.
+// AppendJSON appends the receipt as its version renders it: one object without spaces, its members
+// in the order txid op from to asset amount_minor set clear nonce idem ts receipt_hash hold ledger.
+// It allocates only to grow dst.
 func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
 		panic("record: no renderer of receipts has version " + strconv.Itoa(int(r.Version)))
@@ -92,16 +110,18 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	return append(dst, `"}}`...)
 }
 
-// Hash is the receipt's receipt_hash: over its canonical JSON, which has the members that say what happened and none that say where it is
-// kept, sorted by name.
+// Hash returns the receipt_hash: the hash of the canonical JSON, with members sorted by name. It
+// does not cover the record's place in the ledger.
 func (r *Receipt) Hash() b3.Digest {
 	var ts [len(stampLayout)]byte
 	return r.hash(appendStamp(ts[:0], r.At))
 }
 
-// canonicalMost is the longest canonical JSON: names and values of 2 accounts, an asset, all flags twice, a key, 39 and 20 digits, a time and
-// a txid.
-const canonicalMost = 160 + 2*len(`"clear":["frozen","no_debit","no_credit","closed"],`) + 2*engines.MaxAccount + engines.MaxAsset + MaxIdem + 39 + 20 + len(stampLayout) + txTextLen
+// canonicalMost is the longest canonical JSON: names and values of 2 accounts, an asset, all flags
+// twice, a key, 39 and 20 digits, a time and a txid.
+const canonicalMost = 160 + 2*len(
+	`"clear":["frozen","no_debit","no_credit","closed"],`,
+) + 2*engines.MaxAccount + engines.MaxAsset + MaxIdem + 39 + 20 + len(stampLayout) + txTextLen
 
 func (r *Receipt) hash(stamp []byte) b3.Digest {
 	var buf [canonicalMost]byte
@@ -167,7 +187,8 @@ func (r *Receipt) appendNonce(dst []byte, name string) []byte {
 	return strconv.AppendUint(append(dst, name...), r.Nonce, 10)
 }
 
-// appendMember appends a member, unless it is "". Names, keys and words need no escapes: their grammars leave out all that would.
+// appendMember appends a member, unless it is "". Names, keys and words need no escapes: their
+// grammars leave out all that would.
 func appendMember(dst []byte, open, value string) []byte {
 	if value == "" {
 		return dst
@@ -178,4 +199,105 @@ func appendMember(dst []byte, open, value string) []byte {
 func appendDigest(dst []byte, d b3.Digest) []byte {
 	dst, _ = d.AppendText(dst)
 	return dst
+}
+
+// receiptWire is a receipt's JSON.
+type receiptWire struct {
+	TxID   TxID            `json:"txid"`
+	Op     string          `json:"op"`
+	From   string          `json:"from"`
+	To     string          `json:"to"`
+	Asset  string          `json:"asset"`
+	Amount *engines.Amount `json:"amount_minor"`
+	Set    []string        `json:"set"`
+	Clear  []string        `json:"clear"`
+	Nonce  uint64          `json:"nonce"`
+	Idem   string          `json:"idem"`
+	TS     string          `json:"ts"`
+	Hash   b3.Digest       `json:"receipt_hash"`
+	Hold   TxID            `json:"hold"`
+	Ledger struct {
+		Seq   uint64    `json:"seq"`
+		Batch uint64    `json:"batch"`
+		Root  b3.Digest `json:"root"`
+	} `json:"ledger"`
+}
+
+var (
+	errReceiptHash = errors.New("receipt_hash is not that of the members it covers: they were altered")
+	errReceiptTxID = errors.New("txid is not of this ts and ledger.seq")
+)
+
+// ParseReceipt takes a receipt's JSON as a renderer gave it, spaces between its tokens aside. It
+// judges the form, the names, receipt_hash and txid; that a ledger holds it is for a Proof to show.
+// The time comes back in whole ms.
+func ParseReceipt(b []byte) (Receipt, error) {
+	r, err := parseReceipt(b)
+	if err != nil {
+		return Receipt{}, &FormatError{"receipt", err}
+	}
+	return r, nil
+}
+
+func parseReceipt(b []byte) (Receipt, error) {
+	var w receiptWire
+	if err := json.Unmarshal(b, &w, json.RejectUnknownMembers(true)); err != nil {
+		return Receipt{}, err
+	}
+	r, err := w.receipt()
+	if err != nil {
+		return Receipt{}, err
+	}
+	switch {
+	case r.Hash() != w.Hash:
+		return Receipt{}, errReceiptHash
+	case r.TxID.Seq() != r.Seq || r.TxID.millis() != r.At/1e6:
+		return Receipt{}, errReceiptTxID
+	}
+	return r, sameForm(b, jsontext.Value(r.AppendJSON(nil)))
+}
+
+// receipt converts w. It checks the grammar of all texts.
+func (w *receiptWire) receipt() (Receipt, error) {
+	op, err := ParseOp(w.Op)
+	if err != nil {
+		return Receipt{}, err
+	}
+	at, err := parseStamp(w.TS)
+	if err != nil {
+		return Receipt{}, err
+	}
+	set, errSet := ParseFlags(w.Set...)
+	clear, errClear := ParseFlags(w.Clear...)
+	r := Receipt{
+		TxID:    w.TxID,
+		Op:      op,
+		From:    w.From,
+		To:      w.To,
+		Asset:   w.Asset,
+		Nonce:   w.Nonce,
+		Idem:    w.Idem,
+		At:      at,
+		Hold:    w.Hold,
+		Seq:     w.Ledger.Seq,
+		Batch:   w.Ledger.Batch,
+		Root:    w.Ledger.Root,
+		Version: ReceiptVersion,
+	}
+	if w.Amount != nil {
+		r.Amount = *w.Amount
+	}
+	if op == OpFlags && set|clear != 0 {
+		r.Set, r.Clear, r.Version = set, clear, ReceiptNamed
+	}
+	return r, errors.Join(errSet, errClear, given(w.From, engines.CheckAccount), given(w.To, engines.CheckAccount),
+		given(w.Asset, engines.CheckAsset), given(w.Idem, CheckIdem))
+}
+
+// given judges a text that need not be there.
+func given(s string, check func(string) error) error {
+	if s == "" {
+		return nil
+	}
+	return check(s)
 }

@@ -17,11 +17,23 @@ func drawReceipt(t *rapid.T) Receipt {
 	account := rapid.StringMatching(`[A-Za-z0-9:/_-]{1,256}`)
 	at, seq := drawTime(t, "at"), drawUint(t, "seq")
 	r := Receipt{
-		TxID: NewTxID(at, seq, rapid.Uint16().Draw(t, "rnd")), Op: Op(rapid.IntRange(1, 12).Draw(t, "op")), Nonce: drawUint(t, "nonce"), At: at, Seq: seq,
-		Batch: drawUint(t, "batch"), Root: drawDigest(t, "root"), Version: ReceiptVersion,
-		Idem: rapid.StringMatching(`([A-Za-z0-9._:-]{1,64})?`).Draw(t, "idem"), Asset: rapid.StringMatching(`([a-z0-9]{1,16})?`).Draw(t, "asset"),
+		TxID:    NewTxID(at, seq, rapid.Uint16().Draw(t, "rnd")),
+		Op:      Op(rapid.IntRange(1, 12).Draw(t, "op")),
+		Nonce:   drawUint(t, "nonce"),
+		At:      at,
+		Seq:     seq,
+		Batch:   drawUint(t, "batch"),
+		Root:    drawDigest(t, "root"),
+		Version: ReceiptVersion,
+		Idem: rapid.StringMatching(`([A-Za-z0-9._:-]{1,64})?`).
+			Draw(t, "idem"),
+		Asset: rapid.StringMatching(`([a-z0-9]{1,16})?`).Draw(t, "asset"),
 	}
-	if set, unset := rapid.IntRange(0, 15).Draw(t, "set"), rapid.IntRange(0, 15).Draw(t, "clear"); r.Op == OpFlags && set|unset != 0 {
+	if set, unset := rapid.IntRange(0, 15).
+		Draw(t, "set"),
+		rapid.IntRange(0, 15).
+			Draw(t, "clear"); r.Op == OpFlags &&
+		set|unset != 0 {
 		r.Set, r.Clear, r.Version = Flags(set), Flags(unset), ReceiptNamed
 	}
 	if r.Op.MovesMoney() {
@@ -40,7 +52,8 @@ func drawReceipt(t *rapid.T) Receipt {
 	return r
 }
 
-// A receipt comes back from its JSON with the time in ms, spaced out or not; its hash is over the canonical form of what it covers.
+// A receipt survives JSON, compact or indented, with its time truncated to milliseconds. Its hash
+// is over the canonical form of the covered members.
 func TestReceiptRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawReceipt(t)
@@ -69,7 +82,8 @@ func TestReceiptRoundTrip(t *testing.T) {
 	})
 }
 
-// Any byte of a receipt's covered members, altered, is refused; so is any of its others that has one form only.
+// A receipt with any altered byte in its covered members is refused. So is one with an altered byte
+// in any other member that has one form only.
 func TestReceiptAltered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawReceipt(t)
@@ -88,8 +102,19 @@ func TestReceiptAltered(t *testing.T) {
 }
 
 func TestReceiptIsStrict(t *testing.T) {
-	r := Receipt{TxID: NewTxID(goldenAt, 7, 1), Op: OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: engines.AmountOf(0, 5), Nonce: 1, At: goldenAt,
-		Seq: 7, Batch: 2, Version: ReceiptVersion}
+	r := Receipt{
+		TxID:    NewTxID(goldenAt, 7, 1),
+		Op:      OpTransfer,
+		From:    "alice",
+		To:      "bob",
+		Asset:   "ron",
+		Amount:  engines.AmountOf(0, 5),
+		Nonce:   1,
+		At:      goldenAt,
+		Seq:     7,
+		Batch:   2,
+		Version: ReceiptVersion,
+	}
 	good := string(r.AppendJSON(nil))
 	if _, err := ParseReceipt([]byte(good)); err != nil {
 		t.Fatal(err)
@@ -118,14 +143,24 @@ func TestReceiptIsStrict(t *testing.T) {
 	}
 }
 
-// A receipt of flags names them in one form, or none of them; one of another op has none.
+// A receipt of a flags op names its flags in the canonical form or, in the older version, not at
+// all. Receipts of other ops have no flags.
 func TestReceiptOfFlags(t *testing.T) {
-	r := Receipt{TxID: NewTxID(goldenAt, 7, 1), Op: OpFlags, From: "alice", At: goldenAt, Seq: 7, Batch: 2, Version: ReceiptVersion}
+	r := Receipt{
+		TxID:    NewTxID(goldenAt, 7, 1),
+		Op:      OpFlags,
+		From:    "alice",
+		At:      goldenAt,
+		Seq:     7,
+		Batch:   2,
+		Version: ReceiptVersion,
+	}
 	old := string(r.AppendJSON(nil))
 	r.Set, r.Clear, r.Version = Frozen|NoCredit, Closed, ReceiptNamed
 	good := string(r.AppendJSON(nil))
 	for text, want := range map[string]uint8{old: ReceiptVersion, good: ReceiptNamed} {
-		if back, err := ParseReceipt([]byte(text)); err != nil || back.Version != want || string(back.AppendJSON(nil)) != text {
+		if back, err := ParseReceipt([]byte(text)); err != nil || back.Version != want ||
+			string(back.AppendJSON(nil)) != text {
 			t.Errorf("%s\nread as %+v, %v", text, back, err)
 		}
 	}
@@ -148,14 +183,14 @@ func TestReceiptOfFlags(t *testing.T) {
 	}
 }
 
-// Without a version there is no renderer, and none is guessed.
+// A receipt without a known version panics instead of choosing a renderer.
 func TestReceiptVersion(t *testing.T) {
 	if !panics(func() { (&Receipt{}).AppendJSON(nil) }) || !panics(func() { (&Receipt{Version: 3}).AppendJSON(nil) }) {
 		t.Error("a receipt was rendered by a renderer that does not exist")
 	}
 }
 
-// The time is shown as the standard library shows it.
+// The time has the same form as in the standard library.
 func TestStamp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := drawTime(t, "at")

@@ -1,16 +1,25 @@
 package record
 
-import "ronbox/engines"
+import (
+	"fmt"
+	"strings"
+
+	"ronbox/engines"
+)
 
 const (
-	// MaxRecord is the longest record in bytes. The store's file splits no page that holds four values or fewer, so values of this size
-	// keep what a commit rewrites at its end within one page.
+	// MaxRecord is the longest record in bytes. The store does not split a page with four values or
+	// fewer, so with values of this size a commit rewrites at most one page at the end of the
+	// table.
 	MaxRecord = 800
 	// MaxImages is how many images a record has at most: two sides, and as many again in reserve.
 	MaxImages = 4
 	// MaxIdem is the longest idempotency key in bytes.
 	MaxIdem = 64
-	// MaxMemo is the longest memo in bytes: with every other part present and MaxImages images a record of 661 bytes leaves room for 139.
+	// MaxReference is the longest reference in bytes. The journal keeps a hash of it.
+	MaxReference = 64
+	// MaxMemo is the longest memo in bytes: with every other part present and MaxImages images a
+	// record of 661 bytes leaves room for 139.
 	MaxMemo = 128
 	// MaxResults is how many results one record of a batch holds: 4096 ops make eight records.
 	MaxResults = 512
@@ -31,14 +40,17 @@ const (
 	DedupeOnce       // a permanent id
 )
 
-// Dedupe is by what a repetition is known.
+// Dedupe identifies repetitions of a request.
 type Dedupe struct {
 	Kind        uint8
 	Key         [16]byte
-	Fingerprint [32]byte // of what was asked, so that another question under the same key is seen
+	Fingerprint [32]byte // of the request; detects another request under the same key
 }
 
-// Guard binds a key of a permanent id to one owner, both as hashes. The zero Guard binds nothing.
+// Guard binds a key to one owner, both as hashes. The zero Guard binds nothing. The guard of an
+// OpOnce that begins a settlement belongs to a permanent id. The guard of an op that moves money is
+// its reference: Key is of principal and reference, Owner of the op's words. An OpOnce with
+// FlagInner repeats the guard of an op of its batch that an earlier record has answered.
 type Guard struct{ Key, Owner [16]byte }
 
 // Image is one side of a record: the state after it.
@@ -54,7 +66,9 @@ type Record struct {
 	Op         Op
 	Flags      uint16 // FlagInner, FlagAtomic
 	Set, Clear Flags  // OpFlags
-	Named      bool   // OpFlags, OpBatch: of version 2, whose receipt names Set and Clear, whose answer is of renderer 2; records from before there was one lack it
+	// Named marks an OpFlags or OpBatch of version 2: the receipt names Set and Clear, the answer
+	// of the batch uses renderer 2.
+	Named      bool
 	Rand       uint16 // the random bits of its TxID
 	Asset      uint32 // ref, 0 for none
 	Seq, Batch uint64 // from 1 on
@@ -65,7 +79,7 @@ type Record struct {
 	Principal  [8]byte // who asked, as a hash
 	CapID      [8]byte // by which token, as a hash
 	Dedupe     Dedupe
-	Guard      Guard  // OpOnce
+	Guard      Guard  // OpOnce, and ops that move money but for OpExpire
 	Hold       uint64 // Seq of the hold: OpCapture, OpRelease, OpExpire
 	Expires    int64  // OpHold: the time it ends, in ns since 1970
 	Idem       string // the caller's key as it was given
@@ -79,3 +93,176 @@ type Record struct {
 
 // TxID names r.
 func (r *Record) TxID() TxID { return NewTxID(r.At, r.Seq, r.Rand) }
+
+// Op is the operation of a record. The numbers are stored.
+type Op uint8
+
+// The ops. Open to Once make the journal explain itself; the rest are what callers ask for.
+const (
+	OpOpen     Op = 1  // opens an account with its ref
+	OpAsset    Op = 2  // declares an asset
+	OpFlags    Op = 3  // sets and clears flags of an account
+	OpOnce     Op = 4  // binds a permanent id
+	OpIssue    Op = 5  // from the asset's issuance account
+	OpTransfer Op = 6  // from one account to another
+	OpBurn     Op = 7  // back to the asset's issuance account
+	OpHold     Op = 8  // sets an amount aside for the payee
+	OpCapture  Op = 9  // pays out a hold, whole or in part
+	OpRelease  Op = 10 // cancels a hold
+	OpExpire   Op = 11 // ends an overdue hold
+	OpBatch    Op = 12 // what became of each op of a batch
+)
+
+var opNames = [...]string{
+	OpOpen:     "open",
+	OpAsset:    "asset",
+	OpFlags:    "flags",
+	OpOnce:     "once",
+	OpIssue:    "issue",
+	OpTransfer: "transfer",
+	OpBurn:     "burn",
+	OpHold:     "hold",
+	OpCapture:  "capture",
+	OpRelease:  "release",
+	OpExpire:   "expire",
+	OpBatch:    "batch",
+}
+
+// String is the word for o.
+func (o Op) String() string {
+	if o.known() {
+		return opNames[o]
+	}
+	return fmt.Sprintf("op %d", uint8(o))
+}
+
+// ParseOp takes the word that String gives.
+func ParseOp(s string) (Op, error) {
+	for o, name := range opNames {
+		if name == s && s != "" {
+			return Op(o), nil
+		}
+	}
+	return 0, fmt.Errorf("record: %q is not an op", s)
+}
+
+func (o Op) known() bool { return o >= OpOpen && o <= OpBatch }
+
+// MovesMoney reports whether a record of o posts, holds or frees an amount.
+func (o Op) MovesMoney() bool { return o >= OpIssue && o <= OpExpire }
+
+// Result is what became of an op. The numbers are stored in records of batches.
+type Result uint8
+
+// The results. Past Replayed they are the reasons of a refusal.
+const (
+	Accepted          Result = 0
+	Replayed          Result = 1
+	IdemConflict      Result = 2  // the key was used for something else
+	Expired           Result = 3  // valid_until is over
+	AccountLocked     Result = 4  // a flag forbids it
+	AssetUnknown      Result = 5  // nobody declared the asset
+	NonceReused       Result = 6  // the nonce is used up
+	NonceGap          Result = 7  // a nonce before it was not used yet
+	LimitOp           Result = 8  // more than one op may move
+	LimitDaily        Result = 9  // more than the account may give in a day
+	LimitTotal        Result = 10 // more than the receiver may hold
+	LimitHolds        Result = 11 // no more holds may be open
+	HoldUnknown       Result = 12 // there is no such hold
+	HoldClosed        Result = 13 // it was captured or released
+	HoldExpired       Result = 14 // its time is over
+	InsufficientFunds Result = 15 // the payer has less
+	Aborted           Result = 16 // another op of its atomic batch was refused
+	OnceConflict      Result = 17 // the permanent id stands for something else
+	ReferenceConflict Result = 18 // the reference stands for something else
+)
+
+var resultNames = [...]string{
+	"accepted",
+	"replayed",
+	"idem_conflict",
+	"expired",
+	"account_locked",
+	"asset_unknown",
+	"nonce_reused",
+	"nonce_gap",
+	"limit_op",
+	"limit_daily",
+	"limit_total",
+	"limit_holds",
+	"hold_unknown",
+	"hold_closed",
+	"hold_expired",
+	"insufficient_funds",
+	"aborted",
+	"once_conflict",
+	"reference_conflict",
+}
+
+// String is the word for r, which metrics and logs use too.
+func (r Result) String() string {
+	if r.Known() {
+		return resultNames[r]
+	}
+	return fmt.Sprintf("result %d", uint8(r))
+}
+
+// Known reports whether r is one of the results.
+func (r Result) Known() bool { return int(r) < len(resultNames) }
+
+// Refused reports whether r is the reason for a refusal.
+func (r Result) Refused() bool { return r > Replayed }
+
+// Flags is a set of restrictions on an account. The bits are stored.
+type Flags uint8
+
+// The flags of an account.
+const (
+	Frozen   Flags = 1 << iota // no debits, no credits
+	NoDebit                    // does not give
+	NoCredit                   // does not take
+	Closed                     // no debits, no credits, permanently
+
+	allFlags = Frozen | NoDebit | NoCredit | Closed
+)
+
+var flagNames = [...]string{"frozen", "no_debit", "no_credit", "closed"}
+
+// Has reports whether any flag of g is set.
+func (f Flags) Has(g Flags) bool { return f&g != 0 }
+
+// Names are the words for the flags that are set, in the order of their bits.
+func (f Flags) Names() []string {
+	var names []string
+	for i, name := range flagNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String is Names with commas between.
+func (f Flags) String() string { return strings.Join(f.Names(), ",") }
+
+// ParseFlags takes words as Names gives them, in any order.
+func ParseFlags(names ...string) (Flags, error) {
+	var f Flags
+	for _, name := range names {
+		bit, err := parseFlag(name)
+		if err != nil {
+			return 0, err
+		}
+		f |= bit
+	}
+	return f, nil
+}
+
+func parseFlag(s string) (Flags, error) {
+	for i, name := range flagNames {
+		if name == s {
+			return 1 << i, nil
+		}
+	}
+	return 0, fmt.Errorf("record: %q is not a flag: must be one of %s", s, strings.Join(flagNames[:], ", "))
+}

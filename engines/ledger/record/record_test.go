@@ -12,7 +12,8 @@ import (
 	"ronbox/engines"
 )
 
-// What Append wrote Decode reads back equal, also into a record that held another.
+// Decode returns a record equal to the one that Append wrote, even when it decodes into a used
+// record.
 func TestRecordRoundTrip(t *testing.T) {
 	var used Record
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,7 +35,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// same compares, with no results or images as good as none.
+// same compares two records and treats nil and empty slices as equal.
 func same(a, b Record) bool {
 	if len(a.Results) == 0 && len(b.Results) == 0 {
 		a.Results, b.Results = nil, nil
@@ -45,7 +46,7 @@ func same(a, b Record) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// No flipped bit, no cut and no trailing byte goes unseen.
+// Decode detects every flipped bit, truncation and trailing byte.
 func TestRecordDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRecord().Draw(t, "record")
@@ -68,15 +69,24 @@ func refused(t failer, raw []byte) {
 	}
 }
 
-// reseal gives b the checksum that its bytes have.
+// reseal recomputes the checksum of b.
 func reseal(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[len(b)-crcSize:], checksum(b[:len(b)-crcSize]))
 	return b
 }
 
-// Bytes whose checksum is right are still refused where a value has another form, or is none.
+// Decode refuses a non-canonical or invalid value even if the checksum is valid.
 func TestRecordForms(t *testing.T) {
-	base := Record{Op: OpTransfer, Seq: 5, Batch: 2, At: 7, Asset: 1, From: 1, To: 2, Images: []Image{{Account: 1, Asset: 1, State: State{LastSeq: 5}, Prev: 4}}}
+	base := Record{
+		Op:     OpTransfer,
+		Seq:    5,
+		Batch:  2,
+		At:     7,
+		Asset:  1,
+		From:   1,
+		To:     2,
+		Images: []Image{{Account: 1, Asset: 1, State: State{LastSeq: 5}, Prev: 4}},
+	}
 	raw := base.Append(nil)
 	if _, err := Decode(raw); err != nil {
 		t.Fatal(err)
@@ -110,7 +120,7 @@ func TestRecordForms(t *testing.T) {
 	}
 }
 
-// Append panics on what Decode would refuse.
+// Append panics if Decode would refuse the record.
 func TestRecordNotWritten(t *testing.T) {
 	for name, change := range map[string]func(*Record){
 		"op":             func(r *Record) { r.Op = 0 },
@@ -145,7 +155,13 @@ func TestRecordNotWritten(t *testing.T) {
 		"all at once":    func(r *Record) { *r = fullest(); r.Op, r.Name = OpOpen, strings.Repeat("a", 256) },
 		"expires before": func(r *Record) { r.Expires = -1 },
 	} {
-		r := Record{Op: OpTransfer, Seq: 5, Batch: 2, Asset: 1, Images: []Image{{Account: 1, Asset: 1, State: State{LastSeq: 5}}}}
+		r := Record{
+			Op:     OpTransfer,
+			Seq:    5,
+			Batch:  2,
+			Asset:  1,
+			Images: []Image{{Account: 1, Asset: 1, State: State{LastSeq: 5}}},
+		}
 		change(&r)
 		if !panics(func() { r.Append(nil) }) {
 			t.Errorf("%s: was written", name)
@@ -159,27 +175,57 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// fullest is a record with every part that one without name and results can have, each as long as it may be.
+// fullest returns a record with every part that is possible without a name and results, each of
+// maximum length.
 func fullest() Record {
 	r := Record{
-		Op: OpHold, Flags: allRecordFlags, Set: allFlags, Clear: allFlags, Rand: 1, Asset: 9, Seq: 1 << 60, Batch: 1 << 50, At: 1, From: 1, To: 2, Nonce: 3,
-		Amount: engines.AmountOf(1, 1), Principal: [8]byte{1}, CapID: [8]byte{2}, Dedupe: Dedupe{DedupeKey, [16]byte{3}, [32]byte{4}},
-		Guard: Guard{[16]byte{5}, [16]byte{6}}, Hold: 7, Expires: 8, Idem: strings.Repeat("i", MaxIdem), Memo: strings.Repeat("é", MaxMemo/2),
+		Op:        OpHold,
+		Flags:     allRecordFlags,
+		Set:       allFlags,
+		Clear:     allFlags,
+		Rand:      1,
+		Asset:     9,
+		Seq:       1 << 60,
+		Batch:     1 << 50,
+		At:        1,
+		From:      1,
+		To:        2,
+		Nonce:     3,
+		Amount:    engines.AmountOf(1, 1),
+		Principal: [8]byte{1},
+		CapID:     [8]byte{2},
+		Dedupe:    Dedupe{DedupeKey, [16]byte{3}, [32]byte{4}},
+		Guard:     Guard{[16]byte{5}, [16]byte{6}},
+		Hold:      7,
+		Expires:   8,
+		Idem:      strings.Repeat("i", MaxIdem),
+		Memo:      strings.Repeat("é", MaxMemo/2),
 	}
 	for i := range MaxImages {
-		r.Images = append(r.Images, Image{Account: uint64(i + 1), Asset: 9, State: State{LastSeq: r.Seq, Day: 1}, Prev: 1})
+		r.Images = append(
+			r.Images,
+			Image{Account: uint64(i + 1), Asset: 9, State: State{LastSeq: r.Seq, Day: 1}, Prev: 1},
+		)
 	}
 	return r
 }
 
-// The longest records fit, with the room that MaxMemo's reason names.
+// The longest records fit into the limit, with the spare room described at MaxMemo.
 func TestRecordLongest(t *testing.T) {
 	r := fullest()
 	if n := len(r.Append(nil)); n != worstPlain || n > MaxRecord || MaxRecord-(n-MaxMemo) != 139 {
 		t.Errorf("the longest record has %d bytes, %d were expected", n, worstPlain)
 	}
 	b := Record{
-		Op: OpBatch, Seq: 1, Batch: 1, Parts: 8, Part: 7, Results: make([]byte, MaxResults), Idem: r.Idem, Principal: r.Principal, Dedupe: r.Dedupe,
+		Op:        OpBatch,
+		Seq:       1,
+		Batch:     1,
+		Parts:     8,
+		Part:      7,
+		Results:   make([]byte, MaxResults),
+		Idem:      r.Idem,
+		Principal: r.Principal,
+		Dedupe:    r.Dedupe,
 	}
 	if n := len(b.Append(nil)); n != worstBatch || n > MaxRecord {
 		t.Errorf("the longest record of a batch has %d bytes, %d were expected", n, worstBatch)
@@ -200,7 +246,8 @@ func TestState(t *testing.T) {
 		if ok == s.CreditsPosted.Less(s.DebitsPosted) {
 			t.Fatalf("balance %s, %v of %+v", balance, ok, s)
 		}
-		if available, fine := s.Available(); fine != (ok && !balance.Less(s.DebitsHeld)) || fine && balance.Less(available) {
+		if available, fine := s.Available(); fine != (ok && !balance.Less(s.DebitsHeld)) ||
+			fine && balance.Less(available) {
 			t.Fatalf("available %s, %v of %+v", available, fine, s)
 		}
 	})

@@ -3,6 +3,10 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"math"
+	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"ronbox/engines"
 )
@@ -26,10 +30,12 @@ type State struct {
 	Day                         uint32         // days since 1970 in UTC
 }
 
-// Balance is what was credited less what was debited. It is not ok for an account that gave more than it got: one that issues.
+// Balance returns credits less debits. It is not ok if debits exceed credits, as for an issuance
+// account.
 func (s *State) Balance() (engines.Amount, bool) { return s.CreditsPosted.Sub(s.DebitsPosted) }
 
-// Available is the balance less what is set aside. It is not ok where Balance is not, nor where more is set aside than there is.
+// Available returns the balance less the held amount. It is not ok if Balance is not, or if the
+// held amount exceeds the balance.
 func (s *State) Available() (engines.Amount, bool) {
 	balance, ok := s.Balance()
 	if !ok {
@@ -56,7 +62,8 @@ func DecodeState(b []byte) (State, error) {
 	return s, nil
 }
 
-// sumsSize is the length of what an image in a record says of a state: all but LastSeq, which is the record's Seq.
+// sumsSize is the length of a state in an image: LastSeq is left out, because it is the record's
+// Seq.
 const sumsSize = 5*engines.AmountSize + 4
 
 func (s *State) appendSums(dst []byte) []byte {
@@ -84,4 +91,111 @@ type Account struct {
 	LastNonceSeq uint64 // of the record that used it
 	OpenedSeq    uint64 // of the record that opened it
 	Flags        Flags
+}
+
+const (
+	txPrefix  = "tx_"
+	txTextLen = len(txPrefix) + ulid.EncodedSize
+)
+
+// ErrTxID says that a text is not a TxID.
+var ErrTxID = errors.New(`not a txid: must be "tx_" and 26 upper-case characters of Crockford's base 32`)
+
+// TxID names a record: 48 bits of its time in ms, 64 bits of its Seq and 16 random bits, the most
+// significant byte first. The zero TxID is invalid. Ids ascend with Seq, also as text.
+type TxID [16]byte
+
+// NewTxID names the record seq of the time at, in ns since 1970.
+func NewTxID(at int64, seq uint64, rnd uint16) TxID {
+	var id TxID
+	ms := uint64(at / int64(time.Millisecond))
+	binary.BigEndian.PutUint64(id[:], ms<<16|seq>>48)
+	binary.BigEndian.PutUint64(id[8:], seq<<16|uint64(rnd))
+	return id
+}
+
+// ParseTxID takes the one spelling of a TxID.
+func ParseTxID(s string) (TxID, error) {
+	if len(s) != txTextLen || s[:len(txPrefix)] != txPrefix {
+		return TxID{}, ErrTxID
+	}
+	id, err := ulid.ParseStrict(s[len(txPrefix):])
+	if err != nil || id.String() != s[len(txPrefix):] {
+		return TxID{}, ErrTxID
+	}
+	return TxID(id), nil
+}
+
+// Seq is that of the record.
+func (id TxID) Seq() uint64 {
+	return binary.BigEndian.Uint64(id[:])<<48 | binary.BigEndian.Uint64(id[8:])>>16
+}
+
+// millis is the time of the record in ms since 1970.
+func (id TxID) millis() int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
+
+// IsZero reports whether id is the zero TxID.
+func (id TxID) IsZero() bool { return id == TxID{} }
+
+// String is the one spelling of id.
+func (id TxID) String() string { return string(id.append(make([]byte, 0, txTextLen))) }
+
+// MarshalText is String.
+func (id TxID) MarshalText() ([]byte, error) { return id.append(make([]byte, 0, txTextLen)), nil }
+
+// UnmarshalText is ParseTxID.
+func (id *TxID) UnmarshalText(b []byte) error {
+	v, err := ParseTxID(string(b))
+	if err != nil {
+		return err
+	}
+	*id = v
+	return nil
+}
+
+func (id TxID) append(dst []byte) []byte {
+	var text [ulid.EncodedSize]byte
+	_ = ulid.ULID(id).MarshalTextTo(text[:])
+	return append(append(dst, txPrefix...), text[:]...)
+}
+
+// stampLayout is RFC 3339 in UTC with three digits of a second's fraction.
+const stampLayout = "2006-01-02T15:04:05.000Z"
+
+var errStamp = errors.New(
+	"not a time: must be RFC 3339 in UTC with three digits of a fraction, such as 2026-01-02T03:04:05.678Z",
+)
+
+// appendStamp shows ns since 1970 as stampLayout, truncated to ms. It is not negative.
+func appendStamp(dst []byte, ns int64) []byte {
+	sec := ns / int64(time.Second)
+	ms := int(ns / int64(time.Millisecond) % 1000)
+	year, month, day := time.Unix(sec, 0).UTC().Date()
+	rest := int(sec % 86400)
+	dst = append(digits(dst, year, 4), '-')
+	dst = append(digits(dst, int(month), 2), '-')
+	dst = append(digits(dst, day, 2), 'T')
+	dst = append(digits(dst, rest/3600, 2), ':')
+	dst = append(digits(dst, rest/60%60, 2), ':')
+	dst = append(digits(dst, rest%60, 2), '.')
+	return append(digits(dst, ms, 3), 'Z')
+}
+
+// digits appends n as that many decimal digits.
+func digits(dst []byte, n, width int) []byte {
+	var text [4]byte
+	for i := width - 1; i >= 0; i-- {
+		text[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	return append(dst, text[:width]...)
+}
+
+// parseStamp takes what appendStamp prints.
+func parseStamp(s string) (ns int64, err error) {
+	at, err := time.Parse(stampLayout, s)
+	if err != nil || len(s) != len(stampLayout) || at.Unix() < 0 || at.After(time.Unix(0, math.MaxInt64)) {
+		return 0, errStamp
+	}
+	return at.UnixNano(), nil
 }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The stored numbers of ops and results, and their words, are frozen.
+// The stored numbers of ops and results, and their names, do not change.
 func TestNumbersAreFrozen(t *testing.T) {
 	for i, name := range []string{1: "open", "asset", "flags", "once", "issue", "transfer", "burn", "hold", "capture", "release", "expire", "batch"} {
 		if o, err := ParseOp(name); i > 0 && (err != nil || int(o) != i || o.String() != name) {
@@ -20,6 +20,7 @@ func TestNumbersAreFrozen(t *testing.T) {
 	for i, name := range []string{
 		"accepted", "replayed", "idem_conflict", "expired", "account_locked", "asset_unknown", "nonce_reused", "nonce_gap", "limit_op", "limit_daily",
 		"limit_total", "limit_holds", "hold_unknown", "hold_closed", "hold_expired", "insufficient_funds", "aborted", "once_conflict",
+		"reference_conflict",
 	} {
 		if r := Result(i); r.String() != name || !r.Known() || r.Refused() != (i > 1) {
 			t.Errorf("result %d is %s, want %s", i, r, name)
@@ -29,7 +30,7 @@ func TestNumbersAreFrozen(t *testing.T) {
 		1: {OpOpen, Replayed}, 2: {OpAsset, IdemConflict}, 3: {OpFlags, Expired}, 4: {OpOnce, AccountLocked}, 5: {OpIssue, AssetUnknown},
 		6: {OpTransfer, NonceReused}, 7: {OpBurn, NonceGap}, 8: {OpHold, LimitOp}, 9: {OpCapture, LimitDaily}, 10: {OpRelease, LimitTotal},
 		11: {OpExpire, LimitHolds}, 12: {OpBatch, HoldUnknown}, 13: {Op(13), HoldClosed}, 14: {Op(14), HoldExpired}, 15: {Op(15), InsufficientFunds},
-		16: {Op(16), Aborted}, 17: {Op(17), OnceConflict},
+		16: {Op(16), Aborted}, 17: {Op(17), OnceConflict}, 18: {Op(18), ReferenceConflict},
 	} {
 		if words[0] != Op(n) || words[1] != Result(n) {
 			t.Errorf("the number of %s or of %s is not %d", words[0], words[1], n)
@@ -40,7 +41,7 @@ func TestNumbersAreFrozen(t *testing.T) {
 			t.Errorf("%s is %d, %v, want %d", name, f, err, 1<<i)
 		}
 	}
-	if Op(0).known() || Op(13).known() || Result(18).Known() {
+	if Op(0).known() || Op(13).known() || Result(19).Known() {
 		t.Error("a number beyond the last is known")
 	}
 }
@@ -54,7 +55,11 @@ func TestWordsAreStrict(t *testing.T) {
 			t.Errorf("flag %q is %s", s, f)
 		}
 	}
-	if f, err := ParseFlags("closed", "frozen"); err != nil || f != Frozen|Closed || f.String() != "frozen,closed" || !f.Has(Closed|NoDebit) || f.Has(NoDebit) {
+	if f, err := ParseFlags(
+		"closed",
+		"frozen",
+	); err != nil || f != Frozen|Closed || f.String() != "frozen,closed" || !f.Has(Closed|NoDebit) ||
+		f.Has(NoDebit) {
 		t.Errorf("%s, %v", f, err)
 	}
 	if s := Op(99).String() + Result(99).String(); s != "op 99result 99" {
@@ -62,7 +67,7 @@ func TestWordsAreStrict(t *testing.T) {
 	}
 }
 
-// Text and bytes of a TxID are two forms of one thing, and both ascend with the time and the seq.
+// The text and bytes of a TxID convert to each other, and both sort by time and seq.
 func TestTxID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, seq, rnd := drawTime(t, "at"), drawUint(t, "seq"), rapid.Uint16().Draw(t, "rnd")

@@ -12,7 +12,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// chained puts n batches of one empty record each into a command.
+// chained is a command that appends n batches of one empty record each.
 func chained(r store.Reader, w *store.Writes, n int) {
 	h, _ := GetHead(r)
 	for range n {
@@ -22,7 +22,7 @@ func chained(r store.Reader, w *store.Writes, n int) {
 	PutHead(w, h)
 }
 
-// However many batches come with each command, all are read, wherever they lie, and the file is the same.
+// All batches are readable and the file is the same, however many batches each command writes.
 func TestBatchesAreRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tx, single := storetest.NewTx(t, Buckets()...), storetest.NewTx(t, Buckets()...)
@@ -45,7 +45,8 @@ func TestBatchesAreRead(t *testing.T) {
 				prev = b
 			}
 			head, _ := GetHead(r)
-			if _, known := Batch(r, last+1); known || LastBatch(r) != last || head.LastRoot != prev.Root() || Since(r, prev.At+1) != last+1 {
+			if _, known := Batch(r, last+1); known || LastBatch(r) != last || head.LastRoot != prev.Root() ||
+				Since(r, prev.At+1) != last+1 {
 				t.Fatalf("%d batches, the last is %d, the head %+v", last, LastBatch(r), head)
 			}
 			if tabled, _, _ := batches.Last(r); tabled != last/TailBatches*TailBatches {
@@ -70,7 +71,8 @@ func TestBatchesAreRead(t *testing.T) {
 	})
 }
 
-// ledger/meta lies within the page of the root, with all headers that can wait: bbolt keeps a bucket there up to a quarter of a page.
+// ledger/meta stays inside the root page even with the maximum number of waiting headers. bbolt
+// stores a bucket inline up to a quarter of a page.
 func TestMetaIsInline(t *testing.T) {
 	tx, most := storetest.NewTx(t, Buckets()...), 0
 	do(t, tx, func(_ store.Reader, w *store.Writes) { PutGenesis(w, StoreKey{1}) })
@@ -88,7 +90,8 @@ func TestMetaIsInline(t *testing.T) {
 	}
 }
 
-// Headers that wait are held to their number, their place and their bytes, and to those of the table.
+// Waiting headers are checked for their number, place and bytes, and against the headers of the
+// table.
 func TestWrongTails(t *testing.T) {
 	put := func(change func(h *Head, raw []byte) []byte) func(store.Reader, *store.Writes) {
 		return func(r store.Reader, w *store.Writes) {

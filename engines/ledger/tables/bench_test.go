@@ -2,7 +2,7 @@ package tables
 
 import "testing"
 
-// BenchmarkDerive is what a transfer costs the derived tables, apart from writing them.
+// BenchmarkDerive measures the derivation of a transfer's table changes, without writing them.
 func BenchmarkDerive(b *testing.B) {
 	l := newBooks()
 	l.openAccount()
@@ -19,7 +19,7 @@ func BenchmarkDerive(b *testing.B) {
 	}
 }
 
-// BenchmarkPage is a page of 100 postings, the first and a deep one.
+// BenchmarkPage reads a page of 100 postings, the first page and a deep one.
 func BenchmarkPage(b *testing.B) {
 	l := longBooks()
 	tx := ledgerOf(b, l, 100)

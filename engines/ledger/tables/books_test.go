@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
-// rows are derived rows in memory.
+// rows holds derived rows in memory.
 type rows struct {
 	balances map[StateKey]Balance
 	accounts map[uint64]Account
@@ -23,7 +23,14 @@ type rows struct {
 }
 
 func newRows() *rows {
-	return &rows{map[StateKey]Balance{}, map[uint64]Account{}, map[uint64]Hold{}, map[OnceKey]Once{}, map[MarkKey]uint64{}, map[NameChange]bool{}}
+	return &rows{
+		map[StateKey]Balance{},
+		map[uint64]Account{},
+		map[uint64]Hold{},
+		map[OnceKey]Once{},
+		map[MarkKey]uint64{},
+		map[NameChange]bool{},
+	}
 }
 
 func (m *rows) Balance(k StateKey) Balance           { return m.balances[k] }
@@ -69,7 +76,14 @@ func (m *rows) equal(n *rows) bool {
 }
 
 func (m *rows) clone() *rows {
-	return &rows{maps.Clone(m.balances), maps.Clone(m.accounts), maps.Clone(m.holds), maps.Clone(m.onces), maps.Clone(m.marks), maps.Clone(m.names)}
+	return &rows{
+		maps.Clone(m.balances),
+		maps.Clone(m.accounts),
+		maps.Clone(m.holds),
+		maps.Clone(m.onces),
+		maps.Clone(m.marks),
+		maps.Clone(m.names),
+	}
 }
 
 // stored reads the rows back from the file.
@@ -91,7 +105,7 @@ func stored(r store.Reader) *rows {
 	return m
 }
 
-// books make a journal without rules about money: every op that has a form is written.
+// books generates a journal without rules about money: it accepts every well-formed op.
 type books struct {
 	*rows
 	head    Head
@@ -104,7 +118,7 @@ func newBooks() *books {
 	return &books{rows: newRows(), nonces: map[uint64]uint64{}}
 }
 
-// write gives rec its place in the journal and takes it.
+// write sets the position of rec in the journal and applies it.
 func (b *books) write(rec record.Record) uint64 {
 	rec.Seq, rec.Batch, rec.At = b.head.Seq+1, b.head.Batches+1, int64(b.head.Seq+1)*10
 	for i := range rec.Images {
@@ -116,7 +130,14 @@ func (b *books) write(rec record.Record) uint64 {
 		}
 	}
 	b.count(&rec)
-	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: merkle.Leaf(rec.Append(nil)), Prev: b.head.LastRoot}
+	header := record.Batch{
+		No:     rec.Batch,
+		First:  rec.Seq,
+		Count:  1,
+		At:     rec.At,
+		Merkle: merkle.Leaf(rec.Append(nil)),
+		Prev:   b.head.LastRoot,
+	}
 	b.head.Seq, b.head.Batches, b.head.At, b.head.LastRoot = rec.Seq, header.No, header.At, header.Root()
 	b.records = append(b.records, rec)
 	if err := b.redo([]record.Record{rec}); err != nil {
@@ -125,7 +146,7 @@ func (b *books) write(rec record.Record) uint64 {
 	return rec.Seq
 }
 
-// count follows what rec opens and closes.
+// count updates the counts of opened and closed objects.
 func (b *books) count(rec *record.Record) {
 	switch rec.Op {
 	case record.OpOpen:
@@ -140,11 +161,15 @@ func (b *books) count(rec *record.Record) {
 }
 
 func (b *books) openAccount() {
-	b.write(record.Record{Op: record.OpOpen, From: b.head.Accounts + 1, Name: fmt.Sprintf("acct/%d", b.head.Accounts+1)})
+	b.write(
+		record.Record{Op: record.OpOpen, From: b.head.Accounts + 1, Name: fmt.Sprintf("acct/%d", b.head.Accounts+1)},
+	)
 }
 
 func (b *books) declare() {
-	b.write(record.Record{Op: record.OpAsset, From: 1, Asset: b.head.Assets + 1, Name: fmt.Sprintf("a%d", b.head.Assets+1)})
+	b.write(
+		record.Record{Op: record.OpAsset, From: 1, Asset: b.head.Assets + 1, Name: fmt.Sprintf("a%d", b.head.Assets+1)},
+	)
 }
 
 func (b *books) sides(from, to uint64, asset uint32) []record.Image {
@@ -154,15 +179,27 @@ func (b *books) sides(from, to uint64, asset uint32) []record.Image {
 func (b *books) transfer(from, to uint64, asset uint32) {
 	b.nonces[from]++
 	b.write(record.Record{
-		Op: record.OpTransfer, From: from, To: to, Asset: asset, Amount: engines.AmountOf(0, 1), Nonce: b.nonces[from], Images: b.sides(from, to, asset),
+		Op:     record.OpTransfer,
+		From:   from,
+		To:     to,
+		Asset:  asset,
+		Amount: engines.AmountOf(0, 1),
+		Nonce:  b.nonces[from],
+		Images: b.sides(from, to, asset),
 	})
 }
 
 func (b *books) hold(from, to uint64, asset uint32) {
 	b.nonces[from]++
 	b.open = append(b.open, b.write(record.Record{
-		Op: record.OpHold, From: from, To: to, Asset: asset, Amount: engines.AmountOf(0, 2), Nonce: b.nonces[from], Expires: int64(b.head.Seq) * 1000,
-		Images: b.sides(from, to, asset),
+		Op:      record.OpHold,
+		From:    from,
+		To:      to,
+		Asset:   asset,
+		Amount:  engines.AmountOf(0, 2),
+		Nonce:   b.nonces[from],
+		Expires: int64(b.head.Seq) * 1000,
+		Images:  b.sides(from, to, asset),
 	}))
 }
 
@@ -171,7 +208,13 @@ func (b *books) end(op record.Op, n int) {
 	b.open = slices.DeleteFunc(b.open, func(s uint64) bool { return s == seq })
 	h := b.holds[seq]
 	b.write(record.Record{
-		Op: op, From: h.From, To: h.To, Asset: h.Asset, Amount: h.Amount, Hold: seq, Images: b.sides(h.From, h.To, h.Asset),
+		Op:     op,
+		From:   h.From,
+		To:     h.To,
+		Asset:  h.Asset,
+		Amount: h.Amount,
+		Hold:   seq,
+		Images: b.sides(h.From, h.To, h.Asset),
 	})
 }
 
@@ -181,18 +224,26 @@ func (b *books) flags(account uint64, set, clear record.Flags) {
 
 func (b *books) settle(id, guard byte) {
 	b.write(record.Record{
-		Op: record.OpOnce, Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{id, 1}, Fingerprint: b3.Sum([]byte{id})},
-		Guard: record.Guard{Key: [16]byte{guard, 2}, Owner: [16]byte{guard, 3}},
+		Op:     record.OpOnce,
+		Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{id, 1}, Fingerprint: b3.Sum([]byte{id})},
+		Guard:  record.Guard{Key: [16]byte{guard, 2}, Owner: [16]byte{guard, 3}},
 	})
 }
 
-// put writes the journal into the file, record by record, each its own batch.
+// put writes the journal into the file. Each record is its own batch.
 func (b *books) put(w *store.Writes) {
 	var head Head
 	for i := range b.records {
 		rec := &b.records[i]
 		raw := rec.Append(nil)
-		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: merkle.Leaf(raw), Prev: head.LastRoot}
+		header := record.Batch{
+			No:     rec.Batch,
+			First:  rec.Seq,
+			Count:  1,
+			At:     rec.At,
+			Merkle: merkle.Leaf(raw),
+			Prev:   head.LastRoot,
+		}
 		PutBatch(w, &head, &header, [][]byte{raw})
 	}
 	b.head.Tail = head.Tail

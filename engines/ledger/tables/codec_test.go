@@ -12,7 +12,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// reread decodes bytes and encodes what they say; nil if they say nothing.
+// reread decodes bytes and encodes the result. It returns nil if the bytes do not decode.
 func reread[V any](c store.Value[V]) func(b []byte) ([]byte, error) {
 	return func(b []byte) ([]byte, error) {
 		v, err := c.Decode(b)
@@ -33,7 +33,8 @@ func rekey[K any](c store.Key[K]) func(b []byte) ([]byte, error) {
 	}
 }
 
-// FuzzRows reads any bytes as a row of every kind: what is a row has no other bytes.
+// FuzzRows decodes arbitrary bytes as a row of every kind. A row that decodes encodes to the same
+// bytes.
 func FuzzRows(f *testing.F) {
 	golden, err := os.ReadFile("testdata/rows.txt")
 	if err != nil {
@@ -45,9 +46,14 @@ func FuzzRows(f *testing.F) {
 		}
 	}
 	codecs := map[string]func([]byte) ([]byte, error){
-		"number": reread(u64Value()), "text": reread(textValue()), "digest": reread(digestValue()), "head": reread(headValue()),
-		"balance": reread(fixed(balanceV1, balanceSize, putBalance, getBalance)), "account": reread(fixed(accountV1, accountSize, putAccount, getAccount)),
-		"hold": reread(fixed(1, holdSize, putHold, getHold)), "state key": rekey(stateKeys()),
+		"number":    reread(u64Value()),
+		"text":      reread(textValue()),
+		"digest":    reread(digestValue()),
+		"head":      reread(headValue()),
+		"balance":   reread(fixed(balanceV1, balanceSize, putBalance, getBalance)),
+		"account":   reread(fixed(accountV1, accountSize, putAccount, getAccount)),
+		"hold":      reread(fixed(1, holdSize, putHold, getHold)),
+		"state key": rekey(stateKeys()),
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for name, again := range codecs {
@@ -58,7 +64,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// Values that are no row of their kind are refused.
+// Invalid values are refused for every kind of row.
 func TestRowsAreStrict(t *testing.T) {
 	for name, again := range map[string]func() ([]byte, error){
 		"an unknown version": func() ([]byte, error) { return reread(u64Value())([]byte{2, 0, 0, 0, 0, 0, 0, 0, 0}) },
@@ -91,7 +97,7 @@ func TestRowsAreStrict(t *testing.T) {
 	}
 }
 
-// Keys that are none end a walk in an error.
+// An invalid key ends a walk with an error.
 func TestKeysAreStrict(t *testing.T) {
 	for name, walk := range map[string]func(r store.Reader, w *store.Writes) func(r store.Reader){
 		"an asset beyond its refs": func(_ store.Reader, w *store.Writes) func(store.Reader) {
@@ -144,7 +150,10 @@ func TestKeysAreStrict(t *testing.T) {
 		tx := storetest.NewTx(t, Buckets()...)
 		var read func(store.Reader)
 		do(t, tx, func(r store.Reader, w *store.Writes) { read = walk(r, w) })
-		if _, err := storetest.Do(tx, write(func(r store.Reader, _ *store.Writes) { read(r) })); !errors.Is(err, store.ErrCorrupt) {
+		if _, err := storetest.Do(tx, write(func(r store.Reader, _ *store.Writes) { read(r) })); !errors.Is(
+			err,
+			store.ErrCorrupt,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

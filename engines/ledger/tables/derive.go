@@ -8,7 +8,7 @@ import (
 	"ronbox/store"
 )
 
-// Former gives the derived rows as they were before a record. What is not there is zero, and not known.
+// Former reads the derived rows before a record. A missing row is zero and not known.
 type Former interface {
 	Balance(k StateKey) Balance
 	Account(ref uint64) Account
@@ -16,7 +16,8 @@ type Former interface {
 	Once(k OnceKey) (Once, bool)
 }
 
-// Changes is what one record changes in the derived tables. It is filled by Derive and may be used again; it points into nothing.
+// Changes is what one record changes in the derived tables. It is filled by Derive and may be used
+// again; it points into nothing.
 type Changes struct {
 	balances [record.MaxImages]BalanceChange
 	marks    [record.MaxImages]Mark
@@ -69,8 +70,9 @@ func (c *Changes) Marks() []Mark { return c.marks[:c.nm] }
 // Onces are the permanent ids and guards that were bound.
 func (c *Changes) Onces() []OnceChange { return c.onces[:c.no] }
 
-// Derive fills c with what rec changes, given the rows before it. Rows that have seen rec already are left out, so a record may come again.
-// An error is a record that contradicts the rows: the journal is damaged, or rows are missing.
+// Derive fills c with what rec changes, given the rows before it. Rows that have seen rec already
+// are left out, so a record may come again. An error is a record that contradicts the rows: the
+// journal is damaged, or rows are missing.
 func (c *Changes) Derive(rec *record.Record, f Former) error {
 	c.nb, c.nm, c.no = 0, 0, 0
 	c.Account, c.Name, c.Hold = AccountChange{}, NameChange{}, HoldChange{}
@@ -136,7 +138,8 @@ func (c *Changes) account(rec *record.Record, f Former) error {
 	return nil
 }
 
-// ChangesAccount tells whether rec changes the account rec.From apart from its balances: opens it, sets its flags or uses a nonce of it.
+// ChangesAccount reports whether rec changes the row of the account rec.From: opens it, sets its
+// flags or uses a nonce.
 func ChangesAccount(rec *record.Record) bool {
 	return rec.Op == record.OpOpen || rec.Op == record.OpFlags || rec.Nonce != 0
 }
@@ -169,13 +172,10 @@ func (c *Changes) name(rec *record.Record) {
 }
 
 func (c *Changes) once(rec *record.Record, f Former) {
-	if rec.Op != record.OpOnce {
-		return
-	}
-	if rec.Dedupe.Kind == record.DedupeOnce {
+	if rec.Op == record.OpOnce && rec.Dedupe.Kind == record.DedupeOnce {
 		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{rec.Seq, b3.Digest(rec.Dedupe.Fingerprint)}, f)
 	}
-	if rec.Guard != (record.Guard{}) {
+	if (rec.Op == record.OpOnce || rec.Op.MovesMoney()) && rec.Guard != (record.Guard{}) {
 		owner := Once{Seq: rec.Seq}
 		copy(owner.Digest[:], rec.Guard.Owner[:])
 		c.bind(OnceKey{Guard: true, Key: rec.Guard.Key}, owner, f)
@@ -245,8 +245,57 @@ func (n NameChange) Put(w *store.Writes) {
 	PutName(w, n.Ref, n.Name)
 }
 
-// IdemKey is the hashed idempotency key that leads to rec, if one does: a batch is known by its first part, what is inside it by nothing.
+// IdemKey returns the hashed idempotency key of rec, and reports whether there is one. The key of a
+// batch leads to its first part; inner records have none.
 func IdemKey(rec *record.Record) (key [16]byte, ok bool) {
 	ok = rec.Dedupe.Kind == record.DedupeKey && rec.Flags&record.FlagInner == 0 && rec.Part == 0
 	return rec.Dedupe.Key, ok
 }
+
+// Stored are the rows of the file as Former gives them: the newer one of those that have two.
+type Stored struct{ Reader store.Reader }
+
+var _ Former = Stored{}
+
+// Balance reads the balance k.
+func (s Stored) Balance(k StateKey) Balance {
+	b, recent := recentBalances.Get(s.Reader, k)
+	if !recent {
+		b, _ = balances.Get(s.Reader, k)
+	}
+	return b
+}
+
+// Account reads the account ref.
+func (s Stored) Account(ref uint64) Account {
+	a, recent := recentAccounts.Get(s.Reader, StateKey{ref, 0})
+	if !recent {
+		a, _ = GetAccount(s.Reader, ref)
+	}
+	return a
+}
+
+// MustLack ends the command or the view if the balance k, which ledger/state lacks, has been posted
+// to by a record that the rows have seen: the one for which its account was opened, or the one that
+// used the account's last nonce.
+func MustLack(r store.Reader, k StateKey) {
+	s, low := Stored{r}, GetFlushed(r).Seq
+	a := s.Account(k.Account)
+	var rec record.Record
+	for _, seq := range [...]uint64{a.OpenedSeq + 1, a.LastNonceSeq} {
+		if a.OpenedSeq == 0 || seq > low || !ReadRecord(r, seq, &rec) {
+			continue
+		}
+		for i := range rec.Images {
+			if im := &rec.Images[i]; im.Account == k.Account && im.Asset == k.Asset && s.Balance(k) == (Balance{}) {
+				panic(wrong(bState, stateKeys().Append(nil, k), "it is not there, and record %d has posted to it", seq))
+			}
+		}
+	}
+}
+
+// Hold reads the hold of record seq.
+func (s Stored) Hold(seq uint64) (Hold, bool) { return GetHold(s.Reader, seq) }
+
+// Once reads a permanent id or a guard.
+func (s Stored) Once(k OnceKey) (Once, bool) { return GetOnce(s.Reader, k) }

@@ -13,7 +13,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// drawBooks writes a random journal over few accounts.
+// drawBooks generates a random journal over few accounts.
 func drawBooks(t *rapid.T, least, most int) *books {
 	b := newBooks()
 	b.openAccount()
@@ -50,7 +50,7 @@ func drawBooks(t *rapid.T, least, most int) *books {
 	return b
 }
 
-// Taking records again changes nothing, however often and from wherever.
+// Applying records again changes nothing, however often and from any start.
 func TestRedoTwiceIsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBooks(t, 1, 40)
@@ -67,7 +67,8 @@ func TestRedoTwiceIsOnce(t *testing.T) {
 	})
 }
 
-// What a flush leaves behind: every row as it was at some moment since the mark, some of them not at all. Redo makes them equal.
+// After a partial flush each row is as at some moment since the mark, or missing. A redo restores
+// all rows.
 func TestRedoAfterAnyFlush(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBooks(t, 1, 40)
@@ -92,7 +93,7 @@ func TestRedoAfterAnyFlush(t *testing.T) {
 	})
 }
 
-// flushSome copies rows that rec may have touched, each or not.
+// flushSome copies a random subset of the rows that rec may have touched.
 func flushSome(t *rapid.T, to, from *rows, rec *record.Record) {
 	flip := func(what string) bool { return rapid.Bool().Draw(t, what) }
 	for _, im := range rec.Images {
@@ -120,7 +121,7 @@ func flushSome(t *rapid.T, to, from *rows, rec *record.Record) {
 	}
 }
 
-// The rows of the file are those in memory, and the order of expiry is that of the open holds.
+// The rows of the file equal those in memory, and the order of expiry lists exactly the open holds.
 func TestPutIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBooks(t, 1, 40)
@@ -172,9 +173,11 @@ func do(t fataler, tx *storetest.Tx, fn write) {
 	}
 }
 
-// What a record does to the account it is from.
 func TestAccountAfter(t *testing.T) {
-	was := Account{Account: record.Account{LastNonce: 3, LastNonceSeq: 5, OpenedSeq: 2, Flags: record.Frozen | record.NoDebit}, LastSeq: 6}
+	was := Account{
+		Account: record.Account{LastNonce: 3, LastNonceSeq: 5, OpenedSeq: 2, Flags: record.Frozen | record.NoDebit},
+		LastSeq: 6,
+	}
 	for name, tt := range map[string]struct {
 		rec    record.Record
 		change func(a *Account)
@@ -200,7 +203,7 @@ func TestAccountAfter(t *testing.T) {
 	}
 }
 
-// A record that contradicts the rows is an error, and names itself.
+// A record that contradicts the rows causes an error that names the record.
 func TestDeriveRefuses(t *testing.T) {
 	b := newBooks()
 	b.openAccount()
@@ -223,10 +226,18 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
-// What binds a permanent id or a guard is the record of one, whatever others carry.
+// A permanent id is bound by the record of a settlement. A guard is also bound, as a reference, by
+// an op that moves money.
 func TestOnceBinds(t *testing.T) {
-	for op, want := range map[record.Op]int{record.OpOnce: 2, record.OpOpen: 0, record.OpBatch: 0} {
-		rec := record.Record{Op: op, Seq: 9, Guard: record.Guard{Key: [16]byte{1}}, Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{2}}}
+	for op, want := range map[record.Op]int{
+		record.OpOnce: 2, record.OpOpen: 0, record.OpBatch: 0, record.OpTransfer: 1,
+	} {
+		rec := record.Record{
+			Op:     op,
+			Seq:    9,
+			Guard:  record.Guard{Key: [16]byte{1}},
+			Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{2}},
+		}
 		var c Changes
 		if err := c.Derive(&rec, newRows()); err != nil || len(c.Onces()) != want {
 			t.Errorf("%s: %v, %v", op, c.Onces(), err)
@@ -234,7 +245,7 @@ func TestOnceBinds(t *testing.T) {
 	}
 }
 
-// Only a record that answers for a key leads from it.
+// Only a record that answers for a key is reachable by it.
 func TestIdemKey(t *testing.T) {
 	key := record.Dedupe{Kind: record.DedupeKey, Key: [16]byte{7}}
 	for name, tt := range map[string]struct {
@@ -254,7 +265,7 @@ func TestIdemKey(t *testing.T) {
 	}
 }
 
-// Derive is on the way of every record: it takes no memory.
+// Derive does not allocate, because it runs for every record.
 func TestDeriveAllocatesNothing(t *testing.T) {
 	b := newBooks()
 	b.openAccount()

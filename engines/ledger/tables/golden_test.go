@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/merkle"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
 
-// TestRowsAreFrozen compares the bytes of a row of every kind with those of its version. They are in files of users: the golden file is not
-// written again, a new layout gets a version and lines of its own.
+// TestRowsAreFrozen compares the encoding of every kind of row with the golden file. These bytes
+// are in users' files, so existing lines never change: a new layout gets a new version and new
+// lines.
 func TestRowsAreFrozen(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
 	do(t, tx, goldenRows)
@@ -37,15 +38,36 @@ func TestRowsAreFrozen(t *testing.T) {
 func goldenRows(_ store.Reader, w *store.Writes) {
 	amount := func(n uint64) engines.Amount { return engines.AmountOf(n, n<<8|1) }
 	state := record.State{
-		CreditsPosted: amount(1), DebitsPosted: amount(2), DebitsHeld: amount(3), CreditsHeld: amount(4), DayDebits: amount(5), LastSeq: 0x0607, Day: 20_000,
+		CreditsPosted: amount(1),
+		DebitsPosted:  amount(2),
+		DebitsHeld:    amount(3),
+		CreditsHeld:   amount(4),
+		DayDebits:     amount(5),
+		LastSeq:       0x0607,
+		Day:           20_000,
 	}
 	rec := record.Record{
-		Op: record.OpTransfer, Seq: 0x0607, Batch: 0x0203, At: 1_767_225_600_000_000_000, Asset: 1, Amount: amount(9), From: 2, To: 3, Nonce: 4,
+		Op:     record.OpTransfer,
+		Seq:    0x0607,
+		Batch:  0x0203,
+		At:     1_767_225_600_000_000_000,
+		Asset:  1,
+		Amount: amount(9),
+		From:   2,
+		To:     3,
+		Nonce:  4,
 		Images: []record.Image{{Account: 2, Asset: 1, State: state, Prev: 5}},
 	}
 	head := Head{Batches: 0x01f8, Accounts: 0x0809, Assets: 0x0a, OpenHolds: 0x0b0c}
 	for no := head.Batches + 1; no <= rec.Batch; no++ {
-		h := record.Batch{No: no, First: rec.Seq - rec.Batch + no, Count: 1, At: rec.At, Merkle: b3.Sum([]byte("m")), Prev: b3.Sum([]byte("p"))}
+		h := record.Batch{
+			No:     no,
+			First:  rec.Seq - rec.Batch + no,
+			Count:  1,
+			At:     rec.At,
+			Merkle: b3.Sum([]byte("m")),
+			Prev:   b3.Sum([]byte("p")),
+		}
 		raw := rec.Append(nil)
 		if no != rec.Batch {
 			raw = []byte{byte(no)}
@@ -60,7 +82,13 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutAsset(w, 0x0a, "ron")
 	PutBalance(w, StateKey{0x0809, 0x0a}, Balance{State: state, Postings: 0x0d0e})
 	PutAccount(w, 0x0809, Account{
-		Account: record.Account{LastNonce: 1, LastNonceSeq: 2, OpenedSeq: 3, Flags: record.Frozen | record.NoCredit}, LastSeq: 4,
+		Account: record.Account{
+			LastNonce:    1,
+			LastNonceSeq: 2,
+			OpenedSeq:    3,
+			Flags:        record.Frozen | record.NoCredit,
+		},
+		LastSeq: 4,
 	})
 	PutRecentBalance(w, StateKey{0x080a, 0x0a}, Balance{State: state, Postings: 0x0d0f})
 	PutRecentAccount(w, 0x080a, Account{Account: record.Account{OpenedSeq: 5}, LastSeq: 6})

@@ -46,7 +46,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// Rows that are not what their key says end a view in an error.
+// A row that does not match its key ends a view with an error.
 func TestWrongRows(t *testing.T) {
 	b := longBooks()
 	tx := ledgerOf(t, b, 0)

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// write is a command made of a function.
+// write is a command implemented by a function.
 type write func(r store.Reader, w *store.Writes)
 
 func (write) Kind() string { return "ledger.test/1" }

@@ -1,15 +1,19 @@
 package tables
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
 )
 
-// Head is where the journal ends, and what the next command counts on from. It is written by the commit that answers.
+// Head is the end of the journal, with the counters that the next command continues. Each command
+// that writes records writes it.
 type Head struct {
 	Seq       uint64    // of the newest record
 	Batches   uint64    // how many there are
@@ -21,13 +25,15 @@ type Head struct {
 	Tail      Tail // the headers of the newest batches
 }
 
-// Flushed is how far the derived tables have followed the journal; what lies beyond is redone at open.
+// Flushed is how far the derived tables have followed the journal; what lies beyond is redone at
+// open.
 type Flushed struct {
 	Seq     uint64 // every row has seen the records up to it; some have seen later ones
 	Batches uint64 // the log of batch roots holds this many leaves
 }
 
-// Format is the layout of the tables, written when a ledger begins. Its own row has no checksum, so that any layout can be told.
+// Format is the layout of the tables, written when a ledger begins. Its own row has no checksum, so
+// that any layout can be told.
 const Format = 4
 
 // StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
@@ -39,7 +45,7 @@ var (
 	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
 		func(b []byte, k *StoreKey) { copy(b, k[:]) },
 		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil })).Summed()
-	// It has no checksum: damaged, it says doubt all the same.
+	// The note has no checksum: a damaged one has the same effect.
 	doubts = store.NewTable(bMeta, store.String[string](), store.Value[string]{
 		Encode: func(why string) ([]byte, error) { return []byte(why), nil },
 		Decode: func(b []byte) (string, error) { return string(b), nil },
@@ -67,10 +73,12 @@ func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
 
-// CheckFormat refuses tables that are laid out as this program does not know. A ledger that has not begun has none.
+// CheckFormat refuses tables that are laid out as this program does not know. A ledger that has not
+// begun has none.
 func CheckFormat(r store.Reader) error {
 	if f, begun := GetFormat(r); begun && f != Format {
-		return fmt.Errorf("the format of the ledger's tables is %d, this program knows %d: %w", f, Format, store.ErrSchema)
+		return fmt.Errorf("the format of the ledger's tables is %d, this program knows %d: %w", f, Format,
+			store.ErrSchema)
 	}
 	return nil
 }
@@ -78,7 +86,7 @@ func CheckFormat(r store.Reader) error {
 // GetStoreKey reads the key of the idempotency keys' hashes.
 func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyStoreKey) }
 
-// PutGenesis writes what a ledger begins with.
+// PutGenesis writes the first rows of a new ledger.
 func PutGenesis(w *store.Writes, key StoreKey) {
 	formats.Put(w, keyFormat, Format)
 	storeKeys.Put(w, keyStoreKey, key)
@@ -154,4 +162,120 @@ func getHead(b []byte, h *Head) error {
 		return errNumber
 	}
 	return nil
+}
+
+// The ledger's buckets. Integers in keys are big-endian.
+var (
+	bJournal = &store.Bucket{Name: "ledger/journal", Append: true} // seq: record
+	bBatches = &store.Bucket{Name: "ledger/batches", Append: true} // batch number: header
+	bMeta    = &store.Bucket{Name: "ledger/meta"}                  // head, format, store key
+	bMoved   = &store.Bucket{Name: "ledger/moved"}                 // day, token, asset: amount
+
+	// account, asset: balance; asset 0: the account itself
+	bState = &store.Bucket{Name: "ledger/state", Class: store.Derived}
+	// the same, of rows that change often: newer than those of ledger/state
+	bRecent = &store.Bucket{Name: "ledger/recent", Class: store.Derived}
+	bNames  = &store.Bucket{Name: "ledger/names", Class: store.Derived}     // kind, name: ref
+	bRefs   = &store.Bucket{Name: "ledger/refs", Class: store.Derived}      // kind, ref: name
+	bHolds  = &store.Bucket{Name: "ledger/holds", Class: store.Derived}     // seq: hold
+	bEnds   = &store.Bucket{Name: "ledger/hold_ends", Class: store.Derived} // expiry, seq of every open hold
+	bMarks  = &store.Bucket{Name: "ledger/marks", Class: store.Derived}     // account, asset, number: seq
+	// position: node of the log of batch roots
+	bMlog  = &store.Bucket{Name: "ledger/mlog", Class: store.Derived, Append: true}
+	bOnce  = &store.Bucket{Name: "ledger/once", Class: store.Derived}  // permanent ids and guards
+	bFlush = &store.Bucket{Name: "ledger/flush", Class: store.Derived} // how far the derived rows lag
+
+	// Idem holds the sealed runs of the idempotency index, one sub-bucket each.
+	Idem = &store.Bucket{Name: "ledger/idem", Class: store.Derived, Append: true, Subs: true}
+)
+
+// Buckets lists the ledger's buckets.
+func Buckets() []*store.Bucket {
+	return append(append([]*store.Bucket{bJournal, bBatches, bMeta}, DerivedBuckets()...), bMoved)
+}
+
+// DerivedBuckets lists those that a rebuild makes again.
+func DerivedBuckets() []*store.Bucket {
+	return []*store.Bucket{bState, bRecent, bNames, bRefs, bHolds, bEnds, bMarks, bMlog, bOnce, bFlush, Idem}
+}
+
+var (
+	errLength  = errors.New("wrong length")
+	errVersion = errors.New("unknown version")
+	errNumber  = errors.New("a number is out of its range")
+)
+
+// fixed is a value of size bytes behind the version byte. put fills them, get reads them.
+func fixed[V any](version byte, size int, put func(b []byte, v *V), get func(b []byte, v *V) error) store.Value[V] {
+	return store.Value[V]{
+		Encode: func(v V) ([]byte, error) {
+			b := make([]byte, 1+size, 1+size+store.SumSize)
+			b[0] = version
+			put(b[1:], &v)
+			return b, nil
+		},
+		Decode: func(b []byte) (v V, err error) {
+			if len(b) != 1+size {
+				return v, errLength
+			}
+			if b[0] != version {
+				return v, errVersion
+			}
+			err = get(b[1:], &v)
+			return v, err
+		},
+	}
+}
+
+func u64Value() store.Value[uint64] {
+	return fixed(1, 8,
+		func(b []byte, v *uint64) { le.PutUint64(b, *v) },
+		func(b []byte, v *uint64) error { *v = le.Uint64(b); return nil })
+}
+
+func digestValue() store.Value[b3.Digest] {
+	return fixed(1, b3.Size,
+		func(b []byte, d *b3.Digest) { copy(b, d[:]) },
+		func(b []byte, d *b3.Digest) error { copy(d[:], b); return nil })
+}
+
+// textValue is a version byte and a text.
+func textValue() store.Value[string] {
+	return store.Value[string]{
+		Encode: func(s string) ([]byte, error) { return append([]byte{1}, s...), nil },
+		Decode: func(b []byte) (string, error) {
+			if len(b) < 2 {
+				return "", errLength
+			}
+			if b[0] != 1 {
+				return "", errVersion
+			}
+			return string(b[1:]), nil
+		},
+	}
+}
+
+// rawValue stores bytes as they are. Bytes that are read are valid until the end of the view.
+func rawValue() store.Value[[]byte] {
+	return store.Value[[]byte]{
+		Encode: func(b []byte) ([]byte, error) { return b, nil },
+		Decode: func(b []byte) ([]byte, error) { return b, nil },
+	}
+}
+
+var le = binary.LittleEndian
+
+func putAmount(b []byte, a engines.Amount) {
+	hi, lo := a.Parts()
+	le.PutUint64(b, lo)
+	le.PutUint64(b[8:], hi)
+}
+
+// missing says that a row is not there that another one leads to.
+func missing(b *store.Bucket, key []byte) error {
+	return &store.RowError{Bucket: b.Name, Key: key, Cause: errors.New("it is not there")}
+}
+
+func wrong(b *store.Bucket, key []byte, format string, args ...any) error {
+	return &store.RowError{Bucket: b.Name, Key: key, Cause: fmt.Errorf(format, args...)}
 }

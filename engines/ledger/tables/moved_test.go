@@ -8,7 +8,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// What tokens moved on days that are over goes, a few rows at a time; what they moved today stays.
+// The rows of past days are deleted a few at a time. The rows of the current day stay.
 func TestMovedDaysGo(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
 	key := func(day uint32, token byte) MovedKey { return MovedKey{Day: day, Token: [8]byte{token}, Asset: 1} }

@@ -11,8 +11,9 @@ import (
 	"ronbox/store/storetest"
 )
 
-// A row among those that change often stands before the one of the same key in ledger/state, for whoever reads the file alone, until it is
-// dropped; who runs the ledger has it in memory and reads ledger/state.
+// A row of ledger/recent overrides the row with the same key in ledger/state for readers of the
+// file alone, until it is dropped. GetBalance and GetAccount read ledger/state only: a running
+// ledger has the newer row in memory.
 func TestRecentRows(t *testing.T) {
 	at := func(seq uint64) Balance { return Balance{State: record.State{LastSeq: seq}, Postings: seq} }
 	account := func(seq uint64) Account { return Account{Account: record.Account{OpenedSeq: 1}, LastSeq: seq} }
@@ -27,7 +28,8 @@ func TestRecentRows(t *testing.T) {
 		PutRecentAccount(w, alone.Account, account(6))
 	})
 	stored := Stored{tx.Reader()}
-	if stored.Balance(both) != at(7) || stored.Account(both.Account) != account(8) || stored.Balance(alone) != at(6) || stored.Account(alone.Account) != account(6) {
+	if stored.Balance(both) != at(7) || stored.Account(both.Account) != account(8) || stored.Balance(alone) != at(6) ||
+		stored.Account(alone.Account) != account(6) {
 		t.Error("the newer rows are not read")
 	}
 	b, _ := GetBalance(tx.Reader(), both.Account, both.Asset)
@@ -36,7 +38,12 @@ func TestRecentRows(t *testing.T) {
 		t.Errorf("ledger/state says %v, %v, %v", b, a, known)
 	}
 	want := map[StateKey]Row{
-		both: {Balance: at(7)}, {both.Account, 0}: {Account: account(8)}, alone: {Balance: at(6)}, {alone.Account, 0}: {Account: account(6)},
+		both: {
+			Balance: at(7),
+		},
+		{both.Account, 0}:  {Account: account(8)},
+		alone:              {Balance: at(6)},
+		{alone.Account, 0}: {Account: account(6)},
 	}
 	got, last := map[StateKey]Row{}, StateKey{}
 	for k, row := range Recents(tx.Reader(), nil) {
@@ -56,12 +63,14 @@ func TestRecentRows(t *testing.T) {
 	for k := range Recents(tx.Reader(), nil) {
 		t.Errorf("%v is still there", k)
 	}
-	if stored.Balance(both) != at(5) || stored.Account(both.Account) != account(5) || stored.Balance(alone) != (Balance{}) {
+	if stored.Balance(both) != at(5) || stored.Account(both.Account) != account(5) ||
+		stored.Balance(alone) != (Balance{}) {
 		t.Error("dropped rows are read")
 	}
 }
 
-// A row that does not decode is told and passed over, and those around it are walked; who does not want to be told is ended by it.
+// Recents reports a row that does not decode to fault and continues with the next row. Without
+// fault, the row ends the view with an error.
 func TestRecentsPassOverFaults(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
 	do(t, tx, func(_ store.Reader, w *store.Writes) {

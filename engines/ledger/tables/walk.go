@@ -1,8 +1,12 @@
 package tables
 
 import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
 	"slices"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
 )
@@ -10,14 +14,14 @@ import (
 // Query asks for a page of the history of a balance.
 type Query struct {
 	Of           StateKey
-	Top          Balance // as it was published: what was posted later is not read
+	Top          Balance // as published: later postings are not read
 	Oldest       bool    // oldest first, else newest first
 	Limit        int     // entries of a page, at least 1
 	Since, Until int64   // Unix ns: at or after Since, before Until; 0: no bound
 	Cursor       string  // of the page before; "" for the first one
 	Key          StoreKey
 
-	// Mark gives the marks that are not in the file yet; nil: there are none.
+	// Mark returns the marks that are not in the file yet; nil if there are none.
 	Mark func(n uint64) (seq uint64, known bool)
 }
 
@@ -32,14 +36,16 @@ type Posting struct {
 type Walk struct {
 	q       Query
 	cursors cursors
-	at      cursor // newest first: the next posting to read; oldest first: the first one of the chunk, whose seq is not known
+	// newest first: the next posting to read; oldest first: the first posting of the chunk, of
+	// unknown seq
+	at      cursor
 	back    cursor // oldest first: the next posting to read, towards at
 	high    uint64 // oldest first: the last posting of the chunk; 0: no chunk is begun
 	chunk   []Posting
 	passed  record.Record // oldest first: one above the chunk, on the way to it
 	placed  bool          // at is where the page begins
-	reached bool          // oldest first: what is older than Since is behind
-	trusted bool          // what is read was reached from Top or a mark, not from a cursor that may be of another time
+	reached bool          // oldest first: the walk has come to Since
+	trusted bool          // the place was reached from Top or a mark, not from a cursor, which may be outdated
 	page    []Posting
 	next    string
 	reads   int // left in this step
@@ -59,8 +65,9 @@ func NewWalk(q Query) (*Walk, error) {
 	return w, err
 }
 
-// Step reads up to about n records and tells whether the page is whole. Records that do not lead on end the view in a RowError; ErrCursor
-// is a cursor whose record is not what it was: one from before a restore.
+// Step reads about n records and reports whether the page is complete. A broken chain of records
+// ends the view in a RowError. It returns ErrCursor if the record of the cursor is another one, as
+// after a restore.
 func (w *Walk) Step(r store.Reader, n int) (done bool, err error) {
 	w.reads = n
 	if !w.placed {
@@ -181,7 +188,7 @@ func (w *Walk) forth(r store.Reader) (done bool, err error) {
 	return true, nil
 }
 
-// begin plans a chunk: up to the next mark and, once the page has begun, not beyond what it can take.
+// begin plans a chunk: up to the next mark and, once the page has begun, no more than its room.
 func (w *Walk) begin(r store.Reader) {
 	n := (w.at.posting + MarkEvery - 1) / MarkEvery
 	w.trusted = true
@@ -192,7 +199,7 @@ func (w *Walk) begin(r store.Reader) {
 	}
 }
 
-// deal adds a chunk to the page, as far as there is room, and tells whether its end is past the bound.
+// deal adds a chunk to the page up to its limit, and reports whether the chunk reaches Until.
 func (w *Walk) deal() (end bool) {
 	slices.Reverse(w.chunk)
 	for _, p := range w.chunk {
@@ -212,17 +219,78 @@ func (w *Walk) deal() (end bool) {
 	return false
 }
 
-// read reads the posting at c, and moves c to the one before it. It gives the place of the balance's image.
+// read reads the posting at c, and moves c to the posting before. It returns the index of the
+// balance's image.
 func (w *Walk) read(r store.Reader, c *cursor, rec *record.Record) (image int, err error) {
 	w.reads--
 	known := ReadRecord(r, c.seq, rec)
-	image = slices.IndexFunc(rec.Images, func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset })
+	image = slices.IndexFunc(
+		rec.Images,
+		func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset },
+	)
 	if !known || image < 0 || (rec.Images[image].Prev == 0) != (c.posting == 1) {
 		if !w.trusted {
 			return image, ErrCursor
 		}
-		panic(wrong(bJournal, seqKey(c.seq), "it should be posting %d of account %d, asset %d", c.posting, w.q.Of.Account, w.q.Of.Asset))
+		panic(
+			wrong(bJournal, seqKey(c.seq), "it should be posting %d of account %d, asset %d", c.posting, w.q.Of.Account,
+				w.q.Of.Asset),
+		)
 	}
 	*c = cursor{c.posting - 1, rec.Images[image].Prev}
 	return image, nil
+}
+
+// ErrCursor says that a text is not a cursor of this history: of another account, asset or order,
+// or of no ledger like this one.
+var ErrCursor = errors.New("cursor does not belong to this query: begin without one")
+
+// cursor says where a page begins: at which posting, and for one that runs backwards in which
+// record it is.
+type cursor struct{ posting, seq uint64 }
+
+// cursorSize: version, posting, seq, seal.
+const cursorSize = 1 + 8 + 8 + sealSize
+
+// sealSize bytes of hash tie a cursor to its history. They detect invalid cursors; access is
+// checked elsewhere.
+const sealSize = 8
+
+const cursorVersion = 1
+
+// cursorSeals sets a cursor's seal apart from every other digest.
+var cursorSeals = b3.Derive("ronbox ledger cursor v1")
+
+// cursors writes and reads the cursors of one history.
+type cursors struct {
+	key    StoreKey
+	of     StateKey
+	oldest bool // the order
+}
+
+func (c cursors) text(at cursor) string {
+	b := binary.BigEndian.AppendUint64([]byte{cursorVersion}, at.posting)
+	b = binary.BigEndian.AppendUint64(b, at.seq)
+	return base64.RawURLEncoding.EncodeToString(append(b, c.seal(b)...))
+}
+
+func (c cursors) parse(s string) (cursor, error) {
+	if len(s) != base64.RawURLEncoding.EncodedLen(cursorSize) {
+		return cursor{}, ErrCursor
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || b[0] != cursorVersion ||
+		string(c.seal(b[:cursorSize-sealSize])) != string(b[cursorSize-sealSize:]) {
+		return cursor{}, ErrCursor
+	}
+	return cursor{binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[9:])}, nil
+}
+
+func (c cursors) seal(b []byte) []byte {
+	order := byte('n')
+	if c.oldest {
+		order = 'o'
+	}
+	sum := cursorSeals.Sum(c.key[:], stateKeys().Append(nil, c.of), []byte{order}, b)
+	return sum[:sealSize]
 }

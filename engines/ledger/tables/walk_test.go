@@ -12,7 +12,8 @@ import (
 	"ronbox/store/storetest"
 )
 
-// ledgerOf is a file with the journal of b and marks up to a number for each balance; the others are in memory still.
+// ledgerOf returns a file with the journal of b and the first flushed marks of each balance. The
+// other marks are in memory.
 func ledgerOf(t storetest.Cleaner, b *books, flushed uint64) *storetest.Tx {
 	tx := storetest.NewTx(t, Buckets()...)
 	_, err := storetest.Do(tx, write(func(_ store.Reader, w *store.Writes) {
@@ -29,7 +30,7 @@ func ledgerOf(t storetest.Cleaner, b *books, flushed uint64) *storetest.Tx {
 	return tx
 }
 
-// longBooks have some thousand postings of few balances.
+// longBooks returns books with some thousand postings of few balances.
 func longBooks() *books {
 	b := newBooks()
 	b.openAccount()
@@ -49,25 +50,30 @@ func longBooks() *books {
 	return b
 }
 
-// of lists the postings of a balance up to a seq, as a scan of the journal finds them.
+// of returns the seqs of a balance's postings up to last, by a scan of the journal.
 func (b *books) of(k StateKey, last uint64) (seqs []uint64) {
 	for i := range b.records {
 		rec := &b.records[i]
-		if rec.Seq <= last && slices.ContainsFunc(rec.Images, func(im record.Image) bool { return im.Account == k.Account && im.Asset == k.Asset }) {
+		if rec.Seq <= last &&
+			slices.ContainsFunc(
+				rec.Images,
+				func(im record.Image) bool { return im.Account == k.Account && im.Asset == k.Asset },
+			) {
 			seqs = append(seqs, rec.Seq)
 		}
 	}
 	return seqs
 }
 
-// page reads one page, in steps.
+// page reads one page, in several steps.
 func page(t *rapid.T, r store.Reader, q Query) ([]uint64, string) {
 	w, err := NewWalk(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for done, n := false, 0; !done; n++ {
-		if done, err = w.Step(r, rapid.SampledFrom([]int{1, 7, 300, 100_000}).Draw(t, "step")); err != nil || n > 100_000 {
+		if done, err = w.Step(r, rapid.SampledFrom([]int{1, 7, 300, 100_000}).Draw(t, "step")); err != nil ||
+			n > 100_000 {
 			t.Fatalf("step %d: %v", n, err)
 		}
 	}
@@ -81,7 +87,8 @@ func page(t *rapid.T, r store.Reader, q Query) ([]uint64, string) {
 	return seqs, w.Next()
 }
 
-// Pages put together are what a scan finds, in either order, between any times, whatever of the marks is in the file.
+// Concatenated pages equal a scan, in both orders, for any time range, and with any number of marks
+// in the file.
 func TestPagesAreTheHistory(t *testing.T) {
 	b := longBooks()
 	last := b.head.Seq
@@ -92,7 +99,12 @@ func TestPagesAreTheHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tx := rapid.SampledFrom(files).Draw(t, "file")
 		of := rapid.SampledFrom([]StateKey{{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {3, 2}}).Draw(t, "of")
-		q := Query{Of: of, Top: b.balances[of], Limit: rapid.IntRange(1, 700).Draw(t, "limit"), Oldest: rapid.Bool().Draw(t, "oldest")}
+		q := Query{
+			Of:     of,
+			Top:    b.balances[of],
+			Limit:  rapid.IntRange(1, 700).Draw(t, "limit"),
+			Oldest: rapid.Bool().Draw(t, "oldest"),
+		}
 		if rapid.Bool().Draw(t, "memory") {
 			q.Mark = func(n uint64) (uint64, bool) { seq, ok := b.marks[MarkKey{of, n}]; return seq, ok }
 		}
@@ -128,7 +140,8 @@ func TestPagesAreTheHistory(t *testing.T) {
 	})
 }
 
-// What is posted between two pages comes last in the order of time, and not at all in the other.
+// A posting made between two pages comes last in ascending order, and does not appear in descending
+// order.
 func TestPagesStayUnderWrites(t *testing.T) {
 	b := longBooks()
 	of := StateKey{1, 1}
@@ -140,7 +153,12 @@ func TestPagesStayUnderWrites(t *testing.T) {
 	after := b.of(of, b.head.Seq)
 	tx := ledgerOf(t, b, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		q := Query{Of: of, Top: early, Oldest: rapid.Bool().Draw(t, "oldest"), Limit: rapid.IntRange(1, 1499).Draw(t, "limit")}
+		q := Query{
+			Of:     of,
+			Top:    early,
+			Oldest: rapid.Bool().Draw(t, "oldest"),
+			Limit:  rapid.IntRange(1, 1499).Draw(t, "limit"),
+		}
 		got, next := page(t, tx.Reader(), q)
 		q.Top, q.Cursor, q.Limit = b.balances[of], next, 5000
 		rest, end := page(t, tx.Reader(), q)
@@ -155,7 +173,7 @@ func TestPagesStayUnderWrites(t *testing.T) {
 	})
 }
 
-// A deep page in the order of time costs a walk from a mark, not from the end, and so does a date.
+// A deep page in ascending order, and a page from a date, start at a mark rather than at the end.
 func TestDeepPagesAreCheap(t *testing.T) {
 	b := longBooks()
 	tx := ledgerOf(t, b, 100)
@@ -176,7 +194,7 @@ func TestDeepPagesAreCheap(t *testing.T) {
 	}
 }
 
-// However few entries a page has, what lies before its date is passed once.
+// The entries before the date of a page are passed only once, even if pages are short.
 func TestShortPagesAreCheap(t *testing.T) {
 	b := longBooks()
 	tx := ledgerOf(t, b, 100)
@@ -191,7 +209,8 @@ func TestShortPagesAreCheap(t *testing.T) {
 				}
 				const most = 2*MarkEvery + 20
 				if done, err := w.Step(tx.Reader(), most); !done || err != nil || len(w.Page()) != limit {
-					t.Fatalf("%d since %d: not done in %d reads: %v, %d entries", limit, since, most, err, len(w.Page()))
+					t.Fatalf("%d since %d: not done in %d reads: %v, %d entries", limit, since, most, err,
+						len(w.Page()))
 				}
 				q.Cursor = w.Next()
 			}
@@ -223,7 +242,7 @@ func TestCursorsAreTied(t *testing.T) {
 	}
 }
 
-// A cursor that a restore has made void, and a journal that does not lead on, are told apart.
+// A walk distinguishes a cursor that a restore made invalid from a broken journal.
 func TestWalkRefuses(t *testing.T) {
 	b := longBooks()
 	tx := ledgerOf(t, b, 0)

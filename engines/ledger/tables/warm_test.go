@@ -9,10 +9,14 @@ import (
 	"ronbox/store/storetest"
 )
 
-// The keys that are warmed are those of the rows that are read, in their order and each once.
+// The keys to warm are sorted in the order of their rows, without duplicates.
 func TestWarmedKeys(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
-	states, accounts, seqs := []StateKey{{1, 2}, {3, 4}, {1 << 40, 1}}, []string{"a", "alice", "b"}, []uint64{1, 255, 256}
+	states, accounts, seqs := []StateKey{{1, 2}, {3, 4}, {1 << 40, 1}}, []string{"a", "alice", "b"}, []uint64{
+		1,
+		255,
+		256,
+	}
 	do(t, tx, func(_ store.Reader, w *store.Writes) {
 		for i, k := range states {
 			PutBalance(w, k, Balance{})

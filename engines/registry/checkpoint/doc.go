@@ -1,12 +1,17 @@
-// Package checkpoint makes and reads the signed statements of a log: checkpoints in the C2SP form (a note of origin, size and root), the
-// node's own timestamped cosignature under them, those of witnesses, and the high-water file that keeps the last one outside the database.
+// Package checkpoint makes and reads the signed statements of a log: checkpoints in the C2SP form
+// (a note of origin, size and root), the timestamped cosignature of the node, those of witnesses,
+// and the high-water file, which keeps the last checkpoint outside the database.
 //
 // # Invariants
 //
-//  1. A checkpoint that Open answers is signed by one of the log keys given, and its signature is spelled in the one way; signature lines of
-//     other keys are kept and never a fault.
-//  2. A line that Cosignature answers is of that checkpoint, by the key of that witness. Whole finds any line that nobody known has made.
-//  3. The high-water file is replaced whole, or not at all: it was synced before it got its name, and its folder after.
+//  1. A checkpoint that Open returns is signed by one of the given log keys, in the one spelling of
+//     its signature. Signature lines of other keys are kept and are never an error.
+//
+//  2. A line that Cosignature returns is of that checkpoint, by the key of that witness. Whole
+//     finds every line by an unknown key.
+//
+//  3. The high-water file is replaced as a whole or not at all: the new file is synced before it is
+//     renamed, and its folder afterwards.
 //
 // # Tasks and queues
 //

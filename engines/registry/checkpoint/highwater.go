@@ -10,10 +10,11 @@ import (
 	"ronbox/store"
 )
 
-// HighWater is the file that keeps the last checkpoint a node has signed. It lies outside the database, so that an older database shows.
+// HighWater is the file with the last checkpoint that a node has signed. It is outside the
+// database, so that an older database can be detected.
 type HighWater struct{ Path string }
 
-// Write replaces the mark. When it returns nil the mark survives a power cut.
+// Write replaces the mark. Once it returns nil, the mark survives a power cut.
 func (h HighWater) Write(s Signed) error {
 	err := os.MkdirAll(filepath.Dir(h.Path), 0o700)
 	if err == nil {
@@ -25,8 +26,8 @@ func (h HighWater) Write(s Signed) error {
 	return nil
 }
 
-// Read gives the mark as it was written; a file that is not there is fs.ErrNotExist. Its signature is for the caller to check, with the
-// keys that were in force.
+// Read returns the mark as it was written, or fs.ErrNotExist. The caller checks its signature with
+// the keys that were in force.
 func (h HighWater) Read() ([]byte, error) {
 	info, err := os.Stat(h.Path)
 	if err != nil {
@@ -38,7 +39,7 @@ func (h HighWater) Read() ([]byte, error) {
 	return os.ReadFile(h.Path)
 }
 
-// Remove takes the mark away; that there is none is no fault.
+// Remove removes the mark. A missing mark is not an error.
 func (h HighWater) Remove() error {
 	if err := os.Remove(h.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the high-water mark: %w", err)

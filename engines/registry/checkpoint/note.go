@@ -17,7 +17,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/sig"
+	"ronbox/appliance/sig"
 )
 
 // Signature types of C2SP.
@@ -26,10 +26,12 @@ const (
 	algCosigned = 4 // cosignature/v1: with a time
 )
 
-// maxNote is the most bytes of a note: a checkpoint with the cosignatures of some hundred witnesses.
+// maxNote is the most bytes of a note: a checkpoint with the cosignatures of some hundred
+// witnesses.
 const maxNote = 64 << 10
 
-// strict takes the one spelling of bytes alone: the last character of any other has bits that decoders pass over.
+// strict accepts only one spelling of bytes: decoders ignore spare bits in the last character of
+// any other.
 var strict = base64.StdEncoding.Strict()
 
 // Errors of notes.
@@ -38,19 +40,19 @@ var (
 	ErrSigner = errors.New("no log key that is trusted has signed it")
 )
 
-// Tree is what a checkpoint says: the log of that origin has Size entries under Root.
+// Tree is the content of a checkpoint: the log of that origin has Size entries under Root.
 type Tree struct {
 	Origin string
 	Size   uint64
 	Root   tlog.Hash
 }
 
-// Text is the signed text: three lines.
+// Text returns the signed text: three lines.
 func (t Tree) Text() string {
 	return t.Origin + "\n" + strconv.FormatUint(t.Size, 10) + "\n" + t.Root.String() + "\n"
 }
 
-// ParseText reads the text of a checkpoint in its one spelling; lines behind the third are not taken.
+// ParseText parses the text of a checkpoint in its one spelling. It refuses further lines.
 func ParseText(text string) (Tree, error) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 4 || lines[0] == "" || lines[3] != "" {
@@ -67,7 +69,7 @@ func ParseText(text string) (Tree, error) {
 	return Tree{Origin: lines[0], Size: size, Root: root}, nil
 }
 
-// TreeOf reads what a note says, whoever has signed it.
+// TreeOf parses the tree of a note without a check of its signatures.
 func TreeOf(note []byte) (Tree, error) {
 	text, _, _ := strings.Cut(string(note), "\n\n")
 	return ParseText(text + "\n")
@@ -77,7 +79,7 @@ func TreeOf(note []byte) (Tree, error) {
 type Signed struct {
 	Tree
 	Note []byte    // as it is served
-	At   time.Time // of the node's own cosignature; zero without one
+	At   time.Time // of the cosignature of the node; zero without one
 }
 
 // Key is a log key. It prints as its public half only.
@@ -88,7 +90,8 @@ type Key struct {
 	signer  note.Signer
 }
 
-// ReadKey reads the file of a log key: a line "PRIVATE+KEY+name+hash+base64". The file must be its owner's alone.
+// ReadKey reads the file of a log key, a line "PRIVATE+KEY+name+hash+base64". Only its owner may
+// read the file.
 func ReadKey(path string) (*Key, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -108,7 +111,7 @@ func ReadKey(path string) (*Key, error) {
 	return k, nil
 }
 
-// ParseKey reads the text of a private log key.
+// ParseKey parses the text of a private log key.
 func ParseKey(skey string) (*Key, error) {
 	signer, err := note.NewSigner(skey)
 	if err != nil {
@@ -127,14 +130,14 @@ func ParseKey(skey string) (*Key, error) {
 	return &Key{Name: signer.Name(), VKey: vkey, private: private, signer: signer}, nil
 }
 
-// String names the key without its secret.
+// String returns the public half.
 func (k *Key) String() string { return "log key " + k.VKey }
 
 // GoString is String, so that no verb of fmt prints the seed.
 func (k *Key) GoString() string { return k.String() }
 
-// Sign makes the checkpoint of t, signed as the log and, with the time at in seconds, as the log's own witness. The signature of the log
-// has no time: signing a tree again gives the same one.
+// Sign returns the checkpoint of t, signed as the log and, with the time at in seconds, as its own
+// witness. The signature of the log has no time, so a repeated one is the same.
 func (k *Key) Sign(t Tree, at time.Time) (Signed, error) {
 	if t.Origin != k.Name {
 		return Signed{}, fmt.Errorf("the log is %q, its key is for %q", t.Origin, k.Name)
@@ -146,7 +149,7 @@ func (k *Key) Sign(t Tree, at time.Time) (Signed, error) {
 	return Signed{Tree: t, Note: raw, At: time.Unix(at.Unix(), 0).UTC()}, nil
 }
 
-// SignText signs another statement of the log, whose first line must not be the origin.
+// SignText signs another statement of the log. Its first line must not be the origin.
 func (k *Key) SignText(text string) ([]byte, error) {
 	if strings.HasPrefix(text, k.Name+"\n") {
 		return nil, fmt.Errorf("%w: it would pass for a checkpoint", ErrForm)
@@ -171,7 +174,7 @@ func (c cosigner) Sign(msg []byte) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint64(nil, at), sig...), nil
 }
 
-// cosigned is what a cosignature/v1 signs.
+// cosigned returns the message that a cosignature/v1 signs.
 func cosigned(at uint64, msg []byte) []byte {
 	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", at), msg...)
 }
@@ -190,7 +193,7 @@ type Witness struct {
 	public ed25519.PublicKey
 }
 
-// ParseWitness reads the vkey of a witness, of the kind for cosignatures.
+// ParseWitness parses the vkey of a witness, of the type for cosignatures.
 func ParseWitness(vkey string) (Witness, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	hash, key64, ok := strings.Cut(rest, "+")
@@ -208,24 +211,26 @@ func ParseWitness(vkey string) (Witness, error) {
 	return w, nil
 }
 
-// Name is the witness's.
+// Name returns the name of the witness.
 func (w Witness) Name() string { return w.name }
 
-// KeyHash is its key's, for cosignatures.
+// KeyHash returns the hash of its key for cosignatures.
 func (w Witness) KeyHash() uint32 { return keyHash(w.name, algCosigned, w.public) }
 
 // Verify checks a cosignature of msg.
 func (w Witness) Verify(msg, sig []byte) bool {
-	return len(sig) == 8+ed25519.SignatureSize && ed25519.Verify(w.public, cosigned(binary.BigEndian.Uint64(sig), msg), sig[8:])
+	return len(sig) == 8+ed25519.SignatureSize &&
+		ed25519.Verify(w.public, cosigned(binary.BigEndian.Uint64(sig), msg), sig[8:])
 }
 
 // Keys are the public log keys of a signer set, ready to verify.
 type Keys struct {
 	logs  []note.Verifier
-	byKey map[uint32]Witness // their own cosignatures
+	byKey map[uint32]Witness // their cosignatures
 }
 
-// ParseLogKey reads the vkey of a log, of the Ed25519 kind and in its one spelling; its point must be as sound as a signer's.
+// ParseLogKey parses the vkey of a log, of the Ed25519 type and in its one spelling. The point is
+// checked as that of a signer is.
 func ParseLogKey(vkey string) (note.Verifier, ed25519.PublicKey, error) {
 	v, err := note.NewVerifier(vkey)
 	if err != nil {
@@ -241,7 +246,8 @@ func ParseLogKey(vkey string) (note.Verifier, ed25519.PublicKey, error) {
 	return v, raw[1:], sig.CheckKey(raw[1:])
 }
 
-// NewKeys reads vkeys. One that is none is a fault: signer sets are checked before they come into force.
+// NewKeys parses vkeys. An invalid one is an error, because signer sets are checked before they
+// come into force.
 func NewKeys(vkeys []string) (Keys, error) {
 	keys := Keys{byKey: map[uint32]Witness{}}
 	for i, vkey := range vkeys {
@@ -259,7 +265,8 @@ func NewKeys(vkeys []string) (Keys, error) {
 	return keys, nil
 }
 
-// Open reads a signed checkpoint: one of the keys must have signed it as the log, under the origin that the text names.
+// Open parses a signed checkpoint. One of the keys must have signed it as the log, under the origin
+// in the text.
 func (k Keys) Open(raw []byte) (Signed, error) {
 	text, at, err := k.open(raw)
 	if err != nil {
@@ -277,7 +284,7 @@ func (k Keys) Open(raw []byte) (Signed, error) {
 	return Signed{}, fmt.Errorf("%w: it is of the log %q", ErrSigner, t.Origin)
 }
 
-// OpenText reads another statement that one of the keys has signed.
+// OpenText parses another statement that one of the keys has signed.
 func (k Keys) OpenText(raw []byte) (string, error) {
 	n, _, err := k.open(raw)
 	if err != nil {
@@ -286,7 +293,8 @@ func (k Keys) OpenText(raw []byte) (string, error) {
 	return n.Text, nil
 }
 
-// open verifies as the log alone: the node's cosignature gives the time, and is no second opinion.
+// open verifies the signature of the log only. The cosignature of the node adds the time, not a
+// second opinion.
 func (k Keys) open(raw []byte) (n *note.Note, at time.Time, err error) {
 	if len(raw) > maxNote {
 		return nil, at, fmt.Errorf("%w: a note of %d bytes, at most %d", ErrForm, len(raw), maxNote)
@@ -313,28 +321,30 @@ func (k Keys) open(raw []byte) (n *note.Note, at time.Time, err error) {
 	return n, at, nil
 }
 
-// Retention is the statement that a node signs before it deletes anything of its log: the checkpoint that covers what goes, and the place
-// from which on the log stays whole. It is a note of its own, so that the checkpoint remains one that witnesses know.
+// Retention is the statement that a node signs before it deletes a part of its log: the checkpoint
+// that covers that part, and the first complete version after it. It is a separate note, so that
+// the checkpoint stays in a form that witnesses know.
 type Retention struct {
-	Tree                // an archived checkpoint over all that goes
+	Tree                // an archived checkpoint over the deleted versions
 	Head      b3.Digest // of the entry of version Size
-	Min       uint64    // the first version that is kept whole
-	ItemsRoot string    // as the payload of version Min has it signed
+	Min       uint64    // the first complete version
+	ItemsRoot string    // as signed in the payload of version Min
 	Snapshot  b3.Digest // of the items of version Min, as record.Snapshot writes them
 }
 
-// The text of a statement: who makes it, and what it says.
+// The lines of a statement: its type, and its members.
 const (
 	retentionTitle = "/retention\n"
 	retentionSays  = "size %d\nroot %s\nhead %s\nmin %d\nsnapshot %d %s %s\n"
 )
 
-// Text is what is signed.
+// Text returns the bytes to sign.
 func (r Retention) Text() string {
-	return r.Origin + retentionTitle + fmt.Sprintf(retentionSays, r.Size, r.Root, r.Head, r.Min, r.Min, r.ItemsRoot, r.Snapshot)
+	return r.Origin + retentionTitle + fmt.Sprintf(retentionSays, r.Size, r.Root, r.Head, r.Min, r.Min, r.ItemsRoot,
+		r.Snapshot)
 }
 
-// ParseRetention reads the text of a statement in its one spelling.
+// ParseRetention parses the text of a statement in its one spelling.
 func ParseRetention(text string) (r Retention, err error) {
 	origin, says, ok := strings.Cut(text, retentionTitle)
 	var root, head, snapshot string
@@ -342,7 +352,8 @@ func ParseRetention(text string) (r Retention, err error) {
 	if ok {
 		_, err = fmt.Sscanf(says, retentionSays, &r.Size, &root, &head, &r.Min, &at, &r.ItemsRoot, &snapshot)
 	}
-	if r.Origin = origin; err == nil {
+	r.Origin = origin
+	if err == nil {
 		r.Root, err = tlog.ParseHash(root)
 	}
 	if err == nil {

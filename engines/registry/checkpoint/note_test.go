@@ -58,7 +58,8 @@ func TestSignAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := note.Open(signed.Note, note.VerifierList(v)); err != nil || n.Text != signed.Text() || len(n.UnverifiedSigs) != 1 {
+	if n, err := note.Open(signed.Note, note.VerifierList(v)); err != nil || n.Text != signed.Text() ||
+		len(n.UnverifiedSigs) != 1 {
 		t.Errorf("by another reader of notes: %v", err)
 	}
 	again, err := k.Sign(tree(7, 3), at.Add(time.Hour))
@@ -122,7 +123,7 @@ func TestOpenRefusals(t *testing.T) {
 	}
 }
 
-// A key that stands in two signer sets, as it does after a change of signers, is one key.
+// A key that is in two signer sets, as after a change of signers, counts as one key.
 func TestKeyOfTwoSets(t *testing.T) {
 	k, _ := newKey(t, origin, 1)
 	signed, err := k.Sign(tree(7, 3), time.Unix(1_800_000_000, 0))
@@ -138,7 +139,7 @@ func TestKeyOfTwoSets(t *testing.T) {
 	}
 }
 
-// A forged time does not pass: the cosignature covers it.
+// A forged time is refused: the cosignature covers it.
 func TestForgedTime(t *testing.T) {
 	k, _ := newKey(t, origin, 1)
 	signed, err := k.Sign(tree(7, 3), time.Unix(1_800_000_000, 0))
@@ -163,7 +164,7 @@ func TestForgedTime(t *testing.T) {
 	}
 }
 
-// Any bit of a note that flips is found, those too that base64 does not use.
+// Any flipped bit of a note is found, even a bit that base64 does not use.
 func TestEveryBitOfANoteCounts(t *testing.T) {
 	k, _ := newKey(t, origin, 1)
 	signed, err := k.Sign(tree(7, 3), time.Unix(1_800_000_000, 0))
@@ -194,7 +195,8 @@ func TestEveryBitOfANoteCounts(t *testing.T) {
 
 func TestWitnessKeys(t *testing.T) {
 	public := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, 32)).Public().(ed25519.PublicKey)
-	vkey := fmt.Sprintf("w.example+%08x+%s", keyHash("w.example", algCosigned, public), base64.StdEncoding.EncodeToString(append([]byte{algCosigned}, public...)))
+	vkey := fmt.Sprintf("w.example+%08x+%s", keyHash("w.example", algCosigned, public),
+		base64.StdEncoding.EncodeToString(append([]byte{algCosigned}, public...)))
 	w, err := ParseWitness(vkey)
 	if err != nil || w.Name() != "w.example" {
 		t.Fatalf("%+v, %v", w, err)

@@ -14,7 +14,8 @@ func vkeyOf(name string, seed byte) string {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(seed), ed25519.SeedSize)))
 	public := private.Public().(ed25519.PublicKey)
 	w := Witness{name: name, public: public}
-	return fmt.Sprintf("%s+%08x+%s", name, w.KeyHash(), base64.StdEncoding.EncodeToString(append([]byte{algCosigned}, public...)))
+	return fmt.Sprintf("%s+%08x+%s", name, w.KeyHash(),
+		base64.StdEncoding.EncodeToString(append([]byte{algCosigned}, public...)))
 }
 
 func TestPolicyQuorum(t *testing.T) {

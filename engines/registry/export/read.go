@@ -34,7 +34,7 @@ type Log struct {
 	payloads bundle
 }
 
-// bundle is the file read last.
+// bundle is the last file read.
 type bundle struct {
 	n     uint64
 	parts [][]byte
@@ -45,7 +45,7 @@ var (
 	_ rverify.TreeReader = (*Log)(nil)
 )
 
-// Open reads where an export ends. Nothing of it is verified yet.
+// Open reads the index of an export. It verifies nothing.
 func Open(dir string) (*Log, error) {
 	l := &Log{dir: dir}
 	raw, err := l.file(fileLog)
@@ -77,33 +77,34 @@ func (l *Log) file(name string) ([]byte, error) {
 	return raw, err
 }
 
-// Head is where the export ends.
+// Head returns the end of the export.
 func (l *Log) Head() (record.Head, error) {
 	if l.Index.Head.Version != l.Size || l.tree.Size != l.Size {
-		return record.Head{}, fmt.Errorf("%s names version %d and size %d, the checkpoint %d", fileLog, l.Index.Head.Version, l.Size, l.tree.Size)
+		return record.Head{}, fmt.Errorf("%s names version %d and size %d, the checkpoint %d", fileLog,
+			l.Index.Head.Version, l.Size, l.tree.Size)
 	}
 	return l.Index.Head, nil
 }
 
-// AuditHead is the last audit record of the export.
+// AuditHead returns the number and hash of the last audit record of the export.
 func (l *Log) AuditHead() (uint64, b3.Digest, error) { return l.AuditSeq, l.AuditB3, nil }
 
-// Latest is the checkpoint.
+// Latest returns the checkpoint.
 func (l *Log) Latest() []byte { return l.note }
 
-// Entry gives the entry of a version.
+// Entry returns the entry of a version.
 func (l *Log) Entry(v uint64) ([]byte, error) {
 	n := (v - 1) / logtree.Width
 	width := int(min(logtree.Width, l.Size-n*logtree.Width))
 	return l.part(v, &l.entries, "entry", 2, logtree.Path(logtree.At{N: n}, width, true))
 }
 
-// Payload gives the payload of a version.
+// Payload returns the payload of a version.
 func (l *Log) Payload(v uint64) ([]byte, error) {
 	return l.part(v, &l.payloads, "payload", 4, payloadPath((v-1)/logtree.Width))
 }
 
-// keptFile gives what is kept of a version before MinVersion.
+// keptFile returns the name of a kept file of a version before MinVersion.
 func (l *Log) keptFile(v uint64, what string) ([]byte, error) {
 	raw, err := l.file(keptPath(v, what))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,26 +113,32 @@ func (l *Log) keptFile(v uint64, what string) ([]byte, error) {
 	return raw, err
 }
 
-// Horizon is where a pruned log begins, nil for one that is whole.
+// Horizon returns where a pruned log begins, nil if the log is complete.
 func (l *Log) Horizon() (*rverify.Horizon, error) {
 	if l.MinVersion <= 1 {
 		return nil, nil
 	}
 	note, err := l.file(fileRetention)
-	return &rverify.Horizon{Min: l.MinVersion, Audit: l.MinAudit, Note: note, Items: func() (items record.Items, err error) {
-		raw, err := l.file(fileSnapshot)
-		if err != nil {
-			return items, err
-		}
-		all, err := record.ParseSnapshot(raw)
-		if err != nil {
-			return items, err
-		}
-		return record.NewItems(all)
-	}}, err
+	return &rverify.Horizon{
+		Min:   l.MinVersion,
+		Audit: l.MinAudit,
+		Note:  note,
+		Items: func() (items record.Items, err error) {
+			raw, err := l.file(fileSnapshot)
+			if err != nil {
+				return items, err
+			}
+			all, err := record.ParseSnapshot(raw)
+			if err != nil {
+				return items, err
+			}
+			return record.NewItems(all)
+		},
+	}, err
 }
 
-// part gives what the log has of version v, out of its bundle, where each part stands behind its length in so many bytes.
+// part returns the part of version v in its bundle, in which a length in so many bytes precedes
+// each part.
 func (l *Log) part(v uint64, b *bundle, what string, width int, path string) ([]byte, error) {
 	if v == 0 || v > l.Size {
 		return nil, rverify.ErrMissing
@@ -169,13 +176,14 @@ func cut(raw []byte, width int) (part, rest []byte, ok bool) {
 	for _, b := range raw[:width] {
 		n = n<<8 | int(b)
 	}
-	if raw = raw[width:]; len(raw) < n {
+	raw = raw[width:]
+	if len(raw) < n {
 		return nil, nil, false
 	}
 	return raw[:n], raw[n:], true
 }
 
-// Audit gives the records from…to, as far as they are there.
+// Audit yields the existing records from…to.
 func (l *Log) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		to = min(to, l.AuditSeq)
@@ -196,7 +204,7 @@ func (l *Log) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
 	}
 }
 
-// Epochs gives the signer sets, each behind the version that installed it.
+// Epochs yields the signer sets, each after the version that installed it.
 func (l *Log) Epochs() iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		for epoch := uint64(1); epoch <= l.Index.Epochs; epoch++ {
@@ -213,10 +221,10 @@ func (l *Log) Epochs() iter.Seq2[uint64, []byte] {
 	}
 }
 
-// TreeSize is that of the checkpoint.
+// TreeSize returns the size of the checkpoint.
 func (l *Log) TreeSize() (uint64, error) { return l.tree.Size, nil }
 
-// Tile gives the bytes of a tile, nil for none.
+// Tile returns the bytes of a tile, nil if it does not exist.
 func (l *Log) Tile(at logtree.At) []byte {
 	n := l.tree.Size >> (logtree.Height * uint(at.Level))
 	if at.N*logtree.Width >= n {
@@ -229,7 +237,7 @@ func (l *Log) Tile(at logtree.At) []byte {
 	return raw
 }
 
-// Notes gives the checkpoint.
+// Notes yields the checkpoint.
 func (l *Log) Notes() iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) { yield(l.tree.Size, l.note) }
 }

@@ -30,9 +30,11 @@ const (
 	dirPayload     = "payload"
 	dirAudit       = "audit"
 	dirEpoch       = "epoch"
-	dirKept        = "kept"      // of a pruned log: entry and payload of genesis and of changes of signers that lie before min_version
-	fileRetention  = "retention" // of a pruned log: the statement
-	fileSnapshot   = "snapshot"  // of a pruned log: the items of min_version
+	// of a pruned log: entry and payload of genesis and of the changes of signers before
+	// min_version
+	dirKept       = "kept"
+	fileRetention = "retention" // of a pruned log: the statement
+	fileSnapshot  = "snapshot"  // of a pruned log: the items of min_version
 )
 
 // auditBundle is how many audit records one file holds.
@@ -52,7 +54,8 @@ type Index struct {
 	AuditB3  b3.Digest   `json:"audit_b3"`
 	Epochs   uint64      `json:"epochs"`
 
-	MinVersion uint64 `json:"min_version,omitzero"` // of a pruned log: the first version that is whole, and the first audit record
+	// of a pruned log: the first complete version, and the first audit record
+	MinVersion uint64 `json:"min_version,omitzero"`
 	MinAudit   uint64 `json:"min_audit,omitzero"`
 }
 
@@ -60,11 +63,12 @@ type Index struct {
 type Source interface {
 	rverify.LogReader
 	rverify.TreeReader
-	// Latest is the latest checkpoint, nil for none.
+	// Latest returns the latest checkpoint, nil before the first.
 	Latest() []byte
 }
 
-// Write puts src, up to its latest checkpoint, into dir, which must be empty or absent. progress is told of versions.
+// Write writes src, up to its latest checkpoint, into dir, which must be empty or absent. It calls
+// progress with the number of versions.
 func Write(ctx context.Context, dir string, src Source, progress func(done, total uint64)) (Index, error) {
 	raw := src.Latest()
 	if raw == nil {
@@ -86,7 +90,7 @@ func Write(ctx context.Context, dir string, src Source, progress func(done, tota
 			return Index{}, context.Cause(ctx)
 		}
 		if first+logtree.Width <= w.index.MinVersion {
-			continue // it is gone
+			continue // it is pruned
 		}
 		if err := w.bundle(first, min(tree.Size, first+logtree.Width-1)); err != nil {
 			return Index{}, err
@@ -110,7 +114,7 @@ func Write(ctx context.Context, dir string, src Source, progress func(done, tota
 	return w.index, w.put(fileLog, append(out, '\n'))
 }
 
-// claim takes a directory for an export.
+// claim creates the directory of an export, or checks that it is empty.
 func claim(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -143,7 +147,7 @@ func (w *writer) put(name string, raw []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// horizon writes what a pruned log begins with.
+// horizon writes the statement, the snapshot and the kept versions of a pruned log.
 func (w *writer) horizon() error {
 	h, err := w.src.Horizon()
 	if err != nil || h == nil {
@@ -172,7 +176,7 @@ func (w *writer) horizon() error {
 
 func keptPath(v uint64, what string) string { return fmt.Sprintf("%s/%d.%s", dirKept, v, what) }
 
-// version reads what the log has of a version.
+// version reads the entry and the payload of a version.
 func (w *writer) version(v uint64) (entry, payload []byte, err error) {
 	if entry, err = w.src.Entry(v); err != nil {
 		return nil, nil, fmt.Errorf("entry of version %d: %w", v, err)
@@ -190,7 +194,7 @@ func (w *writer) version(v uint64) (entry, payload []byte, err error) {
 func (w *writer) bundle(from, to uint64) (err error) {
 	var entries, payloads []byte
 	for v := from; v <= to; v++ {
-		var entry, payload []byte // empty: the version is gone
+		var entry, payload []byte // empty: the version is pruned
 		if v >= w.index.MinVersion {
 			if entry, payload, err = w.version(v); err != nil {
 				return err
@@ -212,7 +216,7 @@ func payloadPath(n uint64) string {
 	return dirPayload + strings.TrimPrefix(logtree.Path(logtree.At{N: n}, logtree.Width, false), "tile/0")
 }
 
-// tiles writes the hashes: of each level the full tiles, and the part of the last one that the size takes.
+// tiles writes the hashes: of each level the full tiles, and the used part of the last one.
 func (w *writer) tiles() error {
 	for level, n := uint8(0), w.index.Size; n > 0; level, n = level+1, n/logtree.Width {
 		for i := uint64(0); i*logtree.Width < n; i++ {
@@ -244,12 +248,12 @@ func (w *writer) epochs() error {
 	return nil
 }
 
-// audit writes the records up to that of the last version's commit.
+// audit writes the records up to that of the commit of the last version.
 func (w *writer) audit(ctx context.Context) error {
 	last := w.last.AuditSeq + 1
 	for first := uint64(1); first <= last; first += auditBundle {
 		if first+auditBundle <= w.index.MinAudit {
-			continue // it is gone
+			continue // it is pruned
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -270,7 +274,10 @@ func (w *writer) audit(ctx context.Context) error {
 		return fmt.Errorf("audit record %d: %w", last, rverify.ErrMissing)
 	}
 	e := w.last
-	w.index.Head = record.Head{Version: e.Version, Hash: e.Hash(), PayloadB3: e.PayloadB3, CommittedAt: e.CommittedAt, Epoch: w.index.Head.Epoch}
+	w.index.Head = record.Head{
+		Version: e.Version, Hash: e.Hash(), PayloadB3: e.PayloadB3,
+		CommittedAt: e.CommittedAt, Epoch: w.index.Head.Epoch,
+	}
 	return nil
 }
 

@@ -1,10 +1,13 @@
-// Package logtree keeps the RFC 6962 tree over a log's entries as tiles of height 8, and proves with them. A tile is up to 256 hashes; a
-// narrower tile is a prefix of the stored one, so that tiles of every earlier size stay readable.
+// Package logtree stores the RFC 6962 tree over the entries of a log as tiles of height 8, and
+// makes proofs from them. A tile has up to 256 hashes. A narrower tile is a prefix of the stored
+// one, so that tiles of every earlier size stay readable.
 //
 // # Invariants
 //
-//  1. Growing by one leaf writes one tile, and one more for each tile that it fills.
-//  2. A tree of n leaves is decided by the first n leaves alone: what was readable at a size stays so, byte for byte.
+//  1. A new leaf writes one tile, and one more for each tile that it fills.
+//
+//  2. A tree of n leaves depends on the first n leaves only: the bytes readable at a size never
+//     change.
 //
 // # Tasks and queues
 //

@@ -20,19 +20,20 @@ const (
 // ErrTile is returned when a tile is missing or shorter than the tree needs.
 var ErrTile = errors.New("tile of the log tree is missing or cut")
 
-// At names a tile: its level, 0 being that of leaves, and its place there.
+// At names a tile: its level, 0 for the leaves, and its place in that level.
 type At struct {
 	Level uint8
 	N     uint64
 }
 
-// Tiles gives the stored bytes of a tile, nil for none.
+// Tiles returns the stored bytes of a tile, nil if it does not exist.
 type Tiles func(At) []byte
 
-// Leaf is the hash of an entry.
+// Leaf returns the hash of an entry.
 func Leaf(entry []byte) tlog.Hash { return tlog.RecordHash(entry) }
 
-// Append adds a leaf behind the first size ones. put gets each tile that changes, the lowest first.
+// Append adds a leaf after the first size leaves. It calls put with each tile that changes, the
+// lowest first.
 func Append(tiles Tiles, size uint64, leaf tlog.Hash, put func(At, []byte)) error {
 	hash := leaf
 	for level, n := uint8(0), size; ; level, n = level+1, n/Width {
@@ -50,7 +51,7 @@ func Append(tiles Tiles, size uint64, leaf tlog.Hash, put func(At, []byte)) erro
 	}
 }
 
-// top is the hash over a full tile.
+// top returns the hash of a full tile.
 func top(tile []byte) tlog.Hash {
 	level := make([]tlog.Hash, Width)
 	for i := range level {
@@ -68,7 +69,7 @@ func top(tile []byte) tlog.Hash {
 // Reader reads hashes of the tree from its tiles; it is a tlog.HashReader.
 type Reader struct{ Tiles Tiles }
 
-// ReadHashes gives the hashes at places in the order of tlog's stored hashes.
+// ReadHashes returns the hashes at places in the order of the stored hashes of tlog.
 func (r Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {
@@ -85,7 +86,8 @@ func (r Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// Root is the root of the tree over the first size leaves; that of none is the hash of nothing.
+// Root returns the root of the tree over the first size leaves. For size 0 it is the hash of the
+// empty string.
 func (r Reader) Root(size uint64) (tlog.Hash, error) {
 	return tlog.TreeHash(int64(size), r)
 }
@@ -95,15 +97,16 @@ func (r Reader) Inclusion(size, index uint64) (tlog.RecordProof, error) {
 	return tlog.ProveRecord(int64(size), int64(index), r)
 }
 
-// Consistency proves that the tree of from leaves is the beginning of that of to.
+// Consistency proves that the tree of from leaves is a prefix of that of to.
 func (r Reader) Consistency(from, to uint64) (tlog.TreeProof, error) {
 	if from == 0 || from == to {
-		return tlog.TreeProof{}, nil // of nothing, or of the same
+		return tlog.TreeProof{}, nil // from the empty tree, or from the same tree
 	}
 	return tlog.ProveTree(int64(to), int64(from), r)
 }
 
-// Extends checks that the tree of to leaves under newRoot begins with the one of from leaves under oldRoot, as far as the tiles prove it.
+// Extends checks that the tree of to leaves under newRoot begins with the one of from leaves under
+// oldRoot, as far as the tiles prove it.
 func (r Reader) Extends(from uint64, oldRoot tlog.Hash, to uint64, newRoot tlog.Hash) error {
 	switch {
 	case from > to:
@@ -123,8 +126,8 @@ func (r Reader) Extends(from uint64, oldRoot tlog.Hash, to uint64, newRoot tlog.
 	return tlog.CheckTree(proof, int64(to), newRoot, int64(from), oldRoot)
 }
 
-// Path is the path of a tile under the tlog-tiles layout, such as "tile/0/x001/234.p/5"; entries reports whether it holds entries rather
-// than hashes.
+// Path returns the path of a tile in the tlog-tiles layout, such as "tile/0/x001/234.p/5". entries
+// selects tiles of entries instead of hashes.
 func Path(at At, width int, entries bool) string {
 	t := tlog.Tile{H: Height, L: int(at.Level), N: int64(at.N), W: width}
 	if entries {
@@ -138,7 +141,7 @@ func Path(at At, width int, entries bool) string {
 	return "tile/" + path
 }
 
-// ParsePath reads a path that Path writes.
+// ParsePath parses a path that Path returns.
 func ParsePath(path string) (at At, width int, entries bool, err error) {
 	bad := fmt.Errorf("%.120q is no path of a tile", path)
 	rest, is := strings.CutPrefix(path, "tile/")
@@ -153,7 +156,8 @@ func ParsePath(path string) (at At, width int, entries bool, err error) {
 	if !entries {
 		at.Level = uint8(t.L)
 	}
-	if at.N = uint64(t.N); Path(at, t.W, entries) != path {
+	at.N = uint64(t.N)
+	if Path(at, t.W, entries) != path {
 		return at, 0, false, bad
 	}
 	return at, t.W, entries, nil

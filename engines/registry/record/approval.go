@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/sig"
+	"ronbox/appliance/sig"
 )
 
-// signingContext opens what an approval signs, so that its signature fits no other protocol.
+// signingContext is the prefix of the signed message, so that the signature fits no other protocol.
 const signingContext = "ron:svc-registry:v1\n"
 
 // maxApproval is the most bytes of an approval as sent.
 const maxApproval = 4 << 10
 
-// Approval is one signer's signature over a payload.
+// Approval is the signature of a signer over a payload.
 type Approval struct {
 	SignerID   string `json:"signer_id"`
 	Algo       string `json:"algo"`
@@ -27,12 +27,14 @@ type Approval struct {
 	ReceivedAt string `json:"received_at,omitzero" format:"time"` // filled in by the node, "" before
 }
 
-// SigningBytes is the message an approval signs: 87 bytes, the context and the text of the payload's hash.
+// SigningBytes returns the message that an approval signs: 87 bytes, the context and the text of
+// the hash of the payload.
 func SigningBytes(payloadB3 b3.Digest) []byte {
 	return append([]byte(signingContext), payloadB3.String()...)
 }
 
-// ParseApproval reads an approval in any spelling. A wrong one is a *FieldError; whether the signature holds is not checked here.
+// ParseApproval parses an approval in any spelling. It returns a *FieldError if the form is wrong.
+// It does not verify the signature.
 func ParseApproval(raw []byte) (Approval, error) {
 	canon, err := bounded(raw, "approval", maxApproval)
 	if err != nil {
@@ -47,7 +49,7 @@ func ParseApproval(raw []byte) (Approval, error) {
 
 var approvalForm = formOf[Approval]()
 
-// checkForm checks the approval at a path that ends in a dot, or is "".
+// checkForm checks the form of the approval at a path, which ends in a dot or is "".
 func (a Approval) checkForm(f *fields, at string) {
 	if !validSignerID(a.SignerID) {
 		f.fail(at+"signer_id", "must be org:<realm>#<key>")
@@ -60,10 +62,11 @@ func (a Approval) checkForm(f *fields, at string) {
 	}
 }
 
-// Bytes is the canonical approval.
+// Bytes returns the canonical approval.
 func (a Approval) Bytes() []byte { return encode(a) }
 
-// VerifyApproval checks the signature with the key of signer, whatever its status. A wrong one is ErrInvalidSig.
+// VerifyApproval verifies the signature with the key of signer, whatever its status. It returns
+// ErrInvalidSig if it does not verify.
 func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
 	if a.SignerID != signer.ID || a.Algo != AlgoEd25519 || signer.Algo != AlgoEd25519 {
 		return fmt.Errorf("%w: it is by %s with %s", ErrInvalidSig, a.SignerID, a.Algo)
@@ -84,8 +87,8 @@ func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
 	return nil
 }
 
-// CheckClock holds signed_at against the node's clock and the payload's created_at: more than skew ahead of the one or before the other is
-// ErrClockSkew. An unreadable time is a *FieldError.
+// CheckClock returns ErrClockSkew if signed_at is more than skew after now or before the created_at
+// of the payload, and a *FieldError if a time cannot be parsed.
 func (a Approval) CheckClock(createdAt string, now time.Time, skew time.Duration) error {
 	signed, err := ParseTime(a.SignedAt)
 	if err != nil {
@@ -104,10 +107,11 @@ func (a Approval) CheckClock(createdAt string, now time.Time, skew time.Duration
 	return nil
 }
 
-// Authorize gives the approvals by which p may follow the set in force, sorted by signer. An update needs its threshold, a supersede its
-// threshold_gov, a genesis every key that it brings. A change of signers needs threshold_gov of the set in force, the new threshold_gov of
-// the new set's active keys, and each key that it admits; one approval may serve all three, and that of a key which p revokes serves none.
-// Errors are those of Quorum.
+// Authorize returns the approvals by which p may follow the set in force, sorted by signer. An
+// update needs the threshold, a supersede the threshold_gov, and a genesis every key of its set. A
+// change of signers needs threshold_gov of the set in force, the new threshold_gov of the active
+// keys of the new set, and each added key. One approval may count for all three; that of a key that
+// p revokes counts for none. Errors are those of Quorum.
 func Authorize(p *Payload, inForce *SignerSet, approvals []Approval) ([]Approval, error) {
 	switch p.Kind {
 	case KindGenesis:
@@ -130,7 +134,7 @@ func authorizeSigners(p *Payload, inForce *SignerSet, approvals []Approval) ([]A
 	if err != nil {
 		return nil, err
 	}
-	const noGrace = math.MaxUint64 // a version at which none that is retired counts
+	const noGrace = math.MaxUint64 // a version at which no retired key counts
 	next, err := Quorum(p.SignerSet, noGrace, approvals, p.B3(), p.SignerSet.ThresholdGov)
 	if err != nil {
 		return nil, fmt.Errorf("of the new signers: %w", err)
@@ -154,8 +158,8 @@ func authorizeSigners(p *Payload, inForce *SignerSet, approvals []Approval) ([]A
 
 func bySigner(a, b Approval) int { return strings.Compare(a.SignerID, b.SignerID) }
 
-// Approver gives the entry of a signer who may approve p under the set in force: one of that set, revoked if p revokes it, or one that p
-// admits.
+// Approver returns the entry of a signer that may approve p under the set in force: an entry of
+// that set, marked revoked if p revokes it, or an entry that p adds.
 func (p *Payload) Approver(inForce *SignerSet, id string) (Signer, bool) {
 	signer, known := inForce.Find(id)
 	if next, named := p.SignerSet.Find(id); named && (!known || next.Status == StatusRevoked) {
@@ -164,9 +168,11 @@ func (p *Payload) Approver(inForce *SignerSet, id string) (Signer, bool) {
 	return signer, known
 }
 
-// Quorum gives the approvals that count for a payload under the set in force, sorted by signer: valid signatures by distinct public keys
-// that are active, or retired with grace up to version. Fewer than need is a *QuorumError, or a *RevokedKeyError when the keys that have
-// lost their status would have made it up. Approvals that do not count change nothing. A need below 1 is 1: nobody is no quorum.
+// Quorum returns the approvals that count for a payload under the set in force, sorted by signer:
+// valid signatures by distinct public keys that are active, or retired with grace up to version.
+// Other approvals are ignored. Fewer than need is a *QuorumError, or a *RevokedKeyError if keys
+// that are no longer active would have been enough. A need below 1 counts as 1, because no approval
+// is no quorum.
 func Quorum(set *SignerSet, version uint64, approvals []Approval, payloadB3 b3.Digest, need int) ([]Approval, error) {
 	need = max(need, 1)
 	var counted []Approval
@@ -194,7 +200,7 @@ func Quorum(set *SignerSet, version uint64, approvals []Approval, payloadB3 b3.D
 	return nil, &QuorumError{Have: len(counted), Need: need}
 }
 
-// Counts says whether the signer's approvals count for a version committed under its set.
+// Counts reports whether approvals of the signer count for a version committed under its set.
 func (s Signer) Counts(version uint64) bool {
 	return s.Status == StatusActive || s.Status == StatusRetired && version <= s.GraceUntilVersion
 }

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// The published vector: every implementation that can make this signature can talk to this log.
+// The published vector for other implementations of this signature.
 func TestPinnedVector(t *testing.T) {
 	seed := make([]byte, ed25519.SeedSize)
 	for i := range seed {
@@ -123,7 +123,8 @@ func TestCheckClock(t *testing.T) {
 // testKey is the key of signer n, the same in every run.
 func testKey(t testing.TB, n byte) *Key {
 	t.Helper()
-	k, err := NewKey("org:test#k"+string('a'+rune(n)%26)+string('a'+rune(n)/26), bytes.NewReader(bytes.Repeat([]byte{n + 1}, 32)))
+	k, err := NewKey("org:test#k"+string('a'+rune(n)%26)+string('a'+rune(n)/26),
+		bytes.NewReader(bytes.Repeat([]byte{n + 1}, 32)))
 	if err != nil {
 		t.Fatal(err)
 	}

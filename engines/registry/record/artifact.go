@@ -13,7 +13,8 @@ const (
 	MaxEntry = 1<<16 - 1
 )
 
-// Artifact is a log entry: who approved which payload, what came before, and when. It must not be modified once parsed or built.
+// Artifact is a log entry: the payload, its approvals, the entry before it, and the time. It must
+// not be modified once parsed or built.
 type Artifact struct {
 	SchemaVersion string     `json:"schema_version"`
 	Origin        string     `json:"origin"`
@@ -39,14 +40,14 @@ type entryDoc struct {
 
 var entryForm = formOf[entryDoc]()
 
-// NewArtifact seals an entry: it fills in SchemaVersion, checks the form of every member and fixes the bytes. A fault is a *FieldError, too
-// many bytes ErrHardLimit.
+// NewArtifact completes an entry: it fills in SchemaVersion, checks the form of each member and
+// fixes the bytes. It returns a *FieldError for a wrong member and ErrHardLimit for too many bytes.
 func NewArtifact(a Artifact) (*Artifact, error) {
 	a.SchemaVersion = SchemaVersion
 	return ParseEntry(a.encode())
 }
 
-// ParseEntry reads a log entry in any spelling.
+// ParseEntry parses a log entry in any spelling.
 func ParseEntry(raw []byte) (*Artifact, error) {
 	canon, err := bounded(raw, "log entry", MaxEntry)
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *Artifact) checkForm(f *fields) {
 	}
 }
 
-// Bytes is the canonical entry, what the log holds. It must not be modified.
+// Bytes returns the canonical entry. It must not be modified.
 func (a *Artifact) Bytes() []byte {
 	if a.canon != nil {
 		return a.canon
@@ -93,14 +94,14 @@ func (a *Artifact) Bytes() []byte {
 	return a.encode()
 }
 
-// Hash names the entry: the next one and HEAD link to it.
+// Hash returns the hash of the entry, to which the next entry and HEAD link.
 func (a *Artifact) Hash() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Artifact) encode() []byte {
 	return encode(entryDoc{TypeArtifact, a})
 }
 
-// Head is where the log ends; the zero Head is the empty log.
+// Head is the end of the log. The zero Head is the empty log.
 type Head struct {
 	Version     uint64    `json:"version" cbor:"1,keyasint"`
 	Hash        b3.Digest `json:"hash" cbor:"2,keyasint"` // of the entry

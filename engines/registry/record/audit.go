@@ -15,15 +15,16 @@ const (
 	DecisionReject = "reject"
 )
 
-// Events of the records that stand for a version. Right behind the record that an entry names as the last before it stands the one of its
-// commit, accepted, with version, payload_b3 and proposal_id of the entry, and the event of its kind; no other record says so of any version.
+// Events of the records of commits. An entry names the last audit record before it. The next record
+// is that of the commit: accepted, with version, payload_b3 and proposal_id of the entry, and the
+// event of its kind. No other record has such an event.
 const (
 	EventGenesis   = "genesis.done"
 	EventCommit    = "commit.done"
 	EventSupersede = "supersede.done"
 )
 
-// EventOf is the event of the record of a commit, by the kind of its payload.
+// EventOf returns the event of a commit, by the kind of its payload.
 func EventOf(kind string) string {
 	switch kind {
 	case KindGenesis:
@@ -34,7 +35,7 @@ func EventOf(kind string) string {
 	return EventCommit
 }
 
-// Audit is one record of the audit chain: what was asked, by whom, and how it was decided.
+// Audit is one record of the audit chain: a request, its actor, and the decision.
 type Audit struct {
 	Seq        uint64     `json:"seq"`  // from 1
 	Prev       b3.Digest  `json:"prev"` // hash of the record before it, zero for the first
@@ -60,14 +61,14 @@ type auditDoc struct {
 
 var auditForm = formOf[auditDoc]()
 
-// AuditActor is who asked: members that do not apply are absent.
+// AuditActor identifies the actor. Members that do not apply are absent.
 type AuditActor struct {
 	CapID  string  `json:"cap_id,omitzero"`  // token id
 	KeyFpr string  `json:"key_fpr,omitzero"` // fingerprint of a client's key
 	UID    *uint32 `json:"uid,omitzero"`     // of a peer of the admin socket
 }
 
-// ParseAudit reads a record in any spelling.
+// ParseAudit parses a record in any spelling.
 func ParseAudit(raw []byte) (*Audit, error) {
 	canon, err := bounded(raw, "audit record", MaxAudit)
 	if err != nil {
@@ -97,13 +98,14 @@ func (a *Audit) checkForm(f *fields) {
 	}
 }
 
-// Commits says whether the record stands for a version.
+// Commits reports whether the record is that of a commit.
 func (a *Audit) Commits() bool {
-	return a.Decision == DecisionAccept && (a.Event == EventCommit || a.Event == EventGenesis || a.Event == EventSupersede)
+	return a.Decision == DecisionAccept &&
+		(a.Event == EventCommit || a.Event == EventGenesis || a.Event == EventSupersede)
 }
 
-// Bytes is the canonical record. Of one that was not sealed, texts of at most 256 bytes each are the filler's duty; the list of signers is
-// left out when the record would be too large with it: the log entry has it too.
+// Bytes returns the canonical record. The caller bounds each text of a new record to 256 bytes. The
+// list of signers is omitted if the record would be too large with it; the log entry has it too.
 func (a *Audit) Bytes() []byte {
 	if a.canon != nil {
 		return a.canon
@@ -111,7 +113,7 @@ func (a *Audit) Bytes() []byte {
 	return a.encode()
 }
 
-// B3 is the hash that the next record links to.
+// B3 returns the hash to which the next record links.
 func (a *Audit) B3() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Audit) encode() []byte {

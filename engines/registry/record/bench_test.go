@@ -117,7 +117,9 @@ func BenchmarkItems(b *testing.B) {
 func BenchmarkVerifyApproval(b *testing.B) {
 	k, sum := testKey(b, 1), b3.Sum([]byte("payload"))
 	a := k.Sign(sum, noon)
-	set, err := ParseSignerSet((&SignerSet{Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []Signer{k.Signer(1)}}).Bytes())
+	set, err := ParseSignerSet(
+		(&SignerSet{Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []Signer{k.Signer(1)}}).Bytes(),
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,17 +13,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth is how many objects and arrays may enclose each other in a hashed document.
+// MaxDepth is the deepest nesting of objects and arrays in a hashed document.
 const MaxDepth = 16
 
 // largest is 2^53-1, the largest integer that every JSON reader keeps exactly.
 const largest = "9007199254740991"
 
-// Canonical answers the one canonical form of the JSON value in raw. Anything that does not have one is a *FieldError: floats, -0, integers
-// beyond ±(2^53-1), null, duplicate members, invalid UTF-8, lone surrogates, more than MaxDepth levels, or a second value.
+// Canonical returns the canonical form of the JSON value in raw. It returns a *FieldError for a
+// value without one: floats, -0, integers beyond ±(2^53-1), null, duplicate members, invalid UTF-8,
+// lone surrogates, more than MaxDepth levels, or a second value.
 func Canonical(raw []byte) ([]byte, error) { return canonical(raw, MaxDepth) }
 
-// bounded is the canonical form of a document that has at most so many bytes in it.
+// bounded returns the canonical form of a document of at most so many canonical bytes.
 func bounded(raw []byte, what string, most int) (canon []byte, err error) {
 	if len(raw) <= 4*most { // in any spelling
 		if canon, err = Canonical(raw); err != nil || len(canon) <= most {
@@ -49,7 +50,8 @@ func canonical(raw []byte, maxDepth int) ([]byte, error) {
 	return out, nil
 }
 
-// narrow refuses what RFC 8785 would take and a hashed document may not hold. It reads number literals before anything could round them.
+// narrow refuses values that RFC 8785 accepts and a hashed document may not hold. It reads number
+// literals before anything could round them.
 func narrow(raw []byte, maxDepth int) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	for more := true; more; more = dec.StackDepth() > 0 {
@@ -75,7 +77,8 @@ func narrow(raw []byte, maxDepth int) error {
 	return nil
 }
 
-// badInteger says why the valid JSON number lit has no place in a hashed document, or "".
+// badInteger returns the reason why the valid JSON number lit may not be in a hashed document, or
+// "".
 func badInteger(lit string) string {
 	if strings.ContainsAny(lit, ".eE") {
 		return "numbers must be integers, written without point or exponent"
@@ -90,7 +93,7 @@ func badInteger(lit string) string {
 	return ""
 }
 
-// syntax turns an error of the token reader into a *FieldError.
+// syntax converts an error of the token reader to a *FieldError.
 func syntax(dec *jsontext.Decoder, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fieldf(dotted(dec.StackPointer()), "unexpected end of input")
@@ -101,7 +104,7 @@ func syntax(dec *jsontext.Decoder, err error) error {
 	return fieldf("", "%v", err)
 }
 
-// dotted writes a JSON pointer as people write paths: items.3.meta.
+// dotted converts a JSON pointer to a dotted path: items.3.meta.
 func dotted(p jsontext.Pointer) string {
 	var b strings.Builder
 	for t := range p.Tokens() {
@@ -113,7 +116,8 @@ func dotted(p jsontext.Pointer) string {
 	return b.String()
 }
 
-// encode is the canonical form of a value whose tags name its members; nil, which no parser takes, of a text that is not UTF-8.
+// encode returns the canonical form of a value whose tags name its members. It returns nil, which
+// no parser accepts, if a text is not UTF-8.
 func encode(v any) []byte {
 	raw, err := json.Marshal(v)
 	doc := jsontext.Value(raw)
@@ -123,7 +127,8 @@ func encode(v any) []byte {
 	return doc
 }
 
-// contents are what payloads and drafts say of descriptors and signers: items of a full set, put and remove of a delta.
+// contents are the members of payloads and drafts about descriptors and signers: items of a full
+// set, put and remove of a delta.
 type contents struct {
 	Items     *[]jsontext.Value `json:"items,omitzero"`
 	Put       *[]jsontext.Value `json:"put,omitzero"`
@@ -147,20 +152,23 @@ func contentsOf(full bool, put []Item, remove []string, set *SignerSet) (c conte
 	return c
 }
 
-// badTime says why s is not RFC 3339 in UTC with a Z, or "". time.Parse alone would take one-digit hours and commas.
+// badTime returns the reason why s is not RFC 3339 in UTC with a Z, or "". time.Parse alone accepts
+// one-digit hours and commas.
 func badTime(s string) string {
 	t, err := time.Parse(time.RFC3339, s)
 	body, utc := strings.CutSuffix(s, "Z")
-	if err != nil || !utc || strings.HasSuffix(body, ".") || !strings.HasPrefix(t.Format("2006-01-02T15:04:05.000000000"), body) {
+	if err != nil || !utc || strings.HasSuffix(body, ".") ||
+		!strings.HasPrefix(t.Format("2006-01-02T15:04:05.000000000"), body) {
 		return "must be an RFC 3339 time in UTC, ending in Z"
 	}
 	return ""
 }
 
-// FormatTime gives t as this package writes times: UTC, milliseconds, so that text order is time order.
+// FormatTime formats t as this package writes times: UTC, milliseconds, so that text order is time
+// order.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// ParseTime reads a time of any record: RFC 3339 in UTC, ending in Z.
+// ParseTime parses the time of a record: RFC 3339 in UTC, ending in Z.
 func ParseTime(s string) (time.Time, error) {
 	if reason := badTime(s); reason != "" {
 		return time.Time{}, &FieldError{Reason: reason}

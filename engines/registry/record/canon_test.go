@@ -27,7 +27,8 @@ func TestCanonical(t *testing.T) {
 		{`"\u0000\u001F\u0008\u0009\u000a\u000C\u000d\"\\"`, `"\u0000\u001f\b\t\n\f\r\"\\"`},
 		{`"\ud83d\ude00"`, `"😀"`},
 		{strings.Repeat("[", 16) + strings.Repeat("]", 16), strings.Repeat("[", 16) + strings.Repeat("]", 16)},
-		// RFC 8785: the strings of 3.2.2, the member order of 3.2.3, and the published "unicode" and "arrays" vectors.
+		// RFC 8785: the strings of 3.2.2, the member order of 3.2.3, and the published "unicode"
+		// and "arrays" vectors.
 		{`"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"`, `"€$\u000f\nA'B\"\\\\\"/"`},
 		{
 			`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face",` +
@@ -88,13 +89,15 @@ func TestCanonicalRefuses(t *testing.T) {
 	} {
 		got, err := Canonical([]byte(tt.in))
 		var fe *FieldError
-		if !errors.As(err, &fe) || !errors.Is(err, ErrMalformed) || !strings.Contains(fe.Reason, tt.reason) || tt.field != "" && fe.Field != tt.field {
+		if !errors.As(err, &fe) || !errors.Is(err, ErrMalformed) || !strings.Contains(fe.Reason, tt.reason) ||
+			tt.field != "" && fe.Field != tt.field {
 			t.Errorf("%.60s: %.60s, %v, want a fault of %q: %q", tt.in, got, err, tt.field, tt.reason)
 		}
 	}
 }
 
-// Canonical agrees with two other implementations, whatever the spelling, and leaves its own result alone.
+// Canonical agrees with two other implementations, whatever the spelling, and leaves its own result
+// alone.
 func TestCanonicalAgreesWithOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := genValue(4).Draw(t, "value")
@@ -138,7 +141,10 @@ func TestTextIsCanonical(t *testing.T) {
 
 // genText draws texts from characters around every edge of the encodings.
 var genText = rapid.Custom(func(t *rapid.T) string {
-	edges := []rune{0, 8, 9, 10, 12, 13, 31, ' ', '"', '/', '\\', 'a', 'b', 127, 0x80, 0xE9, 0x7FF, 0x800, 0x2028, 0xD7FF, 0xE000, 0xFB33, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF}
+	edges := []rune{
+		0, 8, 9, 10, 12, 13, 31, ' ', '"', '/', '\\', 'a', 'b', 127, 0x80, 0xE9, 0x7FF, 0x800, 0x2028, 0xD7FF,
+		0xE000, 0xFB33, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF,
+	}
 	return string(rapid.SliceOfN(rapid.SampledFrom(edges), 0, 5).Draw(t, "runes"))
 })
 
@@ -228,7 +234,8 @@ func naive(v any) string {
 		for k := range v {
 			keys = append(keys, k)
 		}
-		slices.SortFunc(keys, func(a, b string) int { return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b))) })
+		slices.SortFunc(keys,
+			func(a, b string) int { return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b))) })
 		parts := []string{}
 		for _, k := range keys {
 			parts = append(parts, naive(k)+":"+naive(v[k]))

@@ -6,7 +6,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Base is what a payload builds on: the version before it. The zero Base, but for its origin, is the empty log.
+// Base is the version that a payload builds on. The zero Base, apart from its origin, is the empty
+// log.
 type Base struct {
 	Origin    string // "" takes any
 	Version   uint64
@@ -16,8 +17,8 @@ type Base struct {
 	Signers   *SignerSet // nil for the empty log
 }
 
-// Check holds the payload against what it builds on and answers the items it makes of them. Errors: ErrVersionSkew, ErrChainMismatch,
-// ErrHardLimit, or a *FieldError.
+// Check compares the payload with its base and returns the items after it. Errors: ErrVersionSkew,
+// ErrChainMismatch, ErrHardLimit, or a *FieldError.
 func (p *Payload) Check(b Base) (Items, error) {
 	if err := p.CheckLinks(b); err != nil {
 		return Items{}, err
@@ -29,13 +30,15 @@ func (p *Payload) Check(b Base) (Items, error) {
 	return items, p.CheckItems(items)
 }
 
-// CheckLinks holds the payload's place in the log against the base, whose items it does not look at.
+// CheckLinks compares the place of the payload in the log with the base. It ignores the items of
+// the base.
 func (p *Payload) CheckLinks(b Base) error {
 	if p.Version != b.Version+1 {
 		return fmt.Errorf("%w: version %d on %d", ErrVersionSkew, p.Version, b.Version)
 	}
 	if p.PrevHash != b.PayloadB3 {
-		return fmt.Errorf("%w: version %d names %s, the base is %s", ErrChainMismatch, p.Version, p.PrevHash, b.PayloadB3)
+		return fmt.Errorf("%w: version %d names %s, the base is %s", ErrChainMismatch, p.Version, p.PrevHash,
+			b.PayloadB3)
 	}
 	if b.Origin != "" && p.Origin != b.Origin {
 		return fieldf("origin", "must be %q", b.Origin)
@@ -43,7 +46,7 @@ func (p *Payload) CheckLinks(b Base) error {
 	return p.checkKind(b)
 }
 
-// CheckItems holds what the payload says of its items against them.
+// CheckItems compares items_count and items_root with the items.
 func (p *Payload) CheckItems(items Items) error {
 	if items.Len() != p.ItemsCount {
 		return fieldf("items_count", "is %d, the set has %d", p.ItemsCount, items.Len())
@@ -54,7 +57,7 @@ func (p *Payload) CheckItems(items Items) error {
 	return nil
 }
 
-// checkKind holds kind, mode and signer set against each other and against the set in force.
+// checkKind compares kind, mode and signer set with each other and with the set in force.
 func (p *Payload) checkKind(b Base) error {
 	switch {
 	case p.Version == 1 && p.Kind != KindGenesis:
@@ -74,7 +77,8 @@ func (p *Payload) checkKind(b Base) error {
 	case (p.Kind == KindSupersede) != (p.Supersede != nil):
 		return fieldf("supersede", "is there iff the kind is %s", KindSupersede)
 	case p.Supersede != nil && p.Supersede.Of != b.Hash:
-		return fmt.Errorf("%w: supersede.of names entry %s, HEAD must be that: it is %s (zero: a proposal)", ErrChainMismatch, p.Supersede.Of, b.Hash)
+		return fmt.Errorf("%w: supersede.of names entry %s, HEAD must be that: it is %s (zero: a proposal)",
+			ErrChainMismatch, p.Supersede.Of, b.Hash)
 	}
 	if p.SignerSet != nil {
 		if err := p.SignerSet.follows("signer_set.", b.Signers); err != nil {
@@ -94,7 +98,7 @@ func (p *Payload) checkKind(b Base) error {
 	return nil
 }
 
-// SignersAfter gives the set in force after p, of that before it.
+// SignersAfter returns the set in force after p, given the one before it.
 func (p *Payload) SignersAfter(before *SignerSet) *SignerSet {
 	if p.SignerSet != nil {
 		return p.SignerSet
@@ -102,7 +106,7 @@ func (p *Payload) SignersAfter(before *SignerSet) *SignerSet {
 	return before
 }
 
-// apply makes the items after this version from those before it.
+// apply returns the items after this version, given those before it.
 func (p *Payload) apply(base Items) (Items, error) {
 	if p.Mode == ModeFull {
 		return base.become(p.Put)

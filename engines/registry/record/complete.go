@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -8,40 +9,55 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Hint is what a draft says of its place in the log.
-type Hint struct {
-	Version  uint64     `json:"version"`
-	PrevHash *b3.Digest `json:"prev_hash,omitzero"` // nil when left out
+// Sketch is a draft that has been read once: its place in the log, and its members for Complete.
+type Sketch struct {
+	Version  uint64
+	PrevHash *b3.Digest // nil when left out
+
+	timed  bool // it names its own created_at
+	doc    payloadDoc
+	fields *fields
 }
 
-var hintForm = formOf[Hint]()
-
-// PeekDraft reads version and prev_hash of a draft and looks at nothing else.
-func PeekDraft(draft []byte) (h Hint, err error) {
+// ReadDraft reads a draft, a payload that may leave out members. It returns a *FieldError if
+// version or prev_hash is malformed and ErrHardLimit if the draft is too large. Complete reports
+// every other fault, such as a missing version.
+func ReadDraft(draft []byte) (*Sketch, error) {
 	canon, err := bounded(draft, "payload", MaxPayload)
 	if err != nil {
-		return h, err
+		return nil, err
 	}
-	f := hintForm.read("", canon, &h)
-	f.complete()
-	if f.failed != nil {
-		return h, f.failed
+	s := &Sketch{doc: payloadDoc{Payload: &Payload{}}}
+	f := payloadForm.read("", canon, &s.doc)
+	s.fields = f
+	if fault := f.failed; fault != nil && slices.Contains([]string{"", "version", "prev_hash"}, fault.Field) {
+		return nil, fault
 	}
-	return h, nil
+	s.Version, s.timed = s.doc.Version, f.has("created_at")
+	if f.has("prev_hash") {
+		s.PrevHash = new(s.doc.PrevHash)
+	}
+	return s, nil
 }
 
-// Complete fills in what a draft may leave out (type, origin, prev_hash, created_at, kind, mode, items_count, items_root, signer_set_b3, and
-// an empty put or remove, of a change of signers both) and answers the payload and the items after it. What the draft does say must be right: a wrong value is a
-// *FieldError, a version that does not follow ErrVersionSkew, a foreign prev_hash ErrChainMismatch, too much of anything ErrHardLimit.
+// Complete reads a draft and completes it, as Sketch.Complete does.
 func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
-	canon, err := bounded(draft, "payload", MaxPayload)
+	s, err := ReadDraft(draft)
 	if err != nil {
 		return nil, Items{}, err
 	}
-	doc := payloadDoc{Payload: &Payload{}}
-	f := payloadForm.read("", canon, &doc)
-	open := doc.fill(f, b, now)
-	p, err := doc.payload(f)
+	return s.Complete(b, now)
+}
+
+// Complete fills in the members that a draft may leave out (type, origin, prev_hash, created_at,
+// kind, mode, items_count, items_root, signer_set_b3, an empty put or remove, and both for a
+// change of signers). It returns the payload and the items after it, and may be called once. The
+// members that the draft has must be right: a wrong value is a *FieldError, a version that does
+// not follow the base ErrVersionSkew, another prev_hash ErrChainMismatch, and a size beyond a
+// limit ErrHardLimit.
+func (s *Sketch) Complete(b Base, now time.Time) (*Payload, Items, error) {
+	open := s.doc.fill(s.fields, b, now)
+	p, err := s.doc.payload(s.fields)
 	if err != nil {
 		return nil, Items{}, err
 	}
@@ -72,10 +88,11 @@ func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 	return p, items, nil
 }
 
-// left says which computed members the draft left out.
+// left marks the computed members that the draft leaves out.
 type left struct{ count, root, set bool }
 
-// fill adds the members that the base decides, and stand-ins for those that are computed later.
+// fill adds the members that follow from the base, and placeholders for those that are computed
+// later.
 func (d *payloadDoc) fill(f *fields, b Base, now time.Time) left {
 	if f.failed != nil {
 		return left{}
@@ -109,17 +126,12 @@ func (d *payloadDoc) fill(f *fields, b Base, now time.Time) left {
 	return open
 }
 
-// SameDraft reports whether q is what draft, of which p was completed, would have become at another moment: it names no time, and p and q
-// differ in nothing but created_at.
-func SameDraft(draft []byte, p, q *Payload) bool {
-	canon, err := bounded(draft, "payload", MaxPayload)
-	if f := payloadForm.read("", canon, &payloadDoc{Payload: &Payload{}}); err != nil || f.failed != nil || f.has("created_at") {
-		return false
-	}
-	return p.ContentB3() == q.ContentB3()
-}
+// Repeats reports whether q is the payload that the draft, completed to p, would have become at
+// another time: the draft names no time, and p and q differ only in created_at.
+func (s *Sketch) Repeats(p, q *Payload) bool { return !s.timed && p.ContentB3() == q.ContentB3() }
 
-// ContentB3 is the hash of all that p says but for created_at: two payloads of one content make the same change of the same base.
+// ContentB3 returns the hash of p without created_at. Two payloads with the same ContentB3 make
+// the same change of the same base.
 func (p *Payload) ContentB3() b3.Digest {
 	timeless := *p
 	timeless.CreatedAt = ""

@@ -18,8 +18,18 @@ func testEntry(t testing.TB) *Artifact {
 	b := testKey(t, 2).Sign(sum, noon)
 	b.ReceivedAt = FormatTime(noon)
 	e, err := NewArtifact(Artifact{
-		Origin: testOrigin, Version: 2, Kind: KindUpdate, PayloadB3: sum, PayloadBytes: 7, PrevHash: b3.Sum([]byte("entry")), Approvals: []Approval{a, b},
-		AuthorizedBy: b3.Sum([]byte("set")), AuditSeq: 9, AuditHead: b3.Sum([]byte("audit")), ProposalID: "p_1", CommittedAt: FormatTime(noon),
+		Origin:       testOrigin,
+		Version:      2,
+		Kind:         KindUpdate,
+		PayloadB3:    sum,
+		PayloadBytes: 7,
+		PrevHash:     b3.Sum([]byte("entry")),
+		Approvals:    []Approval{a, b},
+		AuthorizedBy: b3.Sum([]byte("set")),
+		AuditSeq:     9,
+		AuditHead:    b3.Sum([]byte("audit")),
+		ProposalID:   "p_1",
+		CommittedAt:  FormatTime(noon),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -29,11 +39,13 @@ func testEntry(t testing.TB) *Artifact {
 
 func TestEntry(t *testing.T) {
 	e := testEntry(t)
-	if canon, err := Canonical(e.Bytes()); err != nil || !bytes.Equal(canon, e.Bytes()) || !bytes.Equal(e.encode(), e.Bytes()) {
+	if canon, err := Canonical(e.Bytes()); err != nil || !bytes.Equal(canon, e.Bytes()) ||
+		!bytes.Equal(e.encode(), e.Bytes()) {
 		t.Fatalf("%s is not canonical: %v", e.Bytes(), err)
 	}
 	back, err := ParseEntry(append(bytes.Clone(e.Bytes()), '\n'))
-	if err != nil || back.Hash() != e.Hash() || back.Hash() != b3.Sum(e.Bytes()) || len(back.Approvals) != 2 || back.Approvals[1] != e.Approvals[1] {
+	if err != nil || back.Hash() != e.Hash() || back.Hash() != b3.Sum(e.Bytes()) || len(back.Approvals) != 2 ||
+		back.Approvals[1] != e.Approvals[1] {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	for _, tt := range []struct{ old, to, field string }{
@@ -78,7 +90,9 @@ func TestLargestQuorumFits(t *testing.T) {
 	if _, err := NewArtifact(e); err != nil {
 		t.Error(err)
 	}
-	a, err := newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, Signers: ids, Version: 2})
+	a, err := newAudit(
+		Audit{Seq: 1, At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, Signers: ids, Version: 2},
+	)
 	if err != nil || a.Signers != nil {
 		t.Errorf("%v, %v", a, err)
 	}
@@ -95,16 +109,30 @@ func newAudit(a Audit) (*Audit, error) { return ParseAudit(a.encode()) }
 func TestAudit(t *testing.T) {
 	uid := uint32(0)
 	a, err := newAudit(Audit{
-		Seq: 2, Prev: b3.Sum([]byte("1")), At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, CorrID: "c\"1\"",
-		Actor: AuditActor{CapID: "01J", KeyFpr: "f", UID: &uid}, ProposalID: "p_1", PayloadB3: b3.Sum(nil), Version: 3, Signers: []string{"org:a#b"},
+		Seq:        2,
+		Prev:       b3.Sum([]byte("1")),
+		At:         FormatTime(noon),
+		Event:      EventCommit,
+		Decision:   DecisionAccept,
+		CorrID:     "c\"1\"",
+		Actor:      AuditActor{CapID: "01J", KeyFpr: "f", UID: &uid},
+		ProposalID: "p_1",
+		PayloadB3:  b3.Sum(nil),
+		Version:    3,
+		Signers:    []string{"org:a#b"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if canon, err := Canonical(a.Bytes()); err != nil || !bytes.Equal(canon, a.Bytes()) || !bytes.Equal(a.encode(), a.Bytes()) || !a.Commits() {
+	if canon, err := Canonical(
+		a.Bytes(),
+	); err != nil || !bytes.Equal(canon, a.Bytes()) || !bytes.Equal(a.encode(), a.Bytes()) ||
+		!a.Commits() {
 		t.Fatalf("%s is not canonical: %v", a.Bytes(), err)
 	}
-	small, err := newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "propose.rejected", Decision: DecisionReject, Reason: "x"})
+	small, err := newAudit(
+		Audit{Seq: 1, At: FormatTime(noon), Event: "propose.rejected", Decision: DecisionReject, Reason: "x"},
+	)
 	want := `{"actor":{},"at":"2026-03-01T12:00:00.000Z","corr_id":"","decision":"reject","event":"propose.rejected","prev":"` + b3.Digest{}.String() +
 		`","reason":"x","seq":1,"type":"ron.registry/audit/v1"}`
 	if err != nil || string(small.Bytes()) != want || small.Commits() {
@@ -130,7 +158,9 @@ func TestAudit(t *testing.T) {
 		t.Errorf("invalid text: %v", err)
 	}
 	for _, n := range []int{MaxAudit, 5 * MaxAudit} {
-		_, err = newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: strings.Repeat("c", n)})
+		_, err = newAudit(
+			Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: strings.Repeat("c", n)},
+		)
 		if !errors.Is(err, ErrHardLimit) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

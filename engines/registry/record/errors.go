@@ -3,13 +3,15 @@ package record
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"ronbox/appliance/unit"
 )
 
 var (
 	// ErrMalformed is the class of every *FieldError: the input can never be accepted as it is.
 	ErrMalformed = errors.New("malformed")
-	// ErrHardLimit means a descriptor, set, payload, entry or audit record is larger than the format allows.
+	// ErrHardLimit means a descriptor, set, payload, entry or audit record is larger than the
+	// format allows.
 	ErrHardLimit = errors.New("hard limit exceeded")
 	// ErrVersionSkew means the payload's version does not follow its base.
 	ErrVersionSkew = errors.New("version does not follow the base")
@@ -21,11 +23,13 @@ var (
 	ErrRevokedKey = errors.New("key is not active")
 	// ErrQuorum is the class of every *QuorumError.
 	ErrQuorum = errors.New("quorum not reached")
-	// ErrClockSkew means signed_at lies too far from the node's clock or before the payload's created_at.
+	// ErrClockSkew means signed_at lies too far from the node's clock or before the payload's
+	// created_at.
 	ErrClockSkew = errors.New("signed_at is out of range")
 )
 
-// FieldError says which member of the input is wrong, as a dotted path ("items.3.endpoint"; empty for the whole input), and why.
+// FieldError is returned for an invalid member of the input. Field is its dotted path
+// ("items.3.endpoint"), empty for the whole input.
 type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string {
@@ -38,7 +42,8 @@ func (e *FieldError) Error() string {
 // Is reports that every FieldError is ErrMalformed.
 func (e *FieldError) Is(target error) bool { return target == ErrMalformed }
 
-// RevokedKeyError says that a key which no longer counts was used, or that losing it cost the quorum.
+// RevokedKeyError is returned when a key that no longer counts was used, or when its loss cost the
+// quorum.
 type RevokedKeyError struct{ SignerID, Status string }
 
 func (e *RevokedKeyError) Error() string {
@@ -48,7 +53,7 @@ func (e *RevokedKeyError) Error() string {
 // Is reports that every RevokedKeyError is ErrRevokedKey.
 func (e *RevokedKeyError) Is(target error) bool { return target == ErrRevokedKey }
 
-// QuorumError says how many distinct keys approved and how many are needed.
+// QuorumError is returned when fewer distinct keys approved than are needed.
 type QuorumError struct{ Have, Need int }
 
 func (e *QuorumError) Error() string {
@@ -62,11 +67,6 @@ func fieldf(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: clip(field), Reason: clip(fmt.Sprintf(format, args...))}
 }
 
-// clip keeps an error short: a name in the input may be as long as the input, and an error goes into answers and logs.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+// clip shortens a text of an error: a name in the input may be as long as the input, and errors go
+// into answers and logs.
+func clip(s string) string { return unit.Clip(s, 200) }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Every error with details is one of a class, and says what it knows.
+// Every error with details belongs to a class and has its details in its text.
 func TestErrorClasses(t *testing.T) {
 	for _, tt := range []struct {
 		err, class error
@@ -30,7 +30,7 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
-// A refusal is a line, however long the names are that it speaks of.
+// An error is one short line, however long the names in it are.
 func TestFieldErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("é", 1<<18)
 	for _, raw := range []string{`{"` + long + `":null}`, `{"` + long + `":1,"` + long + `":1}`, `{"` + long + `":1}`, `{"a":{"` + long + `":[{"b":1.5}]}}`} {

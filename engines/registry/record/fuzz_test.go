@@ -9,7 +9,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// What is canonical stays as it is and is what another implementation makes of the input.
+// Canonical bytes are stable, and equal to those of another implementation.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"b":[1,-2,{"c":true}],"a":"\u0041\ud83d\ude00"}`, `{"a":1,"a":2}`, `[1.0]`, `-0`, `null`, `"\ud800"`, "\"\xff\"", `[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]`,
@@ -32,7 +32,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// What passes has one form: its own bytes give it again.
+// An accepted value has one form: its own bytes parse to it again.
 func FuzzParsePayload(f *testing.F) {
 	genesis, base := began(f, testSet(f, 1, 2), testItem(f, "a", 1))
 	f.Add(genesis.Bytes())
@@ -40,7 +40,8 @@ func FuzzParsePayload(f *testing.F) {
 	f.Add([]byte(`{"schema_version":"1.0.0","version":2,"items":[]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if p, err := ParsePayload(raw); err == nil {
-			if again, err := ParsePayload(p.Bytes()); err != nil || again.B3() != p.B3() || !bytes.Equal(p.encode(), p.Bytes()) {
+			if again, err := ParsePayload(p.Bytes()); err != nil || again.B3() != p.B3() ||
+				!bytes.Equal(p.encode(), p.Bytes()) {
 				t.Fatalf("%q: %v", p.Bytes(), err)
 			}
 			_, _ = p.Check(Base{})
@@ -86,7 +87,8 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add(testSet(f, 1, 2).Bytes())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if e, err := ParseEntry(raw); err == nil {
-			if again, err := ParseEntry(e.Bytes()); err != nil || again.Hash() != e.Hash() || !bytes.Equal(e.encode(), e.Bytes()) {
+			if again, err := ParseEntry(e.Bytes()); err != nil || again.Hash() != e.Hash() ||
+				!bytes.Equal(e.encode(), e.Bytes()) {
 				t.Fatalf("%q: %v", e.Bytes(), err)
 			}
 		}
@@ -101,7 +103,8 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// However often an approval is sent, in whatever order and beside whatever else, a key counts once, and only with its own signature.
+// A key counts once, and only with its own signature, however often and in whatever order approvals
+// are sent.
 func FuzzRepeatedApprovals(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1}, uint8(2))
 	f.Add([]byte{0x80, 0, 0x40, 1, 2, 2}, uint8(3))

@@ -14,7 +14,7 @@ const (
 	MaxEndpoint = 512
 	// maxID is the most bytes of a descriptor id.
 	maxID = 200
-	// itemDepth is how deep a descriptor may nest: in a payload two levels enclose it.
+	// itemDepth is the deepest nesting of a descriptor: in a payload two levels enclose it.
 	itemDepth = MaxDepth - 2
 )
 
@@ -24,7 +24,7 @@ type Item struct {
 	Bytes []byte
 }
 
-// descriptor is what an item says.
+// descriptor holds the members of an item.
 type descriptor struct {
 	ID        string         `json:"id"`
 	Kind      string         `json:"kind"`
@@ -36,7 +36,8 @@ type descriptor struct {
 
 var itemForm = formOf[descriptor]()
 
-// ParseItem reads one descriptor in any spelling. A wrong one is a *FieldError, a large one ErrHardLimit.
+// ParseItem parses one descriptor in any spelling. It returns a *FieldError if it is wrong and
+// ErrHardLimit if it is too large.
 func ParseItem(raw []byte) (Item, error) {
 	if len(raw) > 4*MaxDescriptor {
 		return Item{}, tooLarge("descriptor", len(raw), MaxDescriptor)
@@ -48,10 +49,10 @@ func ParseItem(raw []byte) (Item, error) {
 	return itemOf("", canon)
 }
 
-// MarshalJSON gives the bytes as they are.
+// MarshalJSON returns the canonical bytes.
 func (it Item) MarshalJSON() ([]byte, error) { return it.Bytes, nil }
 
-// UnmarshalJSON is ParseItem.
+// UnmarshalJSON parses a descriptor as ParseItem does.
 func (it *Item) UnmarshalJSON(raw []byte) (err error) {
 	*it, err = ParseItem(bytes.Clone(raw))
 	return err
@@ -80,7 +81,8 @@ func itemOf(path string, canon []byte) (Item, error) {
 	return Item{ID: d.ID, Bytes: canon}, f.done()
 }
 
-// validID says whether s may name a descriptor. Ids are ASCII, so every order of them agrees.
+// validID reports whether s is a valid id of a descriptor. Ids are ASCII, so that every order of
+// them is the same.
 func validID(s string) bool {
 	if len(s) == 0 || len(s) > maxID {
 		return false

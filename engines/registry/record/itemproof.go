@@ -7,29 +7,31 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// ItemProof proves what a set says of an id: a descriptor with its place, or that there is none, by its two neighbours, whose places follow
-// one another. At the ends of the set, and in the empty one, a neighbour is nil.
+// ItemProof proves the presence or absence of an id in a set. Presence is proven by the descriptor
+// with its place, absence by its two neighbours with consecutive places. At an end of the set, and
+// in the empty set, a neighbour is nil.
 type ItemProof struct {
-	Version uint64  `json:"version" min:"1"` // filled in by who knows it
+	Version uint64  `json:"version" min:"1"` // filled in by the caller
 	ID      string  `json:"id"`
 	Count   int     `json:"count" doc:"descriptors of the version"`
 	Root    string  `json:"items_root" format:"sha256"`
 	Item    *ItemAt `json:"item,omitzero"`
-	Left    *ItemAt `json:"left,omitzero" doc:"the descriptor before it in the order of ids"` // of an id that is not there
-	Right   *ItemAt `json:"right,omitzero" doc:"the descriptor behind it"`
+	// of an absent id
+	Left  *ItemAt `json:"left,omitzero" doc:"the descriptor before it in the order of ids"`
+	Right *ItemAt `json:"right,omitzero" doc:"the descriptor behind it"`
 }
 
-// ItemAt is a descriptor, its place in the order of ids, and the proof of it.
+// ItemAt is a descriptor with its place in the order of ids and the proof of it.
 type ItemAt struct {
 	Index  int         `json:"index"`
 	Item   Item        `json:"item"`
 	Hashes []tlog.Hash `json:"hashes" doc:"standard base64 of 32 bytes each, from the leaf upwards"`
 }
 
-// errProof is returned for a proof that does not hold.
+// errProof is returned for an invalid proof.
 var errProof = errors.New("the proof does not hold")
 
-// Prove proves what the set says of an id, which must be one.
+// Prove returns the proof for an id, which must be valid.
 func (s Items) Prove(id string) (ItemProof, error) {
 	if !validID(id) {
 		return ItemProof{}, fieldf("id", "is not a descriptor id")
@@ -53,8 +55,8 @@ func (s Items) at(i int) *ItemAt {
 	return &ItemAt{Index: i, Item: *s.sorted[i], Hashes: s.tree.path(i)}
 }
 
-// Verify checks the proof under the root and the number of descriptors that a payload has signed. It answers the descriptor, or nil when the
-// proof is one of absence.
+// Verify checks the proof against the root and the number of descriptors of a signed payload. It
+// returns the descriptor, or nil if the proof is one of absence.
 func (p ItemProof) Verify(root string, count int) (*Item, error) {
 	if p.Root != root || p.Count != count {
 		return nil, fmt.Errorf("%w: it is of another set", errProof)
@@ -87,7 +89,7 @@ func (p ItemProof) Verify(root string, count int) (*Item, error) {
 	return nil, p.check(p.Right)
 }
 
-// check holds one descriptor and its place against the root.
+// check checks one descriptor and its place against the root.
 func (p ItemProof) check(at *ItemAt) error {
 	it, err := ParseItem(at.Item.Bytes)
 	if err != nil || it.ID != at.Item.ID || string(it.Bytes) != string(at.Item.Bytes) {
@@ -100,7 +102,8 @@ func (p ItemProof) check(at *ItemAt) error {
 	if !ok {
 		return fmt.Errorf("%w: %.80q is no root", errProof, p.Root)
 	}
-	if err := tlog.CheckRecord(at.Hashes, int64(p.Count), root, int64(at.Index), tlog.RecordHash(at.Item.Bytes)); err != nil {
+	if err := tlog.CheckRecord(at.Hashes, int64(p.Count), root, int64(at.Index),
+		tlog.RecordHash(at.Item.Bytes)); err != nil {
 		return fmt.Errorf("%w: %w", errProof, err)
 	}
 	return nil

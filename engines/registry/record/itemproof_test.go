@@ -20,7 +20,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// Every id has a proof that holds, whatever the size of the set: those that are there, and those between, below and above.
+// Every id has a valid proof in a set of any size: present ids, and absent ones between, below and
+// above them.
 func TestItemProofs(t *testing.T) {
 	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 100, 257}
 	for _, n := range sizes {
@@ -49,7 +50,7 @@ func TestItemProofs(t *testing.T) {
 	}
 }
 
-// No proof that was changed is accepted, and none of another set.
+// A changed proof is refused, and so is a proof of another set.
 func TestChangedItemProofs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")
@@ -90,7 +91,7 @@ func TestChangedItemProofs(t *testing.T) {
 	})
 }
 
-// That an id is missing cannot be shown with neighbours that leave room between them.
+// Neighbours that are not adjacent do not prove that an id is absent.
 func TestNoProofOfAFalseAbsence(t *testing.T) {
 	s, err := NewItems([]Item{proofItem(t, 1), proofItem(t, 2), proofItem(t, 3)})
 	if err != nil {

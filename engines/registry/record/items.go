@@ -16,18 +16,22 @@ import (
 // MaxItems is the most descriptors of one set.
 const MaxItems = 1 << 16
 
-// Items is a set of descriptors, sorted by id, with the Merkle tree over them. It never changes; the zero Items is the empty set.
+// Items is a set of descriptors, sorted by id, with the Merkle tree over them. It never changes;
+// the zero Items is the empty set.
 type Items struct {
 	sorted []*Item
 	tree   tree
 }
 
-// NewItems makes a set of items in any order. Two of one id are a *FieldError, more than MaxItems ErrHardLimit.
+// NewItems returns the set of items, given in any order. It returns a *FieldError if an id occurs
+// twice and ErrHardLimit above MaxItems.
 func NewItems(items []Item) (Items, error) { return Items{}.Apply(items, nil) }
 
-// Apply answers the set with put added or exchanged and remove taken away; s stays as it is. The order of put and of remove does not
-// matter. An id named twice, or removed without being there, is a *FieldError; more than MaxItems is ErrHardLimit. The cost is that of the
-// new descriptors and of the tree right of the first insertion or removal, beside copying 40 bytes per descriptor.
+// Apply returns the set with put added or replaced and remove removed. s does not change. The order
+// of put and remove does not matter. It returns a *FieldError if an id is named twice or removed
+// without being present, and ErrHardLimit above MaxItems. The cost is that of the new descriptors
+// and of the tree to the right of the first insertion or removal, plus a copy of 40 bytes per
+// descriptor.
 func (s Items) Apply(put []Item, remove []string) (Items, error) {
 	changes, err := s.changes(put, remove)
 	if err != nil {
@@ -57,15 +61,17 @@ func (s Items) Apply(put []Item, remove []string) (Items, error) {
 	return next, nil
 }
 
-// change is one step of a delta: item takes the place at, or the place before it; nil removes.
+// change is one step of a delta: item replaces the one at a place or is inserted before it; nil
+// removes.
 type change struct {
 	id       string
 	item     *Item
 	at       int
-	replaces bool // the set has id, at at
+	replaces bool // the set has the id, at place at
 }
 
-// changes gives the delta sorted by id, each id once. Items are copied, so that one does not keep a whole payload in memory.
+// changes returns the delta sorted by id, each id once. It copies items, so that one item does not
+// keep a whole payload in memory.
 func (s Items) changes(put []Item, remove []string) ([]change, error) {
 	all := make([]change, 0, len(put)+len(remove))
 	for _, it := range put {
@@ -91,17 +97,19 @@ func (s Items) changes(put []Item, remove []string) ([]change, error) {
 }
 
 func (s Items) search(from int, id string) (at int, has bool) {
-	at, has = slices.BinarySearchFunc(s.sorted[from:], id, func(it *Item, id string) int { return strings.Compare(it.ID, id) })
+	at, has = slices.BinarySearchFunc(s.sorted[from:], id,
+		func(it *Item, id string) int { return strings.Compare(it.ID, id) })
 	return from + at, has
 }
 
-// Root is "sha256:" and the hex root of the RFC 6962 tree over the canonical descriptors in order of their ids.
+// Root returns "sha256:" and the hex root of the RFC 6962 tree over the canonical descriptors in
+// order of their ids.
 func (s Items) Root() string { return rootText(s.tree.root()) }
 
-// Len is the number of descriptors.
+// Len returns the number of descriptors.
 func (s Items) Len() int { return len(s.sorted) }
 
-// Get finds a descriptor by id.
+// Get returns the descriptor of an id.
 func (s Items) Get(id string) (Item, bool) {
 	at, has := s.search(0, id)
 	if !has {
@@ -110,7 +118,7 @@ func (s Items) Get(id string) (Item, bool) {
 	return *s.sorted[at], true
 }
 
-// All goes through the set in order of ids.
+// All yields the set in order of ids.
 func (s Items) All() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		for _, it := range s.sorted {
@@ -121,7 +129,8 @@ func (s Items) All() iter.Seq[Item] {
 	}
 }
 
-// Diff gives the smallest delta from one set to another, sorted by id: to equals from.Apply(put, remove).
+// Diff returns the smallest delta from one set to another, sorted by id: to equals from.Apply(put,
+// remove).
 func Diff(from, to Items) (put []Item, remove []string) {
 	a, b := from.sorted, to.sorted
 	for len(a) > 0 || len(b) > 0 {
@@ -140,7 +149,7 @@ func Diff(from, to Items) (put []Item, remove []string) {
 	return put, remove
 }
 
-// become answers the set of exactly items; those that s holds already are shared.
+// become returns the set of exactly items. It shares those that s holds already.
 func (s Items) become(items []Item) (Items, error) {
 	to, err := NewItems(items)
 	if err != nil || len(s.sorted) == 0 {
@@ -150,15 +159,16 @@ func (s Items) become(items []Item) (Items, error) {
 	return s.Apply(put, remove)
 }
 
-// ErrSnapshot is returned for a snapshot that is cut.
+// ErrSnapshot is returned for a truncated snapshot.
 var ErrSnapshot = errors.New("a snapshot of items is cut")
 
-// AppendSnapshot appends an item as a snapshot of a set has it: its canonical bytes behind their length in four.
+// AppendSnapshot appends an item in the form of a snapshot: its length in four bytes, then its
+// canonical bytes.
 func (it Item) AppendSnapshot(dst []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(it.Bytes))), it.Bytes...)
 }
 
-// Snapshot is the set in bytes, one item behind the other by their ids.
+// Snapshot returns the items of the set in order of ids, each as AppendSnapshot writes it.
 func (s Items) Snapshot() []byte {
 	var out []byte
 	for it := range s.All() {
@@ -167,7 +177,7 @@ func (s Items) Snapshot() []byte {
 	return out
 }
 
-// ParseSnapshot reads the items of a snapshot, or of a part of one that ends with an item.
+// ParseSnapshot parses a snapshot, or a part of one that ends with a whole item.
 func ParseSnapshot(raw []byte) (all []Item, err error) {
 	for len(raw) > 0 {
 		if len(raw) < 4 || len(raw)-4 < int(binary.BigEndian.Uint32(raw)) {
@@ -183,11 +193,12 @@ func ParseSnapshot(raw []byte) (all []Item, err error) {
 	return all, nil
 }
 
-// tree holds every complete subtree of an RFC 6962 tree: levels[k][i] covers the leaves i·2^k … (i+1)·2^k-1. It never changes.
+// tree holds every complete subtree of an RFC 6962 tree: levels[k][i] covers the leaves i·2^k …
+// (i+1)·2^k-1. It never changes.
 type tree struct{ levels [][]tlog.Hash }
 
-// newTree builds the tree over leaves. Where two neighbours are those of old at the same place, their parent is copied from it: a change in
-// place costs one path, an insertion what stands right of it.
+// newTree builds the tree over leaves. It copies a parent from old if both children are equal at
+// the same place: a replaced leaf costs one path, an insertion the part to its right.
 func newTree(leaves []tlog.Hash, old tree) tree {
 	t := tree{levels: [][]tlog.Hash{leaves}}
 	for k := 0; len(t.levels[k]) > 1; k++ {
@@ -222,7 +233,7 @@ func (t tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// root is the root of the tree; of no leaves it is the hash of nothing.
+// root returns the root of the tree, the hash of the empty string if there are no leaves.
 func (t tree) root() tlog.Hash {
 	root, err := tlog.TreeHash(int64(len(t.level(0))), t)
 	if err != nil {
@@ -231,7 +242,7 @@ func (t tree) root() tlog.Hash {
 	return root
 }
 
-// path is the audit path of leaf i, from the leaf upwards.
+// path returns the audit path of leaf i, from the leaf upwards.
 func (t tree) path(i int) []tlog.Hash {
 	p, err := tlog.ProveRecord(int64(len(t.level(0))), int64(i), t)
 	if err != nil {
@@ -240,12 +251,12 @@ func (t tree) path(i int) []tlog.Hash {
 	return p
 }
 
-// rootPrefix opens the text of a root.
+// rootPrefix is the prefix of the text of a root.
 const rootPrefix = "sha256:"
 
 func rootText(root tlog.Hash) string { return rootPrefix + hex.EncodeToString(root[:]) }
 
-// parseRoot reads the text of a root in its one spelling.
+// parseRoot parses the text of a root in its one spelling.
 func parseRoot(s string) (root tlog.Hash, ok bool) {
 	raw, err := hex.DecodeString(strings.TrimPrefix(s, rootPrefix))
 	if err != nil || len(raw) != tlog.HashSize {

@@ -17,7 +17,9 @@ import (
 
 // The roots that the certificate transparency project publishes for RFC 6962.
 func TestRFC6962Vectors(t *testing.T) {
-	leaves := []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"}
+	leaves := []string{
+		"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
+	}
 	roots := []string{
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		"6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
@@ -100,7 +102,8 @@ func itemsOf(t fatal, set map[string]int) Items {
 	return items
 }
 
-// Diff is the inverse of Apply: from any set to any other, whatever the order of the delta, and the set it starts from stays as it was.
+// Diff is the inverse of Apply: from any set to any other, whatever the order of the delta, and the
+// set it starts from stays as it was.
 func TestDiffApply(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := genSet.Draw(t, "a"), genSet.Draw(t, "b")

@@ -31,7 +31,7 @@ type Key struct {
 	private  ed25519.PrivateKey
 }
 
-// NewKey makes a key for a signer from 32 bytes of random.
+// NewKey returns a new key for a signer, from 32 random bytes.
 func NewKey(signerID string, random io.Reader) (*Key, error) {
 	if !validSignerID(signerID) {
 		return nil, fieldf("signer_id", "must be org:<realm>#<key>")
@@ -43,8 +43,8 @@ func NewKey(signerID string, random io.Reader) (*Key, error) {
 	return &Key{SignerID: signerID, private: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// ParseKey reads a key file: JSON with type, signer_id, algo, seed and public_key, the last two in standard base64. The public key must be
-// that of the seed.
+// ParseKey parses a key file: JSON with type, signer_id, algo, seed and public_key, the last two in
+// standard base64. The public key must be that of the seed.
 func ParseKey(raw []byte) (*Key, error) {
 	canon, err := bounded(raw, "key file", maxKeyFile)
 	if err != nil {
@@ -73,12 +73,13 @@ func ParseKey(raw []byte) (*Key, error) {
 	return k, nil
 }
 
-// Bytes is the key file, one line. It holds the secret: write it with mode 0600 and never log it.
+// Bytes returns the key file, one line. It holds the secret: write it with mode 0600 and never log
+// it.
 func (k *Key) Bytes() []byte {
 	return append(encode(keyDoc{AlgoEd25519, k.Public(), encode64(k.private.Seed()), k.SignerID, TypeKey}), '\n')
 }
 
-// Public is the public key in standard base64.
+// Public returns the public key in standard base64.
 func (k *Key) Public() string { return encode64(k.private.Public().(ed25519.PublicKey)) }
 
 // Sign approves a payload as this signer.
@@ -87,12 +88,12 @@ func (k *Key) Sign(payloadB3 b3.Digest, at time.Time) Approval {
 	return Approval{SignerID: k.SignerID, Algo: AlgoEd25519, Sig: encode64(sig), SignedAt: FormatTime(at)}
 }
 
-// Signer is the key's active entry in a set.
+// Signer returns an active entry with the key for a set.
 func (k *Key) Signer(since uint64) Signer {
 	return Signer{ID: k.SignerID, Algo: AlgoEd25519, PublicKey: k.Public(), Status: StatusActive, SinceVersion: since}
 }
 
-// String names the key without its secret.
+// String returns the signer without the secret.
 func (k *Key) String() string { return "key of " + k.SignerID }
 
 // GoString is String, so that no verb of fmt prints the seed.

@@ -57,7 +57,7 @@ type Payload struct {
 	b3    b3.Digest
 }
 
-// Supersede says why a version takes the place of the one before it.
+// Supersede is the reason why a version replaces the one before it.
 type Supersede struct {
 	Of     b3.Digest `json:"of"` // hash of the entry before it
 	Reason string    `json:"reason"`
@@ -73,8 +73,8 @@ const (
 	ReasonOther            = "Other"
 )
 
-// ParsePayload reads a complete payload in any spelling and checks every rule that does not need its base. A wrong one is a *FieldError, a
-// large one ErrHardLimit.
+// ParsePayload parses a complete payload in any spelling and checks every rule that does not need
+// its base. It returns a *FieldError if it is wrong and ErrHardLimit if it is too large.
 func ParsePayload(raw []byte) (*Payload, error) {
 	canon, err := bounded(raw, "payload", MaxPayload)
 	if err != nil {
@@ -107,7 +107,7 @@ func (d payloadDoc) payload(f *fields) (*Payload, error) {
 	return d.Payload, f.done()
 }
 
-// checkForm holds each member against its form.
+// checkForm checks the form of each member.
 func (p *Payload) checkForm(f *fields) {
 	f.place(p.SchemaVersion, p.Origin, originRule, p.Version, p.Kind)
 	f.within("items_count", p.ItemsCount, 0, MaxItems)
@@ -116,10 +116,14 @@ func (p *Payload) checkForm(f *fields) {
 	}
 }
 
-// originRule says what an origin is.
-var originRule = fmt.Sprintf("must be a URL without schema: 1 to %d printable characters, no colon, plus or space", maxOrigin)
+// originRule describes a valid origin.
+var originRule = fmt.Sprintf(
+	"must be a URL without schema: 1 to %d printable characters, no colon, plus or space",
+	maxOrigin,
+)
 
-// place demands what payloads and entries say of their place in a log; wrong is the fault of what is no origin.
+// place checks the members that payloads and entries share: schema version, origin, version and
+// kind. wrong is the reason for an invalid origin.
 func (f *fields) place(schema, origin, wrong string, version uint64, kind string) {
 	if schema != SchemaVersion {
 		f.fail("schema_version", "must be %q", SchemaVersion)
@@ -151,7 +155,8 @@ func (s *Supersede) checkForm(f *fields) {
 	switch s.Reason {
 	case ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther:
 	default:
-		f.fail("supersede.reason", "must be %s, %s, %s or %s", ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther)
+		f.fail("supersede.reason", "must be %s, %s, %s or %s", ReasonKeyCompromise, ReasonDataError,
+			ReasonGovernanceAction, ReasonOther)
 	}
 	if (s.Reason == ReasonOther) != (s.Other != "") || len(s.Other) > maxSignerText {
 		f.fail("supersede.other", "is there iff reason is %s, with 1 to %d bytes", ReasonOther, maxSignerText)
@@ -161,7 +166,7 @@ func (s *Supersede) checkForm(f *fields) {
 	}
 }
 
-// readChange reads items, or put and remove, as the mode asks.
+// readChange reads items, or put and remove, as the mode demands.
 func (d payloadDoc) readChange(f *fields) (err error) {
 	mine, others, name, items := []string{"put", "remove"}, []string{"items"}, "put", d.contents.Put
 	switch d.Mode {
@@ -196,7 +201,7 @@ func (d payloadDoc) readChange(f *fields) (err error) {
 	return err
 }
 
-// readItems reads descriptors. Each must be there once; Apply sees to that.
+// readItems parses descriptors. Apply refuses duplicates.
 func readItems(name string, all []jsontext.Value) ([]Item, error) {
 	if len(all) > MaxItems {
 		return nil, fmt.Errorf("%w: %d descriptors, at most %d", ErrHardLimit, len(all), MaxItems)
@@ -211,7 +216,8 @@ func readItems(name string, all []jsontext.Value) ([]Item, error) {
 	return items, nil
 }
 
-// ValidOrigin says whether s may name a log: a URL without schema, 1 to 200 printable ASCII characters, no colon, plus or space.
+// ValidOrigin reports whether s may name a log: a URL without schema, 1 to 200 printable ASCII
+// characters, no colon, plus or space.
 func ValidOrigin(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c > '~' || c == ':' || c == '+' {
@@ -221,7 +227,7 @@ func ValidOrigin(s string) bool {
 	return s != "" && len(s) <= maxOrigin
 }
 
-// Bytes is the canonical payload, what signers see. It must not be modified.
+// Bytes returns the canonical payload, the bytes shown to signers. It must not be modified.
 func (p *Payload) Bytes() []byte {
 	if p.canon != nil {
 		return p.canon
@@ -229,7 +235,7 @@ func (p *Payload) Bytes() []byte {
 	return p.encode()
 }
 
-// B3 is the hash that approvals sign.
+// B3 returns the hash that approvals sign.
 func (p *Payload) B3() b3.Digest {
 	if p.canon != nil {
 		return p.b3
@@ -237,7 +243,7 @@ func (p *Payload) B3() b3.Digest {
 	return b3.Sum(p.encode())
 }
 
-// encode writes the members; those a draft leaves out are written as they are, so a payload is completed before.
+// encode writes the members. A payload must be complete before it is encoded.
 func (p *Payload) encode() []byte {
 	return encode(payloadDoc{TypeSet, p, contentsOf(p.Mode == ModeFull, p.Put, p.Remove, p.SignerSet)})
 }

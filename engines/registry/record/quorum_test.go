@@ -8,7 +8,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// rotation is a change of five signers, of whom three must agree: 0 is revoked, 1 retired, 5 comes in.
+// rotation is a change of five signers, of which three must approve: 0 is revoked, 1 retired, 5
+// added.
 func rotation(t testing.TB, edit func(s *SignerSet)) (*Payload, Base, error) {
 	t.Helper()
 	set := testSet(t, 2, 5)
@@ -59,7 +60,7 @@ func TestAuthorizeRotation(t *testing.T) {
 	}
 }
 
-// What a version may change of the signers before it.
+// The changes of signers that a version may make.
 func TestRotationRules(t *testing.T) {
 	for _, tt := range []struct {
 		doc, field string
@@ -78,13 +79,17 @@ func TestRotationRules(t *testing.T) {
 	}
 }
 
-// A supersede names the entry of HEAD and needs the quorum of governance; it survives being read again.
+// A supersede names the entry of HEAD and needs the quorum of governance; it survives being read
+// again.
 func TestSupersede(t *testing.T) {
 	set := testSet(t, 1, 3)
 	set.ThresholdGov = 2
 	_, base := began(t, set, testItem(t, "a", 1))
 	base.Hash = b3.Sum([]byte("entry"))
-	d := Draft{Version: 2, Remove: []string{"a"}, Supersede: &Supersede{Of: base.Hash, Reason: ReasonOther, Other: "a whim", Note: "of the region"}}
+	d := Draft{
+		Version: 2, Remove: []string{"a"},
+		Supersede: &Supersede{Of: base.Hash, Reason: ReasonOther, Other: "a whim", Note: "of the region"},
+	}
 	p, _, err := Complete(d.Bytes(), base, noon)
 	if err != nil || p.Kind != KindSupersede {
 		t.Fatal(p, err)

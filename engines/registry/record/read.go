@@ -13,8 +13,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// form is what the tags of a struct, which name its members, say of a typed object. A member is there, unless its tag has omitzero; then it
-// says something when it is, or absent and empty would be two forms of one value.
+// form describes the members of a typed object, read from the tags of a struct. A member is
+// required unless its tag has omitzero. An optional member must not be empty, because absent and
+// empty would be two forms of one value.
 type form []member
 
 type member struct {
@@ -39,7 +40,10 @@ func tagsOf(t reflect.Type, at []int) (all form) {
 		case field.Anonymous:
 			all = append(all, tagsOf(of, index)...)
 		case name != "" && name != "-":
-			m := member{name: name, index: index, optional: tagged && options != "", time: field.Tag.Get("format") == "time"}
+			m := member{
+				name: name, index: index, optional: tagged && options != "",
+				time: field.Tag.Get("format") == "time",
+			}
 			if of.Kind() == reflect.Struct {
 				m.inner = tagsOf(of, nil)
 			}
@@ -49,7 +53,8 @@ func tagsOf(t reflect.Type, at []int) (all form) {
 	return all
 }
 
-// fields are the members of one canonical object. The first fault sticks; done answers it, or names a member that the form has not.
+// fields are the members of one canonical object. The first fault is kept; done returns it, or an
+// error for a member that the form does not have.
 type fields struct {
 	form    form
 	path    string // of the object, "" or "items.3."
@@ -58,7 +63,8 @@ type fields struct {
 	failed  *FieldError
 }
 
-// read fills the struct that into points to from the object in canon, which is canonical. What is not an object is a fault of path.
+// read fills the struct that into points to from the canonical object in canon. If canon is not an
+// object, path is at fault.
 func (fm form) read(path string, canon []byte, into any) *fields {
 	f := &fields{form: fm, path: path}
 	if len(canon) == 0 || canon[0] != '{' {
@@ -113,7 +119,8 @@ func (f *fields) take(m member, name string, raw []byte, v reflect.Value) {
 	}
 }
 
-// decode reads a value that is no typed object. Values kept as they are written share the bytes of the document.
+// decode reads a value that is not a typed object. Values kept as they are written share the bytes
+// of the document.
 func decode(raw []byte, v reflect.Value) error {
 	switch into := v.Addr().Interface().(type) {
 	case *jsontext.Value:
@@ -136,7 +143,7 @@ func decode(raw []byte, v reflect.Value) error {
 	return json.Unmarshal(raw, v.Addr().Interface())
 }
 
-// unquote is what a canonical text says. Most have no escapes.
+// unquote returns the text of a canonical string. Most have no escapes.
 func unquote(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1])
@@ -145,7 +152,7 @@ func unquote(raw []byte) string {
 	return string(plain)
 }
 
-// mistyped words a value that is not of the type of its member.
+// mistyped reports a value of the wrong type.
 func (f *fields) mistyped(name string, err error) {
 	reason := "has no value of its kind"
 	if e, ok := errors.AsType[*json.SemanticError](err); ok {
@@ -183,7 +190,7 @@ func (f *fields) index(name string) int {
 // has reports whether a member of the form is there.
 func (f *fields) has(name string) bool { return f.seen&(1<<f.index(name)) != 0 }
 
-// fill gives a member its value unless it is there.
+// fill sets an absent member to a value.
 func fill[T any](f *fields, name string, into *T, value T) {
 	if !f.has(name) {
 		*into = value
@@ -204,7 +211,7 @@ func (f *fields) is(name, got, want string) {
 	}
 }
 
-// within demands a number of at least from and at most to.
+// within demands a number from from to to.
 func (f *fields) within(name string, n, from, to int) {
 	if n < from || n > to {
 		f.fail(name, "must be %d to %d", from, to)
@@ -220,7 +227,7 @@ func (f *fields) complete() {
 	}
 }
 
-// done answers the first fault, or the first member that the form has not.
+// done returns the first fault, or an error for the first unknown member.
 func (f *fields) done() error {
 	if f.unknown != nil {
 		f.fail(*f.unknown, "unknown member")
@@ -231,7 +238,8 @@ func (f *fields) done() error {
 	return f.failed
 }
 
-// parts walks the members of a canonical object, or the elements of a canonical array, which have no names.
+// parts yields the members of a canonical object, or the elements of a canonical array, which have
+// no names.
 func parts(canon []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for at := 1; at < len(canon)-1; at++ { // past the comma
@@ -248,7 +256,8 @@ func parts(canon []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// width is how many bytes the value has that canon, which is inside a canonical object or array, begins with.
+// width returns the length of the value at the start of canon, which is inside a canonical object
+// or array.
 func width(canon []byte) int {
 	depth := 0
 	for at := 0; at < len(canon); at++ {

@@ -15,7 +15,7 @@ const (
 	MaxSigners = 256
 	// MaxLogKeys is the most log keys of a set.
 	MaxLogKeys = 16
-	// MaxGrace is for how many versions after its own a change of signers may let what it retires count.
+	// MaxGrace is the most versions after a change of signers for which a retired key may count.
 	MaxGrace = 8
 	// maxSignerID is the most bytes of a signer id.
 	maxSignerID = 128
@@ -25,8 +25,9 @@ const (
 	maxPolicy = 16 << 10
 )
 
-// Validate checks the rules of a set and, with prev, those of history: prev is the set before it, nil for the first. A broken rule is a
-// *FieldError. Of a set but the first, nothing is compared with the version that installs it.
+// Validate checks the rules of a set and, with prev, those of its history. prev is the set before
+// it, nil for the first. It returns a *FieldError for a broken rule. It does not compare a later
+// set with the version that installs it.
 func (s *SignerSet) Validate(prev *SignerSet) error {
 	if err := s.check(""); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (s *SignerSet) Validate(prev *SignerSet) error {
 	return s.follows("", prev)
 }
 
-// check is every rule that needs no other set.
+// check checks the rules that need no other set.
 func (s *SignerSet) check(path string) error {
 	if n := len(s.Signers); n > MaxSigners {
 		return fieldf(path+"signers", "%d entries, at most %d", n, MaxSigners)
@@ -76,7 +77,7 @@ func (s *SignerSet) check(path string) error {
 	return s.checkLogKeys(path, keys)
 }
 
-// checkLogKeys keeps log keys sound, unique, and apart from the signers' keys.
+// checkLogKeys checks that log keys are valid, unique and different from the keys of signers.
 func (s *SignerSet) checkLogKeys(path string, signers map[string]string) error {
 	if n := len(s.LogKeys); n > MaxLogKeys {
 		return fieldf(path+"log_keys", "%d keys, at most %d", n, MaxLogKeys)
@@ -100,11 +101,13 @@ func (s *SignerSet) checkLogKeys(path string, signers map[string]string) error {
 	return nil
 }
 
-// fault names the member of an entry that breaks a rule, and the rule.
+// fault describes a broken rule and the member of the entry that breaks it.
 func (s Signer) fault() (field, reason string) {
 	switch {
 	case !validSignerID(s.ID):
-		return "signer_id", "must be org:<realm>#<key>, at most " + strconv.Itoa(maxSignerID) + " bytes of letters, digits, dot, _ and -"
+		return "signer_id", "must be org:<realm>#<key>, at most " + strconv.Itoa(
+			maxSignerID,
+		) + " bytes of letters, digits, dot, _ and -"
 	case s.Algo != AlgoEd25519:
 		return "algo", "must be ed25519"
 	case s.Status != StatusActive && s.Status != StatusRetired && s.Status != StatusRevoked:
@@ -122,7 +125,8 @@ func (s Signer) fault() (field, reason string) {
 	return "", ""
 }
 
-// follows is every rule of history: nothing known disappears, changes its key, or becomes active again.
+// follows checks the rules of history: no entry disappears, changes its key, or becomes active
+// again.
 func (s *SignerSet) follows(path string, prev *SignerSet) error {
 	if prev == nil {
 		prev = &SignerSet{}
@@ -143,15 +147,16 @@ func (s *SignerSet) follows(path string, prev *SignerSet) error {
 			return fieldf(at, "%s is %s and cannot become active again", old.ID, old.Status)
 		case now.Status == StatusRetired && old.Status == StatusRevoked:
 			return fieldf(at, "%s is revoked and stays so", old.ID)
-		case now.Status == StatusRetired && old.Status == StatusRetired && now.GraceUntilVersion > old.GraceUntilVersion:
+		case now.Status == StatusRetired && old.Status == StatusRetired &&
+			now.GraceUntilVersion > old.GraceUntilVersion:
 			return fieldf(at, "%s cannot be given more grace", old.ID)
 		}
 	}
 	return nil
 }
 
-// begins holds what a set changes against the version that installs it: a signer who is new is active, since that version, and one who is
-// retired may count for MaxGrace versions more.
+// begins compares the changes of a set with the version that installs it: a new signer is active
+// since that version, and a retired one may count for at most MaxGrace more versions.
 func (s *SignerSet) begins(path string, prev *SignerSet, version uint64) error {
 	for i, e := range s.Signers {
 		at := path + "signers." + strconv.Itoa(i) + "."
@@ -167,13 +172,14 @@ func (s *SignerSet) begins(path string, prev *SignerSet, version uint64) error {
 	return nil
 }
 
-// validSignerID says whether s is org:<realm>#<key>.
+// validSignerID reports whether s is org:<realm>#<key>.
 func validSignerID(s string) bool {
 	realm, key, ok := strings.Cut(strings.TrimPrefix(s, "org:"), "#")
 	return ok && len(s) <= maxSignerID && strings.HasPrefix(s, "org:") && validWord(realm) && validWord(key)
 }
 
-// validWord is a letter or digit, then letters, digits, dots, underscores and hyphens.
+// validWord reports whether s is a letter or digit, then letters, digits, dots, underscores and
+// hyphens.
 func validWord(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/sig"
+	"ronbox/appliance/sig"
 )
 
 // TypeSigners is the type member of a signer set.
@@ -19,7 +19,7 @@ const (
 	StatusRevoked = "revoked" // never counts again, whenever it signed
 )
 
-// SignerSet says who may approve and how many must. Once parsed or validated it must not be modified.
+// SignerSet lists the signers and the thresholds. It must not be modified once parsed or validated.
 type SignerSet struct {
 	Epoch         uint64   `json:"epoch"`
 	Threshold     int      `json:"threshold"`     // approvals an update needs
@@ -29,7 +29,7 @@ type SignerSet struct {
 	WitnessPolicy string   `json:"witness_policy,omitzero"` // "" when absent
 }
 
-// Signer is one entry of a set; entries never disappear.
+// Signer is one entry of a set. Entries never disappear.
 type Signer struct {
 	ID                string `json:"signer_id"`
 	Algo              string `json:"algo"`
@@ -39,10 +39,11 @@ type Signer struct {
 	GraceUntilVersion uint64 `json:"grace_until_version,omitzero"` // 0 when absent
 	Reason            string `json:"reason,omitzero"`              // "" when absent
 
-	sound string // the public key that was judged when the set was parsed
+	sound string // the public key that was checked when the set was parsed
 }
 
-// ParseSignerSet reads a set in any spelling. The rules that need no other set are checked; Validate adds those of history.
+// ParseSignerSet parses a set in any spelling. It checks the rules that need no other set; Validate
+// adds those of history.
 func ParseSignerSet(raw []byte) (*SignerSet, error) {
 	canon, err := bounded(raw, "signer set", MaxPayload)
 	if err != nil {
@@ -78,15 +79,15 @@ func signerSetOf(path string, canon []byte) (*SignerSet, error) {
 	return s, nil
 }
 
-// Bytes is the canonical set.
+// Bytes returns the canonical set.
 func (s *SignerSet) Bytes() []byte {
 	return encode(setDoc{TypeSigners, s})
 }
 
-// B3 is the hash that payloads and log entries name the set by.
+// B3 returns the hash by which payloads and log entries name the set.
 func (s *SignerSet) B3() b3.Digest { return b3.Sum(s.Bytes()) }
 
-// Find gives the entry of a signer.
+// Find returns the entry of a signer.
 func (s *SignerSet) Find(id string) (Signer, bool) {
 	if s == nil {
 		return Signer{}, false
@@ -99,7 +100,7 @@ func (s *SignerSet) Find(id string) (Signer, bool) {
 	return Signer{}, false
 }
 
-// Active counts the signers that may approve.
+// Active returns the number of signers that may approve.
 func (s *SignerSet) Active() int {
 	n := 0
 	for _, e := range s.Signers {
@@ -110,7 +111,7 @@ func (s *SignerSet) Active() int {
 	return n
 }
 
-// Key is the entry's public key, nil if its text is not one.
+// Key returns the public key, nil if its text is invalid.
 func (s Signer) Key() ed25519.PublicKey {
 	key, ok := decode64(s.PublicKey, ed25519.PublicKeySize)
 	if !ok {
@@ -122,7 +123,8 @@ func (s Signer) Key() ed25519.PublicKey {
 // AlgoEd25519 is the only signature algorithm: plain Ed25519 of RFC 8032.
 const AlgoEd25519 = "ed25519"
 
-// decode64 reads strict standard base64 of exactly n bytes: padded, no line breaks, no spare bits.
+// decode64 decodes strict standard base64 of exactly n bytes: padded, no line breaks, no spare
+// bits.
 func decode64(s string, n int) ([]byte, bool) {
 	if len(s) != base64.StdEncoding.EncodedLen(n) || strings.ContainsAny(s, "\r\n") {
 		return nil, false
@@ -133,7 +135,7 @@ func decode64(s string, n int) ([]byte, bool) {
 
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// parsePublicKey reads the text of a public key and judges it.
+// parsePublicKey parses the text of a public key and checks the point.
 func parsePublicKey(s string) (key ed25519.PublicKey, reason string) {
 	b, ok := decode64(s, ed25519.PublicKeySize)
 	if !ok {

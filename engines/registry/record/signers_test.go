@@ -17,9 +17,11 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// weakKeys are two that package sig refuses, which knows them all: of small order, and in another spelling.
+// weakKeys are two keys that package sig refuses: one of small order, and one in a non-canonical
+// encoding.
 var weakKeys = []string{
-	"0100000000000000000000000000000000000000000000000000000000000000", "f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 }
 
 func unhex(t testing.TB, s string) []byte {
@@ -78,34 +80,70 @@ func TestSignerSetRules(t *testing.T) {
 			e.ID = fresh.SignerID
 			s.Signers = append(s.Signers, e)
 		}},
-		{"a retired signer in the first set", "signers.2.status", func(s *SignerSet) { s.Signers[2].Status = StatusRetired }},
-		{"since version 2 in the first set", "signers.2.since_version", func(s *SignerSet) { s.Signers[2].SinceVersion = 2 }},
+		{
+			"a retired signer in the first set",
+			"signers.2.status",
+			func(s *SignerSet) { s.Signers[2].Status = StatusRetired },
+		},
+		{
+			"since version 2 in the first set",
+			"signers.2.since_version",
+			func(s *SignerSet) { s.Signers[2].SinceVersion = 2 },
+		},
 		{"since version 0", "signers.2.since_version", func(s *SignerSet) { s.Signers[2].SinceVersion = 0 }},
 		{"no such status", "signers.2.status", func(s *SignerSet) { s.Signers[2].Status = "Active" }},
 		{"no such algorithm", "signers.2.algo", func(s *SignerSet) { s.Signers[2].Algo = "ed25519ph" }},
-		{"grace of an active signer", "signers.2.grace_until_version", func(s *SignerSet) { s.Signers[2].GraceUntilVersion = 9 }},
+		{
+			"grace of an active signer",
+			"signers.2.grace_until_version",
+			func(s *SignerSet) { s.Signers[2].GraceUntilVersion = 9 },
+		},
 		{"a long reason", "signers.2.reason", func(s *SignerSet) { s.Signers[2].Reason = strings.Repeat("x", 1025) }},
 		{"an id without realm", "signers.2.signer_id", func(s *SignerSet) { s.Signers[2].ID = "org:#k" }},
 		{"an id without org", "signers.2.signer_id", func(s *SignerSet) { s.Signers[2].ID = "acme#k" }},
-		{"a long id", "signers.2.signer_id", func(s *SignerSet) { s.Signers[2].ID = "org:a#" + strings.Repeat("k", 123) }},
-		{"a key with a line break", "signers.2.public_key", func(s *SignerSet) { s.Signers[2].PublicKey = "\n" + s.Signers[2].PublicKey[1:] }},
+		{
+			"a long id",
+			"signers.2.signer_id",
+			func(s *SignerSet) { s.Signers[2].ID = "org:a#" + strings.Repeat("k", 123) },
+		},
+		{
+			"a key with a line break",
+			"signers.2.public_key",
+			func(s *SignerSet) { s.Signers[2].PublicKey = "\n" + s.Signers[2].PublicKey[1:] },
+		},
 		{"a key with spare bits", "signers.2.public_key", func(s *SignerSet) {
 			k := []byte(s.Signers[2].PublicKey)
 			k[42]++ // the last character but the pad: its low bits encode nothing
 			s.Signers[2].PublicKey = string(k)
 		}},
 		{"a short key", "signers.2.public_key", func(s *SignerSet) { s.Signers[2].PublicKey = "AAAA" }},
-		{"no point", "signers.2.public_key", func(s *SignerSet) { s.Signers[2].PublicKey = encode64(append([]byte{2}, make([]byte, 31)...)) }},
+		{
+			"no point",
+			"signers.2.public_key",
+			func(s *SignerSet) { s.Signers[2].PublicKey = encode64(append([]byte{2}, make([]byte, 31)...)) },
+		},
 		{"a log key that is none", "log_keys.0", func(s *SignerSet) { s.LogKeys = []string{"x+y+z"} }},
 		{"a log key twice", "log_keys.1", func(s *SignerSet) { s.LogKeys = []string{good, good} }},
-		{"a log key that is a signer's", "log_keys.0", func(s *SignerSet) { s.LogKeys = []string{logKey(t, s.Signers[1].Key())} }},
-		{"a log key of small order", "log_keys.0", func(s *SignerSet) { s.LogKeys = []string{logKey(t, unhex(t, weakKeys[0]))} }},
+		{
+			"a log key that is a signer's",
+			"log_keys.0",
+			func(s *SignerSet) { s.LogKeys = []string{logKey(t, s.Signers[1].Key())} },
+		},
+		{
+			"a log key of small order",
+			"log_keys.0",
+			func(s *SignerSet) { s.LogKeys = []string{logKey(t, unhex(t, weakKeys[0]))} },
+		},
 		{"17 log keys", "log_keys", func(s *SignerSet) { s.LogKeys = make([]string, 17) }},
 		{"a policy that is none", "witness_policy", func(s *SignerSet) { s.WitnessPolicy = "witness w1\n" }},
 		{"a long policy", "witness_policy", func(s *SignerSet) { s.WitnessPolicy = strings.Repeat("x", 16<<10+1) }},
 	}
 	for i, point := range weakKeys {
-		rules = append(rules, rule{fmt.Sprintf("weak key %d", i), "signers.2.public_key", func(s *SignerSet) { s.Signers[2].PublicKey = encode64(unhex(t, point)) }})
+		rules = append(rules, rule{
+			fmt.Sprintf("weak key %d", i),
+			"signers.2.public_key",
+			func(s *SignerSet) { s.Signers[2].PublicKey = encode64(unhex(t, point)) },
+		})
 	}
 	for _, tt := range rules {
 		s := testSet(t, 2, 3)
@@ -163,7 +201,9 @@ func TestSignerSetHistory(t *testing.T) {
 
 func TestSignerSetBytes(t *testing.T) {
 	s := testSet(t, 2, 3)
-	s.LogKeys, s.WitnessPolicy = []string{logKey(t, testKey(t, 50).private.Public().(ed25519.PublicKey))}, "quorum none\n"
+	s.LogKeys, s.WitnessPolicy = []string{
+		logKey(t, testKey(t, 50).private.Public().(ed25519.PublicKey)),
+	}, "quorum none\n"
 	s.Signers[1].Status, s.Signers[1].GraceUntilVersion, s.Signers[1].Reason = StatusRetired, 12, "left the team"
 	got, err := ParseSignerSet(s.Bytes())
 	if err != nil || !bytes.Equal(got.Bytes(), s.Bytes()) || got.B3() != b3.Sum(s.Bytes()) {
@@ -188,7 +228,8 @@ func TestSignerSetBytes(t *testing.T) {
 	}
 }
 
-// Among up to 32 signers of any status, a quorum holds iff enough distinct active keys signed this payload; what else is sent changes nothing.
+// Among up to 32 signers of any status, a quorum holds iff enough distinct active keys signed this
+// payload. Other approvals change nothing.
 func TestQuorum(t *testing.T) {
 	keys := make([]*Key, 32)
 	for i := range keys {
@@ -223,7 +264,8 @@ func TestQuorum(t *testing.T) {
 				continue
 			}
 			sent = append(sent, right[i])
-			if s, known := set.Find(keys[i].SignerID); known && (s.Status == StatusActive || s.GraceUntilVersion == version) {
+			if s, known := set.Find(keys[i].SignerID); known &&
+				(s.Status == StatusActive || s.GraceUntilVersion == version) {
 				good[s.PublicKey] = true
 			} else if known {
 				lost[s.PublicKey] = true
@@ -240,7 +282,8 @@ func TestQuorum(t *testing.T) {
 		case err != nil:
 			_, revoked := err.(*RevokedKeyError)
 			quorum, short := err.(*QuorumError)
-			if revoked != (len(good)+len(lost) >= need) || short == revoked || short && *quorum != (QuorumError{len(good), need}) {
+			if revoked != (len(good)+len(lost) >= need) || short == revoked ||
+				short && *quorum != (QuorumError{len(good), need}) {
 				t.Fatalf("%d good, %d lost of %d: %v", len(good), len(lost), need, err)
 			}
 		}
@@ -250,7 +293,8 @@ func TestQuorum(t *testing.T) {
 func TestKeyFile(t *testing.T) {
 	k := testKey(t, 3)
 	back, err := ParseKey(k.Bytes())
-	if err != nil || back.Public() != k.Public() || back.SignerID != k.SignerID || back.Sign(b3.Sum(nil), noon) != k.Sign(b3.Sum(nil), noon) {
+	if err != nil || back.Public() != k.Public() || back.SignerID != k.SignerID ||
+		back.Sign(b3.Sum(nil), noon) != k.Sign(b3.Sum(nil), noon) {
 		t.Fatalf("%v, %v", back, err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -295,7 +339,7 @@ func TestDecode64IsStrict(t *testing.T) {
 	}
 }
 
-// Nobody is never a quorum, whatever a caller asks for.
+// No approval is never a quorum, whatever the caller asks for.
 func TestQuorumOfNobody(t *testing.T) {
 	for _, need := range []int{0, -1} {
 		if got, err := Quorum(testSet(t, 1, 2), 2, nil, b3.Sum(nil), need); !errors.Is(err, ErrQuorum) {

@@ -8,10 +8,11 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// auditChunk is how many audit records are held in memory at once.
+// auditChunk is the number of audit records held in memory at once.
 const auditChunk = 1024
 
-// catchUp checks the audit records up to that of the last verified version's commit, within the budget.
+// catchUp checks the audit records up to that of the commit of the last verified version, within
+// the budget.
 func (v *Verifier) catchUp(ctx context.Context, r LogReader, budget *int) (done bool, err error) {
 	if len(v.due) == 0 {
 		return true, nil
@@ -25,7 +26,7 @@ func (v *Verifier) catchUp(ctx context.Context, r LogReader, budget *int) (done 
 	return true, nil
 }
 
-// tail checks the audit records behind the last commit and compares the audit head.
+// tail checks the audit records after the last commit and compares the audit head.
 func (v *Verifier) tail(ctx context.Context, r LogReader, budget *int) (done bool, err error) {
 	seq, sum, err := r.AuditHead()
 	if err != nil {
@@ -77,7 +78,7 @@ func (v *Verifier) audit(ctx context.Context, r LogReader, to uint64, budget *in
 	return true, nil
 }
 
-// readAudit reads the n records behind the last verified one.
+// readAudit reads the n records after the last verified one.
 func (v *Verifier) readAudit(r LogReader, n uint64) (rows [][]byte, err error) {
 	next := v.at.AuditSeq + 1
 	for seq, raw := range r.Audit(next, next+n-1) {
@@ -104,7 +105,7 @@ func parseAudit(seq uint64, raw []byte) (*record.Audit, error) {
 	return rec, nil
 }
 
-// linkAudit holds a record against the one before it and against the commits that speak of it.
+// linkAudit compares a record with the one before it and with the commits that name it.
 func (v *Verifier) linkAudit(rec *record.Audit) error {
 	seq := v.at.AuditSeq + 1
 	if rec.Seq != seq || rec.Prev != v.at.AuditB3 {
@@ -118,11 +119,12 @@ func (v *Verifier) linkAudit(rec *record.Audit) error {
 	return nil
 }
 
-// linkCommit demands the record of a commit exactly where its entry puts it, right behind the record the entry vouches for.
+// linkCommit demands the record of a commit directly after the record that its entry names.
 func (v *Verifier) linkCommit(rec *record.Audit) error {
 	if len(v.due) == 0 || v.due[0].AuditSeq+1 > rec.Seq {
 		if rec.Commits() {
-			return problemf(KindChain, rec.Version, "audit record %d tells of a commit that the log does not have", rec.Seq)
+			return problemf(KindChain, rec.Version, "audit record %d tells of a commit that the log does not have",
+				rec.Seq)
 		}
 		return nil
 	}
@@ -141,5 +143,6 @@ func (v *Verifier) linkCommit(rec *record.Audit) error {
 }
 
 func outOfTurn(e *record.Artifact) error {
-	return problemf(KindChain, e.Version, "the entry names audit record %d, which lies before that of the version before it", e.AuditSeq)
+	return problemf(KindChain, e.Version,
+		"the entry names audit record %d, which lies before that of the version before it", e.AuditSeq)
 }

@@ -7,7 +7,8 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// BenchmarkVerify checks a log of 256 versions of two descriptors each; one operation is one version.
+// BenchmarkVerify checks a log of 256 versions of two descriptors each; one operation is one
+// version.
 func BenchmarkVerify(b *testing.B) {
 	for _, m := range []int{1, 3} {
 		l := newLog(b, m, m).fill(b, 255, m)

@@ -9,16 +9,18 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Horizon is where a pruned log begins. From version Min and audit record Audit on it is whole; of what lies before, it has genesis and
-// the versions that changed the signers, so that trust still walks from genesis.
+// Horizon is the place where a pruned log begins. The log is complete from version Min and audit
+// record Audit on. Before them it has genesis and the versions that changed the signers, so that
+// trust still rests on genesis.
 type Horizon struct {
 	Min   uint64
 	Audit uint64                       // the record of the commit of version Min-1
-	Note  []byte                       // the statement that was signed before anything was deleted
+	Note  []byte                       // the signed statement of retention
 	Items func() (record.Items, error) // of version Min
 }
 
-// statement is what the node signed of a horizon: by a log key, of this log and of this place.
+// statement checks and returns the signed statement of a horizon: by a log key, of this log and
+// this place.
 func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, err error) {
 	keys, _, err := trustedKeys(r)
 	if err != nil {
@@ -32,13 +34,16 @@ func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, err error) 
 	case err != nil:
 		err = problemf(KindIncomplete, h.Min, "versions before it are gone, and the statement of retention: %v", err)
 	case said.Min != h.Min || said.Size < h.Min:
-		err = problemf(KindIncomplete, h.Min, "versions before it are gone; the statement of retention is of version %d, under a checkpoint of %d", said.Min, said.Size)
+		err = problemf(KindIncomplete, h.Min,
+			"versions before it are gone; the statement of retention is of version %d, under a checkpoint of %d",
+			said.Min, said.Size)
 	}
 	return said, err
 }
 
-// begin takes the place of version Min: it walks from genesis over the versions that changed the signers, each under the set before it,
-// and takes version Min with the items that its signers have signed. What is gone is vouched for by the tree, which VerifyWhole checks.
+// begin moves the place to version Min. It checks genesis and the versions that changed the
+// signers, each under the set before it, and takes the items of version Min that its signers have
+// signed. The tree, which VerifyWhole checks, covers the pruned versions.
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	said, err := h.statement(r)
 	if err != nil {
@@ -78,11 +83,12 @@ func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	}
 	v.report, v.said = Report{First: h.Min}, said
 	v.accept(docs, at)
-	v.due = v.due[len(v.due)-1:] // the audit records of the others are gone
+	v.due = v.due[len(v.due)-1:] // the audit records of the others are pruned
 	return nil
 }
 
-// linkApart holds d against the set in force before it, and believes what it says of the version before it, which may be gone.
+// linkApart checks d under the set in force before it. It trusts the link of d to the version
+// before it, which may be pruned.
 func (v *Verifier) linkApart(at *State, d *document) error {
 	if d.version == 1 {
 		return v.link(at, d)
@@ -91,7 +97,8 @@ func (v *Verifier) linkApart(at *State, d *document) error {
 		return problemf(KindIncomplete, 1, "genesis is missing")
 	}
 	err := d.payload.CheckLinks(record.Base{
-		Origin: at.Origin, Version: d.version - 1, PayloadB3: d.payload.PrevHash, Hash: d.entry.PrevHash, Signers: at.Signers,
+		Origin: at.Origin, Version: d.version - 1, PayloadB3: d.payload.PrevHash,
+		Hash: d.entry.PrevHash, Signers: at.Signers,
 	})
 	if err != nil {
 		return problemf(kindOf(err), d.version, "payload: %v", err)
@@ -99,7 +106,7 @@ func (v *Verifier) linkApart(at *State, d *document) error {
 	return d.follow(at, record.Items{})
 }
 
-// takeItems takes the kept items of version Min, d, for those that its signers have signed.
+// takeItems checks and takes the stored items of version Min.
 func (h *Horizon) takeItems(at *State, d *document, said checkpoint.Retention) error {
 	items, err := h.Items()
 	if err == nil {
@@ -115,12 +122,14 @@ func (h *Horizon) takeItems(at *State, d *document, said checkpoint.Retention) e
 	return nil
 }
 
-// takeAudit takes the first audit record that is kept. The entry of version Min vouches for it: it names one that follows from it.
+// takeAudit takes the first stored audit record. The entry of version Min names a record that
+// follows from it.
 func (h *Horizon) takeAudit(at *State, r LogReader) error {
 	for seq, raw := range r.Audit(h.Audit, h.Audit) {
 		rec, err := parseAudit(seq, raw)
 		if err != nil || rec.Seq != seq || !rec.Commits() || rec.Version != h.Min-1 {
-			return problemf(KindChain, h.Min-1, "audit record %d, the first that is kept, is not that of its commit (%v)", h.Audit, err)
+			return problemf(KindChain, h.Min-1,
+				"audit record %d, the first that is kept, is not that of its commit (%v)", h.Audit, err)
 		}
 		at.AuditSeq, at.AuditB3 = seq, rec.B3()
 		return nil

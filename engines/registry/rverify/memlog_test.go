@@ -75,15 +75,20 @@ func cloneRows(rows map[uint64][]byte) map[uint64][]byte {
 	return out
 }
 
-// newLog begins a log with n signers of whom m must approve.
+// newLog begins a log with n signers and a quorum of m.
 func newLog(t testing.TB, m, n int) *memLog {
 	l := &memLog{
-		entries: map[uint64][]byte{}, payloads: map[uint64][]byte{}, audits: map[uint64][]byte{}, epochs: map[uint64][]byte{},
-		base: record.Base{Origin: "ronbox.test/log"}, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		entries:  map[uint64][]byte{},
+		payloads: map[uint64][]byte{},
+		audits:   map[uint64][]byte{},
+		epochs:   map[uint64][]byte{},
+		base:     record.Base{Origin: "ronbox.test/log"},
+		now:      time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 	set := &record.SignerSet{Epoch: 1, Threshold: m, ThresholdGov: m}
 	for i := range n {
-		k, err := record.NewKey(fmt.Sprintf("org:test#k%02d", i), bytes.NewReader(bytes.Repeat([]byte{byte(i + 1)}, 32)))
+		k, err := record.NewKey(fmt.Sprintf("org:test#k%02d", i),
+			bytes.NewReader(bytes.Repeat([]byte{byte(i + 1)}, 32)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,28 +139,43 @@ func (l *memLog) append(t testing.TB, d record.Draft, signers int) {
 	l.head.Epoch = l.base.Signers.Epoch
 }
 
-// commit writes entry, payload, head and audit record, checking nothing.
+// commit writes entry, payload, head and audit record without any check.
 func (l *memLog) commit(t testing.TB, p *record.Payload, id string, approvals []record.Approval) {
 	set, event := l.base.Signers, record.EventOf(p.Kind)
 	if set == nil {
 		set = p.SignerSet
 	}
 	entry, err := record.NewArtifact(record.Artifact{
-		Origin: p.Origin, Version: p.Version, Kind: p.Kind, PayloadB3: p.B3(), PayloadBytes: int64(len(p.Bytes())), PrevHash: l.head.Hash,
-		Approvals: approvals, AuthorizedBy: set.B3(), AuditSeq: l.auditSeq, AuditHead: l.auditHead, ProposalID: id,
-		CommittedAt: record.FormatTime(l.now),
+		Origin:       p.Origin,
+		Version:      p.Version,
+		Kind:         p.Kind,
+		PayloadB3:    p.B3(),
+		PayloadBytes: int64(len(p.Bytes())),
+		PrevHash:     l.head.Hash,
+		Approvals:    approvals,
+		AuthorizedBy: set.B3(),
+		AuditSeq:     l.auditSeq,
+		AuditHead:    l.auditHead,
+		ProposalID:   id,
+		CommittedAt:  record.FormatTime(l.now),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.entries[p.Version], l.payloads[p.Version] = entry.Bytes(), bytes.Clone(p.Bytes())
-	l.head = record.Head{Version: p.Version, Hash: entry.Hash(), PayloadB3: p.B3(), CommittedAt: entry.CommittedAt, Epoch: l.head.Epoch}
+	l.head = record.Head{
+		Version: p.Version, Hash: entry.Hash(), PayloadB3: p.B3(),
+		CommittedAt: entry.CommittedAt, Epoch: l.head.Epoch,
+	}
 	l.audit(t, record.Audit{Event: cmp.Or(l.event, event), ProposalID: id, PayloadB3: p.B3(), Version: p.Version})
 }
 
 // item is a small descriptor.
 func item(t testing.TB, n, generation int) record.Item {
-	it, err := record.ParseItem(fmt.Appendf(nil, `{"id":"service/s%05d","kind":"service","region":"r%d","meta":{"generation":%d}}`, n, n%7, generation))
+	it, err := record.ParseItem(
+		fmt.Appendf(nil, `{"id":"service/s%05d","kind":"service","region":"r%d","meta":{"generation":%d}}`, n, n%7,
+			generation),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +194,7 @@ func (l *memLog) fill(t testing.TB, versions, signers int) *memLog {
 		}
 		l.append(t, d, signers)
 	}
-	l.audit(t, record.Audit{Event: "propose.rejected", Decision: record.DecisionReject, Reason: "version_skew", CorrID: "abc"})
+	l.audit(t,
+		record.Audit{Event: "propose.rejected", Decision: record.DecisionReject, Reason: "version_skew", CorrID: "abc"})
 	return l
 }

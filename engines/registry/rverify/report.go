@@ -2,25 +2,27 @@ package rverify
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 )
 
-// Kind says which part of the log is bad.
+// Kind is the part of the log that is bad.
 type Kind string
 
 // Kinds of problems.
 const (
-	KindSignature  Kind = "signature"  // an approval's signature does not hold
+	KindSignature  Kind = "signature"  // the signature of an approval does not verify
 	KindQuorum     Kind = "quorum"     // the approvals do not authorize the version
 	KindChain      Kind = "chain"      // a link, a hash, or the form of a record is wrong
-	KindTree       Kind = "tree"       // the descriptors do not give the signed root
-	KindIncomplete Kind = "incomplete" // something is not there, or cannot be read
+	KindTree       Kind = "tree"       // the descriptors do not have the signed root
+	KindIncomplete Kind = "incomplete" // a row is missing or cannot be read
 )
 
-// Problem is the first thing found wrong.
+// Problem is the first fault found.
 type Problem struct {
 	Kind    Kind   `json:"kind"`
 	Version uint64 `json:"version,omitzero"` // 0 when it belongs to no version
@@ -38,10 +40,10 @@ func problemf(kind Kind, version uint64, format string, args ...any) error {
 	return &Problem{Kind: kind, Version: version, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Report says what was checked. OK means: all of it, up to the reader's HEAD, and all good.
+// Report is the result of a check. OK means that everything up to HEAD was checked and holds.
 type Report struct {
 	OK           bool        `json:"ok"`
-	First        uint64      `json:"first,omitzero"` // of a pruned log: the version that it is whole from
+	First        uint64      `json:"first,omitzero"` // of a pruned log: the first complete version
 	Head         record.Head `json:"head"`           // the last version verified
 	Versions     uint64      `json:"versions"`       // verified
 	Approvals    uint64      `json:"approvals"`      // whose signature was checked
@@ -49,31 +51,35 @@ type Report struct {
 	Problem      *Problem    `json:"problem,omitzero"`
 }
 
-// Options say what to trust and how to work.
+// Options configure a check.
 type Options struct {
-	// Genesis is the payload_b3 of version 1; zero takes the log's own.
+	// Genesis is the payload_b3 of version 1. Zero accepts that of the log.
 	Genesis b3.Digest
-	// From is the first version whose signatures are checked; of those before it only links, roots and forms are.
+	// From is the first version whose signatures are checked. Of the versions before it only links,
+	// roots and forms are checked.
 	From uint64
-	// Fan runs leg(0) … leg(n-1) side by side and joins them; nil runs them in turn.
+	// Fan runs leg(0) … leg(n-1) concurrently and joins them. nil runs them in turn.
 	Fan func(ctx context.Context, n int, leg func(ctx context.Context, i int) error) error
-	// Jobs is how many legs work is dealt to; below 1 is 1.
+	// Jobs is the number of legs. Below 1 counts as 1.
 	Jobs int
-	// Progress, unless nil, is told after each step how many versions of how many are verified.
+	// Progress, unless nil, is called after each step with the verified and the total number of
+	// versions.
 	Progress func(done, total uint64)
-	// Seen, unless nil, is a checkpoint that was seen of the log, for VerifyWhole: the log must begin with the tree that it names.
+	// Seen, unless nil, is an earlier checkpoint of the log. VerifyWhole checks that the log begins
+	// with its tree.
 	Seen []byte
 }
 
-// slice is how many versions Verify checks per step.
+// slice is the number of versions that Verify checks per step.
 const slice = 256
 
-// Verify checks the whole log. A bad log is told in the report; the error is ctx's alone.
+// Verify checks the whole log. The report names a fault; the error is the cause of ctx.
 func Verify(ctx context.Context, r LogReader, o Options) (Report, error) {
 	return New(o).whole(ctx, r, nil)
 }
 
-// VerifyWhole is Verify and, of a log that holds, the check of its tree, of its checkpoints, and of the checkpoint that was seen.
+// VerifyWhole is Verify and, if the log holds, the check of its tree, its checkpoints, and the
+// checkpoint in Options.Seen.
 func VerifyWhole(ctx context.Context, r LogReader, t TreeReader, o Options) (Report, error) {
 	return New(o).whole(ctx, r, t)
 }
@@ -92,8 +98,8 @@ func (v *Verifier) whole(ctx context.Context, r LogReader, t TreeReader) (Report
 	return v.Report(), err
 }
 
-// each deals n pieces of work to the legs; piece i must touch nothing that piece j touches. It returns how many hold before the first that
-// does not, and the fault of that one. When ctx ends meanwhile, nothing is known to hold, and the error is its cause.
+// each runs n independent pieces of work on the legs. It returns the number of pieces before the
+// first fault, and that fault. If ctx ends meanwhile, the number is 0 and the error is its cause.
 func (o *Options) each(ctx context.Context, n int, piece func(i int) error) (sound int, err error) {
 	jobs, faults := min(max(o.Jobs, 1), n), make([]error, n)
 	leg := func(ctx context.Context, first int) error {
@@ -120,4 +126,27 @@ func (o *Options) each(ctx context.Context, n int, piece func(i int) error) (sou
 		}
 	}
 	return n, nil
+}
+
+// ErrMissing is returned by a LogReader for a missing entry or payload.
+var ErrMissing = errors.New("not in the log")
+
+// LogReader reads one consistent state of a log. Bytes stay valid until the call of Verify or Step
+// that read them returns.
+type LogReader interface {
+	// Head returns the end of the log, the zero Head for the empty log.
+	Head() (record.Head, error)
+	// Entry returns the bytes of an entry, or ErrMissing.
+	Entry(version uint64) ([]byte, error)
+	// Payload returns the canonical bytes of a payload, unpacked, or ErrMissing.
+	Payload(version uint64) ([]byte, error)
+	// Audit yields the existing records from…to, both included, in ascending order.
+	Audit(from, to uint64) iter.Seq2[uint64, []byte]
+	// AuditHead returns the number and hash of the last audit record, zero if there is none.
+	AuditHead() (seq uint64, sum b3.Digest, err error)
+	// Epochs yields all epochs in ascending order: the version that installed the signer set, 8
+	// bytes big-endian, then the canonical set.
+	Epochs() iter.Seq2[uint64, []byte]
+	// Horizon returns where a pruned log begins, nil if the log is complete.
+	Horizon() (*Horizon, error)
 }

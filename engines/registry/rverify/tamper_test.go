@@ -17,13 +17,16 @@ type place struct {
 	flip func(l *memLog, bit int)
 }
 
-// places lists every byte of everything that Verify vouches for.
+// places lists every byte that Verify covers.
 func places(l *memLog) []place {
 	var all []place
 	rows := func(name string, of func(l *memLog) map[uint64][]byte) {
 		for _, k := range slices.Sorted(maps.Keys(of(l))) {
 			for i := range of(l)[k] {
-				all = append(all, place{fmt.Sprintf("%s %d byte %d", name, k, i), func(l *memLog, bit int) { of(l)[k][i] ^= 1 << bit }})
+				all = append(all, place{
+					fmt.Sprintf("%s %d byte %d", name, k, i),
+					func(l *memLog, bit int) { of(l)[k][i] ^= 1 << bit },
+				})
 			}
 		}
 	}
@@ -38,10 +41,15 @@ func places(l *memLog) []place {
 			place{fmt.Sprintf("audit head byte %d", i), func(l *memLog, bit int) { l.auditHead[i] ^= 1 << bit }})
 	}
 	for i := range 8 {
-		all = append(all,
-			place{fmt.Sprintf("head version byte %d", i), func(l *memLog, bit int) { l.head.Version ^= 1 << (8*i + bit) }},
+		all = append(
+			all,
+			place{
+				fmt.Sprintf("head version byte %d", i),
+				func(l *memLog, bit int) { l.head.Version ^= 1 << (8*i + bit) },
+			},
 			place{fmt.Sprintf("head epoch byte %d", i), func(l *memLog, bit int) { l.head.Epoch ^= 1 << (8*i + bit) }},
-			place{fmt.Sprintf("audit seq byte %d", i), func(l *memLog, bit int) { l.auditSeq ^= 1 << (8*i + bit) }})
+			place{fmt.Sprintf("audit seq byte %d", i), func(l *memLog, bit int) { l.auditSeq ^= 1 << (8*i + bit) }},
+		)
 	}
 	for i := range l.head.CommittedAt {
 		all = append(all, place{fmt.Sprintf("head time byte %d", i), func(l *memLog, bit int) {
@@ -53,7 +61,8 @@ func places(l *memLog) []place {
 	return all
 }
 
-// One bit flipped anywhere fails the log. Every byte is tried with one bit here; TestAnyFlippedBit tries others.
+// One bit flipped anywhere fails the log. Every byte is tried with one bit here; TestAnyFlippedBit
+// tries others.
 func TestEveryFlippedByte(t *testing.T) {
 	l := newLog(t, 1, 1).fill(t, 1, 1)
 	for i, p := range places(l) {
@@ -81,7 +90,7 @@ func TestAnyFlippedBit(t *testing.T) {
 	})
 }
 
-// What a forger without keys can do with whole records is noticed too.
+// A forger without keys who swaps whole records is found too.
 func TestForgedRecords(t *testing.T) {
 	const last = 7
 	sound := newLog(t, 2, 3).fill(t, last-1, 2)
@@ -135,7 +144,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
-// So is an entry that was sealed again, HEAD with it, to say other things around the same signatures.
+// So is an entry that was changed and sealed again, with HEAD, around the same signatures.
 func TestResealedEntries(t *testing.T) {
 	const last = 7
 	sound := newLog(t, 2, 3).fill(t, last-1, 2)
@@ -189,16 +198,19 @@ func wantNoticed(t *testing.T, doc string, l *memLog) {
 	}
 }
 
-// setBack makes version v the head, as far as HEAD goes.
+// setBack makes version v the stored HEAD.
 func setBack(l *memLog, v uint64) {
 	e, err := record.ParseEntry(l.entries[v])
 	if err != nil {
 		panic(err)
 	}
-	l.head = record.Head{Version: v, Hash: e.Hash(), PayloadB3: e.PayloadB3, CommittedAt: e.CommittedAt, Epoch: l.head.Epoch}
+	l.head = record.Head{
+		Version: v, Hash: e.Hash(), PayloadB3: e.PayloadB3, CommittedAt: e.CommittedAt,
+		Epoch: l.head.Epoch,
+	}
 }
 
-// reseal exchanges the last entry and lets HEAD follow.
+// reseal replaces the last entry and updates HEAD.
 func reseal(t *testing.T, l *memLog, v uint64, edit func(a *record.Artifact)) {
 	t.Helper()
 	e, err := record.ParseEntry(l.entries[v])
@@ -206,9 +218,18 @@ func reseal(t *testing.T, l *memLog, v uint64, edit func(a *record.Artifact)) {
 		t.Fatal(err)
 	}
 	forged := record.Artifact{
-		Origin: e.Origin, Version: e.Version, Kind: e.Kind, PayloadB3: e.PayloadB3, PayloadBytes: e.PayloadBytes, PrevHash: e.PrevHash,
-		Approvals: e.Approvals, AuthorizedBy: e.AuthorizedBy, AuditSeq: e.AuditSeq, AuditHead: e.AuditHead,
-		ProposalID: e.ProposalID, CommittedAt: e.CommittedAt,
+		Origin:       e.Origin,
+		Version:      e.Version,
+		Kind:         e.Kind,
+		PayloadB3:    e.PayloadB3,
+		PayloadBytes: e.PayloadBytes,
+		PrevHash:     e.PrevHash,
+		Approvals:    e.Approvals,
+		AuthorizedBy: e.AuthorizedBy,
+		AuditSeq:     e.AuditSeq,
+		AuditHead:    e.AuditHead,
+		ProposalID:   e.ProposalID,
+		CommittedAt:  e.CommittedAt,
 	}
 	edit(&forged)
 	sealed, err := record.NewArtifact(forged)

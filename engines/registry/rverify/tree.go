@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -13,21 +14,23 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// KindCheckpoint is the kind of a checkpoint that is not true of the log, or that nobody trusted has signed.
+// KindCheckpoint is the kind of a checkpoint that does not match the log, or that no trusted key
+// has signed.
 const KindCheckpoint Kind = "checkpoint"
 
-// TreeReader reads the log tree that is kept beside a log, and the checkpoints over it.
+// TreeReader reads the tree of a log, and the checkpoints over it.
 type TreeReader interface {
-	// TreeSize is how many entries the tiles cover; a log from before its tree has fewer than versions.
+	// TreeSize returns the number of entries that the tiles cover.
 	TreeSize() (uint64, error)
-	// Tile gives the stored bytes of a tile, nil for none.
+	// Tile returns the stored bytes of a tile, nil if it does not exist.
 	Tile(at logtree.At) []byte
-	// Notes gives all checkpoints that are kept, by ascending size as they say it themselves.
+	// Notes yields all stored checkpoints, by the ascending size that their key or their text
+	// names.
 	Notes() iter.Seq2[uint64, []byte]
 }
 
-// verifyTree checks every tile against the entries, and every checkpoint against the tiles and the log keys of the signer sets. v has
-// verified what r reads.
+// verifyTree checks every tile against the entries, and every checkpoint against the tiles and the
+// log keys of the signer sets. v has verified the log of r.
 func (v *Verifier) verifyTree(ctx context.Context, r LogReader, t TreeReader) error {
 	size, err := t.TreeSize()
 	if err != nil {
@@ -51,7 +54,8 @@ func (v *Verifier) verifyTree(ctx context.Context, r LogReader, t TreeReader) er
 	}
 	if gone := v.said; gone.Size > 0 { // under the root that the statement names
 		if root, err := tree.Root(gone.Size); err != nil || root != gone.Root {
-			return problemf(KindCheckpoint, gone.Size, "the statement of retention names root %s, the tree has %s (%v)", gone.Root, root, err)
+			return problemf(KindCheckpoint, gone.Size, "the statement of retention names root %s, the tree has %s (%v)",
+				gone.Root, root, err)
 		}
 	}
 	if v.o.Seen == nil {
@@ -60,8 +64,9 @@ func (v *Verifier) verifyTree(ctx context.Context, r LogReader, t TreeReader) er
 	return checkSeen(tree, size, keys, v.o.Seen)
 }
 
-// checkNote holds a checkpoint that is kept for a size against the tree.
-func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses []checkpoint.Witness, at uint64, raw []byte) error {
+// checkNote compares a stored checkpoint with the tree.
+func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses []checkpoint.Witness, at uint64,
+	raw []byte) error {
 	signed, err := keys.Open(raw)
 	switch {
 	case err != nil:
@@ -82,23 +87,25 @@ func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses
 	return nil
 }
 
-// checkSeen holds the log against a checkpoint that was seen of it: the log must begin with the tree that it names.
+// checkSeen checks that the log begins with the tree of an earlier checkpoint.
 func checkSeen(tree logtree.Reader, size uint64, keys checkpoint.Keys, note []byte) error {
 	seen, err := keys.Open(note)
 	if err != nil {
 		return problemf(KindCheckpoint, 0, "the checkpoint that was seen: %v", err)
 	}
 	if seen.Size > size {
-		return problemf(KindCheckpoint, 0, "the log is older than the checkpoint that was seen: %d versions, %d were there", size, seen.Size)
+		return problemf(KindCheckpoint, 0,
+			"the log is older than the checkpoint that was seen: %d versions, %d were there", size, seen.Size)
 	}
 	if root, err := tree.Root(seen.Size); err != nil || root != seen.Root {
-		return problemf(KindCheckpoint, seen.Size, "the log is inconsistent with the checkpoint that was seen: root %s, seen %s (%v)", root, seen.Root, err)
+		return problemf(KindCheckpoint, seen.Size,
+			"the log is inconsistent with the checkpoint that was seen: root %s, seen %s (%v)", root, seen.Root, err)
 	}
 	return nil
 }
 
-// trustedKeys are the log keys and the witnesses that all signer sets name. A policy that cannot be read names no witness: none was asked
-// under it.
+// trustedKeys returns the log keys and the witnesses of all signer sets. A policy that cannot be
+// parsed names no witness.
 func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
 	var vkeys []string
 	for epoch, raw := range r.Epochs() {
@@ -124,19 +131,22 @@ func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witn
 	return keys, witnesses, err
 }
 
-// checkTiles makes every tile of a tree of size entries, of which those before version first may be gone, again: those of leaves from the entries, and those of each level above from the
-// tiles below it, which hold by then.
+// checkTiles recomputes every tile of a tree of size entries, of which those before version first
+// may be pruned: the leaves from the entries, and each level above from the tiles below it.
 func checkTiles(ctx context.Context, r LogReader, t TreeReader, size, first uint64) error {
 	tree := logtree.Reader{Tiles: t.Tile}
-	err := checkLevel(ctx, t, 0, size, func(n uint64, stored []byte) (tlog.Hash, error) { return leaf(r, n+1, stored, first) })
+	err := checkLevel(ctx, t, 0, size,
+		func(n uint64, stored []byte) (tlog.Hash, error) { return leaf(r, n+1, stored, first) })
 	for level, n := 1, size/logtree.Width; err == nil && n > 0; level, n = level+1, n/logtree.Width {
 		err = checkLevel(ctx, t, level, n, func(n uint64, _ []byte) (tlog.Hash, error) { return top(tree, level, n) })
 	}
 	return err
 }
 
-// checkLevel holds the tiles of a level of n hashes against what hash gives for each place, beside the tile as it is stored.
-func checkLevel(ctx context.Context, t TreeReader, level int, n uint64, hash func(uint64, []byte) (tlog.Hash, error)) error {
+// checkLevel compares the tiles of a level of n hashes with the results of hash, which gets each
+// place and the stored tile.
+func checkLevel(ctx context.Context, t TreeReader, level int, n uint64,
+	hash func(uint64, []byte) (tlog.Hash, error)) error {
 	for first := uint64(0); first < n; first += logtree.Width {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -158,7 +168,7 @@ func checkLevel(ctx context.Context, t TreeReader, level int, n uint64, hash fun
 	return nil
 }
 
-// leaf is the hash of the entry of a version; of one before first that is gone it is the hash that its tile keeps.
+// leaf returns the hash of an entry. For a pruned entry it returns the hash in its tile.
 func leaf(r LogReader, version uint64, tile []byte, first uint64) (hash tlog.Hash, err error) {
 	raw, err := r.Entry(version)
 	if err == nil {
@@ -171,12 +181,50 @@ func leaf(r LogReader, version uint64, tile []byte, first uint64) (hash tlog.Has
 	return hash, problemf(KindIncomplete, version, "entry: %v", err)
 }
 
-// top is the hash over a full tile of the level below, which has place n in its own level.
+// top returns the hash of a full tile of the level below, at place n of its own level.
 func top(tree logtree.Reader, level int, n uint64) (hash tlog.Hash, err error) {
 	below := level*logtree.Height - 1
-	halves, err := tree.ReadHashes([]int64{tlog.StoredHashIndex(below, int64(2*n)), tlog.StoredHashIndex(below, int64(2*n+1))})
+	halves, err := tree.ReadHashes(
+		[]int64{tlog.StoredHashIndex(below, int64(2*n)), tlog.StoredHashIndex(below, int64(2*n+1))},
+	)
 	if err != nil {
 		return hash, problemf(KindTree, 0, "%v", err)
 	}
 	return tlog.NodeHash(halves[0], halves[1]), nil
+}
+
+// Kinds of problems of the newest checkpoint, which the log itself does not decide.
+const (
+	KindWitness Kind = "witness_quorum" // no checkpoint over the log meets the witness policy
+	KindTooOld  Kind = "too_old"        // the newest checkpoint is older than the reader accepts
+)
+
+// Checkpoints returns the checkpoints of a log that one of its log keys has signed, the newest
+// first.
+func Checkpoints(r LogReader, t TreeReader) ([]checkpoint.Signed, error) {
+	keys, _, err := trustedKeys(r)
+	if err != nil {
+		return nil, err
+	}
+	var all []checkpoint.Signed
+	for _, raw := range t.Notes() {
+		if s, err := keys.Open(slices.Clone(raw)); err == nil {
+			all = append(all, s)
+		}
+	}
+	slices.Reverse(all) // the latest comes last
+	return all, nil
+}
+
+// SignersInForce returns the signer set of the last epoch; nil for a log without a genesis.
+func SignersInForce(r LogReader) (set *record.SignerSet, err error) {
+	for epoch, raw := range r.Epochs() {
+		if len(raw) < 8 {
+			return nil, problemf(KindChain, 0, "epoch %d is cut", epoch)
+		}
+		if set, err = record.ParseSignerSet(raw[8:]); err != nil {
+			return nil, problemf(KindChain, 0, "epoch %d: %v", epoch, err)
+		}
+	}
+	return set, nil
 }

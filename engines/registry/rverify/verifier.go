@@ -10,7 +10,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// State is a verified place in a log: all that checking the next version needs.
+// State is a verified place in a log, with the state needed to check the next version.
 type State struct {
 	Head     record.Head // the zero Head before genesis
 	Origin   string
@@ -32,39 +32,41 @@ type Verifier struct {
 	o       Options
 	at      State
 	said    checkpoint.Retention // of a pruned log: the statement of its horizon
-	due     []*record.Artifact   // entries of verified versions whose audit records have not been seen, ascending
+	due     []*record.Artifact   // entries of verified versions whose audit records are not verified yet, ascending
 	report  Report
 	problem *Problem
 }
 
-// New begins at an empty log.
+// New returns a Verifier at the beginning of a log.
 func New(o Options) *Verifier { return Resume(o, State{}) }
 
-// Resume goes on from a state, which it believes: only what a Verifier answered as its State may be given, or what follows from a
-// checkpoint that is trusted.
+// Resume continues from a state, which it trusts. Pass only a State of a Verifier, or one that
+// follows from a trusted checkpoint.
 func Resume(o Options, s State) *Verifier {
 	return &Verifier{o: o, at: s, report: Report{Head: s.Head}}
 }
 
-// State is the place reached, if nothing was found wrong and no step stopped halfway through the audit records.
+// State returns the place reached. The result is false after a fault, or if a step stopped halfway
+// through the audit records.
 func (v *Verifier) State() (State, bool) { return v.at, v.problem == nil && len(v.due) == 0 }
 
-// Problem is what was found wrong, or nil.
+// Problem returns the fault, or nil.
 func (v *Verifier) Problem() *Problem { return v.problem }
 
-// Report says what was checked so far.
+// Report returns the result so far.
 func (v *Verifier) Report() Report {
 	r := v.report
 	r.Problem = v.problem
 	return r
 }
 
-// auditPerVersion bounds a step's audit records by its versions.
+// auditPerVersion bounds the audit records of a step by its versions.
 const auditPerVersion = 64
 
-// Step checks up to n more versions, and up to 64 n audit records, of the log that r reads. It answers whether there is more to check
-// before HEAD; the step that reaches it has compared it. The error is a *Problem if the log is bad, then and ever after; else the
-// cause of ctx, after which the same step may be tried again.
+// Step checks up to n more versions, and up to 64 n audit records, of the log that r reads. It
+// reports whether there is more to check before HEAD; the step that reaches HEAD has compared it.
+// The error is a *Problem if the log is bad, and every later call returns it. Otherwise it is the
+// cause of ctx, and the same step may be tried again.
 func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err error) {
 	if v.problem != nil {
 		return false, v.problem
@@ -75,7 +77,7 @@ func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err
 	return more, v.note(err)
 }
 
-// note keeps the problem that err is, if it is one; what is not checked whole is not sound.
+// note records err if it is a *Problem. Any other error leaves the log unverified.
 func (v *Verifier) note(err error) error {
 	v.report.OK = v.report.OK && err == nil
 	errors.As(err, &v.problem)
@@ -94,7 +96,8 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 	if err != nil {
 		return false, problemf(KindIncomplete, 0, "where the log begins: %v", err)
 	}
-	if h != nil && (v.at.Head.Version < h.Min || v.at.AuditSeq < h.Audit) { // so it is at first, and when more has gone since
+	// at the beginning, and after more was pruned
+	if h != nil && (v.at.Head.Version < h.Min || v.at.AuditSeq < h.Audit) {
 		if err := v.begin(ctx, r, h); err != nil {
 			return false, err
 		}
@@ -120,7 +123,7 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 	return false, v.ends(r, head)
 }
 
-// ends compares what was verified with where the log says it ends.
+// ends compares the verified place with the end of the log.
 func (v *Verifier) ends(r LogReader, head record.Head) error {
 	switch {
 	case head != v.at.Head:
@@ -145,8 +148,10 @@ func (v *Verifier) epochs(r LogReader) error {
 			return problemf(KindChain, 0, "epoch %d was installed by no version", epoch)
 		}
 		want := v.at.Epochs[i]
-		if epoch != want.Epoch || len(raw) < 8 || binary.BigEndian.Uint64(raw) != want.Version || b3.Sum(raw[8:]) != want.SignerSetB3 {
-			return problemf(KindChain, want.Version, "epoch %d is stored otherwise than version %d installed it", epoch, want.Version)
+		if epoch != want.Epoch || len(raw) < 8 || binary.BigEndian.Uint64(raw) != want.Version ||
+			b3.Sum(raw[8:]) != want.SignerSetB3 {
+			return problemf(KindChain, want.Version, "epoch %d is stored otherwise than version %d installed it", epoch,
+				want.Version)
 		}
 		i++
 	}

@@ -45,7 +45,9 @@ func TestVerifySoundLog(t *testing.T) {
 			}
 		}
 		rep := verify(t, l, o)
-		if !rep.OK || rep.Versions != 10 || rep.Approvals != 3+9*2 || rep.AuditRecords != l.auditSeq || rep.Head != l.head || calls == 0 {
+		if !rep.OK || rep.Versions != 10 || rep.Approvals != 3+9*2 || rep.AuditRecords != l.auditSeq ||
+			rep.Head != l.head ||
+			calls == 0 {
 			t.Errorf("%+v after %d calls: %v", rep, calls, rep.Problem)
 		}
 	}
@@ -81,7 +83,8 @@ func TestVerifyEmptyLog(t *testing.T) {
 	}
 }
 
-// Whatever the slices, the same is found; a growing log is followed from where the verifier stands.
+// The result does not depend on the slices. A growing log is followed from the place of the
+// verifier.
 func TestStepFollowsALog(t *testing.T) {
 	l := newLog(t, 1, 2)
 	v := New(Options{Genesis: l.genesis(t)})
@@ -97,7 +100,8 @@ func TestStepFollowsALog(t *testing.T) {
 			}
 		}
 		at, whole := v.State()
-		if !whole || at.Head != l.head || at.AuditSeq != l.auditSeq || at.Items.Root() != l.base.Items.Root() || !v.Report().OK {
+		if !whole || at.Head != l.head || at.AuditSeq != l.auditSeq || at.Items.Root() != l.base.Items.Root() ||
+			!v.Report().OK {
 			t.Fatalf("round %d: stands at %+v, the log at %+v", round, at.Head, l.head)
 		}
 		if round == 3 {
@@ -133,7 +137,7 @@ func TestStepStopsWithContext(t *testing.T) {
 	}
 }
 
-// A log whose writer does not keep the rules is named for what it breaks.
+// A log that breaks a rule is reported with that rule.
 func TestVerifyNamesTheRule(t *testing.T) {
 	for _, tt := range []struct {
 		doc  string
@@ -156,7 +160,8 @@ func TestVerifyNamesTheRule(t *testing.T) {
 		}},
 	} {
 		l := newLog(t, 2, 3)
-		p, items, err := record.Complete(record.Draft{Version: 2, Put: []record.Item{item(t, 1, 1)}}.Bytes(), l.base, l.now)
+		p, items, err := record.Complete(record.Draft{Version: 2, Put: []record.Item{item(t, 1, 1)}}.Bytes(), l.base,
+			l.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +180,8 @@ func TestVerifyNamesTheRule(t *testing.T) {
 	}
 }
 
-// The audit record of version 1 tells of a genesis, that of any other version of a commit.
+// The audit record of version 1 is that of a genesis, the record of any other version that of a
+// commit.
 func TestVerifyNamesAWrongEvent(t *testing.T) {
 	l := newLog(t, 1, 1)
 	l.event = record.EventGenesis
@@ -185,16 +191,27 @@ func TestVerifyNamesAWrongEvent(t *testing.T) {
 	}
 	l = newLog(t, 1, 1)
 	l.event = record.EventCommit
-	l.append(t, record.Draft{Put: []record.Item{item(t, 1, 1)}, Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"}}, 1)
+	l.append(
+		t,
+		record.Draft{
+			Put:       []record.Item{item(t, 1, 1)},
+			Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"},
+		},
+		1,
+	)
 	if rep := verify(t, l, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 2 {
 		t.Errorf("a supersede told as a commit: %v", rep.Problem)
 	}
 }
 
-// A version that supersedes another than the one before it is no part of a log, however many have signed it.
+// A version that supersedes another than the one before it is refused, however many signers
+// approved it.
 func TestVerifySupersede(t *testing.T) {
 	l := newLog(t, 1, 3).fill(t, 2, 1)
-	d := record.Draft{Put: []record.Item{item(t, 1, 1)}, Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"}}
+	d := record.Draft{
+		Put:       []record.Item{item(t, 1, 1)},
+		Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"},
+	}
 	sound, forged := l.clone(), l.clone()
 	sound.append(t, d, 1)
 	if rep := verify(t, sound, Options{}); !rep.OK || rep.Versions != 4 {
@@ -209,7 +226,8 @@ func TestVerifySupersede(t *testing.T) {
 	a := l.keys[0].Sign(p.B3(), l.now)
 	a.ReceivedAt = record.FormatTime(l.now)
 	forged.commit(t, p, "p_x", []record.Approval{a})
-	if rep := verify(t, forged, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 4 {
+	if rep := verify(t, forged, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain ||
+		rep.Problem.Version != 4 {
 		t.Errorf("a supersede of nothing: %v", rep.Problem)
 	}
 }
@@ -221,7 +239,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// A payload whose signers vouch for a wrong root is named for its tree; a commit by too few stays bad whatever follows.
+// A payload with a wrong signed root is reported as a fault of the tree. A commit with too few
+// approvals stays bad, whatever follows.
 func TestVerifyRecomputesRoots(t *testing.T) {
 	l := newLog(t, 1, 1).fill(t, 2, 1)
 	p, _, err := record.Complete(record.Draft{Version: 4, Put: []record.Item{item(t, 1, 1)}}.Bytes(), l.base, l.now)
@@ -247,13 +266,14 @@ func TestVerifyRecomputesRoots(t *testing.T) {
 		a.ReceivedAt = record.FormatTime(c.now)
 		c.commit(t, forged, "p_x", []record.Approval{a})
 		rep := verify(t, c, Options{})
-		if rep.OK || rep.Problem.Kind != tt.want || rep.Problem.Version != 4 || !strings.Contains(rep.Problem.Error(), "version 4") {
+		if rep.OK || rep.Problem.Kind != tt.want || rep.Problem.Version != 4 ||
+			!strings.Contains(rep.Problem.Error(), "version 4") {
 			t.Errorf("%s -> %s: %v, want %s", tt.old, tt.to, rep.Problem, tt.want)
 		}
 	}
 }
 
-// faulty is a log whose file cannot be read in one place.
+// faulty is a log with a file that cannot be read in one place.
 type faulty struct {
 	*memLog
 	place string
@@ -289,7 +309,7 @@ func (f faulty) AuditHead() (uint64, b3.Digest, error) {
 	return f.memLog.AuditHead()
 }
 
-// What cannot be read is not vouched for.
+// An unreadable row is a problem.
 func TestVerifyUnreadable(t *testing.T) {
 	l := newLog(t, 1, 1).fill(t, 2, 1)
 	for _, place := range []string{"head", "entry", "payload", "audit"} {
@@ -300,7 +320,7 @@ func TestVerifyUnreadable(t *testing.T) {
 	}
 }
 
-// What holds before the first fault is counted, in one step or in many.
+// The versions before the first fault are counted, in one step or in many.
 func TestReportUpToTheFault(t *testing.T) {
 	for _, n := range []int{1, 1000} {
 		l := newLog(t, 1, 1).fill(t, 5, 1)
@@ -310,7 +330,8 @@ func TestReportUpToTheFault(t *testing.T) {
 			more, _ = v.Step(t.Context(), l, n)
 		}
 		rep := v.Report()
-		if rep.OK || rep.Problem == nil || rep.Problem.Version != 3 || rep.Versions != 2 || rep.Head.Version != 2 || rep.Approvals != 2 {
+		if rep.OK || rep.Problem == nil || rep.Problem.Version != 3 || rep.Versions != 2 || rep.Head.Version != 2 ||
+			rep.Approvals != 2 {
 			t.Errorf("%d versions a step: %+v, %v", n, rep, rep.Problem)
 		}
 	}

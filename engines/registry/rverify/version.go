@@ -24,11 +24,12 @@ type document struct {
 // maxSliceBytes ends a slice early, so that large payloads do not add up in memory.
 const maxSliceBytes = 8 << 20
 
-// versions checks the versions after the current one, at most up to to: it reads them, parses them side by side, links them one after the
-// other, and verifies their signatures side by side. What comes before the first that does not hold is accepted.
+// versions checks the versions after the current one, up to to. It reads them, parses them
+// concurrently, links them in order, and verifies their signatures concurrently. It accepts the
+// versions before the first fault.
 func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
 	var docs []document
-	var fault error // of the version behind docs
+	var fault error // of the version after docs
 	hold := func(sound int, err error) {
 		if err != nil {
 			docs, fault = docs[:sound], err
@@ -53,7 +54,7 @@ func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
 	return fault
 }
 
-// accept moves the place to behind docs, all of which hold.
+// accept moves the place to the last of docs, all of which hold.
 func (v *Verifier) accept(docs []document, at State) {
 	v.at, v.due = at, v.due[:0]
 	v.report.Head = at.Head
@@ -77,7 +78,8 @@ func (d *document) read(r LogReader) error {
 	return nil
 }
 
-// parse reads both documents and holds what needs no other version: form, canonical bytes, and that they belong together.
+// parse parses both documents and checks all that needs no other version: form, canonical bytes,
+// and that they belong together.
 func (d *document) parse() (err error) {
 	if d.entry, err = record.ParseEntry(d.rawEntry); err != nil {
 		return problemf(KindChain, d.version, "entry: %v", err)
@@ -89,7 +91,7 @@ func (d *document) parse() (err error) {
 	return d.belong()
 }
 
-// belong holds entry and payload of one version against each other.
+// belong compares the entry and the payload of a version.
 func (d *document) belong() error {
 	e, p := d.entry, d.payload
 	wrong := ""
@@ -113,14 +115,15 @@ func (d *document) belong() error {
 	return problemf(KindChain, d.version, "%s", wrong)
 }
 
-// link holds d against the version before it, at, and moves at to it.
+// link compares d with the version before it, at, and moves at to d.
 func (v *Verifier) link(at *State, d *document) error {
 	e, p := d.entry, d.payload
 	if d.version == 1 && !v.o.Genesis.IsZero() && p.B3() != v.o.Genesis {
 		return problemf(KindChain, 1, "the log begins with genesis %s, not with %s", p.B3(), v.o.Genesis)
 	}
 	if e.PrevHash != at.Head.Hash {
-		return problemf(KindChain, d.version, "the entry names %s as the one before it, which is %s", e.PrevHash, at.Head.Hash)
+		return problemf(KindChain, d.version, "the entry names %s as the one before it, which is %s", e.PrevHash,
+			at.Head.Hash)
 	}
 	items, err := p.Check(record.Base{
 		Origin: at.Origin, Version: at.Head.Version, PayloadB3: at.Head.PayloadB3, Hash: at.Head.Hash,
@@ -132,14 +135,17 @@ func (v *Verifier) link(at *State, d *document) error {
 	return d.follow(at, items)
 }
 
-// follow holds what does not depend on the bytes of the version before d, and moves at to it.
+// follow checks the rules of d that do not need the bytes of the version before it, and moves at to
+// d.
 func (d *document) follow(at *State, items record.Items) error {
 	e, p := d.entry, d.payload
-	if d.set = at.Signers; d.version == 1 {
+	d.set = at.Signers
+	if d.version == 1 {
 		d.set = p.SignerSet
 	}
 	if e.AuthorizedBy != d.set.B3() {
-		return problemf(KindQuorum, d.version, "the entry says signer set %s authorized it; in force was %s", e.AuthorizedBy, d.set.B3())
+		return problemf(KindQuorum, d.version, "the entry says signer set %s authorized it; in force was %s",
+			e.AuthorizedBy, d.set.B3())
 	}
 	if before(e.CommittedAt, at.Head.CommittedAt) {
 		return problemf(KindChain, d.version, "committed at %s, before the version before it", e.CommittedAt)
@@ -150,11 +156,14 @@ func (d *document) follow(at *State, items record.Items) error {
 			Epoch{Version: d.version, Epoch: p.SignerSet.Epoch, SignerSetB3: p.SignerSetB3})
 	}
 	at.Origin, at.Items = p.Origin, items
-	at.Head = record.Head{Version: d.version, Hash: d.hash, PayloadB3: p.B3(), CommittedAt: e.CommittedAt, Epoch: at.Signers.Epoch}
+	at.Head = record.Head{
+		Version: d.version, Hash: d.hash, PayloadB3: p.B3(), CommittedAt: e.CommittedAt,
+		Epoch: at.Signers.Epoch,
+	}
 	return nil
 }
 
-// kindOf says which part is bad when a payload does not fit its base.
+// kindOf returns the kind of fault of a payload that does not fit its base.
 func kindOf(err error) Kind {
 	var fe *record.FieldError
 	if !errors.As(err, &fe) {
@@ -167,14 +176,14 @@ func kindOf(err error) Kind {
 	return KindChain
 }
 
-// before says whether time a lies before time b; no time lies before none.
+// before reports whether time a is before time b. An empty b has no time before it.
 func before(a, b string) bool {
 	at, errA := record.ParseTime(a)
 	bt, errB := record.ParseTime(b)
 	return errA == nil && errB == nil && at.Before(bt)
 }
 
-// checkApprovals checks that each approval listed counts, and that they suffice.
+// checkApprovals checks that each listed approval counts, and that they suffice.
 func (d *document) checkApprovals(from uint64) error {
 	if d.version < from {
 		return nil
@@ -195,5 +204,6 @@ func (d *document) checkApprovals(from uint64) error {
 	if err != nil {
 		return problemf(KindQuorum, d.version, "%v", err)
 	}
-	return problemf(KindQuorum, d.version, "%d of %d approvals listed do not count", len(d.entry.Approvals)-len(counted), len(d.entry.Approvals))
+	return problemf(KindQuorum, d.version, "%d of %d approvals listed do not count",
+		len(d.entry.Approvals)-len(counted), len(d.entry.Approvals))
 }

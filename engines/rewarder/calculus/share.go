@@ -9,51 +9,55 @@ import (
 	"ronbox/engines"
 )
 
-// Breach says that a policy and an input give no payout set. Has and Need are the two numbers that disagree, if there are two.
+// Breach is returned when a policy and an input allow no payout set. Has and Need are the two
+// numbers that disagree, if any.
 type Breach struct{ Reason, Has, Need string }
 
 func (b *Breach) Error() string { return fmt.Sprintf("%s: has %s, needs %s", b.Reason, b.Has, b.Need) }
 
-// Overflow is the breach of numbers that do not fit.
+// Overflow returns the breach for numbers that do not fit.
 func Overflow() *Breach { return &Breach{Reason: "overflow"} }
 
-// Term is the score of a quantity, floor(q·num/den); ok is false if it does not fit.
+// Term returns the score of a quantity, floor(q·num/den). ok is false if it does not fit.
 func Term(q engines.Amount, num, den uint64) (term engines.Amount, ok bool) {
 	term, _, ok = engines.Product(q, engines.AmountOf(0, num)).Div(engines.AmountOf(0, den))
 	return term, ok
 }
 
-// Rule is the part of a policy that shares. A zero ActorMax or Guarantee is none.
+// Rule holds the parameters of a policy. A zero ActorMax or Guarantee means none.
 type Rule struct {
 	ActorMax, Guarantee, Dust engines.Amount
-	Redistribute              bool // shares above ActorMax go to the others, not to the residual
-	Remainder                 bool // largest remainder; else what is below a unit goes to the residual
+	Redistribute              bool // shares above ActorMax go to other actors, not to the residual
+	Remainder                 bool // largest remainder; otherwise fractions of a unit go to the residual
 }
 
-// Shared is what became of a pool.
+// Shared is the result of Share.
 type Shared struct {
-	Score            engines.Amount // of all
+	Score            engines.Amount // sum of all scores
 	Payout, Residual engines.Amount
-	Paid             uint64 // amounts above 0
+	Paid             uint64 // number of amounts above 0
 }
 
-// checkEvery is after how many actors the context is looked at.
+// checkEvery is the number of actors between two checks of the context.
 const checkEvery = 4096
 
-// share is a pool on its way.
+// share is a computation in progress.
 type share struct {
 	Rule
 	ctx     context.Context
 	scores  []engines.Amount
 	amounts []engines.Amount
-	fixed   []bool         // who has reached the cap; nil: nobody
-	pool    engines.Amount // what is shared by score
-	total   engines.Amount // score of those who share it
+	fixed   []bool         // actors at the cap; nil: none
+	pool    engines.Amount // the part that is shared by score
+	total   engines.Amount // sum of the scores that share it
 }
 
-// Share shares pool among scores, each above 0 and in the order of their actors: amounts has one for each. A *Breach means that it cannot be
-// shared; any other error is the cause of ctx.
-func Share(ctx context.Context, pool engines.Amount, scores []engines.Amount, rule Rule) (out Shared, amounts []engines.Amount, err error) {
+// Share shares pool among scores, which are above 0 and in the order of their actors. amounts holds
+// one amount per score. A *Breach means that the pool cannot be shared; any other error is the
+// cause of ctx.
+func Share(
+	ctx context.Context, pool engines.Amount, scores []engines.Amount, rule Rule,
+) (out Shared, amounts []engines.Amount, err error) {
 	s := &share{Rule: rule, ctx: ctx, scores: scores, amounts: make([]engines.Amount, len(scores)), pool: pool}
 	if err = s.each(func(i int) (ok bool) { s.total, ok = s.total.Add(scores[i]); return ok }); err != nil {
 		return out, nil, err
@@ -63,7 +67,7 @@ func Share(ctx context.Context, pool engines.Amount, scores []engines.Amount, ru
 		return out, s.amounts, nil
 	}
 	all := engines.Product(rule.Guarantee, engines.AmountOf(0, uint64(len(scores))))
-	guaranteed, ok := engines.AmountOf(all[1], all[0]), all[2] == 0 // 64 bits times 128 are 192
+	guaranteed, ok := engines.AmountOf(all[1], all[0]), all[2] == 0 // 64 bits times 128 bits are 192 bits
 	if s.pool, _ = pool.Sub(guaranteed); !ok || pool.Less(guaranteed) {
 		return out, nil, &Breach{"guarantee", pool.String(), guaranteed.String()}
 	}
@@ -77,7 +81,7 @@ func Share(ctx context.Context, pool engines.Amount, scores []engines.Amount, ru
 	return out, s.amounts, err
 }
 
-// each calls fn for each actor, until one does not fit or ctx ends.
+// each calls fn for each actor until fn returns false, which is an overflow, or ctx ends.
 func (s *share) each(fn func(i int) (ok bool)) error {
 	for i := range s.scores {
 		if i%checkEvery == 0 && s.ctx.Err() != nil {
@@ -90,9 +94,10 @@ func (s *share) each(fn func(i int) (ok bool)) error {
 	return nil
 }
 
-// redistribute fixes actors at the cap, the largest score first, of equal ones the first actor, while their share of what is left is above it.
+// redistribute fixes actors at the cap while their share of the rest is above it: the largest score
+// first, and the first actor among equal scores.
 func (s *share) redistribute() {
-	most, _ := s.ActorMax.Sub(s.Guarantee) // a policy whose cap is below its guarantee is refused
+	most, _ := s.ActorMax.Sub(s.Guarantee) // policies with a cap below the guarantee are refused
 	order := make([]uint32, len(s.scores))
 	for i := range order {
 		order[i] = uint32(i)
@@ -104,13 +109,13 @@ func (s *share) redistribute() {
 			return
 		}
 		s.fixed[i], s.amounts[i] = true, most
-		s.pool, _ = s.pool.Sub(most) // its share is above the cap, so there is as much
+		s.pool, _ = s.pool.Sub(most) // cannot fail: the share is above the cap
 		s.total, _ = s.total.Sub(s.scores[i])
 	}
 }
 
-// divide gives each actor that is not fixed the floor of its share, and of the units that are left one each to the largest remainders, of equal
-// ones to the first actors.
+// divide assigns to each actor that is not fixed the floor of its share. The remaining units go one
+// each to the largest remainders, and to the first actors among equal remainders.
 func (s *share) divide() error {
 	if s.total.IsZero() {
 		return nil
@@ -126,12 +131,13 @@ func (s *share) divide() error {
 	}); err != nil || !s.Remainder || left.IsZero() {
 		return err
 	}
-	_, n := left.Parts() // fewer than there are actors
+	_, n := left.Parts() // fewer than the number of actors
 	slices.SortFunc(remainders, func(a, b engines.Amount) int { return b.Cmp(a) })
 	cut := remainders[n-1]
 	ties := int(n) - slices.Index(remainders, cut)
 	return s.each(func(i int) (ok bool) {
-		_, remainder, _ := engines.Product(s.pool, s.scores[i]).Div(s.total) // again, since a second list would be the most that a run holds
+		// computed again: a second list would dominate the memory of a run
+		_, remainder, _ := engines.Product(s.pool, s.scores[i]).Div(s.total)
 		c := remainder.Cmp(cut)
 		if c < 0 || c == 0 && ties == 0 || s.fixed != nil && s.fixed[i] {
 			return true
@@ -144,7 +150,7 @@ func (s *share) divide() error {
 	})
 }
 
-// finish adds guarantees, cuts what is above the cap and drops dust.
+// finish adds guarantees, cuts amounts above the cap, and drops dust.
 func (s *share) finish(out *Shared) error {
 	err := s.each(func(i int) bool {
 		a, ok := s.amounts[i].Add(s.Guarantee)
@@ -161,10 +167,10 @@ func (s *share) finish(out *Shared) error {
 		out.Payout = sum
 		return ok && fits
 	})
-	if rest, ok := out.Residual.Sub(out.Payout); err == nil && !ok {
+	rest, ok := out.Residual.Sub(out.Payout)
+	if err == nil && !ok {
 		return &Breach{"conservation", out.Residual.String(), out.Payout.String()}
-	} else {
-		out.Residual = rest
 	}
+	out.Residual = rest
 	return err
 }

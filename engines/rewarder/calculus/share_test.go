@@ -30,9 +30,10 @@ func toBig(a engines.Amount) *big.Int {
 	return n
 }
 
-// edges are the numbers where carries and limbs begin and end.
+// edges are numbers at the bounds of carries and limbs.
 func edges() *rapid.Generator[engines.Amount] {
-	fixed := append(nums(0, 1, 2, 3, ^uint64(0)-1, ^uint64(0)), engines.AmountOf(1, 0), engines.AmountOf(1, 1), engines.AmountOf(1<<63, 0), most)
+	fixed := append(nums(0, 1, 2, 3, ^uint64(0)-1, ^uint64(0)), engines.AmountOf(1, 0), engines.AmountOf(1, 1),
+		engines.AmountOf(1<<63, 0), most)
 	return rapid.OneOf(rapid.SampledFrom(fixed), rapid.Custom(func(t *rapid.T) engines.Amount {
 		return engines.AmountOf(rapid.Uint64().Draw(t, "hi"), rapid.Uint64().Draw(t, "lo"))
 	}), rapid.Custom(func(t *rapid.T) engines.Amount { return n64(rapid.Uint64Max(1_000_000).Draw(t, "small")) }))
@@ -40,7 +41,10 @@ func edges() *rapid.Generator[engines.Amount] {
 
 func TestDivIsBigs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, d := edges().Draw(t, "a"), edges().Draw(t, "b"), edges().Filter(func(a engines.Amount) bool { return !a.IsZero() }).Draw(t, "d")
+		a, b, d := edges().Draw(t, "a"),
+			edges().Draw(t, "b"),
+			edges().Filter(func(a engines.Amount) bool { return !a.IsZero() }).
+				Draw(t, "d")
 		q, r, ok := engines.Product(a, b).Div(d)
 		wantQ, wantR := new(big.Int).QuoRem(new(big.Int).Mul(toBig(a), toBig(b)), toBig(d), new(big.Int))
 		if ok != (wantQ.BitLen() <= 128) {
@@ -52,7 +56,7 @@ func TestDivIsBigs(t *testing.T) {
 	})
 }
 
-// plain is Share by the words of the rule, on big integers.
+// plain is a direct implementation of Share over big integers.
 func plain(pool *big.Int, scores []*big.Int, rule Rule) (amounts []*big.Int, breach string) {
 	n := int64(len(scores))
 	total := new(big.Int)
@@ -103,7 +107,10 @@ func plain(pool *big.Int, scores []*big.Int, rule Rule) (amounts []*big.Int, bre
 			}
 		}
 		if rule.Remainder {
-			slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(remainders[b].Cmp(remainders[a]), cmp.Compare(a, b)) })
+			slices.SortStableFunc(
+				order,
+				func(a, b int) int { return cmp.Or(remainders[b].Cmp(remainders[a]), cmp.Compare(a, b)) },
+			)
 			for _, i := range order[:rest.Int64()] {
 				amounts[i].Add(amounts[i], big.NewInt(1))
 			}
@@ -121,7 +128,7 @@ func plain(pool *big.Int, scores []*big.Int, rule Rule) (amounts []*big.Int, bre
 	return amounts, ""
 }
 
-// drawRule draws a rule that a policy can have.
+// drawRule draws a valid rule.
 func drawRule(t *rapid.T) Rule {
 	r := Rule{Redistribute: rapid.Bool().Draw(t, "redistribute"), Remainder: rapid.Bool().Draw(t, "remainder")}
 	small := rapid.Custom(func(t *rapid.T) engines.Amount { return n64(rapid.Uint64Max(1000).Draw(t, "n")) })
@@ -141,7 +148,10 @@ func drawRule(t *rapid.T) Rule {
 }
 
 func drawScores(t *rapid.T) []engines.Amount {
-	score := rapid.OneOf(edges(), rapid.Custom(func(t *rapid.T) engines.Amount { return n64(rapid.Uint64Range(1, 50).Draw(t, "score")) }))
+	score := rapid.OneOf(
+		edges(),
+		rapid.Custom(func(t *rapid.T) engines.Amount { return n64(rapid.Uint64Range(1, 50).Draw(t, "score")) }),
+	)
 	return rapid.SliceOfN(score.Filter(func(a engines.Amount) bool { return !a.IsZero() }), 0, 40).Draw(t, "scores")
 }
 
@@ -180,7 +190,8 @@ func TestShareIsThePlainRule(t *testing.T) {
 	})
 }
 
-// Without a cap, floors and guarantees all is paid, each within a unit of its exact share, and more score never gets less.
+// Without caps, floors and guarantees the whole pool is paid, each amount is within a unit of its
+// exact share, and a higher score never gets less.
 func TestShareIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores, pool := drawScores(t), edges().Draw(t, "pool")
@@ -206,7 +217,8 @@ func TestShareIsFair(t *testing.T) {
 	})
 }
 
-// Who shares a pool does not depend on the order, but for the units that equal claims are settled by.
+// The shares do not depend on the order of actors, except for the units that equal claims compete
+// for.
 func TestOrderMovesAUnitAtMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule, scores, pool := drawRule(t), drawScores(t), edges().Draw(t, "pool")

@@ -1,21 +1,23 @@
-// Package record holds the documents of the rewarder: what is hashed, signed, exported and recomputed offline. Each has one writer, whose bytes
-// never depend on a library, and one strict reader.
+// Package record defines the documents of the rewarder that are hashed, signed, exported and
+// recomputed offline. Each document has one writer, whose bytes do not depend on a library, and one
+// strict reader.
 //
 // # Invariants
 //
-//  1. A document has one spelling: UTF-8, members sorted by bytes, no white space, every number a decimal string without leading zeros. Its id is
-//     the BLAKE3 of these bytes, so that b3sum checks it.
-//  2. What a reader takes, its writer gives back to the byte; a policy alone may come in any spelling, and has the id of the one it is
-//     written in.
-//  3. A refusal is a FieldError, which names the member and the reason.
-//  4. A digest with a purpose begins with an ASCII line that names it.
-//  5. Rows ascend by actor, content and metric, in byte order; no two are of the same three.
+//  1. A document has one spelling: UTF-8, members sorted by bytes, no white space, every number a
+//     decimal string without leading zeros. Its id is the BLAKE3 of these bytes, so that b3sum
+//     checks it.
+//  2. A document that a reader accepts is reproduced by its writer byte for byte. Only a policy may
+//     come in any spelling; its id is that of its canonical spelling.
+//  3. An invalid document is refused with a FieldError, which names the member and the reason.
+//  4. The input of a digest with a purpose begins with an ASCII line that names the purpose.
+//  5. Rows ascend by actor, content and metric, in byte order, without duplicates.
 //
 // # Tasks and queues
 //
-// none: every function returns when its work is done.
+// None.
 //
 // # Lock order
 //
-// none: nothing is shared.
+// None.
 package record

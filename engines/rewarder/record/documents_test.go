@@ -28,7 +28,7 @@ func TestPolicySpellings(t *testing.T) {
 	}
 }
 
-// What a policy must not say is refused by its name.
+// An invalid member of a policy is refused by its name.
 func TestPolicyRefusals(t *testing.T) {
 	for _, tt := range []struct{ from, to, field string }{
 		{`"asset":"ron",`, ``, "asset"},
@@ -80,7 +80,8 @@ func TestSignatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ParseKey(k.Bytes()); err != nil || again.Public() != k.Public() || CheckKid(k.Public()) != nil {
+		if again, err := ParseKey(k.Bytes()); err != nil || again.Public() != k.Public() ||
+			CheckKid(k.Public()) != nil {
 			t.Fatalf("key %d: %v", i, err)
 		}
 		keys = append(keys, k)
@@ -125,7 +126,7 @@ func rowsOf(after *Row) *Rows {
 
 const digestText = "b3:0000000000000000000000000000000000000000000000000000000000000001"
 
-// Rows come in two forms and mean the same; what is wrong with one is told with its line and member.
+// Both forms of rows are equivalent. A fault names its line and member.
 func TestRowForms(t *testing.T) {
 	jsonRows, err := rowsOf(nil).Read([]byte(`{"actor":"a","metric":"requests","qty":"7"}
 {"actor":"a","content":"`+digestText+`","metric":"bytes_served","qty":"0"}
@@ -134,7 +135,9 @@ func TestRowForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csvRows, err := rowsOf(nil).Read([]byte("actor,metric,qty,content\r\na,requests,7,\na,bytes_served,0,"+digestText+"\nb,requests,18446744073709551615,"), true)
+	csvRows, err := rowsOf(
+		nil,
+	).Read([]byte("actor,metric,qty,content\r\na,requests,7,\na,bytes_served,0,"+digestText+"\nb,requests,18446744073709551615,"), true)
 	if err != nil || !slices.Equal(jsonRows, csvRows) || len(jsonRows) != 3 {
 		t.Errorf("%v, %v, %v", jsonRows, csvRows, err)
 	}
@@ -169,12 +172,14 @@ func TestRowForms(t *testing.T) {
 			t.Errorf("%s: %v, want a fault of %s", tt.part, err, tt.field)
 		}
 	}
-	if _, err := rowsOf(&Row{Actor: "b"}).Read([]byte(`{"actor":"a","metric":"requests","qty":"7"}`), false); err == nil {
+	if _, err := rowsOf(
+		&Row{Actor: "b"},
+	).Read([]byte(`{"actor":"a","metric":"requests","qty":"7"}`), false); err == nil {
 		t.Error("a part that begins before the end of the one before")
 	}
 }
 
-// A row and an allocation are read back as they were written, alone and behind others.
+// Rows and allocations round-trip, alone and after others.
 func TestBinaryForms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		actors := rapid.StringMatching(`[A-Za-z0-9:/_-]{1,160}`)
@@ -182,7 +187,11 @@ func TestBinaryForms(t *testing.T) {
 		var b, leaves []byte
 		var all []Allocation
 		for range rapid.IntRange(1, 5).Draw(t, "n") {
-			r := Row{Actor: actors.Draw(t, "actor"), Metric: rapid.Byte().Draw(t, "metric"), Qty: rapid.Uint64().Draw(t, "qty")}
+			r := Row{
+				Actor:  actors.Draw(t, "actor"),
+				Metric: rapid.Byte().Draw(t, "metric"),
+				Qty:    rapid.Uint64().Draw(t, "qty"),
+			}
 			if rapid.Bool().Draw(t, "content") {
 				r.Content = b3.Sum([]byte(r.Actor))
 			}
@@ -245,9 +254,15 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// Headers and refs have one spelling: what is taken is written as it came.
+// Headers and refs have one spelling and round-trip.
 func FuzzSpelling(f *testing.F) {
-	s := Snapshot{Asset: "ron", EpochID: "e", Tenant: "default", Metrics: []string{"requests"}, Pool: engines.AmountOf(0, 5)}
+	s := Snapshot{
+		Asset:   "ron",
+		EpochID: "e",
+		Tenant:  "default",
+		Metrics: []string{"requests"},
+		Pool:    engines.AmountOf(0, 5),
+	}
 	l := LedgerRef{Account: "pool", Asset: "ron", Available: engines.AmountOf(1, 5)}
 	f.Add(s.Bytes())
 	f.Add(l.Bytes())

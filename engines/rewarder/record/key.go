@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/sig"
 	"ronbox/engines/canon"
-	"ronbox/engines/sig"
 )
 
-// Ed25519 is the algorithm of every signature.
+// Ed25519 is the algorithm of all signatures.
 const Ed25519 = "ed25519"
 
-// Signature is one under a policy, beside it.
+// Signature is a signature of a policy, stored beside it.
 type Signature struct {
 	Kid string `json:"kid"` // 64 hex digits: the public key itself
 	Alg string `json:"alg"`
@@ -28,14 +28,14 @@ type Key struct{ private ed25519.PrivateKey }
 
 const keyPrefix = "ronbox-policy-key-1:"
 
-// NewKey draws a key.
+// NewKey generates a key from random.
 func NewKey(random io.Reader) (*Key, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	_, err := io.ReadFull(random, seed)
 	return &Key{ed25519.NewKeyFromSeed(seed)}, err
 }
 
-// ParseKey reads the file of a key.
+// ParseKey parses a key file.
 func ParseKey(file []byte) (*Key, error) {
 	text, ok := strings.CutPrefix(strings.TrimSuffix(string(file), "\n"), keyPrefix)
 	seed, good := unhex(text, ed25519.SeedSize)
@@ -45,27 +45,27 @@ func ParseKey(file []byte) (*Key, error) {
 	return &Key{ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// unhex reads n bytes of lower-case hex.
+// unhex decodes n bytes of lower-case hex.
 func unhex(s string, n int) ([]byte, bool) {
 	b, err := hex.DecodeString(s)
 	return b, err == nil && len(b) == n && strings.ToLower(s) == s
 }
 
-// Bytes is the file of the key. It is a secret.
+// Bytes returns the contents of the key file, which are secret.
 func (k *Key) Bytes() []byte { return []byte(keyPrefix + hex.EncodeToString(k.private.Seed()) + "\n") }
 
-// Public is the key id, by which a node trusts it.
+// Public returns the key id, by which nodes trust the key.
 func (k *Key) Public() string { return hex.EncodeToString(k.private[ed25519.SeedSize:]) }
 
-// Sign signs a policy.
+// Sign signs the policy with this hash.
 func (k *Key) Sign(policy b3.Digest) Signature {
 	return Signature{k.Public(), Ed25519, hex.EncodeToString(ed25519.Sign(k.private, signed(policy)))}
 }
 
-// signed is what is signed.
+// signed returns the bytes to sign.
 func signed(policy b3.Digest) []byte { return append([]byte("ronbox.rw.policy-sig/1\n"), policy[:]...) }
 
-// CheckKid is nil for the id of a key that a signature can be trusted under.
+// CheckKid returns an error unless kid is the id of a valid Ed25519 key.
 func CheckKid(kid string) error {
 	raw, ok := unhex(kid, ed25519.PublicKeySize)
 	if !ok {
@@ -74,16 +74,17 @@ func CheckKid(kid string) error {
 	return sig.CheckKey(raw)
 }
 
-// maxSignatures bounds the signatures of a policy: a quorum has at most as many.
+// maxSignatures bounds the signatures of a policy, and therefore the quorum.
 const maxSignatures = 64
 
-// CheckSignatures is nil if quorum distinct keys among trusted have signed the policy. Every signature that is there must be right.
+// CheckSignatures returns an error unless at least quorum distinct trusted keys have signed the
+// policy and every signature verifies.
 func CheckSignatures(policy b3.Digest, sigs []Signature, trusted []string, quorum int) error {
 	if len(sigs) < quorum || len(sigs) > maxSignatures {
 		return canon.Fault("signatures", "are %d; the quorum is %d, the most %d", len(sigs), quorum, maxSignatures)
 	}
 	for i, s := range sigs {
-		public, _ := hex.DecodeString(s.Kid) // a trusted one is a key
+		public, _ := hex.DecodeString(s.Kid) // trusted ids are valid keys
 		raw, ok := unhex(s.Sig, ed25519.SignatureSize)
 		switch {
 		case s.Alg != Ed25519:

@@ -10,74 +10,100 @@ import (
 	"ronbox/engines/canon"
 )
 
-// Salt begins every run key. It is public, and another one would key, and pay, every epoch anew.
+// Salt begins the input of every run key. It is public. Another salt would change every run key,
+// and so pay every epoch again.
 const Salt = "svc-rewarder|v1"
 
-// Manifest is the header of a run: what it was made of, and what it gave. No clock and no result of the ledger is in it.
+// Manifest is the header of a run: its inputs and its results. It contains neither times nor
+// results of the ledger.
 type Manifest struct {
 	Policy                     *Policy
 	EpochID                    string
 	Accounting, Ledger, Inputs b3.Digest
 	RunKey                     b3.Digest
-	Reason                     string // of a quarantined run
-	Count                      uint64 // allocations
+	Reason                     string // reason of a quarantine
+	Count                      uint64 // number of allocations
 	Root                       b3.Digest
-	Eligible                   uint64 // actors with a score
+	Eligible                   uint64 // number of actors with a score
 	Score                      engines.Amount
 	Pool, Payout, Residual     engines.Amount
 }
 
-// Bytes is the document.
+// Bytes returns the canonical document.
 func (m *Manifest) Bytes() []byte {
 	status := "ok"
 	if m.Reason != "" {
 		status = "quarantined"
 	}
 	return canon.Append(nil, canon.Object{
-		"alloc": canon.Object{"chunk_rows": uint64(ChunkRows), "count": m.Count, "root": m.Root}, "asset": m.Policy.Asset, "calculus": Calculus,
-		"epoch_id": m.EpochID, "funding": m.Policy.funding(), "policy": canon.Object{"hash": m.Policy.Hash(), "id": m.Policy.ID}, "reason": m.Reason,
-		"inputs":  canon.Object{"accounting_cid": m.Accounting, "inputs_cid": m.Inputs, "ledger_cid": m.Ledger},
-		"run_key": m.RunKey, "salt": Salt, "schema": "ronbox.rw.manifest/1", "status": status, "tenant": m.Policy.Tenant,
+		"alloc":    canon.Object{"chunk_rows": uint64(ChunkRows), "count": m.Count, "root": m.Root},
+		"asset":    m.Policy.Asset,
+		"calculus": Calculus,
+		"epoch_id": m.EpochID,
+		"funding":  m.Policy.funding(),
+		"policy":   canon.Object{"hash": m.Policy.Hash(), "id": m.Policy.ID},
+		"reason":   m.Reason,
+		"inputs":   canon.Object{"accounting_cid": m.Accounting, "inputs_cid": m.Inputs, "ledger_cid": m.Ledger},
+		"run_key":  m.RunKey,
+		"salt":     Salt,
+		"schema":   "ronbox.rw.manifest/1",
+		"status":   status,
+		"tenant":   m.Policy.Tenant,
 		"totals": canon.Object{
-			"eligible": m.Eligible, "payout_minor_units": m.Payout, "pool_minor_units": m.Pool, "residual_minor_units": m.Residual, "score": m.Score,
+			"eligible":             m.Eligible,
+			"payout_minor_units":   m.Payout,
+			"pool_minor_units":     m.Pool,
+			"residual_minor_units": m.Residual,
+			"score":                m.Score,
 		},
 	})
 }
 
-// CutRun cuts a header where run.json has the allocations: behind its first member.
+// CutRun splits a header at the place of the allocations in run.json, after its first member.
 func CutRun(header []byte) (head, tail []byte) {
 	at := bytes.Index(header, []byte(`,"asset":`))
 	return append(bytes.Clone(header[:at]), `,"allocations":[`...), append([]byte{']'}, header[at:]...)
 }
 
-// RunKey is the idempotency key of a run, over the text forms of what it is made of. Only the salt has a bar.
+// RunKey returns the idempotency key of a run, computed over the text forms of its inputs. Only the
+// salt contains a bar.
 func RunKey(epochID string, policy, inputs b3.Digest) b3.Digest {
 	return b3.Sum([]byte(Salt + "|" + epochID + "|" + policy.String() + "|" + inputs.String()))
 }
 
-// Commitment stands for a run: whoever has its header has the root of all allocations.
+// Commitment returns the commitment to a header, and so to the root of all allocations.
 func Commitment(header []byte) b3.Digest {
 	return b3.Sum(append([]byte("ronbox.rw.commitment/1\n"), header...))
 }
 
-// intentHex is how much of an intent key's digest fits into an idempotency key.
+// intentHex is the number of hex digits of an intent digest that fit into an idempotency key.
 const intentHex = 60
 
-// IntentKey names the payment of chunk c for ever.
+// IntentKey returns the permanent key of the payment of chunk c.
 func IntentKey(runKey, commitment b3.Digest, c uint32, chunkRoot b3.Digest) string {
-	b := binary.BigEndian.AppendUint32(append(append([]byte("ronbox.rw.intent/1\n"), runKey[:]...), commitment[:]...), c)
+	b := binary.BigEndian.AppendUint32(
+		append(append([]byte("ronbox.rw.intent/1\n"), runKey[:]...), commitment[:]...), c)
 	d := b3.Sum(append(b, chunkRoot[:]...))
 	return "b3:" + hex.EncodeToString(d[:])[:intentHex]
 }
 
-// Allocation is what an actor gets.
+// PayeeKey returns the permanent key of the separate payment of the allocation with index leaf.
+func PayeeKey(runKey, commitment b3.Digest, leaf uint64, actor string) string {
+	b := binary.BigEndian.AppendUint64(
+		append(append([]byte("ronbox.rw.payee/1\n"), runKey[:]...), commitment[:]...), leaf)
+	d := b3.Sum(append(b, actor...))
+	return "b3:" + hex.EncodeToString(d[:])[:intentHex]
+}
+
+// Allocation is the share of an actor.
 type Allocation struct {
 	Actor  string         `json:"actor"`
 	Amount engines.Amount `json:"amount_minor"`
 	Score  engines.Amount `json:"score"`
 }
 
-// AppendAllocation appends u16 len‖actor‖u128 amount‖u128 score, big-endian: an allocation as it is stored, and the end of a leaf.
+// AppendAllocation appends u16 len‖actor‖u128 amount‖u128 score, big-endian. This is the stored
+// form of an allocation and the end of its leaf.
 func AppendAllocation(dst, actor []byte, amount, score engines.Amount) []byte {
 	dst = append(binary.BigEndian.AppendUint16(dst, uint16(len(actor))), actor...)
 	for _, a := range [2]engines.Amount{amount, score} {
@@ -87,7 +113,8 @@ func AppendAllocation(dst, actor []byte, amount, score engines.Amount) []byte {
 	return dst
 }
 
-// CutAllocation reads the first allocation of b; raw are its bytes, nil if b begins with none.
+// CutAllocation decodes the first allocation of b. raw holds its bytes, or nil if b does not begin
+// with an allocation.
 func CutAllocation(b []byte) (a Allocation, raw, rest []byte) {
 	if len(b) < 2 {
 		return a, nil, nil
@@ -102,7 +129,7 @@ func CutAllocation(b []byte) (a Allocation, raw, rest []byte) {
 	return a, b[:n:n], b[n:]
 }
 
-// AppendLeaf appends the leaf of allocation number index, given as it is stored: run_key‖u64 index‖allocation.
+// AppendLeaf appends the leaf of an allocation in its stored form: run_key‖u64 index‖allocation.
 func AppendLeaf(dst []byte, runKey b3.Digest, index uint64, allocation []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(append(dst, runKey[:]...), index), allocation...)
 }

@@ -13,13 +13,14 @@ import (
 	"ronbox/engines/canon"
 )
 
-// ChunkRows is how many rows of usage, and how many allocations, a chunk has; the last one may have fewer.
+// ChunkRows is the number of rows of usage, and of allocations, in a chunk. The last chunk may have
+// fewer.
 const ChunkRows = 512
 
-// MaxPart is the longest part of an upload, bytes.
+// MaxPart bounds a part of an upload in bytes.
 const MaxPart = 1 << 20
 
-// Row says how much of a metric an actor had, by a content or as such.
+// Row is the quantity of a metric that an actor has, for one content or for none.
 type Row struct {
 	Actor   string
 	Content b3.Digest // zero: none
@@ -29,10 +30,12 @@ type Row struct {
 
 // Compare orders rows by actor, content and metric; a row without content comes first.
 func (r Row) Compare(o Row) int {
-	return cmp.Or(strings.Compare(r.Actor, o.Actor), bytes.Compare(r.Content[:], o.Content[:]), cmp.Compare(r.Metric, o.Metric))
+	return cmp.Or(strings.Compare(r.Actor, o.Actor), bytes.Compare(r.Content[:], o.Content[:]),
+		cmp.Compare(r.Metric, o.Metric))
 }
 
-// Append appends the row as it is hashed: u16 len‖actor‖u8 has_content[‖content]‖u8 metric‖u64 qty, big-endian.
+// Append appends the hashed form of the row: u16 len‖actor‖u8 has_content[‖content]‖u8 metric‖u64
+// qty, big-endian.
 func (r Row) Append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(r.Actor)))
 	dst = append(dst, r.Actor...)
@@ -45,7 +48,7 @@ func (r Row) Append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, r.Qty)
 }
 
-// CutRow reads the first row of b. What is no row is not ok.
+// CutRow decodes the first row of b. ok is false if b does not begin with a row.
 func CutRow(b []byte) (r Row, rest []byte, ok bool) {
 	actor, rest := cutActor(b)
 	if len(actor) == 0 || len(rest) == 0 || rest[0] > 1 {
@@ -63,7 +66,7 @@ func CutRow(b []byte) (r Row, rest []byte, ok bool) {
 	return r, rest[9:], true
 }
 
-// cutActor cuts u16 len‖actor off b; actor is nil if there is none.
+// cutActor cuts u16 len‖actor off b. actor is nil if b is too short.
 func cutActor(b []byte) (actor, rest []byte) {
 	if len(b) < 2 || len(b) < 2+int(binary.BigEndian.Uint16(b)) {
 		return nil, nil
@@ -78,20 +81,21 @@ func (r Row) AppendJSON(dst []byte, metrics []string) []byte {
 	if !r.Content.IsZero() {
 		content = `"content":"` + r.Content.String() + `",`
 	}
-	return fmt.Appendf(dst, `{"actor":"%s",%s"metric":"%s","qty":"%d"}`+"\n", r.Actor, content, metrics[r.Metric], r.Qty)
+	return fmt.Appendf(dst, `{"actor":"%s",%s"metric":"%s","qty":"%d"}`+"\n",
+		r.Actor, content, metrics[r.Metric], r.Qty)
 }
 
-// Rows reads the rows of parts, in order.
+// Rows parses the rows of consecutive parts.
 type Rows struct {
-	Snapshot *Snapshot // whose metrics they name
+	Snapshot *Snapshot // header with the metrics of the rows
 	Payer    string    // the funding account, which is never paid
-	After    *Row      // the row before the next one; nil: none
+	After    *Row      // the previous row; nil: none
 }
 
-// header of a part in CSV; a column of contents may follow.
+// csvHeader is the header of a CSV part. A column content may follow.
 const csvHeader = "actor,metric,qty"
 
-// Read reads a part of JSON lines or, with a header line, of CSV, none of whose values needs quotes.
+// Read parses a part of JSON lines or, with csv, of CSV with a header line and without quotes.
 func (in *Rows) Read(part []byte, csv bool) (rows []Row, err error) {
 	var columns []string
 	for n := 1; len(part) > 0; n++ {
@@ -109,7 +113,8 @@ func (in *Rows) Read(part []byte, csv bool) (rows []Row, err error) {
 		default:
 			cells := strings.Split(text, ",")
 			if len(cells) != len(columns) {
-				return nil, canon.Fault("line "+strconv.Itoa(n), "has %d columns, the header has %d", len(cells), len(columns))
+				return nil, canon.Fault("line "+strconv.Itoa(n), "has %d columns, the header has %d", len(cells),
+					len(columns))
 			}
 			for i, cell := range cells {
 				if columns[i] != "content" || cell != "" {
@@ -126,14 +131,14 @@ func (in *Rows) Read(part []byte, csv bool) (rows []Row, err error) {
 	return rows, nil
 }
 
-// row checks one row, and that it follows the one before.
+// row checks one row and its order after the previous one.
 func (in *Rows) row(f *canon.Fields) (*Row, *FieldError) {
 	row := &Row{Actor: f.Text("actor"), Qty: f.Number("qty")}
 	m, known := slices.BinarySearch(in.Snapshot.Metrics, f.Text("metric"))
 	row.Metric = uint8(m)
 	if f.Has("content") {
 		if row.Content = f.Digest("content"); row.Content.IsZero() {
-			f.Fail(canon.Fault("content", "is the digest that stands for none: leave it out"))
+			f.Fail(canon.Fault("content", "is the zero digest: leave content out instead"))
 		}
 	}
 	err := f.End()

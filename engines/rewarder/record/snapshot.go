@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/canon"
-	"ronbox/engines/merkle"
 )
 
 // Schemas of the inputs' documents.
@@ -16,7 +16,7 @@ const (
 	inputsSchema   = "ronbox.rw.inputs/1"
 )
 
-// Snapshot is the header of sealed usage. Its rows are beside it, in chunks of ChunkRows.
+// Snapshot is the header of sealed usage. Its rows are stored separately, in chunks of ChunkRows.
 type Snapshot struct {
 	Asset, EpochID, Tenant     string
 	Metrics                    []string // ascending
@@ -24,11 +24,11 @@ type Snapshot struct {
 	ProducedAtMS               uint64
 	Rows                       uint64
 	RowsRoot                   b3.Digest
-	Saturated                  uint64 // sums of the recorder that did not fit; such usage is not paid
+	Saturated                  uint64 // number of overflowed sums of the recorder; such usage is not paid
 	WindowStartMS, WindowEndMS uint64
 }
 
-// ParseSnapshot reads a header in its one spelling.
+// ParseSnapshot parses a header in canonical spelling.
 func ParseSnapshot(b []byte) (Snapshot, error) {
 	f := canon.Read(b)
 	f.Text("schema", snapshotSchema)
@@ -36,15 +36,23 @@ func ParseSnapshot(b []byte) (Snapshot, error) {
 		f.Fail(canon.Fault("slices", "are not supported yet"))
 	}
 	s := Snapshot{
-		Asset: f.Text("asset"), EpochID: f.Text("epoch_id"), Tenant: f.Text("tenant"), Metrics: f.List("metrics"), Pool: f.Amount("pool_minor"),
-		ProducedAtMS: f.Number("produced_at_ms"), Rows: f.Number("rows"), RowsRoot: f.Digest("rows_root"), Saturated: f.Number("saturated"),
-		WindowStartMS: f.Number("window.start_ms"), WindowEndMS: f.Number("window.end_ms"),
+		Asset:         f.Text("asset"),
+		EpochID:       f.Text("epoch_id"),
+		Tenant:        f.Text("tenant"),
+		Metrics:       f.List("metrics"),
+		Pool:          f.Amount("pool_minor"),
+		ProducedAtMS:  f.Number("produced_at_ms"),
+		Rows:          f.Number("rows"),
+		RowsRoot:      f.Digest("rows_root"),
+		Saturated:     f.Number("saturated"),
+		WindowStartMS: f.Number("window.start_ms"),
+		WindowEndMS:   f.Number("window.end_ms"),
 	}
 	f.Fail(s.Check())
 	return s, f.Spelled(b, s.Bytes)
 }
 
-// Check refuses names that are none, metrics out of order, and a window that ends before it begins.
+// Check refuses invalid names, metrics out of order, and a window that ends before it begins.
 func (s *Snapshot) Check() error {
 	for _, err := range []error{CheckTenant(s.Tenant), CheckEpoch(s.EpochID), checkAsset(s.Asset)} {
 		if err != nil {
@@ -61,16 +69,25 @@ func (s *Snapshot) Check() error {
 	return nil
 }
 
-// Bytes is the document, whose id is the accounting cid.
+// Bytes returns the canonical document. Its digest is the accounting cid.
 func (s *Snapshot) Bytes() []byte {
 	return canon.Append(nil, canon.Object{
-		"asset": s.Asset, "epoch_id": s.EpochID, "metrics": s.Metrics, "pool_minor": s.Pool, "produced_at_ms": s.ProducedAtMS, "rows": s.Rows,
-		"rows_root": s.RowsRoot, "saturated": s.Saturated, "schema": snapshotSchema, "slices": []string{}, "tenant": s.Tenant,
-		"window": canon.Object{"end_ms": s.WindowEndMS, "start_ms": s.WindowStartMS},
+		"asset":          s.Asset,
+		"epoch_id":       s.EpochID,
+		"metrics":        s.Metrics,
+		"pool_minor":     s.Pool,
+		"produced_at_ms": s.ProducedAtMS,
+		"rows":           s.Rows,
+		"rows_root":      s.RowsRoot,
+		"saturated":      s.Saturated,
+		"schema":         snapshotSchema,
+		"slices":         []string{},
+		"tenant":         s.Tenant,
+		"window":         canon.Object{"end_ms": s.WindowEndMS, "start_ms": s.WindowStartMS},
 	})
 }
 
-// LedgerRef is what the funding account had after a record of the ledger.
+// LedgerRef is the balance of the funding account after a record of the ledger.
 type LedgerRef struct {
 	Account, Asset string
 	Available      engines.Amount
@@ -78,14 +95,19 @@ type LedgerRef struct {
 	Seq            uint64
 }
 
-// Bytes is the document.
+// Bytes returns the canonical document.
 func (l *LedgerRef) Bytes() []byte {
 	return canon.Append(nil, canon.Object{
-		"account": l.Account, "asset": l.Asset, "available_minor": l.Available, "root": l.Root, "schema": ledgerSchema, "seq": l.Seq,
+		"account":         l.Account,
+		"asset":           l.Asset,
+		"available_minor": l.Available,
+		"root":            l.Root,
+		"schema":          ledgerSchema,
+		"seq":             l.Seq,
 	})
 }
 
-// ParseLedgerRef reads a ref in its one spelling.
+// ParseLedgerRef parses a ref in canonical spelling.
 func ParseLedgerRef(b []byte) (LedgerRef, error) {
 	f := canon.Read(b)
 	f.Text("schema", ledgerSchema)
@@ -93,12 +115,14 @@ func ParseLedgerRef(b []byte) (LedgerRef, error) {
 	return l, f.Spelled(b, l.Bytes)
 }
 
-// InputsCID names usage and ledger ref together.
+// InputsCID returns the id of usage and ledger ref together.
 func InputsCID(accounting, ledger b3.Digest) b3.Digest {
-	return b3.Sum(canon.Append(nil, canon.Object{"accounting_cid": accounting, "ledger_cid": ledger, "schema": inputsSchema}))
+	return b3.Sum(canon.Append(nil,
+		canon.Object{"accounting_cid": accounting, "ledger_cid": ledger, "schema": inputsSchema}))
 }
 
-// Root is the root over the roots of chunks: all but the last are full subtrees. That of nothing is the digest of nothing.
+// Root returns the root over the roots of chunks. All chunks but the last are full subtrees. The
+// root of no chunk is the digest of no bytes.
 func Root(chunks []b3.Digest) b3.Digest {
 	if len(chunks) == 0 {
 		return b3.Sum(nil)

@@ -19,7 +19,7 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// FieldError says which member of a document, or which line of a file, is wrong.
+// FieldError names an invalid member of a document or line of a file, and the reason.
 type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return strings.TrimPrefix(e.Field+": "+e.Reason, ": ") }
@@ -28,7 +28,7 @@ func wrong(field, reason string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(reason, args...)}
 }
 
-// within puts the name of the document before the field of a fault in it.
+// within prefixes the field of a fault with the name of the document.
 func within(doc string, err error) error {
 	if f, ok := errors.AsType[*FieldError](err); ok {
 		return &FieldError{strings.TrimSuffix(doc+"."+f.Field, "."), f.Reason}
@@ -36,16 +36,18 @@ func within(doc string, err error) error {
 	return err
 }
 
-// document is a JSON object whose members are texts, lists of texts, and documents.
+// document is a JSON object with members that are strings, lists of strings, or documents.
 type document map[string]any
 
-// parse reads a document that has just the members of form, paths such as "caps.excess" in which "*" stands for any name or index; in the one
-// spelling if exact, else in any.
+// parse parses a document that has exactly the members of form. form lists paths such as
+// "caps.excess", in which "*" matches any name or index. With exact it accepts only the canonical
+// spelling.
 func parse(raw []byte, exact bool, form ...string) (document, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
 		if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-			return nil, wrong(strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", "."), "is given twice")
+			at := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
+			return nil, wrong(at, "is given twice")
 		}
 		return nil, wrong("", "is not an object in strict JSON")
 	}
@@ -69,7 +71,7 @@ func parse(raw []byte, exact bool, form ...string) (document, error) {
 	return d, nil
 }
 
-// flatten collects the paths of all texts.
+// flatten collects the paths of all strings.
 func flatten(at string, v any, into map[string]bool) error {
 	var err error
 	switch v := v.(type) {
@@ -89,7 +91,7 @@ func flatten(at string, v any, into map[string]bool) error {
 	return err
 }
 
-// text is the text at a path, "" where there is none.
+// text returns the string at a path, or "".
 func (d document) text(path string) string {
 	name, rest, deeper := strings.Cut(path, ".")
 	if deeper {
@@ -100,11 +102,11 @@ func (d document) text(path string) string {
 	return s
 }
 
-// Bytes are the document in its one spelling; CID identifies it.
+// Bytes returns the document in canonical spelling. CID returns its id.
 func (d document) Bytes() []byte  { return canonical(d) }
 func (d document) CID() b3.Digest { return b3.Sum(d.Bytes()) }
 
-// canonical returns the one spelling of a document: members sorted, no spaces.
+// canonical returns the canonical spelling of a document: members sorted, no spaces.
 func canonical(doc any) []byte {
 	raw, err := json.Marshal(doc)
 	v := jsontext.Value(raw)
@@ -120,7 +122,7 @@ var (
 	most128 = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 128), big.NewInt(1))
 )
 
-// The grammars of names.
+// Grammars of names.
 var (
 	epochName  = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
 	actorName  = regexp.MustCompile(`^[A-Za-z0-9:/_-]{1,160}$`)
@@ -129,7 +131,7 @@ var (
 	decimal    = regexp.MustCompile(`^(0|[1-9][0-9]{0,38})$`)
 )
 
-// checker keeps the first fault of several members.
+// checker records the first fault of several checks.
 type checker struct{ err error }
 
 func (c *checker) fail(bad bool, field, reason string, args ...any) {
@@ -139,20 +141,22 @@ func (c *checker) fail(bad bool, field, reason string, args ...any) {
 }
 
 func (c *checker) match(field, s string, grammar *regexp.Regexp) {
-	c.fail(!grammar.MatchString(s) || strings.HasPrefix(s, "sys:") || s == "." || s == "..", field, "must match %s, and not be reserved", grammar)
+	c.fail(!grammar.MatchString(s) || strings.HasPrefix(s, "sys:") || s == "." || s == "..", field,
+		"must match %s, and not be reserved", grammar)
 }
 
-// number reads a whole number of 0 to most in its one spelling.
+// number parses a whole number from 0 to most in canonical spelling.
 func (c *checker) number(field, s string, most *big.Int) *big.Int {
 	n := new(big.Int)
-	if c.fail(!decimal.MatchString(s), field, "must be a string of decimal digits, at most %s, without sign or leading zero", most); c.err == nil {
+	if c.fail(!decimal.MatchString(s), field,
+		"must be a string of decimal digits, at most %s, without sign or leading zero", most); c.err == nil {
 		n.SetString(s, 10)
 	}
 	c.fail(n.Cmp(most) > 0, field, "must be at most %s", most)
 	return n
 }
 
-// digest reads a digest that was checked.
+// digest parses a digest that was checked before.
 func digest(s string) b3.Digest {
 	d, _ := b3.Parse(s)
 	return d

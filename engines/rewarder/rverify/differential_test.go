@@ -17,7 +17,7 @@ import (
 
 var epochs = flag.Int("epochs", 20_000, "how many drawn epochs the two computations are compared on")
 
-// edges are the numbers at which 64 and 128 bits end, and those that are small.
+// edges are numbers at the bounds of 64 and 128 bits, and small ones.
 func edges(d *rand.Rand) engines.Amount {
 	switch d.IntN(10) {
 	case 0:
@@ -38,7 +38,7 @@ func edges(d *rand.Rand) engines.Amount {
 	return engines.AmountOf(0, d.Uint64N(10_000))
 }
 
-// low is the number as one of 64 bits.
+// low returns the lower 64 bits of a number.
 func low(a engines.Amount) uint64 {
 	_, lo := a.Parts()
 	return lo
@@ -47,7 +47,7 @@ func low(a engines.Amount) uint64 {
 // ratio is the weight of a metric.
 type ratio struct{ num, den uint64 }
 
-// drawn is an epoch for both.
+// drawn is a random epoch for both implementations.
 type drawn struct {
 	e       epoch
 	rule    calculus.Rule
@@ -90,7 +90,8 @@ func draw(d *rand.Rand) drawn {
 	if out.rule.ActorMax != none && out.rule.ActorMax.Less(out.rule.Guarantee) {
 		out.rule.Guarantee, out.rule.ActorMax = out.rule.ActorMax, out.rule.Guarantee
 	}
-	if out.rule.ActorMax != none && out.rule.ActorMax.Less(out.rule.Dust) || out.rule.Guarantee != none && out.rule.Guarantee.Less(out.rule.Dust) {
+	if out.rule.ActorMax != none && out.rule.ActorMax.Less(out.rule.Dust) ||
+		out.rule.Guarantee != none && out.rule.Guarantee.Less(out.rule.Dust) {
 		out.rule.Dust = none
 	}
 	big := d.IntN(4) == 0
@@ -103,7 +104,8 @@ func draw(d *rand.Rand) drawn {
 			if big {
 				qty = low(edges(d))
 			}
-			out.rows = append(out.rows, Row{Actor: fmt.Sprintf("a%02d", i), Metric: m, Qty: strconv.FormatUint(qty, 10)})
+			out.rows = append(out.rows,
+				Row{Actor: fmt.Sprintf("a%02d", i), Metric: m, Qty: strconv.FormatUint(qty, 10)})
 		}
 	}
 	var csv strings.Builder
@@ -111,15 +113,17 @@ func draw(d *rand.Rand) drawn {
 		fmt.Fprintf(&csv, "%s,%s,%s\n", r.Actor, r.Metric, r.Qty)
 	}
 	policy := map[string]string{
-		"caps.actor_max_minor": out.rule.ActorMax.String(), "floors.guarantee_minor": out.rule.Guarantee.String(), "floors.dust_minor": out.rule.Dust.String(),
-		"caps.excess": map[bool]string{true: "redistribute", false: "residual"}[out.rule.Redistribute],
-		"rounding":    map[bool]string{true: "largest_remainder", false: "floor"}[out.rule.Remainder],
+		"caps.actor_max_minor":   out.rule.ActorMax.String(),
+		"floors.guarantee_minor": out.rule.Guarantee.String(),
+		"floors.dust_minor":      out.rule.Dust.String(),
+		"caps.excess":            map[bool]string{true: "redistribute", false: "residual"}[out.rule.Redistribute],
+		"rounding":               map[bool]string{true: "largest_remainder", false: "floor"}[out.rule.Remainder],
 	}
 	out.e = epoch{policy: policy, weights: weights, csv: csv.String(), pool: out.pool.String()}
 	return out
 }
 
-// shared is what the engine's calculus makes of it: the amounts by actor, or a breach.
+// shared returns the result of the engine's calculus: amounts by actor, or a breach.
 func (x *drawn) shared(t *testing.T) (paid []string, payout, residual, score, breach string) {
 	var names []string
 	var scores []engines.Amount
@@ -158,7 +162,7 @@ func (x *drawn) shared(t *testing.T) (paid []string, payout, residual, score, br
 	return paid, out.Payout.String(), out.Residual.String(), out.Score.String(), ""
 }
 
-// Both computations, which share no code, come to the same on every epoch.
+// Both implementations, which share no code, agree on every epoch.
 func TestSameAsTheEngine(t *testing.T) {
 	n := *epochs
 	if testing.Short() {
@@ -178,13 +182,15 @@ func TestSameAsTheEngine(t *testing.T) {
 			continue
 		}
 		var own []string
-		for _, a := range r.Allocations {
+		for _, a := range r.allocations(t) {
 			own = append(own, a.Actor+"="+a.Amount)
 		}
 		payments += len(own)
 		totals := r.manifest["totals"].(document)
-		if fmt.Sprint(own) != fmt.Sprint(paid) || r.Payout.String() != payout || r.Residual.String() != residual || totals["score"] != score {
-			t.Fatalf("epoch %d: %v, paid %s, residual %s, score %v\nthe engine: %v, paid %s, residual %s, score %s\n%+v",
+		if fmt.Sprint(own) != fmt.Sprint(paid) || r.Payout.String() != payout || r.Residual.String() != residual ||
+			totals["score"] != score {
+			t.Fatalf(
+				"epoch %d: %v, paid %s, residual %s, score %v\nthe engine: %v, paid %s, residual %s, score %s\n%+v",
 				i, own, r.Payout, r.Residual, totals["score"], paid, payout, residual, score, x)
 		}
 	}

@@ -1,126 +1,25 @@
 package rverify
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"maps"
-	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 
 	"ronbox/appliance/b3"
 )
 
-// salt goes into every run key.
-const salt = "svc-rewarder|v1"
+const (
+	bufferSize  = 64 << 10 // buffer of a file; a row has at most 400 bytes
+	maxDocument = 1 << 20  // bound of policy.json, snapshot.json and ledger.json, which are held in memory
+)
 
-// Inputs are what a run is computed from.
-type Inputs struct {
-	Policy   Policy
-	Snapshot Snapshot
-	Usage    Usage
-	Ledger   Ledger
-}
-
-// Run is a run that was computed here. One that may pay nobody is a run too: its Reason is the word for it.
-type Run struct {
-	Epoch                  string
-	RunKey, Commitment     b3.Digest
-	Reason                 string
-	Pool, Payout, Residual *big.Int
-	Allocations            []Allocation // by actor
-
-	leaves   []b3.Digest
-	manifest document // which the commitment is made over
-	files    map[string][]byte
-}
-
-// fileNames are those of a run's folder, what it is computed from first.
-var fileNames = []string{"policy.json", "snapshot.json", "ledger.json", "rows.ndjson", "run.json", "commitment.txt"}
-
-// commit is the commitment to a manifest.
-func commit(header []byte) b3.Digest {
-	return b3.Sum(append([]byte("ronbox.rw.commitment/1\n"), header...))
-}
-
-// Recompute computes a run. The inputs must fit each other.
-func Recompute(in Inputs) (Run, error) {
-	if err := in.check(); err != nil {
-		return Run{}, err
-	}
-	p, s := &in.Policy, &in.Snapshot
-	o := compute(in.Usage, p, s.Pool, in.Ledger.Available, s.text("saturated") != "0")
-	r := Run{Epoch: s.Epoch, Reason: o.breach, Pool: o.pool, Payout: o.paid, Residual: new(big.Int).Sub(o.pool, o.paid)}
-	inputs, paid := InputsCID(s.CID(), in.Ledger.CID()), []any{}
-	r.RunKey = b3.Sum([]byte(salt + "|" + s.Epoch + "|" + p.CID().String() + "|" + inputs.String()))
-	for i, s := range o.shares {
-		a := Allocation{Actor: s.actor, Amount: s.amount.String(), Score: s.score.String(), Index: uint64(i)}
-		r.Allocations = append(r.Allocations, a)
-		paid = append(paid, map[string]string{"actor": a.Actor, "amount_minor": a.Amount, "score": a.Score})
-		r.leaves = append(r.leaves, allocationHash(r.RunKey, a.Index, s.actor, s.amount, s.score))
-	}
-	r.describe(&in, o, inputs)
-	r.Commitment = commit(canonical(r.manifest))
-	whole := maps.Clone(r.manifest)
-	whole["allocations"] = paid
-	var rows []byte
-	for i := range in.Usage {
-		rows = append(rows, in.Usage[i].Line()...)
-	}
-	r.files = map[string][]byte{
-		"policy.json": p.Bytes(), "snapshot.json": s.Bytes(), "rows.ndjson": rows, "ledger.json": in.Ledger.Bytes(), "run.json": whole.Bytes(),
-		"commitment.txt": []byte(r.Commitment.String() + "\n"),
-	}
-	return r, nil
-}
-
-// check holds the parts of the inputs against each other.
-func (in *Inputs) check() error {
-	s, p, l := &in.Snapshot, &in.Policy, &in.Ledger
-	var c checker
-	for _, same := range [][3]string{
-		{"snapshot.schema", s.text("schema"), "ronbox.rw.snapshot/1"}, {"snapshot.rows", s.text("rows"), strconv.Itoa(len(in.Usage))},
-		{"snapshot.rows_root", s.text("rows_root"), in.Usage.root(s.Metrics).String()}, {"snapshot.tenant", s.text("tenant"), p.Tenant},
-		{"snapshot.asset", s.text("asset"), p.Asset}, {"ledger.asset", l.text("asset"), p.Asset}, {"ledger.account", l.text("account"), p.Account},
-	} {
-		c.fail(same[1] != same[2], same[0], "must be %s", same[2])
-	}
-	c.fail(!slices.IsSorted(s.Metrics), "snapshot.metrics", "must be sorted")
-	for _, m := range in.Usage.metrics() {
-		c.fail(!slices.Contains(s.Metrics, m), "snapshot.metrics", "lacks %s, which a row has", m)
-	}
-	for _, m := range s.Metrics {
-		c.fail(!slices.Contains(p.metrics, m), "policy.metrics", "lacks %s, which the usage has: give it a weight, of 0 if it is not to count", m)
-	}
-	c.fail(slices.ContainsFunc(in.Usage, func(r Row) bool { return r.Actor == p.Account }), "rows", "name %s as an actor, which pays them", p.Account)
-	return c.err
-}
-
-// describe makes the manifest.
-func (r *Run) describe(in *Inputs, o outcome, inputs b3.Digest) {
-	p, status := &in.Policy, "ok"
-	if o.breach != "" {
-		status = "quarantined"
-	}
-	r.manifest = document{
-		"alloc": document{"chunk_rows": strconv.Itoa(chunkRows), "count": strconv.Itoa(len(r.leaves)), "root": treeHash(r.leaves).String()},
-		"asset": p.Asset, "calculus": p.text("calculus"), "epoch_id": r.Epoch, "funding": p.document["funding"],
-		"inputs": document{"accounting_cid": in.Snapshot.CID().String(), "inputs_cid": inputs.String(), "ledger_cid": in.Ledger.CID().String()},
-		"policy": document{"hash": p.CID().String(), "id": p.ID}, "reason": o.breach, "run_key": r.RunKey.String(), "salt": salt,
-		"schema": "ronbox.rw.manifest/1", "status": status, "tenant": p.Tenant,
-		"totals": document{
-			"eligible": strconv.Itoa(o.eligible), "payout_minor_units": o.paid.String(), "pool_minor_units": o.pool.String(),
-			"residual_minor_units": r.Residual.String(), "score": o.score.String(),
-		},
-	}
-}
-
-// Write makes the folder dir with the files of the run. It must not be there, or be empty.
+// Write creates the folder dir with the files of the run. dir must not exist, or be empty.
 func (r *Run) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -129,53 +28,161 @@ func (r *Run) Write(dir string) error {
 		return cmp.Or(err, fmt.Errorf("%s is not empty: name a new folder", dir))
 	}
 	for _, name := range fileNames {
-		if err := os.WriteFile(filepath.Join(dir, name), r.files[name], 0o644); err != nil {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.writeFile(name, f), f.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Verify computes the run of a folder again and holds each byte of it against what is there. A *FieldError says what is wrong with the folder.
+// Verify computes the run of a folder again and compares each byte with its files. It returns a
+// *FieldError if the folder is not sound. It streams the files, so its memory depends only on the
+// number of actors.
 func Verify(dir string) (r Run, err error) {
-	has := map[string][]byte{}
 	for _, name := range fileNames {
-		has[name], err = os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			err = wrong(name, "is missing")
-		}
-		if err != nil {
-			return r, err
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			return r, wrong(name, "is missing")
 		}
 	}
 	var in Inputs
-	var faults [4]error
-	in.Policy, faults[0] = ParsePolicy(has["policy.json"])
-	in.Snapshot, faults[1] = parseSnapshot(has["snapshot.json"])
-	in.Ledger, faults[2] = ParseLedger(has["ledger.json"])
-	in.Usage, faults[3] = readRows(has["rows.ndjson"])
-	for i, err := range faults {
+	for i, parse := range []func(raw []byte) error{
+		func(raw []byte) (err error) { in.Policy, err = ParsePolicy(raw); return err },
+		func(raw []byte) (err error) { in.Snapshot, err = parseSnapshot(raw); return err },
+		func(raw []byte) (err error) { in.Ledger, err = ParseLedger(raw); return err },
+	} {
+		raw, err := readDocument(filepath.Join(dir, fileNames[i]))
+		if err == nil {
+			err = parse(raw)
+		}
 		if err != nil {
 			return r, within(fileNames[i], err)
 		}
 	}
-	if r, err = Recompute(in); err != nil {
+	rows := rowFile{path: filepath.Join(dir, "rows.ndjson")}
+	if r, err = recompute(in, rows.each); err != nil {
 		return r, err
 	}
 	for _, name := range fileNames {
-		if !bytes.Equal(has[name], r.files[name]) {
-			return Run{}, wrong(name, "is not in canonical form, or not what the other files give: %s", difference(has[name], r.files[name]))
+		if name == "rows.ndjson" {
+			continue // its spelling was checked while it was read
+		}
+		if err := r.compare(dir, name); err != nil {
+			return Run{}, err
 		}
 	}
 	return r, nil
 }
 
-// difference shows where a file leaves what it must be: the object around the first byte that differs, such as an actor's.
-func difference(has, want []byte) string {
-	at := 0
-	for at < min(len(has), len(want)) && has[at] == want[at] {
-		at++
+func readDocument(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	at = max(bytes.LastIndexByte(want[:at], '{'), 0)
-	return fmt.Sprintf("from byte %d on it must be %.200s", at, want[at:])
+	defer func() { _ = f.Close() }() // only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err == nil && len(raw) > maxDocument {
+		err = wrong("", "is larger than %d bytes", maxDocument)
+	}
+	return raw, err
+}
+
+// rowFile is rows.ndjson: canonical lines in strictly ascending order.
+type rowFile struct {
+	path string
+	sum  b3.Digest // digest of the first pass, which checks the rows; zero before
+}
+
+// each calls yield for each row until it fails. It returns a fault if a later pass reads other
+// bytes than the first one.
+func (f *rowFile) each(yield func(*Row) error) error {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // only read
+	hash := b3.New()
+	if err := readRows(io.TeeReader(file, hash), f.sum.IsZero(), yield); err != nil {
+		return within("rows.ndjson", err)
+	}
+	sum := hash.Sum32()
+	if !f.sum.IsZero() && f.sum != sum {
+		return wrong("rows.ndjson", "has changed while it was read")
+	}
+	f.sum = sum
+	return nil
+}
+
+// readRows calls yield for each line of rows.ndjson. The first pass also checks the rows.
+func readRows(file io.Reader, first bool, yield func(*Row) error) error {
+	in := bufio.NewReaderSize(file, bufferSize)
+	metrics := map[string]string{} // name to shared name: rows share one string
+	var row, last Row
+	for line := 1; ; line++ {
+		raw, err := in.ReadSlice('\n')
+		if err == io.EOF && len(raw) == 0 {
+			return nil
+		}
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return err
+		}
+		if !row.parse(raw, &last, metrics) {
+			return wrong(lineName(line),
+				"is not a row in canonical form: known members, sorted, all strings, no spaces, a line end")
+		}
+		if first {
+			if err := row.check(line); err != nil {
+				return err
+			}
+			if line > 1 && compareRows(&last, &row) >= 0 {
+				return wrong(lineName(line),
+					"must come before the line above it: rows are sorted by actor, content and metric, each once")
+			}
+		}
+		if err := yield(&row); err != nil {
+			return err
+		}
+		last = row
+	}
+}
+
+// parse parses a row in canonical spelling and reports whether raw has this form. It does not check
+// the grammars. It shares strings with the previous row.
+func (r *Row) parse(raw []byte, last *Row, metrics map[string]string) bool {
+	actor, raw, ok := cutText(raw, `{"actor":"`)
+	content, rest, has := cutText(raw, `,"content":"`)
+	if has {
+		raw = rest
+	}
+	metric, raw, good := cutText(raw, `,"metric":"`)
+	qty, raw, whole := cutText(raw, `,"qty":"`)
+	if !ok || has && len(content) == 0 || !good || !whole || string(raw) != "}\n" {
+		return false
+	}
+	r.Actor, r.Content, r.Metric, r.Qty = last.Actor, string(content), metrics[string(metric)], string(qty)
+	if string(actor) != last.Actor {
+		r.Actor = string(actor)
+	}
+	if r.Metric == "" {
+		r.Metric = string(metric)
+		if metricName.MatchString(r.Metric) && len(metrics) < maxMetrics {
+			metrics[r.Metric] = r.Metric
+		}
+	}
+	return true
+}
+
+// maxMetrics bounds the shared names of metrics. A run has a handful.
+const maxMetrics = 256
+
+// cutText cuts off the string that follows open, up to its closing quote.
+func cutText(raw []byte, open string) (text, rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(raw, []byte(open))
+	if ok {
+		text, rest, ok = bytes.Cut(rest, []byte{'"'})
+	}
+	return text, rest, ok
 }

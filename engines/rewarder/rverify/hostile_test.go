@@ -84,14 +84,16 @@ func TestBadRows(t *testing.T) {
 		a, a + "\n\n", b + "\n" + a + "\n", a + "\n" + a + "\n", `{"actor":"a","metric":"m","qty":1}` + "\n", `{"actor":"a","metric":"m"}` + "\n",
 		`{"actor":"a","metric":"m","qty":"1","x":"y"}` + "\n", `{"metric":"m","actor":"a","qty":"1"}` + "\n", `{"actor":"a","content":"","metric":"m","qty":"1"}` + "\n",
 		" " + a + "\n", a + "\r\n", `{"actor":"a","metric":"m","qty":"01"}` + "\n", "[]\n", `{"actor":"\u0061","metric":"m","qty":"1"}` + "\n",
+		strings.Repeat(" ", 2*bufferSize) + "\n", strings.Repeat("x", 2*bufferSize), `{"actor":"a","metric":"m","qty":"1"}}` + "\n",
 	} {
-		if u, err := readRows([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), "line ") {
-			t.Errorf("%q: %v, %v", text, u, err)
+		err := readRows(strings.NewReader(text), true, func(*Row) error { return nil })
+		if err == nil || !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// Whatever byte of a folder, every third, is changed, or file is missing, it is not sound.
+// A folder with a changed byte (every third one is tried) or a missing file is not sound.
 func TestChangedFolders(t *testing.T) {
 	step := 3 // bytes
 	if testing.Short() {
@@ -127,7 +129,7 @@ func TestChangedFolders(t *testing.T) {
 	}
 }
 
-// The first actor that differs is named.
+// The first differing actor is named.
 func TestDifferenceIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(frozen)); err != nil {
@@ -141,7 +143,8 @@ func TestDifferenceIsNamed(t *testing.T) {
 		{`"amount_minor":"144787"`, `"amount_minor":"144788"`, "acct_c"}, {`"payout_minor_units":"999995"`, `"payout_minor_units":"999996"`, "payout_minor_units"},
 		{`"reason":""`, `"reason":"x"`, "reason"}, {`"reason":""`, `"reason":"","z":""`, "run_key"},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "run.json"), bytes.Replace(raw, []byte(tt.old), []byte(tt.new), 1), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "run.json"), bytes.Replace(raw, []byte(tt.old), []byte(tt.new), 1),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Verify(dir); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -150,7 +153,7 @@ func TestDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// Inputs that do not fit each other are no run.
+// Inputs that do not fit each other are refused.
 func TestInputsMustFit(t *testing.T) {
 	p, err := ParsePolicy((&epoch{}).policyJSON())
 	if err != nil {

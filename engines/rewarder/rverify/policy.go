@@ -7,36 +7,50 @@ import (
 	"slices"
 )
 
-// Policy says how a pool is shared.
+// Policy defines how a pool is shared.
 type Policy struct {
 	document
-	ID, Asset, Tenant, Account string // Account pays
+	ID, Asset, Tenant, Account string // Account is the funding account
 	PoolMax                    *big.Int
 
 	actorMax, dust, guarantee *big.Int
 	redistribute, floor       bool
-	metrics                   []string // of weights, sorted
+	metrics                   []string // keys of weights, sorted
 	weights                   map[string]weight
 }
 
-// weight gives num/den points for each unit of a metric; of one row at most rowMax count, 0 being no bound.
+// weight scores num/den points per unit of a metric. At most rowMax units of one row count; 0 means
+// no bound.
 type weight struct{ num, den, rowMax *big.Int }
 
-// words are the grammars of a policy's texts: most have few values, since this is calculus 1 in mode share.
+// words lists the grammars of the strings of a policy. Most allow few values, because this is
+// calculus 1 in mode share.
 var words = func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for field, grammar := range map[string]string{
-		"schema": `ronbox\.rw\.policy/1`, "calculus": `ronbox-calculus/1`, "mode": `share`, "rounding": `floor|largest_remainder`, "shortfall": `quarantine`,
-		"caps.excess": `residual|redistribute`, "funding.mode": `transfer`, "residual.mode": `retain`, "residual.account": ``, "asset": `[a-z0-9]{1,16}`,
-		"funding.source": `(protocol|creator)_pool|(advertiser|sponsor|governance)_budget`, "funding.account": `[A-Za-z0-9:/_-]{1,256}`,
-		"tenant": `[a-z0-9][a-z0-9_-]{0,62}`, "id": `[A-Za-z0-9_.-]{1,64}`, "version": `[A-Za-z0-9_.+-]{1,64}`, "scale": `[0-9]|1[0-8]`,
+		"schema":           `ronbox\.rw\.policy/1`,
+		"calculus":         `ronbox-calculus/1`,
+		"mode":             `share`,
+		"rounding":         `floor|largest_remainder`,
+		"shortfall":        `quarantine`,
+		"caps.excess":      `residual|redistribute`,
+		"funding.mode":     `transfer`,
+		"funding.source":   `(protocol|creator)_pool|(advertiser|sponsor|governance)_budget`,
+		"funding.account":  `[A-Za-z0-9:/_-]{1,256}`,
+		"residual.mode":    `retain`,
+		"residual.account": ``,
+		"asset":            `[a-z0-9]{1,16}`,
+		"tenant":           `[a-z0-9][a-z0-9_-]{0,62}`,
+		"id":               `[A-Za-z0-9_.-]{1,64}`,
+		"version":          `[A-Za-z0-9_.+-]{1,64}`,
+		"scale":            `[0-9]|1[0-8]`,
 	} {
 		out[field] = regexp.MustCompile(`^(` + grammar + `)$`)
 	}
 	return out
 }()
 
-// ParsePolicy reads a policy in any spelling, and checks it whole. The first fault is returned.
+// ParsePolicy parses and checks a policy in any spelling. It returns the first fault.
 func ParsePolicy(raw []byte) (Policy, error) {
 	numbers := []string{"caps.pool_max_minor", "caps.actor_max_minor", "floors.dust_minor", "floors.guarantee_minor"}
 	weights := []string{"metrics.*.num", "metrics.*.den", "metrics.*.row_max"}
@@ -51,9 +65,18 @@ func ParsePolicy(raw []byte) (Policy, error) {
 	}
 	number := func(field string, most *big.Int) *big.Int { return c.number(field, d.text(field), most) }
 	p := Policy{
-		document: d, ID: d.text("id"), Asset: d.text("asset"), Tenant: d.text("tenant"), Account: d.text("funding.account"),
-		PoolMax: number(numbers[0], most128), actorMax: number(numbers[1], most128), dust: number(numbers[2], most128), guarantee: number(numbers[3], most128),
-		redistribute: d.text("caps.excess") == "redistribute", floor: d.text("rounding") == "floor", weights: map[string]weight{},
+		document:     d,
+		ID:           d.text("id"),
+		Asset:        d.text("asset"),
+		Tenant:       d.text("tenant"),
+		Account:      d.text("funding.account"),
+		PoolMax:      number(numbers[0], most128),
+		actorMax:     number(numbers[1], most128),
+		dust:         number(numbers[2], most128),
+		guarantee:    number(numbers[3], most128),
+		redistribute: d.text("caps.excess") == "redistribute",
+		floor:        d.text("rounding") == "floor",
+		weights:      map[string]weight{},
 	}
 	metrics, _ := d["metrics"].(map[string]any)
 	p.metrics = slices.Sorted(maps.Keys(metrics))
@@ -65,8 +88,10 @@ func ParsePolicy(raw []byte) (Policy, error) {
 		c.fail(p.weights[name].den.Sign() == 0, at+".den", "must not be 0")
 	}
 	capped := p.actorMax.Sign() > 0
-	c.fail(capped && p.actorMax.Cmp(p.guarantee) < 0, "caps.actor_max_minor", "must not be below floors.guarantee_minor")
+	c.fail(capped && p.actorMax.Cmp(p.guarantee) < 0, "caps.actor_max_minor",
+		"must not be below floors.guarantee_minor")
 	c.fail(capped && p.actorMax.Cmp(p.dust) < 0, "caps.actor_max_minor", "must not be below floors.dust_minor")
-	c.fail(p.guarantee.Sign() > 0 && p.guarantee.Cmp(p.dust) < 0, "floors.guarantee_minor", "must not be below floors.dust_minor")
+	c.fail(p.guarantee.Sign() > 0 && p.guarantee.Cmp(p.dust) < 0, "floors.guarantee_minor",
+		"must not be below floors.dust_minor")
 	return p, within("policy", c.err)
 }

@@ -1,8 +1,6 @@
 package rverify
 
 import (
-	"encoding/binary"
-	"math/big"
 	"math/bits"
 	"strconv"
 
@@ -12,22 +10,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// The tree has the shape of RFC 6962 and BLAKE3 for its hash: a leaf hashes 0x00 and its bytes, a node 0x01 and its children, no leaf at all nothing.
-func leafHash(raw []byte) b3.Digest     { return b3.Sum(append([]byte{0}, raw...)) }
-func nodeHash(l, r b3.Digest) b3.Digest { return b3.Sum(append(append([]byte{1}, l[:]...), r[:]...)) }
-
-func treeHash(leaves []b3.Digest) b3.Digest {
-	if len(leaves) == 0 {
-		return b3.Sum(nil)
-	}
-	if len(leaves) == 1 {
-		return leaves[0]
-	}
-	left := 1 << (bits.Len(uint(len(leaves)-1)) - 1) // the largest power of two below
-	return nodeHash(treeHash(leaves[:left]), treeHash(leaves[left:]))
-}
-
-// climb is the root above a leaf of a tree of n, of which path gives the hashes beside the way, from below; false if it has not just as many.
+// climb returns the root of a tree of n leaves from a leaf and its Merkle path, given from the leaf
+// up. It returns false if the path has the wrong length.
 func climb(leaf b3.Digest, index, n uint64, path []b3.Digest) (b3.Digest, bool) {
 	if n <= 1 || len(path) == 0 {
 		return leaf, n == 1 && index == 0 && len(path) == 0
@@ -42,7 +26,7 @@ func climb(leaf b3.Digest, index, n uint64, path []b3.Digest) (b3.Digest, bool) 
 	return nodeHash(beside, root), ok
 }
 
-// Allocation is one actor's place in the payout set, and in a proof the way from there to the root.
+// Allocation is an actor's entry in the payout set, in a proof with its Merkle path to the root.
 type Allocation struct {
 	Actor  string      `json:"actor"`
 	Amount string      `json:"amount_minor"`
@@ -51,15 +35,7 @@ type Allocation struct {
 	Score  string      `json:"score"`
 }
 
-// allocationHash is the leaf of an allocation in the tree of a run.
-func allocationHash(runKey b3.Digest, index uint64, actor string, amount, score *big.Int) b3.Digest {
-	raw := binary.BigEndian.AppendUint64(append([]byte(nil), runKey[:]...), index)
-	raw = append(binary.BigEndian.AppendUint16(raw, uint16(len(actor))), actor...)
-	raw = append(raw, amount.FillBytes(make([]byte, 16))...)
-	return leafHash(append(raw, score.FillBytes(make([]byte, 16))...))
-}
-
-// Proof shows the allocation of one actor in a run, or by its neighbours that it has none.
+// Proof proves the allocation of an actor in a run, or its absence by its neighbours.
 type Proof struct {
 	Absent     bool           `json:"absent"`
 	Actor      string         `json:"actor"`
@@ -69,29 +45,32 @@ type Proof struct {
 	Schema     string         `json:"schema"`
 }
 
-// Proven is what a proof that holds proves.
+// Proven is the statement that a valid proof proves.
 type Proven struct {
 	OK     bool   `json:"ok"`
 	Epoch  string `json:"epoch"`
 	Actor  string `json:"actor"`
 	Absent bool   `json:"absent"`
-	Amount string `json:"amount_minor"` // "0" of one that is absent, as the score
+	Amount string `json:"amount_minor"` // "0" if the actor is absent, as is Score
 	Score  string `json:"score"`
 }
 
-// VerifyProof checks a proof against the commitment of its run, whole: an error tells why it proves nothing.
+// VerifyProof checks all parts of a proof against the commitment of its run. An error describes the
+// first fault.
 func VerifyProof(raw []byte, commitment b3.Digest) (Proven, error) {
 	var p Proof
 	if json.Unmarshal(raw, &p, json.RejectUnknownMembers(true)) != nil {
-		return Proven{}, wrong("proof", "is none, in strict JSON")
+		return Proven{}, wrong("proof", "is not a proof in strict JSON")
 	}
 	var c checker
 	c.fail(p.Schema != "ronbox.rw.proof/1", "proof.schema", "must be ronbox.rw.proof/1")
-	c.fail(commit(p.Header) != commitment || p.Commitment != commitment.String(), "proof.header", "is that of another run: it does not hash to %s", commitment)
+	c.fail(commit(p.Header) != commitment || p.Commitment != commitment.String(), "proof.header",
+		"is that of another run: it does not hash to %s", commitment)
 	c.match("proof.actor", p.Actor, actorName)
 	var header document
-	c.fail(json.Unmarshal(p.Header, &header) != nil, "proof.header", "is no manifest")
-	count, runKey := c.number("proof.header.alloc.count", header.text("alloc.count"), most64).Uint64(), digest(header.text("run_key"))
+	c.fail(json.Unmarshal(p.Header, &header) != nil, "proof.header", "is not a manifest")
+	count := c.number("proof.header.alloc.count", header.text("alloc.count"), most64).Uint64()
+	runKey := digest(header.text("run_key"))
 	for i, l := range p.Leaves {
 		at := "proof.leaves." + strconv.Itoa(i)
 		c.match(at+".actor", l.Actor, actorName)
@@ -99,14 +78,18 @@ func VerifyProof(raw []byte, commitment b3.Digest) (Proven, error) {
 		if c.err != nil {
 			return Proven{}, c.err
 		}
-		root, ok := climb(allocationHash(runKey, l.Index, l.Actor, amount, score), l.Index, count, l.Path)
+		leaf := leafHash(appendAllocation(nil, runKey, l.Index, l.Actor, numberOf(amount), numberOf(score)))
+		root, ok := climb(leaf, l.Index, count, l.Path)
 		c.fail(!ok || root.String() != header.text("alloc.root"), at+".path", "does not lead to the root of the run")
 	}
 	out := Proven{OK: true, Epoch: header.text("epoch_id"), Actor: p.Actor, Absent: p.Absent, Amount: "0", Score: "0"}
 	if p.Absent {
-		c.fail(!p.gap(count), "proof.leaves", "must be those between which the actor would stand")
-	} else if c.fail(len(p.Leaves) != 1 || p.Leaves[0].Actor != p.Actor, "proof.leaves", "must be the one of the actor"); c.err == nil {
-		out.Amount, out.Score = p.Leaves[0].Amount, p.Leaves[0].Score
+		c.fail(!p.gap(count), "proof.leaves", "must be the neighbours of the absent actor")
+	} else {
+		c.fail(len(p.Leaves) != 1 || p.Leaves[0].Actor != p.Actor, "proof.leaves", "must be the one of the actor")
+		if c.err == nil {
+			out.Amount, out.Score = p.Leaves[0].Amount, p.Leaves[0].Score
+		}
 	}
 	if c.err != nil {
 		return Proven{}, c.err
@@ -114,7 +97,8 @@ func VerifyProof(raw []byte, commitment b3.Digest) (Proven, error) {
 	return out, nil
 }
 
-// gap reports whether the actor would stand between the leaves: two neighbours, the first or the last alone, or none in an empty set.
+// gap reports whether the leaves enclose the absent actor: two neighbours, the first or the last
+// leaf alone, or no leaf of an empty set.
 func (p *Proof) gap(count uint64) bool {
 	l := p.Leaves
 	return len(l) == 0 && count == 0 ||

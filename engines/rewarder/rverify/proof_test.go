@@ -14,7 +14,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 )
 
-// pathOf is what leads from leaf i to the root, by the definition of RFC 6962.
+// pathOf returns the path from leaf i to the root, by the definition of RFC 6962.
 func pathOf(leaves []b3.Digest, i int) []b3.Digest {
 	if len(leaves) == 1 {
 		return []b3.Digest{}
@@ -29,11 +29,27 @@ func pathOf(leaves []b3.Digest, i int) []b3.Digest {
 	return append(pathOf(leaves[left:], i-left), treeHash(leaves[:left]))
 }
 
-// prove makes the proof of an actor as a node does.
-func (r *Run) prove(actor string) Proof {
+// payouts is a run with its allocations in memory.
+type payouts struct {
+	Run
+	Allocations []Allocation
+	leaves      []b3.Digest
+}
+
+func payoutsOf(t testing.TB, r Run) payouts { return payouts{r, r.allocations(t), r.leaves(t)} }
+
+// prove builds the proof of an actor as a node does.
+func (r *payouts) prove(actor string) Proof {
 	header := canonical(r.manifest)
-	p := Proof{Actor: actor, Commitment: r.Commitment.String(), Header: jsontext.Value(header), Leaves: []Allocation{}, Schema: "ronbox.rw.proof/1"}
-	at, there := slices.BinarySearchFunc(r.Allocations, actor, func(a Allocation, s string) int { return strings.Compare(a.Actor, s) })
+	p := Proof{
+		Actor:      actor,
+		Commitment: r.Commitment.String(),
+		Header:     jsontext.Value(header),
+		Leaves:     []Allocation{},
+		Schema:     "ronbox.rw.proof/1",
+	}
+	at, there := slices.BinarySearchFunc(r.Allocations, actor,
+		func(a Allocation, s string) int { return strings.Compare(a.Actor, s) })
 	from, to := at-1, at+1
 	if there {
 		from = at
@@ -55,16 +71,16 @@ func encode(t testing.TB, p Proof) []byte {
 	return raw
 }
 
-func drawRun(t testing.TB, d *rand.Rand) Run {
+func drawRun(t testing.TB, d *rand.Rand) payouts {
 	var csv strings.Builder
 	for i := range d.IntN(71) {
 		fmt.Fprintf(&csv, "a%03d,m,%d\n", 2*i+1, d.IntN(50))
 	}
 	e := epoch{csv: csv.String(), pool: fmt.Sprint(d.IntN(5000))}
-	return e.run(t)
+	return payoutsOf(t, e.run(t))
 }
 
-// Every actor of 200 runs, paid or not, has a proof that holds; whatever bit of it is changed, it holds no more.
+// Every actor of 200 runs, paid or not, has a valid proof. A proof with any changed bit is invalid.
 func TestProofs(t *testing.T) {
 	d := rand.New(rand.NewPCG(hosttest.Seed(t, "PROOFS_SEED"), 0))
 	runs := 200
@@ -87,14 +103,15 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// gives reports whether p is what the run gives its actor.
-func (r *Run) gives(p Proven) bool {
+// gives reports whether p states the allocation of its actor.
+func (r *payouts) gives(p Proven) bool {
 	at := slices.IndexFunc(r.Allocations, func(a Allocation) bool { return a.Actor == p.Actor })
-	return p.Absent == (at < 0) && (at < 0 || p.Amount == r.Allocations[at].Amount && p.Score == r.Allocations[at].Score)
+	return p.Absent == (at < 0) &&
+		(at < 0 || p.Amount == r.Allocations[at].Amount && p.Score == r.Allocations[at].Score)
 }
 
-// spoil changes bits of a proof. What holds still is the proof for another actor of the same gap.
-func (r *Run) spoil(t *testing.T, d *rand.Rand, raw []byte) {
+// spoil changes bits of a proof. A proof that is still valid proves another actor of the same gap.
+func (r *payouts) spoil(t *testing.T, d *rand.Rand, raw []byte) {
 	t.Helper()
 	want, _ := VerifyProof(raw, r.Commitment)
 	for range 40 {
@@ -111,10 +128,10 @@ func (r *Run) spoil(t *testing.T, d *rand.Rand, raw []byte) {
 	}
 }
 
-// A gap is only where the two neighbours are, and no leaf stands for another.
+// A proof of absence needs the two neighbours, and a leaf proves only its own actor.
 func TestFalseProofs(t *testing.T) {
 	e := epoch{csv: "b,m,1\nd,m,1\nf,m,1\nh,m,1\nj,m,1\n", pool: "100"}
-	r := e.run(t)
+	r := payoutsOf(t, e.run(t))
 	leaf := func(i int) Allocation {
 		a := r.Allocations[i]
 		a.Path = pathOf(r.leaves, i)
@@ -153,10 +170,11 @@ func TestFalseProofs(t *testing.T) {
 	}
 }
 
-// Whoever is paid has no proof of absence: neither of any leaves of the tree that leave out its own, nor with other indices, paths or another count.
+// A paid actor has no proof of absence: neither from other leaves of the tree, nor with other
+// indices, paths or another count.
 func TestNobodyWhoIsPaidIsAbsent(t *testing.T) {
 	e := epoch{csv: "b,m,1\nd,m,1\nf,m,1\nh,m,1\nj,m,1\n", pool: "100"}
-	r := e.run(t)
+	r := payoutsOf(t, e.run(t))
 	n := len(r.Allocations)
 	leaf := func(i, as int) Allocation {
 		a := r.Allocations[i]
@@ -192,7 +210,7 @@ func TestNobodyWhoIsPaidIsAbsent(t *testing.T) {
 
 func FuzzProof(f *testing.F) {
 	e := epoch{csv: "b,m,1\nd,m,2\nf,m,3\n", pool: "100"}
-	r := e.run(f)
+	r := payoutsOf(f, e.run(f))
 	for _, actor := range []string{"a", "b", "c", "g"} {
 		f.Add(encode(f, r.prove(actor)))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"math/big"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +12,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"ronbox/appliance/b3"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const frozen = "../../../testdata/rewarder/w1"
 
-// The commitment, the manifest's root and a leaf of the frozen run, as its design worked them out by hand and by another program.
+// The commitment, the root and a leaf of the frozen run, computed by hand and by another program.
 const (
 	w1Commitment = "b3:c1ce5092e0b2efe4ce40d74b3f6944af6c291b2a09ea818cd5bfd8ca9c6480a0"
 	w1Root       = "b3:c19d402cfe3de02df0ea5adfd01c41649486292ff0ce26806b6456c0c98895b5"
@@ -30,8 +33,10 @@ func TestFrozenRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Commitment.String() != w1Commitment || r.RunKey.String() != w1RunKey || r.leaves[2].String() != w1LeafC || treeHash(r.leaves).String() != w1Root {
-		t.Errorf("commitment %s, run key %s, leaf %s, root %s", r.Commitment, r.RunKey, r.leaves[2], treeHash(r.leaves))
+	leaves := r.leaves(t)
+	if r.Commitment.String() != w1Commitment || r.RunKey.String() != w1RunKey || leaves[2].String() != w1LeafC ||
+		treeHash(leaves).String() != w1Root {
+		t.Errorf("commitment %s, run key %s, leaf %s, root %s", r.Commitment, r.RunKey, leaves[2], treeHash(leaves))
 	}
 	again := t.TempDir() + "/out"
 	if err := r.Write(again); err != nil {
@@ -46,7 +51,7 @@ func TestFrozenRun(t *testing.T) {
 	}
 }
 
-// epoch is a small run to change.
+// epoch is a small run that tests modify.
 type epoch struct {
 	policy          map[string]string // by path, over those of basePolicy
 	weights         map[string]string // metric to num/den/row_max
@@ -54,17 +59,33 @@ type epoch struct {
 	pool, available string
 }
 
-// basePolicy is every member of a policy but its metrics.
+// basePolicy holds every member of a policy except its metrics.
 func basePolicy() map[string]string {
 	return map[string]string{
-		"asset": "ron", "calculus": "ronbox-calculus/1", "caps.actor_max_minor": "0", "caps.excess": "residual", "caps.pool_max_minor": most128.String(),
-		"floors.dust_minor": "0", "floors.guarantee_minor": "0", "funding.account": "pool:p", "funding.mode": "transfer", "funding.source": "creator_pool",
-		"id": "p", "mode": "share", "residual.account": "", "residual.mode": "retain", "rounding": "largest_remainder", "scale": "0",
-		"schema": "ronbox.rw.policy/1", "shortfall": "quarantine", "tenant": "default", "version": "1",
+		"asset":                  "ron",
+		"calculus":               "ronbox-calculus/1",
+		"caps.actor_max_minor":   "0",
+		"caps.excess":            "residual",
+		"caps.pool_max_minor":    most128.String(),
+		"floors.dust_minor":      "0",
+		"floors.guarantee_minor": "0",
+		"funding.account":        "pool:p",
+		"funding.mode":           "transfer",
+		"funding.source":         "creator_pool",
+		"id":                     "p",
+		"mode":                   "share",
+		"residual.account":       "",
+		"residual.mode":          "retain",
+		"rounding":               "largest_remainder",
+		"scale":                  "0",
+		"schema":                 "ronbox.rw.policy/1",
+		"shortfall":              "quarantine",
+		"tenant":                 "default",
+		"version":                "1",
 	}
 }
 
-// policyJSON is the policy of e.
+// policyJSON returns the policy of e.
 func (e *epoch) policyJSON() []byte {
 	flat := basePolicy()
 	maps.Copy(flat, e.policy)
@@ -119,21 +140,75 @@ func (e *epoch) run(t testing.TB) Run {
 	return r
 }
 
-func (r *Run) amounts() (out []string) {
-	for _, a := range r.Allocations {
+// allocations returns the allocations of r in their order.
+func (r *Run) allocations(t testing.TB) (out []Allocation) {
+	t.Helper()
+	if err := r.EachAllocation(func(a Allocation) error {
+		out = append(out, a)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// leaves returns the leaf hashes of the allocations of r.
+func (r *Run) leaves(t testing.TB) (out []b3.Digest) {
+	t.Helper()
+	if err := r.each(func(index uint64, actor string, of *share) error {
+		out = append(out, leafHash(appendAllocation(nil, r.RunKey, index, actor, of.amount, of.score)))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// treeHash returns the root of leaves by the definition of RFC 6962.
+func treeHash(leaves []b3.Digest) b3.Digest {
+	if len(leaves) == 0 {
+		return b3.Sum(nil)
+	}
+	if len(leaves) == 1 {
+		return leaves[0]
+	}
+	left := 1 << (bits.Len(uint(len(leaves)-1)) - 1) // the largest power of two below
+	return nodeHash(treeHash(leaves[:left]), treeHash(leaves[left:]))
+}
+
+// The incremental root equals the root by definition.
+func TestTree(t *testing.T) {
+	var leaves []b3.Digest
+	var all tree
+	for n := range 140 {
+		if got, want := all.root(), treeHash(leaves); got != want {
+			t.Fatalf("of %d leaves: %s, want %s", n, got, want)
+		}
+		leaves = append(leaves, leafHash([]byte{byte(n)}))
+		all.add(leaves[n])
+	}
+}
+
+func (r *Run) amounts(t testing.TB) (out []string) {
+	for _, a := range r.allocations(t) {
 		out = append(out, a.Amount)
 	}
 	return out
 }
 
-// interop is the usage of the two vectors that the Rust program has a test of: scores 122 and 220.
+// interop is the usage of two vectors that the Rust program also tests: scores 122 and 220.
 const interop = "a,stored,100\na,served,50\na,up,10\nb,stored,200\nb,up,20\n"
 
 func TestVectors(t *testing.T) {
 	w1 := "acct_a,stored,600000\nacct_a,served,400003\nacct_a,up,3600\nacct_b,stored,50000\nacct_b,up,3600\nacct_c,served,100000\n" +
 		"acct_d,stored,25000\nacct_e,up,1\nacct_f,served,3\n"
 	weighed := map[string]string{"stored": "1/1/0", "served": "1/4/0", "up": "1/1/0"}
-	capped := map[string]string{"caps.actor_max_minor": "400000", "caps.excess": "redistribute", "caps.pool_max_minor": "2000000", "floors.dust_minor": "10"}
+	capped := map[string]string{
+		"caps.actor_max_minor": "400000",
+		"caps.excess":          "redistribute",
+		"caps.pool_max_minor":  "2000000",
+		"floors.dust_minor":    "10",
+	}
 	residual := maps.Clone(capped)
 	residual["caps.excess"] = "residual"
 	floor := map[string]string{"rounding": "floor"}
@@ -161,8 +236,10 @@ func TestVectors(t *testing.T) {
 		{"nobody at all", epoch{nil, nil, "", "7", ""}, "", "", "7"},
 	} {
 		r := tt.e.run(t)
-		if got := strings.Join(r.amounts(), " "); r.Reason != tt.reason || got != tt.amounts || r.Residual.String() != tt.residue {
-			t.Errorf("%s: %q, amounts %q, residual %s; want %q, %q, %s", tt.name, r.Reason, got, r.Residual, tt.reason, tt.amounts, tt.residue)
+		if got := strings.Join(r.amounts(t), " "); r.Reason != tt.reason || got != tt.amounts ||
+			r.Residual.String() != tt.residue {
+			t.Errorf("%s: %q, amounts %q, residual %s; want %q, %q, %s", tt.name, r.Reason, got, r.Residual, tt.reason,
+				tt.amounts, tt.residue)
 		}
 		if sum := new(big.Int).Add(r.Payout, r.Residual); sum.Cmp(r.Pool) != 0 {
 			t.Errorf("%s: paid and residual are %s of %s", tt.name, sum, r.Pool)
@@ -170,7 +247,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// The order of the rows and how they are split up do not matter.
+// The result does not depend on the order or the splitting of rows.
 func TestCSVIsAddedUp(t *testing.T) {
 	a, err := ReadCSV(strings.NewReader("actor,metric,qty,content\nx,m,1,\ny,m,2,\nx,m,41,\n"))
 	if err != nil {
@@ -180,7 +257,11 @@ func TestCSVIsAddedUp(t *testing.T) {
 	if err != nil || !slices.Equal(a, b) || len(a) != 2 || a[0] != (Row{Actor: "x", Metric: "m", Qty: "42"}) {
 		t.Errorf("%v, %v, %v", a, b, err)
 	}
-	again, err := readRows(slices.Concat(a[0].Line(), a[1].Line()))
+	var again Usage
+	err = readRows(bytes.NewReader(slices.Concat(a[0].Line(), a[1].Line())), true, func(r *Row) error {
+		again = append(again, *r)
+		return nil
+	})
 	if err != nil || !slices.Equal(a, again) {
 		t.Errorf("%v, %v", again, err)
 	}

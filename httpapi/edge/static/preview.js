@@ -23,8 +23,14 @@ function vectorLayers(layers) {
   });
 }
 
+// The tiles are asked for where the page itself came from: only the end of their URL is the pack's.
+function here(template) {
+  const folder = "/tiles/";
+  return new URL("../tiles/", document.baseURI).href + template.slice(template.lastIndexOf(folder) + folder.length);
+}
+
 function style(tiles) {
-  const source = { tiles: tiles.tiles, minzoom: tiles.minzoom, maxzoom: tiles.maxzoom, bounds: tiles.bounds };
+  const source = { tiles: tiles.tiles.map(here), minzoom: tiles.minzoom, maxzoom: tiles.maxzoom, bounds: tiles.bounds };
   const ground = { id: "ground", type: "background", paint: { "background-color": "#f4f2ec" } };
   if (tiles.format === "mvt") {
     return { version: 8, sources: { pack: { ...source, type: "vector" } }, layers: [ground, ...vectorLayers(tiles.vector_layers ?? [])] };

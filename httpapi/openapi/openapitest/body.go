@@ -58,7 +58,8 @@ func (c *Checker) lines(at string, body []byte) error {
 	return nil
 }
 
-// frames checks the data of every frame against the event that it is of. A last frame cut short is the transport's.
+// frames checks the data of every frame against the event that it is of. A last frame cut short is
+// the transport's.
 func (c *Checker) frames(at string, events any, body []byte) error {
 	r := client.NewFrameReader(bytes.NewReader(body))
 	for {

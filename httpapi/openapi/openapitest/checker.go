@@ -44,7 +44,12 @@ func New(t testing.TB, document []byte) *Checker {
 	if schemas, ok := member(root, "components", "schemas").(map[string]any); ok {
 		closeAll(schemas)
 	}
-	c := &Checker{paths: paths, compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}, root: root}
+	c := &Checker{
+		paths:    paths,
+		compiler: jsonschema.NewCompiler(),
+		schemas:  map[string]*jsonschema.Schema{},
+		root:     root,
+	}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	c.compiler.AssertFormat()
 	if err := c.compiler.AddResource(documentURL, root); err != nil {
@@ -53,7 +58,8 @@ func New(t testing.TB, document []byte) *Checker {
 	return c
 }
 
-// closeAll lets no object have members that are not listed: answers may grow, by members that the document has by then.
+// closeAll lets no object have members that are not listed: answers may grow, by members that the
+// document has by then.
 func closeAll(schemas map[string]any) {
 	for _, s := range schemas {
 		object, ok := s.(map[string]any)
@@ -67,12 +73,14 @@ func closeAll(schemas map[string]any) {
 func (c *Checker) Response(t testing.TB, r *http.Request, status int, h http.Header, body []byte) {
 	t.Helper()
 	if err := c.Check(r.Method, r.URL.Path, status, h, body); err != nil {
-		t.Errorf("%s %s answered %d, which the OpenAPI document does not describe: %v\n%s", r.Method, r.URL.Path, status, err, clip(body))
+		t.Errorf("%s %s answered %d, which the OpenAPI document does not describe: %v\n%s", r.Method, r.URL.Path,
+			status, err, clip(body))
 	}
 }
 
-// Check tells in what an answer to method and path is not the one that the document describes. A path or method that
-// the document does not have must be refused; OPTIONS is the browser's affair and not looked at.
+// Check tells in what an answer to method and path is not the one that the document describes. A
+// path or method that the document does not have must be refused; OPTIONS is the browser's affair
+// and not looked at.
 func (c *Checker) Check(method, path string, status int, h http.Header, body []byte) error {
 	if method == http.MethodOptions {
 		return nil
@@ -123,7 +131,7 @@ func (c *Checker) Operation(method, path string) string {
 	return method + " " + template
 }
 
-// refused checks the answer to what the document does not have.
+// refused checks the answer to an operation that the document does not have.
 func (c *Checker) refused(method string, status int, h http.Header, body []byte) error {
 	if status < http.StatusBadRequest {
 		return errors.New("the document has no such operation")
@@ -148,7 +156,8 @@ func (c *Checker) headers(resp any, h http.Header) error {
 		if required, _ := member(d, "required").(bool); required && value == "" {
 			return fmt.Errorf("header %s is missing", name)
 		}
-		if _, err := strconv.ParseInt(value, 10, 64); value != "" && err != nil && member(d, "schema", "type") == "integer" {
+		if _, err := strconv.ParseInt(value, 10, 64); value != "" && err != nil &&
+			member(d, "schema", "type") == "integer" {
 			return fmt.Errorf("header %s: %q is no integer", name, value)
 		}
 	}

@@ -34,12 +34,33 @@ func checker(t *testing.T) *openapitest.Checker {
 	tagged := json(200, thing{})
 	tagged.Headers = []openapi.Param{{Name: "ETag", Required: true}}
 	doc, err := openapi.Build(openapi.Info{Title: "t", Version: "1", Problem: Problem{}}, []openapi.Route{
-		{Method: http.MethodGet, Pattern: "/things/:id", Path: []openapi.Param{{Name: "id"}}, Answers: []openapi.Answer{tagged, {Status: 304}}, Problems: []int{404, 429}},
+		{
+			Method:   http.MethodGet,
+			Pattern:  "/things/:id",
+			Path:     []openapi.Param{{Name: "id"}},
+			Answers:  []openapi.Answer{tagged, {Status: 304}},
+			Problems: []int{404, 429},
+		},
 		{Method: http.MethodGet, Pattern: "/things/all", Answers: []openapi.Answer{json(200, []thing{})}},
-		{Method: http.MethodGet, Pattern: "/files/*path", Path: []openapi.Param{{Name: "path"}}, Answers: []openapi.Answer{{Status: 200, Type: "application/octet-stream"}}},
+		{
+			Method:  http.MethodGet,
+			Pattern: "/files/*path",
+			Path:    []openapi.Param{{Name: "path"}},
+			Answers: []openapi.Answer{{Status: 200, Type: "application/octet-stream"}},
+		},
 		{Method: http.MethodGet, Pattern: "/any", Answers: []openapi.Answer{{Status: 200, Type: "*/*"}}},
-		{Method: http.MethodPost, Pattern: "/things", Answers: []openapi.Answer{{Status: 204}, {Status: 200, Type: openapi.LinesType, Body: thing{}}}},
-		{Method: http.MethodGet, Pattern: "/stream", Answers: []openapi.Answer{{Status: 200, Type: openapi.EventsType, Events: []openapi.Event{{Name: "thing", Body: thing{}}}}}},
+		{
+			Method:  http.MethodPost,
+			Pattern: "/things",
+			Answers: []openapi.Answer{{Status: 204}, {Status: 200, Type: openapi.LinesType, Body: thing{}}},
+		},
+		{
+			Method:  http.MethodGet,
+			Pattern: "/stream",
+			Answers: []openapi.Answer{
+				{Status: 200, Type: openapi.EventsType, Events: []openapi.Event{{Name: "thing", Body: thing{}}}},
+			},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -116,14 +137,22 @@ func TestHeadersAreHeldAgainstTheDocument(t *testing.T) {
 		{http.Header{"X-Corr-Id": {"c"}, "Retry-After": {"soon"}, "Content-Type": {probTyp}}, 429, "no integer"},
 		{http.Header{"X-Corr-Id": {"c"}, "Content-Type": {probTyp}}, 429, "Retry-After is missing"},
 	} {
-		if err := c.Check("GET", "/things/7", tt.status, tt.h, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := c.Check("GET", "/things/7", tt.status, tt.h, nil); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: err = %v, want %q", tt.h, err, tt.want)
 		}
 	}
 }
 
 func TestOperationsAreListed(t *testing.T) {
-	want := []string{"GET /any", "GET /files/{path}", "GET /stream", "GET /things/all", "GET /things/{id}", "POST /things"}
+	want := []string{
+		"GET /any",
+		"GET /files/{path}",
+		"GET /stream",
+		"GET /things/all",
+		"GET /things/{id}",
+		"POST /things",
+	}
 	if got := checker(t).Operations(); !slices.Equal(got, want) {
 		t.Errorf("operations %q, want %q", got, want)
 	}

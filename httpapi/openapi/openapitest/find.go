@@ -2,7 +2,8 @@ package openapitest
 
 import "strings"
 
-// find is the operation for method and path, nil if there is none. A path without parameters wins over one with them.
+// find returns the operation for method and path, or nil. A path without parameters takes
+// precedence.
 func (c *Checker) find(method, path string) (template string, op any) {
 	best := -1
 	for t, ops := range c.paths {
@@ -14,8 +15,8 @@ func (c *Checker) find(method, path string) (template string, op any) {
 	return template, op
 }
 
-// fits reports whether path is of the template, and how many segments they share as they stand. The last parameter takes
-// the rest of the path if nothing follows it and its name says so.
+// fits reports whether path is of the template, and how many segments they share as they stand. The
+// last parameter takes the rest of the path if nothing follows it and its name says so.
 func fits(template, path string) (fixed int, ok bool) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	for i, w := range want {

@@ -1,0 +1,50 @@
+package unit
+
+import "unicode/utf8"
+
+// Clip shortens s to at most most bytes, at a character boundary, and appends "…" if it does.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// Nearest returns the known name closest to name, or "" if none is close enough. At most a third of
+// its letters may differ, but one always may.
+func Nearest(name string, known []string) string {
+	best, bound := "", len(name)/3+1
+	for _, k := range known {
+		if len(k)-len(name) > bound || len(name)-len(k) > bound {
+			continue // more letters are missing than may differ
+		}
+		if d := distance(name, k); d <= bound && (best == "" || d < distance(name, best)) {
+			best = k
+		}
+	}
+	return best
+}
+
+// distance returns the number of single-letter edits between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diag
+			if a[i] != b[j] {
+				change++
+			}
+			diag = row[j+1]
+			row[j+1] = min(change, diag+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

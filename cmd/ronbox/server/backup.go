@@ -1,0 +1,339 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines"
+	"ronbox/httpapi"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// rowWithin bounds the wait for the audit row of a completed snapshot.
+const rowWithin = 5 * time.Second
+
+// Snapshot copies the current state into a folder while writes continue, verifies the copy and
+// appends an audit row.
+func (n *Node) Snapshot(
+	ctx context.Context, by engines.Actor, corrID string, r nodeapi.SnapshotRequest, progress func(done, total int64),
+) (nodeapi.Snapshot, error) {
+	if err := n.onDisk("snapshot"); err != nil {
+		return nodeapi.Snapshot{}, err
+	}
+	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
+		return nodeapi.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is no directory"}
+	}
+	if err := n.roomFor(r.Dir, r.Compact); err != nil {
+		return nodeapi.Snapshot{}, err
+	}
+	began := n.now()
+	m, err := n.store.Snapshot(ctx, r.Dir, n.snapshotOptions(r.Compact), progress)
+	if err != nil {
+		return nodeapi.Snapshot{}, err
+	}
+	n.backedUp(began)
+	e := tokens.AuditEvent("db.snapshot", by, corrID, map[string]string{
+		"file":    m.Path,
+		"b3":      m.B3.String(),
+		"seq":     strconv.FormatUint(m.Seq, 10),
+		"compact": strconv.FormatBool(r.Compact),
+	})
+	// the snapshot exists even if the caller has left
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin)
+	defer cancel()
+	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
+		return nodeapi.Snapshot{}, fmt.Errorf("audit snapshot %s: %w", m.Path, err)
+	}
+	return nodeapi.Snapshot{File: m.Path, Manifest: m.ManifestPath, B3: m.B3.String(), Seq: m.Seq}, nil
+}
+
+func (n *Node) snapshotOptions(compact bool) store.SnapshotOptions {
+	versions := map[string]string{"ronbox": n.build.Version}
+	for _, s := range services() {
+		if s.schema != "" {
+			versions[s.name] = s.schema
+		}
+	}
+	return store.SnapshotOptions{Compact: compact, Versions: versions}
+}
+
+// snapshotDirName is the default folder of scheduled snapshots.
+const snapshotDirName = "snapshots"
+
+func snapshotDir(cfg *config.Config) string {
+	switch dir := cfg.Store.SnapshotDir; {
+	case dir == "":
+		return cfg.Path(snapshotDirName)
+	case filepath.IsAbs(dir):
+		return dir
+	default:
+		return cfg.Path(dir)
+	}
+}
+
+// scheduledSnapshot takes a snapshot and removes old ones. If the snapshot fails, the retention
+// rule still applies and leftovers are removed, because they may be filling the disk.
+func (n *Node) scheduledSnapshot(ctx context.Context) error {
+	dir := snapshotDir(n.conf())
+	_, failed := n.Snapshot(ctx, self("janitor"), "", nodeapi.SnapshotRequest{Dir: dir}, nil)
+	if ctx.Err() != nil {
+		return failed
+	}
+	gone, err := store.Retain(dir, n.now(), store.DefaultRetain())
+	for _, path := range gone {
+		n.log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
+	}
+	return errors.Join(failed, err)
+}
+
+// lastSnapshot returns the time of the newest snapshot, so that a restart does not delay the next
+// one. Without a snapshot it returns the zero time, so the first snapshot is due immediately.
+func (n *Node) lastSnapshot(now time.Time) time.Time {
+	cfg := n.conf()
+	if !cfg.Amnesia.Enabled && n.due.backup.Load() == 0 {
+		n.backedUp(n.started) // until a snapshot is known the age counts from the start
+		if newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now); err == nil && !newest.IsZero() {
+			n.due.backup.Store(newest.UnixNano())
+		}
+	}
+	if cfg.Store.SnapshotEvery == 0 || cfg.Amnesia.Enabled {
+		return now
+	}
+	at, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
+	if err != nil {
+		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
+	}
+	return at
+}
+
+// Stages of a check, as its lines name them.
+const (
+	stageCopy   = "snapshot"
+	stageVerify = "verify"
+)
+
+// checkPrefix is the name prefix of the folder of a copy that is being checked.
+const checkPrefix = "ronbox-check-"
+
+// tempAge is the age from which a temporary file of a verb counts as left by a killed verb.
+const tempAge = time.Hour
+
+// tempName matches temporary files of verbs and of the doctor.
+var tempName = regexp.MustCompile(`^\.ronbox-(sync-)?[0-9]+$`)
+
+// sweep removes leftovers of killed processes: copies for a check, compaction, restore or snapshot,
+// and temporary files of verbs. Call it after the file is locked.
+func (n *Node) sweep() {
+	entries, err := os.ReadDir(n.boot.Node.DataDir)
+	var removed []string
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil || !(e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix)) &&
+			!(info.Mode().IsRegular() && tempName.MatchString(e.Name()) && time.Since(info.ModTime()) > tempAge) {
+			continue
+		}
+		if gone = os.RemoveAll(n.boot.Path(e.Name())); gone == nil {
+			removed = append(removed, n.boot.Path(e.Name()))
+		}
+		err = errors.Join(err, gone)
+	}
+	beside, failed := store.SweepBeside(n.store.Path())
+	dead, swept := store.Sweep(snapshotDir(n.boot))
+	for _, path := range slices.Concat(removed, beside, dead) {
+		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
+	}
+	if err = errors.Join(err, failed, swept); err != nil {
+		n.log.Warn("leftovers of killed processes were not all removed", "reason", err.Error(), "next",
+			"remove the named files if no process writes them")
+	}
+}
+
+// CheckDB copies the file beside itself, verifies the copy (pages, chains, signatures) and removes
+// it. The file itself cannot be checked while it is written.
+func (n *Node) CheckDB(
+	ctx context.Context,
+	by engines.Actor,
+	corrID string,
+	progress func(nodeapi.CheckLine),
+) (last nodeapi.CheckLine, err error) {
+	if err := n.onDisk("check"); err != nil {
+		return last, err
+	}
+	if err := n.roomFor(n.boot.Node.DataDir, false); err != nil {
+		return last, err
+	}
+	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)
+	if err != nil {
+		return last, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	at := func(stage string) func(done, total int64) {
+		return func(done, total int64) { progress(nodeapi.CheckLine{Stage: stage, Done: done, Total: total}) }
+	}
+	m, err := n.store.Snapshot(ctx, dir, n.snapshotOptions(false), at(stageCopy))
+	if errors.Is(err, store.ErrCorrupt) {
+		return n.checked(ctx, by, corrID, []string{err.Error()}), nil
+	}
+	if err != nil {
+		return last, err
+	}
+	checks := []store.Check{{Name: "auth", Run: tokens.Check}}
+	for _, s := range services() {
+		if s.checks != nil {
+			checks = append(checks, s.checks(ctx)...)
+		}
+	}
+	report, err := store.Verify(ctx, m.Path, nil, checks, at(stageVerify))
+	if err != nil {
+		return last, err
+	}
+	var findings []string
+	for _, s := range report.Steps {
+		if !s.OK {
+			findings = append(findings, s.Name+": "+s.Detail)
+		}
+	}
+	return n.checked(ctx, by, corrID, findings), nil
+}
+
+// checked appends an audit row for a check and returns its last line.
+func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, findings []string) nodeapi.CheckLine {
+	ok := len(findings) == 0
+	e := tokens.AuditEvent("db.check", by, corrID,
+		map[string]string{"ok": strconv.FormatBool(ok), "findings": strconv.Itoa(len(findings))})
+	n.note(context.WithoutCancel(ctx), e)
+	if !ok {
+		n.log.Error(
+			"check_failed",
+			"findings",
+			len(findings),
+			"reason",
+			findings[0],
+			"next",
+			"restore a snapshot with `ronbox db restore`",
+		)
+	}
+	return nodeapi.CheckLine{Stage: stageVerify, OK: &ok, Findings: findings}
+}
+
+// roomFor returns an error if a copy of the file would fill the disk of the file, which would block
+// writes until the copy is removed. If the free space is unknown it returns nil.
+func (n *Node) roomFor(dir string, compact bool) error {
+	var file, folder unix.Stat_t
+	for unix.Stat(dir, &folder) != nil {
+		if up := filepath.Dir(dir); up != dir {
+			dir = up
+			continue
+		}
+		return nil
+	}
+	if unix.Stat(n.store.Path(), &file) != nil || file.Dev != folder.Dev {
+		return nil
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return nil
+	}
+	own := n.store.Bytes()
+	need := own
+	if compact {
+		need -= n.store.FreeBytes()
+	}
+	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize), own, n.conf().Store.MinFree.Bytes())
+}
+
+// copyFits returns ErrFull if a copy of need bytes beside a file of own bytes would leave less free
+// space than the store keeps: minFree, but at most an eighth of the sum of free and own.
+func copyFits(need, free, own, minFree int64) error {
+	if keep := min(minFree, (free+own)/8); free-need < keep {
+		return fmt.Errorf(
+			"%w: the copy takes %d MiB; %d MiB are free here and %d MiB must stay free: name a folder on another disk",
+			store.ErrFull,
+			need>>20,
+			free>>20,
+			keep>>20,
+		)
+	}
+	return nil
+}
+
+// DBInfo returns the identity and size of the open file.
+func (n *Node) DBInfo(context.Context) (nodeapi.DBInfo, error) {
+	info := n.store.Info()
+	if info == nil {
+		return nodeapi.DBInfo{}, errNotOpen
+	}
+	return nodeapi.DBInfo{
+		File:         n.store.Path(),
+		NodeID:       info.NodeID,
+		Incarnation:  info.Incarnation,
+		Schema:       info.Schema,
+		Seq:          info.Seq,
+		Clean:        info.Clean,
+		Restored:     info.Restored,
+		RestoredFrom: info.RestoredFrom,
+		AuthEpoch:    info.AuthEpoch,
+		PageSize:     store.PageSize,
+		Bytes:        n.store.Bytes(),
+		MaxBytes:     n.maxBytes(),
+		FreeBytes:    n.store.FreeBytes(),
+	}, nil
+}
+
+// DBStats returns space and commit statistics. It visits the pages of every bucket, which takes
+// seconds for gigabytes.
+func (n *Node) DBStats(ctx context.Context) (nodeapi.DBStats, error) {
+	s, err := n.store.Stats(ctx)
+	if err != nil {
+		return nodeapi.DBStats{}, err
+	}
+	ms := func(ns float64) float64 { return ns / float64(time.Millisecond) }
+	out := nodeapi.DBStats{
+		Bytes:               s.Bytes,
+		MaxBytes:            s.MaxBytes,
+		FreeBytes:           (s.FreePages + s.PendingPages) * int64(s.PageSize),
+		DiskFreeBytes:       max(s.DiskFree, 0),
+		PageSize:            s.PageSize,
+		FreePages:           int(s.FreePages),
+		PendingPages:        int(s.PendingPages),
+		Buckets:             []nodeapi.BucketStats{},
+		Readers:             int(s.Readers),
+		OldestReaderSeconds: s.OldestReader.Seconds(),
+		Groups:              s.Groups,
+		Commands:            s.Commands,
+		CommitP50MS:         ms(float64(s.Commit.P50)),
+		CommitP99MS:         ms(float64(s.Commit.P99)),
+		BatchP50:            float64(s.Batch.P50),
+		BatchP99:            float64(s.Batch.P99),
+	}
+	for _, b := range s.Buckets {
+		out.Buckets = append(out.Buckets, nodeapi.BucketStats{
+			Name: b.Name, Class: b.Class.String(), Rows: b.Rows, Bytes: b.Bytes, Depth: b.Depth,
+		})
+	}
+	return out, nil
+}
+
+// AcceptRestore lets a restored node accept writes. It has no effect on a node that was not
+// restored.
+func (n *Node) AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error {
+	if err := n.store.AcceptRestore(ctx, tokens.AuditEvent("db.accept_restore", by, corrID, nil)); err != nil {
+		return fmt.Errorf("accept restore: %w", err)
+	}
+	n.board.Set(ownService, "accept_restore", nil)
+	n.ensureAgain(ctx)
+	return nil
+}

@@ -1,0 +1,379 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
+	"ronbox/engines/edge"
+	"ronbox/engines/index"
+	"ronbox/engines/ledger"
+	"ronbox/engines/registry"
+	"ronbox/engines/rewarder"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/console"
+	"ronbox/httpapi/front"
+	"ronbox/httpapi/scopes"
+	"ronbox/store"
+)
+
+// Config holds all keys. The package that reads a section defines its type. The tag reload of a
+// field states how a change is applied: "r" in place, "b" with a new socket, "x" after a restart.
+// The tag of a section is the default for its keys; without any tag the default is "x".
+type Config struct {
+	Node     Node                `toml:"node"`
+	Server   front.Config        `toml:"server"`
+	TLS      front.TLSConfig     `toml:"tls"`
+	UDS      front.UDSConfig     `toml:"uds"`
+	Auth     auth.Config         `toml:"auth"`
+	Amnesia  store.AmnesiaConfig `toml:"amnesia"`
+	Store    store.Config        `toml:"store"`
+	Log      obs.LogConfig       `toml:"log"`
+	Audit    store.AuditConfig   `toml:"audit"`
+	OTel     obs.OTelConfig      `toml:"otel"`
+	Metrics  obs.MetricsConfig   `toml:"metrics"`
+	Registry registry.Config     `toml:"registry"`
+	Wallet   wallet.Config       `toml:"wallet"`
+	Ledger   ledger.Config       `toml:"ledger"`
+	Edge     edge.Config         `toml:"edge"`
+	Index    index.Config        `toml:"index"`
+	Rewarder rewarder.Config     `toml:"rewarder"`
+	Console  console.Config      `toml:"console"`
+
+	// Warnings lists the keys that were set but no longer have an effect. Load fills it.
+	Warnings []string `toml:"-"`
+}
+
+// retired returns why a key of the previous release no longer has an effect, or "" if key is not
+// such a key. For one release, a file that sets a retired key still loads.
+func retired(key string) string {
+	switch key {
+	case "wallet.nonce_pipeline", "wallet.nonce_wait":
+		return "a nonce that is ahead of its account is refused at once; leave the nonce out to have it assigned"
+	case "wallet.balance_cache_bytes":
+		return "a balance is read from the ledger's own memory"
+	}
+	return ""
+}
+
+// Node is the section [node].
+type Node struct {
+	DataDir    string        `toml:"data_dir" reload:"x"`    // where the database, the secrets and the socket live
+	DrainCap   unit.Duration `toml:"drain_cap" reload:"r"`   // upper bound of the drain deadlines of all services
+	Predrain   unit.Duration `toml:"predrain" reload:"r"`    // time to serve while unready, so that load balancers react
+	AbortGrace unit.Duration `toml:"abort_grace" reload:"x"` // time for an aborted task to return
+}
+
+// Default returns the default configuration.
+func Default() *Config {
+	return &Config{
+		Node: Node{
+			DataDir:    "/var/lib/ronbox",
+			DrainCap:   unit.Duration(5 * time.Second),
+			AbortGrace: unit.Duration(250 * time.Millisecond),
+		},
+		Server:   front.DefaultConfig(),
+		TLS:      front.DefaultTLSConfig(),
+		UDS:      front.DefaultUDSConfig(),
+		Auth:     auth.DefaultConfig(),
+		Amnesia:  store.DefaultAmnesiaConfig(),
+		Store:    store.DefaultConfig(),
+		Log:      obs.DefaultLogConfig(),
+		Audit:    store.DefaultAuditConfig(),
+		OTel:     obs.DefaultOTelConfig(),
+		Metrics:  obs.DefaultMetricsConfig(),
+		Registry: registry.DefaultConfig(),
+		Wallet:   wallet.DefaultConfig(),
+		Ledger:   ledger.DefaultConfig(),
+		Edge:     edge.DefaultConfig(),
+		Index:    index.DefaultConfig(),
+		Rewarder: rewarder.DefaultConfig(),
+		Console:  console.DefaultConfig(),
+	}
+}
+
+// Validate returns every fault of the section, joined.
+func (n Node) Validate() error {
+	var dir error
+	if n.DataDir == "" {
+		dir = errors.New(`data_dir = "": must name a directory`)
+	}
+	return errors.Join(dir,
+		unit.Between("drain_cap", n.DrainCap, time.Second, 30*time.Second),
+		unit.Between("predrain", n.Predrain, 0, 5*time.Minute),
+		unit.Between("abort_grace", n.AbortGrace, 10*time.Millisecond, 5*time.Second),
+	)
+}
+
+// Path joins name to the data directory.
+func (c *Config) Path(name ...string) string {
+	return filepath.Join(append([]string{c.Node.DataDir}, name...)...)
+}
+
+// SocketPath returns the path of the admin socket. A relative path is relative to the data
+// directory, so that every verb finds it.
+func (c *Config) SocketPath() string {
+	switch {
+	case c.UDS.Path == "":
+		return c.Path("admin.sock")
+	case filepath.IsAbs(c.UDS.Path):
+		return c.UDS.Path
+	default:
+		return c.Path(c.UDS.Path)
+	}
+}
+
+// Fault describes one fault of the configuration.
+type Fault struct {
+	// "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag --data-dir", "default", or "" if the
+	// configuration was not loaded
+	Where  string
+	Key    string // "store.max_bytes", or "" without a key
+	Value  string // as given, quoted; "" without a value
+	Reason string // "must be at least 1MiB"
+	Cause  error  // error of the system, if any
+}
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Cause }
+
+// Error returns the fault as `where: key = value: reason`, without unknown parts.
+func (f *Fault) Error() string {
+	subject := f.Key
+	if f.Key != "" && f.Value != "" {
+		subject += " = " + f.Value
+	}
+	var parts []string
+	for _, p := range []string{f.Where, subject, f.Reason} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Faults returns every fault in err, in order.
+func Faults(err error) []*Fault {
+	switch e := err.(type) {
+	case *Fault:
+		return []*Fault{e}
+	case interface{ Unwrap() error }:
+		return Faults(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []*Fault
+		for _, one := range e.Unwrap() {
+			out = append(out, Faults(one)...)
+		}
+		return out
+	}
+	return nil
+}
+
+// flattenErrors returns the errors that errors.Join has joined.
+func flattenErrors(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, flattenErrors(e)...)
+	}
+	return out
+}
+
+// Validate returns every fault of cfg, joined, each a *Fault with its key.
+func Validate(cfg *Config) error {
+	l := &loader{cfg: cfg, all: leaves(cfg)}
+	l.validate()
+	return errors.Join(l.faults...)
+}
+
+// validate validates each section and the rules between sections. It adds the place to each fault.
+func (l *loader) validate() {
+	v := reflect.ValueOf(l.cfg).Elem()
+	for i := range v.NumField() {
+		section, ok := v.Field(i).Addr().Interface().(interface{ Validate() error })
+		if !ok {
+			continue
+		}
+		for _, err := range flattenErrors(section.Validate()) {
+			if f := l.place(v.Type().Field(i).Tag.Get("toml"), err); !l.bad[f.Key] {
+				l.faults = append(l.faults, f)
+			}
+		}
+	}
+	l.validateSocket()
+	l.validatePlaintext()
+	l.validatePeers()
+	l.validateAmnesia()
+	l.validateSlots()
+	l.validateFree()
+}
+
+// The keys that bound the free space of the disk.
+const (
+	keyEdgeFree  = "edge.cas.min_free"
+	keyStoreFree = "store.min_free"
+)
+
+// validateFree ensures that the edge keeps at least the free space below which the store refuses
+// writes.
+func (l *loader) validateFree() {
+	edge, store := l.cfg.Edge.CAS.MinFree, l.cfg.Store.MinFree
+	if !l.cfg.Edge.Enabled || edge >= store || l.bad[keyEdgeFree] || l.bad[keyStoreFree] {
+		return
+	}
+	l.faults = append(l.faults, &Fault{
+		Where: l.whence(keyEdgeFree),
+		Key:   keyEdgeFree,
+		Value: quote(edge.String()),
+		Reason: fmt.Sprintf("must be at least %s = %q, below which the store refuses writes: raise it, or lower %[1]s",
+			keyStoreFree, store),
+	})
+}
+
+// validateAmnesia refuses amnesia mode together with keys that write to a disk.
+func (l *loader) validateAmnesia() {
+	const key = "store.snapshot_every"
+	if every := l.cfg.Store.SnapshotEvery; l.cfg.Amnesia.Enabled && every != 0 {
+		l.faults = append(l.faults, &Fault{
+			Where:  l.whence(key),
+			Key:    key,
+			Value:  quote(every.String()),
+			Reason: "must be 0s while amnesia.enabled is true",
+		})
+	}
+}
+
+// validateSlots ensures that a slot of the ledger's key index does not outlive the keys in it.
+func (l *loader) validateSlots() {
+	const key = "ledger.slot_width"
+	if width, ttl := l.cfg.Ledger.SlotWidth, l.cfg.Wallet.IdempotencyTTL; width > ttl && !l.bad[key] &&
+		!l.bad["wallet.idempotency_ttl"] {
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(key), Key: key, Value: quote(width.String()),
+			Reason: fmt.Sprintf("must be at most wallet.idempotency_ttl = %q", ttl),
+		})
+	}
+}
+
+// validateSocket checks the length of the absolute socket path.
+func (l *loader) validateSocket() {
+	whole := front.UDSConfig{Path: l.cfg.SocketPath()}
+	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
+		f := l.place("uds", err)
+		f.Reason += ": give a shorter one, outside the data directory"
+		l.faults = append(l.faults, f)
+	}
+}
+
+// validatePlaintext refuses plaintext on an address that other hosts reach, unless
+// server.plaintext is set.
+func (l *loader) validatePlaintext() {
+	const key = "server.bind"
+	if l.bad[key] || l.bad["tls.enabled"] || l.bad["server.plaintext"] ||
+		front.CheckPlaintext(l.cfg.Server, l.cfg.TLS) == nil {
+		return
+	}
+	l.faults = append(l.faults, &Fault{
+		Where: l.whence(key),
+		Key:   key,
+		Value: quote(l.cfg.Server.Bind),
+		Reason: "other hosts could connect without TLS: set tls.enabled with a certificate, or bind 127.0.0.1 " +
+			"behind a proxy, " +
+			"or set server.plaintext = true if that network is trusted",
+	})
+}
+
+// validatePeers refuses unknown scopes in uds.map.
+func (l *loader) validatePeers() {
+	const key = "uds.map"
+	if l.bad[key] || l.cfg.UDS.Validate() != nil {
+		return
+	}
+	_, err := auth.NewPeerMap(l.cfg.UDS.AllowUIDs, l.cfg.UDS.Map, 0)
+	if err == nil {
+		err = checkScopes(key, l.cfg.UDS.Map)
+	}
+	for _, err := range flattenErrors(err) {
+		l.faults = append(
+			l.faults,
+			&Fault{Where: l.whence(key), Key: key, Reason: strings.TrimPrefix(err.Error(), key+".")},
+		)
+	}
+}
+
+// checkScopes returns the unknown scopes of a map from peers to scopes, joined.
+func checkScopes(key string, of map[string][]string) error {
+	var errs []error
+	for _, peer := range slices.Sorted(maps.Keys(of)) {
+		for _, s := range of[peer] {
+			if err := scopes.Check(s); err != nil {
+				errs = append(errs, fmt.Errorf("%s.%q: %w", key, peer, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// place converts an error of a section to a Fault. The text of the error begins with the key.
+func (l *loader) place(section string, err error) *Fault {
+	text := err.Error()
+	word := text
+	if end := strings.IndexAny(text, " :="); end >= 0 {
+		word = text[:end]
+	}
+	for _, key := range []string{section + "." + word, word} {
+		found := find(l.all, key)
+		if found == nil {
+			continue
+		}
+		f := &Fault{Where: l.whence(key), Key: key}
+		f.Value, f.Reason = found.given(text[len(word):])
+		return found.redact(f)
+	}
+	return &Fault{Key: section, Reason: text}
+}
+
+// given splits the text that follows the key in an error of a section, such as
+// ` = "1ms": must be 1s..30s`, into the value and the reason. It quotes the value if TOML does and
+// the section did not.
+func (l leaf) given(said string) (value, reason string) {
+	rest, ok := strings.CutPrefix(said, " = ")
+	if !ok {
+		return "", strings.TrimLeft(said, " :")
+	}
+	if value, err := strconv.QuotedPrefix(rest); err == nil {
+		return value, strings.TrimPrefix(rest[len(value):], ": ")
+	}
+	value, reason, _ = strings.Cut(rest, ": ")
+	if strings.HasPrefix(l.text(), `"`) {
+		value = quote(value)
+	}
+	return value, reason
+}
+
+// whence returns the place where the value of key was set, FromDefault for a default. A default can
+// be invalid too, because another key bounds it.
+func (l *loader) whence(key string) string {
+	if from, set := l.from[key]; set {
+		return from.where
+	}
+	if l.from == nil {
+		return "" // cfg was not loaded
+	}
+	return FromDefault
+}

@@ -1,0 +1,382 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/console"
+	nodeapi "ronbox/httpapi/node"
+	walletapi "ronbox/httpapi/wallet"
+)
+
+// browser is a client that keeps cookies and follows nothing.
+type browser struct {
+	t    *testing.T
+	base string
+	http *http.Client
+}
+
+func newBrowser(t *testing.T, r *rig) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	b := &browser{t, "http://" + r.Addr(), &http.Client{
+		Jar:           jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{},
+	}}
+	t.Cleanup(b.http.CloseIdleConnections)
+	return b
+}
+
+// do sends a request with headers "Name: value", and returns the answer with its body.
+func (b *browser) do(method, path, body string, headers ...string) (*http.Response, string) {
+	b.t.Helper()
+	r, err := http.NewRequest(method, b.base+path, strings.NewReader(body))
+	must(b.t, err)
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	answer, err := b.http.Do(r)
+	must(b.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(b.t, err)
+	return answer, string(text)
+}
+
+// wants checks the status of an answer, and returns its body.
+func (b *browser) wants(status int, method, path, body string, headers ...string) string {
+	b.t.Helper()
+	answer, text := b.do(method, path, body, headers...)
+	if answer.StatusCode != status {
+		b.t.Fatalf("%s %s: %d, want %d: %.300s", method, path, answer.StatusCode, status, text)
+	}
+	return text
+}
+
+// enter begins a session with a code.
+func (b *browser) enter(r *rig, write bool) {
+	b.t.Helper()
+	link, err := console.NewLink(b.t.Context(), r.socket().Client, console.Link{Write: write})
+	must(b.t, err)
+	b.wants(http.StatusSeeOther, "POST", "/console/enter", "code="+link.Code)
+}
+
+var formValue = regexp.MustCompile(`name="form" value="([^"]+)"`)
+
+// form returns the value of the field `form` of a page.
+func (b *browser) form() string {
+	b.t.Helper()
+	found := formValue.FindStringSubmatch(b.wants(http.StatusOK, "GET", "/console/", ""))
+	if found == nil {
+		b.t.Fatal("the page has no form")
+	}
+	return found[1]
+}
+
+var consolePages = []string{
+	"/console/", "/console/registry", "/console/wallet", "/console/rewards", "/console/edge", "/console/index",
+	"/console/operations",
+}
+
+// Every page is whole without script: a title, one heading, the policy, nothing inline. Without a
+// session the overview is the entrance, and the others lead there.
+func TestConsolePages(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	text := b.wants(http.StatusOK, "GET", "/console/", "")
+	if !strings.Contains(text, "ronbox console") || strings.Contains(text, "records") || strings.Contains(text, "ron in") {
+		t.Errorf("the entrance does not name the command, or shows data of the node: %s", text)
+	}
+	for _, path := range consolePages[1:] {
+		if answer, _ := b.do("GET", path, ""); answer.StatusCode != http.StatusSeeOther ||
+			answer.Header.Get("Location") != "/console/" {
+			t.Errorf("%s without a session: %d to %q", path, answer.StatusCode, answer.Header.Get("Location"))
+		}
+	}
+	b.enter(r, false)
+	for _, path := range append(consolePages, "/console/wallet?account=alice", "/console/registry?item=node/x",
+		"/console/wallet/tx?id=tx_01M7Z4ZCXT000000000000FC9C", "/console/index?key=name:a.example") {
+		answer, text := b.do("GET", path, "")
+		head := answer.Header
+		switch {
+		case answer.StatusCode != http.StatusOK || strings.Count(text, "<h1>") != 1 || !strings.Contains(text, "<title>"):
+			t.Errorf("%s: %d, %d headings", path, answer.StatusCode, strings.Count(text, "<h1>"))
+		case !strings.Contains(head.Get("Content-Security-Policy"), "script-src 'self'") || head.Get("Cache-Control") != "no-store":
+			t.Errorf("%s: headers %v", path, head)
+		case strings.Contains(text, "<style") || strings.Contains(text, " style=") || strings.Contains(text, "<script>") ||
+			strings.Contains(text, " onclick="):
+			t.Errorf("%s: inline script or style", path)
+		}
+	}
+	r.halt()
+}
+
+// Only a browser that prefers HTML is led to the console.
+func TestRootLeadsBrowsersToTheConsole(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	answer, _ := b.do("GET", "/", "", "Accept: text/html,application/xhtml+xml,*/*;q=0.8")
+	if answer.StatusCode != http.StatusSeeOther || answer.Header.Get("Location") != "/console/" {
+		t.Errorf("a browser: %d to %q", answer.StatusCode, answer.Header.Get("Location"))
+	}
+	if text := b.wants(http.StatusOK, "GET", "/", "", "Accept: */*"); !strings.Contains(text, "/openapi.json") {
+		t.Errorf("a program: %s", text)
+	}
+	r.halt()
+}
+
+// A code opens one session. The cookie stays below /console/, out of reach of script, and opens no
+// other route.
+func TestConsoleEntrance(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	link, err := console.NewLink(t.Context(), r.socket().Client, console.Link{})
+	must(t, err)
+	if !strings.HasPrefix(link.URL, "http://"+r.Addr()+"/console/enter#") || !strings.HasSuffix(link.URL, link.Code) {
+		t.Errorf("the URL is %s", link.URL)
+	}
+	b := newBrowser(t, r)
+	answer, _ := b.do("POST", "/console/enter", "code="+link.Code)
+	cookies := answer.Cookies()
+	if answer.StatusCode != http.StatusSeeOther || len(cookies) != 1 {
+		t.Fatalf("%d, cookies %v", answer.StatusCode, cookies)
+	}
+	if k := cookies[0]; !k.HttpOnly || k.SameSite != http.SameSiteStrictMode || k.Path != "/console/" {
+		t.Errorf("cookie %v", k)
+	}
+	other := newBrowser(t, r)
+	for body, status := range map[string]int{
+		"code=" + link.Code: http.StatusForbidden,  // used
+		"code=nonsense":     http.StatusForbidden,  //
+		"token=nonsense":    http.StatusForbidden,  //
+		"code=a&code=b":     http.StatusBadRequest, // twice
+		"code=a&admin=1":    http.StatusBadRequest, // unknown
+	} {
+		if text := other.wants(status, "POST", "/console/enter", body); !strings.Contains(text, `class="fault"`) {
+			t.Errorf("%s: no reason is shown: %s", body, text)
+		}
+	}
+	other.wants(http.StatusForbidden, "POST", "/console/enter", "code=x", "Sec-Fetch-Site: cross-site")
+	other.wants(http.StatusForbidden, "POST", "/console/enter", "code=x", "Origin: http://evil.example")
+	raw := cookies[0].Name + "=" + cookies[0].Value
+	for _, path := range []string{"/v1/assets", "/admin/v1/status", "/v1/balance?account=alice&asset=ron"} {
+		if answer, _ := other.do("GET", path, "", "Cookie: "+raw); answer.StatusCode < 400 {
+			t.Errorf("the cookie opens %s", path)
+		}
+	}
+	b.wants(http.StatusSeeOther, "POST", "/console/leave", "form="+b.form())
+	page, err := r.socket().Audit(t.Context(), 1, 100)
+	must(t, err)
+	var events []string
+	for _, row := range page.Rows {
+		if strings.HasPrefix(row.Event, "console.") {
+			events = append(events, row.Event+" "+row.Principal+" "+row.Detail["with"])
+		}
+	}
+	uid := "uid:" + strconv.Itoa(os.Getuid())
+	if want := []string{"console.entered " + uid + " code", "console.left " + uid + " code"}; !slices.Equal(events, want) {
+		t.Errorf("on the audit chain: %q, want %q", events, want)
+	}
+	b.wants(http.StatusSeeOther, "GET", "/console/wallet", "")
+	r.halt()
+}
+
+// A token of another node opens no session, however busy or reduced the node is, and leaves no
+// trace in the audit chain. A session of a token ends no other session.
+func TestConsoleRefusesForeignTokens(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Wallet.Enabled, cfg.Rewarder.Enabled = false, false
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	foreign := auth.New(auth.DefaultConfig(), nil)
+	foreign.Swap(auth.NewState(make([]byte, 32), []auth.Key{{
+		Kid: "k1", Salt: make([]byte, 32), State: auth.KeyActive, CreatedAt: time.Now(),
+	}}, nil, 1))
+	forged, _, err := foreign.Mint(auth.MintSpec{Sub: "root-operator", Scopes: []string{"node.admin"}})
+	must(t, err)
+	for range 60 { // trips the guard of failures
+		_, _ = b.do("GET", "/v1/assets", "", "Authorization: Bearer nonsense")
+		_, _ = b.do("GET", "/registry/proposals", "", "Authorization: Bearer nonsense")
+	}
+	for _, token := range []string{"nonsense", forged} {
+		b.wants(http.StatusForbidden, "POST", "/console/enter", "token="+token)
+	}
+	page, err := r.socket().Audit(t.Context(), 1, 100)
+	must(t, err)
+	for _, row := range page.Rows {
+		if strings.HasPrefix(row.Event, "console.") {
+			t.Errorf("on the audit chain: %+v", row)
+		}
+	}
+	viewer, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "viewer", Scopes: []string{"node.read"}})
+	must(t, err)
+	r.halt()
+	r = start(t, cfg) // the guard forgets
+	b = newBrowser(t, r)
+	other := newBrowser(t, r)
+	other.enter(r, true)
+	b.wants(http.StatusSeeOther, "POST", "/console/enter", "changes=1&token="+viewer.Token)
+	b.wants(http.StatusForbidden, "POST", "/console/operations/end", "form="+b.form()+"&id=x")
+	r.halt()
+}
+
+// A client that is not admitted gets 404, as for a path that does not exist.
+func TestConsoleIsHidden(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	for _, headers := range [][]string{
+		{"Host: evil.example"}, {"X-Forwarded-For: 10.0.0.1"}, {"Forwarded: for=10.0.0.1"},
+	} {
+		for _, path := range []string{"/console/", "/console/enter", "/console/wallet"} {
+			b.wants(http.StatusNotFound, "GET", path, "", headers...)
+		}
+		b.wants(http.StatusNotFound, "POST", "/console/enter", "code=x", headers...)
+		b.wants(http.StatusOK, "GET", "/", "", append(headers, "Accept: text/html")...)
+	}
+	for _, host := range []string{"localhost:1", "ron-1.localhost", "127.0.0.1", "[::1]:80"} {
+		b.wants(http.StatusOK, "GET", "/console/", "", "Host: "+host)
+	}
+	r.halt()
+}
+
+// The form pays once for each reference. It is refused in a session that may only look, without the
+// session's own field, and from a page of another site.
+func TestConsolePays(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	looks, pays := newBrowser(t, r), newBrowser(t, r)
+	looks.enter(r, false)
+	pays.enter(r, true)
+	order := "&from=alice&to=bob&asset=ron&amount=1200&reference=rent-1"
+	looks.wants(http.StatusForbidden, "POST", "/console/wallet/pay", "form="+looks.form()+order)
+	pays.wants(http.StatusForbidden, "POST", "/console/wallet/pay", "form=x"+order)
+	pays.wants(http.StatusForbidden, "POST", "/console/wallet/pay", order[1:])
+	form := "form=" + pays.form() + order
+	pays.wants(http.StatusForbidden, "POST", "/console/wallet/pay", form, "Sec-Fetch-Site: cross-site")
+	var seen string
+	for range 3 {
+		answer, text := pays.do("POST", "/console/wallet/pay", form)
+		if answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("%d: %s", answer.StatusCode, text)
+		}
+		if at := answer.Header.Get("Location"); seen != "" && at != seen {
+			t.Errorf("paid twice: %s and %s", seen, at)
+		} else {
+			seen = at
+		}
+	}
+	if text := pays.wants(http.StatusOK, "GET", seen, ""); !strings.Contains(text, "alice") ||
+		!strings.Contains(text, "data-proof=") {
+		t.Errorf("the receipt: %s", text)
+	}
+	balance, err := r.socket().Balance(t.Context(), "bob", "ron", 0)
+	must(t, err)
+	if balance.AmountMinor != "1200" {
+		t.Errorf("bob has %s", balance.AmountMinor)
+	}
+	if text := pays.wants(http.StatusUnprocessableEntity, "POST", "/console/wallet/pay",
+		strings.Replace(form, "amount=1200", "amount=1300", 1)); !strings.Contains(text, "Nothing was paid") {
+		t.Errorf("another payment under the same reference: %s", text)
+	}
+	r.halt()
+}
+
+// A session of a token shows the data that the token may read, names the scope that other pages
+// need, and ends with the token.
+func TestConsoleOfAToken(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	token, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "viewer", Scopes: []string{"wallet.read"}})
+	must(t, err)
+	b := newBrowser(t, r)
+	b.wants(http.StatusSeeOther, "POST", "/console/enter", "token="+token.Token)
+	if text := b.wants(http.StatusOK, "GET", "/console/", ""); !strings.Contains(text, "1\u202f000\u202f000 ron") {
+		t.Errorf("the wallet is not shown: %s", text)
+	}
+	if text := b.wants(http.StatusOK, "GET", "/console/operations", ""); !strings.Contains(text, "This needs the scope") {
+		t.Errorf("no scope is named: %s", text)
+	}
+	_, err = r.socket().Revoke(t.Context(), nodeapi.RevokeRequest{TID: token.TID})
+	must(t, err)
+	text := b.wants(http.StatusOK, "GET", "/console/wallet", "")
+	if strings.Contains(text, "1\u202f000\u202f000") || !strings.Contains(text, "no longer accepted") {
+		t.Errorf("after the token was revoked: %s", text)
+	}
+	r.halt()
+}
+
+// Text from outside is shown as text.
+func TestConsoleEscapes(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	hostile := `<script>alert(1)</script>"'><img src=x>` + "\u202e"
+	_, err := r.socket().Transfer(t.Context(), "x", walletapi.Transfer{
+		From: "alice", To: "bob", Asset: "ron", AmountMinor: "1", Memo: hostile,
+	})
+	must(t, err)
+	b := newBrowser(t, r)
+	b.enter(r, false)
+	for _, path := range []string{
+		"/console/wallet?account=bob",
+		"/console/wallet?account=" + url.QueryEscape(hostile),
+		"/console/wallet/tx?id=" + url.QueryEscape(hostile),
+		"/console/registry?item=" + url.QueryEscape(hostile),
+		"/console/index?key=" + url.QueryEscape(hostile) + "&prefix=" + url.QueryEscape(hostile),
+		"/console/rewards?epoch=" + url.QueryEscape(hostile) + "&actor=" + url.QueryEscape(hostile),
+		"/console/edge?prefix=" + url.QueryEscape(hostile),
+	} {
+		if text := b.wants(http.StatusOK, "GET", path, ""); strings.Contains(text, "<script>alert") ||
+			strings.Contains(text, "<img src=x") {
+			t.Errorf("%s: markup from outside: %s", path, text)
+		}
+	}
+	r.halt()
+}
+
+// The page of a service that is off says so.
+func TestConsoleSaysWhatIsOff(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Edge.Enabled = false
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	b.enter(r, false)
+	if text := b.wants(http.StatusOK, "GET", "/console/edge", ""); !strings.Contains(text, "The service edge is off") {
+		t.Errorf("the page of the edge: %s", text)
+	}
+	r.halt()
+}
+
+// A stored object does not run in a page of the node, whose policy allows its own origin.
+func TestStoredObjectsDoNotRunInThePages(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	for _, dest := range []string{"script", "style", "worker", "serviceworker"} {
+		b.wants(http.StatusForbidden, "GET", "/edge/assets/x.example/a.js", "", "Sec-Fetch-Site: same-origin",
+			"Sec-Fetch-Dest: "+dest)
+	}
+	b.wants(http.StatusNotFound, "GET", "/edge/assets/x.example/a.js", "", "Sec-Fetch-Site: cross-site",
+		"Sec-Fetch-Dest: script")
+	r.halt()
+}

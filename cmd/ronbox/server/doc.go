@@ -1,0 +1,86 @@
+// Package server provides the node: it wires all packages, starts and stops them in order, applies
+// new configurations, and tracks the readiness of the node.
+//
+// # How to add an engine
+//
+// Three folders of its name: engines/x, its domain; httpapi/x, its routes, handlers, errors, bodies
+// and client calls; cmd/ronbox/x, its verbs. One file here, x.go, with one service literal: when it
+// runs, how it is built, drained and checked, and its HTTP routes. The type service documents the
+// order of the calls and which of them may fail. Then four lines:
+//
+//   - services in service.go lists it after the services that it uses;
+//   - config.Config has its section, and config's ronbox.toml its keys;
+//   - the root command has its verbs;
+//   - the table of layers in cmd/ronlint/layout_test.go has its folders.
+//
+// The fields of flow.Task declare whether a task is vital and in which lanes of the store it
+// commits. Run the golden tests with -update and read the diff.
+//
+// # Invariants
+//
+//  1. New opens and starts nothing, so that the whole topology can be printed without a node.
+//  2. The lifecycle is a pure function of phase and event. Only Run changes the phase and performs
+//     the actions.
+//  3. Nothing is written and no socket is bound before the file is locked and checked. Only probes
+//     are answered before all state is recovered.
+//  4. A stop closes gate, services, lanes, sockets and file, in this order. Every accepted request
+//     is answered. Services drain in parallel, except that the ledger writes changed balances after
+//     the workers of the wallet have ended.
+//  5. A poisoned store ends the process without another write to the file.
+//  6. The database and the log contain no secret. An action outside the file appends an audit row.
+//  7. A reload is atomic: every part prepares, then all swap. If a part cannot prepare, the parts
+//     before it are undone in reverse order. Each changed configuration gets one version number.
+//  8. A disabled service has no task and no route, and its rows stay in the file. The ledger is
+//     always enabled.
+//  9. Configured assets are declared before the gate opens and at each reload. Assets are never
+//     removed.
+//  10. In memory mode no path is opened for writing. A request that would need one is refused and
+//     shown in the readiness.
+//  11. A directory becomes a node when its init has ended. The remains of a killed init are never
+//     served, and the next init starts over.
+//
+// # Guests
+//
+// A guest is any source of data that the operator does not control: a map pack, a tile, a peer, an
+// origin, a witness, an uploader, an anonymous reader, and a damaged row of the registry, the
+// rewarder, the edge or the index. A guest can make its own request fail, and at worst make its own
+// service unready. It cannot stop another service or the boot, and it cannot falsify an answer.
+//
+//   - Files of guests are opened in the background, by a task of their service, within limits of
+//     time and memory.
+//   - While another client network waits, one network holds only a share of a queue or of the
+//     workers.
+//   - A failure counts against a peer, an origin or a witness only if the call had its full
+//     timeout.
+//   - A service with damaged rows is shut out (service.guest): its routes answer 503 corrupt, and
+//     its readiness keys affect only the service. Rows that can be fetched or computed again are
+//     dropped. The ledger, the wallet, tokens and the audit chain are not guests: damage ends with
+//     exit 65.
+//
+// TestGuests, TestBadRowHurtsItsServiceAlone and the threat tests hold this.
+//
+// # Tasks and queues
+//
+//   - supervisor: Run itself. It starts, restarts and joins all tasks.
+//   - log_writer: 1 task, first to start. It writes the log lines in the ring node.log.
+//   - health_gate: 1 task. It samples the probe table every 250 ms and notifies the watchdog.
+//   - reloader: 1 background task. It applies configurations.
+//   - janitor: 1 background task, one job at a time: expiry, key rotation, snapshots, purges.
+//   - flight_recorder: 1 background task. It checks every 250 ms how long the current commit has
+//     been running, records while commits take over 250 ms, and saves the trace of one over 2 s.
+//   - http and admin_http belong to the server, committer to the store. Background tasks are
+//     cancelled when the drain begins.
+//   - node.lifecycle: watch, also named registry.shutdown_rx and wallet.shutdown_rx; supervisor ->
+//     all.
+//   - node.readiness: watch; health_gate -> supervisor.
+//   - node.cfg: watch; reloader -> all.
+//   - registry.cfg_reload_tx: queue, 16, collapse; HTTP and SIGHUP -> reloader.
+//   - node.slow_commits: queue, 1, drop newest; committer -> flight_recorder.
+//   - node.audit_tx: broadcast, 1024, drop oldest; committer -> HTTP streams, synced rows only.
+//
+// The whole topology is in testdata/golden/topology.md.
+//
+// # Lock order
+//
+// none
+package server

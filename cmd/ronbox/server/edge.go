@@ -1,0 +1,133 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/edge"
+	"ronbox/httpapi"
+	edgeapi "ronbox/httpapi/edge"
+	"ronbox/store"
+)
+
+// PacksName is the default folder of map packs, and edgeName the folder of fetched objects, both in
+// the data directory.
+const (
+	PacksName = "packs"
+	edgeName  = "edge"
+)
+
+func edgeService() service {
+	return service{
+		name:     "edge",
+		guest:    true,
+		on:       func(c *config.Config) bool { return c.Edge.Enabled },
+		drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
+		buckets:  edge.Buckets(),
+		unsummed: edge.Unsummed(),
+		build: func(n *Node, c *config.Config) engine {
+			return edgeEngine{edge.New(c.Edge, edge.Deps{
+				Catalog:   n.catalog,
+				Store:     n.store,
+				Metrics:   n.metrics,
+				Log:       n.levels.Logger(),
+				Board:     n.board,
+				Now:       n.now,
+				Lifecycle: n.phase,
+				DataDir:   c.Node.DataDir,
+				Amnesia:   c.Amnesia.Enabled,
+			})}
+		},
+		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
+		// The engine limits the rate of requests that need a fill. Other requests are limited by
+		// the slots in flight, of which one network may hold a quarter, because an answer lasts as
+		// long as its client takes to read it.
+		limits: func(c *config.Config) httpapi.Limits {
+			most := c.Edge.Ingress.MaxInflight
+			return httpapi.Limits{
+				Inflight:        most,
+				NetworkInflight: (most + 3) / 4,
+				Timeout:         time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second,
+				Streams:         streamLimits(c),
+			}
+		},
+		checks: func(context.Context) []store.Check { return edge.Checks() },
+		cache:  "objects", // and tiles
+	}
+}
+
+// edgeEngine adapts the edge engine to the node.
+type edgeEngine struct{ *edge.Engine }
+
+func (e edgeEngine) Reload(c *config.Config) { e.Engine.Reload(c.Edge) }
+
+// edge returns the engine, or nil if it is disabled.
+func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
+
+// MapPaths returns the paths of the pages that draw the packs of a configuration.
+func MapPaths(cfg *config.Config) (paths []string) {
+	if !cfg.Edge.Enabled {
+		return nil
+	}
+	for _, file := range packFiles(packsDir(cfg)) {
+		id := filepath.Base(file)
+		paths = append(paths, edgeapi.PreviewPath+strings.TrimSuffix(id, filepath.Ext(id)))
+	}
+	return paths
+}
+
+// packsDir returns the folder of packs.
+func packsDir(cfg *config.Config) string {
+	dir := cmp.Or(cfg.Edge.PacksDir, PacksName)
+	if !filepath.IsAbs(dir) {
+		dir = cfg.Path(dir)
+	}
+	return dir
+}
+
+// CheckPacksDir returns an error if edge.packs_dir names a missing folder. The default folder may
+// be missing.
+func CheckPacksDir(cfg *config.Config) error {
+	dir := packsDir(cfg)
+	if !cfg.Edge.Enabled || dir == cfg.Path(PacksName) {
+		return nil
+	}
+	at, err := os.Stat(dir)
+	if err == nil && !at.IsDir() {
+		err = &fs.PathError{Op: "stat", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err == nil {
+		return nil
+	}
+	return &config.Fault{Key: "edge.packs_dir", Value: strconv.Quote(cfg.Edge.PacksDir), Cause: err,
+		Reason: "must be a folder: make it, or mount its disk: " + err.Error()}
+}
+
+// packFiles returns the names of the packs in a folder, or nil if it cannot be read.
+func packFiles(dir string) (files []string) {
+	for _, kind := range []edge.PackKind{edge.KindMBTiles, edge.KindPMTiles} {
+		found, _ := filepath.Glob(filepath.Join(dir, "*."+string(kind)))
+		files = append(files, found...)
+	}
+	slices.Sort(files)
+	return files
+}
+
+// copyPacks copies the packs of a folder to the folder of a new node.
+func copyPacks(cfg *config.Config, from string) error {
+	if len(packFiles(from)) == 0 {
+		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
+	}
+	return os.CopyFS(cfg.Path(PacksName), os.DirFS(from))
+}

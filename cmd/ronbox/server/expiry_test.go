@@ -1,0 +1,38 @@
+package server
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	nodeapi "ronbox/httpapi/node"
+)
+
+// The age of the backup and the expiry of tokens and keys are shown: of a dev node, whose token
+// lives for 30 days.
+func TestDeadlinesAreShown(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	must(t, r.readExpiries(t.Context()))
+	now := float64(time.Now().Unix())
+	if at := r.metric("auth_token_expiry_seconds"); at < now+devTTL.Seconds()-86400 || at > now+devTTL.Seconds()+60 {
+		t.Errorf("the dev token expires at %v, now is %v", at, now)
+	}
+	if at := r.metric("auth_root_key_due_seconds"); at <= now {
+		t.Errorf("the key is due at %v, now is %v", at, now)
+	}
+	if !math.IsNaN(r.metric("tls_certificate_expiry_seconds")) {
+		t.Error("a certificate without TLS")
+	}
+	r.due.backup.Store(time.Now().Add(-time.Hour).UnixNano())
+	if age := r.metric("backup_age_seconds"); age < 3600 {
+		t.Errorf("the backup is %v s old", age)
+	}
+	if _, err := r.Snapshot(t.Context(), self("test"), "", nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if age := r.metric("backup_age_seconds"); age >= 3600 {
+		t.Errorf("after a snapshot the backup is %v s old", age)
+	}
+	r.halt()
+}

@@ -1,0 +1,283 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
+)
+
+// sampleEvery is the sampling interval of the health gate.
+const sampleEvery = 250 * time.Millisecond
+
+// scrapeEvery is the interval of the check that metrics can be gathered. Gathering takes a
+// millisecond.
+const scrapeEvery = 5 * time.Second
+
+// firstSampleWithin bounds firstSample. A node that waits for its genesis stays degraded.
+const firstSampleWithin = 50 * time.Millisecond
+
+// keyAmnesia fails for a while after an attempt to write to the disk of a node in amnesia mode.
+const keyAmnesia = "amnesia_ok"
+
+// probes returns the node's own probes.
+func (n *Node) probes() []obs.Probe {
+	rows := []obs.Probe{
+		{Service: ownService, Key: "config_loaded", Hard: true, Plane: obs.ReadPlane},
+		{Service: ownService, Key: "listener_bound", Hard: true, Plane: obs.ReadPlane},
+		{
+			Service: ownService,
+			Key:     "storage_ready",
+			Hard:    true,
+			Plane:   obs.WritePlane,
+			Every:   sampleEvery,
+			Bad:     1,
+			Good:    1,
+			Func:    n.storageReady,
+		},
+		{
+			Service: ownService,
+			Key:     "metrics_live",
+			Hard:    true,
+			Plane:   obs.WritePlane,
+			Every:   scrapeEvery,
+			Bad:     2,
+			Good:    1,
+			Func:    n.metricsLive,
+		},
+		{
+			Service: ownService,
+			Key:     "accept_restore",
+			Hard:    true,
+			Plane:   obs.WritePlane,
+			Every:   sampleEvery,
+			Bad:     1,
+			Good:    1,
+			Func:    n.restoreAccepted,
+		},
+	}
+	if n.boot.Amnesia.Enabled {
+		rows = append(rows, obs.Probe{Service: ownService, Key: keyAmnesia, Plane: obs.WritePlane})
+	}
+	return rows
+}
+
+var errNotOpen = errors.New("the database is not open")
+
+// storageReady returns the health of the store, which has its own thresholds.
+func (n *Node) storageReady() error {
+	if n.store.Info() == nil {
+		return errNotOpen
+	}
+	return n.store.Health()
+}
+
+func (n *Node) restoreAccepted() error {
+	info := n.store.Info()
+	if info == nil {
+		return errNotOpen
+	}
+	if info.Restored {
+		return fmt.Errorf(
+			"restored from incarnation %s: check the data, then `ronbox db accept-restore`",
+			info.RestoredFrom,
+		)
+	}
+	return nil
+}
+
+func (n *Node) metricsLive() error {
+	_, err := n.metrics.Registry().Gather()
+	return err
+}
+
+// tasks returns the node's own tasks, without the supervisor (Run), the log writer and the tasks of
+// the server.
+func (n *Node) tasks() []flow.Task {
+	task := func(name, doc string, background bool, run func(context.Context) error) flow.Task {
+		return flow.Task{
+			Service:    ownService,
+			Name:       name,
+			Count:      1,
+			Restart:    flow.Always,
+			Background: background,
+			Doc:        doc,
+			Run:        run,
+		}
+	}
+	return []flow.Task{
+		task("health_gate", "samples the probe table", false, n.runHealthGate),
+		task("reloader", "puts new configurations in force", true, n.runReloader),
+		task("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
+		task("flight_recorder", "records while commits take long, and keeps what the scheduler did around a slow one",
+			true, n.runFlightRecorder),
+	}
+}
+
+// logWriter returns the task that writes log lines. It is the first to start and the last to end.
+func (n *Node) logWriter() flow.Task {
+	return flow.Task{
+		Service: ownService,
+		Name:    "log_writer",
+		Count:   1,
+		Restart: flow.Always,
+		Doc:     "writes the log lines that wait",
+		Run:     n.ring.Run,
+	}
+}
+
+// runHealthGate samples the probes that are due and wakes the supervisor when the node becomes
+// degraded or healthy.
+func (n *Node) runHealthGate(ctx context.Context) error {
+	defer n.healthTick.Stop()
+	for {
+		n.sample()
+		n.manager.feed(n.store.CommitAge())
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.healthTick.C():
+		}
+	}
+}
+
+// firstSample samples before the gate opens. It waits up to firstSampleWithin until the tasks are
+// ready, so that the first readyz answer is accurate.
+func (n *Node) firstSample() {
+	pollFor(firstSampleWithin, func() bool {
+		n.sample()
+		healthy, _ := n.healthy.Load()
+		return healthy
+	})
+}
+
+func (n *Node) sample() {
+	n.board.Sample(time.Now())
+	healthy := !n.board.Report("", "").Degraded
+	if was, _ := n.healthy.Load(); was != healthy {
+		n.healthy.Store(healthy)
+	}
+}
+
+// escalated sets a readiness key for a task that keeps failing. A vital task makes the node not
+// ready for writes; any other task only degrades it.
+func (n *Node) escalated(service, task string, bad bool) {
+	key := "task:" + task
+	var cause error
+	if bad {
+		cause = errors.New("restarted more than 5 times in a minute")
+	}
+	n.board.Add(obs.Probe{Service: service, Key: key, Hard: n.isVital(service, task), Plane: obs.WritePlane})
+	n.board.Set(service, key, cause)
+}
+
+func (n *Node) isVital(service, task string) bool {
+	return slices.ContainsFunc(
+		n.catalog.Tasks(),
+		func(t flow.Task) bool { return t.Service == service && t.Name == task && t.Vital },
+	)
+}
+
+// manager notifies the service manager of the state of the node. Without a service manager it does
+// nothing.
+type manager struct {
+	log   hclog.Logger
+	every time.Duration // watchdog interval; 0: none
+	fed   atomic.Int64  // last watchdog notification, ns since born; owned by the health gate
+	born  time.Time
+	asked atomic.Int64 // last request for more start time, ns since born
+	up    atomic.Bool  // READY=1 was sent, STOPPING=1 was not
+	left  atomic.Bool  // STOPPING=1 was sent
+}
+
+func newManager(log hclog.Logger) *manager {
+	return &manager{log: log, every: systemd.WatchdogInterval(), born: time.Now()}
+}
+
+// notify sends a state. A failure is only logged.
+func (m *manager) notify(state string) {
+	if err := systemd.Notify(state); err != nil {
+		m.log.Debug("service manager was not notified", "state", state, "reason", err.Error())
+	}
+}
+
+func (m *manager) serving(status string) {
+	m.up.Store(true)
+	m.notify("READY=1\nSTATUS=" + status)
+}
+
+// reloading announces a reload, which ready ends. The service manager needs the time of its own
+// clock.
+func (m *manager) reloading() {
+	var now unix.Timespec
+	if !m.up.Load() {
+		return // the node is starting or stopping
+	}
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return
+	}
+	m.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
+}
+
+func (m *manager) ready() {
+	if m.up.Load() {
+		m.notify("READY=1")
+	}
+}
+
+func (m *manager) status(text string) { m.notify("STATUS=" + text) }
+
+// stopping announces once that the node stops, and how long that may take.
+func (m *manager) stopping(reason string, within time.Duration) {
+	m.up.Store(false)
+	if m.left.Swap(true) {
+		return
+	}
+	m.notify("STOPPING=1\nSTATUS=Draining: " + oneLine(reason))
+	m.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()))
+}
+
+// oneLine joins text to one line, because each line is a separate message to the service manager.
+func oneLine(text string) string {
+	const most = 200 // bytes that a status page shows
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// Extension of a long start, and interval of the requests for it.
+const (
+	extendBy    = 60 * time.Second
+	extendEvery = 5 * time.Second
+)
+
+// extend requests more time to start and shows the progress.
+func (m *manager) extend(status string) {
+	now, last := int64(time.Since(m.born)), m.asked.Load()
+	if last != 0 && now-last < int64(extendEvery) || !m.asked.CompareAndSwap(last, max(now, 1)) {
+		return
+	}
+	m.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=%s", extendBy.Microseconds(), status))
+}
+
+// feed notifies the watchdog at half of its interval while commits make progress. age is the age of
+// the current commit.
+func (m *manager) feed(age time.Duration) {
+	if m.every == 0 || age > m.every/2 {
+		return
+	}
+	if now := int64(time.Since(m.born)); now-m.fed.Load() >= int64(m.every/2)-int64(sampleEvery) {
+		m.fed.Store(now)
+		m.notify("WATCHDOG=1")
+	}
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/index"
+	"ronbox/httpapi"
+	indexapi "ronbox/httpapi/index"
+	"ronbox/store"
+)
+
+// indexKeyUse is the derivation label of the index's signing key. Another label would change the
+// identity of the node.
+const indexKeyUse = "ronbox index identity v1"
+
+func indexService() service {
+	return service{
+		name:     "index",
+		guest:    true,
+		on:       func(c *config.Config) bool { return c.Index.Enabled },
+		drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
+		buckets:  index.Buckets(),
+		unsummed: index.Unsummed(),
+		checks:   func(context.Context) []store.Check { return index.Checks() },
+		build:    func(n *Node, c *config.Config) engine { return n.newIndex(c) },
+		api: func(n *Node) httpapi.Service {
+			e := engineOf[*indexEngine](n)
+			return indexapi.New(e.Engine, e.limits)
+		},
+		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
+		outcome: func(err error) (outcome, bool) {
+			return outcome{ExitConfig, "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
+		},
+		cache: "answers",
+	}
+}
+
+// indexEngine adapts the index and its peers to the node.
+type indexEngine struct {
+	*index.Engine
+	limits *indexapi.Limits
+	peers  []*indexapi.Peer
+	boot   index.Config
+}
+
+// Recover reads the certificate and token files of peers and recovers the engine.
+func (e *indexEngine) Recover(ctx context.Context) error {
+	access, err := indexapi.ReadAccess(e.boot)
+	if err != nil {
+		return err
+	}
+	e.setAccess(access)
+	return e.Engine.Recover(ctx)
+}
+
+func (e *indexEngine) setAccess(access map[string]indexapi.Access) {
+	for _, p := range e.peers {
+		p.SetAccess(access[p.Target()])
+	}
+}
+
+// prepareIndex reads the certificate and token files of peers for a reload.
+func (n *Node) prepareIndex(_ context.Context, c *config.Config) (swap, undo func(), err error) {
+	keep := func() {}
+	e := engineOf[*indexEngine](n)
+	if e == nil {
+		return keep, keep, nil
+	}
+	access, err := indexapi.ReadAccess(c.Index)
+	return func() { e.setAccess(access) }, keep, err
+}
+
+// newIndex wires the index. Its key is derived from the node secret, which is read before Recover.
+func (n *Node) newIndex(c *config.Config) *indexEngine {
+	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.metrics)}
+	asked := make([]index.Peer, 0, len(c.Index.Peers))
+	for _, entry := range c.Index.Peers {
+		p, err := indexapi.NewPeer(n.catalog, n.metrics, entry)
+		if err != nil {
+			panic("server: invalid peer after Validate: " + err.Error())
+		}
+		e.peers, asked = append(e.peers, p), append(asked, p)
+	}
+	e.Engine = index.New(c.Index, index.Deps{
+		Catalog: n.catalog,
+		Store:   n.store,
+		Metrics: n.metrics,
+		Log:     n.levels.Logger(),
+		Board:   n.board,
+		Now:     n.now,
+		Peers:   asked,
+		Admit:   e.limits.Admit,
+		Identity: func() ed25519.PrivateKey {
+			seed := n.Derive(indexKeyUse)
+			return ed25519.NewKeyFromSeed(seed[:])
+		},
+	})
+	return e
+}
+
+// Reload applies the values that need no restart.
+func (e *indexEngine) Reload(c *config.Config) {
+	e.limits.Set(c.Index)
+	e.Engine.Reload(c.Index)
+}
+
+// Close frees the cache and closes the connections to peers.
+func (e *indexEngine) Close(context.Context) error {
+	for _, p := range e.peers {
+		p.Close()
+	}
+	e.Engine.Close()
+	return nil
+}

@@ -1,0 +1,332 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines"
+	"ronbox/httpapi/auth"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// Time to live of the token that init writes.
+const (
+	bootstrapTTL = 24 * time.Hour
+	devTTL       = 30 * 24 * time.Hour
+)
+
+// errForgets is returned by operations on files for a node in amnesia mode.
+var errForgets = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
+
+// ErrNotEmpty is returned by Init for a directory that is not empty.
+var ErrNotEmpty = errors.New("directory is not empty")
+
+// InitOptions are the options of Init.
+type InitOptions struct {
+	// add a signer, a genesis with it, a policy key, a funded account, and a token for 30 days
+	Dev     bool
+	Systemd bool   // write systemd units into the directory
+	Packs   string // folder of map packs to copy; "": none
+	Claimed func() // called once this init owns the directory; may be nil
+}
+
+// InitResult describes the node that Init has created.
+type InitResult struct {
+	DataDir   string   `json:"data_dir"`
+	URL       string   `json:"url"`
+	Socket    string   `json:"socket"`
+	TokenFile string   `json:"token_file"`
+	SignerKey string   `json:"signer_key,omitzero"` // of a dev node
+	Genesis   string   `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
+	PolicyKey string   `json:"policy_key,omitzero"` // of a dev node, which trusts it
+	Account   string   `json:"account,omitzero"`    // of a dev node, with its asset and amount
+	Asset     string   `json:"asset,omitzero"`
+	Amount    string   `json:"amount_minor,omitzero"`
+	Maps      []string `json:"maps,omitzero"`    // URLs of the pages that draw its packs
+	Unit      string   `json:"unit,omitzero"`    // file of the service unit, if it was asked for
+	Install   []string `json:"install,omitzero"` // commands that install and start the service, in order
+}
+
+// Init creates a node in the data directory of cfg, which must be empty or absent: secret,
+// configuration, database, first token. If Init fails, the directory is as before. A killed Init
+// leaves a mark that lets the next one start over.
+func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
+	if err := config.Validate(cfg); err != nil {
+		return InitResult{}, err
+	}
+	if cfg.Amnesia.Enabled {
+		return InitResult{}, errForgets
+	}
+	var service *systemd.Install
+	if o.Systemd {
+		s, err := installOf(cfg)
+		if err == nil {
+			err = s.Check()
+		}
+		if err != nil {
+			return InitResult{}, err
+		}
+		service = &s
+	}
+	made, err := claim(cfg.Node.DataDir)
+	if err != nil {
+		return InitResult{}, err
+	}
+	if o.Claimed != nil {
+		o.Claimed()
+	}
+	res, err := initIn(ctx, *cfg, o, service)
+	if err != nil {
+		return InitResult{}, errors.Join(err, made.undo())
+	}
+	return res, made.done()
+}
+
+// keepListener adds the address of cfg and its protection to set, because the service does not have
+// the environment variables of this process.
+func keepListener(set map[string]string, cfg *config.Config) {
+	if bind := cfg.Server.Bind; bind != config.Default().Server.Bind {
+		set["server.bind"] = bind
+	}
+	if cfg.Server.Plaintext {
+		set["server.plaintext"] = "true"
+	}
+	if cfg.TLS.Enabled {
+		set["tls.enabled"] = "true"
+		set["tls.cert_path"], set["tls.key_path"] = cfg.TLS.CertPath, cfg.TLS.KeyPath
+	}
+}
+
+func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *systemd.Install) (InitResult, error) {
+	id, err := store.NewIdentity(time.Now())
+	if err != nil {
+		return InitResult{}, err
+	}
+	if cfg.Registry.Origin == "" {
+		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
+	}
+	res := InitResult{
+		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
+	}
+	set := map[string]string{"registry.origin": cfg.Registry.Origin}
+	if o.Dev {
+		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {
+			return InitResult{}, err
+		}
+		set["rewarder.policy_trust_keys"] = cfg.Rewarder.TrustKeys[0]
+	}
+	if service != nil {
+		keepListener(set, &cfg)
+	}
+	text := config.Template(set)
+	if err := tokens.WritePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
+		return InitResult{}, err
+	}
+	if err := store.Create(cfg.Path(DatabaseName), id); err != nil {
+		return InitResult{}, err
+	}
+	if service != nil {
+		if err := writeUnits(&cfg, *service); err != nil {
+			return InitResult{}, fmt.Errorf("units: %w", err)
+		}
+		res.Unit, res.Install = cfg.Path(systemd.UnitName), service.Steps()
+	}
+	if o.Packs != "" {
+		if err := copyPacks(&cfg, o.Packs); err != nil {
+			return InitResult{}, err
+		}
+		for _, path := range MapPaths(&cfg) {
+			res.Maps = append(res.Maps, res.URL+path)
+		}
+	}
+	n, err := verbNode(&cfg, Build{})
+	if err != nil {
+		return InitResult{}, err
+	}
+	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
+}
+
+// verbNode returns a node for a verb, which logs only warnings.
+func verbNode(cfg *config.Config, build Build) (*Node, error) {
+	own := *cfg
+	own.Log.Level = "warn"
+	return assemble(&own, build, Options{}, os.Stderr, time.Now)
+}
+
+// address returns the URL of the node over TCP.
+func address(cfg *config.Config) string {
+	if cfg.TLS.Enabled {
+		return "https://" + cfg.Server.Bind
+	}
+	return "http://" + cfg.Server.Bind
+}
+
+// firstSteps creates the first token and the initial state of a dev node with the running parts.
+func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
+	if err := n.firstToken(ctx, o.Dev); err != nil {
+		return err
+	}
+	if _, err := LogKeyOf(n.boot, true); err != nil {
+		return err
+	}
+	if !o.Dev {
+		return nil
+	}
+	for _, r := range n.engines {
+		if r.init == nil {
+			continue
+		}
+		if err := r.init(ctx, n, res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) firstToken(ctx context.Context, dev bool) error {
+	spec := auth.MintSpec{Sub: "bootstrap", Scopes: []string{"node.admin"}, TTL: bootstrapTTL, Now: n.now()}
+	if dev {
+		spec.Sub, spec.TTL = "dev", devTTL
+	}
+	spec.TTL = min(spec.TTL, n.boot.Auth.MaxTTL.D())
+	t, err := n.MintSpec(ctx, self("init"), "", spec)
+	if err != nil {
+		return err
+	}
+	return tokens.WritePrivate(n.boot.Path(TokenName), []byte(t.Token+"\n"))
+}
+
+// self returns this process as an actor.
+func self(principal string) engines.Actor {
+	uid := uint32(os.Getuid())
+	return engines.Actor{Principal: principal, UID: &uid, Admin: true}
+}
+
+// offline runs work with the store and the engines but without sockets, and stops them in order.
+func (n *Node) offline(ctx context.Context, work func(context.Context) error) (err error) {
+	base := context.WithoutCancel(ctx)
+	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
+	defer n.sup.Close()
+	n.sup.Start(n.logWriter())
+	defer func() { err = errors.Join(err, n.closeTracer(base)) }()
+	if err := n.openFile(ctx); err != nil {
+		return err
+	}
+	if err := n.store.Prepare(ctx); err != nil {
+		return errors.Join(err, n.store.Close())
+	}
+	n.sup.Start(n.store.Tasks()...)
+	if err = n.recoverParts(ctx); err == nil {
+		n.startEngines()
+		err = work(ctx)
+	}
+	n.closeIntake()
+	n.drainEngines(base)
+	n.endEngines(base)
+	n.store.CloseLanes()
+	if n.sup.Drain("store", n.within.store, n.grace()) > 0 || n.liveTasks.Load() > 0 {
+		return errors.Join(err, errors.New("a task did not stop"))
+	}
+	n.closeEngines(base)
+	return errors.Join(err, n.store.Close())
+}
+
+// installOf describes a service of this binary and directory. For root the service has its own
+// user, for any other user it runs as that user.
+func installOf(cfg *config.Config) (systemd.Install, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return systemd.Install{}, err
+	}
+	dir, err := filepath.Abs(cfg.Node.DataDir)
+	if err != nil {
+		return systemd.Install{}, err
+	}
+	// the directory itself may not exist yet
+	if real, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
+		dir = filepath.Join(real, filepath.Base(dir))
+	}
+	i := systemd.Install{
+		Binary:  binary,
+		DataDir: dir,
+		Bind:    cfg.Server.Bind,
+		Socket:  cfg.SocketPath(),
+		User:    systemd.SystemUser,
+		Sudo:    os.Getenv("SUDO_UID") != "",
+	}
+	if os.Getuid() == 0 {
+		return i, nil
+	}
+	self, err := user.Current()
+	if err != nil {
+		return systemd.Install{}, err
+	}
+	i.User, i.Sudo = self.Username, true
+	return i, nil
+}
+
+// writeUnits writes the unit files into the directory, for an administrator to install.
+func writeUnits(cfg *config.Config, i systemd.Install) error {
+	for _, f := range i.Files() {
+		if err := os.WriteFile(cfg.Path(f.Name), []byte(f.Text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MintOffline creates a token with the keys of a stopped node. It returns store.ErrLocked if the
+// node runs. Reading the node secret is permission to mint any token.
+func MintOffline(
+	ctx context.Context,
+	cfg *config.Config,
+	build Build,
+	r nodeapi.MintRequest,
+) (t nodeapi.Token, err error) {
+	if err := config.Validate(cfg); err != nil {
+		return t, err
+	}
+	if cfg.Amnesia.Enabled {
+		return t, errForgets
+	}
+	n, err := verbNode(cfg, build)
+	if err != nil {
+		return t, err
+	}
+	err = n.offline(ctx, func(ctx context.Context) error {
+		t, err = n.Mint(ctx, self("offline"), "", r)
+		return err
+	})
+	return t, err
+}
+
+// UnfinishedName is the file that marks a directory which an init is filling, or which a killed
+// init has left. It is locked while the init runs.
+const UnfinishedName = "init.unfinished"
+
+// errUnfinished is returned for a directory that a killed init has left.
+var errUnfinished = errors.New("an init of this directory was interrupted")
+
+// finished returns errUnfinished for a directory that a killed init has left.
+func finished(cfg *config.Config) error {
+	if !cfg.Amnesia.Enabled && exists(cfg.Path(UnfinishedName)) {
+		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,443 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/tables"
+	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// If several inits run in one directory, one succeeds, and the others remove none of its files.
+func TestInitsAtOnce(t *testing.T) {
+	for range 8 {
+		cfg := newConfig(t)
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				switch _, err := Init(t.Context(), cfg, InitOptions{}); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, ErrNotEmpty):
+					t.Errorf("a second init: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Errorf("%d inits succeeded", won.Load())
+		}
+		for _, name := range []string{SecretName, DatabaseName, TokenName} {
+			if _, err := os.Stat(cfg.Path(name)); err != nil {
+				t.Errorf("after init: %v", err)
+			}
+		}
+	}
+}
+
+// An init that fails leaves the directory unchanged, and removes a directory that it created.
+func TestFailedInitLeavesNothing(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		cfg := newConfig(t)
+		cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64) // no genesis has this hash
+		if there {
+			must(t, os.Mkdir(cfg.Node.DataDir, 0o755))
+		}
+		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); err == nil {
+			t.Fatal("a genesis against the pinned one was committed")
+		}
+		info, err := os.Stat(cfg.Node.DataDir)
+		if !there {
+			if !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("left a directory: %v", err)
+			}
+			continue
+		}
+		if entries, err := os.ReadDir(cfg.Node.DataDir); err != nil || len(entries) > 0 {
+			t.Errorf("left %v, %v", entries, err)
+		}
+		if err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("mode is %v, %v", info.Mode(), err)
+		}
+	}
+}
+
+// A killed init leaves a mark. The node refuses to serve such a directory, and the next init starts
+// over unless the directory has other files or the first init still runs.
+func TestKilledInit(t *testing.T) {
+	t.Parallel()
+	for doc, lost := range map[string][]string{
+		"at once":             {SecretName, config.FileName, DatabaseName, TokenName, "registry"},
+		"before the database": {DatabaseName, TokenName, "registry"},
+		"before the token":    {TokenName, "registry"},
+		"before the money":    {},
+	} {
+		cfg, _ := devConfig(t)
+		mark := cfg.Path(UnfinishedName)
+		must(t, os.WriteFile(mark, nil, 0o600))
+		for _, name := range lost {
+			must(t, os.RemoveAll(cfg.Path(name)))
+		}
+		r := launch(t, cfg)
+		if code := r.end(); code != ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
+			t.Errorf("%s: exit %d\n%s", doc, code, r.log)
+		}
+		alien := cfg.Path("alien")
+		must(t, os.WriteFile(alien, nil, 0o600))
+		before := files(t, cfg.Node.DataDir)
+		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s, beside another's file: %v", doc, err)
+		}
+		must(t, os.Remove(alien))
+		live, err := os.Open(mark)
+		must(t, err)
+		must(t, unix.Flock(int(live.Fd()), unix.LOCK_EX))
+		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s, while the first one lives: %v", doc, err)
+		}
+		must(t, live.Close())
+		if after := files(t, cfg.Node.DataDir); len(after) != len(before)-1 {
+			t.Errorf("%s: a refused init left %v of %v", doc, after, before)
+		}
+		res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+		if err != nil || res.Account != devAccount {
+			t.Fatalf("%s: %+v, %v", doc, res, err)
+		}
+		again := start(t, loaded(t, cfg))
+		again.has(devAccount, "1000000", 0)
+		again.halt()
+	}
+}
+
+func TestInitRefusesWhatIsThere(t *testing.T) {
+	cfg, _ := devConfig(t)
+	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("second init: %v", err)
+	}
+	if _, err := os.Stat(cfg.Path(DatabaseName)); err != nil {
+		t.Errorf("a refused init touched the node: %v", err)
+	}
+	file := newConfig(t)
+	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
+	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).code != ExitConfig {
+		t.Errorf("init on a file: %v, exit %d", err, classify(err).code)
+	}
+}
+
+// A service cannot see a binary in a temporary folder, such as the test binary: init refuses and
+// leaves no file.
+func TestInitRefusesHiddenPlaces(t *testing.T) {
+	cfg := newConfig(t)
+	_, err := Init(t.Context(), cfg, InitOptions{Systemd: true})
+	if !errors.Is(err, systemd.ErrPlace) {
+		t.Errorf("%v, want ErrPlace", err)
+	}
+	if exists(cfg.Node.DataDir) {
+		t.Error("it leaves a directory")
+	}
+}
+
+// The files of a service are written for the configuration and the directory, and a new init
+// removes them with the rest.
+func TestInitWritesUnits(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Server.Bind, cfg.Server.Plaintext = "0.0.0.0:80", true
+	service, err := installOf(cfg)
+	must(t, err)
+	service.User = systemd.SystemUser
+	made, err := claim(cfg.Node.DataDir)
+	must(t, err)
+	res, err := initIn(t.Context(), *cfg, InitOptions{Systemd: true}, &service)
+	must(t, err)
+	must(t, made.done())
+	text, err := os.ReadFile(res.Unit)
+	if err != nil || !strings.Contains(string(text), service.Binary) ||
+		!strings.Contains(string(text), cfg.Node.DataDir) {
+		t.Errorf("%s, %v", text, err)
+	}
+	for _, f := range service.Files() {
+		if !exists(cfg.Path(f.Name)) || !slices.Contains(initMakes(), f.Name) {
+			t.Errorf("%s is not written, or not removed", f.Name)
+		}
+	}
+	if again := loadedFile(t, cfg); again.Server.Bind != cfg.Server.Bind || !again.Server.Plaintext {
+		t.Errorf("the service binds %s, plaintext %v, want %s", again.Server.Bind, again.Server.Plaintext,
+			cfg.Server.Bind)
+	}
+	if !slices.Equal(res.Install, service.Steps()) {
+		t.Errorf("steps %q", res.Install)
+	}
+}
+
+// loadedFile loads the configuration of the directory without environment variables.
+func loadedFile(t *testing.T, cfg *config.Config) *config.Config {
+	t.Helper()
+	out, err := config.Load(config.LoadOptions{DataDir: cfg.Node.DataDir})
+	must(t, err)
+	return out
+}
+
+// A verb without a node leaves no goroutine running, and its error names the directory.
+func TestOfflineVerbEnds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	cfg, _ := devConfig(t)
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", "http://127.0.0.1:1"
+	m := nodeapi.MintRequest{Sub: "x", Scopes: []string{"registry.propose"}}
+	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
+		t.Error(err)
+	}
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).code != ExitConfig ||
+		!strings.Contains(err.Error(), "no database in") {
+		t.Errorf("where there is no node: %v, exit %d", err, classify(err).code)
+	}
+}
+
+// After the file is opened and before recovery ends, the bound sockets answer only probes, and the
+// file is not written.
+func TestSocketsBeforeRecovery(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := &rig{t: t, cfg: cfg, log: &logs{}}
+	r.Node = wired(t, cfg, Options{}, r.log)
+	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
+	defer r.sup.Close()
+	if e := r.open(t.Context()); e.kind != evOpened {
+		t.Fatalf("%+v\n%s", e, r.log)
+	}
+	if r.store.Info() != nil {
+		t.Error("the file was prepared before the sockets were bound")
+	}
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 503, "/version": 200, "/metrics": 200, "/registry/head": 503, "/registry/1": 503,
+	} {
+		if resp := r.raw(http.MethodGet, path, ""); resp.StatusCode != want {
+			t.Errorf("%s is %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	if got := r.Version().Formats["ledger"]; got != tables.Format {
+		t.Errorf("the ledger's tables have format %d", got)
+	}
+	r.step(event{kind: evOpened})
+	r.step(event{kind: evDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A stop signal during a commit of the boot, whose outcome is then unknown, does not count as a
+// failed start.
+func TestStopInTheMiddleOfTheBoot(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	n := wired(t, newConfig(t), Options{}, io.Discard)
+	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
+	if e := n.bootFailed(ctx, unknown); e.kind != evFailed {
+		t.Errorf("without a signal: %+v", e)
+	}
+	stop()
+	if e := n.bootFailed(ctx, unknown); e.kind != evDrain {
+		t.Errorf("%+v", e)
+	}
+}
+
+// clogged is a log pipe that blocks until it is freed.
+type clogged struct {
+	free chan struct{}
+	once sync.Once
+}
+
+func (c *clogged) Write(p []byte) (int, error) {
+	<-c.free
+	return len(p), nil
+}
+
+// A log pipe that is full before the start delays neither the boot nor requests nor the stop.
+func TestFullLogPipe(t *testing.T) {
+	cfg, _ := devConfig(t)
+	pipe := &clogged{free: make(chan struct{})}
+	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
+	r.Node = wired(t, cfg, Options{within: stopWithin}, pipe)
+	defer pipe.once.Do(func() { close(pipe.free) })
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.exit <- r.Run(ctx) }()
+	r.await("serving", func() bool { p, _ := r.Lifecycle(); return p == flow.Running })
+	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
+	r.stop()
+	if code := r.end(); code != ExitClean {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A node in memory needs no init, creates no file but its socket, refuses and reports writes to a
+// disk, and has a new identity at each start.
+func TestAmnesia(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap, cfg.Amnesia.PurgeIntervalMS = true, true, 100
+	var ids []string
+	for range 2 {
+		r := launch(t, cfg)
+		r.serving()
+		if slices.Contains(r.board.Report("", "").Missing, "node.amnesia_ok") {
+			t.Error("it begins degraded")
+		}
+		c := r.socket()
+		st, err := c.Status(t.Context())
+		must(t, err)
+		ids = append(ids, st.NodeID)
+		token, err := c.Mint(
+			t.Context(),
+			nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, Caveats: []string{"amnesia = on"}},
+		)
+		must(t, err)
+		if _, err := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token}).
+			Proposals(t.Context(), "", 10); err != nil {
+			t.Errorf("its token: %v", err)
+		}
+		_, err = c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: filepath.Join(cfg.Node.DataDir, "snap")}, nil)
+		if p := problem(t, err); p.Status < 400 || p.Reason != "amnesia" {
+			t.Errorf("a snapshot: %+v", p)
+		}
+		if _, err := c.CheckDB(t.Context(), func(nodeapi.CheckLine) {}); problem(t, err).Reason != "amnesia" {
+			t.Errorf("a check: %v", err)
+		}
+		r.await("purges", func() bool { return r.metric("amnesia_purge_total") >= 2 })
+		if r.metric("amnesia_mode", "status", "on") != 1 || r.metric("amnesia_mode", "status", "off") != 0 {
+			t.Error("the metrics do not tell the mode")
+		}
+		r.await("the refusal to be forgotten", func() bool {
+			return !slices.Contains(r.board.Report("", "").Missing, "node.amnesia_ok")
+		})
+		if left := files(t, cfg.Node.DataDir); !slices.Equal(left, []string{"admin.sock"}) {
+			t.Errorf("files: %v", left)
+		}
+		r.halt()
+	}
+	if ids[0] == ids[1] || ids[0] == "" {
+		t.Errorf("node ids %v", ids)
+	}
+}
+
+// files lists what is in dir and below.
+func files(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			out = append(out, rel)
+		}
+		return err
+	}))
+	return out
+}
+
+// A refused write to a disk is shown until the next purge.
+func TestAmnesiaShowsRefusals(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	n := wired(t, cfg, Options{}, &logs{})
+	defer n.closeEngines(t.Context())
+	must(t, n.purgeCaches(t.Context()))
+	if _, err := n.Snapshot(t.Context(), engines.Actor{}, "", nodeapi.SnapshotRequest{Dir: "/x"}, nil); err == nil {
+		t.Error("a snapshot was taken")
+	}
+	if r := n.board.Report("node", ""); !slices.Contains(r.Missing, "node.amnesia_ok") {
+		t.Errorf("%+v", r)
+	}
+	must(t, n.purgeCaches(t.Context()))
+	if r := n.board.Report("node", ""); slices.Contains(r.Missing, "node.amnesia_ok") {
+		t.Errorf("after a purge: %+v", r)
+	}
+}
+
+// Each condition alone allows a node in memory to start. Without any, the error lists the possible
+// remedies.
+func TestAmnesiaStartConditions(t *testing.T) {
+	no := errors.New("not allowed")
+	disk, zram := []host.SwapArea{{Name: "/dev/sda2"}}, []host.SwapArea{{Name: "/dev/zram0"}}
+	for _, tt := range []struct {
+		doc     string
+		allowed bool
+		areas   []host.SwapArea
+		err     error
+		group   int64
+		lock    error
+		want    bool
+	}{
+		{"no swap", false, nil, nil, 0, no, true},
+		{"compressed memory only", false, zram, nil, 0, no, true},
+		{"none for the control group", false, disk, nil, noSwap, no, true},
+		{"memory is locked", false, disk, nil, 0, nil, true},
+		{"whoever runs it does not mind", true, disk, nil, 0, no, true},
+		{"swap", false, disk, nil, 0, no, false},
+		{"nobody can tell", false, nil, no, 0, no, false},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			err := unswappable(tt.allowed,
+				func() ([]host.SwapArea, error) { return tt.areas, tt.err },
+				func() (host.Limits, error) { return host.Limits{Group: host.Group{Swap: tt.group}}, nil },
+				func() error { return tt.lock })
+			if (err == nil) != tt.want {
+				t.Errorf("%v", err)
+			}
+			if err != nil && (classify(err).code != ExitConfig || !strings.Contains(classify(err).next, "swapoff")) {
+				t.Errorf("%v: exit %d, next %q", err, classify(err).code, classify(err).next)
+			}
+		})
+	}
+}
+
+// A node with a disk keeps its secret in a file and purges nothing.
+func TestNoAmnesia(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if r.purgeEvery() != 0 || r.metric("amnesia_mode", "status", "off") != 1 {
+		t.Error("a node with a disk forgets")
+	}
+	if _, err := os.Stat(cfg.Path(SecretName)); err != nil {
+		t.Error(err)
+	}
+	if resp := r.raw(http.MethodGet, "/readyz", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("readyz %d", resp.StatusCode)
+	}
+	r.halt()
+}
+
+// Init and offline mint refuse a node in memory.
+func TestAmnesiaNeedsNoInit(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).code != ExitConfig {
+		t.Errorf("init: %v", err)
+	}
+	if _, err := MintOffline(t.Context(), cfg, Build{},
+		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(
+		err,
+	).code != ExitConfig {
+		t.Errorf("mint: %v", err)
+	}
+	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left a directory: %v", err)
+	}
+}

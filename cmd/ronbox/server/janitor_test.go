@@ -1,0 +1,393 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// hours is a node without sockets and the jobs of its janitor. A test advances its clock.
+type hours struct {
+	*Node
+	t    *testing.T
+	jobs []*job
+	gone atomic.Int64 // nanoseconds since it began
+}
+
+// throughHours runs a dev node with a clock that only work advances.
+func throughHours(t *testing.T, cfg *config.Config, work func(h *hours)) {
+	t.Helper()
+	h, begun := &hours{t: t}, time.Now()
+	n, err := assemble(cfg, Build{}, Options{}, &logs{},
+		func() time.Time { return begun.Add(time.Duration(h.gone.Load())) })
+	must(t, err)
+	must(t, n.offline(t.Context(), func(context.Context) error {
+		h.Node, h.jobs = n, n.jobs(n.now())
+		work(h)
+		return nil
+	}))
+}
+
+// pass runs the janitor every minute until the given duration has passed.
+func (h *hours) pass(d time.Duration) {
+	h.t.Helper()
+	for ; d > 0; d -= time.Minute {
+		h.gone.Add(int64(min(d, time.Minute)))
+		h.doDue(h.t.Context(), h.jobs)
+	}
+}
+
+func snapshots(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".db" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Snapshots follow the schedule, and the first is taken at once if there is none. A restarted node
+// keeps the schedule. Old snapshots are removed.
+func TestScheduledSnapshots(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Store.SnapshotEvery = unit.Duration(20 * time.Minute)
+	dir := cfg.Path(snapshotDirName)
+	throughHours(t, cfg, func(h *hours) {
+		h.pass(time.Minute)
+		if got := snapshots(t, dir); len(got) != 1 {
+			t.Errorf("after a minute %v", got)
+		}
+		h.pass(3 * time.Hour)
+		if got := snapshots(t, dir); len(got) < 4 || len(got) > 5 { // one per hour, and the newest
+			t.Errorf("after three hours %v", got)
+		}
+	})
+	made := snapshots(t, dir)
+	report, err := store.Verify(t.Context(), filepath.Join(dir, made[len(made)-1]), nil, nil, nil)
+	if err != nil || !report.OK {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if rows := auditRows(t, cfg); !slices.Contains(rows, "db.snapshot") {
+		t.Errorf("no audit row of a snapshot in %v", rows)
+	}
+}
+
+// A failed snapshot into an unwritable folder is reported, and the schedule continues.
+func TestScheduledSnapshotFails(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Store.SnapshotEvery, cfg.Store.SnapshotDir = unit.Duration(time.Hour), "in-the-way"
+	must(t, os.WriteFile(cfg.Path("in-the-way"), nil, 0o600))
+	throughHours(t, cfg, func(h *hours) {
+		h.pass(time.Minute)
+		must(t, os.Remove(cfg.Path("in-the-way")))
+		h.pass(time.Hour)
+		if got := snapshots(t, cfg.Path("in-the-way")); len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// The janitor replaces a key at its maximum age. The old key verifies until its tokens have expired
+// and is then retired. Expired rows are removed.
+func TestJanitorRotatesAndSweeps(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Auth.Rotate = unit.Duration(2 * time.Hour)
+	throughHours(t, cfg, func(h *hours) {
+		n := h.Node
+		// init's token outlives the test
+		if _, err := n.RotateKey(t.Context(), engines.Actor{Admin: true}, ""); err != nil {
+			t.Fatal(err)
+		}
+		first := keysOf(t, n).Active
+		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "",
+			nodeapi.MintRequest{Sub: "x", Scopes: []string{"node.metrics"}, TTL: "3h"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "",
+			nodeapi.RevokeRequest{TID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(2*time.Hour + 2*time.Minute)
+		if k := stateOf(t, n, first); k != "verify" {
+			t.Errorf("after two hours the key is %s", k)
+		}
+		h.pass(time.Hour + 10*time.Minute)
+		if k := stateOf(t, n, first); k != "retired" {
+			t.Errorf("after its last token the key is %s", k)
+		}
+		list, err := n.Tokens(t.Context(), engines.Actor{}, "", 100)
+		if err != nil || slices.ContainsFunc(list.Tokens, func(i nodeapi.TokenInfo) bool { return i.Sub == "x" }) {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+	for _, want := range []string{"auth.kid_rotated", "auth.kid_retired"} {
+		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
+			t.Errorf("no audit row %s in %v", want, rows)
+		}
+	}
+}
+
+func keysOf(t *testing.T, n *Node) nodeapi.KeyList {
+	t.Helper()
+	list, err := n.Keys(t.Context())
+	must(t, err)
+	return list
+}
+
+func stateOf(t *testing.T, n *Node, kid string) string {
+	t.Helper()
+	for _, k := range keysOf(t, n).Keys {
+		if k.Kid == kid {
+			return k.State
+		}
+	}
+	return ""
+}
+
+// The recorder runs from the first long commit until a minute has passed without one. The lookout
+// does not stop a recording that another caller started.
+func TestLookout(t *testing.T) {
+	out, begun := recorderSwitch{flight: obs.NewFlight()}, time.Now()
+	for _, tt := range []struct {
+		at, age time.Duration
+		want    bool
+	}{
+		{0, 0, false},
+		{1, longCommit - 1, false},
+		{2, longCommit, true},
+		{3, 0, true},
+		{4, time.Hour, true},
+		{3 + calmAfter, 0, true}, // the minute starts at the last long commit
+		{4 + calmAfter, longCommit - 1, false},
+		{5 + calmAfter, 0, false},
+		{6 + calmAfter, longCommit, true},
+	} {
+		must(t, out.update(begun.Add(tt.at), tt.age))
+		if got := out.flight.Recording(); got != tt.want {
+			t.Errorf("at %s, a commit of %s: it records is %v, want %v", tt.at, tt.age, got, tt.want)
+		}
+	}
+	must(t, out.flight.Start())
+	out.stop()
+	out.stop()
+	if !out.flight.Recording() {
+		t.Error("it has stopped what another has started")
+	}
+	out.flight.Stop()
+}
+
+// If another node in the process holds the recorder, the lookout tries again at its next turn.
+func TestLookoutBesideAnother(t *testing.T) {
+	out, other := recorderSwitch{flight: obs.NewFlight()}, obs.NewFlight()
+	must(t, other.Start())
+	if err := out.update(time.Now(), longCommit); err == nil || out.on {
+		t.Errorf("both record: %v", err)
+	}
+	other.Stop()
+	must(t, out.update(time.Now(), longCommit))
+	out.stop()
+	if out.flight.Recording() {
+		t.Error("it goes on")
+	}
+}
+
+// crawl is a command that runs until it is released.
+type crawl struct{ out chan struct{} }
+
+func (crawl) Kind() string { return "node.crawl/1" }
+
+func (c crawl) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) {
+	<-c.out
+	return struct{}{}, nil
+}
+
+// An idle node does not record. A node records while a long commit runs.
+func TestLongCommitIsRecorded(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if recording, slow := r.flight.Recording(), r.hadLongCommit(); recording && !slow {
+		t.Error("a node at rest records")
+	}
+	c, done := crawl{make(chan struct{})}, make(chan error, 1)
+	go func() {
+		_, err := store.Commit(context.WithoutCancel(t.Context()), r.store, store.Control, store.Command[struct{}](c))
+		done <- err
+	}()
+	r.await("the recorder", r.flight.Recording)
+	close(c.out)
+	must(t, <-done)
+	r.halt()
+	if r.flight.Recording() {
+		t.Error("a node that has stopped records")
+	}
+}
+
+// hadLongCommit reports whether a commit took long enough to start the recorder, because the disk
+// is busy.
+func (r *rig) hadLongCommit() bool {
+	r.t.Helper()
+	for _, phase := range r.gathered()["store_commit_seconds"].GetMetric() {
+		h := phase.GetHistogram()
+		if labelsOf(phase)["phase"] != "commit" {
+			continue
+		}
+		for _, b := range h.GetBucket() {
+			if b.GetUpperBound() < longCommit.Seconds()/1.5 && 2*b.GetUpperBound() >= longCommit.Seconds()/1.5 {
+				return b.GetCumulativeCount() < h.GetSampleCount()
+			}
+		}
+	}
+	return true
+}
+
+// A request makes an idle node record for a while, at most as long as the caller waits. The node is
+// in memory, so that a slow disk cannot start the recorder.
+func TestFlightOfANodeAtRest(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap = true, true
+	must(t, config.Validate(cfg))
+	r := launch(t, cfg)
+	r.serving()
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- r.Profile(ctx, "flight", time.Hour, io.Discard) }()
+	r.await("the recorder", r.flight.Recording)
+	var out bytes.Buffer
+	if err := r.Profile(t.Context(), "flight", time.Millisecond, &out); err != nil || out.Len() == 0 {
+		t.Errorf("beside another who waits: %d bytes, %v", out.Len(), err)
+	}
+	if !r.flight.Recording() {
+		t.Error("the one who was done has stopped it for the other")
+	}
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) || r.flight.Recording() {
+		t.Errorf("one who has left: %v, it records is %v", err, r.flight.Recording())
+	}
+	other := obs.NewFlight()
+	must(t, other.Start())
+	defer other.Stop()
+	if err := r.socket().
+		Profile(t.Context(), "flight", time.Second, io.Discard); problem(
+		t,
+		err,
+	).Status != http.StatusConflict {
+		t.Errorf("another node of the process records: %v", err)
+	}
+	r.halt()
+}
+
+// A slow commit writes a dump of the flight recorder, and the number of dumps is bounded.
+func TestSlowCommitIsKept(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("one that nothing was recorded of", func() bool { return r.slow.Len() == 0 })
+	must(t, r.flight.Start())
+	r.commitWasSlow("commit", 3*time.Second)
+	dir := cfg.Path(flightDir)
+	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the next one to be looked at", func() bool { return r.slow.Len() == 0 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the last one to be looked at", func() bool { return r.slow.Len() == 0 })
+	if got := dumps(dir); len(got) != 1 {
+		t.Errorf("a disk that is slow was given %d dumps to write within a moment", len(got))
+	}
+	for range flightFiles {
+		_, err := r.keepFlight(dir, slowCommit{})
+		must(t, err)
+	}
+	if got := dumps(dir); len(got) != flightFiles {
+		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
+	}
+	if _, err := r.keepFlight("/proc/nowhere", slowCommit{}); err == nil {
+		t.Error("a dump into a folder that cannot be")
+	}
+	r.flight.Stop()
+	r.halt()
+	if strings.Contains(r.log.String(), "flight_not_kept") {
+		t.Errorf("a node that records nothing tried to keep it\n%s", r.log)
+	}
+}
+
+func dumps(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "flight-*.trace"))
+	return found
+}
+
+func TestProfiles(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	for _, name := range []string{"heap", "allocs", "goroutine", "threadcreate", "block", "mutex", "profile", "trace",
+		"flight"} {
+		var out bytes.Buffer
+		if err := r.socket().Profile(t.Context(), name, 200*time.Millisecond, &out); err != nil || out.Len() == 0 {
+			t.Errorf("%s: %d bytes, %v", name, out.Len(), err)
+		}
+	}
+	if !r.profiling.CompareAndSwap(false, true) {
+		t.Fatal("a profile goes on")
+	}
+	var out bytes.Buffer
+	if err := r.socket().
+		Profile(t.Context(), "trace", time.Second, &out); problem(
+		t,
+		err,
+	).Status != http.StatusConflict {
+		t.Errorf("a second one: %v", err)
+	}
+	r.profiling.Store(false)
+	r.halt()
+}
+
+// A profile ends when its caller disconnects. A second profile is refused while one runs.
+func TestProfileEndsWithItsCaller(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.socket().Profile(ctx, "profile", 5*time.Minute, io.Discard) }()
+	r.await("the profile", r.profiling.Load)
+	if err := r.socket().
+		Profile(t.Context(), "mutex", time.Second, io.Discard); problem(
+		t,
+		err,
+	).Status != http.StatusConflict {
+		t.Errorf("a second one: %v", err)
+	}
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("who left was given a profile")
+	}
+	r.await("its end", func() bool { return !r.profiling.Load() })
+	r.halt()
+}
+
+// A commit that the committer reports as slow reaches the flight recorder.
+func TestSlowCommitsAreTold(t *testing.T) {
+	n := wired(t, newConfig(t), Options{}, io.Discard)
+	defer n.closeEngines(t.Context())
+	n.storeOptions(n.log).Slow("commit", 3*time.Second)
+	if n.slow.Len() != 1 {
+		t.Errorf("%d slow commits wait for the recorder", n.slow.Len())
+	}
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// ledgerService is never off. Its tasks end at once when the node drains; the rows they have not
+// written are written once the wallet has drained.
+func ledgerService() service {
+	return service{
+		name:    "ledger",
+		buckets: tables.Buckets(),
+		build: func(n *Node, c *config.Config) engine {
+			return &ledgerEngine{Local: ledger.New(ledgerConfig(c), ledger.Deps{
+				Catalog:  n.catalog,
+				Store:    n.store,
+				Metrics:  n.metrics,
+				Log:      n.levels.Logger(),
+				Board:    n.board,
+				Now:      n.now,
+				Progress: n.bootProgress,
+			})}
+		},
+		ensure: func(ctx context.Context, n *Node) error { return n.declareAssets(ctx) },
+		jobs: func(n *Node, now time.Time) []*job {
+			return []*job{{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now}}
+		},
+		end: func(ctx context.Context, n *Node) {
+			if err := n.ledger().Close(ctx); err != nil {
+				n.log.Warn("calls of the ledger were cut", "reason", err.Error())
+			}
+		},
+		checks: func(context.Context) []store.Check { return ledger.Checks() },
+		init:   func(ctx context.Context, n *Node, res *InitResult) error { return n.fundDev(ctx, res) },
+		format: tables.Format,
+	}
+}
+
+// ledgerConfig returns the configuration of the ledger. It keeps idempotency keys for the time that
+// the wallet honours them.
+func ledgerConfig(cfg *config.Config) ledger.Config {
+	own := cfg.Ledger
+	own.KeyTTL = cfg.Wallet.IdempotencyTTL
+	return own
+}
+
+// ledgerEngine is the ledger as the node runs it. It has nothing to purge or free.
+type ledgerEngine struct {
+	*ledger.Local
+	declared atomic.Pointer[[]string] // configured assets that are declared
+}
+
+func (e *ledgerEngine) Reload(c *config.Config)     { e.Local.Reload(ledgerConfig(c)) }
+func (e *ledgerEngine) Purge()                      {}
+func (e *ledgerEngine) Close(context.Context) error { return nil }
+
+// ledger returns the ledger engine.
+func (n *Node) ledger() *ledger.Local { return engineOf[*ledgerEngine](n).Local }
+
+// flushWithin bounds the final write of changed balances. The next boot recomputes the others from
+// the journal.
+const flushWithin = 2 * time.Second
+
+// flushBalances writes changed balances within flushWithin.
+func (n *Node) flushBalances(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	if err := n.ledger().Flush(ctx); err != nil {
+		n.log.Warn("balances were not all written", "reason", err.Error(), "effect",
+			"the next boot reads them from the journal")
+	}
+}
+
+// declareAssets declares the assets of the current configuration. If the file does not accept
+// writes, because it is full or restored, the node serves the existing assets and the janitor
+// retries.
+func (n *Node) declareAssets(ctx context.Context) error {
+	e, want := engineOf[*ledgerEngine](n), n.conf().Wallet.Assets
+	if done := e.declared.Load(); done != nil && slices.Equal(*done, want) {
+		return nil
+	}
+	err := e.DeclareAssets(ctx, want)
+	switch {
+	case err == nil:
+		e.declared.Store(&want)
+	case errors.Is(err, store.ErrRestored),
+		errors.Is(err, store.ErrFull),
+		errors.Is(err, ledger.ErrFull),
+		errors.Is(err, ledger.ErrSafeMode):
+		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+sweepEvery.String())
+	default:
+		return fmt.Errorf("declare the assets %q: %w", want, err)
+	}
+	return nil
+}
+
+// Account and funds of a dev node, so that a first transfer is one command.
+const (
+	devAccount = "alice"
+	devFunds   = 1_000_000 // minor units
+)
+
+// fundDev issues the first configured asset to the account of a dev node. Other inits leave the
+// ledger empty, so that a ledger can be imported.
+func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
+	if err := n.declareAssets(ctx); err != nil {
+		return err
+	}
+	amount, asset := engines.AmountOf(0, devFunds), n.boot.Wallet.Assets[0]
+	done, err := n.ledger().Commit(ctx, []ledger.Op{
+		{
+			Code:        record.OpIssue,
+			To:          devAccount,
+			Asset:       asset,
+			Amount:      amount,
+			Nonce:       n.boot.Wallet.NonceStart,
+			Idem:        "init",
+			Dedupe:      ledger.DedupeKey{Scope: "init", Key: "init"},
+			Fingerprint: b3.Sum([]byte("init")),
+			TTL:         n.boot.Wallet.IdempotencyTTL.D(),
+			Principal:   "init",
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("fund %s: %w", devAccount, err)
+	}
+	if refused := done[0].Reject; refused != nil {
+		return fmt.Errorf("fund %s: %w", devAccount, refused)
+	}
+	res.Account, res.Asset, res.Amount = devAccount, asset, amount.String()
+	return nil
+}

@@ -1,0 +1,282 @@
+package server
+
+import (
+	"cmp"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// Names in the data directory.
+const (
+	DatabaseName = "ronbox.db"
+	SecretName   = "node.key"    // root of all tokens
+	TokenName    = "admin.token" // minted by init
+)
+
+// ownService is the name of the node among the services. Its commands and its bucket have this
+// name.
+const ownService = "node"
+
+// Build is the version of the binary.
+type Build struct {
+	Version string
+	Commit  string
+}
+
+// Options are the options of a node that are not configuration keys.
+type Options struct {
+	// Load reads the configuration again, with the origin of each value. If it is nil, a reload is
+	// refused.
+	Load func() (*config.Config, []config.Entry, error)
+	// Entries are the keys and origins of the first configuration.
+	Entries []config.Entry
+	// RunStep is called by tests at each named step of a rewarder run.
+	RunStep func(step string)
+
+	inherited map[string]net.Listener // from the service manager, by name
+	within    bounds                  // bounds of the stop; zero: stopWithin
+}
+
+// Node is one node. New wires it, Run runs it once.
+type Node struct {
+	boot  *config.Config // the configuration given to New, for keys that need a restart
+	opt   Options
+	build Build
+	now   func() time.Time
+
+	within bounds // bounds of the parts of a stop
+
+	metrics *obs.Metrics
+	ring    *obs.Ring
+	levels  *obs.Control
+	log     hclog.Logger
+	tracer  *obs.Tracer
+	flight  *obs.Flight
+	catalog *flow.Catalog
+	board   *obs.Board
+	phase   *flow.Watch[flow.Phase] // written only by Run
+	healthy *flow.Watch[bool]       // no probe fails; written by the health gate
+	config  *flow.Watch[current]    // written by the reloader
+	reloads *flow.Queue[*reload]
+	slow    *flow.Queue[slowCommit]
+	audited *flow.Broadcast[nodeapi.AuditRow]
+
+	healthTick   *flow.Ticker
+	janitorTick  *flow.Ticker
+	recorderTick *flow.Ticker
+
+	store   *store.Store
+	engines []running // the enabled ones, in the order of services
+	*tokens.Issuer
+	auth    *auth.Authority
+	server  *httpapi.Server
+	manager *manager
+
+	drain request // the first stop signal
+	abort request // the second stop signal
+	died  request // a task that must not end has ended
+
+	due       deadlines
+	liveTasks atomic.Int64 // running engine tasks
+	profiling atomic.Bool  // one profile at a time
+
+	onRunning func(nodeapi.Status)
+
+	sup     *flow.Supervisor // set by Run
+	state   state            // owned by Run
+	started time.Time        // set by Run before the first listener
+}
+
+// current is a configuration and its version.
+type current struct {
+	version uint64 // 1 at the start, incremented by every reload that changes a key
+	cfg     *config.Config
+	entries []config.Entry
+}
+
+// conf returns the current configuration, which must not be modified.
+func (n *Node) conf() *config.Config {
+	now, _ := n.config.Load()
+	return now.cfg
+}
+
+// request is a request that is made once. Its waiters see the reason and the actor.
+type request struct {
+	once   sync.Once
+	asked  chan struct{}
+	reason string        // this and the fields below are set before asked closes
+	by     engines.Actor // zero: a signal or the node itself
+	corrID string
+}
+
+func newRequest() request { return request{asked: make(chan struct{})} }
+
+func (r *request) ask(reason string) { r.askBy(engines.Actor{}, "", reason) }
+
+func (r *request) askBy(by engines.Actor, corrID, reason string) {
+	r.once.Do(func() {
+		r.by, r.corrID, r.reason = by, corrID, reason
+		close(r.asked)
+	})
+}
+
+// New wires a node from a valid configuration, with the sockets that the service manager has opened
+// for this process. It opens and starts nothing.
+func New(cfg *config.Config, build Build, o Options) (*Node, error) {
+	if err := config.Validate(cfg); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.inherited, err = systemd.Listeners(); err != nil {
+		return nil, err
+	}
+	return assemble(cfg, build, o, os.Stderr, time.Now)
+}
+
+// assemble builds every part of the node after the parts that it uses.
+func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
+	n := &Node{boot: cfg, opt: o, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
+	n.within = cmp.Or(o.within, stopWithin)
+	n.metrics = obs.NewMetrics()
+	n.metrics.Configure(cfg.Metrics)
+	n.ring = obs.NewRing(out, n.metrics)
+	n.levels = obs.NewControl(cfg.Log, n.ring)
+	log := n.levels.Logger()
+	n.log = log.Named(ownService)
+	n.flight = obs.NewFlight()
+	n.manager = newManager(n.log)
+	n.catalog = flow.NewCatalog(n.metrics, log)
+	n.board = obs.NewBoard(n.metrics)
+	n.declare()
+	var err error
+	if n.tracer, err = obs.NewTracer(
+		cfg.OTel,
+		obs.TracerID{Version: build.Version, Log: log, Metrics: n.metrics},
+	); err != nil {
+		return nil, err
+	}
+	n.store = store.New(cfg.Store, n.storeOptions(log))
+	n.store.Declare(ownService, tokens.Bucket)
+	n.auth = auth.New(cfg.Auth, n.metrics)
+	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
+	n.Issuer = tokens.New(tokens.Deps{
+		Auth: n.auth, Store: n.store, Log: n.log, Now: n.now, Config: func() auth.Config { return n.conf().Auth },
+	})
+	n.buildEngines(cfg)
+	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
+	if err != nil {
+		return nil, err
+	}
+	n.board.Add(n.probes()...)
+	for _, r := range n.engines {
+		n.catalog.DeclareTask(r.Tasks()...)
+	}
+	n.catalog.DeclareTask(n.server.Tasks()...)
+	n.catalog.DeclareTask(n.tasks()...)
+	n.catalog.DeclareTask(n.logWriter())
+	n.describe()
+	return n, nil
+}
+
+// storeOptions returns the dependencies and hooks of the store.
+func (n *Node) storeOptions(log hclog.Logger) store.Options {
+	o := store.Options{
+		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Tracer: n.tracer,
+		Producers: map[store.Lane][]string{
+			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
+			// engine tasks are added by their Lanes
+			store.Work: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
+			store.Bulk: {"node.janitor", "node.supervisor", flow.HTTP}, // HTTP drops uploads
+		},
+		Migrations: Migrations(),
+		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
+	}
+	if n.boot.Amnesia.Enabled {
+		o.Memory = &n.boot.Amnesia
+	}
+	return o
+}
+
+// settings returns the settings of the server for a configuration.
+func (n *Node) settings(cfg *config.Config) httpapi.Settings {
+	uds := cfg.UDS
+	uds.Path = cfg.SocketPath()
+	limits := map[string]httpapi.Limits{ownService: {Streams: streamLimits(cfg)}}
+	for _, r := range n.engines {
+		if r.limits != nil {
+			limits[r.name] = r.limits(cfg)
+		}
+	}
+	return httpapi.Settings{Server: cfg.Server, TLS: cfg.TLS, UDS: uds, DrainCap: drainDeadline(cfg), Limits: limits}
+}
+
+// streamLimits returns the limits of the event streams of each service.
+func streamLimits(cfg *config.Config) httpapi.StreamLimits {
+	sse := cfg.Registry.SSE
+	return httpapi.StreamLimits{
+		Max:        sse.MaxClients,
+		PerNetwork: sse.MaxPerIP,
+		Replay:     sse.ReplayMax,
+		Ping:       sse.Ping.D(),
+	}
+}
+
+// apis returns the HTTP services of the enabled engines and of the node.
+func (n *Node) apis() (all []httpapi.Service) {
+	for _, r := range n.engines {
+		if r.api != nil {
+			all = append(all, r.api(n))
+		}
+	}
+	return append(all, nodeapi.New(n))
+}
+
+// serverDeps returns the dependencies of the server.
+func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
+	return httpapi.Deps{
+		Catalog:   n.catalog,
+		Metrics:   n.metrics,
+		Log:       log,
+		Board:     n.board,
+		Auth:      n.auth,
+		Info:      n.Version,
+		Lifecycle: n.phase,
+		Now:       n.now,
+		Tracer:    n.tracer,
+		Inherited: n.opt.inherited,
+		Version:   n.build.Version,
+	}
+}
+
+// Catalog returns the catalogue of all channels, tasks and locks of the node.
+func (n *Node) Catalog() *flow.Catalog { return n.catalog }
+
+// Addr returns the current TCP address, or "" before the sockets are bound.
+func (n *Node) Addr() string { return n.server.Addr() }
+
+// Lifecycle returns the current phase and a channel that closes when it changes.
+func (n *Node) Lifecycle() (flow.Phase, <-chan struct{}) { return n.phase.Load() }
+
+// OnRunning registers f to be called once when the node begins to serve. Call it before Run; f must
+// not block.
+func (n *Node) OnRunning(f func(nodeapi.Status)) { n.onRunning = f }
+
+// Abort cuts a running stop short, or stops the node without a drain. It returns immediately.
+func (n *Node) Abort() { n.abort.ask("abort") }

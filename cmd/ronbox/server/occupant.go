@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/httpapi/client"
+)
+
+// askWithin bounds the request to an unknown process on a port. A node answers in milliseconds.
+const askWithin = time.Second
+
+// occupant describes the process that listens on the address of a node, and the advice to the
+// operator.
+type occupant struct {
+	seen   string // "the ronbox node on /srv/a (process 123) listens there"
+	advice string
+}
+
+// occupantOf identifies the process that listens on the address of cfg by its open files, or by its
+// answer to GET /version.
+func occupantOf(ctx context.Context, cfg *config.Config) occupant {
+	const other = "or give this one another address with server.bind (RONBOX_SERVER__BIND)"
+	p, known := host.Listener(cfg.Server.Bind)
+	own := false
+	for _, file := range p.Files {
+		if filepath.Base(file) != DatabaseName {
+			continue
+		}
+		if sameFile(file, cfg.Path(DatabaseName)) {
+			own = true
+			continue
+		}
+		dir := filepath.Dir(file)
+		return occupant{
+			fmt.Sprintf("the ronbox node on %s (process %d) listens there", dir, p.PID),
+			stopNode(dir) + ", " + other,
+		}
+	}
+	if own {
+		return occupant{
+			fmt.Sprintf("this node runs already, as process %d", p.PID),
+			"use it, or " + stopNode(cfg.Node.DataDir),
+		}
+	}
+	by := "the process that listens there"
+	if known {
+		by = fmt.Sprintf("process %d (%.200s)", p.PID, p.Command)
+	}
+	if id := nodeAt(ctx, address(cfg)); id != "" {
+		return occupant{fmt.Sprintf("the ronbox node %s listens there, %s", id, by), "stop that node, " + other}
+	}
+	if !known {
+		return occupant{
+			"a process of another user, or of another container, listens there",
+			"stop it (`sudo ss -ltnp` names it), " + other,
+		}
+	}
+	return occupant{by + " listens there, which is no ronbox node", "stop it, " + other}
+}
+
+func stopNode(dir string) string {
+	return fmt.Sprintf("stop that node (`%s --data-dir %s drain`)", os.Args[0], dir)
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(b)
+	return err == nil && os.SameFile(one, two)
+}
+
+// nodeAt returns the id of the node that answers at url, or "".
+func nodeAt(ctx context.Context, url string) string {
+	c, err := client.New(client.Options{URL: url, Timeout: askWithin})
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	v, err := c.NodeVersion(ctx)
+	if err != nil {
+		return ""
+	}
+	return v.NodeID
+}
+
+// portTaken is the error of listening on an address that another process uses.
+type portTaken struct {
+	error
+	by occupant
+}
+
+func (e portTaken) Unwrap() error { return e.error }
+
+func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.seen }
+
+// Is reports whether target is EADDRINUSE, which classify knows.
+func (e portTaken) Is(target error) bool { return target == syscall.EADDRINUSE }

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines/rewarder"
+	"ronbox/engines/rewarder/record"
+	"ronbox/httpapi"
+	rewarderapi "ronbox/httpapi/rewarder"
+	"ronbox/store"
+)
+
+// Names in the data directory.
+const (
+	rewarderDir   = "rewarder" // default folder of artifact files
+	PolicyKeyName = "rewarder/dev-policy.key"
+)
+
+// rewarderSweepEvery is the period of sweeps of uploads. rewarder.inputs.keep is at least an hour.
+const rewarderSweepEvery = time.Hour
+
+func rewarderService() service {
+	return service{
+		name:    "rewarder",
+		guest:   true,
+		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
+		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
+		buckets: rewarder.Buckets(),
+		build: func(n *Node, c *config.Config) engine {
+			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
+				Catalog:   n.catalog,
+				Store:     n.store,
+				Ledger:    n.ledger(),
+				Metrics:   n.metrics,
+				Log:       n.levels.Logger(),
+				Board:     n.board,
+				Now:       n.now,
+				Artifacts: artifactDir(c),
+				Step:      n.opt.RunStep,
+			})}
+		},
+		jobs: func(n *Node, _ time.Time) []*job {
+			e := engineOf[rewarderEngine](n)
+			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
+		},
+		checks: func(context.Context) []store.Check { return rewarder.Checks() },
+		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		limits: func(c *config.Config) httpapi.Limits {
+			l := c.Rewarder.Limits
+			return httpapi.Limits{
+				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c),
+				PerTenant: httpapi.Rate{RPS: l.PerTenantRPS, Burst: l.PerTenantRPS},
+			}
+		},
+	}
+}
+
+// artifactDir returns the folder of artifact files, or "" if none are written: with amnesia, they
+// may only be written to memory.
+func artifactDir(c *config.Config) string {
+	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(rewarderDir))
+	if !filepath.IsAbs(dir) {
+		dir = c.Path(dir)
+	}
+	if c.Amnesia.Enabled {
+		if fs, err := host.ReadFileSystem(dir); err != nil || !fs.Memory {
+			return ""
+		}
+	}
+	return dir
+}
+
+// rewarderEngine adapts the rewarder to the node.
+type rewarderEngine struct{ *rewarder.Engine }
+
+func (e rewarderEngine) Reload(c *config.Config) { e.Engine.Reload(c.Rewarder) }
+
+// makePolicyKey creates the key that signs the policies of a dev node, and adds it to the trusted
+// keys of the configuration.
+func makePolicyKey(cfg *config.Config) (path string, err error) {
+	key, err := record.NewKey(rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("policy key: %w", err)
+	}
+	path = cfg.Path(PolicyKeyName)
+	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
+		return "", err
+	}
+	cfg.Rewarder.TrustKeys = []string{key.Public()}
+	return path, tokens.WritePrivate(path, key.Bytes())
+}

@@ -1,0 +1,457 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
+)
+
+var allPhases = []flow.Phase{
+	flow.Booting, flow.Recovering, flow.Running, flow.Degraded, flow.Draining, flow.Aborting, flow.Stopping,
+	flow.Stopped, flow.Poisoned,
+}
+
+type step struct {
+	phase flow.Phase
+	kind  eventKind
+}
+
+type result struct {
+	phase flow.Phase
+	exit  int
+	do    action
+}
+
+const failCode = ExitInternal
+
+// moves lists every pair of phase and event that changes anything, from an exit code of 0. All
+// other pairs are inert.
+var moves = map[step]result{
+	{flow.Booting, evOpened}:       {flow.Recovering, 0, actRecover},
+	{flow.Booting, evDrain}:        {flow.Stopping, 0, actStop},
+	{flow.Booting, evAbort}:        {flow.Stopping, 0, actStop},
+	{flow.Booting, evFailed}:       {flow.Stopping, failCode, actStop},
+	{flow.Booting, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
+	{flow.Recovering, evRecovered}: {flow.Running, 0, actServe},
+	{flow.Recovering, evDrain}:     {flow.Stopping, 0, actStop},
+	{flow.Recovering, evAbort}:     {flow.Stopping, 0, actStop},
+	{flow.Recovering, evFailed}:    {flow.Stopping, failCode, actStop},
+	{flow.Recovering, evPoisoned}:  {flow.Poisoned, ExitStorage, actDie},
+	{flow.Running, evDegraded}:     {flow.Degraded, 0, actNone},
+	{flow.Running, evHealed}:       {flow.Running, 0, actNone},
+	{flow.Running, evDrain}:        {flow.Draining, 0, actDrain},
+	{flow.Running, evAbort}:        {flow.Aborting, ExitAborted, actAbort},
+	{flow.Running, evFailed}:       {flow.Aborting, failCode, actAbort},
+	{flow.Running, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
+	{flow.Degraded, evHealed}:      {flow.Running, 0, actNone},
+	{flow.Degraded, evDegraded}:    {flow.Degraded, 0, actNone},
+	{flow.Degraded, evDrain}:       {flow.Draining, 0, actDrain},
+	{flow.Degraded, evAbort}:       {flow.Aborting, ExitAborted, actAbort},
+	{flow.Degraded, evFailed}:      {flow.Aborting, failCode, actAbort},
+	{flow.Degraded, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
+	{flow.Draining, evDrain}:       {flow.Aborting, ExitAborted, actAbort},
+	{flow.Draining, evAbort}:       {flow.Aborting, ExitAborted, actAbort},
+	{flow.Draining, evOverdue}:     {flow.Aborting, ExitAborted, actAbort},
+	{flow.Draining, evStraggled}:   {flow.Aborting, ExitAborted, actAbort},
+	{flow.Draining, evDrained}:     {flow.Stopping, 0, actStop},
+	{flow.Draining, evFailed}:      {flow.Aborting, failCode, actAbort},
+	{flow.Draining, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
+	{flow.Aborting, evDrain}:       {flow.Aborting, ExitAborted, actNone},
+	{flow.Aborting, evAbort}:       {flow.Aborting, ExitAborted, actNone},
+	{flow.Aborting, evOverdue}:     {flow.Aborting, ExitAborted, actNone},
+	{flow.Aborting, evStraggled}:   {flow.Aborting, ExitAborted, actNone},
+	{flow.Aborting, evDrained}:     {flow.Stopping, 0, actStop},
+	{flow.Aborting, evFailed}:      {flow.Aborting, failCode, actNone},
+	{flow.Aborting, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
+	{flow.Stopping, evClosed}:      {flow.Stopped, 0, actEnd},
+	{flow.Stopping, evStraggled}:   {flow.Stopping, ExitAborted, actNone},
+	{flow.Stopping, evFailed}:      {flow.Stopping, failCode, actNone},
+	{flow.Stopping, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
+}
+
+// Every pair of phase and event acts as the table specifies. A pair that is missing from the table
+// has no effect.
+func TestLifecycleTable(t *testing.T) {
+	for _, p := range allPhases {
+		for k := range eventKinds {
+			want, listed := moves[step{p, k}]
+			if !listed {
+				want = result{p, 0, actNone}
+			}
+			s, do := next(state{phase: p}, event{kind: k, code: failCode})
+			if got := (result{s.phase, s.exit, do}); got != want {
+				t.Errorf("%v + %d = %+v, want %+v", p, k, got, want)
+			}
+		}
+	}
+}
+
+// From every state some run of events reaches an end, and no event leads out of one.
+func TestLifecycleEnds(t *testing.T) {
+	for _, p := range allPhases {
+		s := state{phase: p}
+		for _, k := range []eventKind{evOpened, evRecovered, evDrain, evAbort, evDrained, evClosed} {
+			s, _ = next(s, event{kind: k})
+		}
+		if !terminal(s.phase) {
+			t.Errorf("from %v the node never ends: %v", p, s.phase)
+		}
+		for k := range eventKinds {
+			if after, do := next(s, event{kind: k, code: failCode}); after != s || do != actNone {
+				t.Errorf("%v is an end, yet event %d leads to %v", s.phase, k, after)
+			}
+		}
+	}
+}
+
+// Whatever happens, in whatever order: a failure is never forgotten, the gate opens at most once
+// and never after a stop began, and the node ends only as stopped or poisoned.
+func TestLifecycleLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, served, leaving := state{}, 0, false
+		for _, k := range rapid.SliceOf(rapid.IntRange(0, int(eventKinds)-1)).Draw(t, "events") {
+			was := s
+			after, do := next(s, event{kind: eventKind(k), code: failCode})
+			s = after
+			if was.exit > ExitAborted && s.exit != was.exit && s.phase != flow.Poisoned {
+				t.Fatalf("exit %d became %d", was.exit, s.exit)
+			}
+			if do == actServe {
+				served++
+			}
+			if leaving && (do == actServe || do == actRecover || s.phase < flow.Draining) {
+				t.Fatalf("%v came back as %v", was.phase, s.phase)
+			}
+			leaving = leaving || s.phase >= flow.Draining
+			if (do == actDie) != (s.phase == flow.Poisoned && was.phase != flow.Poisoned) {
+				t.Fatalf("%v to %v asks for %d", was.phase, s.phase, do)
+			}
+		}
+		if served > 1 {
+			t.Fatalf("the gate opened %d times", served)
+		}
+	})
+}
+
+// The first failure names the exit code; an aborted task only turns a clean stop into 10.
+func TestExitCodeKeepsFirstFailure(t *testing.T) {
+	for _, tt := range []struct{ a, b, want int }{
+		{0, 0, 0}, {0, 10, 10}, {10, 0, 10}, {10, 70, 70}, {70, 10, 70}, {70, 74, 70}, {65, 0, 65}, {0, 78, 78},
+	} {
+		t.Run(fmt.Sprint(tt.a, tt.b), func(t *testing.T) {
+			if got := worst(tt.a, tt.b); got != tt.want {
+				t.Errorf("worst(%d, %d) = %d, want %d", tt.a, tt.b, got, tt.want)
+			}
+		})
+	}
+}
+
+// Init and serve are a working node: over TCP with the token it made, and over the socket.
+func TestDevNodeWorks(t *testing.T) {
+	cfg, res := devConfig(t)
+	for _, f := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(SecretName), 0o600},
+		{cfg.Path(LogKeyName), 0o600}, {cfg.Path(DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
+	} {
+		if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != f.mode {
+			t.Errorf("%s: %v, want mode %o", f.path, err, f.mode)
+		}
+	}
+	r := start(t, cfg)
+	r.sound()
+	r.until("running", func(p flow.Phase) bool { return p == flow.Running })
+	tcp, key := r.tcp(), signer(t, cfg)
+	ready, err := tcp.Ready(t.Context(), "", "")
+	if err != nil || !ready.Ready || !ready.WriteReady || len(ready.Missing) > 0 {
+		t.Fatalf("readyz %+v, %v", ready, err)
+	}
+	head, err := tcp.Head(t.Context())
+	if err != nil || head.Version != 1 || head.PayloadB3.String() != res.Genesis {
+		t.Fatalf("head %+v, %v, want genesis %s", head, err, res.Genesis)
+	}
+	r.mustPut(tcp, key, 2, "over-tcp")
+	r.mustPut(r.socket(), key, 3, "over-socket")
+	st, err := r.socket().Status(t.Context())
+	if err != nil || st.Phase != flow.Running.String() || st.Head == nil || st.Head.Version != 3 || st.NodeID == "" ||
+		!st.WriteReady {
+		t.Errorf("status %+v, %v", st, err)
+	}
+	v, err := tcp.NodeVersion(t.Context())
+	if err != nil || v.NodeID != st.NodeID || v.Incarnation != st.Incarnation || v.Version != "test" {
+		t.Errorf("version %+v, %v", v, err)
+	}
+	r.halt()
+	if want := "recovering running draining stopping stopped"; r.log.phases() != want {
+		t.Errorf("the node went through %s, want %s", r.log.phases(), want)
+	}
+	again := start(t, cfg)
+	if head, err := again.tcp().Head(t.Context()); err != nil || head.Version != 3 {
+		t.Errorf("after a restart head is %+v, %v", head, err)
+	}
+	if !again.store.Info().Clean {
+		t.Error("a clean stop left the file unclean")
+	}
+	again.halt()
+}
+
+// A node without a genesis serves, reports the missing genesis, and accepts one over the socket.
+func TestPlainNodeWaitsForGenesis(t *testing.T) {
+	cfg := newConfig(t)
+	res, err := Init(t.Context(), cfg, InitOptions{})
+	if err != nil || res.SignerKey != "" || res.Genesis != "" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	r := start(t, loaded(t, cfg))
+	ready, err := r.tcp().Ready(t.Context(), "", "")
+	if err != nil || !ready.Ready || !ready.Degraded || !slices.Contains(ready.Missing, "registry.genesis") {
+		t.Errorf("readyz %+v, %v", ready, err)
+	}
+	r.halt()
+}
+
+// A second node on the directory names the first, and harms nothing.
+func TestSecondNodeIsLockedOut(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	first := start(t, cfg)
+	again := loaded(t, cfg)
+	again.Store.LockTimeout = 0
+	second := launch(t, again)
+	if code := second.end(); code != ExitLocked {
+		t.Errorf("exit %d, want %d", code, ExitLocked)
+	}
+	if want := fmt.Sprintf("held by process %d ", os.Getpid()); !strings.Contains(second.log.String(), want) {
+		t.Errorf("the log does not name the first process:\n%s", second.log)
+	}
+	if _, err := first.socket().Status(t.Context()); err != nil {
+		t.Errorf("the first node lost its socket: %v", err)
+	}
+	first.halt()
+}
+
+// What keeps a node from starting names its exit code.
+func TestBootFailures(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		doc   string
+		spoil func(t *testing.T, cfg *config.Config)
+		want  int
+	}{
+		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) },
+			ExitConfig},
+		{"a database cut short", func(t *testing.T,
+			cfg *config.Config) {
+			must(t, os.Truncate(cfg.Path(DatabaseName), 5000))
+		}, ExitCorrupt},
+		{"a secret that others may read", func(t *testing.T,
+			cfg *config.Config) {
+			must(t, os.Chmod(cfg.Path(SecretName), 0o644))
+		}, ExitDenied},
+		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
+			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
+		}, ExitConfig},
+		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(SecretName)))
+			must(t, os.Mkdir(cfg.Path(SecretName), 0o700))
+		}, ExitConfig},
+		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(SecretName)))
+			must(t, os.Symlink("/nowhere/node.key", cfg.Path(SecretName)))
+		}, ExitConfig},
+		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
+			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
+		}, ExitConfig},
+		{"an address that no machine has", func(_ *testing.T, cfg *config.Config) { cfg.Server.Bind = "192.0.2.1:9" },
+			ExitConfig},
+		{"the name of another log", func(_ *testing.T,
+			cfg *config.Config) {
+			cfg.Registry.Origin = "elsewhere.example/log"
+		}, ExitConfig},
+		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
+			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
+		}, ExitConfig},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			cfg, _ := devConfig(t)
+			tt.spoil(t, cfg)
+			r := launch(t, cfg)
+			if code := r.end(); code != tt.want {
+				t.Errorf("exit %d, want %d\n%s", code, tt.want, r.log)
+			}
+			if log := r.log.String(); !strings.Contains(log, `"event":"start failed"`) ||
+				!strings.Contains(log, `"next":"`) {
+				t.Errorf("the log does not say what to do next:\n%s", log)
+			}
+			if p, _ := r.Lifecycle(); p != flow.Stopped {
+				t.Errorf("phase %v at the end", p)
+			}
+		})
+	}
+}
+
+// flip changes one bit behind each occurrence of text in a file.
+func flip(t *testing.T, path, text string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	hits := 0
+	for at := 0; ; hits++ {
+		next := bytes.Index(raw[at:], []byte(text))
+		if next < 0 {
+			break
+		}
+		at += next + len(text)
+		raw[at-1] ^= 1
+	}
+	if hits == 0 {
+		t.Fatalf("%s does not hold %s", path, text)
+	}
+	must(t, os.WriteFile(path, raw, 0o600))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A port that is taken ends the start, and the file is let go in order.
+func TestPortInUse(t *testing.T) {
+	first := start(t, first(devConfig(t)))
+	cfg, _ := devConfig(t)
+	cfg.Server.Bind = first.Addr()
+	r := launch(t, cfg)
+	if code := r.end(); code != ExitLocked {
+		t.Errorf("exit %d, want %d", code, ExitLocked)
+	}
+	who := fmt.Sprintf("the ronbox node on %s (process %d)", first.cfg.Node.DataDir, os.Getpid())
+	if log := r.log.String(); !strings.Contains(log, who) ||
+		!strings.Contains(log, "--data-dir "+first.cfg.Node.DataDir+" drain") {
+		t.Errorf("the log does not name %s:\n%s", who, log)
+	}
+	found := Checkup(t.Context(), cfg, false)
+	if !slices.ContainsFunc(
+		found,
+		func(f host.Finding) bool { return f.Check == CheckPort && strings.Contains(f.Seen, who) },
+	) {
+		t.Errorf("doctor does not name %s: %+v", who, found)
+	}
+	first.halt()
+	cfg.Server.Bind = "127.0.0.1:0"
+	again := start(t, cfg)
+	if !again.store.Info().Clean {
+		t.Error("the failed start left the file unclean")
+	}
+	again.halt()
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+// Without node.key the node makes a new one: old tokens are void, the socket still opens the door.
+func TestLostSecret(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, os.Remove(cfg.Path(SecretName)))
+	r := start(t, cfg)
+	_, err := r.tcp().Propose(t.Context(), draft(2, "x"), "")
+	if p := problem(t, err); p.Status != 401 {
+		t.Errorf("an old token: %+v", p)
+	}
+	token, err := r.socket().
+		Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, TTL: "5m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token})
+	if _, err := c.Propose(t.Context(), draft(2, "x"), ""); err != nil {
+		t.Errorf("a new token: %v", err)
+	}
+	if _, err := r.socket().
+		Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"x.y"}, TTL: "soon"}); problem(
+		t,
+		err,
+	).Status != 400 {
+		t.Errorf("a ttl that is none: %v", err)
+	}
+	r.halt()
+	for _, want := range []string{"auth.kid_added", "auth.secret_made", "auth.token_minted", "node.drain"} {
+		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
+			t.Errorf("no audit row %s in %v", want, rows)
+		}
+	}
+}
+
+// A node.key of another node does not start: every token would be refused, and listed as good.
+// Without it the node makes a new one, and the one that was lost may come back.
+func TestWrongSecret(t *testing.T) {
+	cfg, _ := devConfig(t)
+	path := cfg.Path(SecretName)
+	right, err := os.ReadFile(path)
+	must(t, err)
+	finding := func() host.Finding {
+		found := Checkup(t.Context(), cfg, false)
+		return found[slices.IndexFunc(found, func(f host.Finding) bool { return f.Check == "node_key" })]
+	}
+	if f := finding(); f.Level != host.OK {
+		t.Errorf("doctor, of the right one: %+v", f)
+	}
+	must(t, os.WriteFile(path, []byte(strings.Repeat("ab", 32)+"\n"), 0o600))
+	if f := finding(); f.Level != host.Bad || !strings.Contains(f.Advice, "from its backup") {
+		t.Errorf("doctor, of a wrong one: %+v", f)
+	}
+	if _, err := MintOffline(t.Context(), cfg, Build{},
+		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); !errors.Is(
+		err,
+		tokens.ErrSecret,
+	) {
+		t.Errorf("mint with a wrong one: %v", err)
+	}
+	n, err := assemble(cfg, Build{}, Options{}, io.Discard, time.Now)
+	must(t, err)
+	if exit := n.Run(t.Context()); exit != ExitConfig {
+		t.Errorf("exit %d with a wrong one, want %d", exit, ExitConfig)
+	}
+	must(t, os.Remove(path))
+	if f := finding(); f.Level != host.Warn {
+		t.Errorf("doctor, without one: %+v", f)
+	}
+	start(t, cfg).halt()
+	fresh, err := os.ReadFile(path)
+	must(t, err)
+	for _, back := range [][]byte{right, fresh, right} {
+		must(t, os.WriteFile(path, back, 0o600))
+		start(t, cfg).halt()
+	}
+}
+
+// An unreadable certificate is reported as such, not as a fault of the address.
+func TestMissingCertificate(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.TLS.Enabled, cfg.TLS.CertPath, cfg.TLS.KeyPath = true, "/nowhere/cert.pem", "/nowhere/key.pem"
+	n, err := assemble(cfg, Build{}, Options{}, io.Discard, time.Now)
+	must(t, err)
+	err = n.openParts(t.Context())
+	if got := classify(err); got.code != ExitConfig || !strings.Contains(got.next, "tls.cert_path") {
+		t.Errorf("%v: %+v", err, got)
+	}
+	must(t, n.store.Close())
+}

@@ -1,0 +1,277 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/httpapi"
+	"ronbox/store"
+)
+
+// bounds are the time limits of the parts of a stop.
+type bounds struct {
+	store  time.Duration // the committer empties its lanes
+	server time.Duration // answers in progress
+	spans  time.Duration // export of spans
+	lines  time.Duration // log lines
+}
+
+// stopWithin holds the default time limits of a stop. Together with the graces of each part they
+// add up to 4 s after the drain.
+var stopWithin = bounds{
+	store:  1500 * time.Millisecond,
+	server: 750 * time.Millisecond,
+	spans:  300 * time.Millisecond,
+	lines:  200 * time.Millisecond,
+}
+
+const (
+	dieWithin = 300 * time.Millisecond // everything, once nothing can be trusted
+
+	// afterDrain is the time requested from a service manager in addition to the drain: twice the
+	// time limits above.
+	afterDrain = 8 * time.Second
+
+	// lameDuck is the least time between closing the gate and closing the sockets, so that a client
+	// with a busy connection gets 503 draining instead of a closed connection.
+	lameDuck = 200 * time.Millisecond
+)
+
+// drainServices refuses new work and lets accepted work finish.
+func (n *Node) drainServices(ctx context.Context) event {
+	n.log.Info("draining", "reason", n.drain.reason)
+	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
+	if e, cut := n.predrain(); cut {
+		return e
+	}
+	n.closeIntake()
+	linger := time.NewTimer(lameDuck)
+	defer linger.Stop()
+	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
+		return e
+	}
+	if n.server.Conns() == 0 {
+		return event{kind: evDrained} // no client is connected
+	}
+	if e, cut := until(n, linger.C); cut {
+		return e
+	}
+	return event{kind: evDrained}
+}
+
+var errLeaving = errors.New("the node is about to stop")
+
+// predrain keeps serving while not ready, so that load balancers can react.
+func (n *Node) predrain() (cause event, cut bool) {
+	if n.conf().Node.Predrain == 0 {
+		return event{}, false
+	}
+	n.board.Set(ownService, "predrain", errLeaving)
+	over := time.NewTimer(n.conf().Node.Predrain.D())
+	defer over.Stop()
+	return until(n, over.C)
+}
+
+// until waits for over. It returns early with the cause of an abort or a fault.
+func until[T any](n *Node, over <-chan T) (cause event, cut bool) {
+	select {
+	case <-over:
+		return event{}, false
+	case <-n.abort.asked:
+		return event{kind: evAbort}, true
+	case <-n.store.Failed():
+		return n.fatal(), true
+	case <-n.died.asked:
+		return n.fatal(), true
+	}
+}
+
+// closeIntake closes the gate for requests that would queue or commit, ends background work, and
+// closes the queues that handlers feed.
+func (n *Node) closeIntake() {
+	n.server.SetGate(httpapi.GateDraining)
+	n.sup.CancelBackground()
+	n.closeIntakes()
+}
+
+// noteDrain appends an audit row for the drain. A store that cannot write it does not delay the
+// stop.
+func (n *Node) noteDrain(ctx context.Context) {
+	e := tokens.AuditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
+	e.Reason = n.drain.reason
+	n.note(ctx, e)
+}
+
+// join waits for the engine tasks and the audit row of the drain. An abort or a fault ends it
+// early.
+func (n *Node) join(ctx context.Context, within time.Duration) event {
+	ctx, leave := context.WithTimeout(ctx, within)
+	defer leave()
+	done, cause, cut, aborted := make(chan struct{}), event{}, false, 0
+	wait := func(ctx context.Context, leg int) error {
+		if leg == 0 {
+			n.noteDrain(ctx)
+		} else {
+			aborted = n.drainEngines(ctx)
+		}
+		return nil
+	}
+	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
+		if leg == 0 {
+			defer close(done)
+			return flow.Fan(ctx, 2, wait)
+		}
+		if cause, cut = until(n, done); cut {
+			leave()
+			n.abortEngines(ctx, n.grace())
+		}
+		return nil
+	})
+	switch {
+	case cut:
+		return cause
+	case aborted > 0:
+		return event{kind: evOverdue}
+	}
+	return event{kind: evDrained}
+}
+
+// abortServices cancels the tasks of every engine.
+func (n *Node) abortServices(ctx context.Context) event {
+	n.manager.stopping("abort", afterDrain)
+	n.closeIntake()
+	n.abortEngines(ctx, n.grace())
+	return event{kind: evDrained}
+}
+
+// stop closes lanes, sockets and file, in this order. It also ends a boot that failed.
+func (n *Node) stop(ctx context.Context) event {
+	defer n.markStopping()()
+	n.server.SetGate(httpapi.GateClosed)
+	n.sup.CancelBackground()
+	n.refuseReloads() // requests that no reloader handles: the boot failed, or the reloader was restarting
+	n.endEngines(ctx)
+	n.store.CloseLanes()
+	straggler := n.sup.Drain("store", n.within.store, n.grace()) > 0
+	shut, cancel := context.WithTimeout(ctx, n.within.server)
+	defer cancel()
+	if err := n.server.Shutdown(shut); err != nil {
+		n.log.Warn("calls were cut", "reason", err.Error())
+		straggler = true
+	}
+	end := event{kind: evClosed}
+	if straggler || n.outlived() {
+		n.step(event{kind: evStraggled}) // leave the file open: a read may still be running
+	} else {
+		end = n.closeFile(ctx)
+	}
+	if end.kind == evClosed {
+		n.log.Info("stopped", "exit", n.state.exit)
+		n.flush(ctx)
+	}
+	return end
+}
+
+// StoppingName is the file in the data directory that a node locks from the closing of its sockets
+// until it has closed its database, so that verbs do not wait for it as for a node that starts.
+const StoppingName = config.FileName
+
+// markStopping locks StoppingName and returns a function that unlocks it. Without the lock verbs
+// only wait longer.
+func (n *Node) markStopping() (unlock func()) {
+	if n.boot.Amnesia.Enabled {
+		return func() {}
+	}
+	f, err := os.Open(n.boot.Path(StoppingName))
+	if err != nil {
+		return func() {}
+	}
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	return func() { _ = f.Close() }
+}
+
+// outlived waits briefly for cancelled tasks and reports whether one is still running.
+func (n *Node) outlived() bool {
+	return !pollFor(n.grace(), func() bool { return n.liveTasks.Load() == 0 })
+}
+
+// pollFor polls is every millisecond for at most within, and reports whether it became true.
+func pollFor(within time.Duration, is func() bool) bool {
+	//rawchan: it ends with the wait
+	late, tick := time.NewTimer(within), time.NewTicker(time.Millisecond)
+	defer late.Stop()
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return false
+		}
+	}
+	return true
+}
+
+// closeFile frees the caches and closes the file.
+func (n *Node) closeFile(ctx context.Context) event {
+	n.closeEngines(ctx)
+	err := n.store.Close()
+	if err == nil || errors.Is(err, store.ErrDied) {
+		return event{kind: evClosed}
+	}
+	n.log.Error("the file was not closed in order", "reason", err.Error())
+	if e := n.fatal(); e.kind == evPoisoned {
+		return e
+	}
+	n.step(event{kind: evFailed, code: ExitStorage})
+	return event{kind: evClosed}
+}
+
+// flush waits briefly for spans and for log lines. A reader that is stuck loses them.
+func (n *Node) flush(ctx context.Context) {
+	if err := n.closeTracer(ctx); err != nil {
+		n.log.Warn("spans were lost", "reason", err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.within.lines)
+	defer cancel()
+	if n.ring.Flush(ctx) != nil {
+		n.sup.Drain(ownService, 0, n.grace())
+	}
+}
+
+func (n *Node) closeTracer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.within.spans)
+	defer cancel()
+	return n.tracer.Close(ctx)
+}
+
+// die ends the node after the store has failed and the file can no longer be trusted. It writes
+// nothing, closes only the sockets, and does not wait for tasks that do not return at once.
+func (n *Node) die(ctx context.Context) {
+	err := n.store.Err()
+	n.log.Error("the store has failed", "reason", err.Error(), "next", classify(err).next)
+	n.server.SetGate(httpapi.GateClosed)
+	shut, cancel := context.WithTimeout(ctx, dieWithin)
+	defer cancel()
+	_ = flow.Fan(shut, 3, func(ctx context.Context, leg int) error {
+		switch leg {
+		case 0:
+			return n.server.Shutdown(ctx)
+		case 1:
+			n.abortEngines(ctx, dieWithin)
+		case 2:
+			n.sup.Drain("store", 0, dieWithin)
+		}
+		return nil
+	})
+	_ = n.ring.Flush(shut)
+	n.sup.Drain(ownService, 0, dieWithin/3)
+}
+
+func (n *Node) grace() time.Duration { return n.boot.Node.AbortGrace.D() }

@@ -1,0 +1,108 @@
+package tokens
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	// ErrSecret is returned for an invalid node secret.
+	ErrSecret = errors.New("node secret is not usable")
+	// ErrExposed is returned for a node secret that other users may read.
+	ErrExposed = errors.New("others may read it")
+)
+
+// secretLen is the size of the node secret, bytes.
+const secretLen = 32
+
+// ReadSecret reads the node secret. It returns fs.ErrNotExist if the file does not exist, and
+// ErrExposed if other users may read the file, because a reader can mint tokens.
+func ReadSecret(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s is a link to nothing", ErrSecret, path)
+		}
+		return nil, fmt.Errorf("node secret: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a file", ErrSecret, path)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("node secret %s has mode %04o: %w", path, mode, ErrExposed)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("node secret: %w", err)
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != secretLen {
+		return nil, fmt.Errorf("%w: %s is not %d bytes in hex", ErrSecret, path, secretLen)
+	}
+	return secret, nil
+}
+
+// MakeSecret creates a node secret and writes its file.
+func MakeSecret(path string) ([]byte, error) {
+	secret, err := DrawSecret()
+	if err != nil {
+		return nil, err
+	}
+	return secret, WriteSecret(path, secret)
+}
+
+// WriteSecret writes the file of a node secret.
+func WriteSecret(path string, secret []byte) error {
+	return WritePrivate(path, []byte(hex.EncodeToString(secret)+"\n"))
+}
+
+// DrawSecret returns a new node secret. If it is not written, it and all its tokens end with the
+// process.
+func DrawSecret() ([]byte, error) {
+	secret := make([]byte, secretLen)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("node secret: %w", err)
+	}
+	return secret, nil
+}
+
+// WritePrivate creates a file with mode 0600 and syncs it and its directory. It never replaces a
+// file.
+func WritePrivate(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// MakeDir creates a directory (mode 0700) and its parents, and syncs its parent, without which a
+// file synced inside could be lost. A parent without read permission cannot be synced.
+func MakeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	return nil
+}
+
+// SyncDir syncs dir, which makes its names durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi"
+	walletapi "ronbox/httpapi/wallet"
+)
+
+func walletService() service {
+	return service{
+		name:  "wallet",
+		on:    func(c *config.Config) bool { return c.Wallet.Enabled },
+		drain: func(c *config.Config) unit.Duration { return c.Wallet.DrainDeadline },
+		build: func(n *Node, c *config.Config) engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
+		// The ledger's own tasks are gone by then, and no worker changes a balance any more.
+		drained: func(ctx context.Context, n *Node) { n.flushBalances(ctx) },
+		api:     func(n *Node) httpapi.Service { return walletapi.New(n.wallet()) },
+		limits: func(c *config.Config) httpapi.Limits {
+			l := c.Wallet.Limits
+			return httpapi.Limits{
+				PerPrincipal: httpapi.Rate{RPS: l.RatePerSecond, Burst: l.Burst},
+				ReadRPS:      l.ReadRPS,
+				Inflight:     l.MaxInflight,
+				Timeout:      c.Wallet.ReqTimeout.D(),
+				Streams:      streamLimits(c),
+			}
+		},
+		cache: "balances",
+	}
+}
+
+// walletDeps are the wallet's neighbours. PolicyReady is nil: the rights of a caller are in its
+// token and in the limits, both in memory.
+func (n *Node) walletDeps() wallet.Deps {
+	return wallet.Deps{
+		Catalog:    n.catalog,
+		Ledger:     n.ledger(),
+		Metrics:    n.metrics,
+		Log:        n.levels.Logger(),
+		Board:      n.board,
+		Now:        n.now,
+		StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
+		SafeMode:   n.ledger().SafeMode,
+		Warm:       n.ledger().WarmBalance,
+		AuthReady:  n.Ready,
+	}
+}
+
+// walletEngine is the wallet as the node runs it. Its state is the ledger's, so it has nothing to
+// recover.
+type walletEngine struct{ *wallet.Engine }
+
+func (e walletEngine) Recover(context.Context) error { return nil }
+func (e walletEngine) Reload(c *config.Config)       { e.Engine.Reload(c.Wallet) }
+
+func (e walletEngine) Close(context.Context) error {
+	e.Engine.Close()
+	return nil
+}
+
+// wallet is the engine, nil while it is off.
+func (n *Node) wallet() *wallet.Engine { return engineOf[walletEngine](n).Engine }

@@ -1,0 +1,181 @@
+package wallet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
+	walletapi "ronbox/httpapi/wallet"
+)
+
+// statementPage is the most entries that a node returns at once.
+const statementPage = 500
+
+// historyFlags select the part of a statement, and how it is printed.
+type historyFlags struct {
+	asset, cursor, since, until string
+	limit                       int
+	oldest, all, csv            bool
+}
+
+func (a app) historyCmd() *cobra.Command {
+	var f historyFlags
+	cmd := &cobra.Command{
+		Use:   "history ACCOUNT",
+		Short: "Show an account's statement: each posting and the balance after it",
+		Long: `Show an account's statement in an asset, a page at a time, the newest first: each posting,
+and the posted balance after it. The cursor that ends a page begins the next one.
+
+--all reads to the end; with --json it prints one entry a line. --csv prints rows under a
+header, with amounts in minor units.`,
+		Example: `  ronbox wallet history alice
+  ronbox wallet history alice --since 2026-01-01T00:00:00Z --oldest-first --limit 500 --json
+  ronbox wallet history alice --all --csv > alice.csv`,
+		Args: cli.Exactly(1, "one account"),
+	}
+	assetFlag(cmd, &f.asset)
+	fl := cmd.Flags()
+	fl.IntVar(&f.limit, "limit", 100, "at most this many entries, 1 to 500")
+	fl.StringVar(&f.cursor, "cursor", "", "go on where a page ended")
+	fl.StringVar(&f.since, "since", "", "at this `time` or after it (RFC 3339)")
+	fl.StringVar(&f.until, "until", "", "before this `time` (RFC 3339)")
+	fl.BoolVar(&f.oldest, "oldest-first", false, "begin with the oldest")
+	fl.BoolVar(&f.all, "all", false, "read all pages")
+	fl.BoolVar(&f.csv, "csv", false, "print CSV")
+	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
+		q, err := f.query(args[0])
+		if err != nil {
+			return err
+		}
+		return a.history(ctx, c, q, &f)
+	})
+	return cmd
+}
+
+func (f *historyFlags) query(account string) (q walletapi.HistoryQuery, err error) {
+	switch {
+	case f.limit < 1 || f.limit > statementPage:
+		return q, cli.Usage("--limit %d: want 1 to %d", f.limit, statementPage)
+	case f.all:
+		f.limit = statementPage
+	}
+	q = walletapi.HistoryQuery{Account: account, Asset: f.asset, Cursor: f.cursor, Limit: f.limit}
+	if f.oldest {
+		q.Order = "asc"
+	}
+	if err = cmp.Or(checkAccount(account), checkAsset("--asset", f.asset)); err != nil {
+		return q, err
+	}
+	if q.Since, err = parseTime("--since", f.since); err != nil {
+		return q, err
+	}
+	q.Until, err = parseTime("--until", f.until)
+	return q, err
+}
+
+// history prints a page of a statement, or with --all every page as it comes.
+func (a app) history(ctx context.Context, c walletapi.Client, q walletapi.HistoryQuery, f *historyFlags) error {
+	r := a.Repeater()
+	var d decimals
+	if !f.csv {
+		d = a.shownDecimals(ctx, c)
+	}
+	for first := true; ; first = false {
+		var page walletapi.History
+		err := r.Repeat(ctx, "read the statement of "+q.Account, func() (err error) {
+			page, err = c.History(ctx, q)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		q.Cursor = page.Next
+		if f.all {
+			page.Next = ""
+		}
+		switch {
+		case f.csv:
+			err = a.printCSV(page.Entries, first)
+		case f.all && a.Flags.JSON:
+			for i := 0; i < len(page.Entries) && err == nil; i++ {
+				err = a.PrintJSON(page.Entries[i])
+			}
+		default:
+			err = a.Show(page, func(t cli.Table) { historyTable(t, page, q.Asset, d, first) })
+		}
+		if err != nil || !f.all || q.Cursor == "" {
+			return err
+		}
+	}
+}
+
+var historyColumns = []string{
+	"time", "txid", "op", "side", "asset", "amount_minor", "balance_minor", "available_minor", "from", "to", "nonce",
+	"hold", "key", "memo",
+}
+
+// printCSV prints entries as rows, after the header if they are the first.
+func (a app) printCSV(entries []walletapi.HistoryEntry, first bool) error {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	if first {
+		_ = w.Write(historyColumns) // to memory
+	}
+	for _, e := range entries {
+		r, err := record.ParseReceipt(e.Receipt)
+		if err != nil {
+			return unsoundReceipt(err)
+		}
+		nonce, hold := "", ""
+		if r.Nonce != 0 {
+			nonce = cli.Decimal(r.Nonce)
+		}
+		if !r.Hold.IsZero() {
+			hold = r.Hold.String()
+		}
+		_ = w.Write([]string{
+			cli.FormatStamp(time.Unix(0, r.At)), r.TxID.String(), r.Op.String(), e.Side, r.Asset, r.Amount.String(),
+			e.BalanceMinor, e.AvailableMinor, r.From, r.To, nonce, hold, r.Idem, e.Memo,
+		})
+	}
+	w.Flush()
+	return a.Print(out.Bytes())
+}
+
+func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, first bool) {
+	if len(h.Entries) == 0 && first {
+		t.Row("nothing has touched it")
+		return
+	}
+	if first {
+		t.Row("TIME", "OP", "CHANGE", "BALANCE", "OTHER", "TXID", "MEMO")
+	}
+	for _, e := range h.Entries {
+		r, err := record.ParseReceipt(e.Receipt)
+		if err != nil {
+			t.Row("", "BAD", err)
+			continue
+		}
+		sign, other := "+", r.From
+		if e.Side == "debit" {
+			sign, other = "-", r.To
+		}
+		switch r.Op { // these ops post no entry
+		case record.OpHold:
+			sign = "held "
+		case record.OpRelease, record.OpExpire:
+			sign = "freed "
+		}
+		t.Row(cli.FormatStamp(time.Unix(0, r.At)), r.Op, sign+d.bare(r.Amount.String(), asset),
+			d.bare(e.BalanceMinor, asset)+" "+asset, other, r.TxID, e.Memo)
+	}
+	if h.Next != "" {
+		t.Row("more: --cursor " + h.Next)
+	}
+}

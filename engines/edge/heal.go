@@ -1,0 +1,148 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/store"
+)
+
+// failed converts the error of a change of the content store for callers. It shows the error in
+// readiness until heal finds that the cause has gone.
+func (e *Engine) failed(err error) error {
+	if errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	e.broken.Store(err != nil)
+	e.d.Board.Set(service, keyStore, err)
+	return err
+}
+
+// openStore opens the content store. If the disk does not read or write its folder, only the edge
+// is unready: packs are served, nothing is fetched, and the store is opened again later. openStore
+// returns only errors of the database.
+func (e *Engine) openStore(ctx context.Context) error {
+	err := e.recoverStore(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrCorrupt) || e.d.Store.Err() != nil {
+		return err
+	}
+	_ = e.failed(err) // readiness shows it
+	e.log.Error("content store", "reason", err.Error(), "effect", "nothing is fetched, packs are served",
+		"next", "look at the disk and the folder edge/cas; the node tries again every few seconds")
+	return nil
+}
+
+// recoverStore opens the content store: it removes the remains of a crash and counts the content. A
+// row without its file stays and is a miss.
+func (e *Engine) recoverStore(ctx context.Context) error {
+	if err := e.cas.Prepare(); err != nil {
+		return err
+	}
+	if err := e.repairing(ctx, func() error { return e.countRows(ctx) }); err != nil {
+		return err
+	}
+	err := e.cas.Walk(ctx, func(path string, name b3.Digest) error {
+		err := e.repairing(ctx, func() error { _, err := find(ctx, e, blobs, name); return err })
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err == nil {
+		e.opened.Store(true)
+	}
+	return e.failed(err)
+}
+
+// countRows counts the content by its rows, and adds rows to edge/keys for URLs that an older
+// release has stored.
+func (e *Engine) countRows(ctx context.Context) error {
+	var has tally
+	err := scan(ctx, e, blobs, func(_ b3.Digest, b blobRow) error {
+		has.add(tally{bytes: b.Size, objects: 1, urls: b.Refs})
+		return nil
+	})
+	listed := int64(0)
+	if err == nil {
+		err = scan(ctx, e, keys, func(_ urlKey, row keyRow) error {
+			has.add(row.pins())
+			if !row.Lost {
+				listed++
+			}
+			return nil
+		})
+	}
+	if err == nil && listed != has.urls {
+		err = e.addKeys(ctx)
+	}
+	e.room.set(has)
+	return err
+}
+
+// addKeys adds the missing rows of edge/keys.
+func (e *Engine) addKeys(ctx context.Context) error {
+	var c repairCmd
+	err := scan(ctx, e, paths, func(_ b3.Digest, row Stored) error {
+		_, err := find(ctx, e, keys, keyOf(row.URL))
+		if errors.Is(err, ErrNotFound) {
+			c.Keys = append(c.Keys, namedKey{row.URL, keyRow{Size: row.Size}})
+			err = nil
+		}
+		return err
+	})
+	for _, part := range c.parts() {
+		if err == nil {
+			_, err = store.Commit(ctx, e.d.Store, store.Work, part)
+		}
+	}
+	return err
+}
+
+// heal opens the content store if that failed before; otherwise it tries to write to it. It shows
+// the outcome in readiness. It is called by the task cas_writer.
+func (e *Engine) heal(ctx context.Context) error {
+	if !e.opened.Load() {
+		return e.failed(e.recoverStore(ctx))
+	}
+	err := e.d.Store.Health()
+	if err == nil {
+		err = e.cas.Try()
+	}
+	if err == nil {
+		err = e.hasRoom(ctx, 1)
+	}
+	return e.failed(err)
+}
+
+// hasRoom returns ErrFull if so many bytes cannot be stored even after the eviction of all unpinned
+// objects. It is called by the task cas_writer.
+func (e *Engine) hasRoom(ctx context.Context, bytes int64) error {
+	quota, disk, err := e.bounds()
+	if err != nil {
+		return err
+	}
+	has, reserved := e.room.held()
+	more := reserved + bytes
+	short := max(0, more-disk, has.bytes+more-quota)
+	switch loose, _ := has.loose(); {
+	case short <= loose:
+		return nil
+	case !e.room.mayFree(short):
+		return ErrFull
+	}
+	_, err = e.candidates(ctx, tally{bytes: short})
+	return err
+}
+
+// healSoon asks the CAS writer to try the content store if readiness shows a fault.
+func (e *Engine) healSoon() {
+	if e.broken.Load() {
+		// If the queue is full, the next look asks again.
+		_ = e.writes.TrySend(&writeJob{check: true, reply: flow.NewReply[struct{}]()})
+	}
+}

@@ -1,0 +1,354 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
+)
+
+// limp is a host of one object that stops after a number of bytes.
+type limp struct {
+	mu     sync.Mutex
+	body   string        // guarded by mu
+	most   int           // bytes of an answer before it hangs; guarded by mu
+	cuts   bool          // the host closes the connection instead; guarded by mu
+	pause  time.Duration // after each sixteenth of the bytes; guarded by mu
+	ranges []string      // of the requests; guarded by mu
+	// lie changes the answer to a range; nil answers as in RFC 9110.
+	lie func(w http.ResponseWriter, from int, body string) bool
+}
+
+func (l *limp) set(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+func tagOf(body string) string { return `"` + b3.Sum([]byte(body)).String()[3:19] + `"` }
+
+func (l *limp) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	l.mu.Lock()
+	l.ranges = append(l.ranges, q.Header.Get("Range"))
+	body, most, cuts := l.body, l.most, l.cuts
+	pause, lie := l.pause, l.lie
+	l.mu.Unlock()
+	from := 0
+	if text, ok := strings.CutPrefix(q.Header.Get("Range"), "bytes="); ok {
+		from, _ = strconv.Atoi(strings.TrimSuffix(text, "-"))
+	}
+	if from > 0 && lie != nil && lie(w, from, body) {
+		return
+	}
+	w.Header().Set("ETag", tagOf(body))
+	if from > 0 && q.Header.Get("If-Range") == tagOf(body) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)-from))
+		w.WriteHeader(http.StatusPartialContent)
+	} else {
+		from = 0
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	rest := body[from:]
+	for sent := 0; len(rest) > 0; {
+		n := min(max(1, len(body)/16), len(rest), most-sent)
+		if n == 0 && cuts {
+			cut(w)
+			return
+		}
+		if n == 0 {
+			hang(q)
+		}
+		_, _ = io.WriteString(w, rest[:n])
+		flush(w)
+		rest, sent = rest[n:], sent+n
+		time.Sleep(pause)
+	}
+}
+
+// asked returns the ranges of the requests since the last call.
+func (l *limp) asked() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := strings.Join(l.ranges, " ")
+	l.ranges = nil
+	return out
+}
+
+const limpSize = 160_000
+
+func newLimp(t *testing.T) (*limp, *host) {
+	l := &limp{body: strings.Repeat("0123456789abcdef", limpSize/16), most: limpSize}
+	return l, newHost(t, l.ServeHTTP)
+}
+
+// get begins a fill like a GET, with tries of 2 s, and waits for its end.
+func (r *rig) get(h *host) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	t, path, err := parseURL("https://" + h.name + "/x")
+	if err == nil {
+		_, err = r.e.fill(ctx, &fillJob{target: t, path: path, try: 2 * time.Second})
+	}
+	return err
+}
+
+func (r *rig) post(h *host) error {
+	_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
+	return err
+}
+
+// On a line that is too slow for one try or one fill, every try resumes the previous one.
+func TestSlowLineArrives(t *testing.T) {
+	t.Parallel()
+	l, h := newLimp(t)
+	l.most = limpSize / 5
+	r := newRig(t, on(h)).start()
+	if err := r.get(h); reason(err) != Timeout {
+		t.Fatalf("three tries of a fifth each: %v", err)
+	}
+	if got, want := l.asked(), " bytes=32000- bytes=64000-"; got != want {
+		t.Errorf("asked for %q, want %q", got, want)
+	}
+	if _, reserved := r.e.room.held(); reserved != 96_000 {
+		t.Errorf("%d bytes are reserved between two fills", reserved)
+	}
+	if err := r.get(h); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.asked(), "bytes=96000- bytes=128000-"; got != want {
+		t.Errorf("asked for %q, want %q", got, want)
+	}
+	r.want(h.name+"/x", l.body)
+	r.sound()
+}
+
+// A try that a POST began lasts while bytes come, and ends after edge.fill.idle without a byte. The
+// next try resumes it.
+func TestPostLastsWhileBytesCome(t *testing.T) {
+	t.Parallel()
+	l, h := newLimp(t)
+	l.pause = 200 * time.Millisecond
+	r := newRig(t,
+		on(h, func(c *Config) { c.Ingress.TimeoutSecs, c.Fill.Idle = 1, unit.Duration(2*time.Second) })).start()
+	if err := r.post(h); err != nil || l.asked() != "" {
+		t.Fatalf("3 s of bytes: %v", err)
+	}
+	r.want(h.name+"/x", l.body)
+	l.set(func() { l.body, l.most, l.pause = "anew "+l.body, limpSize/2, 0 })
+	f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x", Refresh: true})
+	if err != nil || !f.New || l.asked() != " bytes=80000- bytes=160000-" {
+		t.Errorf("a line that stalls: %+v, %v", f, err)
+	}
+	r.want(h.name+"/x", l.body)
+	r.sound()
+}
+
+// An object that changes between two tries is fetched from its beginning, whether or not the host
+// supports If-Range.
+func TestChangedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	part := func(w http.ResponseWriter, from int, body string) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, body[from:])
+	}
+	for doc, lie := range map[string]func(w http.ResponseWriter, from int, body string) bool{
+		"If-Range is understood": nil,
+		"If-Range is ignored": func(w http.ResponseWriter, from int, body string) bool {
+			w.Header().Set("ETag", tagOf(body))
+			part(w, from, body)
+			return true
+		},
+		"a part without an ETag": func(w http.ResponseWriter, from int, body string) bool {
+			part(w, from, body)
+			return true
+		},
+		"a part with a weak ETag": func(w http.ResponseWriter, from int, body string) bool {
+			w.Header().Set("ETag", "W/"+tagOf(body))
+			part(w, from, body)
+			return true
+		},
+		"no such range": func(w http.ResponseWriter, _ int, _ string) bool {
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			return true
+		},
+	} {
+		t.Run(doc, func(t *testing.T) {
+			t.Parallel()
+			l, h := newLimp(t)
+			l.most, l.cuts = limpSize/5, true
+			r := newRig(t, on(h)).start()
+			if err := r.get(h); reason(err) != UpstreamTruncated {
+				t.Fatal(err)
+			}
+			l.set(func() { l.body, l.most, l.lie = strings.Repeat("another ", limpSize/8), limpSize, lie })
+			if err := r.get(h); err != nil {
+				t.Fatal(err)
+			}
+			r.want(h.name+"/x", l.body)
+			r.sound()
+		})
+	}
+}
+
+// A host that answers with another part than the requested one is refused, and no byte is stored.
+// The next fill starts over.
+func TestContentRangeIsChecked(t *testing.T) {
+	t.Parallel()
+	says := func(format string, at ...int) func(w http.ResponseWriter, from int, body string) bool {
+		return func(w http.ResponseWriter, from int, body string) bool {
+			w.Header().Set("ETag", tagOf(body))
+			if format != "" {
+				numbers := strings.NewReplacer("F", strconv.Itoa(from), "L", strconv.Itoa(len(body)-1),
+					"T", strconv.Itoa(len(body)), "G", strconv.Itoa(from-1), "S", strconv.Itoa(len(body)+1))
+				w.Header().Set("Content-Range", numbers.Replace(format))
+			}
+			w.WriteHeader(http.StatusPartialContent)
+			flush(w) // sends chunks, so there is no Content-Length
+			_, _ = io.WriteString(w, (body + body)[from:][:len(body)-from+append(at, 0)[0]])
+			return true
+		}
+	}
+	for doc, tt := range map[string]struct {
+		lie  func(w http.ResponseWriter, from int, body string) bool
+		want Reason
+	}{
+		"an earlier part":          {says("bytes G-L/T"), NotCacheable},
+		"from the beginning":       {says("bytes 0-L/T"), NotCacheable},
+		"a longer whole":           {says("bytes F-T/S"), NotCacheable},
+		"an unknown whole":         {says("bytes F-L/*"), NotCacheable},
+		"none":                     {says(""), NotCacheable},
+		"several":                  {says("bytes F-F/T, bytes L-L/T"), NotCacheable},
+		"another unit":             {says("tiles F-L/T"), NotCacheable},
+		"a sign":                   {says("bytes +F-L/T"), NotCacheable},
+		"more bytes than it says":  {says("bytes F-L/T", 1), NotCacheable},
+		"fewer bytes than it says": {says("bytes F-L/T", -1), UpstreamTruncated},
+		"private": {func(w http.ResponseWriter, from int, body string) bool {
+			w.Header().Set("Cache-Control", "private")
+			return says("bytes F-L/T")(w, from, body)
+		}, NotCacheable},
+	} {
+		t.Run(doc, func(t *testing.T) {
+			t.Parallel()
+			l, h := newLimp(t)
+			l.most, l.cuts = limpSize/5, true
+			r := newRig(t, on(h)).start()
+			if err := r.get(h); reason(err) != UpstreamTruncated {
+				t.Fatal(err)
+			}
+			l.set(func() { l.most, l.lie = limpSize, tt.lie })
+			if err := r.get(h); reason(err) != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if has, _ := r.e.room.held(); has.objects != 0 {
+				t.Errorf("%d objects", has.objects)
+			}
+			l.set(func() { l.lie = nil })
+			l.asked()
+			if err := r.get(h); err != nil || tt.want == NotCacheable && l.asked() != "" {
+				t.Errorf("from the beginning: %v", err)
+			}
+			r.want(h.name+"/x", l.body)
+			r.sound()
+		})
+	}
+}
+
+// A truncated body is kept too. A fill that cannot succeed leaves no partial, and a partial expires
+// after two minutes.
+func TestPartialsAreDropped(t *testing.T) {
+	t.Parallel()
+	l, h := newLimp(t)
+	l.most, l.cuts = limpSize/5, true
+	r := newRig(t, on(h)).start()
+	kept := func() int { r.e.partials.mu.Lock(); defer r.e.partials.mu.Unlock(); return len(r.e.partials.all) }
+	if err := r.get(h); reason(err) != UpstreamTruncated || kept() != 1 {
+		t.Fatalf("%v, %d kept", err, kept())
+	}
+	r.clock.Add(int64(partialFor + time.Second))
+	until(t, "a partial is dropped", func() bool { return kept() == 0 })
+	until(t, "its room is given back", func() bool { _, reserved := r.e.room.held(); return reserved == 0 })
+	r.noTemps()
+	if err := r.get(h); reason(err) != UpstreamTruncated || kept() != 1 {
+		t.Fatalf("%v, %d kept", err, kept())
+	}
+	l.set(func() {
+		l.lie = func(w http.ResponseWriter, _ int, _ string) bool { w.WriteHeader(http.StatusNotFound); return true }
+	})
+	if err := r.get(h); reason(err) != UpstreamNotFound || kept() != 0 {
+		t.Errorf("the object is gone: %v, %d kept", err, kept())
+	}
+	r.noTemps()
+}
+
+// Partials are bounded, and are dropped when a fill needs their room.
+func TestPartialsAreBounded(t *testing.T) {
+	t.Parallel()
+	s, now := newPartials(100), time.Now()
+	put := func(url string, size int64, after time.Duration) (left []*partial) {
+		return s.keep(url, &partial{size: size}, now.Add(after))
+	}
+	if left := put("large", 101, 0); len(left) != 1 || len(s.all) != 0 {
+		t.Errorf("one that is too large: %d left", len(left))
+	}
+	put("a", 40, 0)
+	put("b", 40, time.Second)
+	if left := put("c", 50, 2*time.Second); len(left) != 1 || left[0].size != 40 || s.all["a"] != nil || s.sum != 90 {
+		t.Errorf("%d left, %d bytes", len(left), s.sum)
+	}
+	for i := range 2 * mostPartials {
+		put(fmt.Sprint(i), 0, time.Duration(3+i)*time.Second)
+	}
+	if len(s.all) != mostPartials || s.sum != 0 {
+		t.Errorf("%d are kept, %d bytes", len(s.all), s.sum)
+	}
+	if left := s.expired(now.Add(time.Hour)); len(left) != mostPartials || len(s.all) != 0 || s.shed() != nil {
+		t.Errorf("%d expired, %d left", len(left), len(s.all))
+	}
+	l, h := newLimp(t)
+	l.most, l.cuts = limpSize/5, true
+	r := newRig(t,
+		on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
+	if err := r.get(h); reason(err) != UpstreamTruncated {
+		t.Fatal(err)
+	}
+	l.set(func() { l.most = limpSize })
+	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/y"}); err != nil {
+		t.Errorf("a fill that needs the room: %v", err)
+	}
+	r.want(h.name+"/y", l.body)
+	r.noTemps()
+	r.sound()
+}
+
+// If a host answers a range with a smaller slice, the whole object is fetched.
+func TestHostThatServesSlices(t *testing.T) {
+	l, h := newLimp(t)
+	l.most, l.cuts = limpSize/5, true
+	r := newRig(t, on(h)).start()
+	if err := r.get(h); reason(err) != UpstreamTruncated {
+		t.Fatal(err)
+	}
+	slice := func(w http.ResponseWriter, from int, body string) bool {
+		w.Header().Set("ETag", tagOf(body))
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from, len(body)))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, body[from:from+1])
+		return true
+	}
+	l.set(func() { l.most, l.lie = limpSize, slice })
+	if err := r.get(h); err != nil {
+		t.Fatal(err)
+	}
+	r.want(h.name+"/x", l.body)
+	r.sound()
+}

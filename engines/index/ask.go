@@ -1,0 +1,137 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/appliance/flow"
+)
+
+// ask makes one call and records its outcome. It returns nil for a good answer and ErrNotFound for
+// an empty one.
+func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) error {
+	begun := time.Now()
+	if wave == 1 {
+		l.mu.Lock()
+		l.raced = true
+		l.mu.Unlock()
+	}
+	l.e.m.legs.Add(1)
+	o, err := l.call(ctx, p)
+	l.e.m.legs.Add(-1)
+	took := time.Since(begun)
+	switch {
+	case err == nil, errors.Is(err, ErrNotFound):
+		p.settle(pass, flow.Succeeded, nil)
+		if took < l.s.hedge {
+			p.onTime()
+		}
+		if err == nil {
+			l.addAnswer(o, p, wave)
+			return nil
+		}
+		l.book(p, err)
+		return err
+	case ctx.Err() == nil:
+	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.s.fair:
+		err = ErrPeerTimeout
+	case l.overtaken(took):
+		err = errOvertaken
+	default: // the call lost a race or had too little time, or the node stops: it does not count against the peer
+		p.settle(pass, flow.Neither, nil)
+		if l.outwaited(took) {
+			p.late.Store(l.asOf.Add(l.s.lateFor).UnixNano())
+		}
+		return context.Cause(ctx)
+	}
+	p.settle(pass, flow.Failed, err)
+	l.e.m.peerErrors[kindOf(err)](1)
+	l.book(p, err)
+	return err
+}
+
+// overtaken reports whether a call that took out was beaten by a later call of the second wave. It
+// counts as a failure: otherwise a hanging peer would lose each race unnoticed and delay each
+// lookup by the hedge time.
+func (l *lookup) overtaken(out time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overtook && out >= l.s.hedge
+}
+
+// outwaited reports whether the lookup waited for a call of length out until about the hedge time
+// although other peers had answered. A slow peer may be far away, so this is not a failure.
+func (l *lookup) outwaited(out time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.heard) > 0 && !l.j.isName() && out >= l.s.hedge*9/10
+}
+
+// call asks p and returns its answer as an entry. For a content id the entry holds only the answer
+// of p.
+func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
+	n := &entry{key: l.j.text, fence: l.j.fence, found: true}
+	if !l.j.isName() {
+		list, err := p.Providers(ctx, l.j.cid, askLimit)
+		if err != nil {
+			return outcome{}, err
+		}
+		good, bad := l.e.verified(l.j.cid, list, l.s, l.asOf)
+		l.e.m.integrity(bad)
+		switch {
+		case len(good) == 0 && bad > 0:
+			return outcome{}, ErrInvalid
+		case len(good) == 0:
+			return outcome{}, ErrNotFound
+		}
+		n.providers = good
+		return outcome{entry: n, ttl: l.s.ttl}, nil
+	}
+	raw, err := p.Name(ctx, l.j.key)
+	if err != nil {
+		return outcome{}, err
+	}
+	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.now())
+	if err == nil {
+		err = l.compare(n, &r, [32]byte(signer))
+	}
+	if err != nil {
+		l.e.m.integrity(1)
+		return outcome{}, errors.Join(ErrInvalid, err)
+	}
+	n.manifest, n.etag = r.Manifest, quoted(r.Manifest)
+	n.seq, n.record = r.Seq, raw
+	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
+}
+
+// compare compares the record of a name with earlier records. It refuses a record that is older
+// than the last one of the same signer, or that has another manifest at the same seq. A different
+// manifest by another trusted signer is a conflict, and not the fault of either peer.
+func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
+	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
+	old, ok := l.e.past(l.j.text, l.e.now())
+	if !ok {
+		return nil
+	}
+	now := l.e.now().UnixMilli()
+	for _, was := range old.seen {
+		switch {
+		case was.until <= now:
+		case was.signer != signer:
+			n.seen = append(n.seen, was)
+			if was.manifest != r.Manifest {
+				n.conflict = was.manifest
+			}
+		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
+			return &RecordError{"seq", "is lower than that of an earlier record"}
+		}
+	}
+	// concurrent lookups may use the same entry
+	if !n.conflict.IsZero() && old.conflict.IsZero() && !old.disputed.Swap(true) {
+		l.e.m.conflicts(1)
+		l.e.log.Warn("name_conflict", "key", l.j.key.text, "manifest", r.Manifest.String(), "other",
+			n.conflict.String(), "next", "two keys of index.trust sign this name: leave one of them")
+	}
+	return nil
+}

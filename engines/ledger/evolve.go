@@ -1,0 +1,299 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// current is the state of the books with the running command, or at a boot with the records that
+// were redone. A row that is not in memory is read from the file.
+type current struct {
+	b *books
+	r store.Reader
+	a *action // the op at hand, with cells that were looked up for it; nil: none
+
+	states   recents[tables.StateKey, balance]
+	accounts recents[uint64, tables.Account]
+}
+
+// recents are the cells of the two sides of an op: decide finds them, and evolve needs them again.
+// No cell leaves memory while a command runs.
+type recents[K comparable, V any] struct {
+	cells [2]*cell[K, V]
+	next  int
+}
+
+// get returns the cell of k, which find looks up if it is not among the two.
+func (r *recents[K, V]) get(k K, find func(K) *cell[K, V]) *cell[K, V] {
+	for _, c := range r.cells {
+		if c != nil && c.key == k {
+			return c
+		}
+	}
+	c := find(k)
+	r.cells[r.next], r.next = c, 1-r.next
+	return c
+}
+
+var _ state = (*current)(nil)
+
+func (s *current) head() *tables.Head { return &s.b.cur.Head }
+
+func (s *current) known() *assets { return s.b.cur.assets }
+
+func (s *current) ref(name string) uint64 { return s.b.ref(s.r, name) }
+
+func (s *current) moved(k tables.MovedKey) engines.Amount { return s.b.meter(s.r, k).cur.v }
+
+// carried returns the party of the op at hand with a ref; nil: it is another account.
+func (s *current) carried(ref uint64) *party {
+	switch {
+	case s.a == nil || ref == 0:
+	case s.a.from.ref == ref:
+		return &s.a.from
+	case s.a.to.ref == ref:
+		return &s.a.to
+	}
+	return nil
+}
+
+func (s *current) balance(k tables.StateKey) *cell[tables.StateKey, balance] {
+	return s.states.get(k, s.findBalance)
+}
+
+func (s *current) account(ref uint64) *cell[uint64, tables.Account] {
+	return s.accounts.get(ref, s.findAccount)
+}
+
+func (s *current) findBalance(k tables.StateKey) *cell[tables.StateKey, balance] {
+	if p := s.carried(k.Account); p != nil {
+		if p.state.held() && p.state.key == k {
+			return p.state
+		}
+		if p.rows != nil && s.a.asset == k.Asset {
+			s.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
+		}
+	}
+	return s.b.state(s.r, k)
+}
+
+func (s *current) findAccount(ref uint64) *cell[uint64, tables.Account] {
+	if p := s.carried(ref); p != nil {
+		if p.account.held() {
+			return p.account
+		}
+		if p.rows != nil {
+			s.b.accounts.bring(ref, p.rows.account, p.rows.accountAt)
+		}
+	}
+	return s.b.account(s.r, ref)
+}
+
+// Balance is an account in an asset.
+func (s *current) Balance(k tables.StateKey) tables.Balance {
+	if k.Asset == 0 {
+		return tables.Balance{}
+	}
+	return s.balance(k).cur.v.Balance
+}
+
+// Account is an account apart from its balances.
+func (s *current) Account(ref uint64) tables.Account { return s.account(ref).cur.v }
+
+// Hold is a hold.
+func (s *current) Hold(seq uint64) (tables.Hold, bool) {
+	h := s.b.hold(s.r, seq).cur.v
+	return h, h.From != 0
+}
+
+// held is Hold for the id of a caller. A hold of which there is the record must have a row.
+func (s *current) held(seq uint64) (tables.Hold, bool) {
+	if seq == 0 || seq > s.b.cur.Seq {
+		return tables.Hold{}, false
+	}
+	h, known := s.Hold(seq)
+	var rec record.Record
+	if raw := s.b.run.raw(seq); !known && raw != nil && rec.Decode(raw) == nil && rec.Op == record.OpHold {
+		panic(&store.RowError{Bucket: "ledger/holds", Cause: fmt.Errorf("hold %d has no row", seq)})
+	}
+	return h, known
+}
+
+// Once is a permanent id or a guard.
+func (s *current) Once(k tables.OnceKey) (tables.Once, bool) {
+	o := s.b.once(s.r, k).cur.v
+	return o, o.Seq != 0
+}
+
+// evolve changes the rows as rec says. It is all that a record does to them, in Apply and at a
+// boot; rows that have seen rec already stay as they are. An error is a record that contradicts the
+// rows.
+func (s *current) evolve(rec *record.Record) error {
+	b, c := s.b, &s.b.changes
+	if b.open {
+		b.create(rec)
+	}
+	if err := c.Derive(rec, s); err != nil {
+		return err
+	}
+	for _, change := range c.Balances() {
+		cell := s.balance(change.Key)
+		next := balance{Balance: change.New, marks: cell.cur.v.marks}
+		if mark, ok := change.New.Mark(change.Key); ok {
+			next.marks = append(next.marks, mark)
+		}
+		b.states.put(cell, next, rec.Seq)
+	}
+	if ref := c.Account.Ref; ref != 0 {
+		b.accounts.put(s.account(ref), c.Account.New, rec.Seq)
+	}
+	for _, o := range c.Onces() {
+		b.onces.put(b.once(s.r, o.Key), o.New, rec.Seq)
+	}
+	if seq := c.Hold.Seq; seq != 0 {
+		b.holds.put(b.hold(s.r, seq), c.Hold.New, rec.Seq)
+	}
+	switch n := c.Name; {
+	case n.Ref == 0:
+	case !n.Asset:
+		b.names.put(b.names.fresh(n.Name), n.Ref, rec.Seq)
+		b.refs.put(b.refs.fresh(n.Ref), n.Name, rec.Seq)
+	case b.cur.assets.of(uint32(n.Ref)) == nil:
+		if err := b.cur.assets.follows(uint32(n.Ref)); err != nil {
+			return err
+		}
+		b.cur.assets = b.cur.assets.with(newAsset(uint32(n.Ref), n.Name, rec.From, rec.Seq))
+	}
+	return nil
+}
+
+// create enters the rows that a new record makes, which the file cannot have.
+func (b *books) create(rec *record.Record) {
+	switch rec.Op {
+	case record.OpOpen:
+		b.accounts.fresh(rec.From)
+	case record.OpHold:
+		b.holds.fresh(rec.Seq)
+	}
+	for i := range rec.Images {
+		if im := &rec.Images[i]; im.Prev == 0 {
+			b.states.fresh(tables.StateKey{Account: im.Account, Asset: im.Asset})
+		}
+	}
+}
+
+// Rows that are not in memory are read from the file as the group sees it, once.
+
+// loadRecent loads the table of recent rows: they are newer than the rows of their own tables, and
+// stay in memory until they are flushed there. The error is of a damaged row. The other rows are
+// loaded, and the balance of a damaged row cannot be read.
+func (b *books) loadRecent(r store.Reader) (err error) {
+	fault := func(k tables.StateKey, wrong error) {
+		err = cmp.Or(err, wrong)
+		if k == (tables.StateKey{}) {
+			b.nobody = wrong
+			return
+		}
+		if b.broken == nil {
+			b.broken = map[tables.StateKey]error{}
+		}
+		b.broken[k] = wrong
+	}
+	for k, row := range tables.Recents(r, fault) {
+		if k.Asset == 0 {
+			b.accounts.load(k.Account, row.Account, row.Account.LastSeq)
+		} else {
+			b.states.load(k, balance{Balance: row.Balance}, row.Balance.State.LastSeq)
+		}
+	}
+	return err
+}
+
+// fileBalance reads a balance from its table. The caller has not found it in memory before r began.
+func (b *books) fileBalance(r store.Reader, k tables.StateKey) tables.Balance {
+	b.mustHold(k)
+	v, known := tables.GetBalance(r, k.Account, k.Asset)
+	if !known {
+		tables.MustLack(r, k)
+	}
+	return v
+}
+
+// fileAccount reads an account from its table. The caller has not found it in memory before r
+// began. Every ref has a row, in memory or in the file, once a boot has completed the rows.
+func (b *books) fileAccount(r store.Reader, ref uint64) tables.Account {
+	b.mustHold(tables.StateKey{Account: ref})
+	v, known := tables.GetAccount(r, ref)
+	if !known && b.loaded.Load() {
+		panic(&store.RowError{Bucket: "ledger/state", Cause: fmt.Errorf("account %d has no row", ref)})
+	}
+	return v
+}
+
+// mustHold ends the view if the newest row of k is damaged, or may be: its table has an older one.
+func (b *books) mustHold(k tables.StateKey) {
+	if err := cmp.Or(b.nobody, b.broken[k]); err != nil {
+		panic(err)
+	}
+}
+
+func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, balance] {
+	return b.states.get(k, func() balance { return balance{Balance: b.fileBalance(r, k)} })
+}
+
+func (b *books) account(r store.Reader, ref uint64) *cell[uint64, tables.Account] {
+	return b.accounts.get(ref, func() tables.Account { return b.fileAccount(r, ref) })
+}
+
+func (b *books) hold(r store.Reader, seq uint64) *cell[uint64, tables.Hold] {
+	return b.holds.get(seq, func() tables.Hold { return first(tables.GetHold(r, seq)) })
+}
+
+func (b *books) once(r store.Reader, k tables.OnceKey) *cell[tables.OnceKey, tables.Once] {
+	return b.onces.get(k, func() tables.Once { return first(tables.GetOnce(r, k)) })
+}
+
+func (b *books) meter(r store.Reader, k tables.MovedKey) *cell[tables.MovedKey, engines.Amount] {
+	return b.moved.get(k, func() engines.Amount { return tables.GetMoved(r, k) })
+}
+
+// ref returns the ref of an account, 0 for one that is not known.
+func (b *books) ref(r store.Reader, name string) uint64 {
+	return b.names.get(name, func() uint64 { return first(tables.Ref(r, name)) }).cur.v
+}
+
+// first returns the row, which is zero if it is not there.
+func first[V any](v V, _ bool) V { return v }
+
+// opened is the record that opened an account, 0 if the file does not know.
+func (b *books) opened(r store.Reader, ref uint64) uint64 {
+	if c := b.accounts.find(ref); c != nil {
+		return c.cur.v.OpenedSeq
+	}
+	a, _ := tables.GetAccount(r, ref)
+	return a.OpenedSeq
+}
+
+// movedDrops is how many rows of days that are over a command takes out that writes some of today:
+// more than it adds as a rule.
+const movedDrops = 8
+
+// putMoved writes the amounts moved by tokens that the running command has changed, and deletes
+// rows of past days.
+func (b *books) putMoved(r store.Reader, w *store.Writes, today uint32) {
+	var last *cell[tables.MovedKey, engines.Amount]
+	for _, u := range b.moved.undo {
+		if u.c != last {
+			tables.PutMoved(w, u.c.key, u.c.cur.v)
+			last = u.c
+		}
+	}
+	if last != nil {
+		tables.DropMoved(r, w, today, movedDrops)
+	}
+}

@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"strings"
+	"time"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+)
+
+// Members is a set of the members of an op, as callers name them.
+type Members uint16
+
+// The members of an op.
+const (
+	MemberFrom Members = 1 << iota
+	MemberTo
+	MemberAsset
+	MemberAmount
+	MemberNonce
+	MemberExpires
+	MemberHold
+	MemberMemo
+	MemberValidUntil
+	MemberReference
+	MemberSet
+	MemberClear
+	MemberOp
+)
+
+// MemberNames returns the names of the members, by bit.
+func MemberNames() [13]string {
+	return [...]string{
+		"from", "to", "asset", "amount_minor", "nonce", "expires_in_s", "hold", "memo", "valid_until", "reference",
+		"set", "clear", "op",
+	}
+}
+
+// First returns the name of the first member of m, or "".
+func (m Members) First() string {
+	for i, name := range MemberNames() {
+		if m&(1<<i) != 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// Takes returns the members that an op must have, and those that it may have besides. Both are
+// empty for an op that callers cannot ask for.
+func Takes(code record.Op) (must, may Members) {
+	const money, notes = MemberAsset | MemberAmount, MemberMemo | MemberValidUntil | MemberReference
+	const paid = notes | MemberNonce // without a nonce the next one is assigned
+	switch code {
+	case record.OpIssue:
+		return MemberTo | money, paid
+	case record.OpTransfer:
+		return MemberFrom | MemberTo | money, paid
+	case record.OpBurn:
+		return MemberFrom | money, paid
+	case record.OpHold:
+		return MemberFrom | MemberTo | money | MemberExpires, paid
+	case record.OpCapture:
+		return MemberHold, MemberAmount | MemberReference
+	case record.OpRelease:
+		return MemberHold, MemberReference
+	case record.OpFlags:
+		return MemberFrom, MemberSet | MemberClear
+	case record.OpAsset:
+		return MemberAsset, 0
+	}
+	return 0, 0
+}
+
+// Has returns the members of o that are not zero.
+func (o *Op) Has() (m Members) {
+	for i, there := range [...]bool{
+		o.From != "", o.To != "", o.Asset != "", !o.Amount.IsZero(), o.Nonce != 0, o.ExpiresIn != 0,
+		!o.Hold.IsZero(), o.Memo != "", o.ValidUntil != 0, o.Reference != "", o.Set != 0, o.Clear != 0,
+	} {
+		if there {
+			m |= 1 << i
+		}
+	}
+	return m
+}
+
+// Longest time of a hold that callers can ask for. The ledger itself takes a day more.
+const maxAskedHold = 30 * 24 * time.Hour
+
+// Reasons of Check.
+const (
+	WantOp       = "must be one of issue, transfer, burn, hold, capture, release"
+	WantMember   = "is missing"
+	WantNoMember = "is no member of this operation"
+	WantAccount  = "must be 1 to 256 of the characters A-Z a-z 0-9 : / _ -"
+	WantOther    = "must be another account than from"
+	WantAsset    = "must be 1 to 16 of the characters a-z 0-9"
+	WantAmount   = "must be a string of decimal digits, from 1 to 2^128-1, without sign, leading zero, point " +
+		"or exponent"
+	WantNonce     = "must be a whole number from 1"
+	WantSeconds   = "must be a whole number of seconds from 1 to 2592000"
+	WantTxID      = `must be the txid of a hold: "tx_" and 26 characters`
+	WantMemo      = "must be at most 128 bytes of UTF-8"
+	WantReference = "must be 1 to 64 bytes of printable UTF-8"
+	WantTime      = "must be an RFC 3339 time before the year 2262, such as 2030-01-02T15:04:05Z"
+	WantFlag      = "must name a flag, or clear must"
+	WantSetOnly   = "must not name a flag that set names"
+)
+
+// Check is the grammar of an op that stands alone or in a batch, for every caller: HTTP, engines
+// and command line. given are the members that the caller gave. Check returns the first malformed
+// member and the reason, or 0. A well-formed op is marked, and its accounts are not checked again.
+// Whether its time is over is decided with the op: an op that was done before is answered all the
+// same.
+func Check(o *Op, given Members) (wrong Members, reason string) {
+	if wrong, reason = o.malformed(given); wrong != 0 {
+		return wrong, reason
+	}
+	must, may := Takes(o.Code)
+	switch {
+	case must == 0:
+		return MemberOp, WantOp
+	case given&^(must|may) != 0:
+		return given &^ (must | may), WantNoMember
+	case must&^given != 0:
+		return must &^ given, WantMember
+	case o.From == o.To && must&MemberTo != 0:
+		return MemberTo, WantOther
+	case o.Code == record.OpFlags && o.Set|o.Clear == 0:
+		return MemberSet, WantFlag
+	case o.Set.Has(o.Clear) && o.Clear != 0:
+		return MemberClear, WantSetOnly
+	}
+	o.checked = !strings.HasPrefix(o.From, issuancePrefix) && !strings.HasPrefix(o.To, issuancePrefix)
+	return 0, ""
+}
+
+// Checked reports whether Check has found o well-formed.
+func (o *Op) Checked() bool { return o.checked }
+
+// malformed returns the first of the given members that is malformed by itself.
+func (o *Op) malformed(given Members) (wrong Members, reason string) {
+	has := func(m Members) bool { return given&m != 0 }
+	switch {
+	case has(MemberFrom) && engines.CheckAccount(o.From) != nil:
+		return MemberFrom, WantAccount
+	case has(MemberTo) && engines.CheckAccount(o.To) != nil:
+		return MemberTo, WantAccount
+	case has(MemberAsset) && engines.CheckAsset(o.Asset) != nil:
+		return MemberAsset, WantAsset
+	case has(MemberAmount) && o.Amount.IsZero():
+		return MemberAmount, WantAmount
+	case has(MemberNonce) && o.Nonce == 0:
+		return MemberNonce, WantNonce
+	case has(MemberExpires) &&
+		(o.ExpiresIn < time.Second || o.ExpiresIn > maxAskedHold || o.ExpiresIn%time.Second != 0):
+		return MemberExpires, WantSeconds
+	case has(MemberHold) && o.Hold.IsZero():
+		return MemberHold, WantTxID
+	case has(MemberMemo) && record.CheckMemo(o.Memo) != nil:
+		return MemberMemo, WantMemo
+	case has(MemberValidUntil) && o.ValidUntil <= 0:
+		return MemberValidUntil, WantTime
+	case has(MemberReference) && record.CheckReference(o.Reference) != nil:
+		return MemberReference, WantReference
+	}
+	return 0, ""
+}

@@ -1,0 +1,223 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+)
+
+// Approve records the signature of a signer under a live proposal. It verifies the signature before
+// it queues the call.
+//
+// Errors: ErrNotFound, ErrExpired, *StateError; record.ErrInvalidSig, *record.RevokedKeyError,
+// record.ErrClockSkew; *DuplicateApprovalError; ErrForbidden if the token of the actor is bound to
+// another signer; the temporary errors of Propose.
+func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval,
+	corrID string) (out Approved, err error) {
+	ctx, span := e.span(ctx, "approve", corrID)
+	defer func() { span.end(err) }()
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
+	defer cancel()
+	prop, err := e.livingProposal(ctx, id)
+	if err != nil {
+		return Approved{}, err
+	}
+	span.about(id, prop.row.Version, prop.row.PayloadB3)
+	if actor.Signer != "" && actor.Signer != a.SignerID {
+		return Approved{}, &ForbiddenError{
+			Reason: fmt.Sprintf("the token may approve for %s, not for %.128s", actor.Signer, a.SignerID),
+		}
+	}
+	req, err := e.checkApproval(ctx, prop, a)
+	if err != nil {
+		if reasonOf(err) != "" { // the pipeline counts its own refusals
+			e.m.approvals[approvalRejected](1)
+		}
+		return Approved{}, err
+	}
+	done, err := e.submit(ctx, e.approvals, req, actor, corrID)
+	span.quorum(done.approved.Quorum)
+	return done.approved, err
+}
+
+// checkApproval verifies the signature and its time. The pipeline decides whether the key still
+// counts.
+func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.Approval) (approveReq, error) {
+	signer, ok := prop.payload.Approver(e.Head().Signers, a.SignerID)
+	if !ok {
+		return approveReq{}, fmt.Errorf("signer %.60q is neither in the set in force nor in the proposal's: %w",
+			a.SignerID, record.ErrInvalidSig)
+	}
+	now := e.now()
+	if err := a.CheckClock(prop.payload.CreatedAt, now, e.live().Approvals.MaxSkew.D()); err != nil {
+		return approveReq{}, err
+	}
+	release, err := e.workSlot(ctx)
+	if err != nil {
+		return approveReq{}, err
+	}
+	defer release()
+	begun := time.Now()
+	if err := record.VerifyApproval(a, signer, prop.row.PayloadB3); err != nil {
+		return approveReq{}, err
+	}
+	e.m.approvalSeconds(time.Since(begun).Seconds())
+	a.ReceivedAt = record.FormatTime(now)
+	return approveReq{id: prop.id, approval: a, key: keyOf(signer)}, nil
+}
+
+// Commit makes a proposal the next version if its approvals reach the quorum. A repeated call
+// returns the same answer.
+//
+// Errors: ErrNotFound, ErrExpired, *StateError; *record.QuorumError, *record.RevokedKeyError;
+// record.ErrVersionSkew while a version below it in its stack is not committed;
+// record.ErrChainMismatch if HEAD has moved; the temporary errors of Propose. After flow.ErrUnknown
+// or *TimeoutError a repeated call returns the outcome.
+func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (out Committed, err error) {
+	ctx, span := e.span(ctx, "commit", corrID)
+	defer func() { span.end(err) }()
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
+	defer cancel()
+	prop, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
+		return Committed{}, err
+	case prop == nil && known && how.State == StateCommitted:
+		return how.replay(), nil
+	case prop == nil:
+		return Committed{}, endedError(id, how, known)
+	}
+	span.about(id, prop.row.Version, prop.row.PayloadB3)
+	span.quorum(quorumOf(prop.payload, e.Head().Signers))
+	if err := e.ready(); err != nil {
+		return Committed{}, err
+	}
+	a, err := e.submit(ctx, e.approvals, commitReq{id: prop.id}, actor, corrID)
+	return a.committed, err
+}
+
+// Withdraw ends a live proposal and every proposal stacked on it. It returns ErrForbidden unless
+// the actor is the capability that proposed it or an admin.
+func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
+	defer cancel()
+	prop, err := e.livingProposal(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = e.submit(ctx, e.approvals, withdrawReq{id: prop.id}, actor, corrID)
+	return err
+}
+
+// livingProposal returns the live proposal of an id, or an error if it has ended or the registry
+// takes no writes.
+func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, error) {
+	prop, how, known, err := e.find(ctx, id)
+	if err == nil {
+		err = e.ready()
+	}
+	if err == nil && prop == nil {
+		err = endedError(id, how, known)
+	}
+	return prop, err
+}
+
+// find returns the live proposal of an id. If there is none, it returns the outcome, and known is
+// true if the outcome is stored.
+func (e *Engine) find(ctx context.Context, id string) (prop *proposal, how doneRow, known bool, err error) {
+	pid, err := parseID(id)
+	if err != nil {
+		return nil, how, false, err
+	}
+	prop = e.current.Load().live[pid]
+	if prop == nil {
+		how, known, err = rowOf(ctx, e, doneOutcome, pid)
+	}
+	return prop, how, known, err
+}
+
+// maxProposalPage bounds a page of proposals.
+const maxProposalPage = 100
+
+// Proposals returns a page of the live proposals, oldest first, after cursor ("" for the first
+// page). A limit outside 1..100 counts as 100.
+func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (ProposalList, error) {
+	if limit < 1 || limit > maxProposalPage {
+		limit = maxProposalPage
+	}
+	st := e.current.Load()
+	var out ProposalList
+	if _, err := parseID(cursor); cursor != "" && err != nil {
+		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
+	}
+	for _, p := range st.sorted() {
+		if idText(p.id) <= cursor {
+			continue
+		}
+		if len(out.Proposals) == limit {
+			out.Next = out.Proposals[limit-1].ID
+			break
+		}
+		out.Proposals = append(out.Proposals, e.describe(st.view, p))
+	}
+	return out, nil
+}
+
+// Proposal returns a live or ended proposal.
+func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
+	p, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
+		return Proposal{}, err
+	case p != nil:
+		return e.describe(e.Head(), p), nil
+	case !known:
+		return Proposal{}, endedError(id, how, known)
+	}
+	ended := record.FormatTime(time.UnixMilli(how.AtMS))
+	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
+}
+
+// describe returns a live proposal as a reader sees it. It is expired once its time is over, even
+// if it was not swept yet.
+func (e *Engine) describe(head *HeadView, p *proposal) Proposal {
+	quorum := quorumOf(p.payload, head.Signers)
+	out := Proposal{
+		ID:          idText(p.id),
+		State:       StatePending,
+		Version:     p.row.Version,
+		PayloadB3:   p.row.PayloadB3,
+		PrevHash:    p.row.PrevHash,
+		Kind:        p.payload.Kind,
+		Mode:        p.payload.Mode,
+		CreatedAt:   p.payload.CreatedAt,
+		ExpiresAt:   p.expiresAt(),
+		ItemsCount:  &p.payload.ItemsCount,
+		ItemsRoot:   p.payload.ItemsRoot,
+		SignerSetB3: p.payload.SignerSetB3,
+		Approvals:   append([]record.Approval{}, p.approvals...),
+		Quorum:      &quorum,
+	}
+	if p.expired(e.now()) {
+		out.State = StateExpired
+	}
+	return out
+}
+
+// ProposalPayload returns the exact bytes whose digest the signers of a proposal sign. The proposal
+// is live or committed.
+func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
+	p, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case p != nil:
+		return p.payload.Bytes(), nil
+	case known && how.State == StateCommitted:
+		return e.PayloadBytes(ctx, how.Version)
+	}
+	return nil, endedError(id, how, known)
+}

@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+)
+
+// Readiness keys.
+const (
+	keyCommitReady = "commit_ready" // hard: commits are accepted and succeed
+	keyBusAttached = "bus_attached" // soft: the publisher follows the log
+	keyHasGenesis  = "genesis"      // soft: the log has no genesis yet
+
+	keyForkGuard    = "fork_guard"         // soft: reads go on, and other services write
+	keyChain        = "chain"              // soft: a fault in the stored log stops the writes of the registry only
+	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
+	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
+	keyRows         = "stored_rows"        // soft: a damaged row is left out
+	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
+)
+
+// Bounds of the probes.
+const (
+	probeEvery  = 250 * time.Millisecond
+	logKeyEvery = 5 * time.Second // between two checks of the file of the log key
+	maxOpAge    = 2 * time.Second
+	queueFull   = 0.9
+	queueFullIn = 5 * time.Second
+)
+
+func (e *Engine) probes() []obs.Probe {
+	queues := &queueWatch{e: e}
+	return []obs.Probe{
+		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
+			Func: func() error { return e.commitReady(queues) }},
+		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
+		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
+		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
+		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
+		{Service: service, Key: keyRows, Plane: obs.WritePlane},
+		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
+		{
+			Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery,
+			Bad: 1, Good: 1, Func: e.hasLogKey,
+		},
+		{
+			Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery,
+			Bad: 1, Good: 1, Func: e.hasGenesis,
+		},
+	}
+}
+
+// commitReady returns the reason why a commit would fail now.
+func (e *Engine) commitReady(queues *queueWatch) error {
+	if err := e.sound(); err != nil && e.chainError.Load() == nil {
+		return err
+	}
+	if !e.running.Load() {
+		return &NotReadyError{Cause: CausePipelineDown}
+	}
+	now := e.now()
+	if since := e.busySince.Load(); since != 0 && now.Sub(time.Unix(0, since)) > maxOpAge {
+		return fmt.Errorf("oldest request has waited %s", now.Sub(time.Unix(0, since)).Round(time.Millisecond))
+	}
+	return queues.check(now)
+}
+
+func (e *Engine) hasGenesis() error {
+	if e.Head().Head.Version == 0 {
+		return errors.New(CauseNoGenesis)
+	}
+	return nil
+}
+
+// hasLogKey returns an error if the log key is missing. A log without a genesis, or without a log
+// key in its signer set, needs none.
+func (e *Engine) hasLogKey() error {
+	if head := e.Head(); e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
+		return nil
+	}
+	_, err := os.Stat(e.keyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf(
+			"the log key %s is missing: no checkpoint is signed without it; put it back from its backup",
+			e.keyFile,
+		)
+	case err != nil:
+		return fmt.Errorf("the log key cannot be read: %w", err)
+	}
+	return nil
+}
+
+// queueWatch records since when a queue has been nearly full. The board samples a probe once at a
+// time.
+type queueWatch struct {
+	e     *Engine
+	since time.Time
+}
+
+func (q *queueWatch) check(now time.Time) error {
+	full := func(queue *flow.Queue[*job]) bool { return float64(queue.Len()) > queueFull*float64(queue.Cap()) }
+	switch {
+	case !full(q.e.proposals) && !full(q.e.approvals):
+		q.since = time.Time{}
+	case q.since.IsZero():
+		q.since = now
+	case now.Sub(q.since) >= queueFullIn:
+		return errors.New("queue over 90 % for 5 s")
+	}
+	return nil
+}

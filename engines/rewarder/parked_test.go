@@ -1,0 +1,351 @@
+package rewarder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder/record"
+	"ronbox/store"
+)
+
+// flag sets and clears flags of an account.
+func (r *rig) flag(account string, set, clear ledgerrecord.Flags) {
+	r.t.Helper()
+	word := fmt.Sprint("flag", funding.Add(1))
+	out, err := r.model.Commit(r.ctx(), []ledger.Op{
+		{
+			Code:        ledgerrecord.OpFlags,
+			From:        account,
+			Set:         set,
+			Clear:       clear,
+			Idem:        word,
+			Dedupe:      ledger.DedupeKey{Scope: "test", Key: word},
+			Fingerprint: b3.Sum([]byte(word)),
+			TTL:         time.Hour,
+			Principal:   "test",
+		},
+	})
+	if err != nil || out[0].Reject != nil {
+		r.t.Fatalf("flag %s: %v %v", account, err, out)
+	}
+}
+
+func (r *rig) freeze(accounts ...string) {
+	for _, a := range accounts {
+		r.flag(a, ledgerrecord.Frozen, 0)
+	}
+}
+
+func (r *rig) unfreeze(accounts ...string) {
+	for _, a := range accounts {
+		r.flag(a, 0, ledgerrecord.Frozen)
+	}
+}
+
+func (r *rig) emit(epoch string, skip bool) {
+	r.t.Helper()
+	if _, err := r.e.Emit(r.ctx(), alice, epoch, skip); err != nil {
+		r.t.Fatalf("emit %s: %v", epoch, err)
+	}
+}
+
+// mustSkip computes and pays an epoch, and parks refused payees.
+func (r *rig) mustSkip(epoch string, in Input, p record.Policy) {
+	r.t.Helper()
+	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), SkipRefused: true}
+	if _, err := r.e.Compute(r.ctx(), alice, epoch, want); err != nil {
+		r.t.Fatalf("compute %s: %v", epoch, err)
+	}
+}
+
+// parkedOf returns the payees of a run that were parked.
+func (r *rig) parkedOf(epoch string) (all []Parked) {
+	r.t.Helper()
+	for from := uint64(0); ; {
+		page, err := r.e.Parked(r.ctx(), DefaultTenant, epoch, from, 2)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, page.Parked...)
+		if from = page.Next; from == 0 {
+			return all
+		}
+	}
+}
+
+// conserved checks that each actor of an epoch has its allocation, that the payees in held have
+// nothing, and that the checks of the file pass.
+func (r *rig) conserved(epoch string, paid uint64, held ...string) {
+	r.t.Helper()
+	want := map[string]engines.Amount{}
+	r.allocated(epoch, want)
+	left := n64(funded - paid)
+	for _, a := range held {
+		left, _ = left.Add(want[a])
+		want[a] = engines.Amount{}
+	}
+	for actor, amount := range want {
+		if got := r.balance(actor); got != amount.String() {
+			r.t.Fatalf("%s has %s, want %s", actor, got, amount)
+		}
+	}
+	if got := r.balance(pool); got != left.String() {
+		r.t.Errorf("%s has %s, want %s", pool, got, left)
+	}
+	if err := r.store.View(r.ctx(), check); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// auditTrail keeps audit rows.
+type auditTrail struct {
+	mu   sync.Mutex
+	rows []store.AuditRow // guarded by mu
+}
+
+func (a *auditTrail) add(rows []store.AuditRow) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rows = append(a.rows, rows...)
+}
+
+// find returns the last row of an event.
+func (a *auditTrail) find(event string) (row store.AuditRow) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.rows {
+		if one.Event.Event == service+"."+event {
+			row = one
+		}
+	}
+	return row
+}
+
+// A frozen payee pauses a run without SkipRefused; the run, the log, the audit and readiness name
+// the account and the reason. A run with SkipRefused pays all others and parks the payee. Each
+// retry pays the payees that can be paid, once.
+func TestRefusedPayeesAreParked(t *testing.T) {
+	var trail auditTrail
+	var log bytes.Buffer
+	var mu sync.Mutex
+	r := newRig(t, func(r *rig) {
+		r.audited = trail.add
+		r.log = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu, JSONFormat: true})
+	})
+	r.e.look.Set(10 * time.Millisecond)
+	r.e.tick.Set(10 * time.Millisecond)
+	r.start()
+	p := policy()
+	r.put(p)
+	// payees of the first, the second and the last transaction
+	frozen := []string{"acct_0000100", "acct_0000600", "acct_0001999"}
+	r.freeze(frozen...)
+	r.mustCompute("e", r.seal(inputOf("e", 1_000_000), many(2000)), p)
+
+	run := r.await("e", Quarantined)
+	if q := run.Quarantine; q.Kind != KindEgress || q.Account != frozen[0] || q.Reason != "ledger: account_locked" ||
+		run.PaidMinor != "0" {
+		t.Errorf("%+v of %+v", q, run)
+	}
+	row := trail.find("run.quarantined")
+	if row.Event.Reason != "ledger: account_locked" || row.Event.Detail["account"] != frozen[0] ||
+		row.Event.Detail["epoch_id"] != "e" {
+		t.Errorf("audit: %+v", row)
+	}
+	r.eventually("readiness and the gauge say so", func() bool {
+		return r.count("readyz_degraded{cause=payment}") == 1 && r.count("reward_paused_runs") == 1
+	})
+	mu.Lock()
+	if line := log.String(); !strings.Contains(line, "run_paused") || !strings.Contains(line, frozen[0]) {
+		t.Errorf("log: %s", line)
+	}
+	mu.Unlock()
+
+	r.emit("e", true)
+	run = r.await("e", Settled)
+	if run.Parked != 3 || run.PaidActors != 1997 || run.Acked != run.Transactions {
+		t.Fatalf("%+v", run)
+	}
+	for i, one := range r.parkedOf("e") {
+		if one.Actor != frozen[i] || one.Result != IntentParked || one.Reason != "ledger: account_locked" ||
+			one.Amount == "0" {
+			t.Errorf("parked %d: %+v", i, one)
+		}
+	}
+	if row := trail.find("run.parked"); row.Event.Detail["parked"] != "3" ||
+		!strings.Contains(row.Event.Detail["accounts"], frozen[1]) {
+		t.Errorf("audit: %+v", row)
+	}
+	r.eventually("it is ready again", func() bool {
+		return r.count("readyz_degraded{cause=payment}") == 0 && r.count("reward_paused_runs") == 0
+	})
+	r.conserved("e", 1_000_000, frozen...)
+
+	r.unfreeze(frozen[1])
+	r.retried("e", 2)
+	r.conserved("e", 1_000_000, frozen[0], frozen[2])
+	r.reboot()
+	r.unfreeze(frozen...)
+	r.retried("e", 0)
+	for _, one := range r.parkedOf("e") {
+		if one.Result != IntentAccepted || one.TxID == "" || one.Reason != "" {
+			t.Errorf("%+v", one)
+		}
+	}
+	r.conserved("e", 1_000_000)
+	if again, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil || again.State != Settled ||
+		again.PaidMinor != again.PayoutMinor {
+		t.Errorf("a retry of a run without parked payees: %+v, %v", again, err)
+	}
+	r.conserved("e", 1_000_000)
+}
+
+// retried emits a settled run again and waits until it is settled with left parked payees.
+func (r *rig) retried(epoch string, left uint64) {
+	r.t.Helper()
+	r.emit(epoch, false)
+	if run := r.await(epoch, Settled); run.Parked != left || run.SkipRefused != true {
+		r.t.Fatalf("after a retry: %+v", run)
+	}
+}
+
+// If no payee of a transaction can be paid, its key stays unused, and a retry pays under it.
+func TestWholeTransactionIsParked(t *testing.T) {
+	r := newRig(t, inMemory).start()
+	p := policy()
+	r.put(p)
+	var all []string
+	for i := range 20 {
+		all = append(all, fmt.Sprintf("acct_%07d", record.ChunkRows+i))
+	}
+	r.freeze(all...)
+	in := r.seal(inputOf("e", 1_000_000), many(record.ChunkRows+len(all)))
+	r.mustSkip("e", in, p)
+	if run := r.await("e", Settled); run.Parked != 20 || run.PaidActors != record.ChunkRows {
+		t.Fatalf("%+v", run)
+	}
+	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 1, 1)
+	if err != nil || page.Intents[0].Result != IntentParked || page.Intents[0].TxID != "" {
+		t.Errorf("%+v, %v", page, err)
+	}
+	r.conserved("e", 1_000_000, all...)
+	r.retried("e", 20)
+	r.unfreeze(all[3:]...)
+	r.retried("e", 3)
+	r.conserved("e", 1_000_000, all[:3]...)
+	r.unfreeze(all[:3]...)
+	r.retried("e", 0)
+	r.conserved("e", 1_000_000)
+}
+
+// The executed payment decides which payees are parked, even if its answer was lost and a later
+// call would pay others.
+func TestLostAnswerParksTheSamePayees(t *testing.T) {
+	r := newRig(t).only(taskScheduler, taskWorker)
+	p := policy()
+	r.put(p)
+	r.freeze("acct_0000003")
+	in := r.seal(inputOf("e", 1_000_000), many(10))
+	r.mustSkip("e", in, p)
+	r.await("e", Sealed)
+	j := job{scoped(DefaultTenant, "e"), record.RunKey("e", p.Hash(), in.InputsCID)}
+	m, run, err := r.e.load(r.ctx(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.e.payChunk(r.ctx(), j, &m, &run, 0); err != nil { // and the node dies
+		t.Fatal(err)
+	}
+	r.unfreeze("acct_0000003")
+	r.reboot()
+	run = r.await("e", Settled)
+	if all := r.parkedOf("e"); run.Parked != 1 || len(all) != 1 || all[0].Actor != "acct_0000003" ||
+		all[0].Reason == "" {
+		t.Fatalf("%+v, %+v", run, all)
+	}
+	r.conserved("e", 1_000_000, "acct_0000003")
+
+	// An unrecorded payment of a parked payee is found again too.
+	m, run, err = r.e.load(r.ctx(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, _, err := r.e.payEach(r.ctx(), j, &m, &run, r.parkedOf("e"), 0); err != nil ||
+		done[0].row(0).Result != IntentAccepted {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	r.reboot()
+	r.retried("e", 0)
+	if all := r.parkedOf("e"); all[0].Result != IntentDup {
+		t.Errorf("%+v", all)
+	}
+	r.conserved("e", 1_000_000)
+}
+
+// Emit is not lost if it comes while the last payment of a run is acknowledged, or while parked
+// payees are paid: the parked payees are retried once more.
+func TestEmitDuringTheLastAcknowledgment(t *testing.T) {
+	for _, step := range []string{"settled_chunk", "settled_payee"} {
+		t.Run(step, func(t *testing.T) {
+			r := newRig(t).start()
+			p := policy()
+			r.put(p)
+			r.freeze("acct_0000003")
+			emit := func(s string) {
+				if s != step {
+					return
+				}
+				r.onStep(nil)
+				r.unfreeze("acct_0000003")
+				r.emit("e", false)
+			}
+			in := r.seal(inputOf("e", 1000), many(10))
+			if step == "settled_chunk" {
+				r.onStep(emit)
+			}
+			r.mustSkip("e", in, p)
+			if step == "settled_payee" {
+				r.await("e", Settled)
+				r.onStep(emit)
+				r.emit("e", false)
+			}
+			run := r.await("e", Settled)
+			if all := r.parkedOf("e"); run.Parked != 0 || len(all) != 1 || all[0].Result != IntentAccepted {
+				t.Errorf("%+v, %+v", run, all)
+			}
+			r.conserved("e", 1000)
+		})
+	}
+}
+
+// A refused payer pauses a run even with SkipRefused, and is named.
+func TestRefusedPayerIsNamed(t *testing.T) {
+	r := newRig(t).start()
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), many(10))
+	r.freeze(pool)
+	r.mustSkip("e", in, p)
+	if q := r.await("e", Quarantined).Quarantine; q.Account != pool || q.Reason != "ledger: account_locked" {
+		t.Errorf("%+v", q)
+	}
+	var q *QuarantineError
+	if _, err := r.compute("e", in, p); !errors.As(err, &q) || q.Run.Quarantine.Account != pool {
+		t.Errorf("compute: %v", err)
+	}
+	r.unfreeze(pool)
+	r.emit("e", false)
+	r.await("e", Settled)
+	r.conserved("e", 1000)
+}

@@ -1,0 +1,90 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+
+	"ronbox/httpapi/edge"
+	"ronbox/httpapi/index"
+	"ronbox/httpapi/ledger"
+	"ronbox/httpapi/node"
+	"ronbox/httpapi/registry"
+	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wallet"
+)
+
+// overviewData is the data of the overview.
+type overviewData struct {
+	Status   part[node.Status]
+	Stats    part[node.DBStats]
+	Drawing  drawing
+	Queues   part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
+	Restarts part[[]node.TaskInfo]  // tasks that were restarted
+	Head     part[registry.Head]
+	Ledger   part[ledger.LedgerHead]
+	Assets   part[wallet.AssetList]
+	Epochs   part[rewarder.EpochPage]
+	Catalog  part[edge.Catalog]
+	Peers    part[index.PeerList]
+	Off      map[string]bool
+}
+
+func overview(v *view) any {
+	h, ctx := v.h, v.ctx
+	d := overviewData{
+		Status: read(h.node.Status(ctx)),
+		Stats:  read(h.node.DBStats(ctx)),
+		Off:    map[string]bool{},
+	}
+	for name, state := range h.d.Info().Services {
+		d.Off[name] = state == "off"
+	}
+	queues := read(h.node.Queues(ctx))
+	d.Queues = part[[]node.QueueInfo]{busyQueues(queues.V.Queues), queues.Fault}
+	d.Drawing = draw(queues.V.Queues)
+	tasks := read(h.node.Tasks(ctx))
+	d.Restarts = part[[]node.TaskInfo]{restarted(tasks.V.Tasks), tasks.Fault}
+	if !d.Off["registry"] {
+		d.Head = read(h.registry.Head(ctx))
+	}
+	if !d.Off["wallet"] {
+		d.Ledger = read(h.wallet.LedgerHead(ctx))
+		d.Assets = read(h.wallet.Assets(ctx))
+	}
+	if !d.Off["rewarder"] {
+		d.Epochs = read(h.rewarder.Epochs(ctx, "", maxRows))
+	}
+	if !d.Off["edge"] {
+		d.Catalog = read(h.edge.Catalog(ctx))
+	}
+	if !d.Off["index"] {
+		d.Peers = read(h.index.Peers(ctx))
+	}
+	return d
+}
+
+// maxRows is how many rows a table of a page shows.
+const maxRows = 50
+
+// busyQueues returns the queues that hold or have dropped something, fullest first.
+func busyQueues(all []node.QueueInfo) (out []node.QueueInfo) {
+	for _, q := range all {
+		if q.Kind == "queue" && (q.Len > 0 || q.Dropped > 0) {
+			out = append(out, q)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b node.QueueInfo) int {
+		return cmp.Or(cmp.Compare(b.Len*max(a.Cap, 1), a.Len*max(b.Cap, 1)), cmp.Compare(b.Dropped, a.Dropped))
+	})
+	return out
+}
+
+// restarted returns the tasks that were restarted or do not run.
+func restarted(all []node.TaskInfo) (out []node.TaskInfo) {
+	for _, t := range all {
+		if t.Restarts > 0 || t.State == "backoff" {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package console
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/registry"
+)
+
+// timeline is how many versions the page of the registry shows.
+const timeline = 12
+
+// registryData is the data of the page of the registry.
+type registryData struct {
+	Head       part[registry.Head]
+	Versions   []part[registry.Version] // newest first
+	Proposals  part[registry.ProposalList]
+	Signers    part[registry.Signers]
+	Set        string
+	Checkpoint part[string]
+	From, To   uint64
+	Diff       part[registry.Diff]
+	Put        []change
+	Removed    []string
+	ID         string
+	Item       part[registry.ItemProof]
+	Text       string // the item that was searched for
+	Present    bool
+}
+
+// change is an item that a version put.
+type change struct{ ID, Text string }
+
+func registryPage(v *view) any {
+	h, ctx := v.h, v.ctx
+	d := registryData{Head: read(h.registry.Head(ctx))}
+	if !d.Head.OK() || d.Head.V.Version == 0 {
+		return d
+	}
+	newest := d.Head.V.Version
+	oldest := max(d.Head.V.MinVersion, 1)
+	for at := newest; at >= oldest && newest-at < timeline; at-- {
+		d.Versions = append(d.Versions, read(h.registry.Version(ctx, at, false)))
+	}
+	d.Proposals = read(h.registry.Proposals(ctx, "", maxRows))
+	d.Signers = read(h.registry.Signers(ctx, 0))
+	d.Set = indented(d.Signers.V.SignerSet)
+	note, err := h.registry.Checkpoint(ctx)
+	d.Checkpoint = read(string(note), err)
+	d.From, _ = strconv.ParseUint(v.in.Get("from"), 10, 64)
+	d.To, _ = strconv.ParseUint(v.in.Get("to"), 10, 64)
+	if d.From > 0 && d.To > 0 {
+		d.Diff = read(h.registry.Diff(ctx, d.From, d.To))
+		for _, raw := range d.Diff.V.Put[:min(len(d.Diff.V.Put), maxRows)] {
+			d.Put = append(d.Put, change{itemID(raw), string(raw)})
+		}
+	}
+	d.Removed = d.Diff.V.Remove[:min(len(d.Diff.V.Remove), maxRows)]
+	if d.ID = v.in.Get("item"); d.ID != "" {
+		d.Item = read(h.registry.Item(ctx, newest, d.ID))
+		if d.Present = d.Item.V.Item != nil; d.Present {
+			text, err := json.Marshal(d.Item.V.Item.Item)
+			d.Text = indented(text)
+			if err != nil {
+				d.Text = err.Error()
+			}
+		}
+	}
+	return d
+}
+
+// itemID returns the id of an item.
+func itemID(raw jsontext.Value) string {
+	var item struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(raw, &item) // a member that is not there leaves it empty
+	return item.ID
+}
+
+// indented returns JSON as people read it.
+func indented(raw jsontext.Value) string {
+	out := raw.Clone()
+	if len(out) == 0 || out.Indent() != nil {
+		return string(raw)
+	}
+	return string(out)
+}

@@ -1,0 +1,136 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/edge"
+	"ronbox/httpapi/index"
+	"ronbox/httpapi/limit"
+	"ronbox/httpapi/node"
+	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/registry"
+	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
+)
+
+// Names of the service and its paths.
+const (
+	service    = "console"
+	prefix     = "/console/"
+	enterPath  = prefix + "enter"
+	staticPath = prefix + "static/"
+	linkPath   = "/admin/v1/console/link"
+	paramFile  = "file"
+)
+
+// Bounds of the routes.
+const (
+	pageWithin = 10 * time.Second
+	maxForm    = 64 << 10 // bytes of a form
+	entrances  = 10       // burst of sign-in attempts of one network, and its number in ten seconds
+	networks   = 4096     // networks with tracked sign-in attempts
+)
+
+// Deps are the neighbours of a Console. All are needed.
+type Deps struct {
+	Catalog *flow.Catalog
+	Node    func() http.Handler // the node's router, once it is there
+	Info    func() wire.VersionInfo
+	URL     func() string // of the node's TCP listener
+	Now     func() time.Time
+	// Note puts the begin or the end of a session on the audit chain, if it can.
+	Note func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string)
+}
+
+// Console serves the pages. Its methods may be called from any goroutine.
+type Console struct {
+	d        Deps
+	rules    atomic.Pointer[rules]
+	sessions *sessions
+	entering *limit.Keyed[netip.Addr]
+	files    map[string]file
+	pages    pages
+	cross    *http.CrossOriginProtection
+
+	node     node.Client
+	registry registry.Client
+	wallet   wallet.Client
+	rewarder rewarder.Client
+	edge     edge.Client
+	index    index.Client
+}
+
+// New returns a console. It starts nothing.
+func New(cfg Config, d Deps) (*Console, error) {
+	c, err := client.New(client.Options{URL: "http://console", Transport: inside{d.Node}, UserAgent: "ronbox-console"})
+	if err != nil {
+		return nil, err
+	}
+	h := &Console{
+		d:        d,
+		sessions: newSessions(d.Catalog),
+		entering: limit.NewKeyed[netip.Addr](networks, 1, entrances),
+		files:    staticFiles(),
+		cross:    http.NewCrossOriginProtection(),
+		node:     node.NewClient(c),
+		registry: registry.NewClient(c),
+		wallet:   wallet.NewClient(c),
+		rewarder: rewarder.NewClient(c),
+		edge:     edge.NewClient(c),
+		index:    index.NewClient(c),
+	}
+	h.pages = newPages(h.files)
+	h.Reload(cfg)
+	return h, nil
+}
+
+// Reload puts a valid configuration in force.
+func (h *Console) Reload(cfg Config) { h.rules.Store(newRules(cfg)) }
+
+// policy is the Content-Security-Policy of pages and their files.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// Service returns the console's part of the surface.
+func (h *Console) Service() httpapi.Service {
+	page := func(r *httpapi.Route) {
+		r.Page, r.CSP, r.Others, r.Endpoint = true, policy, httpapi.QueryIgnore, httpapi.EndpointRead
+		r.Deadline, r.Drains = pageWithin, true
+		if r.Method == "" {
+			r.Method = http.MethodGet
+		}
+		if r.Method == http.MethodPost {
+			r.Body, r.Media, r.MaxBody = httpapi.StreamBody, "application/x-www-form-urlencoded", maxForm
+		}
+	}
+	routes := httpapi.Routes(page,
+		httpapi.Route{Pattern: "/", Handle: h.getRoot, Class: httpapi.ClassStatic},
+		httpapi.Route{Pattern: "/favicon.ico", Handle: h.getIcon, Class: httpapi.ClassStatic},
+		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
+		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
+		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
+		httpapi.Route{Method: http.MethodPost, Pattern: prefix + "leave", Handle: h.form(h.postLeave)},
+	)
+	for _, p := range h.pages.all {
+		routes = append(routes, httpapi.Routes(page, httpapi.Route{Pattern: p.path, Handle: h.show(p)})...)
+	}
+	for _, f := range h.forms() {
+		routes = append(routes, httpapi.Routes(page,
+			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f.do)})...)
+	}
+	return httpapi.Service{
+		Name:   service,
+		Prefix: prefix,
+		Params: []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
+		Routes: append(routes, h.linkRoute()),
+	}
+}

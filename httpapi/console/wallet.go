@@ -1,0 +1,139 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/ledger"
+	"ronbox/httpapi/wallet"
+)
+
+// walletData is the data of the page of the wallet.
+type walletData struct {
+	Assets  part[wallet.AssetList]
+	Ledger  part[ledger.LedgerHead]
+	Name    string // the account that is shown; "": none
+	Asset   string
+	Account part[wallet.Account]
+	Balance part[wallet.Balance]
+	History part[[]entry]
+	Next    string // the cursor of the next page of history
+	Ref     string // of the form that pays, made once for each page; with it its other fields
+	To      string
+	Amount  string
+	Memo    string
+}
+
+// entry is a row of a statement.
+type entry struct {
+	wallet.Receipt
+	Side    string
+	Balance string
+	Memo    string
+	Other   string // the other account
+}
+
+func walletPage(v *view) any {
+	h, ctx := v.h, v.ctx
+	d := walletData{
+		Assets: read(h.wallet.Assets(ctx)),
+		Ledger: read(h.wallet.LedgerHead(ctx)),
+		Name:   strings.TrimSpace(v.in.Get("account")),
+		Asset:  v.in.Get("asset"),
+		Ref:    cmp.Or(v.in.Get("reference"), "console-"+secret()[:24]),
+		To:     v.in.Get("to"),
+		Amount: v.in.Get("amount"),
+		Memo:   v.in.Get("memo"),
+	}
+	if d.Asset == "" && len(d.Assets.V.Assets) > 0 {
+		d.Asset = d.Assets.V.Assets[0].Asset
+	}
+	if d.Name == "" || d.Asset == "" {
+		return d
+	}
+	d.Account = read(h.wallet.Account(ctx, d.Name))
+	d.Balance = read(h.wallet.Balance(ctx, d.Name, d.Asset, 0))
+	page := read(h.wallet.History(ctx, wallet.HistoryQuery{
+		Account: d.Name, Asset: d.Asset, Cursor: v.in.Get("cursor"), Order: "desc", Limit: maxRows,
+	}))
+	d.History.Fault, d.Next = page.Fault, page.V.Next
+	for _, row := range page.V.Entries {
+		e := entry{Side: row.Side, Balance: row.BalanceMinor, Memo: row.Memo}
+		_ = json.Unmarshal(row.Receipt, &e.Receipt) // the node's own answer
+		e.Other = e.From
+		if row.Side == "debit" {
+			e.Other = e.To
+		}
+		d.History.V = append(d.History.V, e)
+	}
+	return d
+}
+
+// receiptData is the data of the page of a receipt.
+type receiptData struct {
+	ID      string
+	Receipt part[wallet.Receipt]
+	Raw     string
+	Proof   part[string]
+}
+
+func receiptPage(v *view) any {
+	d := receiptData{ID: v.in.Get("id")}
+	raw, err := v.h.wallet.Tx(v.ctx, d.ID)
+	d.Receipt = read(wallet.Receipt{}, err)
+	if err != nil {
+		return d
+	}
+	_ = json.Unmarshal(raw, &d.Receipt.V) // the node's own answer
+	d.Raw = indented(jsontext.Value(raw))
+	proof, err := v.h.wallet.Proof(v.ctx, d.ID, 0)
+	d.Proof = read(string(proof), err)
+	return d
+}
+
+// forms are the forms that change something.
+func (h *Console) forms() []formRoute {
+	return []formRoute{
+		{prefix + "wallet/pay", h.postPay},
+		{prefix + "operations/end", h.postEnd},
+	}
+}
+
+// unsure is the data of the page about a payment with an unknown outcome.
+type unsure struct{ Why, Again string }
+
+// postPay pays once for each reference, however often its form is sent: the reference is the
+// Idempotency-Key.
+func (h *Console) postPay(v *view, in url.Values) error {
+	if !v.s.write {
+		return h.fault(v.c, v.s, http.StatusForbidden, errReadOnly.Error())
+	}
+	reference := strings.TrimSpace(in.Get("reference"))
+	if reference == "" {
+		return h.fault(v.c, v.s, http.StatusBadRequest, "reference: must not be empty")
+	}
+	posted, err := h.wallet.Transfer(v.ctx, reference, wallet.Transfer{
+		From:        strings.TrimSpace(in.Get("from")),
+		To:          strings.TrimSpace(in.Get("to")),
+		Asset:       strings.TrimSpace(in.Get("asset")),
+		AmountMinor: strings.TrimSpace(in.Get("amount")),
+		Memo:        in.Get("memo"),
+	})
+	switch p := problemOf(err); {
+	case err == nil:
+	case p == nil || p.Unknown():
+		// the same reference again pays once, whatever became of this one
+		again := url.Values{"account": in["from"], "to": in["to"], "asset": in["asset"], "amount": in["amount"],
+			"memo": in["memo"], "reference": {reference}}
+		return h.render(v.c, http.StatusGatewayTimeout, h.pages.unsure, v.s,
+			unsure{explain(err), prefix + "wallet?" + again.Encode()})
+	default:
+		return h.fault(v.c, v.s, p.Status, "Nothing was paid. "+explain(err))
+	}
+	return see(v.c, prefix+"wallet/tx?id="+url.QueryEscape(posted.Receipt.TxID))
+}

@@ -1,0 +1,91 @@
+package index
+
+import (
+	"net/http"
+	"strings"
+
+	"ronbox/engines/index"
+	"ronbox/httpapi"
+)
+
+// getNames serves GET /index/names.
+func (h handlers) getNames(c *httpapi.Request) error {
+	limit, err := c.Number("limit", defaultNames, 1, maxNames)
+	if err != nil {
+		return err
+	}
+	page, err := h.idx.Names(c.Context(), c.Query().Get("prefix"), c.Query().Get("after"), int(limit))
+	if err != nil {
+		return err
+	}
+	out := NameList{Names: make([]NameRow, len(page.Names)), Next: page.Next}
+	for i := range page.Names {
+		out.Names[i] = nameRow(page.Names[i])
+	}
+	for _, key := range page.Damaged {
+		out.Damaged = append(out.Damaged, strings.ToValidUTF8(key, "\uFFFD"))
+	}
+	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, out)
+}
+
+// getName serves GET /index/names/:key.
+func (h handlers) getName(c *httpapi.Request) error {
+	key, err := keyParam(c)
+	if err != nil {
+		return err
+	}
+	n, err := h.idx.Name(c.Context(), key)
+	if err != nil {
+		return err
+	}
+	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, nameRow(n))
+}
+
+// putName serves PUT /index/names/:key.
+func (h handlers) putName(c *httpapi.Request) error {
+	key, err := keyParam(c)
+	if err != nil {
+		return err
+	}
+	var in NamePut
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	manifest, err := index.ParseCID(in.Manifest)
+	if err != nil {
+		return httpapi.BadBody("manifest", `must be "b3:" and 64 lower-case hex digits`)
+	}
+	n, created, err := h.idx.PutName(c.Context(), c.Actor(), key, manifest, c.CorrID())
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return c.Respond(status, nameRow(n))
+}
+
+// deleteName serves DELETE /index/names/:key.
+func (h handlers) deleteName(c *httpapi.Request) error {
+	key, err := keyParam(c)
+	if err != nil {
+		return err
+	}
+	forget, err := flag(c, "forget")
+	if err != nil {
+		return err
+	}
+	remove := h.idx.DeleteName
+	if forget {
+		remove = h.idx.ForgetName
+	}
+	if err := remove(c.Context(), c.Actor(), key, c.CorrID()); err != nil {
+		return err
+	}
+	return c.Empty()
+}
+
+func nameRow(n index.Named) NameRow {
+	return NameRow{Key: n.Key.String(), Manifest: n.Manifest.String(), Seq: n.Seq, UpdatedMS: n.UpdatedMS}
+}

@@ -1,0 +1,116 @@
+package index
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"time"
+
+	"ronbox/engines/index"
+	"ronbox/httpapi"
+)
+
+// postProviders serves POST /index/providers.
+func (h handlers) postProviders(c *httpapi.Request) error {
+	var in Announce
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	all, err := in.announcements()
+	if err != nil {
+		return err
+	}
+	done, err := h.idx.Announce(c.Context(), c.Actor(), all, c.CorrID())
+	if err != nil {
+		return err
+	}
+	out := AnnounceResults{Results: make([]AnnounceResult, len(done))}
+	for i, d := range done {
+		r := &out.Results[i]
+		if r.Accepted = d.Err == nil; !r.Accepted {
+			r.Reason = d.Err.Error()
+		}
+		if !d.CID.IsZero() {
+			r.CID = d.CID.String()
+		}
+		r.Peer, r.ExpiresMS = string(d.Peer), d.ExpiresMS
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// announcements checks the form of a request. The engine checks the records.
+func (in *Announce) announcements() ([]index.Announcement, error) {
+	if n := len(in.Providers); n == 0 || n > index.MaxAnnouncements {
+		return nil, httpapi.BadBody("providers", "must hold 1 to "+strconv.Itoa(index.MaxAnnouncements)+" records")
+	}
+	out := make([]index.Announcement, len(in.Providers))
+	for i := range in.Providers {
+		a, member := &in.Providers[i], "providers."+strconv.Itoa(i)
+		if a.Record != nil {
+			if a.CID != "" || a.Addrs != nil || a.Region != "" || a.TTL != 0 {
+				return nil, httpapi.BadBody(member, "must hold a record or the other members")
+			}
+			out[i].Record = a.Record
+			continue
+		}
+		cid, err := index.ParseCID(a.CID)
+		switch {
+		case err != nil:
+			return nil, httpapi.BadBody(member+".cid",
+				`must be "b3:" and 64 lower-case hex digits, or a CID of BLAKE3 with 32 bytes`)
+		case a.TTL > maxTTL:
+			return nil, httpapi.BadBody(member+".ttl_s", "must be 60 to 172800")
+		}
+		out[i] = index.Announcement{CID: cid, Addrs: a.Addrs, Region: a.Region, TTL: time.Duration(a.TTL) * time.Second}
+	}
+	return out, nil
+}
+
+// maxTTL keeps the conversion to a duration from overflowing. The engine checks the bounds.
+const maxTTL = 1 << 31 // seconds
+
+// deleteProvider serves DELETE /index/providers/:cid.
+func (h handlers) deleteProvider(c *httpapi.Request) error {
+	cid, err := index.ParseCID(c.Param(paramCID))
+	if err != nil {
+		return err
+	}
+	if err := h.idx.Withdraw(c.Context(), c.Actor(), cid, "", c.CorrID()); err != nil {
+		return err
+	}
+	return c.Empty()
+}
+
+// postReindex serves POST /index/reindex.
+func (h handlers) postReindex(c *httpapi.Request) error {
+	var in Reindex
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if len(in.Keys) > maxReindex {
+		return httpapi.BadBody("keys", "must hold at most "+strconv.Itoa(maxReindex))
+	}
+	queued, err := h.idx.Reindex(c.Context(), c.Actor(), in.Keys, c.CorrID())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusAccepted, Reindexed{queued})
+}
+
+// getPeers serves GET /index/peers.
+func (h handlers) getPeers(c *httpapi.Request) error {
+	all := h.idx.Peers()
+	out := PeerList{Peers: make([]PeerState, len(all))}
+	for i, p := range all {
+		out.Peers[i] = PeerState{
+			p.Target, p.Region, p.Breaker, p.RetryAfter.Milliseconds(), p.Asked, p.Failed, p.LastError,
+		}
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// getIdentity serves GET /index/identity.
+func (h handlers) getIdentity(c *httpapi.Request) error {
+	id, key := h.idx.Identity()
+	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, NodeIdentity{string(id), hex.EncodeToString(key)})
+}

@@ -1,0 +1,222 @@
+package index
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/engines/index"
+	"ronbox/httpapi"
+)
+
+// handlers serve the routes of the index.
+type handlers struct {
+	idx    Engine
+	limits *Limits
+}
+
+// getResolve serves GET /resolve/:key.
+func (h handlers) getResolve(c *httpapi.Request) error {
+	key, err := keyParam(c)
+	if err != nil {
+		return err
+	}
+	o := index.ResolveOptions{Local: fromNode(c)}
+	if o.Fresh, err = flag(c, "fresh"); err != nil {
+		return err
+	}
+	if o.From, err = caller(c, o.Fresh && !o.Local); err != nil {
+		return err
+	}
+	a, err := h.idx.Resolve(c.Context(), key, o)
+	if err != nil {
+		return err
+	}
+	return c.SendTagged(httpapi.CacheAsk, a.ETag, appendResolved(make([]byte, 0, 384), &a))
+}
+
+// appendResolved appends a as a JSON Resolved. It is written by hand because this is the most
+// frequent answer. No member needs JSON escapes.
+func appendResolved(b []byte, a *index.Answer) []byte {
+	b = append(append(b, `{"key":"`...), a.Key.String()...)
+	b, _ = a.Manifest.AppendText(append(b, `","manifest":"`...)) // never fails
+	b = append(append(b, `","source":"`...), a.Source...)
+	b = strconv.AppendInt(append(b, `","freshness_s":`...), int64(a.Age/time.Second), 10)
+	b = append(append(b, `,"etag":`...), a.ETag...)
+	if !a.Conflict.IsZero() {
+		b, _ = a.Conflict.AppendText(append(b, `,"conflict":"`...)) // never fails
+		b = append(b, '"')
+	}
+	if a.Record != nil {
+		b = append(base64.StdEncoding.AppendEncode(append(b, `,"record":"`...), a.Record), '"')
+	}
+	return append(b, "}\n"...)
+}
+
+// getProviders serves GET /providers/:cid.
+func (h handlers) getProviders(c *httpapi.Request) error {
+	cid, err := index.ParseCID(c.Param(paramCID))
+	if err != nil {
+		return err
+	}
+	o := index.ProvidersOptions{Region: c.Query().Get("region"), Local: fromNode(c)}
+	if index.CheckRegion(o.Region) != nil {
+		return httpapi.BadQuery("region", "must be 1 to 32 of a-z, 0-9 and hyphens")
+	}
+	limit, err := c.Number("limit", defaultProviders, 1, maxProviders)
+	if err != nil {
+		return err
+	}
+	if o.Limit = int(limit); err == nil {
+		o.Fresh, err = flag(c, "fresh")
+	}
+	if err == nil {
+		o.From, err = caller(c, o.Fresh && !o.Local)
+	}
+	if err != nil {
+		return err
+	}
+	set, err := h.idx.Providers(c.Context(), cid, o)
+	if err != nil {
+		return err
+	}
+	out := Providers{CID: set.CID.String(), Providers: make([]Provider, len(set.Providers)), Source: string(set.Source)}
+	for i := range set.Providers {
+		p := &set.Providers[i]
+		out.Providers[i] = Provider{string(p.Peer), p.Addrs, p.Region, p.Verified, p.ExpiresMS}
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	// clients revalidate each time, so that a new provider shows at once
+	return c.SendTagged(httpapi.CacheAsk, set.ETag, append(body, '\n'))
+}
+
+// keyParam parses the key of the path: a name, or a content id in any form.
+func keyParam(c *httpapi.Request) (index.Key, error) {
+	text := c.Param(paramKey)
+	if strings.HasPrefix(text, "name:") || strings.HasPrefix(text, "b3:") {
+		return index.ParseKey(text)
+	}
+	cid, err := index.ParseCID(text)
+	var malformed *index.CIDError
+	if errors.As(err, &malformed) {
+		return index.ParseKey(text) // for an error that describes keys
+	}
+	if err != nil {
+		return index.Key{}, err
+	}
+	return index.ParseKey(cid.String())
+}
+
+// fromNode reports whether another node asks for its own client. It adds the header to Vary, since
+// the answer differs.
+func fromNode(c *httpapi.Request) bool {
+	c.Header().Add("Vary", hopHeader)
+	return c.HTTP().Header[hopHeader] != nil
+}
+
+// caller returns the network of a lookup and its cost in rate tokens. A fresh lookup without a
+// bearer token costs more, since its answer replaces the cached one for all callers.
+func caller(c *httpapi.Request, fresh bool) (from index.Caller, err error) {
+	network, socket := c.Network()
+	switch {
+	case socket:
+	case fresh && !c.Holds(scopePublish):
+		from.Cost = freshCost
+		err = c.Charge(freshCost - 1)
+	default:
+		from.Cost = 1
+	}
+	from.Network = network
+	return from, err
+}
+
+// flag parses a query parameter that is 0 or 1.
+func flag(c *httpapi.Request, name string) (bool, error) {
+	switch v := c.Query().Get(name); {
+	case v == "1":
+		return true, nil
+	case v == "0", !c.Query().Has(name):
+		return false, nil
+	}
+	return false, httpapi.BadQuery(name, "must be 0 or 1")
+}
+
+// Cache-Control of Delegated Routing as its standard advises. An empty answer is cached for less
+// time.
+const (
+	cacheRecords   = "public, max-age=300, stale-while-revalidate=600, stale-if-error=3600"
+	cacheNoRecords = "public, max-age=15, stale-while-revalidate=60, stale-if-error=3600"
+)
+
+// schemaPeer is the only schema of the records that this node serves.
+const schemaPeer = "peer"
+
+// maxRouting bounds the records of one answer, as the standard does.
+const maxRouting = 100
+
+// getRouting serves GET /routing/v1/providers/:cid. The answer is empty if no provider is known,
+// and pages of any origin may read it.
+func (h handlers) getRouting(c *httpapi.Request) error {
+	cid, err := index.ParseCID(c.Param(paramCID))
+	var set index.ProviderSet
+	if err == nil {
+		o := index.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)}
+		if o.From, err = caller(c, false); err == nil {
+			set, err = h.idx.Providers(c.Context(), cid, o)
+		}
+	}
+	if err != nil && !errors.Is(err, index.ErrNotFound) && !errors.Is(err, index.ErrForeignCID) {
+		return err
+	}
+	records := make([]PeerRecord, len(set.Providers))
+	for i := range set.Providers {
+		p := &set.Providers[i]
+		records[i] = PeerRecord{Schema: schemaPeer, ID: string(p.Peer), Addrs: p.Addrs, Ron: p.Record}
+	}
+	cache := cacheRecords
+	switch {
+	case httpapi.IsA[*index.SilentError](err): // a peer may know more a moment later
+		cache = httpapi.CacheAsk
+	case len(records) == 0:
+		cache = cacheNoRecords
+	}
+	if h.limits.closed {
+		cache = strings.Replace(cache, "public", "private", 1)
+	}
+	header := c.Header()
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Add("Vary", "Accept")
+	if !wantsLines(c.HTTP()) {
+		return c.RespondCached(http.StatusOK, cache, Routing{records})
+	}
+	var body []byte
+	for i := range records {
+		line, err := json.Marshal(&records[i])
+		if err != nil {
+			return err
+		}
+		body = append(append(body, line...), '\n')
+	}
+	c.Set("Content-Type", httpapi.TypeLines)
+	c.Set("Cache-Control", cache)
+	c.Set("Content-Length", strconv.Itoa(len(body)))
+	c.WriteHeader(http.StatusOK)
+	_, _ = c.Write(body) // fails only if the client has left
+	return nil
+}
+
+// wantsLines reports whether the request accepts one record per line at least as much as one
+// document.
+func wantsLines(r *http.Request) bool {
+	accept := r.Header["Accept"]
+	lines := httpapi.Weight(accept, httpapi.TypeLines)
+	return lines > 0 && lines >= httpapi.Weight(accept, httpapi.TypeJSON)
+}

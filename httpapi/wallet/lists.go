@@ -1,0 +1,267 @@
+package wallet
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
+	ledgerapi "ronbox/httpapi/ledger"
+	"ronbox/httpapi/openapi"
+)
+
+// Lister answers the reads of /v1 that list holds and accounts.
+type Lister interface {
+	Holds(ctx context.Context, by engines.Actor, q ledger.HoldsQuery) (ledger.HoldsPage, error)
+	Hold(ctx context.Context, by engines.Actor, id record.TxID) (ledger.HoldView, error)
+	Accounts(ctx context.Context, by engines.Actor, q ledger.AccountsQuery) (ledger.AccountsPage, error)
+	Reference(ctx context.Context, by engines.Actor, principal, reference string) ([]byte, error)
+	Decimals(asset string) int
+}
+
+// HoldInfo is the body of GET /v1/holds/:txid, and one entry of HoldList.
+type HoldInfo struct {
+	TxID          string    `json:"txid" format:"txid"`
+	From          string    `json:"from" format:"account" example:"alice"`
+	To            string    `json:"to" format:"account" example:"bob"`
+	Asset         string    `json:"asset" format:"asset"`
+	AmountMinor   string    `json:"amount_minor" format:"amount" doc:"what was set aside"`
+	At            time.Time `json:"at"`
+	ExpiresAt     time.Time `json:"expires_at"`
+	State         string    `json:"state" enum:"open|captured|released|expired"`
+	CapturedMinor string    `json:"captured_minor,omitzero" format:"amount" doc:"of a captured hold: what was paid"`
+	ReturnedMinor string    `json:"returned_minor,omitzero" format:"amount" doc:"of a hold that ended: what went back to from"`
+	ClosedAt      time.Time `json:"closed_at,omitzero"`
+	ClosingTxID   string    `json:"closing_txid,omitzero" format:"txid" doc:"the record that ended it"`
+}
+
+// HoldList is the body of GET /v1/holds.
+type HoldList struct {
+	Holds []HoldInfo `json:"holds"`
+	Next  string     `json:"next,omitzero" doc:"?after= of the next page"`
+}
+
+// AccountInfo is one entry of AccountList.
+type AccountInfo struct {
+	Account  string    `json:"account" format:"account"`
+	Flags    []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
+	OpenedAt time.Time `json:"opened_at,omitzero"`
+}
+
+// AccountList is the body of GET /v1/accounts.
+type AccountList struct {
+	Accounts []AccountInfo `json:"accounts"`
+	Next     string        `json:"next,omitzero" doc:"?after= of the next page"`
+}
+
+// Default number of entries of a page.
+const (
+	holdsPage    = 100
+	accountsPage = 500
+)
+
+func afterParam(doc string) openapi.Param { return openapi.Param{Name: "after", Doc: doc} }
+
+func (h handlers) listHolds() httpapi.Route {
+	return httpapi.Route{
+		Pattern: "holds",
+		Handle:  h.getHolds,
+		Summary: "The open holds of an account, as payer or as payee, those that expire first before the others",
+		Answers: httpapi.Answers(http.StatusOK, HoldList{}),
+		Query: []openapi.Param{
+			accountParam(),
+			afterParam("next of the page before. The ledger has no index of an account's holds: " +
+				"a call examines 4096 open holds of all accounts at most, " +
+				"so a page may have fewer entries than limit, or none, and a next"),
+			openapi.Number("limit", "entries of a page", ledger.MaxHolds),
+		},
+	}
+}
+
+func (h handlers) oneHold() httpapi.Route {
+	return httpapi.Route{
+		Pattern:  "holds/:txid",
+		Handle:   h.getHold,
+		Summary:  "A hold, and what became of it",
+		Answers:  httpapi.Answers(http.StatusOK, HoldInfo{}),
+		Problems: []int{http.StatusNotFound},
+	}
+}
+
+func (h handlers) oneReference() httpapi.Route {
+	return httpapi.Route{
+		Pattern: "tx",
+		Handle:  h.getReference,
+		Summary: "The receipt of what was done under a reference",
+		Answers: httpapi.Answers(http.StatusOK, Receipt{}),
+		Query: []openapi.Param{
+			{Name: "reference", Doc: "as the operation had it", Required: true},
+			{
+				Name: "principal",
+				Doc:  "whose reference it is; the caller's own if absent, any other takes the scope wallet.admin",
+			},
+		},
+		Problems: []int{http.StatusNotFound},
+	}
+}
+
+func (h handlers) listAccounts() httpapi.Route {
+	return httpapi.Route{
+		Pattern: "accounts",
+		Handle:  h.getAccounts,
+		Summary: "The accounts there are, in the byte order of their names; " +
+			"a token that reaches some accounts only is refused",
+		Answers: httpapi.Answers(http.StatusOK, AccountList{}),
+		Query: []openapi.Param{
+			{Name: "prefix", Doc: "names that begin so"},
+			afterParam("next of the page before: a name"),
+			openapi.Number("limit", "entries of a page", ledger.MaxAccounts),
+		},
+	}
+}
+
+// getHolds serves GET /v1/holds.
+func (h handlers) getHolds(c *httpapi.Request) error {
+	account, err := accountOf(c)
+	if err != nil {
+		return err
+	}
+	limit, err := c.Number("limit", holdsPage, 1, ledger.MaxHolds)
+	if err != nil {
+		return err
+	}
+	page, err := h.wal.Holds(c.Context(), c.Actor(),
+		ledger.HoldsQuery{Account: account, After: c.Query().Get("after"), Limit: int(limit)})
+	if err != nil {
+		return err
+	}
+	out := HoldList{Holds: make([]HoldInfo, len(page.Holds)), Next: page.Next}
+	for i := range page.Holds {
+		out.Holds[i] = holdInfo(&page.Holds[i])
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// getHold serves GET /v1/holds/:txid.
+func (h handlers) getHold(c *httpapi.Request) error {
+	v, err := h.wal.Hold(c.Context(), c.Actor(), ledgerapi.TxParam(c))
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, holdInfo(&v))
+}
+
+// getReference serves GET /v1/tx: the bytes that were the answer when it was done.
+func (h handlers) getReference(c *httpapi.Request) error {
+	reference, err := nameOf(c, "reference", record.CheckReference, ledger.WantReference)
+	if err != nil {
+		return err
+	}
+	body, err := h.wal.Reference(c.Context(), c.Actor(), c.Query().Get("principal"), reference)
+	if err != nil {
+		return err
+	}
+	return c.Send(http.StatusOK, httpapi.CacheNone, body)
+}
+
+func holdInfo(v *ledger.HoldView) HoldInfo {
+	out := HoldInfo{
+		TxID:        v.TxID.String(),
+		From:        v.From,
+		To:          v.To,
+		Asset:       v.Asset,
+		AmountMinor: v.Amount.String(),
+		At:          ledgerapi.Instant(v.At),
+		ExpiresAt:   ledgerapi.Instant(v.Expires),
+		State:       "open",
+	}
+	if v.Closed == 0 {
+		return out
+	}
+	returned, _ := v.Amount.Sub(v.Captured)
+	out.ReturnedMinor = returned.String()
+	out.ClosedAt, out.ClosingTxID = ledgerapi.Instant(v.ClosedAt), v.Closing.String()
+	switch v.Closed {
+	case record.OpCapture:
+		out.State, out.CapturedMinor = "captured", v.Captured.String()
+	case record.OpRelease:
+		out.State = "released"
+	default:
+		out.State = "expired"
+	}
+	return out
+}
+
+// getAccounts serves GET /v1/accounts.
+func (h handlers) getAccounts(c *httpapi.Request) error {
+	q := ledger.AccountsQuery{Prefix: c.Query().Get("prefix"), After: c.Query().Get("after")}
+	for name, v := range map[string]string{"prefix": q.Prefix, "after": q.After} {
+		if v != "" && engines.CheckAccount(v) != nil {
+			return httpapi.BadQuery(name, ledger.WantAccount)
+		}
+	}
+	limit, err := c.Number("limit", accountsPage, 1, ledger.MaxAccounts)
+	if err != nil {
+		return err
+	}
+	q.Limit = int(limit)
+	page, err := h.wal.Accounts(c.Context(), c.Actor(), q)
+	if err != nil {
+		return err
+	}
+	out := AccountList{Accounts: make([]AccountInfo, len(page.Accounts)), Next: page.Next}
+	for i, a := range page.Accounts {
+		out.Accounts[i] = AccountInfo{
+			Account:  a.Account,
+			Flags:    append([]string{}, a.Flags.Names()...),
+			OpenedAt: ledgerapi.Instant(a.OpenedAt),
+		}
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// Holds reads a page of an account's open holds; limit 0 is the node's own.
+func (c Client) Holds(ctx context.Context, account, after string, limit int) (HoldList, error) {
+	q := client.Query{"account": {account}}.Text("after", after).Number("limit", uint64(limit))
+	return client.Ask[HoldList](ctx, c.Client.Client, client.Call{Path: "/v1/holds", Query: q})
+}
+
+// HoldInfo reads a hold and what became of it.
+func (c Client) HoldInfo(ctx context.Context, txid string) (HoldInfo, error) {
+	return client.Ask[HoldInfo](ctx, c.Client.Client, client.Call{Path: "/v1/holds/" + url.PathEscape(txid)})
+}
+
+// Accounts reads a page of the accounts with names that begin with prefix. If limit is 0, the node
+// uses its default.
+func (c Client) Accounts(ctx context.Context, prefix, after string, limit int) (AccountList, error) {
+	q := client.Query{}.Text("prefix", prefix).Text("after", after).Number("limit", uint64(limit))
+	return client.Ask[AccountList](ctx, c.Client.Client, client.Call{Path: "/v1/accounts", Query: q})
+}
+
+// Reference reads the receipt of the operation with a reference of a principal. If principal is "",
+// it is the caller.
+func (c Client) Reference(ctx context.Context, principal, reference string) (raw []byte, err error) {
+	q := client.Query{"reference": {reference}}.Text("principal", principal)
+	_, err = c.Do(ctx, client.Call{Path: "/v1/tx", Query: q, Into: &raw})
+	return raw, err
+}
+
+// ReadOp reads one operation of a batch and checks it as the node does. The error is an
+// *httpapi.BodyError, or that of the JSON decoder.
+func ReadOp(raw []byte) (op BatchOp, err error) {
+	one := newOrder()
+	if err := httpapi.DecodeTyped(raw, &one); err != nil {
+		return op, err
+	}
+	if _, bad := one.validate(0); bad != nil {
+		return op, bad
+	}
+	return op, json.Unmarshal(raw, &op)
+}

@@ -1,0 +1,172 @@
+package wallet
+
+import (
+	"cmp"
+	"errors"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi"
+)
+
+// rejectRules returns the refusals by the ledger's rules.
+func rejectRules() []httpapi.ErrorRule {
+	reject := func(code record.Result, title, hint string, more func(*refusedError) httpapi.Details) httpapi.ErrorRule {
+		r := httpapi.ErrorRule{Classify: outcomeOf, Title: title, Hint: hint, Is: func(err error) bool {
+			e, ok := errors.AsType[*ledger.Reject](err)
+			return ok && e.Code == code
+		}}
+		r.Details = indexed(func(err error) httpapi.Details {
+			e := &refusedError{}
+			if !errors.As(err, &e) && !errors.As(err, &e.Reject) || more == nil {
+				return nil
+			}
+			return more(e)
+		})
+		return r
+	}
+	limit := func(code record.Result) httpapi.ErrorRule {
+		r := reject(code, "Beyond a limit", "", limitOf)
+		r.Text = limitSaid
+		return r
+	}
+	named := func(name string) func(*refusedError) httpapi.Details {
+		return func(*refusedError) httpapi.Details { return httpapi.Details{"field": name} }
+	}
+	return []httpapi.ErrorRule{
+		reject(record.IdemConflict, "Key is taken",
+			"this Idempotency-Key stands for another request; choose a new key for a new request", nil),
+		reject(record.Expired, "Too late", "valid_until: is over; nothing was done", named("valid_until")),
+		lockedRule(reject(record.AccountLocked, "Account is locked", "", partyOf)),
+		reject(record.AssetUnknown, "No such asset", "asset: is not declared here; GET /v1/assets lists those "+
+			"that are",
+			named("asset")),
+		reject(
+			record.NonceReused,
+			"Nonce is used",
+			"nonce: was used before; GET /v1/account says the next one, and details.committed_txid what used "+
+				"it, if that was the last",
+			nonceOf,
+		),
+		reject(record.NonceGap, "Nonce is ahead",
+			"nonce: one before it was not used yet; GET /v1/account says the next one", nonceOf),
+		limit(record.LimitOp),
+		limit(record.LimitDaily),
+		limit(record.LimitTotal),
+		limit(record.LimitHolds),
+		reject(record.HoldUnknown, "No such hold", "hold: there is none of this txid, or it is not yours", nil),
+		reject(record.HoldClosed, "Hold is closed", "hold: was captured or released before", nil),
+		reject(record.HoldExpired, "Hold is over", "hold: its time is over; what it held is the payer's again", nil),
+		unknownPayer(
+			reject(record.InsufficientFunds, "No such payer",
+				"from: nobody has ever paid this account, so it has nothing to give: is its name right?", payerDetail),
+		),
+		reject(record.InsufficientFunds, "Not enough",
+			"amount_minor: there is less to spend than the amount, or less held than is to be captured", assetDetail),
+		reject(record.Aborted, "Not done", "another operation of its batch was refused", nil),
+		reject(record.OnceConflict, "Id is taken", "this id stands for another settlement", nil),
+		reject(record.ReferenceConflict, "Reference is taken",
+			"reference: stands for another operation; GET /v1/tx?reference= shows it", named("reference")),
+	}
+}
+
+func limitOf(e *refusedError) httpapi.Details { return httpapi.Details{"limit": e.Limit} }
+
+// lockedRule names the side of an operation that a flag forbids.
+func lockedRule(r httpapi.ErrorRule) httpapi.ErrorRule {
+	r.Text = func(err error) string {
+		var e *ledger.Reject
+		_ = errors.As(err, &e)
+		word := map[string]string{"from": "from: a flag forbids this account to give", "to": "to: a flag " +
+			"forbids this account to take"}[e.Party]
+		return cmp.Or(word, "a flag of one of the accounts forbids it") + "; GET /v1/account shows the flags"
+	}
+	return r
+}
+
+func partyOf(e *refusedError) httpapi.Details {
+	if e.Party == "" {
+		return nil
+	}
+	return httpapi.Details{"field": e.Party}
+}
+
+// unknownPayer narrows a rule about funds to accounts that the ledger has not seen.
+func unknownPayer(r httpapi.ErrorRule) httpapi.ErrorRule {
+	r.Is = func(err error) bool {
+		e, ok := errors.AsType[*ledger.Reject](err)
+		return ok && e.Code == record.InsufficientFunds && e.Unknown
+	}
+	return r
+}
+
+func payerDetail(e *refusedError) httpapi.Details {
+	d := assetDetail(e)
+	if d == nil {
+		d = httpapi.Details{}
+	}
+	d["field"], d["cause"] = "from", "account_unknown"
+	return d
+}
+
+func assetDetail(e *refusedError) httpapi.Details {
+	if e.order.Asset == "" {
+		return nil
+	}
+	return httpapi.Details{"asset": e.order.Asset}
+}
+
+// nonceOf returns the next nonce of an account, to a caller that may debit the account.
+func nonceOf(e *refusedError) httpapi.Details {
+	if !e.owner {
+		return httpapi.Details{"field": "nonce"}
+	}
+	d := httpapi.Details{"field": "nonce", "expected_nonce": e.Expected}
+	if !e.Committed.IsZero() {
+		d["committed_txid"] = e.Committed.String()
+	}
+	return d
+}
+
+// limitSaid names the member, the limit that it exceeds, and the remedy.
+func limitSaid(err error) string {
+	var reject *ledger.Reject
+	var own *wallet.LimitError
+	var token *engines.GrantError
+	limit := ""
+	switch {
+	case errors.As(err, &reject):
+		limit = reject.Limit
+	case errors.As(err, &own):
+		limit = own.Limit
+	case errors.As(err, &token):
+		limit = token.Caveat
+	}
+	return limitWords(limit) + "; nothing was done"
+}
+
+func limitWords(limit string) string {
+	switch limit {
+	case ledger.LimitPerOp:
+		return "amount_minor: is more than one operation may move (wallet.max_amount_per_op): move less at once"
+	case ledger.LimitDaily:
+		return "amount_minor: is more than the account may still give today (wallet.daily_ceiling): the day " +
+			"ends at 00:00 UTC"
+	case ledger.LimitTokenDaily:
+		return "amount_minor: is more than the token still allows today (ceiling_daily): the day ends at 00:00 UTC"
+	case ledger.LimitAccountTotal:
+		return "amount_minor: the receiver would have more than an account may (wallet.max_account_total)"
+	case ledger.LimitOpenHolds:
+		return "there are as many open holds as may be (wallet.max_open_holds): capture or release some"
+	case "ceiling":
+		return "amount_minor: is above the token's ceiling, which `ronbox token inspect` shows"
+	case "ceiling_daily":
+		return "amount_minor: is above the token's ceiling_daily, which `ronbox token inspect` shows"
+	case "batch_max_ops":
+		return "ops: are more than a batch may hold (wallet.batch_max_ops): send the rest as another one, under " +
+			"a key of its own"
+	}
+	return "details.limit says which"
+}
