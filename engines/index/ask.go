@@ -12,14 +12,16 @@ import (
 // an empty one.
 func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) error {
 	begun := time.Now()
-	if wave == 1 {
-		l.mu.Lock()
-		l.raced = true
-		l.mu.Unlock()
-	}
+	l.mu.Lock()
+	l.calls[p] = begun
+	l.raced = l.raced || wave == 1
+	l.mu.Unlock()
 	l.e.m.legs.Add(1)
 	o, err := l.call(ctx, p)
 	l.e.m.legs.Add(-1)
+	l.mu.Lock()
+	delete(l.calls, p)
+	l.mu.Unlock()
 	took := time.Since(begun)
 	switch {
 	case err == nil, errors.Is(err, ErrNotFound):
@@ -40,9 +42,6 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 		err = errOvertaken
 	default: // the call lost a race or had too little time, or the node stops: it does not count against the peer
 		p.settle(pass, flow.Neither, nil)
-		if l.outwaited(took) {
-			p.late.Store(l.asOf.Add(l.s.lateFor).UnixNano())
-		}
 		return context.Cause(ctx)
 	}
 	p.settle(pass, flow.Failed, err)
@@ -60,12 +59,20 @@ func (l *lookup) overtaken(out time.Duration) bool {
 	return l.overtook && out >= l.s.hedge
 }
 
-// outwaited reports whether the lookup waited for a call of length out until about the hedge time
-// although other peers had answered. A slow peer may be far away, so this is not a failure.
-func (l *lookup) outwaited(out time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.heard) > 0 && !l.j.isName() && out >= l.s.hedge*9/10
+// noteLate notes the peers that the settled lookup has awaited until about the hedge time although
+// others had answered. A slow peer may be far away, so this is not a failure. It is noted before
+// the lookup is answered, and not at the end of the call, so that the next lookup knows it. The
+// caller holds mu.
+func (l *lookup) noteLate() {
+	if len(l.heard) == 0 || l.j.isName() {
+		return
+	}
+	for p, begun := range l.calls {
+		out := time.Since(begun)
+		if out >= l.s.hedge*9/10 && !(l.overtook && out >= l.s.hedge) { // an overtaken call fails
+			p.late.Store(l.asOf.Add(l.s.lateFor).UnixNano())
+		}
+	}
 }
 
 // call asks p and returns its answer as an entry. For a content id the entry holds only the answer

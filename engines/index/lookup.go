@@ -57,15 +57,16 @@ type lookup struct {
 	second chan struct{} // closed when the second wave begins
 	end    context.CancelCauseFunc
 
-	mu       sync.Mutex // leaf lock; guards the fields below
-	next     int        // index into order of the next peer
-	asked    int        // number of asked peers
-	refused  int        // number of peers with an open breaker
-	waiting  int        // legs of the current wave that have not reported, except those of late peers
-	left     [2]int     // running legs of each wave
-	heard    []heard    // good answers
-	without  []*peer    // peers that answered "not found"
-	failed   int        // calls without an answer
+	mu       sync.Mutex          // leaf lock; guards the fields below
+	next     int                 // index into order of the next peer
+	asked    int                 // number of asked peers
+	refused  int                 // number of peers with an open breaker
+	waiting  int                 // legs of the current wave that have not reported, except those of late peers
+	left     [2]int              // running legs of each wave
+	calls    map[*peer]time.Time // beginnings of the running calls
+	heard    []heard             // good answers
+	without  []*peer             // peers that answered "not found"
+	failed   int                 // calls without an answer
 	retries  int
 	past     bool // the hedge time has passed
 	hedged   bool // the second wave has begun
@@ -89,6 +90,7 @@ func (l *lookup) run(ctx context.Context) {
 	l.waiting = alpha
 	l.left = [2]int{alpha, beta}
 	l.second = make(chan struct{})
+	l.calls = make(map[*peer]time.Time, alpha+beta)
 	l.begun, l.asOf = time.Now(), l.e.now()
 	ctx, stop := context.WithDeadlineCause(ctx, l.j.deadline, errDeadline)
 	defer stop()
@@ -382,6 +384,7 @@ func (l *lookup) publish(o outcome) {
 	last := len(l.heard) - 1
 	raced := l.raced && last >= 0
 	l.overtook = raced && l.heard[last].wave == 1
+	l.noteLate()
 	win := l.overtook
 	l.mu.Unlock()
 	switch {

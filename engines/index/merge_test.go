@@ -88,42 +88,49 @@ func TestMergeOfUnsigned(t *testing.T) {
 	}
 }
 
-// A hanging peer delays one lookup by the hedge time, and no other until the cooldown ends. It does
-// not count as failed, since it may be far away. After an answer in time it is waited for again.
+// A hanging peer delays one lookup by the hedge time, and no other until the cooldown ends, even if
+// its call outlives the lookup. It does not count as failed, since it may be far away. After an
+// answer in time it is waited for again.
 func TestLatePeerIsWaitedForOnce(t *testing.T) {
-	quick, other, slow := &fake{providers: knows(seedKey(5), good)}, &fake{providers: knows(seedKey(6), 2*good)}, &fake{
-		providers: hangs,
+	deaf := func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+		<-ctx.Done()
+		time.Sleep(400 * time.Millisecond)
+		return nil, context.Cause(ctx)
 	}
-	bubble(t, all(withPeers(quick, other, slow), setting(func(c *Config) { c.Breaker.CooldownS = 10 })), func(r *rig) {
-		n := 0
-		ask := func(want time.Duration, providers int) {
-			t.Helper()
-			n++
-			set, took, err := r.ask(digest("%d", n), ProvidersOptions{})
-			if err != nil || len(set.Providers) != providers || !near(took, want) {
-				t.Errorf("lookup %d: %d providers after %v, %v; want %d after %v", n, len(set.Providers), took, err,
-					providers, want)
+	for _, late := range []func(context.Context, b3.Digest) ([]Provider, error){hangs, deaf} {
+		quick, other := &fake{providers: knows(seedKey(5), good)}, &fake{providers: knows(seedKey(6), 2*good)}
+		slow := &fake{providers: late}
+		bubble(t, all(withPeers(quick, other, slow), setting(func(c *Config) { c.Breaker.CooldownS = 10 })), func(r *rig) {
+			n := 0
+			ask := func(want time.Duration, providers int) {
+				t.Helper()
+				n++
+				set, took, err := r.ask(digest("%d", n), ProvidersOptions{})
+				if err != nil || len(set.Providers) != providers || !near(took, want) {
+					t.Errorf("lookup %d: %d providers after %v, %v; want %d after %v", n, len(set.Providers), took, err,
+						providers, want)
+				}
 			}
-		}
-		ask(150*time.Millisecond, 2)
-		for range 30 {
+			ask(150*time.Millisecond, 2)
+			for range 30 {
+				ask(2*good, 2)
+			}
+			time.Sleep(10 * time.Second)
+			ask(150*time.Millisecond, 2)
 			ask(2*good, 2)
-		}
-		time.Sleep(10 * time.Second)
-		ask(150*time.Millisecond, 2)
-		ask(2*good, 2)
-		synctest.Wait() // for calls that the lookup has left
-		slow.providers = knows(seedKey(7), good)
-		ask(2*good, 3)
-		synctest.Wait()
-		slow.providers = knows(seedKey(7), 3*good) // it is not late any more
-		ask(3*good, 3)
-		for _, p := range r.e.Peers() {
-			if p.Breaker != "closed" || p.Failed != 0 {
-				t.Errorf("%+v", p)
+			synctest.Wait() // for calls that the lookup has left
+			slow.providers = knows(seedKey(7), good)
+			ask(2*good, 3)
+			synctest.Wait()
+			slow.providers = knows(seedKey(7), 3*good) // it is not late any more
+			ask(3*good, 3)
+			for _, p := range r.e.Peers() {
+				if p.Breaker != "closed" || p.Failed != 0 {
+					t.Errorf("%+v", p)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // A name that most peers do not know is not found, even if some do not answer. Their number is
