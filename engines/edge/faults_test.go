@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/upstream"
 )
 
 // flush sends the bytes written so far.
@@ -281,9 +283,19 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// stalled is how long a try lasts in the tests of a stalled disk: long enough for a connection on a
-// busy machine.
+// stalled is how long a try lasts in the tests of a stalled disk, on a connection that is there.
 const stalled = 3 * time.Second
+
+// connect leaves the client with a connection to h. On a busy machine it may take long to make one.
+func (r *rig) connect(h *host) {
+	r.t.Helper()
+	err := r.e.ask(r.t.Context(), h.name, upstream.Request{URL: "https://" + h.name + "/", Max: 100},
+		func(a *upstream.Answer) error { _, err := io.Copy(io.Discard, a.Body); return err })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	h.asked.Store(0)
+}
 
 // A fill that finds no room in time does not count against its host: the host is not called again,
 // and no time-out is counted.
@@ -297,6 +309,7 @@ func TestStalledWriter(t *testing.T) {
 		}
 	}
 	r.e.room.reserve(2000)
+	r.connect(h)
 	_, err := r.e.fill(context.Background(),
 		&fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: stalled})
 	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 {
@@ -326,6 +339,7 @@ func TestStalledDisk(t *testing.T) {
 			return nil
 		}
 	}).start()
+	r.connect(h)
 	path := h.name + "/x"
 	_, err := r.e.fill(context.Background(),
 		&fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: stalled})

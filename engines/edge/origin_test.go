@@ -218,3 +218,8 @@ func TestUncacheableRefresh(t *testing.T) {
 	r.want(h.name+"/x", "body false")
 	r.sound()
 }
+
+func (r *rig) post(h *host) error {
+	_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
+	return err
+}

@@ -12,17 +12,14 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/unit"
 )
 
-// limp is a host of one object that stops after a number of bytes.
+// limp is a host of one object that closes the connection after a number of bytes.
 type limp struct {
 	mu     sync.Mutex
-	body   string        // guarded by mu
-	most   int           // bytes of an answer before it hangs; guarded by mu
-	cuts   bool          // the host closes the connection instead; guarded by mu
-	pause  time.Duration // after each sixteenth of the bytes; guarded by mu
-	ranges []string      // of the requests; guarded by mu
+	body   string   // guarded by mu
+	most   int      // bytes of an answer before it ends; guarded by mu
+	ranges []string // of the requests; guarded by mu
 	// lie changes the answer to a range; nil answers as in RFC 9110.
 	lie func(w http.ResponseWriter, from int, body string) bool
 }
@@ -38,13 +35,9 @@ func tagOf(body string) string { return `"` + b3.Sum([]byte(body)).String()[3:19
 func (l *limp) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	l.mu.Lock()
 	l.ranges = append(l.ranges, q.Header.Get("Range"))
-	body, most, cuts := l.body, l.most, l.cuts
-	pause, lie := l.pause, l.lie
+	body, most, lie := l.body, l.most, l.lie
 	l.mu.Unlock()
-	from := 0
-	if text, ok := strings.CutPrefix(q.Header.Get("Range"), "bytes="); ok {
-		from, _ = strconv.Atoi(strings.TrimSuffix(text, "-"))
-	}
+	from := firstOf(q.Header)
 	if from > 0 && lie != nil && lie(w, from, body) {
 		return
 	}
@@ -58,20 +51,17 @@ func (l *limp) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	rest := body[from:]
-	for sent := 0; len(rest) > 0; {
-		n := min(max(1, len(body)/16), len(rest), most-sent)
-		if n == 0 && cuts {
-			cut(w)
-			return
-		}
-		if n == 0 {
-			hang(q)
-		}
-		_, _ = io.WriteString(w, rest[:n])
-		flush(w)
-		rest, sent = rest[n:], sent+n
-		time.Sleep(pause)
+	_, _ = io.WriteString(w, rest[:min(most, len(rest))])
+	flush(w)
+	if most < len(rest) {
+		cut(w)
 	}
+}
+
+// firstOf returns the first byte of the Range of a request.
+func firstOf(h http.Header) int {
+	from, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(h.Get("Range"), "bytes="), "-"))
+	return from
 }
 
 // asked returns the ranges of the requests since the last call.
@@ -85,71 +75,22 @@ func (l *limp) asked() string {
 
 const limpSize = 160_000
 
+var limpBody = strings.Repeat("0123456789abcdef", limpSize/16)
+
 func newLimp(t *testing.T) (*limp, *host) {
-	l := &limp{body: strings.Repeat("0123456789abcdef", limpSize/16), most: limpSize}
+	l := &limp{body: limpBody, most: limpSize}
 	return l, newHost(t, l.ServeHTTP)
 }
 
-// get begins a fill like a GET, with tries of 2 s, and waits for its end.
+// get begins a fill like a GET and waits for its end.
 func (r *rig) get(h *host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	t, path, err := parseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fill(ctx, &fillJob{target: t, path: path, try: 2 * time.Second})
+		_, err = r.e.fill(ctx, &fillJob{target: t, path: path, try: r.cfg.timeout()})
 	}
 	return err
-}
-
-func (r *rig) post(h *host) error {
-	_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
-	return err
-}
-
-// On a line that is too slow for one try or one fill, every try resumes the previous one.
-func TestSlowLineArrives(t *testing.T) {
-	t.Parallel()
-	l, h := newLimp(t)
-	l.most = limpSize / 5
-	r := newRig(t, on(h)).start()
-	if err := r.get(h); reason(err) != Timeout {
-		t.Fatalf("three tries of a fifth each: %v", err)
-	}
-	if got, want := l.asked(), " bytes=32000- bytes=64000-"; got != want {
-		t.Errorf("asked for %q, want %q", got, want)
-	}
-	if _, reserved := r.e.room.held(); reserved != 96_000 {
-		t.Errorf("%d bytes are reserved between two fills", reserved)
-	}
-	if err := r.get(h); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := l.asked(), "bytes=96000- bytes=128000-"; got != want {
-		t.Errorf("asked for %q, want %q", got, want)
-	}
-	r.want(h.name+"/x", l.body)
-	r.sound()
-}
-
-// A try that a POST began lasts while bytes come, and ends after edge.fill.idle without a byte. The
-// next try resumes it.
-func TestPostLastsWhileBytesCome(t *testing.T) {
-	t.Parallel()
-	l, h := newLimp(t)
-	l.pause = 200 * time.Millisecond
-	r := newRig(t,
-		on(h, func(c *Config) { c.Ingress.TimeoutSecs, c.Fill.Idle = 1, unit.Duration(2*time.Second) })).start()
-	if err := r.post(h); err != nil || l.asked() != "" {
-		t.Fatalf("3 s of bytes: %v", err)
-	}
-	r.want(h.name+"/x", l.body)
-	l.set(func() { l.body, l.most, l.pause = "anew "+l.body, limpSize/2, 0 })
-	f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x", Refresh: true})
-	if err != nil || !f.New || l.asked() != " bytes=80000- bytes=160000-" {
-		t.Errorf("a line that stalls: %+v, %v", f, err)
-	}
-	r.want(h.name+"/x", l.body)
-	r.sound()
 }
 
 // An object that changes between two tries is fetched from its beginning, whether or not the host
@@ -185,7 +126,7 @@ func TestChangedInTheMiddle(t *testing.T) {
 		t.Run(doc, func(t *testing.T) {
 			t.Parallel()
 			l, h := newLimp(t)
-			l.most, l.cuts = limpSize/5, true
+			l.most = limpSize / 5
 			r := newRig(t, on(h)).start()
 			if err := r.get(h); reason(err) != UpstreamTruncated {
 				t.Fatal(err)
@@ -240,7 +181,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 		t.Run(doc, func(t *testing.T) {
 			t.Parallel()
 			l, h := newLimp(t)
-			l.most, l.cuts = limpSize/5, true
+			l.most = limpSize / 5
 			r := newRig(t, on(h)).start()
 			if err := r.get(h); reason(err) != UpstreamTruncated {
 				t.Fatal(err)
@@ -268,7 +209,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 func TestPartialsAreDropped(t *testing.T) {
 	t.Parallel()
 	l, h := newLimp(t)
-	l.most, l.cuts = limpSize/5, true
+	l.most = limpSize / 5
 	r := newRig(t, on(h)).start()
 	kept := func() int { r.e.partials.mu.Lock(); defer r.e.partials.mu.Unlock(); return len(r.e.partials.all) }
 	if err := r.get(h); reason(err) != UpstreamTruncated || kept() != 1 {
@@ -315,7 +256,7 @@ func TestPartialsAreBounded(t *testing.T) {
 		t.Errorf("%d expired, %d left", len(left), len(s.all))
 	}
 	l, h := newLimp(t)
-	l.most, l.cuts = limpSize/5, true
+	l.most = limpSize / 5
 	r := newRig(t,
 		on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
 	if err := r.get(h); reason(err) != UpstreamTruncated {
@@ -333,7 +274,7 @@ func TestPartialsAreBounded(t *testing.T) {
 // If a host answers a range with a smaller slice, the whole object is fetched.
 func TestHostThatServesSlices(t *testing.T) {
 	l, h := newLimp(t)
-	l.most, l.cuts = limpSize/5, true
+	l.most = limpSize / 5
 	r := newRig(t, on(h)).start()
 	if err := r.get(h); reason(err) != UpstreamTruncated {
 		t.Fatal(err)
