@@ -1,6 +1,7 @@
 package rewarder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -88,12 +89,13 @@ func TestAcceptIsNotBegunLate(t *testing.T) {
 	in := r.seal(inputOf("e", 10), usage("a requests 1"))
 	release := r.stall()
 	defer release()
-	r.e.answers = 50 * time.Millisecond
-	if _, err := r.compute("e", in, p); !errors.Is(err, flow.ErrBusy) {
+	ctx, leave := context.WithTimeout(r.ctx(), 50*time.Millisecond)
+	defer leave()
+	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	if _, err := r.e.Compute(ctx, alice, "e", want); !errors.Is(err, flow.ErrBusy) {
 		t.Errorf("while the committer is busy: %v", err)
 	}
 	release()
-	r.e.answers = patience
 	r.eventually("it was handed back", func() bool { return r.e.admitting.Load() == 0 })
 	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an epoch whose caller heard busy: %v", err)

@@ -158,7 +158,11 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 		run.PaidMinor != "0" {
 		t.Errorf("%+v of %+v", q, run)
 	}
-	row := trail.find("run.quarantined")
+	var row store.AuditRow // it is told after the rows are visible, and the line is written then
+	r.eventually("the pause is audited", func() bool {
+		row = trail.find("run.quarantined")
+		return row.Event.Event != ""
+	})
 	if row.Event.Reason != "ledger: account_locked" || row.Event.Detail["account"] != frozen[0] ||
 		row.Event.Detail["epoch_id"] != "e" {
 		t.Errorf("audit: %+v", row)
@@ -166,11 +170,11 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 	r.eventually("readiness and the gauge say so", func() bool {
 		return r.count("readyz_degraded{cause=payment}") == 1 && r.count("reward_paused_runs") == 1
 	})
-	mu.Lock()
-	if line := log.String(); !strings.Contains(line, "run_paused") || !strings.Contains(line, frozen[0]) {
-		t.Errorf("log: %s", line)
-	}
-	mu.Unlock()
+	r.eventually("the log names the payee", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(log.String(), "run_paused") && strings.Contains(log.String(), frozen[0])
+	})
 
 	r.emit("e", true)
 	run = r.await("e", Settled)
@@ -183,8 +187,11 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 			t.Errorf("parked %d: %+v", i, one)
 		}
 	}
-	if row := trail.find("run.parked"); row.Event.Detail["parked"] != "3" ||
-		!strings.Contains(row.Event.Detail["accounts"], frozen[1]) {
+	r.eventually("the parked payees are audited", func() bool {
+		row = trail.find("run.parked")
+		return row.Event.Detail["parked"] == "3"
+	})
+	if !strings.Contains(row.Event.Detail["accounts"], frozen[1]) {
 		t.Errorf("audit: %+v", row)
 	}
 	r.eventually("it is ready again", func() bool {
