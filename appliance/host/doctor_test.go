@@ -106,7 +106,7 @@ func TestFolder(t *testing.T) {
 }
 
 func TestPortFree(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.53.56:0") // an address that is not used elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestListenerNamesTheProcess(t *testing.T) {
 			t.Errorf("%s: %+v %v, want process %d", l.Addr(), p, ok, os.Getpid())
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := net.Listen("tcp", "127.0.53.55:0") // an address that is not used elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -198,6 +199,7 @@ func TestCellsGoWithTheirEntries(t *testing.T) {
 		}
 		r.e.Purge()
 		time.Sleep((sweepParts + 1) * cacheEvery)
+		synctest.Wait()
 		if n := r.e.fences.len(); n != 0 {
 			t.Errorf("%d cells after a purge", n)
 		}

@@ -112,6 +112,21 @@ func (w *witness) asked() string {
 	return strings.Join(w.asks, ", ")
 }
 
+// extended reports whether w was asked for size, and each time from the size before.
+func (w *witness) extended(size int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := 0
+	for _, ask := range w.asks {
+		var old, now int
+		if _, err := fmt.Sscanf(ask, "old %d of %d", &old, &now); err != nil || old != was {
+			return false
+		}
+		was = now
+	}
+	return was == size
+}
+
 // witnessedRig returns a log with a witness in its signer set and a long timeout.
 func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, signers) {
 	t.Helper()
@@ -146,8 +161,8 @@ func TestWitnessCosigns(t *testing.T) {
 	r.commitDeltas(s, 5)
 	r.cover()
 	note := r.cosigned(w)
-	if got := w.asked(); !strings.HasPrefix(got, "old 0 of 1") || !strings.HasSuffix(got, ", old 1 of 6") {
-		t.Errorf("asked: %s", got)
+	if !w.extended(6) {
+		t.Errorf("asked: %s", w.asked())
 	}
 	archived, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 2)
 	if err != nil || len(archived) != 2 || string(archived[0]) != note ||
