@@ -60,6 +60,16 @@ func newTracer(t testing.TB, cfg OTelConfig, m *Metrics) *Tracer {
 	return tr
 }
 
+// flush sends the ended spans. A close has a second for them, too little for a busy machine.
+func flush(t *testing.T, tr *Tracer) {
+	t.Helper()
+	if p := tr.live.Load(); p != nil {
+		if err := p.provider.ForceFlush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func closeTracer(t testing.TB, tr *Tracer) {
 	t.Helper()
 	if err := tr.Close(t.Context()); err != nil {
@@ -120,6 +130,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	commit.Link(t.Context()) // no span in it
 	commit.End()
 	req.End()
+	flush(t, tr)
 	closeTracer(t, tr)
 	got := c.text()
 	for _, want := range []string{"http.request", "svc.registry.propose", "store.commit", "01J-corr", "api_key", hidden, "ronbox", "1.2.3", "process.pid", "http.request.method"} {
@@ -164,6 +175,7 @@ func TestWhatIsSampled(t *testing.T) {
 			}
 			span.Fail(nil)
 			span.End()
+			flush(t, tr)
 			closeTracer(t, tr)
 			got := c.text()
 			if sent := strings.Contains(got, "http.request"); sent != tt.sent {
@@ -285,6 +297,7 @@ func TestTracerPrepare(t *testing.T) {
 	say := func(name string) {
 		_, s := tr.Start(t.Context(), name, "store")
 		s.End()
+		flush(t, tr)
 	}
 	change := func(cfg OTelConfig, apply bool) {
 		swap, undo, err := tr.Prepare(t.Context(), cfg)
@@ -378,6 +391,7 @@ func TestSpansTakeAnyText(t *testing.T) {
 	odd.Attr("path", "/\xff\xfe")
 	odd.Fail(errors.New("no such name: \xff" + strings.Repeat("x", 1<<20)))
 	odd.End()
+	flush(t, tr)
 	closeTracer(t, tr)
 	if got := c.text(); !strings.Contains(got, "01J-corr") || !strings.Contains(got, "no such name") ||
 		len(got) > 64<<10 {
