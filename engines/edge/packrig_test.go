@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/engines/edge/pmtiles"
 )
 
@@ -32,8 +34,15 @@ func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
 		}
 		putPack(t, filepath.Join(dir, name), b)
 	}
-	r := newRig(t, func(r *rig) { r.cfg.PacksDir = dir })
+	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.cfg.Packs = dir, patientPacks() })
 	return r, r.e.Packs(), dir
+}
+
+// patientPacks returns limits that no sound pack reaches, however busy the machine is.
+func patientPacks() PacksConfig {
+	c := defaultPacksConfig()
+	c.StatementTimeout, c.VerifyBase = unit.Duration(time.Minute), unit.Duration(time.Hour)
+	return c
 }
 
 // putPack installs a pack as recommended: under another name, then renamed.
@@ -79,7 +88,7 @@ func verifyAll(t testing.TB, s *PackSet) {
 func openOne(t testing.TB, path string) *Pack {
 	t.Helper()
 	info, _ := nameOf(path)
-	env := packEnv{cfg: defaultPacksConfig(), slots: pmtiles.NewSlots()}
+	env := packEnv{cfg: patientPacks(), slots: pmtiles.NewSlots()}
 	p, err := env.open(t.Context(), path, info, 0)
 	if err != nil {
 		t.Fatal(err)
