@@ -317,27 +317,34 @@ func TestFaultyPathsSpareTheHost(t *testing.T) {
 // A 5xx is remembered for its path for 5 s: GETs are refused with the same reason, a POST asks
 // again.
 func TestFaultIsRemembered(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	r := newRig(t, on(h)).start()
-	url := "https://" + h.name + "/x"
-	for i, step := range []struct {
-		wait  time.Duration
-		post  bool
-		asked int64
-	}{{0, false, 1}, {0, false, 1}, {0, true, 2}, {faultyFor - time.Second, false, 2}, {2 * time.Second, false, 3}} {
-		r.e.absent.Settle()
-		r.clock.Add(int64(step.wait))
-		var err error
-		if step.post {
-			_, err = r.e.Fill(context.Background(), FillRequest{URL: url})
-		} else {
-			_, _, err = r.read(h.name + "/x")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, live)
+		asked := 0
+		r.e.get = func(_ context.Context, _ string, q upstream.Request, _ func(*upstream.Answer) error) error {
+			q.Trying()
+			asked++
+			return &upstream.StatusError{Status: http.StatusInternalServerError}
 		}
-		if reason(err) != Upstream5xx || h.asked.Load() != step.asked {
-			t.Errorf("step %d: %v, asked %d times, want %d", i, err, h.asked.Load(), step.asked)
+		r.start()
+		for i, step := range []struct {
+			wait  time.Duration
+			post  bool
+			asked int
+		}{{0, false, 1}, {0, false, 1}, {0, true, 2}, {faultyFor - time.Second, false, 2}, {2 * time.Second, false, 3}} {
+			r.e.absent.Settle()
+			time.Sleep(step.wait)
+			var err error
+			if step.post {
+				_, err = r.e.Fill(t.Context(), FillRequest{URL: "https://example.com/x"})
+			} else {
+				_, _, err = r.read("example.com/x")
+			}
+			if reason(err) != Upstream5xx || asked != step.asked {
+				t.Errorf("step %d: %v, asked %d times, want %d", i, err, asked, step.asked)
+			}
 		}
-	}
+		r.stop()
+	})
 }
 
 // Failed connections, whole tries without an answer, and 502 to 504 of three paths within a minute
