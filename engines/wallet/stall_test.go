@@ -51,6 +51,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("a balance meanwhile: %+v, %v", b, err)
 		}
 		time.Sleep(2*time.Second - time.Since(began))
+		synctest.Wait()
 		if n := r.sum("worker_inflight"); n < 1 { // as of the last tick
 			t.Errorf("%v workers are at it", n)
 		}
@@ -71,6 +72,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("bo has %s", got)
 		}
 		time.Sleep(tickEvery)
+		synctest.Wait()
 		if n := r.sum("worker_inflight"); n != 0 {
 			t.Errorf("%v workers are at it when all is done", n)
 		}
