@@ -150,18 +150,26 @@ func (s *siege) probe() {
 	}
 }
 
-// scrape holds metric families by name, without the commands that engines issue at any time by
-// themselves: flushes of the ledger, probes of a store that was held up, and checkpoints.
+// scrape holds metric families by name, without the commands in unasked.
 type scrape map[string]*dto.MetricFamily
 
 const commandFamily = "store_commands_total"
+
+// unasked lists the commands that engines issue at any time by themselves: flushes of the ledger,
+// probes of a store that was held up, checkpoints, and the mark of the verifier, which follows ten
+// seconds after the start.
+var unasked = []string{
+	"ledger.flush/1",
+	"ledger.probe/1",
+	"registry.put_checkpoint/2",
+	"registry.mark_verified/1",
+}
 
 func (s *siege) scrape() scrape {
 	all := s.gathered()
 	if f := all[commandFamily]; f != nil {
 		f.Metric = slices.DeleteFunc(f.Metric, func(series *dto.Metric) bool {
-			kind := labelsOf(series)["kind"]
-			return kind == "ledger.flush/1" || kind == "ledger.probe/1" || kind == "registry.put_checkpoint/2"
+			return slices.Contains(unasked, labelsOf(series)["kind"])
 		})
 	}
 	return all
