@@ -25,6 +25,7 @@ import (
 
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/record"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 )
 
@@ -97,11 +98,11 @@ func (s *siege) holds() {
 	if n, head := s.commands(), s.head(); !maps.Equal(n, s.stand.commands) || head != s.stand.head {
 		s.t.Errorf("commands %v, HEAD %s; were %v and %s", n, head, s.stand.commands, s.stand.head)
 	}
-	for _, q := range s.Queues().Queues {
-		if q.Kind == "queue" && q.Service != "node" && q.Len != 0 {
-			s.t.Errorf("%d wait in %s.%s", q.Len, q.Service, q.Name)
-		}
-	}
+	s.await("the queues to be empty", func() bool { // a command of unasked may pass through one
+		return !slices.ContainsFunc(s.Queues().Queues, func(q nodeapi.QueueInfo) bool {
+			return q.Kind == "queue" && q.Service != "node" && q.Len != 0
+		})
+	})
 	s.await(
 		fmt.Sprintf("goroutines to come down to %d", s.stand.goroutines),
 		func() bool { return s.goroutines() <= s.stand.goroutines },
