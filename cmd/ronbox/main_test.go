@@ -189,8 +189,8 @@ func skipRaceOnly(t testing.TB) {
 // the event never happens.
 const patience = 2 * time.Minute
 
-// patient settings let a node tolerate the slow disk of a busy machine without stalls, late answers
-// or a drain that hangs.
+// patient settings let a node tolerate the slow disk of a busy machine without stalls, late answers,
+// a drain that hangs or cancelled tasks that are slow to return.
 var patient = []string{
 	"RONBOX_LEDGER__STALL_AFTER=2s",
 	"RONBOX_WALLET__REQ_TIMEOUT=30s",
@@ -200,6 +200,7 @@ var patient = []string{
 	"RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s",
 	"RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
 	"RONBOX_NODE__DRAIN_CAP=30s",
+	"RONBOX_NODE__ABORT_GRACE=5s",
 	"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
 	"RONBOX_EDGE__DRAIN_DEADLINE=5s",
 	"RONBOX_INDEX__DRAIN_DEADLINE=5s",
