@@ -73,7 +73,7 @@ tools:
 
 # What takes long in processes of its own: test kills a few nodes, this 50 and more of each kind, and it takes the tour of the index.
 long:
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$' -args -kills 50 -tour
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 
 # The race detector and the lock ranks of flow.Mutex, over the packages that share anything, and verbs beside a node. Draws and rounds
 # are fewer (-short), and what repeats the work of one goroutine is left to test.

@@ -39,8 +39,9 @@ var (
 	tours = flag.Bool("tour", false, "run the tour of the index too")
 )
 
-// killCycles returns the number of kills of a test: few if TestKill9 has a few kills (make test),
-// usual if it has 50 (make check), and a share of its kills if it has a thousand or more.
+// killCycles returns the number of kills, or of other faults, in a test: few if TestKill9 has a few
+// kills (make test), usual if it has 50 (make check), and a share of its kills if it has a thousand
+// or more.
 func killCycles(few, usual, share int) int {
 	switch {
 	case *kills >= 1000:
