@@ -72,10 +72,11 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # What takes long in processes of its own: test kills a few nodes, this 50 and more of each kind, and it takes the tour of the index.
-# It flips more bits of a registry, and draws more ranges.
+# It flips more bits of a registry, and draws more ranges, and more seeds of the wallet.
 long:
 	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
+	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
 # The race detector and the lock ranks of flow.Mutex, over the packages that share anything, and verbs beside a node. Draws and rounds
 # are fewer (-short), and what repeats the work of one goroutine is left to test.
