@@ -12,6 +12,7 @@ COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
 LDFLAGS  := -s -w
+STRIP    := -ldflags '$(LDFLAGS)'
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 
@@ -39,8 +40,9 @@ install: | bin/ronbox ## install bin/ronbox and its shell completions below PREF
 run: build ## build, make a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
+# Most of what make test does beside the tests is to link them, which takes a third less time without the tables of a debugger.
 test: ## run all tests, shuffled; without a tool that it needs a test is skipped, or fails where RONBOX_TOOLS is set
-	$(GO) test -vet=off -shuffle=on -timeout 30m ./...
+	$(GO) test -vet=off $(STRIP) -shuffle=on -timeout 30m ./...
 
 check: fmt vet lint staticcheck tidy schedules long race ## what else CI runs: linters, the schedules of flow, many kills, the tour of the index, the race detector (which wants gcc)
 
@@ -70,13 +72,16 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # What takes long in processes of its own: test kills a few nodes, this 50 and more of each kind, and it takes the tour of the index.
+# It flips more bits of a registry, and draws more ranges, and more seeds of the wallet.
 long:
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$' -args -kills 50 -tour
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
+	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
+	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
 # The race detector and the lock ranks of flow.Mutex, over the packages that share anything, and verbs beside a node. Draws and rounds
 # are fewer (-short), and what repeats the work of one goroutine is left to test.
 race: tools
-	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off -shuffle=on -timeout 30m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}}{{end}}' ./... | \
+	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off $(STRIP) -shuffle=on -timeout 30m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}}{{end}}' ./... | \
 	  grep -E '[[ ](sync|ronbox/appliance/flow)[] ]|^ronbox/(cmd/ronbox|cmd/ronbox/server/load) ' | cut -d' ' -f1)
 
 # Every order in which the primitives' steps can be taken, up to a bound.

@@ -86,6 +86,7 @@ func TestRefusedBodiesAreDropped(t *testing.T) {
 // One network has the bodies of 16 connections dropped at a time; further ones end with their
 // answer, and other networks have their own.
 func TestDroppedBodiesOfOneNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).listening(t)
 	head := proposeHead + "Content-Length: 8388608\r\n\r\n"
 	begin := func(from string) net.Conn {

@@ -39,8 +39,9 @@ var (
 	tours = flag.Bool("tour", false, "run the tour of the index too")
 )
 
-// killCycles returns the number of kills of a test: few if TestKill9 has a few kills (make test),
-// usual if it has 50 (make check), and a share of its kills if it has a thousand or more.
+// killCycles returns the number of kills, or of other faults, in a test: few if TestKill9 has a few
+// kills (make test), usual if it has 50 (make check), and a share of its kills if it has a thousand
+// or more.
 func killCycles(few, usual, share int) int {
 	switch {
 	case *kills >= 1000:
@@ -189,8 +190,8 @@ func skipRaceOnly(t testing.TB) {
 // the event never happens.
 const patience = 2 * time.Minute
 
-// patient settings let a node tolerate the slow disk of a busy machine without stalls, late answers
-// or a drain that hangs.
+// patient settings let a node tolerate the slow disk of a busy machine without stalls, late answers,
+// a drain that hangs or cancelled tasks that are slow to return.
 var patient = []string{
 	"RONBOX_LEDGER__STALL_AFTER=2s",
 	"RONBOX_WALLET__REQ_TIMEOUT=30s",
@@ -200,6 +201,7 @@ var patient = []string{
 	"RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s",
 	"RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
 	"RONBOX_NODE__DRAIN_CAP=30s",
+	"RONBOX_NODE__ABORT_GRACE=5s",
 	"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
 	"RONBOX_EDGE__DRAIN_DEADLINE=5s",
 	"RONBOX_INDEX__DRAIN_DEADLINE=5s",

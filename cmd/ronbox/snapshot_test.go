@@ -100,7 +100,7 @@ func TestAnyFlippedBitIsFound(t *testing.T) {
 	for _, bucket := range []string{"reg/entry", "reg/payload", "reg/audit", "reg/epoch", "reg/meta", "reg/tile",
 		"reg/cp"} {
 		verify := spawn // once in a separate process; later runs in this process are faster
-		for range 8 {
+		for range killCycles(2, 8, 100) {
 			flipped := flip(t, snap.File, bucket, rng)
 			r := verify(t, "registry", "verify", "--db", flipped.file, "--genesis", b.genesis, "--json")
 			verify = ronbox

@@ -24,6 +24,7 @@ func TestClockBehind(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.skew.Store(int64(-13 * time.Second))
 		time.Sleep(tickEvery + watchEvery)
+		synctest.Wait()
 		var not *NotReadyError
 		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
 			t.Errorf("%v", err)
@@ -33,6 +34,7 @@ func TestClockBehind(t *testing.T) {
 		}
 		r.skew.Store(0)
 		time.Sleep(tickEvery + watchEvery)
+		synctest.Wait()
 		r.must("k", transfer("alice", "bo", 1, 1))
 		r.stop()
 	})
@@ -112,6 +114,7 @@ func TestClockUnknown(t *testing.T) {
 			for _, speaks := range []bool{false, true} {
 				c.so.Store(!speaks)
 				time.Sleep(1500 * time.Millisecond)
+				synctest.Wait()
 				var not *NotReadyError
 				if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) ||
 					not.Cause != CauseClock {
@@ -123,6 +126,7 @@ func TestClockUnknown(t *testing.T) {
 			}
 			r.skew.Store(0)
 			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
 			r.must("k", transfer("alice", "bo", 1, 1))
 			r.stop()
 		})

@@ -187,6 +187,7 @@ func TestBatchesOfOneLeaveRoom(t *testing.T) {
 		}
 		close(gate)
 		all.Wait()
+		synctest.Wait()
 		if n := r.e.batched.len(); n != 0 || len(r.e.batched.by) != 0 {
 			t.Errorf("%d places are not given back, of %d clients", n, len(r.e.batched.by))
 		}

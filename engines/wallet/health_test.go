@@ -300,12 +300,14 @@ func TestAuthAndPolicy(t *testing.T) {
 			err := errTest
 			tt.p.Store(&err)
 			time.Sleep(tickEvery + watchEvery)
+			synctest.Wait()
 			var not *NotReadyError
 			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != tt.cause {
 				t.Errorf("%s: %v", tt.cause, err)
 			}
 			tt.p.Store(nil)
 			time.Sleep(tickEvery + watchEvery)
+			synctest.Wait()
 		}
 		if err := r.e.WriteReady(); err != nil {
 			t.Error(err)

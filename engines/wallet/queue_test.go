@@ -57,6 +57,7 @@ func TestBackpressure(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait()
 		r.want(0, "queue_depth", "service", service, "queue", "work")
 		time.Sleep(time.Second)
 		if keys := r.failing(); len(keys) != 0 {
@@ -185,6 +186,7 @@ func TestBatchRoom(t *testing.T) {
 		if err := batch("b", ops(11, 10)); err != nil {
 			t.Errorf("after that: %v", err)
 		}
+		synctest.Wait()
 		if n := r.e.batched.len(); n != 0 {
 			t.Errorf("%d places are not given back", n)
 		}

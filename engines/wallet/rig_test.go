@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -307,8 +308,10 @@ func (r *rig) want(value float64, family string, labels ...string) {
 	}
 }
 
-// failing returns the readiness keys that fail.
+// failing returns the readiness keys that fail, in a bubble, after the watchdog has set the keys of
+// this instant.
 func (r *rig) failing() (keys []string) {
+	synctest.Wait()
 	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
 		if r.sum("readyz_degraded", "service", service, "cause", key) != 0 {
 			keys = append(keys, key)

@@ -20,10 +20,10 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// The sizes of the simulation. WALLET_SIM_SEEDS and WALLET_SIM_OPS make it longer, and
-// WALLET_SIM_SEED runs one seed.
+// The sizes of the simulation. WALLET_SIM_SEEDS, 200 in make check, and WALLET_SIM_OPS make it
+// longer, and WALLET_SIM_SEED runs one seed.
 const (
-	simSeeds   = 200
+	simSeeds   = 60
 	simOps     = 100
 	simClients = 8
 )

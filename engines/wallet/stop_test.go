@@ -117,6 +117,7 @@ func TestAbort(t *testing.T) {
 			if !maps.Equal(told, want) {
 				t.Errorf("told %v, want %v", told, want)
 			}
+			synctest.Wait()
 			r.want(1, "tasks_aborted_total", "service", service, "kind", taskWorker)
 			r.want(float64(want["draining"]), "tasks_canceled_total", "service", service, "kind", taskWorker)
 			r.stop()
@@ -174,6 +175,7 @@ func TestWorkerPanics(t *testing.T) {
 		if again == 0 || r.sum("tasks_panicked_total", "service", service, "kind", taskWorker) == 0 {
 			t.Error("no worker has panicked")
 		}
+		synctest.Wait()
 		if n := r.e.flights.Len(); n != 0 {
 			t.Errorf("%d flights are left", n)
 		}

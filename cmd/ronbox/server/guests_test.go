@@ -36,13 +36,28 @@ type guest struct {
 	name    string
 	hurts   string // the service that it may hurt
 	prepare func(*testing.T, *config.Config)
-	attack  func(context.Context, *rig) answers // until the context ends
-	meets   []int                               // statuses that an attack which reaches its aim is answered with
-	after   func(*testing.T, *rig)              // what it has left; nil: nothing is looked at
+	attack  func(context.Context, *rig, *answers) // until the context ends
+	meets   []int                                 // statuses that an attack which reaches its aim is answered with
+	after   func(*testing.T, *rig)                // what it has left; nil: nothing is looked at
 }
 
 // answers counts the answers to an attack by their status.
-type answers map[int]int
+type answers struct {
+	mu sync.Mutex
+	by map[int]int // guarded by mu
+}
+
+func (a *answers) add(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[status]++
+}
+
+func (a *answers) has(status int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.by[status] > 0
+}
 
 // guests returns all guests except damaged rows, which TestBadRowHurtsItsServiceAlone covers.
 func guests() []guest {
@@ -81,17 +96,17 @@ func TestGuests(t *testing.T) {
 			r.await("packs are served", func() bool { return r.ask(t, honest["edge"]).Status == http.StatusOK })
 			quiet := r.honestly(g.hurts)
 			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
 			var attack sync.WaitGroup
-			var met answers
-			attack.Go(func() { met = g.attack(ctx, r) })
+			met := &answers{by: map[int]int{}}
+			attack.Go(func() { g.attack(ctx, r, met) })
 			beside := r.honestly(g.hurts)
+			for _, status := range g.meets {
+				r.await(fmt.Sprintf("the attack to be answered with %d", status),
+					func() bool { return met.has(status) })
+			}
 			stop()
 			attack.Wait()
-			for _, status := range g.meets {
-				if met[status] == 0 {
-					t.Errorf("the attack was never answered with %d: %v", status, met)
-				}
-			}
 			if beside.failed > 0 {
 				t.Errorf("%d of %d honest requests were not answered", beside.failed, beside.failed+len(beside.took))
 			}
@@ -179,34 +194,29 @@ func fetch(ctx context.Context, tr http.RoundTripper, method, url, token, body s
 // returns the status of one answer.
 func flooding(
 	ctx context.Context,
+	met *answers,
 	connections int,
 	once func(ctx context.Context, tr *http.Transport, n int64) int,
-) answers {
+) {
 	var all sync.WaitGroup
 	var n atomic.Int64
-	var mu sync.Mutex
-	met := answers{}
 	for range connections {
 		all.Go(func() {
 			d := dialFrom(floodHost)
 			tr := &http.Transport{DialContext: d.DialContext, DisableCompression: true}
 			defer tr.CloseIdleConnections()
 			for ctx.Err() == nil {
-				status := once(ctx, tr, n.Add(1))
-				mu.Lock()
-				met[status]++
-				mu.Unlock()
+				met.add(once(ctx, tr, n.Add(1)))
 			}
 		})
 	}
 	all.Wait()
-	return met
 }
 
 // readsPaths reads paths as fast as they are answered.
-func readsPaths(paths ...string) func(context.Context, *rig) answers {
-	return func(ctx context.Context, r *rig) answers {
-		return flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
+func readsPaths(paths ...string) func(context.Context, *rig, *answers) {
+	return func(ctx context.Context, r *rig, met *answers) {
+		flooding(ctx, met, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
 			status, _ := fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+paths[n%int64(len(paths))], "", "")
 			return status
 		})
@@ -235,14 +245,13 @@ func makePack(t *testing.T, path, script string) {
 }
 
 // rescans rescans the folder of packs repeatedly.
-func rescans(ctx context.Context, r *rig) answers {
-	c, met := r.socket(), answers{}
+func rescans(ctx context.Context, r *rig, met *answers) {
+	c := r.socket()
 	for ctx.Err() == nil {
 		if _, err := c.Rescan(ctx); err == nil {
-			met[http.StatusOK]++
+			met.add(http.StatusOK)
 		}
 	}
-	return met
 }
 
 // packIsNamed expects both bad packs in the catalogue, each with its fault.
@@ -282,8 +291,8 @@ func hostilePeers(t *testing.T, cfg *config.Config) {
 }
 
 // looksUp requests names and contents that no peer has.
-func looksUp(ctx context.Context, r *rig) answers {
-	return flooding(ctx, 100, func(ctx context.Context, tr *http.Transport, n int64) int {
+func looksUp(ctx context.Context, r *rig, met *answers) {
+	flooding(ctx, met, 100, func(ctx context.Context, tr *http.Transport, n int64) int {
 		cid := b3.Sum(fmt.Appendf(nil, "%d", n))
 		path := []string{"/providers/" + cid.String(), fmt.Sprintf("/resolve/name:n%d.example", n)}[n%2]
 		status, _ := fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+path, "", "")
@@ -319,8 +328,8 @@ func slowOrigin(t *testing.T, cfg *config.Config) {
 }
 
 // fetches requests many paths of the slow origin.
-func fetches(ctx context.Context, r *rig) answers {
-	return flooding(ctx, 240, func(ctx context.Context, tr *http.Transport, n int64) int {
+func fetches(ctx context.Context, r *rig, met *answers) {
+	flooding(ctx, met, 240, func(ctx context.Context, tr *http.Transport, n int64) int {
 		status, _ := fetch(ctx, tr, http.MethodGet,
 			fmt.Sprintf("http://%s/edge/assets/%s/f%d", r.Addr(), r.cfg.Edge.Allow[0], n), "", "")
 		return status
@@ -354,8 +363,8 @@ var (
 )
 
 // commits installs the policy that names the witness, then commits version after version.
-func commits(ctx context.Context, r *rig) answers {
-	c, key, head, met := r.socket(), signer(r.t, r.cfg), r.registry().Head(), answers{}
+func commits(ctx context.Context, r *rig, met *answers) {
+	c, key, head := r.socket(), signer(r.t, r.cfg), r.registry().Head()
 	set := *head.Signers
 	set.Epoch++
 	set.WitnessPolicy = *witnessAt.Load()
@@ -365,18 +374,17 @@ func commits(ctx context.Context, r *rig) answers {
 			r.t.Logf("commits end: %v", err) // refused from now on
 			break
 		}
-		met[http.StatusCreated]++
+		met.add(http.StatusCreated)
 		next = draft(r.registry().Head().Head.Version+1, "witnessed")
 	}
-	return met
 }
 
 // uploads declares uploads of usage, each for a different epoch, and sends bodies that are too
 // large.
-func uploads(ctx context.Context, r *rig) answers {
+func uploads(ctx context.Context, r *rig, met *answers) {
 	token := r.adminToken()
 	large := strings.Repeat("x", 4<<20)
-	return flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
+	flooding(ctx, met, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
 		body := fmt.Sprintf(
 			`{"epoch_id":"u%d","asset":"ron","pool_minor":"1","metrics":["requests"],"account":"pool:protocol"}`,
 			n,
@@ -390,11 +398,12 @@ func uploads(ctx context.Context, r *rig) answers {
 }
 
 // readsAll reads every route from one address, without a token.
-func readsAll(ctx context.Context, r *rig) answers {
-	return readsPaths("/v1/ledger/export", "/registry/audit", "/index/names?prefix=", "/edge/catalog",
+func readsAll(ctx context.Context, r *rig, met *answers) {
+	readsPaths("/v1/ledger/export", "/registry/audit", "/index/names?prefix=", "/edge/catalog",
 		"/rewarder/epochs", "/metrics", "/openapi.json", "/resolve/name:a.example?fresh=1",
 		"/providers/b3:"+strings.Repeat("ab", 32)+"?fresh=1", "/registry/head")(
 		ctx,
 		r,
+		met,
 	)
 }

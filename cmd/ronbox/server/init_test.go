@@ -277,7 +277,9 @@ func TestFullLogPipe(t *testing.T) {
 	cfg, _ := devConfig(t)
 	pipe := &clogged{free: make(chan struct{})}
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
-	r.Node = wired(t, cfg, Options{within: stopWithin}, pipe)
+	within := patientStop
+	within.lines = stopWithin.lines
+	r.Node = wired(t, cfg, Options{within: within}, pipe)
 	defer pipe.once.Do(func() { close(pipe.free) })
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
