@@ -63,15 +63,12 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	}
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
-	c.flush.behind(x)
-	b.event = Committed{
-		First: out.batch.First,
-		Last:  out.batch.Last(),
-		Batch: out.batch.No,
-		Root:  out.root,
-		At:    out.batch.At,
+	if b.event.All = len(c.touched) > MaxTouched; !b.event.All {
+		b.event.Touched = c.touched
 	}
-	b.event.touch(c.touched)
+	if f := c.flush; f.dirtyMax != 0 && b.cur.hand.pass != nil && b.dirty() >= f.dirtyMax {
+		x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
+	}
 	w.Then(b.keep)
 	return out, nil
 }
@@ -111,7 +108,8 @@ func (x *run) do(a *action, p place) result {
 		res = x.single(a, p)
 	}
 	if a.keyed && res.code == record.Accepted && res.seq != 0 {
-		x.remember(a.key, res.seq)
+		x.keys = append(x.keys, idem.Entry{Key: a.key, Seq: res.seq})
+		x.known.Put(a.key, res.seq)
 	}
 	return res
 }
@@ -124,7 +122,7 @@ func (x *run) single(a *action, p place) result {
 	if res.code != record.Accepted {
 		return res
 	}
-	for i := range d.made() {
+	for i := range d.records[:d.n] {
 		x.append(&d.records[i])
 	}
 	if d.m.code == a.op.Code && d.m.metered() {
@@ -298,7 +296,7 @@ func (x *run) results(a *action, p place, inner []result) uint64 {
 		codes[i] = byte(inner[i].code)
 	}
 	x.repeats(a.inner, inner, p)
-	first := x.next()
+	first := x.b.cur.Seq + 1
 	parts := (len(codes) + record.MaxResults - 1) / record.MaxResults
 	for part := range parts {
 		rec := x.record(record.OpBatch)
@@ -312,49 +310,4 @@ func (x *run) results(a *action, p place, inner []result) uint64 {
 		x.append(rec)
 	}
 	return first
-}
-
-// once is a settlement's permanent id, hashed.
-type once struct {
-	key       tables.OnceKey
-	digest    [32]byte
-	guard     record.Guard
-	principal [8]byte
-}
-
-// settle does all ops of a settlement or none. The record of its id comes first; the ops are what
-// follows it in its batch.
-func (x *run) settle(c *post) result {
-	id := x.b.once(x.r, c.once.key)
-	if bound := id.cur.v; bound.Seq != 0 {
-		if bound.Digest != c.once.digest {
-			return refused(refuse(record.OnceConflict))
-		}
-		return replay(bound.Seq)
-	}
-	if !x.guarded(c.once.guard) {
-		return refused(refuse(record.OnceConflict))
-	}
-	rec := x.record(record.OpOnce)
-	rec.Flags, rec.Principal, rec.Guard = record.FlagAtomic, c.once.principal, c.once.guard
-	rec.Dedupe = record.Dedupe{Kind: record.DedupeOnce, Key: c.once.key.Key, Fingerprint: c.once.digest}
-	before, save := x.b.cur, x.b.save()
-	seq := x.append(rec)
-	out, failed := x.inner(c.ops, place{flags: record.FlagInner | record.FlagAtomic, unnonced: true}, true)
-	if failed >= 0 {
-		x.b.back(save)
-		x.b.cur, x.raws = before, x.raws[:0]
-		return out
-	}
-	out.seq = seq
-	return out
-}
-
-// guarded reports whether the guard of a settlement is free or belongs to its owner.
-func (x *run) guarded(g record.Guard) bool {
-	if g == (record.Guard{}) {
-		return true
-	}
-	bound := x.b.once(x.r, tables.OnceKey{Guard: true, Key: g.Key}).cur.v
-	return bound.Seq == 0 || digest16(bound.Digest) == g.Owner
 }

@@ -50,6 +50,9 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 		mine := *res.reject // another caller may have the same result
 		out.Reject = &mine
 	}
+	if res.code.Refused() && len(res.inner) == 0 {
+		s.l.m.rejects[res.code](1)
+	}
 	switch {
 	case res.code == record.Replayed:
 		out.Replayed = true

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"encoding/binary"
-
 	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
@@ -37,7 +35,9 @@ func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint
 	if b.barred.Load() {
 		return nil, ErrSafeMode
 	}
-	b.begin()
+	b.undo() // a command that was refused or panicked
+	b.busy, b.open = true, true
+	b.before, b.event = b.cur, Committed{}
 	x := &b.run
 	x.r, x.w, x.at, x.seed = r, w, max(at.At, b.cur.At+1), seed
 	x.first, x.no = b.cur.Seq+1, b.cur.Batches+1
@@ -45,48 +45,26 @@ func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint
 	x.decider.state, x.decider.at, x.decider.batch = &x.now, x.at, x.no
 	clear(x.raws)
 	x.raws = x.raws[:0]
-	x.forget()
+	x.known.Clear(x.keys)
+	x.keys = x.keys[:0]
 	return x, nil
 }
 
-// forget drops the keys of the command.
-func (x *run) forget() {
-	x.known.Clear(x.keys)
-	x.keys = x.keys[:0]
-}
-
-// remember notes that a key led to a record.
-func (x *run) remember(k idem.Key, seq uint64) {
-	x.keys = append(x.keys, idem.Entry{Key: k, Seq: seq})
-	x.known.Put(k, seq)
-}
-
-// merge hands the command's keys to the index.
-func (x *run) merge() {
-	for _, e := range x.keys {
-		x.b.idem.Insert(e.Key, e.Seq, x.at)
-	}
-	x.forget()
-}
-
-// next is the seq that the next record gets.
-func (x *run) next() uint64 { return x.b.cur.Seq + 1 }
-
 // record begins a record that no op alone makes: of a settlement, or of a batch.
 func (x *run) record(op record.Op) *record.Record {
-	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.next()}
+	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.b.cur.Seq + 1}
 	return &x.rec
 }
 
 // append adds rec to the journal and applies it.
 func (x *run) append(rec *record.Record) uint64 {
 	cur := &x.b.cur
-	if rec.Seq != x.next() {
+	if rec.Seq != cur.Seq+1 {
 		panic("ledger: a record out of turn")
 	}
 	rec.Rand = randOf(x.seed, rec.Seq)
 	raw := rec.Append(x.b.arena.room(record.MaxRecord))
-	x.b.arena.took(len(raw))
+	x.b.arena.used += len(raw)
 	x.raws = append(x.raws, raw)
 	cur.Seq = rec.Seq
 	switch rec.Op {
@@ -105,8 +83,13 @@ func (x *run) append(rec *record.Record) uint64 {
 	return rec.Seq
 }
 
-// randOf are the random bits of the record seq.
-func randOf(seed, seq uint64) uint16 { return uint16(mix(seed + seq)) }
+// randOf returns the random bits in the id of the record seq.
+func randOf(seed, seq uint64) uint16 {
+	n := seed + seq
+	n ^= n >> 33
+	n *= 0xff51afd7ed558ccd
+	return uint16(n ^ n>>33)
+}
 
 // raw returns the bytes of a record, of this command or an earlier one; nil if there is no record.
 func (x *run) raw(seq uint64) []byte {
@@ -119,8 +102,8 @@ func (x *run) raw(seq uint64) []byte {
 	return tables.Raw(x.r, seq)
 }
 
-// seal makes the command's records a batch and hands everything to the store. Without records there
-// is nothing to seal.
+// seal makes a batch of the command's records, which there must be, hands both to the store, and
+// begins the event of the batch.
 func (x *run) seal() record.Batch {
 	cur := &x.b.cur
 	for _, raw := range x.raws {
@@ -131,15 +114,15 @@ func (x *run) seal() record.Batch {
 	}
 	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
 	tables.PutHead(x.w, cur.Head)
-	x.b.putMoved(x.r, x.w, dayOf(x.at))
+	if len(x.b.moved.undo) > 0 {
+		x.b.putMoved(x.r, x.w, dayOf(x.at))
+	}
 	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
 		panic(err)
 	}
+	x.b.event = Committed{First: h.First, Last: cur.Seq, Batch: h.No, Root: cur.LastRoot, At: h.At}
 	return h
 }
-
-// seedOf makes the seed of a command from random bytes.
-func seedOf(b [8]byte) uint64 { return binary.LittleEndian.Uint64(b[:]) }
 
 // arena holds the bytes of a group's records until the group has ended: the store refers to them
 // until then.
@@ -154,8 +137,8 @@ const (
 	arenaKeep  = 8       // chunks kept from one group to the next
 )
 
-// room is an empty slice with room for n bytes, n at most arenaChunk. What is used of it is told by
-// took.
+// room returns an empty slice with room for n bytes, n at most arenaChunk. The caller adds the
+// bytes that it uses to a.used.
 func (a *arena) room(n int) []byte {
 	if len(a.chunks) == 0 {
 		a.chunks = append(a.chunks, make([]byte, arenaChunk))
@@ -168,9 +151,6 @@ func (a *arena) room(n int) []byte {
 	}
 	return a.chunks[a.at][a.used : a.used : a.used+n]
 }
-
-// took marks n bytes of the last room as used.
-func (a *arena) took(n int) { a.used += n }
 
 // reset takes everything back.
 func (a *arena) reset() {

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 
 	"ronbox/appliance/b3"
 )
@@ -37,7 +38,7 @@ func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
 func (b *Batch) Append(dst []byte) []byte {
 	body := b.body()
 	dst = append(dst, body[:]...)
-	return binary.LittleEndian.AppendUint32(dst, checksum(body[:]))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body[:], castagnoli))
 }
 
 func (b *Batch) body() (body [batchBody]byte) {
