@@ -208,7 +208,7 @@ func (e *Engine) hold(ctx context.Context, id record.TxID) (record.Receipt, erro
 // judges. It returns an error if the amount is above a ceiling of the token. A capture with an
 // amount of zero takes the whole hold.
 func (e *Engine) bound(ctx context.Context, by engines.Actor, op *ledger.Op) error {
-	op.Limits = e.live().limits
+	op.Limits = e.set.Load().limits
 	if by.Grant.IsZero() || !op.Code.MovesMoney() || op.Code == record.OpRelease {
 		return nil
 	}
