@@ -287,3 +287,40 @@ func (a *assets) with(n *asset) *assets {
 	}
 	return next
 }
+
+// arena holds the bytes of a group's records until the group has ended: the store refers to them
+// until then.
+type arena struct {
+	chunks [][]byte
+	at     int // of the chunk in use
+	used   int // of that chunk
+}
+
+const (
+	arenaChunk = 1 << 20 // bytes
+	arenaKeep  = 8       // chunks kept from one group to the next
+)
+
+// room returns an empty slice with room for n bytes, n at most arenaChunk. The caller adds the
+// bytes that it uses to a.used.
+func (a *arena) room(n int) []byte {
+	if len(a.chunks) == 0 {
+		a.chunks = append(a.chunks, make([]byte, arenaChunk))
+	}
+	if a.used+n > arenaChunk {
+		a.at, a.used = a.at+1, 0
+		if a.at == len(a.chunks) {
+			a.chunks = append(a.chunks, make([]byte, arenaChunk))
+		}
+	}
+	return a.chunks[a.at][a.used : a.used : a.used+n]
+}
+
+// reset takes everything back.
+func (a *arena) reset() {
+	if len(a.chunks) > arenaKeep {
+		clear(a.chunks[arenaKeep:])
+		a.chunks = a.chunks[:arenaKeep]
+	}
+	a.at, a.used = 0, 0
+}

@@ -243,11 +243,17 @@ func (x *run) flushName(name string) {
 func (x *run) logNodes(p *flushPass) bool {
 	l := &x.b.cur.log
 	end := merkle.LogCount(p.batches)
-	for n := 0; l.base < end && n < logSlice; n++ {
-		tables.PutLogNodes(x.w, merkle.LogNode{Pos: l.base, Hash: l.nodes[0]})
-		l.base, l.nodes = l.base+1, l.nodes[1:]
+	if l.base >= end {
+		return true
 	}
-	return l.base >= end
+	n := min(end-l.base, logSlice)
+	nodes := make([]merkle.LogNode, n)
+	for i := range nodes {
+		nodes[i] = merkle.LogNode{Pos: l.base + uint64(i), Hash: l.nodes[i]}
+	}
+	tables.PutLogNodes(x.w, nodes...)
+	l.base, l.nodes = l.base+n, l.nodes[n:]
+	return l.base == end
 }
 
 // runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to

@@ -83,6 +83,72 @@ var batches = store.NewTable(bBatches, store.U64(), store.Value[record.Batch]{
 	Decode: record.DecodeBatch,
 })
 
+// Head is the end of the journal, with the counters that the next command continues. Each command
+// that writes records writes it.
+type Head struct {
+	Seq       uint64    // of the newest record
+	Batches   uint64    // how many there are
+	At        int64     // of the newest batch, Unix ns
+	LastRoot  b3.Digest // of the newest batch
+	Accounts  uint64    // refs given to accounts: 1 to this
+	Assets    uint32    // refs given to assets: 1 to this
+	OpenHolds uint64
+	Tail      Tail // the headers of the newest batches
+}
+
+var heads = store.NewTable(bMeta, store.String[string](), headValue()).Summed()
+
+// GetHead reads the head; the zero Head is that of a ledger without records.
+func GetHead(r store.Reader) (Head, bool) { return heads.Get(r, keyHead) }
+
+// PutHead writes the head.
+func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
+
+// The row of the head: its version, the numbers, then the headers that wait.
+const (
+	headV2   = 2
+	headSize = 36 + b3.Size + 8
+)
+
+func headValue() store.Value[Head] {
+	numbers := fixed(headV2, headSize, putHead, getHead)
+	return store.Value[Head]{
+		Encode: func(h Head) ([]byte, error) {
+			b, err := numbers.Encode(h)
+			return append(b, h.Tail.raw...), err
+		},
+		Decode: func(b []byte) (Head, error) {
+			n := min(len(b), 1+headSize)
+			h, err := numbers.Decode(b[:n])
+			if h.Tail.raw = string(b[n:]); err == nil && (len(b)-n)%record.BatchSize != 0 {
+				err = errLength
+			}
+			return h, err
+		},
+	}
+}
+
+func putHead(b []byte, h *Head) {
+	le.PutUint64(b, h.Seq)
+	le.PutUint64(b[8:], h.Batches)
+	le.PutUint64(b[16:], uint64(h.At))
+	le.PutUint64(b[24:], h.Accounts)
+	le.PutUint32(b[32:], h.Assets)
+	copy(b[36:], h.LastRoot[:])
+	le.PutUint64(b[36+b3.Size:], h.OpenHolds)
+}
+
+func getHead(b []byte, h *Head) error {
+	h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
+	h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
+	copy(h.LastRoot[:], b[36:])
+	h.OpenHolds = le.Uint64(b[36+b3.Size:])
+	if h.At < 0 {
+		return errNumber
+	}
+	return nil
+}
+
 // TailBatches is how many headers are written to ledger/batches together. Until so many have come
 // they wait in the row of the head, which each commit writes anyway: most commits leave the pages
 // of the table alone. The number is part of the format. With one more, ledger/meta would take over
@@ -193,9 +259,11 @@ func PutBatch(w *store.Writes, h *Head, b *record.Batch, records [][]byte) {
 
 // put writes the headers to ledger/batches, the last one under the number given.
 func (t Tail) put(w *store.Writes, last uint64) {
-	raw := []byte(t.raw)
-	for no := last + 1 - uint64(len(raw)/record.BatchSize); no <= last; no++ {
-		w.Put(bBatches, seqKey(no), raw[:record.BatchSize:record.BatchSize])
+	raw, keys := []byte(t.raw), make([]byte, 0, 8*TailBatches)
+	for no := last + 1 - t.Count(); no <= last; no++ {
+		n := len(keys)
+		keys = binary.BigEndian.AppendUint64(keys, no)
+		w.Put(bBatches, keys[n:n+8:n+8], raw[:record.BatchSize:record.BatchSize])
 		raw = raw[record.BatchSize:]
 	}
 }

@@ -9,6 +9,86 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
+// batch decides the ops of a batch in turn; of an atomic one all are done or none. What became of
+// each is a record of its own, and the batch's key leads to that. A batch without an accepted op is
+// not recorded.
+func (x *run) batch(a *action) result {
+	if r := x.decider.late(a.op); r != nil {
+		return refused(r)
+	}
+	p := place{flags: record.FlagInner, token: a.capID}
+	if a.op.Atomic {
+		p.flags |= record.FlagAtomic
+	}
+	out, failed := x.inner(a.inner, p, a.op.Atomic)
+	if failed >= 0 {
+		return out
+	}
+	for i := range out.inner {
+		if out.inner[i].code == record.Accepted {
+			out.seq = x.results(a, p, out.inner)
+			break
+		}
+	}
+	return out
+}
+
+// inner runs ops without keys of their own, in order. If they stand or fall together, the first
+// refusal undoes them and failed is its index; else failed is -1.
+func (x *run) inner(ops []action, p place, together bool) (out result, failed int) {
+	before, save, raws := x.b.cur, x.b.save(), len(x.raws)
+	out = result{code: record.Accepted, inner: make([]result, len(ops))}
+	for i := range ops {
+		out.inner[i] = x.do(&ops[i], p)
+		if !together || !out.inner[i].code.Refused() {
+			continue
+		}
+		x.b.back(save)
+		x.b.cur, x.raws = before, x.raws[:raws]
+		if out.inner[i].seq > before.Seq {
+			out.inner[i].seq = 0 // a record that was taken back
+		}
+		return aborted(out.inner, i), i
+	}
+	return out, -1
+}
+
+// aborted is the outcome of ops that stand or fall together, when op i was refused.
+func aborted(inner []result, i int) result {
+	why, sibling := inner[i].reject, refuse(record.Aborted)
+	for k := range inner {
+		if k != i {
+			inner[k] = refused(sibling)
+		}
+	}
+	whole := *why
+	whole.Index = i
+	return result{code: why.Code, reject: &whole, inner: inner, seq: inner[i].seq}
+}
+
+// results writes the results of a batch, in parts, and returns the seq of the first part.
+func (x *run) results(a *action, p place, inner []result) uint64 {
+	codes := make([]byte, len(inner))
+	for i := range inner {
+		codes[i] = byte(inner[i].code)
+	}
+	x.repeats(a.inner, inner, p)
+	first := x.b.cur.Seq + 1
+	parts := (len(codes) + record.MaxResults - 1) / record.MaxResults
+	for part := range parts {
+		rec := x.record(record.OpBatch)
+		rec.Named = true
+		rec.Part, rec.Parts = uint16(part), uint16(parts)
+		rec.Results = codes[part*record.MaxResults : min(len(codes), (part+1)*record.MaxResults)]
+		a.note(rec, place{flags: p.flags &^ record.FlagInner})
+		if part > 0 {
+			rec.Dedupe, rec.Idem, rec.Memo = record.Dedupe{}, "", ""
+		}
+		x.append(rec)
+	}
+	return first
+}
+
 // Settle applies ops all or not at all, once for ever; see Client.
 func (l *Local) Settle(ctx context.Context, o Once, ops []Op) (Outcome, error) {
 	if err := checkSettle(&o, ops); err != nil {
