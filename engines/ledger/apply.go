@@ -298,7 +298,7 @@ func mustLead(k idem.Key, seq uint64, rec *record.Record, known bool) {
 type action struct {
 	op        *Op
 	from, to  party  // as far as they were known and in memory
-	asset     uint32 // ref; 0 was not known
+	asset     *asset // nil: not known yet
 	hold      uint64 // seq of the op's hold; 0: there is no such hold
 	key       idem.Key
 	keyed     bool

@@ -56,7 +56,39 @@ func (d *decider) decide(a *action, p place) result {
 	case record.OpFlags:
 		return d.flag(a, p)
 	}
-	return d.money(a, p)
+	o, m := a.op, &d.m
+	*m = move{
+		code:     o.Code,
+		at:       d.at,
+		amount:   o.Amount,
+		nonce:    o.Nonce,
+		unnonced: p.unnonced,
+		until:    o.ValidUntil,
+		limits:   o.Limits,
+		daily:    o.Daily,
+		open:     d.tip().OpenHolds,
+	}
+	from, to, issuer := d.parties(a)
+	m.from, m.to = d.side(0, from, issuer), d.side(1, to, issuer)
+	if o.Nonce == 0 && !p.unnonced && spends(o.Code) {
+		m.nonce = m.from.account.LastNonce + 1
+	}
+	if m.asset != 0 && m.metered() {
+		d.meter = meterOf(a, p, m)
+		m.moved = d.moved(d.meter)
+	}
+	if r := m.judge(); r != nil {
+		r.Unknown = r.Code == record.InsufficientFunds && from == 0
+		res := refused(r)
+		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
+			res.seq = m.from.account.LastNonceSeq
+		}
+		return res
+	}
+	if to == 0 {
+		to = d.open(o.To, p)
+	}
+	return result{code: record.Accepted, seq: d.pay(a, p, from, to), nonce: m.nonce}
 }
 
 // record begins the next record of the op.
@@ -117,43 +149,6 @@ func (d *decider) late(o *Op) *Reject {
 	return nil
 }
 
-// money decides an op that moves money, sets it aside or frees it.
-func (d *decider) money(a *action, p place) result {
-	o, m := a.op, &d.m
-	*m = move{
-		code:     o.Code,
-		at:       d.at,
-		amount:   o.Amount,
-		nonce:    o.Nonce,
-		unnonced: p.unnonced,
-		until:    o.ValidUntil,
-		limits:   o.Limits,
-		daily:    o.Daily,
-		open:     d.tip().OpenHolds,
-	}
-	from, to, issuer := d.parties(a)
-	m.from, m.to = d.side(0, from, issuer), d.side(1, to, issuer)
-	if o.Nonce == 0 && !p.unnonced && spends(o.Code) {
-		m.nonce = m.from.account.LastNonce + 1
-	}
-	if m.asset != 0 && m.metered() {
-		d.meter = meterOf(a, p, m)
-		m.moved = d.moved(d.meter)
-	}
-	if r := m.judge(); r != nil {
-		r.Unknown = r.Code == record.InsufficientFunds && from == 0
-		res := refused(r)
-		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
-			res.seq = m.from.account.LastNonceSeq
-		}
-		return res
-	}
-	if to == 0 {
-		to = d.open(o.To, p)
-	}
-	return result{code: record.Accepted, seq: d.pay(a, p, from, to), nonce: m.nonce}
-}
-
 // meterOf returns the key of the amount that the op's token has moved of the asset today. A token
 // and its narrowed copies have one id and so one row. Only ops with a daily ceiling add to it.
 func meterOf(a *action, p place, m *move) tables.MovedKey {
@@ -175,7 +170,7 @@ func (d *decider) parties(a *action) (from, to, issuer uint64) {
 		m.asset, m.hold = d.hold.Asset, &d.hold
 		return d.hold.From, d.hold.To, d.tip().assets.of(m.asset).issuer
 	}
-	declared := d.tip().assets.of(a.asset)
+	declared := a.asset
 	if declared == nil {
 		declared = d.tip().assets.byName[o.Asset]
 	}

@@ -47,7 +47,7 @@ func (s *current) balance(k tables.StateKey) *cell[tables.StateKey, balance] {
 	if p.state.held() && p.state.key == k {
 		return p.state
 	}
-	if p.rows != nil && s.a.asset == k.Asset {
+	if p.rows != nil && s.a.asset != nil && s.a.asset.ref == k.Asset {
 		s.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
 	}
 	p.state = s.b.state(s.r, k)

@@ -135,9 +135,7 @@ func (s *resolver) one(a *action, o, batch *Op) (err error) {
 	if o.Asset != s.word {
 		s.word, s.asset = o.Asset, s.assets.byName[o.Asset]
 	}
-	if s.asset != nil {
-		a.asset = s.asset.ref
-	}
+	a.asset = s.asset
 	s.side(&a.from, o.From, o.Asset)
 	s.side(&a.to, o.To, o.Asset)
 	return nil

@@ -118,8 +118,15 @@ func (e *Engine) do(ctx context.Context, j *job) (a Answer, err error) {
 
 // check returns an error if j is malformed or not allowed, and else signs it with its fingerprint.
 func (e *Engine) check(ctx context.Context, j *job) error {
-	if err := checkKey(j.op.Dedupe.Key); err != nil {
-		return err
+	key := j.op.Dedupe.Key
+	if key == "" {
+		return &FieldError{
+			"idempotency_key",
+			"is missing: send a new one with each new request, and the same one with each repetition",
+		}
+	}
+	if err := record.CheckIdem(key); err != nil {
+		return &FieldError{"idempotency_key", err.Error()}
 	}
 	if j.op.Code == record.OpBatch {
 		return e.checkBatch(ctx, j)
@@ -153,11 +160,16 @@ func (e *Engine) fly(ctx context.Context, j *job) (a Answer, err error) {
 			e.begin(ctx, j)
 		}
 		out, err := c.Wait(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			err = e.waitError(ctx, err, first)
-		} else {
-			a, err = answerOf(out)
-			a.Replayed = a.Replayed || err == nil && !first // another request has done it
+		case out.Reject == nil:
+			a = Answer{*out}
+			a.Replayed = a.Replayed || !first // another request has done it
+		case len(out.Results) > 0: // a batch that stands or falls whole
+			err = &IndexError{Index: out.Reject.Index, Err: out.Reject}
+		default:
+			err = out.Reject
 		}
 		if first || !ofToken(err) || ctx.Err() != nil {
 			return a, err

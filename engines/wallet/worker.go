@@ -197,7 +197,16 @@ func (b *burst) commit(ctx context.Context) {
 		b.failAll(b.stopped(ctx, err))
 		return
 	}
-	b.settle(outs)
+	for i := range outs {
+		j := b.jobs[0]
+		if outs[i].Batch {
+			b.e.m.rejected(&outs[i])
+		}
+		b.e.publish(j, &outs[i])
+		j.done()
+		j.call.Answer(&outs[i])
+		b.jobs = b.jobs[1:] // only now: a panic before leaves the job to end
+	}
 }
 
 // stopped returns err as the callers of a worker that may have been told to stop see it: an outcome
@@ -209,20 +218,6 @@ func (b *burst) stopped(ctx context.Context, err error) error {
 		return &NotReadyError{CauseDraining}
 	}
 	return err
-}
-
-// settle answers each job with its outcome.
-func (b *burst) settle(outs []ledger.Outcome) {
-	for i := range outs {
-		j := b.jobs[0]
-		if outs[i].Batch {
-			b.e.m.rejected(&outs[i])
-		}
-		b.e.publish(j, &outs[i])
-		j.done()
-		j.call.Answer(&outs[i])
-		b.jobs = b.jobs[1:] // only now: a panic before leaves the job to end
-	}
 }
 
 // failAll answers every job with err.

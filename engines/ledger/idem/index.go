@@ -63,10 +63,17 @@ func (x *Index) Insert(k Key, seq uint64, at int64) {
 
 // Committed publishes the changes of the group. It is called after the sync of the group.
 func (x *Index) Committed() {
-	if len(x.group.entries) > 0 {
-		x.publish()
+	g := &x.group
+	if n := len(g.entries); n > 0 {
+		s := x.open()
+		for i := range g.entries {
+			e := &g.entries[i]
+			s.put(x.shard(&e.Key), e)
+		}
+		s.last, s.lastAt = g.entries[n-1].Seq, g.lastAt
+		x.checked.Store(s.last)
 	}
-	if g := &x.group; len(g.sealed) > 0 || len(g.dropped) > 0 {
+	if len(g.sealed) > 0 || len(g.dropped) > 0 {
 		x.turn()
 	}
 	x.Aborted()
@@ -78,17 +85,6 @@ func (x *Index) Aborted() {
 	g.table.Clear(g.entries)
 	clear(g.sealed) // lest a run that goes stay in memory
 	g.entries, g.sealed, g.dropped = g.entries[:0], g.sealed[:0], g.dropped[:0]
-}
-
-// publish puts the group's entries into the open slot.
-func (x *Index) publish() {
-	g, s := &x.group, x.open()
-	for i := range g.entries {
-		e := &g.entries[i]
-		s.put(x.shard(&e.Key), e)
-	}
-	s.last, s.lastAt = g.entries[len(g.entries)-1].Seq, g.lastAt
-	x.checked.Store(s.last)
 }
 
 // open is the slot that takes the group: the last one, unless it is full.
@@ -146,6 +142,9 @@ func (x *Index) Find(
 	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
 		return seq, true, nil
 	}
+	if len(s.runs) == 0 {
+		return 0, false, nil
+	}
 	p := probe{runs: s.runs, key: k, notBefore: notBefore}
 	if !p.next() {
 		return 0, false, nil
@@ -172,6 +171,9 @@ func (x *Index) Lookup(r store.Reader, k Key, checked uint64, notBefore int64) (
 	s := x.set.Load()
 	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
 		return seq, true
+	}
+	if len(s.runs) == 0 {
+		return 0, false
 	}
 	p := probe{runs: s.runs, key: k, notBefore: notBefore, checked: checked}
 	if p.next() {

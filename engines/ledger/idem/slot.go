@@ -143,7 +143,7 @@ func (t *Table) Clear(entries []Entry) {
 	for i := range entries {
 		// Clear from the home of the entry to the first free place: an entry is cleared together
 		// with the places on the way to it.
-		for at := t.home(&entries[i].Key); t.rows[at].Seq != 0; at = t.next(at) {
+		for at := t.home(&entries[i].Key); t.rows[at].Seq != 0; at = (at + 1) % len(t.rows) {
 			t.rows[at] = Entry{}
 		}
 	}
@@ -153,7 +153,9 @@ func (t *Table) Clear(entries []Entry) {
 func (t *Table) find(k *Key) int {
 	at := t.home(k)
 	for t.rows[at].Seq != 0 && t.rows[at].Key != *k {
-		at = t.next(at)
+		if at++; at == len(t.rows) {
+			at = 0
+		}
 	}
 	return at
 }
@@ -161,13 +163,6 @@ func (t *Table) find(k *Key) int {
 func (t *Table) home(k *Key) int {
 	at, _ := bits.Mul64(k.tail(), uint64(len(t.rows)))
 	return int(at)
-}
-
-func (t *Table) next(at int) int {
-	if at++; at == len(t.rows) {
-		return 0
-	}
-	return at
 }
 
 // grow makes the table at least room places large.
@@ -180,7 +175,7 @@ func (t *Table) grow(room int) {
 		}
 		at := t.home(&old[i].Key)
 		for t.rows[at].Seq != 0 {
-			at = t.next(at)
+			at = (at + 1) % len(t.rows)
 		}
 		t.rows[at] = old[i]
 	}

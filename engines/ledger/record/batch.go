@@ -36,27 +36,21 @@ func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
 
 // Append appends the 104 bytes of b.
 func (b *Batch) Append(dst []byte) []byte {
-	body := b.body()
-	dst = append(dst, body[:]...)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body[:], castagnoli))
-}
-
-func (b *Batch) body() (body [batchBody]byte) {
-	le := binary.LittleEndian
-	body[0] = version1
-	le.PutUint64(body[4:], b.No)
-	le.PutUint64(body[12:], b.First)
-	le.PutUint64(body[20:], b.Count)
-	le.PutUint64(body[28:], uint64(b.At))
-	copy(body[36:], b.Merkle[:])
-	copy(body[68:], b.Prev[:])
-	return body
+	le, start := binary.LittleEndian, len(dst)
+	dst = le.AppendUint32(dst, version1)
+	dst = le.AppendUint64(dst, b.No)
+	dst = le.AppendUint64(dst, b.First)
+	dst = le.AppendUint64(dst, b.Count)
+	dst = le.AppendUint64(dst, uint64(b.At))
+	dst = append(dst, b.Merkle[:]...)
+	dst = append(dst, b.Prev[:]...)
+	return le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
 // Root is the digest that stands for b and, through Prev, for all before it.
 func (b *Batch) Root() b3.Digest {
-	body := b.body()
-	return batchRoots.Sum(body[:])
+	var raw [BatchSize]byte
+	return batchRoots.Sum(b.Append(raw[:0])[:batchBody])
 }
 
 // DecodeBatch reads what Append wrote, with a *FormatError for anything else.

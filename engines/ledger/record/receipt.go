@@ -92,7 +92,10 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	dst = appendMember(dst, `,"from":"`, r.From)
 	dst = appendMember(dst, `,"to":"`, r.To)
 	dst = appendMember(dst, `,"asset":"`, r.Asset)
-	dst = r.appendAmount(dst, `,"amount_minor":"`)
+	if r.Op.MovesMoney() {
+		dst, _ = r.Amount.AppendText(append(dst, `,"amount_minor":"`...))
+		dst = append(dst, '"')
+	}
 	if r.Set != 0 {
 		dst = appendFlags(append(dst, `,"set":[`...), r.Set)
 	}
@@ -134,9 +137,9 @@ const canonicalMost = 160 + 2*len(
 // appendCanonical appends the canonical JSON of r: the members that Hash covers, sorted by name.
 func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 	dst = append(dst, '{')
-	dst = r.appendAmount(dst, `"amount_minor":"`)
-	if len(dst) > 1 {
-		dst = append(dst, ',')
+	if r.Op.MovesMoney() {
+		dst, _ = r.Amount.AppendText(append(dst, `"amount_minor":"`...))
+		dst = append(dst, `",`...)
 	}
 	if r.Asset != "" {
 		dst = append(append(append(dst, `"asset":"`...), r.Asset...), `",`...)
@@ -161,14 +164,6 @@ func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 	dst = append(append(dst, `,"ts":"`...), stamp...)
 	dst = append(r.TxID.append(append(dst, `","txid":"`...)), `"}`...)
 	return dst
-}
-
-func (r *Receipt) appendAmount(dst []byte, name string) []byte {
-	if !r.Op.MovesMoney() {
-		return dst
-	}
-	dst, _ = r.Amount.AppendText(append(dst, name...))
-	return append(dst, '"')
 }
 
 // appendFlags appends the words of f, which is not 0, and ends the list.

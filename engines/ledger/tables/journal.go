@@ -111,42 +111,40 @@ const (
 )
 
 func headValue() store.Value[Head] {
-	numbers := fixed(headV2, headSize, putHead, getHead)
 	return store.Value[Head]{
 		Encode: func(h Head) ([]byte, error) {
-			b, err := numbers.Encode(h)
-			return append(b, h.Tail.raw...), err
+			b := make([]byte, 0, 1+headSize+len(h.Tail.raw)+store.SumSize)
+			b = le.AppendUint64(append(b, headV2), h.Seq)
+			b = le.AppendUint64(b, h.Batches)
+			b = le.AppendUint64(b, uint64(h.At))
+			b = le.AppendUint64(b, h.Accounts)
+			b = le.AppendUint32(b, h.Assets)
+			b = append(b, h.LastRoot[:]...)
+			b = le.AppendUint64(b, h.OpenHolds)
+			return append(b, h.Tail.raw...), nil
 		},
-		Decode: func(b []byte) (Head, error) {
-			n := min(len(b), 1+headSize)
-			h, err := numbers.Decode(b[:n])
-			if h.Tail.raw = string(b[n:]); err == nil && (len(b)-n)%record.BatchSize != 0 {
-				err = errLength
+		Decode: func(b []byte) (h Head, err error) {
+			if len(b) < 1+headSize {
+				return h, errLength
 			}
-			return h, err
+			if b[0] != headV2 {
+				return h, errVersion
+			}
+			n := b[1:]
+			h.Seq, h.Batches, h.At = le.Uint64(n), le.Uint64(n[8:]), int64(le.Uint64(n[16:]))
+			h.Accounts, h.Assets = le.Uint64(n[24:]), le.Uint32(n[32:])
+			copy(h.LastRoot[:], n[36:])
+			h.OpenHolds = le.Uint64(n[36+b3.Size:])
+			h.Tail.raw = string(n[headSize:])
+			switch {
+			case h.At < 0:
+				return h, errNumber
+			case len(h.Tail.raw)%record.BatchSize != 0:
+				return h, errLength
+			}
+			return h, nil
 		},
 	}
-}
-
-func putHead(b []byte, h *Head) {
-	le.PutUint64(b, h.Seq)
-	le.PutUint64(b[8:], h.Batches)
-	le.PutUint64(b[16:], uint64(h.At))
-	le.PutUint64(b[24:], h.Accounts)
-	le.PutUint32(b[32:], h.Assets)
-	copy(b[36:], h.LastRoot[:])
-	le.PutUint64(b[36+b3.Size:], h.OpenHolds)
-}
-
-func getHead(b []byte, h *Head) error {
-	h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
-	h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
-	copy(h.LastRoot[:], b[36:])
-	h.OpenHolds = le.Uint64(b[36+b3.Size:])
-	if h.At < 0 {
-		return errNumber
-	}
-	return nil
 }
 
 // TailBatches is how many headers are written to ledger/batches together. Until so many have come
