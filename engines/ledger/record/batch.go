@@ -36,21 +36,27 @@ func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
 
 // Append appends the 104 bytes of b.
 func (b *Batch) Append(dst []byte) []byte {
-	le, start := binary.LittleEndian, len(dst)
+	start := len(dst)
+	dst = b.appendBody(dst)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+// appendBody appends the bytes of b that its root covers.
+func (b *Batch) appendBody(dst []byte) []byte {
+	le := binary.LittleEndian
 	dst = le.AppendUint32(dst, version1)
 	dst = le.AppendUint64(dst, b.No)
 	dst = le.AppendUint64(dst, b.First)
 	dst = le.AppendUint64(dst, b.Count)
 	dst = le.AppendUint64(dst, uint64(b.At))
 	dst = append(dst, b.Merkle[:]...)
-	dst = append(dst, b.Prev[:]...)
-	return le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return append(dst, b.Prev[:]...)
 }
 
 // Root is the digest that stands for b and, through Prev, for all before it.
 func (b *Batch) Root() b3.Digest {
-	var raw [BatchSize]byte
-	return batchRoots.Sum(b.Append(raw[:0])[:batchBody])
+	var body [batchBody]byte
+	return batchRoots.Sum(b.appendBody(body[:0]))
 }
 
 // DecodeBatch reads what Append wrote, with a *FormatError for anything else.

@@ -84,7 +84,7 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
 		panic("record: no renderer of receipts has version " + strconv.Itoa(int(r.Version)))
 	}
-	var ts [len(stampLayout)]byte
+	var ts [stampRoom]byte
 	stamp := appendStamp(ts[:0], r.At)
 	dst = append(dst, `{"txid":"`...)
 	dst = r.TxID.append(dst)
@@ -123,7 +123,7 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 // Hash returns the receipt_hash: the hash of the canonical JSON, with members sorted by name. It
 // does not cover the record's place in the ledger.
 func (r *Receipt) Hash() b3.Digest {
-	var ts [len(stampLayout)]byte
+	var ts [stampRoom]byte
 	var canon [canonicalMost]byte
 	return b3.Sum(r.appendCanonical(canon[:0], appendStamp(ts[:0], r.At)))
 }

@@ -218,6 +218,10 @@ func (id TxID) append(dst []byte) []byte {
 // stampLayout is RFC 3339 in UTC with three digits of a second's fraction.
 const stampLayout = "2006-01-02T15:04:05.000Z"
 
+// stampRoom is the room in which appendStamp allocates nothing: it first writes all nine digits of
+// the fraction.
+const stampRoom = len(stampLayout) + 8
+
 var errStamp = errors.New(
 	"not a time: must be RFC 3339 in UTC with three digits of a fraction, such as 2026-01-02T03:04:05.678Z",
 )
