@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
@@ -63,15 +64,12 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	}
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
-	c.flush.behind(x)
-	b.event = Committed{
-		First: out.batch.First,
-		Last:  out.batch.Last(),
-		Batch: out.batch.No,
-		Root:  out.root,
-		At:    out.batch.At,
+	if b.event.All = len(c.touched) > MaxTouched; !b.event.All {
+		b.event.Touched = c.touched
 	}
-	b.event.touch(c.touched)
+	if f := c.flush; f.dirtyMax != 0 && b.cur.hand.pass != nil && b.dirty() >= f.dirtyMax {
+		x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
+	}
 	w.Then(b.keep)
 	return out, nil
 }
@@ -90,6 +88,122 @@ func (c *post) ended(out *posted, err error) {
 	default:
 		c.reply.Answer(out)
 	}
+}
+
+// run is one command at work: it writes records and remembers keys, and seals what came of it into
+// a batch. The books keep one and use it again.
+type run struct {
+	b     *books
+	r     store.Reader
+	w     *store.Writes
+	at    int64
+	first uint64 // seq of the command's first record
+	no    uint64 // of the batch that its records make
+	seed  uint64 // of the random bits in ids
+
+	raws  [][]byte
+	tree  merkle.Tree
+	keys  []idem.Entry // dedupe keys of the command's records
+	known idem.Table   // of the same keys
+
+	rec     record.Record // of what no op alone makes
+	now     current
+	decider decider
+}
+
+// start begins a command. It returns ErrSafeMode in safe mode. The command's time is after that of
+// the newest batch.
+func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint64) (*run, error) {
+	if b.barred.Load() {
+		return nil, ErrSafeMode
+	}
+	b.undo() // a command that was refused or panicked
+	b.busy, b.open = true, true
+	b.before, b.event = b.cur, Committed{}
+	x := &b.run
+	x.r, x.w, x.at, x.seed = r, w, max(at.At, b.cur.At+1), seed
+	x.first, x.no = b.cur.Seq+1, b.cur.Batches+1
+	x.now = current{b: b, r: r}
+	x.decider.state, x.decider.at, x.decider.batch = &x.now, x.at, x.no
+	clear(x.raws)
+	x.raws = x.raws[:0]
+	x.known.Clear(x.keys)
+	x.keys = x.keys[:0]
+	return x, nil
+}
+
+// record begins a record that no op alone makes: of a settlement, or of a batch.
+func (x *run) record(op record.Op) *record.Record {
+	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.b.cur.Seq + 1}
+	return &x.rec
+}
+
+// append adds rec to the journal and applies it.
+func (x *run) append(rec *record.Record) uint64 {
+	cur := &x.b.cur
+	if rec.Seq != cur.Seq+1 {
+		panic("ledger: a record out of turn")
+	}
+	rec.Rand = randOf(x.seed, rec.Seq)
+	raw := rec.Append(x.b.arena.room(record.MaxRecord))
+	x.b.arena.used += len(raw)
+	x.raws = append(x.raws, raw)
+	cur.Seq = rec.Seq
+	switch rec.Op {
+	case record.OpOpen:
+		cur.Accounts++
+	case record.OpAsset:
+		cur.Assets++
+	case record.OpHold:
+		cur.OpenHolds++
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		cur.OpenHolds--
+	}
+	if err := x.now.evolve(rec); err != nil {
+		panic("ledger: a record contradicts the rows: " + err.Error())
+	}
+	return rec.Seq
+}
+
+// randOf returns the random bits in the id of the record seq.
+func randOf(seed, seq uint64) uint16 {
+	n := seed + seq
+	n ^= n >> 33
+	n *= 0xff51afd7ed558ccd
+	return uint16(n ^ n>>33)
+}
+
+// raw returns the bytes of a record, of this command or an earlier one; nil if there is no record.
+func (x *run) raw(seq uint64) []byte {
+	if seq >= x.first {
+		if i := seq - x.first; i < uint64(len(x.raws)) {
+			return x.raws[i]
+		}
+		return nil
+	}
+	return tables.Raw(x.r, seq)
+}
+
+// seal makes a batch of the command's records, which there must be, hands both to the store, and
+// begins the event of the batch.
+func (x *run) seal() record.Batch {
+	cur := &x.b.cur
+	for _, raw := range x.raws {
+		x.tree.Add(raw)
+	}
+	h := record.Batch{
+		No: x.no, First: x.first, Count: uint64(len(x.raws)), At: x.at, Merkle: x.tree.Root(), Prev: cur.LastRoot,
+	}
+	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
+	tables.PutHead(x.w, cur.Head)
+	if len(x.b.moved.undo) > 0 {
+		x.b.putMoved(x.r, x.w, dayOf(x.at))
+	}
+	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
+		panic(err)
+	}
+	x.b.event = Committed{First: h.First, Last: cur.Seq, Batch: h.No, Root: cur.LastRoot, At: h.At}
+	return h
 }
 
 // do decides one op and, if nothing speaks against it, writes its record.
@@ -111,7 +225,8 @@ func (x *run) do(a *action, p place) result {
 		res = x.single(a, p)
 	}
 	if a.keyed && res.code == record.Accepted && res.seq != 0 {
-		x.remember(a.key, res.seq)
+		x.keys = append(x.keys, idem.Entry{Key: a.key, Seq: res.seq})
+		x.known.Put(a.key, res.seq)
 	}
 	return res
 }
@@ -124,7 +239,7 @@ func (x *run) single(a *action, p place) result {
 	if res.code != record.Accepted {
 		return res
 	}
-	for i := range d.made() {
+	for i := range d.records[:d.n] {
 		x.append(&d.records[i])
 	}
 	if d.m.code == a.op.Code && d.m.metered() {
@@ -183,7 +298,7 @@ func mustLead(k idem.Key, seq uint64, rec *record.Record, known bool) {
 type action struct {
 	op        *Op
 	from, to  party  // as far as they were known and in memory
-	asset     uint32 // ref; 0 was not known
+	asset     *asset // nil: not known yet
 	hold      uint64 // seq of the op's hold; 0: there is no such hold
 	key       idem.Key
 	keyed     bool
@@ -232,129 +347,4 @@ type party struct {
 	account *cell[uint64, tables.Account]
 	state   *cell[tables.StateKey, balance]
 	rows    *rows // values for the cells if memory lacks them; nil: read the file
-}
-
-// batch decides the ops of a batch in turn; of an atomic one all are done or none. What became of
-// each is a record of its own, and the batch's key leads to that. A batch without an accepted op is
-// not recorded.
-func (x *run) batch(a *action) result {
-	if r := x.decider.late(a.op); r != nil {
-		return refused(r)
-	}
-	p := place{flags: record.FlagInner, token: a.capID}
-	if a.op.Atomic {
-		p.flags |= record.FlagAtomic
-	}
-	out, failed := x.inner(a.inner, p, a.op.Atomic)
-	if failed >= 0 {
-		return out
-	}
-	for i := range out.inner {
-		if out.inner[i].code == record.Accepted {
-			out.seq = x.results(a, p, out.inner)
-			break
-		}
-	}
-	return out
-}
-
-// inner runs ops without keys of their own, in order. If they stand or fall together, the first
-// refusal undoes them and failed is its index; else failed is -1.
-func (x *run) inner(ops []action, p place, together bool) (out result, failed int) {
-	before, save, raws := x.b.cur, x.b.save(), len(x.raws)
-	out = result{code: record.Accepted, inner: make([]result, len(ops))}
-	for i := range ops {
-		out.inner[i] = x.do(&ops[i], p)
-		if !together || !out.inner[i].code.Refused() {
-			continue
-		}
-		x.b.back(save)
-		x.b.cur, x.raws = before, x.raws[:raws]
-		if out.inner[i].seq > before.Seq {
-			out.inner[i].seq = 0 // a record that was taken back
-		}
-		return aborted(out.inner, i), i
-	}
-	return out, -1
-}
-
-// aborted is the outcome of ops that stand or fall together, when op i was refused.
-func aborted(inner []result, i int) result {
-	why, sibling := inner[i].reject, refuse(record.Aborted)
-	for k := range inner {
-		if k != i {
-			inner[k] = refused(sibling)
-		}
-	}
-	whole := *why
-	whole.Index = i
-	return result{code: why.Code, reject: &whole, inner: inner, seq: inner[i].seq}
-}
-
-// results writes the results of a batch, in parts, and returns the seq of the first part.
-func (x *run) results(a *action, p place, inner []result) uint64 {
-	codes := make([]byte, len(inner))
-	for i := range inner {
-		codes[i] = byte(inner[i].code)
-	}
-	x.repeats(a.inner, inner, p)
-	first := x.next()
-	parts := (len(codes) + record.MaxResults - 1) / record.MaxResults
-	for part := range parts {
-		rec := x.record(record.OpBatch)
-		rec.Named = true
-		rec.Part, rec.Parts = uint16(part), uint16(parts)
-		rec.Results = codes[part*record.MaxResults : min(len(codes), (part+1)*record.MaxResults)]
-		a.note(rec, place{flags: p.flags &^ record.FlagInner})
-		if part > 0 {
-			rec.Dedupe, rec.Idem, rec.Memo = record.Dedupe{}, "", ""
-		}
-		x.append(rec)
-	}
-	return first
-}
-
-// once is a settlement's permanent id, hashed.
-type once struct {
-	key       tables.OnceKey
-	digest    [32]byte
-	guard     record.Guard
-	principal [8]byte
-}
-
-// settle does all ops of a settlement or none. The record of its id comes first; the ops are what
-// follows it in its batch.
-func (x *run) settle(c *post) result {
-	id := x.b.once(x.r, c.once.key)
-	if bound := id.cur.v; bound.Seq != 0 {
-		if bound.Digest != c.once.digest {
-			return refused(refuse(record.OnceConflict))
-		}
-		return replay(bound.Seq)
-	}
-	if !x.guarded(c.once.guard) {
-		return refused(refuse(record.OnceConflict))
-	}
-	rec := x.record(record.OpOnce)
-	rec.Flags, rec.Principal, rec.Guard = record.FlagAtomic, c.once.principal, c.once.guard
-	rec.Dedupe = record.Dedupe{Kind: record.DedupeOnce, Key: c.once.key.Key, Fingerprint: c.once.digest}
-	before, save := x.b.cur, x.b.save()
-	seq := x.append(rec)
-	out, failed := x.inner(c.ops, place{flags: record.FlagInner | record.FlagAtomic, unnonced: true}, true)
-	if failed >= 0 {
-		x.b.back(save)
-		x.b.cur, x.raws = before, x.raws[:0]
-		return out
-	}
-	out.seq = seq
-	return out
-}
-
-// guarded reports whether the guard of a settlement is free or belongs to its owner.
-func (x *run) guarded(g record.Guard) bool {
-	if g == (record.Guard{}) {
-		return true
-	}
-	bound := x.b.once(x.r, tables.OnceKey{Guard: true, Key: g.Key}).cur.v
-	return bound.Seq == 0 || digest16(bound.Digest) == g.Owner
 }

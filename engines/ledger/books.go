@@ -28,6 +28,7 @@ type books struct {
 	holds    *layer[uint64, tables.Hold]
 	onces    *layer[tables.OnceKey, tables.Once]
 	moved    *layer[tables.MovedKey, engines.Amount] // never behind its table: the command that changes a row writes it
+	layers   [layerCount]layerOf                     // all of the above
 	idem     *idem.Index
 
 	// What a boot found; immutable after it.
@@ -58,6 +59,9 @@ type listener interface {
 	committed([]Committed)
 }
 
+// layerCount is the number of layers of the books.
+const layerCount = 7
+
 // balance is a row of the states with the marks that came up since it was last flushed.
 type balance struct {
 	tables.Balance
@@ -68,40 +72,24 @@ var _ store.Group = (*books)(nil)
 
 func newBooks(index *idem.Index, told listener) *books {
 	b := &books{
-		states: newLayer[tables.StateKey, balance](
-			func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) },
-		),
-		accounts: newLayer[uint64, tables.Account](same),
-		names:    newLayer[string, uint64](spreadString),
-		refs:     newLayer[uint64, string](same),
-		holds:    newLayer[uint64, tables.Hold](same),
-		onces:    newLayer[tables.OnceKey, tables.Once](spreadOnce),
-		moved:    newLayer[tables.MovedKey, engines.Amount](spreadMoved),
+		states:   newLayer[tables.StateKey, balance](),
+		accounts: newLayer[uint64, tables.Account](),
+		names:    newLayer[string, uint64](),
+		refs:     newLayer[uint64, string](),
+		holds:    newLayer[uint64, tables.Hold](),
+		onces:    newLayer[tables.OnceKey, tables.Once](),
+		moved:    newLayer[tables.MovedKey, engines.Amount](),
 		idem:     index,
 		told:     told,
 		clean:    cleanRows,
 	}
+	b.layers = [...]layerOf{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
 	b.cur.assets = &assets{}
 	b.keep = b.merge
 	b.run.b = b
 	b.show()
 	return b
 }
-
-func same(n uint64) uint64 { return n }
-
-// spreadString is FNV-1a over the last bytes of a name: names that a program makes differ there.
-func spreadString(s string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := max(0, len(s)-16); i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 0x100000001b3
-	}
-	return h
-}
-
-func spreadOnce(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Key[1])<<8 }
-
-func spreadMoved(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(k.Token[1])<<8 }
 
 // Begin has nothing to do: there is no tentative layer until a command of the ledger comes.
 func (b *books) Begin() {}
@@ -112,7 +100,9 @@ func (b *books) Committed() {
 		return
 	}
 	b.undo()
-	b.each(layers.publish)
+	for _, l := range b.layers {
+		l.publish()
+	}
 	b.show()
 	b.idem.Committed()
 	b.told.committed(b.events)
@@ -125,7 +115,9 @@ func (b *books) Aborted() {
 		return
 	}
 	b.undo()
-	b.each(layers.drop)
+	for _, l := range b.layers {
+		l.drop()
+	}
 	b.idem.Aborted()
 	b.cur = *b.view.Load()
 	b.close()
@@ -141,19 +133,12 @@ const cleanRows = 65_536
 
 // close ends a group.
 func (b *books) close() {
-	for _, l := range b.all() {
+	for _, l := range b.layers {
 		l.evict(b.clean)
 	}
 	clear(b.events)
 	b.events, b.busy = b.events[:0], false
 	b.arena.reset()
-}
-
-// begin opens the books to a command. What one before it has left undone, since it was refused or
-// panicked, is undone first.
-func (b *books) begin() {
-	b.undo()
-	b.busy, b.open, b.before, b.event = true, true, b.cur, Committed{}
 }
 
 // undo reverts the running command, unless it was merged.
@@ -167,16 +152,20 @@ func (b *books) undo() {
 
 // merge makes the running command's changes the group's.
 func (b *books) merge() {
-	b.each(layers.keep)
-	b.run.merge()
+	for _, l := range b.layers {
+		l.keep()
+	}
+	for _, e := range b.run.keys {
+		b.idem.Insert(e.Key, e.Seq, b.run.at)
+	}
 	if b.event.Batch != 0 {
 		b.events = append(b.events, b.event)
 	}
 	b.open = false
 }
 
-// layers is what all layers can do, whatever they hold.
-type layers interface {
+// layerOf is a layer of any rows.
+type layerOf interface {
 	publish()
 	drop()
 	keep()
@@ -185,39 +174,24 @@ type layers interface {
 	evict(most int)
 }
 
-func (b *books) all() [7]layers {
-	return [...]layers{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
-}
-
-func (b *books) each(fn func(layers)) {
-	for _, l := range b.all() {
-		fn(l)
-	}
-}
-
 // savepoint is where the running command's changes stood; the zero savepoint is its beginning.
-type savepoint struct {
-	marks [7]int
-}
+type savepoint [layerCount]int
 
 func (b *books) save() (s savepoint) {
-	for i, l := range b.all() {
-		s.marks[i] = l.mark()
+	for i, l := range b.layers {
+		s[i] = l.mark()
 	}
 	return s
 }
 
 func (b *books) back(s savepoint) {
-	for i, l := range b.all() {
-		l.back(s.marks[i])
+	for i, l := range b.layers {
+		l.back(s[i])
 	}
 }
 
 // digest16 is the first half of a digest.
-func digest16(d b3.Digest) (k [16]byte) {
-	copy(k[:], d[:])
-	return k
-}
+func digest16(d b3.Digest) [16]byte { return [16]byte(d[:16]) }
 
 // tip is the end of the ledger: the head, the assets, and the newest nodes of the log of batch
 // roots. It is a value. The slices and maps that it points to are only appended to.
@@ -286,8 +260,6 @@ func newAsset(ref uint32, name string, issuer, seq uint64) *asset {
 	return &asset{ref: ref, name: name, account: engines.IssuanceAccount(name), issuer: issuer, seq: seq}
 }
 
-func (a *assets) get(name string) *asset { return a.byName[name] }
-
 func (a *assets) of(ref uint32) *asset {
 	if ref == 0 || int(ref) > len(a.byRef) {
 		return nil
@@ -314,4 +286,41 @@ func (a *assets) with(n *asset) *assets {
 		next.byName[each.name] = each
 	}
 	return next
+}
+
+// arena holds the bytes of a group's records until the group has ended: the store refers to them
+// until then.
+type arena struct {
+	chunks [][]byte
+	at     int // of the chunk in use
+	used   int // of that chunk
+}
+
+const (
+	arenaChunk = 1 << 20 // bytes
+	arenaKeep  = 8       // chunks kept from one group to the next
+)
+
+// room returns an empty slice with room for n bytes, n at most arenaChunk. The caller adds the
+// bytes that it uses to a.used.
+func (a *arena) room(n int) []byte {
+	if len(a.chunks) == 0 {
+		a.chunks = append(a.chunks, make([]byte, arenaChunk))
+	}
+	if a.used+n > arenaChunk {
+		a.at, a.used = a.at+1, 0
+		if a.at == len(a.chunks) {
+			a.chunks = append(a.chunks, make([]byte, arenaChunk))
+		}
+	}
+	return a.chunks[a.at][a.used : a.used : a.used+n]
+}
+
+// reset takes everything back.
+func (a *arena) reset() {
+	if len(a.chunks) > arenaKeep {
+		clear(a.chunks[arenaKeep:])
+		a.chunks = a.chunks[:arenaKeep]
+	}
+	a.at, a.used = 0, 0
 }

@@ -40,8 +40,10 @@ func (s *stage) booted(t *rapid.T) *books {
 // turnInto replaces the books of s by n, as a reboot does.
 func (s *stage) turnInto(n *books) {
 	b := s.b
-	b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.idem = n.states, n.accounts, n.names, n.refs, n.holds, n.onces, n.idem
-	b.cur = n.cur
+	b.layers, b.idem, b.cur = n.layers, n.idem, n.cur
+	b.states, b.accounts, b.moved = n.states, n.accounts, n.moved
+	b.names, b.refs = n.names, n.refs
+	b.holds, b.onces = n.holds, n.onces
 	b.show()
 }
 
@@ -67,14 +69,13 @@ func countsHold[K comparable, V any](t *rapid.T, what string, l *layer[K, V]) {
 	for i := range l.shards {
 		for _, c := range l.shards[i].cells {
 			cells++
-			pinned += oneMore(false, c.pub.since != 0)
-			recent += oneMore(false, c.pub.saved != 0)
-			dirty += oneMore(false, c.pub.dirty())
+			p, r, d := c.pub.counts()
+			pinned, recent, dirty = pinned+p, recent+r, dirty+d
 		}
 	}
-	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.len() {
+	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.size {
 		t.Fatalf("%s: pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", what,
-			l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
+			l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.size)
 	}
 }
 
@@ -93,7 +94,7 @@ func (s *stage) checked(t *rapid.T) *books {
 		what := fmt.Sprint(pair)
 		got, want := ab[0], ab[1]
 		plain := func(l *layer[tables.StateKey, balance]) *layer[tables.StateKey, tables.Balance] {
-			out := newLayer[tables.StateKey, tables.Balance](func(k tables.StateKey) uint64 { return k.Account })
+			out := newLayer[tables.StateKey, tables.Balance]()
 			for i := range l.shards {
 				for k, c := range l.shards[i].cells {
 					out.enter(k, c.pub.v.Balance)

@@ -3,21 +3,23 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
-	"fmt"
+	"sync"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
-	"ronbox/engines/ledger/record"
-	"ronbox/engines/ledger/tables"
+	"ronbox/engines/ledger/idem"
 	"ronbox/store"
 )
 
 // Prepare checks op and looks up all that its command needs; see Client. It waits until ctx ends.
 func (l *Local) Prepare(ctx context.Context, op *Op) (*Prepared, error) {
-	if err := checkOp(0, op); err != nil {
-		return nil, err
+	if 1+len(op.Ops) > MaxOps {
+		return nil, tooMany(0)
+	}
+	if field, reason := op.check(false); field != "" {
+		return nil, &OpError{Field: field, Reason: reason}
 	}
 	switch err := l.begin(ctx); {
 	case errors.Is(err, ErrSafeMode):
@@ -53,7 +55,7 @@ func (l *Local) prepareUnsafe(ctx context.Context, op *Op) (*Prepared, error) {
 
 // Submit queues prepared ops as one command; see Client.
 func (l *Local) Submit(ctx context.Context, ops []*Prepared) (Pending, error) {
-	s := &resolver{}
+	c := &post{}
 	actions, n := make([]action, len(ops)), 0
 	for i, p := range ops {
 		if n += 1 + len(p.Op.Ops); n > MaxOps {
@@ -65,10 +67,10 @@ func (l *Local) Submit(ctx context.Context, ops []*Prepared) (Pending, error) {
 		actions[i] = p.action
 		actions[i].op, actions[i].known = p.Op, p.Known
 		if p.Known == nil {
-			s.touched, s.size = append(s.touched, p.touched...), s.size+p.size
+			c.touched, c.size = append(c.touched, p.touched...), c.size+p.size
 		}
 	}
-	sent, err := l.send(ctx, s, actions)
+	sent, err := l.send(ctx, c, actions)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (l *Local) Commit(ctx context.Context, ops []Op) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, err := l.send(ctx, s, actions)
+	sent, err := l.send(ctx, &post{size: s.size, touched: s.touched}, actions)
 	if err != nil {
 		return nil, err
 	}
@@ -114,32 +116,25 @@ type sent struct {
 	stray   bool // a key of c was on its way in an earlier command
 }
 
-// send queues the command of the actions that are not known. The caller of a sent waits for it.
-func (l *Local) send(ctx context.Context, s *resolver, actions []action) (*sent, error) {
-	todo := make([]action, 0, len(actions))
+// send queues c with the actions that are not known, and sets all that the caller has not. Until
+// Wait returns, the call counts as in progress.
+func (l *Local) send(ctx context.Context, c *post, actions []action) (*sent, error) {
+	c.ops = make([]action, 0, len(actions))
 	for i := range actions {
 		if actions[i].known == nil {
-			todo = append(todo, actions[i])
+			c.ops = append(c.ops, actions[i])
 		}
 	}
-	if len(todo) == 0 {
+	if len(c.ops) == 0 {
 		return &sent{l: l, actions: actions}, nil
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
 	}
-	out, err := l.queue(ctx, l.post(s, todo, nil))
-	if err != nil {
-		return nil, err
-	}
-	out.actions = actions
-	return out, nil
-}
-
-// queue hands c to the committer. Until Wait returns, the call counts as under way; begin has
-// admitted it.
-func (l *Local) queue(ctx context.Context, c *post) (*sent, error) {
-	out := &sent{l: l, c: c, begun: time.Now(), stray: l.strays.has(c)}
+	cfg := l.reloaded.Load()
+	c.flush = flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts}
+	c.seed, c.strays, c.reply = newSeed(), l.strays, flow.NewReply[*posted]()
+	out := &sent{l: l, actions: actions, c: c, begun: time.Now(), stray: l.strays.has(c)}
 	if err := store.Hand[*posted](ctx, l.store, store.Work, c, c.ended); err != nil {
 		defer l.calls.leave()
 		return nil, out.failed(err)
@@ -149,26 +144,22 @@ func (l *Local) queue(ctx context.Context, c *post) (*sent, error) {
 
 // Wait returns the outcomes of the call.
 func (p *sent) Wait(ctx context.Context) ([]Outcome, error) {
-	if p.c == nil {
-		return p.l.outcomes(ctx, p.actions, nil)
+	l, c := p.l, p.c
+	if c == nil {
+		return l.outcomes(ctx, p.actions, nil)
 	}
-	defer p.l.calls.leave()
-	out, err := p.posted(ctx)
+	defer l.calls.leave()
+	out, err := c.reply.Wait(ctx)
 	if err != nil {
-		return nil, err
+		return nil, p.failed(l.store.Waited(ctx, c.Kind(), err, c.reply.Canceled()))
 	}
-	return p.l.outcomes(ctx, p.actions, out)
-}
-
-// posted waits until the command has ended.
-func (p *sent) posted(ctx context.Context) (*posted, error) {
-	out, err := p.c.reply.Wait(ctx)
-	if err != nil {
-		return nil, p.failed(p.l.store.Waited(ctx, p.c.Kind(), err, p.c.reply.Canceled()))
+	l.m.latency(time.Since(p.begun).Seconds())
+	ops := 0
+	for i := range c.ops {
+		ops += max(1, len(c.ops[i].inner))
 	}
-	p.l.m.latency(time.Since(p.begun).Seconds())
-	p.l.m.count(p.c, out)
-	return out, nil
+	l.m.batchOps(float64(ops))
+	return l.outcomes(ctx, p.actions, out)
 }
 
 // failed words an error of the store about the command.
@@ -183,6 +174,17 @@ func (p *sent) failed(err error) error {
 		return &UnavailableError{Unknown: true, Cause: err}
 	}
 	return l.unavailable(err)
+}
+
+// ready says why writes cannot be taken now, or nil.
+func (l *Local) ready() error {
+	switch {
+	case !l.books.loaded.Load():
+		return &UnavailableError{Cause: ErrLoading}
+	case l.safe.Load() != nil:
+		return ErrSafeMode
+	}
+	return nil
 }
 
 // begin admits a write. Who gets nil calls leave.
@@ -206,142 +208,183 @@ func (l *Local) begin(ctx context.Context) error {
 	return nil
 }
 
-// post returns the command of actions that s has resolved; once is that of a settlement, or nil.
-func (l *Local) post(s *resolver, actions []action, once *once) *post {
-	cfg := l.live()
-	return &post{
-		ops: actions, once: once, size: s.size, touched: s.touched, seed: newSeed(), strays: l.strays,
-		flush: flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts}, reply: flow.NewReply[*posted](),
-	}
-}
-
-// newSeed is where a command's random bits come from.
+// newSeed returns the seed of a command's random bits.
 func newSeed() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return seedOf(b)
+	return binary.LittleEndian.Uint64(b[:])
 }
 
-// unavailable words an error of the store for the ledger's callers.
-func (l *Local) unavailable(err error) error {
+// calls counts the writes under way, so that Close can wait for them.
+type calls struct {
+	mu     sync.Mutex    // a leaf: it covers the fields
+	open   int           // guarded by mu
+	closed bool          // likewise
+	idle   chan struct{} // closed once closed and open is 0; made by close; guarded by mu
+}
+
+var errClosed = errors.New("the ledger is closed")
+
+// enter counts a call in, unless the intake has ended.
+func (c *calls) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return &UnavailableError{Cause: errClosed}
+	}
+	c.open++
+	return nil
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	c.open--
+	if c.closed && c.open == 0 {
+		close(c.idle)
+	}
+	c.mu.Unlock()
+}
+
+// len is how many calls are under way.
+func (c *calls) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
+// close ends the intake and waits for the last call, or for ctx.
+func (c *calls) close(ctx context.Context) error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed, c.idle = true, make(chan struct{})
+		if c.open == 0 {
+			close(c.idle)
+		}
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// strayKept is the time for which the keys of an applied abandoned command are kept. It is longer
+// than the time from the Prepare of a request to its commit.
+const strayKept = time.Minute
+
+// strays holds the keys of abandoned commands: the caller has left while the committer had the
+// command. While a key is in keys, no other call reports that its op was not applied. The keys of
+// an applied command stay for strayKept. Those of a command without writes go at its end. Those of
+// a group with an unknown outcome stay until the process ends.
+type strays struct {
+	mu   sync.Mutex // a leaf
+	keys map[idem.Key]int
+	past []pastStray // applied, the oldest first
+}
+
+// pastStray holds the keys of an applied command until a time.
+type pastStray struct {
+	keys []idem.Key
+	at   time.Time
+}
+
+func newStrays() *strays { return &strays{keys: map[idem.Key]int{}} }
+
+// add enters the keys of c, unless c has ended.
+func (s *strays) add(c *post) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.stray = true
+	for _, k := range c.keys() {
+		s.keys[k]++
+	}
+}
+
+// end notes that c has ended, and whether it was applied.
+func (s *strays) end(c *post, applied bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.over = true
+	for len(s.past) > 0 && !now.Before(s.past[0].at) {
+		s.remove(s.past[0].keys)
+		s.past = s.past[1:]
+	}
 	switch {
-	case errors.Is(err, store.ErrFull):
-		return fmt.Errorf("%w: %w", ErrFull, err)
-	case errors.Is(err, store.ErrRestored):
-		return fmt.Errorf("%w: %w", ErrRestored, err)
-	case errors.Is(err, ErrSafeMode):
-		return ErrSafeMode
-	case errors.Is(err, store.ErrUnknown):
-		return &UnavailableError{Unknown: true, Cause: err}
-	case errors.Is(err, store.ErrPoisoned): // no later call finds out what became of the keys that are on their way
-		return &UnavailableError{Unknown: l.strays.len() > 0, Cause: err}
-	case errors.Is(err, store.ErrCorrupt):
-		l.enterSafeMode(err)
-		return ErrSafeMode
-	case errors.Is(err, store.ErrInternal):
-		return err
+	case !c.stray:
+	case applied:
+		s.past = append(s.past, pastStray{c.keys(), now.Add(strayKept)})
+	default:
+		s.remove(c.keys())
 	}
-	return &UnavailableError{Cause: err}
 }
 
-// Settle applies ops all or not at all, once for ever; see Client.
-func (l *Local) Settle(ctx context.Context, o Once, ops []Op) (Outcome, error) {
-	if err := checkSettle(&o, ops); err != nil {
-		return Outcome{}, err
-	}
-	s, actions, err := l.resolve(ctx, ops)
-	if err != nil {
-		return Outcome{}, err
-	}
-	if err := l.begin(ctx); err != nil {
-		return Outcome{}, err
-	}
-	sent, err := l.queue(ctx, l.post(s, actions, hashOnce(&o)))
-	if err != nil {
-		return Outcome{}, err
-	}
-	sent.actions = []action{{op: &Op{Code: record.OpBatch, Atomic: true}, inner: actions}}
-	outs, err := sent.Wait(ctx)
-	if err != nil {
-		return Outcome{}, err
-	}
-	return outs[0], nil
-}
-
-// maxOnceWord bounds the words that name a settlement, bytes.
-const maxOnceWord = 128
-
-func checkSettle(o *Once, ops []Op) error {
-	if n := len(ops); n == 0 || n > MaxPostings {
-		return &OpError{Field: "ops", Reason: fmt.Sprintf("a settlement has 1 to %d, not %d", MaxPostings, n)}
-	}
-	for _, w := range [...]struct{ field, word string }{{"once.domain", o.Domain}, {"once.id", o.ID}} {
-		if w.word == "" || len(w.word) > maxOnceWord {
-			return &OpError{Field: w.field, Reason: fmt.Sprintf("must be of 1 to %d bytes", maxOnceWord)}
+// remove forgets keys. Called with mu held.
+func (s *strays) remove(keys []idem.Key) {
+	for _, k := range keys {
+		if s.keys[k]--; s.keys[k] == 0 {
+			delete(s.keys, k)
 		}
 	}
-	for i := range ops {
-		if field, reason := ops[i].check(true); field != "" {
-			return &OpError{Index: i, Field: field, Reason: reason}
-		}
-		if ops[i].Reference != "" {
-			return &OpError{Index: i, Field: "reference", Reason: "an op of a settlement has none"}
-		}
-	}
-	return nil
 }
 
-// The purposes for which permanent ids and guards are hashed. They need no key: who names them is
-// the node itself, and an import into a ledger with another key must find them again.
-var (
-	onceIDs     = b3.Derive("ronbox ledger once id v1")
-	onceGuards  = b3.Derive("ronbox ledger once guard v1")
-	onceOwners  = b3.Derive("ronbox ledger once owner v1")
-	onceDivider = []byte{0}
-)
+// hasKey reports whether k is in an abandoned command that may still be applied.
+func (s *strays) hasKey(k idem.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[k] > 0
+}
 
-func hashOnce(o *Once) *once {
-	h := &once{digest: o.Digest, principal: hash8(o.Principal)}
-	h.key = tables.OnceKey{
-		Key: digest16(onceIDs.Sum([]byte{byte(len(o.Domain))}, []byte(o.Domain), onceDivider, []byte(o.ID))),
+// has reports whether a key of c is on its way in an earlier command.
+func (s *strays) has(c *post) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.keys) == 0 {
+		return false
 	}
-	if o.Guard.Key != "" {
-		h.guard = record.Guard{
-			Key:   digest16(onceGuards.Sum([]byte(o.Guard.Key))),
-			Owner: digest16(onceOwners.Sum([]byte(o.Guard.Owner))),
+	for _, k := range c.keys() {
+		if s.keys[k] > 0 {
+			return true
 		}
 	}
-	return h
+	return false
 }
 
-// DeclareAssets declares the assets that are not declared yet.
-func (l *Local) DeclareAssets(ctx context.Context, names []string) error {
-	var ops []Op
-	for _, name := range names {
-		if l.books.view.Load().assets.get(name) == nil {
-			ops = append(ops, Op{Code: record.OpAsset, Asset: name})
+// len returns the number of keys.
+func (s *strays) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
+}
+
+// keys returns what c is found by when its caller asks again: the dedupe keys and references of its
+// ops, or the permanent id of a settlement.
+func (c *post) keys() []idem.Key {
+	if c.once != nil {
+		return []idem.Key{idem.Key(c.once.key.Key)}
+	}
+	keys := make([]idem.Key, 0, len(c.ops))
+	for i := range c.ops {
+		if c.ops[i].keyed {
+			keys = append(keys, c.ops[i].key)
 		}
+		keys = c.ops[i].references(keys)
 	}
-	_, err := l.Commit(ctx, ops)
-	return err
+	return keys
 }
 
-// probe is a command that changes nothing.
-type probe struct{}
-
-func (probe) Kind() string { return "ledger.probe/1" }
-
-func (probe) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) {
-	return struct{}{}, nil
-}
-
-// Probe passes through the committer and one sync.
-func (l *Local) Probe(ctx context.Context) error {
-	if err := l.ready(); err != nil {
-		return err
+// references appends the references of a and of the ops in it to keys.
+func (a *action) references(keys []idem.Key) []idem.Key {
+	if a.reference != nil {
+		keys = append(keys, idem.Key(a.reference.guard.Key))
 	}
-	if _, err := store.Commit(ctx, l.store, store.Work, probe{}); err != nil {
-		return l.unavailable(err)
+	for i := range a.inner {
+		keys = a.inner[i].references(keys)
 	}
-	return nil
+	return keys
 }

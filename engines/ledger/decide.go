@@ -11,8 +11,8 @@ import (
 // state is the input of a decision: the rows after all earlier records.
 type state interface {
 	tables.Former
-	head() *tables.Head
-	known() *assets
+	// tip returns the end of the journal, and the assets.
+	tip() *tip
 	// ref returns the ref of an account, 0 if the name is unknown.
 	ref(name string) uint64
 	// held returns the hold that the record seq made.
@@ -47,7 +47,7 @@ type place struct {
 var plain = place{}
 
 // decide returns the result of an op that is neither a batch nor a repetition. If the op is
-// accepted, d.made returns its records.
+// accepted, d.records[:d.n] are its records, in order.
 func (d *decider) decide(a *action, p place) result {
 	d.n = 0
 	switch a.op.Code {
@@ -56,24 +56,53 @@ func (d *decider) decide(a *action, p place) result {
 	case record.OpFlags:
 		return d.flag(a, p)
 	}
-	return d.money(a, p)
+	o, m := a.op, &d.m
+	*m = move{
+		code:     o.Code,
+		at:       d.at,
+		amount:   o.Amount,
+		nonce:    o.Nonce,
+		unnonced: p.unnonced,
+		until:    o.ValidUntil,
+		limits:   o.Limits,
+		daily:    o.Daily,
+		open:     d.tip().OpenHolds,
+	}
+	from, to, issuer := d.parties(a)
+	m.from, m.to = d.side(0, from, issuer), d.side(1, to, issuer)
+	if o.Nonce == 0 && !p.unnonced && spends(o.Code) {
+		m.nonce = m.from.account.LastNonce + 1
+	}
+	if m.asset != 0 && m.metered() {
+		d.meter = meterOf(a, p, m)
+		m.moved = d.moved(d.meter)
+	}
+	if r := m.judge(); r != nil {
+		r.Unknown = r.Code == record.InsufficientFunds && from == 0
+		res := refused(r)
+		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
+			res.seq = m.from.account.LastNonceSeq
+		}
+		return res
+	}
+	if to == 0 {
+		to = d.open(o.To, p)
+	}
+	return result{code: record.Accepted, seq: d.pay(a, p, from, to), nonce: m.nonce}
 }
-
-// made returns the records of an accepted op, in order.
-func (d *decider) made() []record.Record { return d.records[:d.n] }
 
 // record begins the next record of the op.
 func (d *decider) record(op record.Op) *record.Record {
 	rec := &d.records[d.n]
 	d.n++
-	*rec = record.Record{Op: op, At: d.at, Batch: d.batch, Seq: d.head().Seq + uint64(d.n)}
+	*rec = record.Record{Op: op, At: d.at, Batch: d.batch, Seq: d.tip().Seq + uint64(d.n)}
 	return rec
 }
 
 // open makes the record that opens an account, and returns its ref.
 func (d *decider) open(name string, p place) uint64 {
 	rec := d.record(record.OpOpen)
-	rec.From, rec.Name, rec.Flags = d.head().Accounts+1, name, p.flags
+	rec.From, rec.Name, rec.Flags = d.tip().Accounts+1, name, p.flags
 	return rec.From
 }
 
@@ -83,12 +112,12 @@ func (d *decider) declare(a *action, p place) result {
 	if r := d.late(a.op); r != nil {
 		return refused(r)
 	}
-	if known := d.known().get(a.op.Asset); known != nil {
+	if known := d.tip().assets.byName[a.op.Asset]; known != nil {
 		return replay(known.seq)
 	}
 	issuer := d.open(engines.IssuanceAccount(a.op.Asset), p)
 	rec := d.record(record.OpAsset)
-	rec.Asset, rec.Name, rec.From = d.head().Assets+1, a.op.Asset, issuer
+	rec.Asset, rec.Name, rec.From = d.tip().Assets+1, a.op.Asset, issuer
 	a.note(rec, p)
 	return accepted(rec.Seq)
 }
@@ -120,45 +149,6 @@ func (d *decider) late(o *Op) *Reject {
 	return nil
 }
 
-// money decides an op that moves money, sets it aside or frees it.
-func (d *decider) money(a *action, p place) result {
-	o, m := a.op, &d.m
-	*m = move{
-		code:     o.Code,
-		at:       d.at,
-		amount:   o.Amount,
-		nonce:    o.Nonce,
-		unnonced: p.unnonced,
-		until:    o.ValidUntil,
-		limits:   o.Limits,
-		daily:    o.Daily,
-		open:     d.head().OpenHolds,
-	}
-	from, to, issuer := d.parties(a)
-	m.from, m.to = d.side(0, from, issuer), d.side(1, to, issuer)
-	if o.Nonce == 0 && !p.unnonced && spends(o.Code) {
-		m.nonce = m.from.account.LastNonce + 1
-	}
-	if m.asset != 0 && m.metered() {
-		d.meter = meterOf(a, p, m)
-		m.moved = d.moved(d.meter)
-	}
-	if r := m.judge(); r != nil {
-		r.Unknown = r.Code == record.InsufficientFunds && from == 0
-		res := refused(r)
-		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
-			res.seq = m.from.account.LastNonceSeq
-		}
-		return res
-	}
-	if to == 0 {
-		to = d.open(o.To, p)
-	}
-	res := accepted(d.pay(a, p, from, to))
-	res.nonce = m.nonce
-	return res
-}
-
 // meterOf returns the key of the amount that the op's token has moved of the asset today. A token
 // and its narrowed copies have one id and so one row. Only ops with a daily ceiling add to it.
 func meterOf(a *action, p place, m *move) tables.MovedKey {
@@ -178,11 +168,11 @@ func (d *decider) parties(a *action) (from, to, issuer uint64) {
 			return 0, 0, 0
 		}
 		m.asset, m.hold = d.hold.Asset, &d.hold
-		return d.hold.From, d.hold.To, d.known().of(m.asset).issuer
+		return d.hold.From, d.hold.To, d.tip().assets.of(m.asset).issuer
 	}
-	declared := d.known().of(a.asset)
+	declared := a.asset
 	if declared == nil {
-		declared = d.known().get(o.Asset)
+		declared = d.tip().assets.byName[o.Asset]
 	}
 	if declared == nil {
 		return 0, 0, 0

@@ -15,43 +15,20 @@ import (
 type current struct {
 	b *books
 	r store.Reader
-	a *action // the op at hand, with cells that were looked up for it; nil: none
-
-	states   recents[tables.StateKey, balance]
-	accounts recents[uint64, tables.Account]
-}
-
-// recents are the cells of the two sides of an op: decide finds them, and evolve needs them again.
-// No cell leaves memory while a command runs.
-type recents[K comparable, V any] struct {
-	cells [2]*cell[K, V]
-	next  int
-}
-
-// get returns the cell of k, which find looks up if it is not among the two.
-func (r *recents[K, V]) get(k K, find func(K) *cell[K, V]) *cell[K, V] {
-	for _, c := range r.cells {
-		if c != nil && c.key == k {
-			return c
-		}
-	}
-	c := find(k)
-	r.cells[r.next], r.next = c, 1-r.next
-	return c
+	a *action // the op at hand, with the cells that were found for it; nil: none
 }
 
 var _ state = (*current)(nil)
 
-func (s *current) head() *tables.Head { return &s.b.cur.Head }
-
-func (s *current) known() *assets { return s.b.cur.assets }
+func (s *current) tip() *tip { return &s.b.cur }
 
 func (s *current) ref(name string) uint64 { return s.b.ref(s.r, name) }
 
 func (s *current) moved(k tables.MovedKey) engines.Amount { return s.b.meter(s.r, k).cur.v }
 
-// carried returns the party of the op at hand with a ref; nil: it is another account.
-func (s *current) carried(ref uint64) *party {
+// party returns the party of the op at hand with a ref, or nil. Its cells are found once: decide
+// reads them and evolve changes them.
+func (s *current) party(ref uint64) *party {
 	switch {
 	case s.a == nil || ref == 0:
 	case s.a.from.ref == ref:
@@ -63,35 +40,33 @@ func (s *current) carried(ref uint64) *party {
 }
 
 func (s *current) balance(k tables.StateKey) *cell[tables.StateKey, balance] {
-	return s.states.get(k, s.findBalance)
+	p := s.party(k.Account)
+	if p == nil {
+		return s.b.state(s.r, k)
+	}
+	if p.state.held() && p.state.key == k {
+		return p.state
+	}
+	if p.rows != nil && s.a.asset != nil && s.a.asset.ref == k.Asset {
+		s.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
+	}
+	p.state = s.b.state(s.r, k)
+	return p.state
 }
 
 func (s *current) account(ref uint64) *cell[uint64, tables.Account] {
-	return s.accounts.get(ref, s.findAccount)
-}
-
-func (s *current) findBalance(k tables.StateKey) *cell[tables.StateKey, balance] {
-	if p := s.carried(k.Account); p != nil {
-		if p.state.held() && p.state.key == k {
-			return p.state
-		}
-		if p.rows != nil && s.a.asset == k.Asset {
-			s.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
-		}
+	p := s.party(ref)
+	if p == nil {
+		return s.b.account(s.r, ref)
 	}
-	return s.b.state(s.r, k)
-}
-
-func (s *current) findAccount(ref uint64) *cell[uint64, tables.Account] {
-	if p := s.carried(ref); p != nil {
-		if p.account.held() {
-			return p.account
-		}
-		if p.rows != nil {
-			s.b.accounts.bring(ref, p.rows.account, p.rows.accountAt)
-		}
+	if p.account.held() {
+		return p.account
 	}
-	return s.b.account(s.r, ref)
+	if p.rows != nil {
+		s.b.accounts.bring(ref, p.rows.account, p.rows.accountAt)
+	}
+	p.account = s.b.account(s.r, ref)
+	return p.account
 }
 
 // Balance is an account in an asset.
@@ -141,10 +116,11 @@ func (s *current) evolve(rec *record.Record) error {
 	if err := c.Derive(rec, s); err != nil {
 		return err
 	}
-	for _, change := range c.Balances() {
+	for i := range c.Balances {
+		change := &c.Balances[i]
 		cell := s.balance(change.Key)
 		next := balance{Balance: change.New, marks: cell.cur.v.marks}
-		if mark, ok := change.New.Mark(change.Key); ok {
+		if mark, ok := change.Mark(); ok {
 			next.marks = append(next.marks, mark)
 		}
 		b.states.put(cell, next, rec.Seq)
@@ -152,7 +128,7 @@ func (s *current) evolve(rec *record.Record) error {
 	if ref := c.Account.Ref; ref != 0 {
 		b.accounts.put(s.account(ref), c.Account.New, rec.Seq)
 	}
-	for _, o := range c.Onces() {
+	for _, o := range c.Onces {
 		b.onces.put(b.once(s.r, o.Key), o.New, rec.Seq)
 	}
 	if seq := c.Hold.Seq; seq != 0 {

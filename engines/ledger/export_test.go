@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ronbox/appliance/flow"
 	"ronbox/store"
 )
 
@@ -87,7 +88,10 @@ func (l *Local) Break(ctx context.Context, op Op) error {
 	s := l.resolver(ctx)
 	actions, err := s.resolve([]Op{op})
 	if err == nil {
-		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(s, actions, nil)})
+		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{&post{
+			ops: actions, size: s.size, touched: s.touched, seed: newSeed(), strays: l.strays,
+			reply: flow.NewReply[*posted](),
+		}})
 	}
 	if err != nil && !errors.Is(err, store.ErrInternal) {
 		err = l.unavailable(err)
@@ -105,20 +109,20 @@ func (l *Local) CommitBug(ctx context.Context, op Op) error {
 	bug := op
 	bug.Code = 99
 	actions[0].op = &bug
-	if err := l.begin(ctx); err != nil {
-		return err
-	}
-	out, err := l.queue(ctx, l.post(s, actions, nil))
+	out, err := l.send(ctx, &post{size: s.size, touched: s.touched}, actions)
 	if err == nil {
-		defer l.calls.leave()
-		_, err = out.posted(ctx)
+		_, err = out.Wait(ctx)
 	}
 	return err
 }
 
 // StrayUnknown ends op with an unknown outcome, after its caller has left.
 func (l *Local) StrayUnknown(op Op) {
-	c := l.post(&resolver{}, []action{{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}}, nil)
+	c := &post{
+		ops:    []action{{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}},
+		strays: l.strays,
+		reply:  flow.NewReply[*posted](),
+	}
 	l.strays.add(c)
 	c.ended(nil, fmt.Errorf("a test: %w", store.ErrUnknown))
 }

@@ -121,17 +121,10 @@ func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, err
 	return b.cur.hand.pass == nil, nil
 }
 
-// flushRule is when a burst writes behind too: it travels in the command, like every limit.
+// flushRule decides when a post also flushes: it flushes as many rows as it made dirty, and at
+// least rows, while dirtyMax rows or more wait. 0 is never. The rule travels in the command, as all
+// limits do.
 type flushRule struct{ rows, dirtyMax int }
-
-// behind writes as many rows as the command has soiled, but a slice at least, while too many wait.
-func (f flushRule) behind(x *run) {
-	b := x.b
-	if f.dirtyMax == 0 || b.dirty() < f.dirtyMax || b.cur.hand.pass == nil {
-		return
-	}
-	x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
-}
 
 // dirty is how many rows wait to be written behind.
 func (b *books) dirty() int {
@@ -250,11 +243,17 @@ func (x *run) flushName(name string) {
 func (x *run) logNodes(p *flushPass) bool {
 	l := &x.b.cur.log
 	end := merkle.LogCount(p.batches)
-	for n := 0; l.base < end && n < logSlice; n++ {
-		tables.PutLogNodes(x.w, merkle.LogNode{Pos: l.base, Hash: l.nodes[0]})
-		l.base, l.nodes = l.base+1, l.nodes[1:]
+	if l.base >= end {
+		return true
 	}
-	return l.base >= end
+	n := min(end-l.base, logSlice)
+	nodes := make([]merkle.LogNode, n)
+	for i := range nodes {
+		nodes[i] = merkle.LogNode{Pos: l.base + uint64(i), Hash: l.nodes[i]}
+	}
+	tables.PutLogNodes(x.w, nodes...)
+	l.base, l.nodes = l.base+n, l.nodes[n:]
+	return l.base == end
 }
 
 // runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to
@@ -283,7 +282,7 @@ func (l *Local) flushDue(ctx context.Context) {
 // behind reports whether the flusher must not rest.
 func (l *Local) behind() bool {
 	v := l.books.view.Load()
-	return v.Seq-v.hand.low.Seq > redoMost/2 || l.books.dirty() > l.live().DirtyMaxAccounts/2
+	return v.Seq-v.hand.low.Seq > redoMost/2 || l.books.dirty() > l.reloaded.Load().DirtyMaxAccounts/2
 }
 
 // flushSlice writes one slice, and reports whether it was the last one.
@@ -291,7 +290,7 @@ func (l *Local) flushSlice(ctx context.Context) (done bool, err error) {
 	if l.ready() != nil {
 		return true, nil
 	}
-	f := flush{rows: l.live().FlushSlice}
+	f := flush{rows: l.reloaded.Load().FlushSlice}
 	if l.books.view.Load().hand.pass == nil {
 		if f.pass = l.books.newPass(); f.pass == nil || f.pass.idle && l.rested.Add(1) <= recentRests {
 			return true, nil

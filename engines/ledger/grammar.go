@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -114,35 +115,8 @@ const (
 // Whether its time is over is decided with the op: an op that was done before is answered all the
 // same.
 func Check(o *Op, given Members) (wrong Members, reason string) {
-	if wrong, reason = o.malformed(given); wrong != 0 {
-		return wrong, reason
-	}
-	must, may := Takes(o.Code)
-	switch {
-	case must == 0:
-		return MemberOp, WantOp
-	case given&^(must|may) != 0:
-		return given &^ (must | may), WantNoMember
-	case must&^given != 0:
-		return must &^ given, WantMember
-	case o.From == o.To && must&MemberTo != 0:
-		return MemberTo, WantOther
-	case o.Code == record.OpFlags && o.Set|o.Clear == 0:
-		return MemberSet, WantFlag
-	case o.Set.Has(o.Clear) && o.Clear != 0:
-		return MemberClear, WantSetOnly
-	}
-	o.checked = !strings.HasPrefix(o.From, issuancePrefix) && !strings.HasPrefix(o.To, issuancePrefix)
-	return 0, ""
-}
-
-// Checked reports whether Check has found o well-formed.
-func (o *Op) Checked() bool { return o.checked }
-
-// malformed returns the first of the given members that is malformed by itself.
-func (o *Op) malformed(given Members) (wrong Members, reason string) {
 	has := func(m Members) bool { return given&m != 0 }
-	switch {
+	switch { // a member that is malformed by itself
 	case has(MemberFrom) && engines.CheckAccount(o.From) != nil:
 		return MemberFrom, WantAccount
 	case has(MemberTo) && engines.CheckAccount(o.To) != nil:
@@ -165,5 +139,167 @@ func (o *Op) malformed(given Members) (wrong Members, reason string) {
 	case has(MemberReference) && record.CheckReference(o.Reference) != nil:
 		return MemberReference, WantReference
 	}
+	must, may := Takes(o.Code)
+	switch { // members that do not go together
+	case must == 0:
+		return MemberOp, WantOp
+	case given&^(must|may) != 0:
+		return given &^ (must | may), WantNoMember
+	case must&^given != 0:
+		return must &^ given, WantMember
+	case o.From == o.To && must&MemberTo != 0:
+		return MemberTo, WantOther
+	case o.Code == record.OpFlags && o.Set|o.Clear == 0:
+		return MemberSet, WantFlag
+	case o.Set.Has(o.Clear) && o.Clear != 0:
+		return MemberClear, WantSetOnly
+	}
+	o.checked = !strings.HasPrefix(o.From, issuancePrefix) && !strings.HasPrefix(o.To, issuancePrefix)
 	return 0, ""
+}
+
+// Checked reports whether Check has found o well-formed.
+func (o *Op) Checked() bool { return o.checked }
+
+// maxHoldTime bounds ExpiresIn: a day more than the API lets a caller ask for.
+const maxHoldTime = 31 * 24 * time.Hour
+
+// checkOps returns an *OpError if no state of the ledger could take one of ops, or if there are too
+// many.
+func checkOps(ops []Op) error {
+	n := 0
+	for i := range ops {
+		if n += 1 + len(ops[i].Ops); n > MaxOps {
+			return tooMany(i)
+		}
+		if field, reason := ops[i].check(false); field != "" {
+			return &OpError{Index: i, Field: field, Reason: reason}
+		}
+	}
+	return nil
+}
+
+func tooMany(i int) error {
+	return &OpError{Index: i, Field: "ops", Reason: fmt.Sprintf("more than %d in a call: split it", MaxOps)}
+}
+
+// check returns the first invalid member of o and the reason, or "". It is the ledger's own check,
+// for any caller: an op that Check has found well-formed is checked for its key alone.
+func (o *Op) check(inner bool) (field, reason string) {
+	switch {
+	case o.Idem != "" && record.CheckIdem(o.Idem) != nil:
+		return "idem", record.ErrIdem.Error()
+	case o.checked:
+	case record.CheckMemo(o.Memo) != nil:
+		return "memo", record.ErrMemo.Error()
+	case o.Reference != "" && !o.Code.MovesMoney():
+		return "reference", "only an op that moves money has one; of a batch, each of its ops"
+	case o.Reference != "" && record.CheckReference(o.Reference) != nil:
+		return "reference", record.ErrReference.Error()
+	}
+	switch {
+	case o.Dedupe.Key == "":
+	case inner:
+		return "dedupe", "an op of a batch has none: the batch's key covers it"
+	case strings.IndexByte(o.Dedupe.Key, 0) >= 0:
+		return "dedupe", "a key has no zero byte: one divides it from its scope"
+	case o.TTL <= 0:
+		return "ttl", "must be more than zero for an op with a key"
+	}
+	if o.checked {
+		return "", ""
+	}
+	return o.checkMembers(inner)
+}
+
+// checkMembers is check for the members that depend on the code.
+func (o *Op) checkMembers(inner bool) (field, reason string) {
+	switch o.Code {
+	case record.OpIssue:
+		if o.From != "" {
+			return "from", "an issue has none: the asset's issuance account is debited"
+		}
+		return o.checkPayment("", o.To)
+	case record.OpBurn:
+		if o.To != "" {
+			return "to", "a burn has none: the asset's issuance account is credited"
+		}
+		return o.checkPayment(o.From, "")
+	case record.OpTransfer, record.OpHold:
+		return o.checkPayment(o.From, o.To)
+	case record.OpCapture, record.OpRelease:
+		return "", ""
+	case record.OpFlags:
+		return checkName("from", o.From)
+	case record.OpAsset:
+		if inner {
+			return "code", "an asset is declared by an op of its own"
+		}
+		return o.checkAsset()
+	case record.OpBatch:
+		return o.checkBatch(inner)
+	}
+	return "code", "not one of issue, transfer, burn, hold, capture, release, flags, asset, batch"
+}
+
+func (o *Op) checkAsset() (field, reason string) {
+	if err := engines.CheckAsset(o.Asset); err != nil {
+		return "asset", err.Error()
+	}
+	return "", ""
+}
+
+func checkName(field, name string) (string, string) {
+	if err := engines.CheckAccount(name); err != nil {
+		return field, err.Error()
+	}
+	return "", ""
+}
+
+// issuancePrefix is the prefix of the names of issuance accounts.
+var issuancePrefix = engines.IssuanceAccount("")
+
+func (o *Op) checkPayment(from, to string) (field, reason string) {
+	if field, reason = o.checkAsset(); field != "" {
+		return field, reason
+	}
+	for _, side := range [...]struct{ field, name string }{{"from", from}, {"to", to}} {
+		if side.name == "" &&
+			(o.Code == record.OpIssue && side.field == "from" || o.Code == record.OpBurn && side.field == "to") {
+			continue
+		}
+		if field, reason = checkName(side.field, side.name); field != "" {
+			return field, reason
+		}
+		if strings.HasPrefix(side.name, issuancePrefix) {
+			return side.field, "only issue and burn move issuance accounts"
+		}
+	}
+	switch {
+	case o.Amount.IsZero():
+		return "amount", "must be more than zero"
+	case from == to:
+		return "to", "is the account that pays"
+	case o.Code == record.OpHold && (o.ExpiresIn <= 0 || o.ExpiresIn > maxHoldTime):
+		return "expires_in", "must be more than zero, and at most 31 days"
+	}
+	return "", ""
+}
+
+func (o *Op) checkBatch(inner bool) (field, reason string) {
+	if inner {
+		return "code", "a batch in a batch"
+	}
+	if len(o.Ops) == 0 {
+		return "ops", "a batch of none"
+	}
+	if o.Memo != "" {
+		return "memo", "a batch has none: its ops have"
+	}
+	for i := range o.Ops {
+		if field, reason = o.Ops[i].check(true); field != "" {
+			return fmt.Sprintf("ops[%d].%s", i, field), reason
+		}
+	}
+	return "", ""
 }

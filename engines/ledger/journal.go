@@ -28,7 +28,7 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		return Page{}, v.lack
 	}
 	ref, err := l.lookUp(ctx, q.Account)
-	declared := v.assets.get(q.Asset)
+	declared := v.assets.byName[q.Asset]
 	if err == nil && key == nil && v.Seq != 0 {
 		err = errKeys
 		if l.books.keysRead { // an import, into a file that has no room for a key

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 )
@@ -15,7 +16,7 @@ const layerShards = 64
 // The changes of a command that fails are undone one by one, those of a group as a whole.
 type layer[K comparable, V any] struct {
 	shards  [layerShards]layerShard[K, V]
-	spread  func(K) uint64
+	seed    maphash.Seed      // spreads keys over the shards
 	changed []*cell[K, V]     // by the running group; owned by the committer
 	undo    []undo[K, V]      // of the running command; owned by the committer
 	soiled  int               // cells that the running command made dirty; owned by the committer
@@ -54,26 +55,35 @@ type version[V any] struct {
 // dirty reports whether the file lacks the value.
 func (v *version[V]) dirty() bool { return v.since != 0 && v.saved != v.at }
 
+// counts returns what v adds to the counts of its layer, 0 or 1 each.
+func (v *version[V]) counts() (pinned, recent, dirty int) {
+	if v.since != 0 {
+		pinned = 1
+	}
+	if v.saved != 0 {
+		recent = 1
+	}
+	if v.dirty() {
+		dirty = 1
+	}
+	return pinned, recent, dirty
+}
+
 type undo[K comparable, V any] struct {
 	c   *cell[K, V]
 	was version[V]
 }
 
-func newLayer[K comparable, V any](spread func(K) uint64) *layer[K, V] {
-	l := &layer[K, V]{spread: spread}
+func newLayer[K comparable, V any]() *layer[K, V] {
+	l := &layer[K, V]{seed: maphash.MakeSeed()}
 	for i := range l.shards {
 		l.shards[i].cells = map[K]*cell[K, V]{}
 	}
 	return l
 }
 
-func (l *layer[K, V]) shard(k K) *layerShard[K, V] { return &l.shards[mix(l.spread(k))%layerShards] }
-
-// mix spreads numbers that follow one another over the shards.
-func mix(n uint64) uint64 {
-	n ^= n >> 33
-	n *= 0xff51afd7ed558ccd
-	return n ^ n>>33
+func (l *layer[K, V]) shard(k K) *layerShard[K, V] {
+	return &l.shards[maphash.Comparable(l.seed, k)%layerShards]
 }
 
 // find returns the cell of k, nil if memory has none. Only the committer calls it.
@@ -121,8 +131,8 @@ func (l *layer[K, V]) fresh(k K) *cell[K, V] {
 	return l.enter(k, v)
 }
 
-// change opens c to a change by the record seq. The caller sets c.cur.v next.
-func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
+// put changes c to v by the record seq.
+func (l *layer[K, V]) put(c *cell[K, V], v V, seq uint64) {
 	l.touch(c)
 	if !c.cur.dirty() {
 		l.soiled++
@@ -130,16 +140,10 @@ func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
 	if c.cur.since == 0 {
 		c.cur.since = seq
 	}
-	c.cur.at = seq
+	c.cur.v, c.cur.at = v, seq
 }
 
-// put changes c to v by the record seq.
-func (l *layer[K, V]) put(c *cell[K, V], v V, seq uint64) {
-	l.change(c, seq)
-	c.cur.v = v
-}
-
-// touch opens c to a change of anything.
+// touch notes the value of c before a change, so that the change can be undone.
 func (l *layer[K, V]) touch(c *cell[K, V]) {
 	l.undo = append(l.undo, undo[K, V]{c, c.cur})
 	if !c.in {
@@ -152,26 +156,10 @@ func (l *layer[K, V]) touch(c *cell[K, V]) {
 func (l *layer[K, V]) load(k K, v V, seq uint64) {
 	c := l.enter(k, v)
 	c.cur.since, c.cur.at, c.cur.saved = seq, seq, seq
-	l.dirty.Add(int64(l.count(c)))
+	pinned, recent, _ := c.cur.counts() // the file has it: it is not dirty
+	l.pinned.Add(int64(pinned))
+	l.recent += recent
 	c.pub = c.cur
-}
-
-// count updates the counts for the change of c by the group, and returns the change of dirty.
-func (l *layer[K, V]) count(c *cell[K, V]) (dirty int) {
-	l.pinned.Add(int64(oneMore(c.pub.since != 0, c.cur.since != 0)))
-	l.recent += oneMore(c.pub.saved != 0, c.cur.saved != 0)
-	return oneMore(c.pub.dirty(), c.cur.dirty())
-}
-
-// oneMore is what becoming true or untrue adds to a count.
-func oneMore(was, is bool) int {
-	switch {
-	case is && !was:
-		return 1
-	case was && !is:
-		return -1
-	}
-	return 0
 }
 
 // busy reports whether c belongs into the table of recent rows: it is there with an older value, or
@@ -232,16 +220,23 @@ func (l *layer[K, V]) keep() {
 
 // publish shows readers the group's changes.
 func (l *layer[K, V]) publish() {
-	dirty := 0
+	pinned, dirty := 0, 0
 	for _, c := range l.changed {
-		dirty += l.count(c)
+		p, r, d := c.pub.counts()
+		pinned, dirty = pinned-p, dirty-d
+		l.recent -= r
+		p, r, d = c.cur.counts()
+		pinned, dirty = pinned+p, dirty+d
+		l.recent += r
 		s := l.shard(c.key)
 		s.mu.Lock()
 		c.pub = c.cur
 		s.mu.Unlock()
 		c.in = false
 	}
-	l.forget()
+	clear(l.changed)
+	l.changed = l.changed[:0]
+	l.pinned.Add(int64(pinned))
 	l.dirty.Add(int64(dirty))
 }
 
@@ -250,10 +245,6 @@ func (l *layer[K, V]) drop() {
 	for _, c := range l.changed {
 		c.cur, c.in = c.pub, false
 	}
-	l.forget()
-}
-
-func (l *layer[K, V]) forget() {
 	clear(l.changed)
 	l.changed = l.changed[:0]
 }
@@ -315,7 +306,8 @@ const evictSteps = 64
 // while there are more than most of them. It runs between groups.
 func (l *layer[K, V]) evict(most int) {
 	most += int(l.pinned.Load())
-	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most; steps-- {
+	steps := evictSteps + l.queue.added
+	for l.queue.added = 0; steps > 0 && l.queue.size > most; steps-- {
 		c := l.queue.pop()
 		if c.used || c.pub.since != 0 {
 			c.used = false
@@ -334,15 +326,15 @@ func (l *layer[K, V]) evict(most int) {
 type ring[T any] struct {
 	in, out []T
 	at      int // of out
-	added   int // since pushed was asked last
+	size    int // values in the queue
+	added   int // values pushed since the last eviction
 }
 
 func (q *ring[T]) push(v T) {
 	q.in = append(q.in, v)
+	q.size++
 	q.added++
 }
-
-func (q *ring[T]) len() int { return len(q.in) + len(q.out) - q.at }
 
 // pop is the oldest value; the queue must not be empty.
 func (q *ring[T]) pop() T {
@@ -353,12 +345,6 @@ func (q *ring[T]) pop() T {
 	v := q.out[q.at]
 	clear(q.out[q.at : q.at+1])
 	q.at++
+	q.size--
 	return v
-}
-
-// pushed returns the number of values pushed since its last call.
-func (q *ring[T]) pushed() int {
-	n := q.added
-	q.added = 0
-	return n
 }

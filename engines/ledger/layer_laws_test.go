@@ -68,8 +68,7 @@ func (m *lawLayer) cell(t *rapid.T, k uint64) *cell[uint64, uint64] {
 func (m *lawLayer) change(t *rapid.T, k uint64) {
 	c := m.cell(t, k)
 	m.runNext++
-	m.l.change(c, m.runNext)
-	c.cur.v = rapid.Uint64Range(1, 1000).Draw(t, "v")
+	m.l.put(c, rapid.Uint64Range(1, 1000).Draw(t, "v"), m.runNext)
 	m.running[k] = lawRow{c.cur.v, m.runNext}
 }
 
@@ -125,9 +124,8 @@ func (m *lawLayer) check(t *rapid.T) {
 		for k, c := range l.shards[i].cells {
 			cells++
 			v := &c.pub
-			pinned += oneMore(false, v.since != 0)
-			recent += oneMore(false, v.saved != 0)
-			dirty += oneMore(false, v.since != 0 && v.saved != v.at)
+			p, r, d := v.counts()
+			pinned, recent, dirty = pinned+p, recent+r, dirty+d
 			if c.gone || c.in || c.key != k || v.v != m.truth[k].v || c.cur != c.pub {
 				t.Fatalf("key %d: %+v, want %+v", k, c, m.truth[k])
 			}
@@ -142,9 +140,9 @@ func (m *lawLayer) check(t *rapid.T) {
 			}
 		}
 	}
-	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.len() {
+	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.size {
 		t.Fatalf("pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", l.pinned.Load(), pinned,
-			l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
+			l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.size)
 	}
 	for k := range uint64(lawKeys) {
 		r, is := m.was.recent[k]
@@ -169,7 +167,7 @@ func TestLayerLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		empty := twoTables{map[uint64]lawRow{}, map[uint64]lawRow{}}
 		m := &lawLayer{
-			l:     newLayer[uint64, uint64](same),
+			l:     newLayer[uint64, uint64](),
 			was:   empty,
 			is:    empty.clone(),
 			truth: map[uint64]lawRow{},
@@ -209,7 +207,7 @@ func TestLayerLaws(t *testing.T) {
 			m.l.evict(rapid.IntRange(0, 3).Draw(t, "most"))
 			m.check(t)
 			if rapid.IntRange(0, 9).Draw(t, "boot") == 0 {
-				l := newLayer[uint64, uint64](same)
+				l := newLayer[uint64, uint64]()
 				for k, r := range m.was.recent {
 					l.load(k, r.v, r.seq)
 				}

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger/idem"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -172,9 +173,6 @@ func (l *Local) Reload(cfg Config) {
 	l.flushTick.Set(cfg.FlushEvery.D())
 }
 
-// live is the configuration in force.
-func (l *Local) live() *Config { return l.reloaded.Load() }
-
 // Events subscribes to the batches committed from now on.
 func (l *Local) Events(consumer string) *flow.Subscription[Committed] {
 	return l.bus.Subscribe(consumer)
@@ -189,13 +187,34 @@ func (l *Local) committed(events []Committed) {
 	l.m.roots(len(events))
 }
 
-// ready says why writes cannot be taken now, or nil.
-func (l *Local) ready() error {
-	switch {
-	case !l.books.loaded.Load():
-		return &UnavailableError{Cause: ErrLoading}
-	case l.safe.Load() != nil:
-		return ErrSafeMode
+// DeclareAssets declares the assets that are not declared yet.
+func (l *Local) DeclareAssets(ctx context.Context, names []string) error {
+	var ops []Op
+	for _, name := range names {
+		if l.books.view.Load().assets.byName[name] == nil {
+			ops = append(ops, Op{Code: record.OpAsset, Asset: name})
+		}
+	}
+	_, err := l.Commit(ctx, ops)
+	return err
+}
+
+// probe is a command that changes nothing.
+type probe struct{}
+
+func (probe) Kind() string { return "ledger.probe/1" }
+
+func (probe) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) {
+	return struct{}{}, nil
+}
+
+// Probe passes through the committer and one sync.
+func (l *Local) Probe(ctx context.Context) error {
+	if err := l.ready(); err != nil {
+		return err
+	}
+	if _, err := store.Commit(ctx, l.store, store.Work, probe{}); err != nil {
+		return l.unavailable(err)
 	}
 	return nil
 }

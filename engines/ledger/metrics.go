@@ -115,23 +115,3 @@ func (m *metrics) gauges(reg *obs.Metrics, l *Local) {
 	gauge("idem_entries", func() int { return int(l.books.idem.Stats().Sealed) }, "tier", "sealed")
 	gauge("idem_slots", func() int { s := l.books.idem.Stats(); return s.Slots + s.Runs })
 }
-
-// count books what became of a call.
-func (m *metrics) count(c *post, out *posted) {
-	ops := 0
-	for i := range c.ops {
-		ops += max(1, len(c.ops[i].inner))
-	}
-	m.batchOps(float64(ops))
-	m.refusals(out.results)
-}
-
-func (m *metrics) refusals(results []result) {
-	for i := range results {
-		if r := &results[i]; len(r.inner) > 0 {
-			m.refusals(r.inner)
-		} else if r.code.Refused() {
-			m.rejects[r.code](1)
-		}
-	}
-}

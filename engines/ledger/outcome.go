@@ -50,6 +50,9 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 		mine := *res.reject // another caller may have the same result
 		out.Reject = &mine
 	}
+	if res.code.Refused() && len(res.inner) == 0 {
+		s.l.m.rejects[res.code](1)
+	}
 	switch {
 	case res.code == record.Replayed:
 		out.Replayed = true
@@ -61,7 +64,21 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 			s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
 		}
 	case spends(a.op.Code):
-		out.Receipt = p.receipt(a.op, res)
+		out.Receipt = record.Receipt{ // as outcomeAt makes it of the record
+			TxID:    record.NewTxID(p.batch.At, res.seq, randOf(p.seed, res.seq)),
+			Op:      a.op.Code,
+			From:    a.op.From,
+			To:      a.op.To,
+			Asset:   a.op.Asset,
+			Amount:  a.op.Amount,
+			Nonce:   res.nonce,
+			Idem:    a.op.Idem,
+			At:      p.batch.At,
+			Seq:     res.seq,
+			Batch:   p.batch.No,
+			Root:    p.root,
+			Version: record.ReceiptVersion,
+		}
 	default:
 		s.later = append(s.later, later{out: out, seq: res.seq})
 	}
@@ -78,26 +95,6 @@ func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
 	out.Results = make([]Outcome, len(a.inner))
 	for i := range a.inner {
 		s.one(&out.Results[i], &a.inner[i], &res.inner[i], p)
-	}
-}
-
-// receipt is that of an op which the command has accepted, as the record in the journal would give
-// it.
-func (p *posted) receipt(o *Op, res *result) record.Receipt {
-	return record.Receipt{
-		TxID:    record.NewTxID(p.batch.At, res.seq, randOf(p.seed, res.seq)),
-		Op:      o.Code,
-		From:    o.From,
-		To:      o.To,
-		Asset:   o.Asset,
-		Amount:  o.Amount,
-		Nonce:   res.nonce,
-		Idem:    o.Idem,
-		At:      p.batch.At,
-		Seq:     res.seq,
-		Batch:   p.batch.No,
-		Root:    p.root,
-		Version: record.ReceiptVersion,
 	}
 }
 

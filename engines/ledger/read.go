@@ -11,6 +11,32 @@ import (
 	"ronbox/store"
 )
 
+var (
+	errStale    = errors.New("ledger: a row is neither in memory nor in the file")
+	errNoHeader = errors.New("it is not there")
+)
+
+// staleTries bounds the attempts of a read.
+const staleTries = 4
+
+// view runs fn in a read transaction, again if a row went from memory into the file while fn looked
+// for it. fn may run more than once. A row that does not decode puts the ledger into safe mode.
+func (l *Local) view(ctx context.Context, fn func(store.Reader) error) error {
+	var err error
+	for range staleTries {
+		if err = l.store.View(ctx, fn); !errors.Is(err, errStale) {
+			break
+		}
+	}
+	if errors.Is(err, errStale) { // every time: it is not there
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	if errors.Is(err, store.ErrCorrupt) {
+		l.enterSafeMode(err)
+	}
+	return err
+}
+
 // readable says why nothing can be read, or nil.
 func (l *Local) readable(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -96,7 +122,7 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 		return out, err
 	}
 	out.Known = true
-	declared := v.assets.get(asset)
+	declared := v.assets.byName[asset]
 	if declared == nil {
 		return out, v.unread()
 	}
@@ -165,21 +191,6 @@ func (v *BalanceView) show(s *record.State) {
 	}
 	v.Posted = posted
 	v.Available, _ = s.Available()
-}
-
-// lookUp returns the ref of an account, 0 if the name is unknown.
-func (l *Local) lookUp(ctx context.Context, name string) (ref uint64, err error) {
-	if ref = l.refInMemory(name); ref != 0 {
-		return ref, nil
-	}
-	err = l.view(ctx, func(r store.Reader) error {
-		ref = l.refOf(r, name)
-		return nil
-	})
-	if ref != 0 {
-		l.refs.add(name, ref)
-	}
-	return ref, l.readError(err)
 }
 
 func (l *Local) balanceOf(ctx context.Context, k tables.StateKey) (b balance, err error) {
@@ -323,7 +334,7 @@ func (l *Local) WarmBalance(ctx context.Context, account, asset string) error {
 		return err
 	}
 	ref, err := l.lookUp(ctx, account)
-	declared := l.books.view.Load().assets.get(asset)
+	declared := l.books.view.Load().assets.byName[asset]
 	if err != nil || ref == 0 || declared == nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
 		}
 	}
-	oldest := b.cur.At - int64(l.live().KeyTTL) // by the ledger's own time: the wall clock may be wrong as yet
+	oldest := b.cur.At - int64(l.reloaded.Load().KeyTTL) // by the ledger's own time: the wall clock may be wrong as yet
 	at, end := loader.From(), b.cur.Seq+1
 	var err error
 	// after a run no record is skipped: an older use of a key, sealed in the run, must not be found
@@ -375,8 +375,10 @@ func (b *books) again(r store.Reader, rec *record.Record, h *record.Batch) error
 		if err := b.cur.log.add(r, h.No-1, h.Root()); err != nil {
 			return damage("the log of batch %d: %w", h.No, err)
 		}
-		b.each(layers.keep)
-		b.each(layers.publish)
+		for _, l := range b.layers {
+			l.keep()
+			l.publish()
+		}
 		b.rowsTo = h.Last()
 		return nil
 	}

@@ -56,19 +56,6 @@ func (o *Op) words() [16]byte {
 	return digest16(referenceWords.Sum(buf))
 }
 
-// checkReference returns "reference" and a reason if the reference of o is invalid.
-func (o *Op) checkReference() (field, reason string) {
-	switch {
-	case o.Reference == "":
-		return "", ""
-	case !o.Code.MovesMoney():
-		return "reference", "only an op that moves money has one; of a batch, each of its ops"
-	case record.CheckReference(o.Reference) != nil:
-		return "reference", record.ErrReference.Error()
-	}
-	return "", ""
-}
-
 // refer hashes the reference of an op that principal has asked for.
 func (s *resolver) refer(a *action, principal string) {
 	ref := &reference{guard: record.Guard{Key: hashReference(principal, a.op.Reference), Owner: a.op.words()}}

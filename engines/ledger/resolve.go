@@ -26,15 +26,13 @@ type resolver struct {
 	size    int
 	touched []Mark
 
-	word    string    // name of the asset at hand: a burst often has one
-	asset   *asset    // nil: it is not declared
-	who     DedupeKey // of the hashes at hand: a burst often has one principal
-	whoHash [2][8]byte
-	misses  []miss   // names that are not in memory
-	absent  []absent // parties without rows in memory
-	holds   []*action
-	refers  []*reference // without a row in memory
-	asked   []*action    // with a key that was found, or a reference that may be bound
+	word   string   // name of the asset at hand: a burst often has one
+	asset  *asset   // nil: it is not declared
+	misses []miss   // names that are not in memory
+	absent []absent // parties without rows in memory
+	holds  []*action
+	refers []*reference // without a row in memory
+	asked  []*action    // with a key that was found, or a reference that may be bound
 }
 
 // miss is a name to be looked up in the file.
@@ -103,17 +101,19 @@ func (s *resolver) each(ops []Op, batch *Op) ([]action, error) {
 func (s *resolver) one(a *action, o, batch *Op) (err error) {
 	a.op = o
 	s.size += opSize
-	s.hashWho(a)
-	if o.Dedupe.Key != "" {
-		if err = s.find(a); err != nil {
+	asker := o
+	if batch != nil {
+		asker = batch // its own record says who asked
+	} else {
+		a.principal, a.capID = hash8(o.Principal), hash8(o.CapID)
+	}
+	if o.Dedupe.Key != "" { // sealed runs are searched here, and Apply skips them
+		a.key, a.keyed, a.checked = s.key.hash(o.Dedupe), true, s.checked
+		if a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(o.TTL), s.view); err != nil {
 			return err
 		}
 	}
 	if o.Reference != "" {
-		asker := o
-		if batch != nil {
-			asker = batch
-		}
 		s.refer(a, asker.Principal)
 	}
 	if batch == nil && (a.found != 0 || a.reference != nil && !a.reference.free) {
@@ -133,11 +133,9 @@ func (s *resolver) one(a *action, o, batch *Op) (err error) {
 		return nil
 	}
 	if o.Asset != s.word {
-		s.word, s.asset = o.Asset, s.assets.get(o.Asset)
+		s.word, s.asset = o.Asset, s.assets.byName[o.Asset]
 	}
-	if s.asset != nil {
-		a.asset = s.asset.ref
-	}
+	a.asset = s.asset
 	s.side(&a.from, o.From, o.Asset)
 	s.side(&a.to, o.To, o.Asset)
 	return nil
@@ -176,15 +174,6 @@ func (s *resolver) name(name string, ref *uint64) {
 	}
 }
 
-// hashWho hashes who asked and by which token.
-func (s *resolver) hashWho(a *action) {
-	o := a.op
-	if who := (DedupeKey{o.Principal, o.CapID}); who != s.who {
-		s.who, s.whoHash = who, [2][8]byte{hash8(o.Principal), hash8(o.CapID)}
-	}
-	a.principal, a.capID = s.whoHash[0], s.whoHash[1]
-}
-
 // hash8 stands for a word in the journal, which is handed out: the word itself is not. "" is zero.
 func hash8(word string) (h [8]byte) {
 	if word == "" {
@@ -195,21 +184,14 @@ func hash8(word string) (h [8]byte) {
 	return h
 }
 
-// find hashes the key and looks for it in the index, the sealed runs included: Apply skips those
-// runs.
-func (s *resolver) find(a *action) (err error) {
-	a.key, a.keyed, a.checked = s.key.hash(a.op.Dedupe), true, s.checked
-	a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(a.op.TTL), s.view)
-	return err
-}
-
 func (s *resolver) view(fn func(store.Reader) error) error { return s.l.store.View(s.ctx, fn) }
 
 // hash is the key under which the index knows k.
 func (h *hashKey) hash(k DedupeKey) idem.Key {
 	buf := make([]byte, 0, 160)
 	buf = append(append(append(buf, k.Scope...), 0), k.Key...)
-	return idem.Key(digest16(h.mode.Sum(buf)))
+	sum := h.mode.Sum(buf)
+	return idem.Key(sum[:16])
 }
 
 // read looks into the file for what memory did not have.

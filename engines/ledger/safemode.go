@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"ronbox/appliance/obs"
@@ -212,3 +213,25 @@ func (b *books) warmTail(r store.Reader, batch uint64) {
 // Checks are what proves the ledger of a file: chain, roots, sums, and that the derived rows follow
 // from the journal.
 func Checks() []store.Check { return lverify.Checks() }
+
+// unavailable words an error of the store for the ledger's callers.
+func (l *Local) unavailable(err error) error {
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case errors.Is(err, store.ErrRestored):
+		return fmt.Errorf("%w: %w", ErrRestored, err)
+	case errors.Is(err, ErrSafeMode):
+		return ErrSafeMode
+	case errors.Is(err, store.ErrUnknown):
+		return &UnavailableError{Unknown: true, Cause: err}
+	case errors.Is(err, store.ErrPoisoned): // no later call finds out what became of the keys that are on their way
+		return &UnavailableError{Unknown: l.strays.len() > 0, Cause: err}
+	case errors.Is(err, store.ErrCorrupt):
+		l.enterSafeMode(err)
+		return ErrSafeMode
+	case errors.Is(err, store.ErrInternal):
+		return err
+	}
+	return &UnavailableError{Cause: err}
+}

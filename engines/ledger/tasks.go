@@ -45,16 +45,8 @@ func (c *expire) Apply(r store.Reader, at store.Stamp, w *store.Writes) (int, er
 	if len(x.raws) == 0 {
 		return 0, refusal{&posted{}}
 	}
-	h := x.seal()
-	b.event = Committed{
-		First:   h.First,
-		Last:    h.Last(),
-		Batch:   h.No,
-		Root:    b.cur.LastRoot,
-		At:      h.At,
-		Touched: c.touched,
-		Expired: ended,
-	}
+	x.seal()
+	b.event.Touched, b.event.Expired = c.touched, ended
 	w.Then(b.keep)
 	return len(x.raws), nil
 }
@@ -227,7 +219,7 @@ func (l *Local) seal(ctx context.Context) error {
 func (l *Local) dropOld(ctx context.Context) error {
 	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
 	for {
-		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.live().KeyTTL), view)
+		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.reloaded.Load().KeyTTL), view)
 		if err != nil || !due {
 			return err
 		}

@@ -19,27 +19,13 @@ func (e *Engine) Batch(
 	atomic bool,
 	ops []ledger.Op,
 ) (Answer, error) {
-	return e.counted(record.OpBatch, func() (Answer, error) {
-		if err := checkKey(key); err != nil {
-			return Answer{}, err
-		}
-		if err := e.checkBatch(ctx, by, ops); err != nil {
-			return Answer{}, err
-		}
-		j := e.newJob(by, key, corrID, ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: ops})
-		j.op.Fingerprint, j.weight = e.prints.batch(atomic, ops), len(ops)
-		for i := range ops {
-			ops[i].Idem = key // so that a statement shows which request paid
-			if j.payer == "" {
-				j.payer = payerOf(&ops[i])
-			}
-		}
-		return e.do(ctx, j)
-	})
+	return e.do(ctx, e.newJob(by, key, corrID, ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: ops}))
 }
 
-// checkBatch returns an error for the first op that is malformed or not allowed.
-func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []ledger.Op) error {
+// checkBatch is check for a batch. It returns an error for the first op that is malformed or not
+// allowed.
+func (e *Engine) checkBatch(ctx context.Context, j *job) error {
+	by, ops := j.by, j.op.Ops
 	switch {
 	case len(ops) == 0:
 		return &FieldError{"ops", "is empty: must have 1 or more"}
@@ -63,12 +49,19 @@ func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []ledger.
 			return &IndexError{i, err}
 		}
 	}
+	j.op.Fingerprint, j.weight = e.prints.batch(j.op.Atomic, ops), len(ops)
+	for i := range ops {
+		ops[i].Idem = j.op.Dedupe.Key // so that a statement shows which request paid
+		if j.payer == "" {
+			j.payer = payerOf(&ops[i])
+		}
+	}
 	return nil
 }
 
 // boundBatch is bound for each op of j, and takes room for them.
 func (e *Engine) boundBatch(ctx context.Context, j *job) error {
-	set, ops := e.live(), j.op.Ops
+	set, ops := e.set.Load(), j.op.Ops
 	if len(ops) > set.BatchMaxOps {
 		return &LimitError{"batch_max_ops"}
 	}

@@ -3,6 +3,8 @@ package wallet
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -238,4 +240,35 @@ func (c *Config) limits() *ledger.Limits {
 		NonceSpan:    NonceSpan,
 		OpenHolds:    c.MaxOpenHolds,
 	}
+}
+
+// settings is a configuration in force with the values that are made from it. It is never changed.
+type settings struct {
+	Config
+	limits *ledger.Limits
+	reads  flow.Retrier
+}
+
+func newSettings(c *flow.Catalog, cfg Config) *settings {
+	return &settings{
+		Config: cfg,
+		limits: cfg.limits(),
+		reads:  flow.Retry(cfg.Retry.delay, cfg.Retry.Tries, transient).Counting(c, service, "read", "svc", ledgerName),
+	}
+}
+
+// Reload puts a valid configuration in force, for the requests and the calls of the ledger that
+// begin from now on. Keys that need a restart keep the value they had. It does not wait.
+func (e *Engine) Reload(cfg Config) {
+	e.set.Store(newSettings(e.catalog, cfg))
+	e.calls.Reload(e.callSpec())
+}
+
+// delay returns the wait after failure n, the first being 0: min(base·factorⁿ, max) ± jitter.
+func (c RetryConfig) delay(n int) time.Duration {
+	d := time.Duration(min(float64(c.Base)*math.Pow(c.Factor, float64(n)), float64(c.Max)))
+	if j := c.Jitter.D(); j > 0 {
+		d += rand.N(2*j+1) - j
+	}
+	return d // base is no less than jitter
 }

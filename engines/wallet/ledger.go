@@ -3,12 +3,11 @@ package wallet
 import (
 	"context"
 	"errors"
-	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
 )
@@ -19,55 +18,80 @@ const ledgerName = "ledger"
 // maxWorkers bounds the workers, and with them the calls that change something at one time.
 const maxWorkers = 64
 
-// settings is a configuration in force with the values that are made from it. It is never changed.
-type settings struct {
-	Config
-	limits *ledger.Limits
-	reads  flow.Retrier
-}
-
-func newSettings(c *flow.Catalog, cfg Config) *settings {
-	return &settings{
-		Config: cfg,
-		limits: cfg.limits(),
-		reads:  flow.Retry(cfg.Retry.delay, cfg.Retry.Tries, transient).Counting(c, service, "read", "svc", ledgerName),
-	}
-}
-
-// live returns the configuration in force.
-func (e *Engine) live() *settings { return e.set.Load() }
-
-// Reload puts a valid configuration in force, for the requests and the calls of the ledger that
-// begin from now on. Keys that need a restart keep the value they had. It does not wait.
-func (e *Engine) Reload(cfg Config) {
-	e.set.Store(newSettings(e.catalog, cfg))
-	e.calls.Reload(e.callSpec())
-}
-
-// delay returns the wait after failure n, the first being 0: min(base·factorⁿ, max) ± jitter.
-func (c RetryConfig) delay(n int) time.Duration {
-	d := time.Duration(min(float64(c.Base)*math.Pow(c.Factor, float64(n)), float64(c.Max)))
-	if j := c.Jitter.D(); j > 0 {
-		d += rand.N(2*j+1) - j
-	}
-	return d // base is no less than jitter
-}
-
 // callSpec describes the calls that change something. A burst counts once for the breaker, however
 // many ops it has.
 func (e *Engine) callSpec() upstream.CallSpec {
-	cfg := e.live()
+	cfg := e.set.Load()
 	return upstream.CallSpec{
 		Service:  service,
 		Svc:      ledgerName,
 		Ops:      []string{opCommit, opProbe},
 		Inflight: maxWorkers + 1, // the workers and the watchdog
-		Timeout:  func() time.Duration { return e.live().Retry.RPCTimeout.D() },
+		Timeout:  func() time.Duration { return e.set.Load().Retry.RPCTimeout.D() },
 		Tries:    cfg.Retry.Tries,
 		Delay:    cfg.Retry.delay,
 		Passing:  transient,
 		Breaker:  cfg.CircuitBreaker.rule(),
 		TimedOut: func(string) {}, // metrics.call counts them
+	}
+}
+
+// Names of the calls of the ledger in metrics.
+const (
+	opCommit      = "commit"
+	opProbe       = "probe"
+	opPrepare     = "prepare"
+	opBalance     = "balance"
+	opAccount     = "account"
+	opAssets      = "assets"
+	opTx          = "tx"
+	opHistory     = "history"
+	opRoots       = "roots"
+	opHead        = "head"
+	opProve       = "prove"
+	opConsistency = "consistency"
+)
+
+// callSeries holds the series of one call of the ledger.
+type callSeries struct {
+	ok, refused, timeout, failed, left func(int)
+	seconds                            func(float64)
+}
+
+func newCallSeries(reg *obs.Metrics, op string) *callSeries {
+	outcome := func(word string) func(int) {
+		return reg.Counter("upstream_calls_total", service, "svc", ledgerName, "op", op, "outcome", word)
+	}
+	return &callSeries{
+		ok:      outcome("ok"),
+		refused: outcome("refused"),
+		timeout: outcome("timeout"),
+		failed:  outcome("failed"),
+		left:    outcome("left"),
+		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", ledgerName, "op", op),
+	}
+}
+
+// call counts one call of the ledger. left: its callers had no more time, so its end is not the
+// ledger's fault.
+func (m *metrics) call(op string, err error, left bool, took time.Duration) {
+	s := m.calls[op]
+	s.seconds(took.Seconds())
+	switch {
+	case err == nil:
+		s.ok(1)
+	case errors.Is(err, ledger.ErrNotFound),
+		errors.Is(err, ledger.ErrCursor),
+		errors.Is(err, ledger.ErrRange),
+		refusal(err):
+		s.refused(1)
+	case left:
+		s.left(1)
+	case errors.Is(err, context.DeadlineExceeded):
+		s.timeout(1)
+		m.ledgerTimeouts(1)
+	default:
+		s.failed(1)
 	}
 }
 
@@ -92,7 +116,7 @@ func (e *Engine) commit(
 	tried func(),
 ) (outs []ledger.Outcome, err error) {
 	unknown := false
-	if least := time.Now().Add(e.live().Retry.RPCTimeout.D() + time.Millisecond); until.Before(least) {
+	if least := time.Now().Add(e.set.Load().Retry.RPCTimeout.D() + time.Millisecond); until.Before(least) {
 		until = least
 	}
 	within := flow.LateBy(ctx, until)
@@ -112,7 +136,9 @@ func (e *Engine) commit(
 		}
 		answer = err
 		e.m.call(opCommit, err, within.Err() != nil, time.Since(began))
-		unknown = unknown || mayBeDone(err)
+		if err != nil {
+			unknown = unknown || mayBeDone(err)
+		}
 		return err
 	})
 	if err == nil {
@@ -217,32 +243,37 @@ func (e *Engine) probe(ctx context.Context) (took time.Duration, err error) {
 // that reads go on while writes fail. The ledger's answer to the question is returned as it is; a
 // failure to answer is an *OutcomeError.
 func read[T any](ctx context.Context, e *Engine, op string, ask func(context.Context) (T, error)) (v T, err error) {
-	err = e.live().reads.Do(ctx, func(ctx context.Context) error {
+	err = e.set.Load().reads.Do(ctx, func(ctx context.Context) error {
 		v, err = try(ctx, e, op, ask)
 		return err
 	})
-	return v, e.readError(ctx, err)
+	if err != nil {
+		err = e.readError(ctx, err)
+	}
+	return v, err
 }
 
 // readOnce is read without a repetition.
 func readOnce[T any](ctx context.Context, e *Engine, op string, ask func(context.Context) (T, error)) (v T, err error) {
 	v, err = try(ctx, e, op, ask)
-	return v, e.readError(ctx, err)
+	if err != nil {
+		err = e.readError(ctx, err)
+	}
+	return v, err
 }
 
 func try[T any](ctx context.Context, e *Engine, op string, ask func(context.Context) (T, error)) (v T, err error) {
 	began := time.Now()
-	within := flow.LateBy(ctx, began.Add(e.live().Retry.RPCTimeout.D()))
+	within := flow.LateBy(ctx, began.Add(e.set.Load().Retry.RPCTimeout.D()))
 	defer within.Release()
 	v, err = ask(within)
 	e.m.call(op, err, ctx.Err() != nil, time.Since(began))
 	return v, err
 }
 
+// readError returns err, of a read, as its callers see it.
 func (e *Engine) readError(ctx context.Context, err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case ctx.Err() != nil:
 		return leftError(ctx)
 	case transient(err):

@@ -1,30 +1,11 @@
 package wallet
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
-	"time"
 
 	"ronbox/appliance/obs"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
-)
-
-// Names of the calls of the ledger in metrics.
-const (
-	opCommit      = "commit"
-	opProbe       = "probe"
-	opPrepare     = "prepare"
-	opBalance     = "balance"
-	opAccount     = "account"
-	opAssets      = "assets"
-	opTx          = "tx"
-	opHistory     = "history"
-	opRoots       = "roots"
-	opHead        = "head"
-	opProve       = "prove"
-	opConsistency = "consistency"
 )
 
 // Services that judge requests, as callees in metrics.
@@ -65,12 +46,6 @@ type metrics struct {
 	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
 	busy           atomic.Int64         // workers that have a burst
 	busySeen       atomic.Int64         // busy, as of the last tick
-}
-
-// callSeries holds the series of one call of the ledger.
-type callSeries struct {
-	ok, refused, timeout, failed, left func(int)
-	seconds                            func(float64)
 }
 
 func walletFamilies() []obs.Family {
@@ -147,20 +122,6 @@ func newMetrics(reg *obs.Metrics) *metrics {
 	return m
 }
 
-func newCallSeries(reg *obs.Metrics, op string) *callSeries {
-	outcome := func(word string) func(int) {
-		return reg.Counter("upstream_calls_total", service, "svc", ledgerName, "op", op, "outcome", word)
-	}
-	return &callSeries{
-		ok:      outcome("ok"),
-		refused: outcome("refused"),
-		timeout: outcome("timeout"),
-		failed:  outcome("failed"),
-		left:    outcome("left"),
-		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", ledgerName, "op", op),
-	}
-}
-
 // series returns one counter for each value of a label.
 func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
 	out := make(map[string]func(int), len(values))
@@ -168,29 +129,6 @@ func series(reg *obs.Metrics, family, label string, values ...string) map[string
 		out[v] = reg.Counter(family, service, label, v)
 	}
 	return out
-}
-
-// call counts one call of the ledger. left: its callers had no more time, so its end is not the
-// ledger's fault.
-func (m *metrics) call(op string, err error, left bool, took time.Duration) {
-	s := m.calls[op]
-	s.seconds(took.Seconds())
-	switch {
-	case err == nil:
-		s.ok(1)
-	case errors.Is(err, ledger.ErrNotFound),
-		errors.Is(err, ledger.ErrCursor),
-		errors.Is(err, ledger.ErrRange),
-		refusal(err):
-		s.refused(1)
-	case left:
-		s.left(1)
-	case errors.Is(err, context.DeadlineExceeded):
-		s.timeout(1)
-		m.ledgerTimeouts(1)
-	default:
-		s.failed(1)
-	}
 }
 
 // rejected counts the ops that were refused inside a batch that was answered.

@@ -45,19 +45,12 @@ type job struct {
 func (e *Engine) newJob(by engines.Actor, key, corrID string, op ledger.Op) *job {
 	scope := scopeOf(by)
 	op.Dedupe = ledger.DedupeKey{Scope: scope, Key: key}
-	op.TTL = e.live().IdempotencyTTL.D()
+	op.TTL = e.set.Load().IdempotencyTTL.D()
 	op.Principal, op.CapID = scope, by.CapID
 	if op.Code != record.OpBatch {
 		op.Idem = key
 	}
 	return &job{e: e, by: by, op: op, weight: 1, corrID: corrID, payer: payerOf(&op)}
-}
-
-// answer settles j with the outcome of the ledger. The places of j are free when its caller learns
-// of it.
-func (j *job) answer(out *ledger.Outcome) {
-	j.done()
-	j.call.Answer(out)
 }
 
 // fail settles j without an outcome.
@@ -80,7 +73,7 @@ func (j *job) done() {
 // Nothing happened after a *NotReadyError, flow.ErrBusy and any refusal. After an *OutcomeError
 // that is Unknown the same call finds out.
 func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op) (Answer, error) {
-	return e.post(ctx, by, key, corrID, op, false)
+	return e.do(ctx, e.newJob(by, key, corrID, op))
 }
 
 // SetFlags is Post for an op that changes flags. Unless opens, an account that the ledger has not
@@ -92,7 +85,9 @@ func (e *Engine) SetFlags(
 	op ledger.Op,
 	opens bool,
 ) (Answer, error) {
-	return e.post(ctx, by, key, corrID, op, opens)
+	j := e.newJob(by, key, corrID, op)
+	j.opens = opens
+	return e.do(ctx, j)
 }
 
 // DeclareAsset makes an asset known. An asset that is known already is answered as the first time.
@@ -100,37 +95,18 @@ func (e *Engine) DeclareAsset(ctx context.Context, by engines.Actor, key, corrID
 	return e.Post(ctx, by, key, corrID, ledger.Op{Code: record.OpAsset, Asset: asset})
 }
 
-func (e *Engine) post(
-	ctx context.Context,
-	by engines.Actor,
-	key, corrID string,
-	op ledger.Op,
-	opens bool,
-) (Answer, error) {
-	return e.counted(op.Code, func() (Answer, error) {
-		if err := checkKey(key); err != nil {
-			return Answer{}, err
-		}
-		if err := check(&op); err != nil {
-			return Answer{}, err
-		}
-		if err := e.authorize(ctx, by, &op); err != nil {
-			return Answer{}, err
-		}
-		j := e.newJob(by, key, corrID, op)
-		j.op.Fingerprint, j.opens = e.prints.single(&op, opens), opens
-		return e.do(ctx, j)
-	})
-}
-
-// counted counts a request around fn.
-func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error) {
-	if n, ok := e.m.inflight[op]; ok {
-		e.m.requests[op](1)
+// do checks j and takes it through readiness, flight, replay and queue to its answer. It counts the
+// request and its end.
+func (e *Engine) do(ctx context.Context, j *job) (a Answer, err error) {
+	code := j.op.Code
+	if n, ok := e.m.inflight[code]; ok {
+		e.m.requests[code](1)
 		n.Add(1)
 		defer n.Add(-1)
 	}
-	a, err := fn()
+	if err = e.check(ctx, j); err == nil {
+		a, err = e.fly(ctx, j)
+	}
 	switch {
 	case err != nil:
 		e.m.reject(CodeOf(err))
@@ -140,39 +116,65 @@ func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error
 	return a, err
 }
 
-// do takes a request that is well-formed and allowed through readiness, flight, replay and queue to
-// its answer.
-func (e *Engine) do(ctx context.Context, j *job) (Answer, error) {
+// check returns an error if j is malformed or not allowed, and else signs it with its fingerprint.
+func (e *Engine) check(ctx context.Context, j *job) error {
+	key := j.op.Dedupe.Key
+	if key == "" {
+		return &FieldError{
+			"idempotency_key",
+			"is missing: send a new one with each new request, and the same one with each repetition",
+		}
+	}
+	if err := record.CheckIdem(key); err != nil {
+		return &FieldError{"idempotency_key", err.Error()}
+	}
+	if j.op.Code == record.OpBatch {
+		return e.checkBatch(ctx, j)
+	}
+	if err := check(&j.op); err != nil {
+		return err
+	}
+	j.op.Fingerprint = e.prints.single(&j.op, j.opens)
+	return e.authorize(ctx, j.by, &j.op)
+}
+
+// fly joins the job of j's key, or begins j, and waits for the answer. If the job was another
+// caller's and its token was refused, the next caller that begins is judged by its own token.
+func (e *Engine) fly(ctx context.Context, j *job) (a Answer, err error) {
 	if err := e.WriteReady(); err != nil {
 		return Answer{}, err
 	}
-	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
-	defer cancel()
+	limit := e.set.Load().ReqTimeout.D()
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > limit { // timers cost; the front has usually set one
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = bounded
+	}
 	for {
-		answer, first, err := e.fly(ctx, j)
+		c, first, err := e.flights.Join(flightKey{j.op.Dedupe.Scope, j.op.Dedupe.Key}, j.op.Fingerprint)
+		if err != nil {
+			return Answer{}, joinError(err)
+		}
+		if first {
+			j.call = c
+			e.begin(ctx, j)
+		}
+		out, err := c.Wait(ctx)
+		switch {
+		case err != nil:
+			err = e.waitError(ctx, err, first)
+		case out.Reject == nil:
+			a = Answer{*out}
+			a.Replayed = a.Replayed || !first // another request has done it
+		case len(out.Results) > 0: // a batch that stands or falls whole
+			err = &IndexError{Index: out.Reject.Index, Err: out.Reject}
+		default:
+			err = out.Reject
+		}
 		if first || !ofToken(err) || ctx.Err() != nil {
-			return answer, err
-		} // else the next caller that begins is judged by its own token
+			return a, err
+		}
 	}
-}
-
-// fly joins the job of j's key, or begins j, and waits for the answer. first: j was begun.
-func (e *Engine) fly(ctx context.Context, j *job) (answer Answer, first bool, err error) {
-	c, first, err := e.flights.Join(flightKey{j.op.Dedupe.Scope, j.op.Dedupe.Key}, j.op.Fingerprint)
-	if err != nil {
-		return Answer{}, first, joinError(err)
-	}
-	if first {
-		j.call = c
-		e.begin(ctx, j)
-	}
-	out, err := c.Wait(ctx)
-	if err != nil {
-		return Answer{}, first, e.waitError(ctx, err, first)
-	}
-	answer, err = answerOf(out)
-	answer.Replayed = answer.Replayed || err == nil && !first // another request has done it
-	return answer, first, err
 }
 
 // ofToken reports whether a refusal is about the token of the caller that began, which the others
@@ -180,15 +182,6 @@ func (e *Engine) fly(ctx context.Context, j *job) (answer Answer, first bool, er
 func ofToken(err error) bool {
 	var reject *ledger.Reject
 	return isA[*engines.GrantError](err) || errors.As(err, &reject) && reject.Limit == ledger.LimitTokenDaily
-}
-
-// boundedBy bounds ctx, unless it ends by itself in that time: timers cost, and the front has
-// usually set one.
-func boundedBy(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, d)
 }
 
 // joinError returns why a caller may not wait for its key.
@@ -213,14 +206,23 @@ func (e *Engine) begin(ctx context.Context, j *job) {
 			j.fail(errNotBegun) // does nothing after an answer
 		}
 	}()
-	refused := e.boundJob(ctx, j) // of a request that was done before it does not count
+	var refused error // it does not count if the request was done before
+	switch {
+	case j.op.Code == record.OpBatch:
+		refused = e.boundBatch(ctx, j)
+	case j.op.Code == record.OpFlags && !j.opens:
+		refused = e.mustBeKnown(ctx, j.op.From)
+	default:
+		refused = e.bound(ctx, j.by, &j.op)
+	}
 	p, err := e.prepare(ctx, j)
 	switch {
 	case err != nil:
 		j.fail(err)
 		return
 	case p.Known != nil:
-		j.answer(p.Known)
+		j.done()
+		j.call.Answer(p.Known)
 		return
 	case refused != nil:
 		j.fail(refused)
@@ -240,19 +242,6 @@ func (e *Engine) begin(ctx context.Context, j *job) {
 // errNotBegun answers the callers of a request that its first caller could not begin, which only a
 // bug can do.
 var errNotBegun = errors.New("wallet: the request could not be begun")
-
-// boundJob judges the limits of j.
-func (e *Engine) boundJob(ctx context.Context, j *job) error {
-	if j.op.Code == record.OpBatch {
-		return e.boundBatch(ctx, j)
-	}
-	if j.op.Code == record.OpFlags && !j.opens {
-		if err := e.mustBeKnown(ctx, j.op.From); err != nil {
-			return err
-		}
-	}
-	return e.bound(ctx, j.by, &j.op)
-}
 
 // mustBeKnown returns ErrUnknownAccount for an account that the ledger has never seen: flags on a
 // misspelled name would open it. An account that is known stays known.

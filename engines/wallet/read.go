@@ -77,16 +77,19 @@ const awaitShare = 4
 // a call, because its time does not depend on the ledger.
 func (e *Engine) awaitSeq(ctx context.Context, minSeq uint64, v ledger.BalanceView) (ledger.BalanceView, error) {
 	defer e.awaiting.Add(-1)
-	if e.awaiting.Add(1) > int64(e.live().Limits.MaxInflight/awaitShare) {
+	if e.awaiting.Add(1) > int64(e.set.Load().Limits.MaxInflight/awaitShare) {
 		return v, &BehindError{Want: minSeq, Have: v.Seq}
 	}
-	within := flow.LateBy(ctx, time.Now().Add(e.live().Retry.RPCTimeout.D()))
+	within := flow.LateBy(ctx, time.Now().Add(e.set.Load().Retry.RPCTimeout.D()))
 	defer within.Release()
 	view, err := e.ledger.Balance(within, v.Account, v.Asset, minSeq)
 	if err != nil && errors.Is(context.Cause(within), context.DeadlineExceeded) {
 		return view, &BehindError{Want: minSeq, Have: v.Seq}
 	}
-	return view, e.readError(ctx, err)
+	if err != nil {
+		err = e.readError(ctx, err)
+	}
+	return view, err
 }
 
 // mayRead returns an error unless by may read the balance of an account. Of the ledger's own

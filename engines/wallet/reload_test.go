@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 	}
 	cfg.StalenessWindow = unit.Duration(5 * time.Second)
 	r.e.Reload(cfg)
-	if r.e.live().StalenessWindow.D() != 5*time.Second {
+	if r.e.set.Load().StalenessWindow.D() != 5*time.Second {
 		t.Error("staleness_window is not in force")
 	}
 }

@@ -20,18 +20,6 @@ const MaxBatchOps = 4096
 // changed.
 type Answer struct{ ledger.Outcome }
 
-// answerOf returns an outcome as its callers see it. A refusal by the rules is a *ledger.Reject; of
-// a batch that stands or falls whole it is wrapped in an *IndexError.
-func answerOf(out *ledger.Outcome) (Answer, error) {
-	switch {
-	case out.Reject == nil:
-		return Answer{*out}, nil
-	case len(out.Results) > 0:
-		return Answer{}, &IndexError{Index: out.Reject.Index, Err: out.Reject}
-	}
-	return Answer{}, out.Reject
-}
-
 // check returns a *FieldError if op is malformed, or ErrSystemAccount if it names an account that
 // only the ledger moves. A front that has called ledger.Check itself is believed.
 func check(op *ledger.Op) error {
@@ -42,20 +30,6 @@ func check(op *ledger.Op) error {
 	}
 	if engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To) {
 		return ErrSystemAccount
-	}
-	return nil
-}
-
-// checkKey returns a *FieldError if key is not a valid Idempotency-Key.
-func checkKey(key string) error {
-	if key == "" {
-		return &FieldError{
-			"idempotency_key",
-			"is missing: send a new one with each new request, and the same one with each repetition",
-		}
-	}
-	if err := record.CheckIdem(key); err != nil {
-		return &FieldError{"idempotency_key", err.Error()}
 	}
 	return nil
 }
@@ -208,7 +182,7 @@ func (e *Engine) hold(ctx context.Context, id record.TxID) (record.Receipt, erro
 // judges. It returns an error if the amount is above a ceiling of the token. A capture with an
 // amount of zero takes the whole hold.
 func (e *Engine) bound(ctx context.Context, by engines.Actor, op *ledger.Op) error {
-	op.Limits = e.live().limits
+	op.Limits = e.set.Load().limits
 	if by.Grant.IsZero() || !op.Code.MovesMoney() || op.Code == record.OpRelease {
 		return nil
 	}

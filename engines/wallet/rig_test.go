@@ -129,7 +129,7 @@ func (r *rig) stop() {
 	r.stopped = true
 	r.catalog.CloseFedBy(service, flow.HTTP)
 	r.sup.CancelBackground()
-	r.sup.Drain(service, r.e.live().DrainDeadline.D(), time.Second)
+	r.sup.Drain(service, r.e.set.Load().DrainDeadline.D(), time.Second)
 	r.sup.Close()
 	_ = r.e.work.Discard("test")
 	r.e.Close()

@@ -75,7 +75,7 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		if w.drained {
 			return nil
 		}
-		w.work(ctx)
+		w.b.commit(ctx)
 		w.b = nil
 	}
 }
@@ -105,13 +105,6 @@ func (w *worker) gather(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// work commits the burst.
-func (w *worker) work(ctx context.Context) {
-	w.e.m.busy.Add(1)
-	defer w.e.m.busy.Add(-1)
-	w.b.commit(ctx)
 }
 
 // end answers the jobs of the burst. A worker that is told to stop also refuses the queued jobs;
@@ -182,6 +175,8 @@ func (b *burst) admit(j *job) {
 // the jobs. A client that leaves does not end the call. The turn passes on after each try; of a
 // heavy burst once it is queued, because its ops cost as much as its sync.
 func (b *burst) commit(ctx context.Context) {
+	b.e.m.busy.Add(1)
+	defer b.e.m.busy.Add(-1)
 	defer b.pass() // should there be nothing to do, or no time even for one try
 	if len(b.jobs) == 0 {
 		return
@@ -202,7 +197,16 @@ func (b *burst) commit(ctx context.Context) {
 		b.failAll(b.stopped(ctx, err))
 		return
 	}
-	b.settle(outs)
+	for i := range outs {
+		j := b.jobs[0]
+		if outs[i].Batch {
+			b.e.m.rejected(&outs[i])
+		}
+		b.e.publish(j, &outs[i])
+		j.done()
+		j.call.Answer(&outs[i])
+		b.jobs = b.jobs[1:] // only now: a panic before leaves the job to end
+	}
 }
 
 // stopped returns err as the callers of a worker that may have been told to stop see it: an outcome
@@ -214,17 +218,6 @@ func (b *burst) stopped(ctx context.Context, err error) error {
 		return &NotReadyError{CauseDraining}
 	}
 	return err
-}
-
-// settle answers each job with its outcome.
-func (b *burst) settle(outs []ledger.Outcome) {
-	for i := range outs {
-		j := b.jobs[0]
-		b.e.m.rejected(&outs[i])
-		b.e.publish(j, &outs[i])
-		j.answer(&outs[i])
-		b.jobs = b.jobs[1:] // only now: a panic before leaves the job to end
-	}
 }
 
 // failAll answers every job with err.

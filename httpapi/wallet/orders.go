@@ -100,12 +100,14 @@ func (o *order) convert(op *ledger.Op, given ledger.Members) {
 	op.Asset, op.Memo = text(ledger.MemberAsset, o.Asset), text(ledger.MemberMemo, o.Memo)
 	op.Reference = text(ledger.MemberReference, o.Reference)
 	op.Amount, _ = engines.ParseAmount(text(ledger.MemberAmount, o.Amount))
-	op.Hold, _ = record.ParseTxID(text(ledger.MemberHold, o.Hold))
 	if o.Nonce != nil {
 		op.Nonce = *o.Nonce
 	}
 	if o.ExpiresInS != nil {
 		op.ExpiresIn = time.Duration(min(*o.ExpiresInS, maxExpiresIn+1)) * time.Second
+	}
+	if given&ledger.MemberHold != 0 {
+		op.Hold, _ = record.ParseTxID(o.Hold)
 	}
 	if given&ledger.MemberValidUntil != 0 {
 		op.ValidUntil = -1

@@ -25,8 +25,6 @@ type Index struct {
 type tentative struct {
 	entries         []Entry // in order of insertion
 	table           Table   // of the same entries
-	sorted          []Entry // entries by shard, for publish
-	ends            []int   // of each shard in sorted
 	firstAt, lastAt int64
 	sealed          []*run   // runs that are whole
 	dropped         []uint64 // runs that went
@@ -39,7 +37,6 @@ func New(shards int, c Cut) *Index {
 		panic(fmt.Sprintf("idem: %d shards: must be a power of two up to 1024", shards))
 	}
 	x := &Index{shift: 64 - bits.TrailingZeros(uint(shards)), shards: shards}
-	x.group.ends = make([]int, shards+1)
 	x.set.Store(&set{})
 	x.Reload(c)
 	return x
@@ -66,10 +63,17 @@ func (x *Index) Insert(k Key, seq uint64, at int64) {
 
 // Committed publishes the changes of the group. It is called after the sync of the group.
 func (x *Index) Committed() {
-	if len(x.group.entries) > 0 {
-		x.publish()
+	g := &x.group
+	if n := len(g.entries); n > 0 {
+		s := x.open()
+		for i := range g.entries {
+			e := &g.entries[i]
+			s.put(x.shard(&e.Key), e)
+		}
+		s.last, s.lastAt = g.entries[n-1].Seq, g.lastAt
+		x.checked.Store(s.last)
 	}
-	if g := &x.group; len(g.sealed) > 0 || len(g.dropped) > 0 {
+	if len(g.sealed) > 0 || len(g.dropped) > 0 {
 		x.turn()
 	}
 	x.Aborted()
@@ -81,20 +85,6 @@ func (x *Index) Aborted() {
 	g.table.Clear(g.entries)
 	clear(g.sealed) // lest a run that goes stay in memory
 	g.entries, g.sealed, g.dropped = g.entries[:0], g.sealed[:0], g.dropped[:0]
-}
-
-// publish moves the group's entries into the open slot, shard by shard.
-func (x *Index) publish() {
-	g := &x.group
-	s := x.open()
-	x.sort()
-	for i := range x.shards {
-		if from, to := g.ends[i], g.ends[i+1]; from < to {
-			s.fill(i, g.sorted[from:to])
-		}
-	}
-	s.last, s.lastAt = g.entries[len(g.entries)-1].Seq, g.lastAt
-	x.checked.Store(s.last)
 }
 
 // open is the slot that takes the group: the last one, unless it is full.
@@ -121,26 +111,6 @@ func (s *set) end() uint64 {
 		return s.runs[len(s.runs)-1].meta.Last
 	}
 	return 0
-}
-
-// sort orders the group's entries by shard and leaves each shard's in the order of their insertion.
-func (x *Index) sort() {
-	g := &x.group
-	g.sorted = slices.Grow(g.sorted[:0], len(g.entries))[:len(g.entries)]
-	clear(g.ends)
-	for i := range g.entries {
-		g.ends[x.shard(&g.entries[i].Key)+1]++
-	}
-	for i := range x.shards {
-		g.ends[i+1] += g.ends[i]
-	}
-	for i := len(g.entries) - 1; i >= 0; i-- { // from behind, so that each end comes down to its shard's beginning
-		shard := x.shard(&g.entries[i].Key) + 1
-		g.ends[shard]--
-		g.sorted[g.ends[shard]] = g.entries[i]
-	}
-	copy(g.ends, g.ends[1:])
-	g.ends[x.shards] = len(g.entries)
 }
 
 func (x *Index) shard(k *Key) int { return int(k.head() >> x.shift) }
@@ -172,6 +142,9 @@ func (x *Index) Find(
 	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
 		return seq, true, nil
 	}
+	if len(s.runs) == 0 {
+		return 0, false, nil
+	}
 	p := probe{runs: s.runs, key: k, notBefore: notBefore}
 	if !p.next() {
 		return 0, false, nil
@@ -198,6 +171,9 @@ func (x *Index) Lookup(r store.Reader, k Key, checked uint64, notBefore int64) (
 	s := x.set.Load()
 	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
 		return seq, true
+	}
+	if len(s.runs) == 0 {
+		return 0, false
 	}
 	p := probe{runs: s.runs, key: k, notBefore: notBefore, checked: checked}
 	if p.next() {

@@ -42,27 +42,18 @@ func newSlot(shards int, first, firstSeq uint64, at, before int64) *slot {
 	return &slot{shards: make([]shard, shards), room: room, first: first, firstSeq: firstSeq, firstAt: at}
 }
 
-func (s *shard) get(k Key) uint64 {
-	s.mu.RLock()
-	seq := s.table.Get(k)
-	s.mu.RUnlock()
-	return seq
-}
-
-// fill puts entries of one shard.
-func (s *slot) fill(shard int, entries []Entry) {
-	at, fresh := &s.shards[shard], 0
+// put puts an entry into its shard.
+func (s *slot) put(shard int, e *Entry) {
+	at := &s.shards[shard]
 	at.mu.Lock()
-	if at.table.Len() == 0 {
+	if at.table.n == 0 {
 		at.table.grow(s.room)
 	}
-	for i := range entries {
-		if at.table.Put(entries[i].Key, entries[i].Seq) {
-			fresh++
-		}
-	}
+	fresh := at.table.Put(e.Key, e.Seq)
 	at.mu.Unlock()
-	s.keys.Add(int64(fresh))
+	if fresh {
+		s.keys.Add(1)
+	}
 }
 
 // full reports whether n more entries, the first with the given seq and time, need a new slot.
@@ -80,7 +71,11 @@ type set struct {
 // lookup looks through the slots, the newest first.
 func (s *set) lookup(k Key, shard int) uint64 {
 	for i := len(s.slots) - 1; i >= 0; i-- {
-		if seq := s.slots[i].shards[shard].get(k); seq != 0 {
+		at := &s.slots[i].shards[shard]
+		at.mu.RLock()
+		seq := at.table.Get(k)
+		at.mu.RUnlock()
+		if seq != 0 {
 			return seq
 		}
 	}
@@ -148,7 +143,7 @@ func (t *Table) Clear(entries []Entry) {
 	for i := range entries {
 		// Clear from the home of the entry to the first free place: an entry is cleared together
 		// with the places on the way to it.
-		for at := t.home(&entries[i].Key); t.rows[at].Seq != 0; at = t.next(at) {
+		for at := t.home(&entries[i].Key); t.rows[at].Seq != 0; at = (at + 1) % len(t.rows) {
 			t.rows[at] = Entry{}
 		}
 	}
@@ -158,7 +153,9 @@ func (t *Table) Clear(entries []Entry) {
 func (t *Table) find(k *Key) int {
 	at := t.home(k)
 	for t.rows[at].Seq != 0 && t.rows[at].Key != *k {
-		at = t.next(at)
+		if at++; at == len(t.rows) {
+			at = 0
+		}
 	}
 	return at
 }
@@ -166,13 +163,6 @@ func (t *Table) find(k *Key) int {
 func (t *Table) home(k *Key) int {
 	at, _ := bits.Mul64(k.tail(), uint64(len(t.rows)))
 	return int(at)
-}
-
-func (t *Table) next(at int) int {
-	if at++; at == len(t.rows) {
-		return 0
-	}
-	return at
 }
 
 // grow makes the table at least room places large.
@@ -185,7 +175,7 @@ func (t *Table) grow(room int) {
 		}
 		at := t.home(&old[i].Key)
 		for t.rows[at].Seq != 0 {
-			at = t.next(at)
+			at = (at + 1) % len(t.rows)
 		}
 		t.rows[at] = old[i]
 	}

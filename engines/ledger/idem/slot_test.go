@@ -26,7 +26,7 @@ func TestSlotIsFull(t *testing.T) {
 	} {
 		s := newSlot(1, 1, first, at, 0)
 		for i := range uint64(keys) {
-			s.fill(0, []Entry{{keyOf(i), i + 1}})
+			s.put(0, &Entry{keyOf(i), i + 1})
 		}
 		if got := s.full(Cut{Width: 50, Max: 10}, tt.more, tt.seq, tt.at); got != tt.full {
 			t.Errorf("%s: full is %v", name, got)

@@ -247,13 +247,13 @@ func (o *overlay) redo(rec *record.Record) error {
 	if err := c.Derive(rec, o); err != nil {
 		return err
 	}
-	for _, b := range c.Balances() {
+	for _, b := range c.Balances {
 		o.balances[b.Key] = b.New
+		if m, ok := b.Mark(); ok {
+			o.marks[m.MarkKey] = m.Seq
+		}
 	}
-	for _, m := range c.Marks() {
-		o.marks[m.MarkKey] = m.Seq
-	}
-	for _, b := range c.Onces() {
+	for _, b := range c.Onces {
 		o.onces[b.Key] = b.New
 	}
 	if c.Account.Ref != 0 {

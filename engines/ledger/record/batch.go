@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 
 	"ronbox/appliance/b3"
 )
@@ -35,27 +36,27 @@ func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
 
 // Append appends the 104 bytes of b.
 func (b *Batch) Append(dst []byte) []byte {
-	body := b.body()
-	dst = append(dst, body[:]...)
-	return binary.LittleEndian.AppendUint32(dst, checksum(body[:]))
+	start := len(dst)
+	dst = b.appendBody(dst)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-func (b *Batch) body() (body [batchBody]byte) {
+// appendBody appends the bytes of b that its root covers.
+func (b *Batch) appendBody(dst []byte) []byte {
 	le := binary.LittleEndian
-	body[0] = version1
-	le.PutUint64(body[4:], b.No)
-	le.PutUint64(body[12:], b.First)
-	le.PutUint64(body[20:], b.Count)
-	le.PutUint64(body[28:], uint64(b.At))
-	copy(body[36:], b.Merkle[:])
-	copy(body[68:], b.Prev[:])
-	return body
+	dst = le.AppendUint32(dst, version1)
+	dst = le.AppendUint64(dst, b.No)
+	dst = le.AppendUint64(dst, b.First)
+	dst = le.AppendUint64(dst, b.Count)
+	dst = le.AppendUint64(dst, uint64(b.At))
+	dst = append(dst, b.Merkle[:]...)
+	return append(dst, b.Prev[:]...)
 }
 
 // Root is the digest that stands for b and, through Prev, for all before it.
 func (b *Batch) Root() b3.Digest {
-	body := b.body()
-	return batchRoots.Sum(body[:])
+	var body [batchBody]byte
+	return batchRoots.Sum(b.appendBody(body[:0]))
 }
 
 // DecodeBatch reads what Append wrote, with a *FormatError for anything else.

@@ -84,33 +84,14 @@ func (r *Record) Append(dst []byte) []byte {
 	if err := r.check(); err != nil {
 		panic("record: not to be written: " + err.Error())
 	}
-	start := len(dst)
-	dst = r.appendHead(dst)
-	dst = r.appendParts(dst)
-	dst = append(dst, r.Idem...)
-	dst = append(dst, r.Memo...)
-	for i := range r.Images {
-		m := &r.Images[i]
-		dst = binary.LittleEndian.AppendUint64(dst, m.Account)
-		dst = m.State.appendSums(dst)
-		dst = binary.LittleEndian.AppendUint64(dst, m.Prev)
-	}
-	dst = binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
-	if n := len(dst) - start; n > MaxRecord {
-		panic("record: not to be written: longer than a record may be")
-	}
-	return dst
-}
-
-func (r *Record) appendHead(dst []byte) []byte {
+	le, start, bits := binary.LittleEndian, len(dst), r.parts()
 	var h [headSize]byte
-	le := binary.LittleEndian
 	if h[0] = version1; r.Named {
 		h[0] = version2
 	}
 	h[offOp] = byte(r.Op)
 	le.PutUint16(h[offFlags:], r.Flags)
-	le.PutUint16(h[offParts:], r.parts())
+	le.PutUint16(h[offParts:], bits)
 	le.PutUint16(h[offRand:], r.Rand)
 	le.PutUint64(h[offSeq:], r.Seq)
 	le.PutUint64(h[offBatch:], r.Batch)
@@ -126,7 +107,21 @@ func (r *Record) appendHead(dst []byte) []byte {
 	le.PutUint64(h[offFrom:], r.From)
 	le.PutUint64(h[offTo:], r.To)
 	le.PutUint64(h[offNonce:], r.Nonce)
-	return append(dst, h[:]...)
+	dst = append(dst, h[:]...)
+	dst = r.appendParts(dst, bits)
+	dst = append(dst, r.Idem...)
+	dst = append(dst, r.Memo...)
+	for i := range r.Images {
+		m := &r.Images[i]
+		dst = le.AppendUint64(dst, m.Account)
+		dst = m.State.appendSums(dst)
+		dst = le.AppendUint64(dst, m.Prev)
+	}
+	dst = le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	if n := len(dst) - start; n > MaxRecord {
+		panic("record: not to be written: longer than a record may be")
+	}
+	return dst
 }
 
 // parts returns the bits of the parts that are not zero.
@@ -155,8 +150,9 @@ func (r *Record) parts() (bits uint16) {
 	return bits
 }
 
-func (r *Record) appendParts(dst []byte) []byte {
-	le, bits := binary.LittleEndian, r.parts()
+// appendParts appends the parts that bits name, in the order of the bits.
+func (r *Record) appendParts(dst []byte, bits uint16) []byte {
+	le := binary.LittleEndian
 	if bits&partWho != 0 {
 		dst = append(append(dst, r.Principal[:]...), r.CapID[:]...)
 	}
@@ -181,8 +177,6 @@ func (r *Record) appendParts(dst []byte) []byte {
 	}
 	return dst
 }
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // FormatError is returned for bytes that are not in the expected format. Their container is
 // damaged.
@@ -257,7 +251,7 @@ func sealed(b []byte, least, most int, newest byte) ([]byte, error) {
 		return nil, errVersion
 	}
 	body := b[:len(b)-crcSize]
-	if checksum(body) != binary.LittleEndian.Uint32(b[len(body):]) {
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(body):]) {
 		return nil, errCRC
 	}
 	return body, nil

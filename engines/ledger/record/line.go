@@ -51,7 +51,7 @@ func (l *Line) Append(dst []byte) []byte {
 	case LineFormat:
 		dst = append(append(append(dst, `{"format":"`...), exportFormat...), `","from_seq":`...)
 		dst = strconv.AppendUint(dst, l.From, 10)
-		dst = appendDigest(append(dst, `,"prev_root":"`...), l.Prev)
+		dst, _ = l.Prev.AppendText(append(dst, `,"prev_root":"`...))
 	case LineRecord:
 		dst = l.appendRecord(dst)
 	case LineBatch:
@@ -101,7 +101,7 @@ func appendBatchLine(dst []byte, b *Batch) []byte {
 	dst = strconv.AppendUint(append(dst, `,"first_seq":`...), b.First, 10)
 	dst = strconv.AppendUint(append(dst, `,"count":`...), b.Count, 10)
 	dst = appendStamp(append(dst, `,"ts":"`...), b.At)
-	dst = appendDigest(append(dst, `","root":"`...), b.Root())
+	dst, _ = b.Root().AppendText(append(dst, `","root":"`...))
 	return base64.StdEncoding.AppendEncode(append(dst, `","header":"`...), b.Append(raw[:0]))
 }
 

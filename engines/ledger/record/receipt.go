@@ -84,7 +84,7 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
 		panic("record: no renderer of receipts has version " + strconv.Itoa(int(r.Version)))
 	}
-	var ts [len(stampLayout)]byte
+	var ts [stampRoom]byte
 	stamp := appendStamp(ts[:0], r.At)
 	dst = append(dst, `{"txid":"`...)
 	dst = r.TxID.append(dst)
@@ -92,29 +92,40 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	dst = appendMember(dst, `,"from":"`, r.From)
 	dst = appendMember(dst, `,"to":"`, r.To)
 	dst = appendMember(dst, `,"asset":"`, r.Asset)
-	dst = r.appendAmount(dst, `,"amount_minor":"`)
-	dst = appendFlags(dst, `,"set":[`, r.Set)
-	dst = appendFlags(dst, `,"clear":[`, r.Clear)
-	dst = r.appendNonce(dst, `,"nonce":`)
+	if r.Op.MovesMoney() {
+		dst, _ = r.Amount.AppendText(append(dst, `,"amount_minor":"`...))
+		dst = append(dst, '"')
+	}
+	if r.Set != 0 {
+		dst = appendFlags(append(dst, `,"set":[`...), r.Set)
+	}
+	if r.Clear != 0 {
+		dst = appendFlags(append(dst, `,"clear":[`...), r.Clear)
+	}
+	if r.Nonce != 0 {
+		dst = strconv.AppendUint(append(dst, `,"nonce":`...), r.Nonce, 10)
+	}
 	dst = appendMember(dst, `,"idem":"`, r.Idem)
 	dst = append(append(dst, `,"ts":"`...), stamp...)
 	dst = append(dst, `","receipt_hash":"`...)
-	dst = appendDigest(dst, r.hash(stamp))
+	var canon [canonicalMost]byte
+	dst, _ = b3.Sum(r.appendCanonical(canon[:0], stamp)).AppendText(dst)
 	dst = append(dst, '"')
 	if !r.Hold.IsZero() {
 		dst = append(r.Hold.append(append(dst, `,"hold":"`...)), '"')
 	}
 	dst = strconv.AppendUint(append(dst, `,"ledger":{"seq":`...), r.Seq, 10)
 	dst = strconv.AppendUint(append(dst, `,"batch":`...), r.Batch, 10)
-	dst = appendDigest(append(dst, `,"root":"`...), r.Root)
+	dst, _ = r.Root.AppendText(append(dst, `,"root":"`...))
 	return append(dst, `"}}`...)
 }
 
 // Hash returns the receipt_hash: the hash of the canonical JSON, with members sorted by name. It
 // does not cover the record's place in the ledger.
 func (r *Receipt) Hash() b3.Digest {
-	var ts [len(stampLayout)]byte
-	return r.hash(appendStamp(ts[:0], r.At))
+	var ts [stampRoom]byte
+	var canon [canonicalMost]byte
+	return b3.Sum(r.appendCanonical(canon[:0], appendStamp(ts[:0], r.At)))
 }
 
 // canonicalMost is the longest canonical JSON: names and values of 2 accounts, an asset, all flags
@@ -123,22 +134,18 @@ const canonicalMost = 160 + 2*len(
 	`"clear":["frozen","no_debit","no_credit","closed"],`,
 ) + 2*engines.MaxAccount + engines.MaxAsset + MaxIdem + 39 + 20 + len(stampLayout) + txTextLen
 
-func (r *Receipt) hash(stamp []byte) b3.Digest {
-	var buf [canonicalMost]byte
-	return b3.Sum(r.appendCanonical(buf[:0], stamp))
-}
-
+// appendCanonical appends the canonical JSON of r: the members that Hash covers, sorted by name.
 func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 	dst = append(dst, '{')
-	dst = r.appendAmount(dst, `"amount_minor":"`)
-	if len(dst) > 1 {
-		dst = append(dst, ',')
+	if r.Op.MovesMoney() {
+		dst, _ = r.Amount.AppendText(append(dst, `"amount_minor":"`...))
+		dst = append(dst, `",`...)
 	}
 	if r.Asset != "" {
 		dst = append(append(append(dst, `"asset":"`...), r.Asset...), `",`...)
 	}
 	if r.Clear != 0 {
-		dst = append(appendFlags(dst, `"clear":[`, r.Clear), ',')
+		dst = append(appendFlags(append(dst, `"clear":[`...), r.Clear), ',')
 	}
 	if r.From != "" {
 		dst = append(append(append(dst, `"from":"`...), r.From...), `",`...)
@@ -147,30 +154,20 @@ func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 		dst = append(append(append(dst, `"idem":"`...), r.Idem...), `",`...)
 	}
 	if r.Nonce != 0 {
-		dst = append(r.appendNonce(dst, `"nonce":`), ',')
+		dst = append(strconv.AppendUint(append(dst, `"nonce":`...), r.Nonce, 10), ',')
 	}
 	dst = append(append(append(dst, `"op":"`...), r.Op.String()...), '"')
-	dst = appendFlags(dst, `,"set":[`, r.Set)
+	if r.Set != 0 {
+		dst = appendFlags(append(dst, `,"set":[`...), r.Set)
+	}
 	dst = appendMember(dst, `,"to":"`, r.To)
 	dst = append(append(dst, `,"ts":"`...), stamp...)
 	dst = append(r.TxID.append(append(dst, `","txid":"`...)), `"}`...)
 	return dst
 }
 
-func (r *Receipt) appendAmount(dst []byte, name string) []byte {
-	if !r.Op.MovesMoney() {
-		return dst
-	}
-	dst, _ = r.Amount.AppendText(append(dst, name...))
-	return append(dst, '"')
-}
-
-// appendFlags appends the words of f as a list, unless there are none.
-func appendFlags(dst []byte, open string, f Flags) []byte {
-	if f == 0 {
-		return dst
-	}
-	dst = append(dst, open...)
+// appendFlags appends the words of f, which is not 0, and ends the list.
+func appendFlags(dst []byte, f Flags) []byte {
 	for i, name := range flagNames {
 		if f&(1<<i) != 0 {
 			dst = append(append(append(dst, '"'), name...), '"', ',')
@@ -180,13 +177,6 @@ func appendFlags(dst []byte, open string, f Flags) []byte {
 	return dst
 }
 
-func (r *Receipt) appendNonce(dst []byte, name string) []byte {
-	if r.Nonce == 0 {
-		return dst
-	}
-	return strconv.AppendUint(append(dst, name...), r.Nonce, 10)
-}
-
 // appendMember appends a member, unless it is "". Names, keys and words need no escapes: their
 // grammars leave out all that would.
 func appendMember(dst []byte, open, value string) []byte {
@@ -194,11 +184,6 @@ func appendMember(dst []byte, open, value string) []byte {
 		return dst
 	}
 	return append(append(append(dst, open...), value...), '"')
-}
-
-func appendDigest(dst []byte, d b3.Digest) []byte {
-	dst, _ = d.AppendText(dst)
-	return dst
 }
 
 // receiptWire is a receipt's JSON.

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"reflect"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func refused(t failer, raw []byte) {
 
 // reseal recomputes the checksum of b.
 func reseal(b []byte) []byte {
-	binary.LittleEndian.PutUint32(b[len(b)-crcSize:], checksum(b[:len(b)-crcSize]))
+	binary.LittleEndian.PutUint32(b[len(b)-crcSize:], crc32.Checksum(b[:len(b)-crcSize], castagnoli))
 	return b
 }
 

@@ -3,7 +3,9 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -93,6 +95,60 @@ type Account struct {
 	Flags        Flags
 }
 
+// Flags is a set of restrictions on an account. The bits are stored.
+type Flags uint8
+
+// The flags of an account.
+const (
+	Frozen   Flags = 1 << iota // no debits, no credits
+	NoDebit                    // does not give
+	NoCredit                   // does not take
+	Closed                     // no debits, no credits, permanently
+
+	allFlags = Frozen | NoDebit | NoCredit | Closed
+)
+
+var flagNames = [...]string{"frozen", "no_debit", "no_credit", "closed"}
+
+// Has reports whether any flag of g is set.
+func (f Flags) Has(g Flags) bool { return f&g != 0 }
+
+// Names are the words for the flags that are set, in the order of their bits.
+func (f Flags) Names() []string {
+	var names []string
+	for i, name := range flagNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String is Names with commas between.
+func (f Flags) String() string { return strings.Join(f.Names(), ",") }
+
+// ParseFlags takes words as Names gives them, in any order.
+func ParseFlags(names ...string) (Flags, error) {
+	var f Flags
+	for _, name := range names {
+		bit, err := parseFlag(name)
+		if err != nil {
+			return 0, err
+		}
+		f |= bit
+	}
+	return f, nil
+}
+
+func parseFlag(s string) (Flags, error) {
+	for i, name := range flagNames {
+		if name == s {
+			return 1 << i, nil
+		}
+	}
+	return 0, fmt.Errorf("record: %q is not a flag: must be one of %s", s, strings.Join(flagNames[:], ", "))
+}
+
 const (
 	txPrefix  = "tx_"
 	txTextLen = len(txPrefix) + ulid.EncodedSize
@@ -162,33 +218,18 @@ func (id TxID) append(dst []byte) []byte {
 // stampLayout is RFC 3339 in UTC with three digits of a second's fraction.
 const stampLayout = "2006-01-02T15:04:05.000Z"
 
+// stampRoom is the room in which appendStamp allocates nothing: it first writes all nine digits of
+// the fraction.
+const stampRoom = len(stampLayout) + 8
+
 var errStamp = errors.New(
 	"not a time: must be RFC 3339 in UTC with three digits of a fraction, such as 2026-01-02T03:04:05.678Z",
 )
 
-// appendStamp shows ns since 1970 as stampLayout, truncated to ms. It is not negative.
+// appendStamp appends a time in ns since 1970, which is not negative, as stampLayout, truncated to
+// ms.
 func appendStamp(dst []byte, ns int64) []byte {
-	sec := ns / int64(time.Second)
-	ms := int(ns / int64(time.Millisecond) % 1000)
-	year, month, day := time.Unix(sec, 0).UTC().Date()
-	rest := int(sec % 86400)
-	dst = append(digits(dst, year, 4), '-')
-	dst = append(digits(dst, int(month), 2), '-')
-	dst = append(digits(dst, day, 2), 'T')
-	dst = append(digits(dst, rest/3600, 2), ':')
-	dst = append(digits(dst, rest/60%60, 2), ':')
-	dst = append(digits(dst, rest%60, 2), '.')
-	return append(digits(dst, ms, 3), 'Z')
-}
-
-// digits appends n as that many decimal digits.
-func digits(dst []byte, n, width int) []byte {
-	var text [4]byte
-	for i := width - 1; i >= 0; i-- {
-		text[i] = '0' + byte(n%10)
-		n /= 10
-	}
-	return append(dst, text[:width]...)
+	return time.Unix(0, ns).UTC().AppendFormat(dst, stampLayout)
 }
 
 // parseStamp takes what appendStamp prints.

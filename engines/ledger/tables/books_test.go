@@ -39,13 +39,13 @@ func (m *rows) Hold(seq uint64) (h Hold, known bool) { h, known = m.holds[seq]; 
 func (m *rows) Once(k OnceKey) (o Once, known bool)  { o, known = m.onces[k]; return o, known }
 
 func (m *rows) take(c *Changes) {
-	for _, b := range c.Balances() {
+	for _, b := range c.Balances {
 		m.balances[b.Key] = b.New
+		if mark, ok := b.Mark(); ok {
+			m.marks[mark.MarkKey] = mark.Seq
+		}
 	}
-	for _, mark := range c.Marks() {
-		m.marks[mark.MarkKey] = mark.Seq
-	}
-	for _, o := range c.Onces() {
+	for _, o := range c.Onces {
 		m.onces[o.Key] = o.New
 	}
 	if c.Account.Ref != 0 {

@@ -16,24 +16,26 @@ type Former interface {
 	Once(k OnceKey) (Once, bool)
 }
 
-// Changes is what one record changes in the derived tables. It is filled by Derive and may be used
-// again; it points into nothing.
+// Changes holds the changes that one record makes in the derived tables. Derive fills it. The next
+// Derive uses its slices again.
 type Changes struct {
-	balances [record.MaxImages]BalanceChange
-	marks    [record.MaxImages]Mark
-	onces    [2]OnceChange
-	nb, nm   int
-	no       int
-
-	Account AccountChange // Ref 0: none
-	Name    NameChange    // Ref 0: none
-	Hold    HoldChange    // Seq 0: none
+	Balances []BalanceChange
+	Onces    []OnceChange
+	Account  AccountChange // Ref 0: none
+	Name     NameChange    // Ref 0: none
+	Hold     HoldChange    // Seq 0: none
 }
 
 // BalanceChange is a balance after a record.
 type BalanceChange struct {
 	Key StateKey
 	New Balance
+}
+
+// Mark returns the mark at the newest posting of the balance, and reports whether there is one.
+func (c *BalanceChange) Mark() (Mark, bool) {
+	n := c.New.Postings
+	return Mark{MarkKey{c.Key, n / MarkEvery}, c.New.State.LastSeq}, n != 0 && n%MarkEvery == 0
 }
 
 // AccountChange is an account after a record.
@@ -61,80 +63,57 @@ type OnceChange struct {
 	New Once
 }
 
-// Balances are the balances that changed. The slice lasts until the next Derive.
-func (c *Changes) Balances() []BalanceChange { return c.balances[:c.nb] }
-
-// Marks are the marks that came up.
-func (c *Changes) Marks() []Mark { return c.marks[:c.nm] }
-
-// Onces are the permanent ids and guards that were bound.
-func (c *Changes) Onces() []OnceChange { return c.onces[:c.no] }
-
-// Derive fills c with what rec changes, given the rows before it. Rows that have seen rec already
-// are left out, so a record may come again. An error is a record that contradicts the rows: the
-// journal is damaged, or rows are missing.
+// Derive fills c with the changes that rec makes to the rows before it. Rows that have seen rec
+// already are left out, so a record may come again. An error means that rec contradicts the rows:
+// the journal is damaged, or rows are missing.
 func (c *Changes) Derive(rec *record.Record, f Former) error {
-	c.nb, c.nm, c.no = 0, 0, 0
-	c.Account, c.Name, c.Hold = AccountChange{}, NameChange{}, HoldChange{}
+	*c = Changes{Balances: c.Balances[:0], Onces: c.Onces[:0]}
 	for i := range rec.Images {
 		if err := c.image(&rec.Images[i], f); err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 	}
-	if err := c.account(rec, f); err != nil {
-		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	if ChangesAccount(rec) {
+		a, changed := f.Account(rec.From).After(rec)
+		if a.OpenedSeq == 0 {
+			return fmt.Errorf("record %d: account %d was not opened", rec.Seq, rec.From)
+		}
+		if changed {
+			c.Account = AccountChange{rec.From, a}
+		}
 	}
-	c.name(rec)
-	c.once(rec, f)
-	if err := c.hold(rec, f); err != nil {
-		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	if rec.Op == record.OpOnce || rec.Guard != (record.Guard{}) {
+		c.once(rec, f)
+	}
+	switch rec.Op {
+	case record.OpOpen:
+		c.Name = NameChange{Ref: rec.From, Name: rec.Name}
+	case record.OpAsset:
+		c.Name = NameChange{Asset: true, Ref: uint64(rec.Asset), Name: rec.Name}
+	case record.OpHold:
+		if _, known := f.Hold(rec.Seq); !known {
+			c.Hold = HoldChange{rec.Seq, Hold{
+				From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: rec.At, Expires: rec.Expires,
+			}}
+		}
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		return c.end(rec, f)
 	}
 	return nil
 }
 
+// image adds the balance after an image, unless the balance has seen it.
 func (c *Changes) image(im *record.Image, f Former) error {
 	k := StateKey{im.Account, im.Asset}
-	b, changed, err := f.Balance(k).After(im)
-	if err != nil || !changed {
-		return err
-	}
-	c.balances[c.nb] = BalanceChange{k, b}
-	c.nb++
-	if m, ok := b.Mark(k); ok {
-		c.marks[c.nm] = m
-		c.nm++
-	}
-	return nil
-}
-
-// After is b after an image of it, unless b has seen that already.
-func (b Balance) After(im *record.Image) (after Balance, changed bool, err error) {
+	b := f.Balance(k)
 	if im.State.LastSeq <= b.State.LastSeq {
-		return b, false, nil
-	}
-	if im.Prev != b.State.LastSeq {
-		return b, false, fmt.Errorf("account %d, asset %d: it follows on record %d, and the balance is after %d",
-			im.Account, im.Asset, im.Prev, b.State.LastSeq)
-	}
-	return Balance{State: im.State, Postings: b.Postings + 1}, true, nil
-}
-
-// Mark is the mark at the newest posting of b, if one stands there.
-func (b *Balance) Mark(k StateKey) (Mark, bool) {
-	return Mark{MarkKey{k, b.Postings / MarkEvery}, b.State.LastSeq}, b.Postings != 0 && b.Postings%MarkEvery == 0
-}
-
-func (c *Changes) account(rec *record.Record, f Former) error {
-	if !ChangesAccount(rec) {
 		return nil
 	}
-	a, changed := f.Account(rec.From).After(rec)
-	if a.OpenedSeq == 0 {
-		return fmt.Errorf("account %d was not opened", rec.From)
+	if im.Prev != b.State.LastSeq {
+		return fmt.Errorf("account %d, asset %d: it follows on record %d, and the balance is after %d",
+			im.Account, im.Asset, im.Prev, b.State.LastSeq)
 	}
-	if changed {
-		c.Account = AccountChange{rec.From, a}
-	}
+	c.Balances = append(c.Balances, BalanceChange{k, Balance{State: im.State, Postings: b.Postings + 1}})
 	return nil
 }
 
@@ -162,15 +141,7 @@ func (a Account) After(rec *record.Record) (after Account, changed bool) {
 	return a, true
 }
 
-func (c *Changes) name(rec *record.Record) {
-	switch rec.Op {
-	case record.OpOpen:
-		c.Name = NameChange{Ref: rec.From, Name: rec.Name}
-	case record.OpAsset:
-		c.Name = NameChange{Asset: true, Ref: uint64(rec.Asset), Name: rec.Name}
-	}
-}
-
+// once adds the permanent id and the guard that rec binds.
 func (c *Changes) once(rec *record.Record, f Former) {
 	if rec.Op == record.OpOnce && rec.Dedupe.Kind == record.DedupeOnce {
 		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{rec.Seq, b3.Digest(rec.Dedupe.Fingerprint)}, f)
@@ -185,44 +156,36 @@ func (c *Changes) once(rec *record.Record, f Former) {
 // bind keeps the first binding for ever.
 func (c *Changes) bind(k OnceKey, o Once, f Former) {
 	if _, bound := f.Once(k); !bound {
-		c.onces[c.no] = OnceChange{k, o}
-		c.no++
+		c.Onces = append(c.Onces, OnceChange{k, o})
 	}
 }
 
-func (c *Changes) hold(rec *record.Record, f Former) error {
-	switch rec.Op {
-	case record.OpHold:
-		if _, known := f.Hold(rec.Seq); !known {
-			c.Hold = HoldChange{rec.Seq, Hold{
-				From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: rec.At, Expires: rec.Expires,
-			}}
-		}
-	case record.OpCapture, record.OpRelease, record.OpExpire:
-		h, known := f.Hold(rec.Hold)
-		if !known {
-			return fmt.Errorf("it closes the hold %d, which is not there", rec.Hold)
-		}
-		if !h.Open() && h.Closing != rec.Seq {
-			return fmt.Errorf("it closes the hold %d, which the record %d has closed", rec.Hold, h.Closing)
-		}
-		if h.Open() {
-			h.Closed, h.Closing = rec.Op, rec.Seq
-			c.Hold = HoldChange{rec.Hold, h}
-		}
+// end adds the hold that rec ends, unless the hold has seen it.
+func (c *Changes) end(rec *record.Record, f Former) error {
+	h, known := f.Hold(rec.Hold)
+	if !known {
+		return fmt.Errorf("record %d: it closes the hold %d, which is not there", rec.Seq, rec.Hold)
+	}
+	if !h.Open() && h.Closing != rec.Seq {
+		return fmt.Errorf("record %d: it closes the hold %d, which the record %d has closed", rec.Seq, rec.Hold,
+			h.Closing)
+	}
+	if h.Open() {
+		h.Closed, h.Closing = rec.Op, rec.Seq
+		c.Hold = HoldChange{rec.Hold, h}
 	}
 	return nil
 }
 
 // Put writes the changes.
 func (c *Changes) Put(w *store.Writes) {
-	for _, m := range c.Marks() {
-		PutMark(w, m)
-	}
-	for _, b := range c.Balances() {
+	for _, b := range c.Balances {
+		if m, ok := b.Mark(); ok {
+			PutMark(w, m)
+		}
 		PutBalance(w, b.Key, b.New)
 	}
-	for _, o := range c.Onces() {
+	for _, o := range c.Onces {
 		PutOnce(w, o.Key, o.New)
 	}
 	if c.Account.Ref != 0 {

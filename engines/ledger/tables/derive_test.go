@@ -239,8 +239,8 @@ func TestOnceBinds(t *testing.T) {
 			Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{2}},
 		}
 		var c Changes
-		if err := c.Derive(&rec, newRows()); err != nil || len(c.Onces()) != want {
-			t.Errorf("%s: %v, %v", op, c.Onces(), err)
+		if err := c.Derive(&rec, newRows()); err != nil || len(c.Onces) != want {
+			t.Errorf("%s: %v, %v", op, c.Onces, err)
 		}
 	}
 }

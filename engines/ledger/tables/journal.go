@@ -83,6 +83,70 @@ var batches = store.NewTable(bBatches, store.U64(), store.Value[record.Batch]{
 	Decode: record.DecodeBatch,
 })
 
+// Head is the end of the journal, with the counters that the next command continues. Each command
+// that writes records writes it.
+type Head struct {
+	Seq       uint64    // of the newest record
+	Batches   uint64    // how many there are
+	At        int64     // of the newest batch, Unix ns
+	LastRoot  b3.Digest // of the newest batch
+	Accounts  uint64    // refs given to accounts: 1 to this
+	Assets    uint32    // refs given to assets: 1 to this
+	OpenHolds uint64
+	Tail      Tail // the headers of the newest batches
+}
+
+var heads = store.NewTable(bMeta, store.String[string](), headValue()).Summed()
+
+// GetHead reads the head; the zero Head is that of a ledger without records.
+func GetHead(r store.Reader) (Head, bool) { return heads.Get(r, keyHead) }
+
+// PutHead writes the head.
+func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
+
+// The row of the head: its version, the numbers, then the headers that wait.
+const (
+	headV2   = 2
+	headSize = 36 + b3.Size + 8
+)
+
+func headValue() store.Value[Head] {
+	return store.Value[Head]{
+		Encode: func(h Head) ([]byte, error) {
+			b := make([]byte, 0, 1+headSize+len(h.Tail.raw)+store.SumSize)
+			b = le.AppendUint64(append(b, headV2), h.Seq)
+			b = le.AppendUint64(b, h.Batches)
+			b = le.AppendUint64(b, uint64(h.At))
+			b = le.AppendUint64(b, h.Accounts)
+			b = le.AppendUint32(b, h.Assets)
+			b = append(b, h.LastRoot[:]...)
+			b = le.AppendUint64(b, h.OpenHolds)
+			return append(b, h.Tail.raw...), nil
+		},
+		Decode: func(b []byte) (h Head, err error) {
+			if len(b) < 1+headSize {
+				return h, errLength
+			}
+			if b[0] != headV2 {
+				return h, errVersion
+			}
+			n := b[1:]
+			h.Seq, h.Batches, h.At = le.Uint64(n), le.Uint64(n[8:]), int64(le.Uint64(n[16:]))
+			h.Accounts, h.Assets = le.Uint64(n[24:]), le.Uint32(n[32:])
+			copy(h.LastRoot[:], n[36:])
+			h.OpenHolds = le.Uint64(n[36+b3.Size:])
+			h.Tail.raw = string(n[headSize:])
+			switch {
+			case h.At < 0:
+				return h, errNumber
+			case len(h.Tail.raw)%record.BatchSize != 0:
+				return h, errLength
+			}
+			return h, nil
+		},
+	}
+}
+
 // TailBatches is how many headers are written to ledger/batches together. Until so many have come
 // they wait in the row of the head, which each commit writes anyway: most commits leave the pages
 // of the table alone. The number is part of the format. With one more, ledger/meta would take over
@@ -193,9 +257,11 @@ func PutBatch(w *store.Writes, h *Head, b *record.Batch, records [][]byte) {
 
 // put writes the headers to ledger/batches, the last one under the number given.
 func (t Tail) put(w *store.Writes, last uint64) {
-	raw := []byte(t.raw)
-	for no := last + 1 - uint64(len(raw)/record.BatchSize); no <= last; no++ {
-		w.Put(bBatches, seqKey(no), raw[:record.BatchSize:record.BatchSize])
+	raw, keys := []byte(t.raw), make([]byte, 0, 8*TailBatches)
+	for no := last + 1 - t.Count(); no <= last; no++ {
+		n := len(keys)
+		keys = binary.BigEndian.AppendUint64(keys, no)
+		w.Put(bBatches, keys[n:n+8:n+8], raw[:record.BatchSize:record.BatchSize])
 		raw = raw[record.BatchSize:]
 	}
 }

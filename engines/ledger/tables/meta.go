@@ -8,22 +8,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
-	"ronbox/engines/ledger/record"
 	"ronbox/store"
 )
-
-// Head is the end of the journal, with the counters that the next command continues. Each command
-// that writes records writes it.
-type Head struct {
-	Seq       uint64    // of the newest record
-	Batches   uint64    // how many there are
-	At        int64     // of the newest batch, Unix ns
-	LastRoot  b3.Digest // of the newest batch
-	Accounts  uint64    // refs given to accounts: 1 to this
-	Assets    uint32    // refs given to assets: 1 to this
-	OpenHolds uint64
-	Tail      Tail // the headers of the newest batches
-}
 
 // Flushed is how far the derived tables have followed the journal; what lies beyond is redone at
 // open.
@@ -40,7 +26,6 @@ const Format = 4
 type StoreKey [32]byte
 
 var (
-	heads     = store.NewTable(bMeta, store.String[string](), headValue()).Summed()
 	formats   = store.NewTable(bMeta, store.String[string](), u64Value())
 	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
 		func(b []byte, k *StoreKey) { copy(b, k[:]) },
@@ -63,12 +48,6 @@ const (
 	keyDoubt    = "doubt"
 	keyLow      = "low_seq"
 )
-
-// GetHead reads the head; the zero Head is that of a ledger without records.
-func GetHead(r store.Reader) (Head, bool) { return heads.Get(r, keyHead) }
-
-// PutHead writes the head.
-func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
 
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
@@ -118,51 +97,6 @@ func GetFlushed(r store.Reader) Flushed {
 
 // PutFlushed writes how far the derived tables have come.
 func PutFlushed(w *store.Writes, f Flushed) { flushes.Put(w, keyLow, f) }
-
-// The row of the head: its version, the numbers, then the headers that wait.
-const (
-	headV2   = 2
-	headSize = 36 + b3.Size + 8
-)
-
-func headValue() store.Value[Head] {
-	numbers := fixed(headV2, headSize, putHead, getHead)
-	return store.Value[Head]{
-		Encode: func(h Head) ([]byte, error) {
-			b, err := numbers.Encode(h)
-			return append(b, h.Tail.raw...), err
-		},
-		Decode: func(b []byte) (Head, error) {
-			n := min(len(b), 1+headSize)
-			h, err := numbers.Decode(b[:n])
-			if h.Tail.raw = string(b[n:]); err == nil && (len(b)-n)%record.BatchSize != 0 {
-				err = errLength
-			}
-			return h, err
-		},
-	}
-}
-
-func putHead(b []byte, h *Head) {
-	le.PutUint64(b, h.Seq)
-	le.PutUint64(b[8:], h.Batches)
-	le.PutUint64(b[16:], uint64(h.At))
-	le.PutUint64(b[24:], h.Accounts)
-	le.PutUint32(b[32:], h.Assets)
-	copy(b[36:], h.LastRoot[:])
-	le.PutUint64(b[36+b3.Size:], h.OpenHolds)
-}
-
-func getHead(b []byte, h *Head) error {
-	h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
-	h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
-	copy(h.LastRoot[:], b[36:])
-	h.OpenHolds = le.Uint64(b[36+b3.Size:])
-	if h.At < 0 {
-		return errNumber
-	}
-	return nil
-}
 
 // The ledger's buckets. Integers in keys are big-endian.
 var (
