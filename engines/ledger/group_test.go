@@ -14,8 +14,8 @@ import (
 	"ronbox/store"
 )
 
-// The first command of a group panics after its ops are applied, the second is refused and the last
-// one flushes. Memory matches the file, whether or not the file has room for the group.
+// One command of a group panics after its ops are applied, another is refused, and the last one
+// flushes. Memory matches the file, whether or not the file has room for the group.
 func TestGroupWithoutRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing runs beside it: left to the run without -short")

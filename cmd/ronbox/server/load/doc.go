@@ -11,9 +11,9 @@
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package load
