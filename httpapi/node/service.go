@@ -116,7 +116,7 @@ func New(node Engine) httpapi.Service {
 		Routes: slices.Concat(h.stateRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{
-				Param: openapi.Param{Name: paramKid, Doc: "of a root key", Pattern: httpapi.NamePattern},
+				Param: openapi.Param{Name: paramKid, Doc: "id of a root key", Pattern: httpapi.NamePattern},
 				Check: httpapi.IsName,
 			},
 			{
