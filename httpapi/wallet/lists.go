@@ -105,7 +105,8 @@ func (h handlers) oneReference() httpapi.Route {
 			{Name: "reference", Doc: "reference of the operation", Required: true},
 			{
 				Name: "principal",
-				Doc:  "principal that owns the reference; by default the caller's, and another needs the scope wallet.admin",
+				Doc: "principal that owns the reference; by default the caller's, and another needs the " +
+					"scope wallet.admin",
 			},
 		},
 		Problems: []int{http.StatusNotFound},

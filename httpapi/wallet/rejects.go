@@ -58,13 +58,15 @@ func rejectRules() []httpapi.ErrorRule {
 		limit(record.LimitHolds),
 		reject(record.HoldUnknown, "No such hold", "hold: there is none of this txid, or it is not yours", nil),
 		reject(record.HoldClosed, "Hold is closed", "hold: was captured or released before", nil),
-		reject(record.HoldExpired, "Hold has expired", "hold: its time is over; its amount was returned to the payer", nil),
+		reject(record.HoldExpired, "Hold has expired", "hold: its time is over; its amount was returned to "+
+			"the payer", nil),
 		unknownPayer(
 			reject(record.InsufficientFunds, "No such payer",
 				"from: nobody has ever paid this account, so it has no money: check its name", payerDetail),
 		),
 		reject(record.InsufficientFunds, "Not enough",
-			"amount_minor: there is less to spend than the amount, or less on hold than the amount to capture", assetDetail),
+			"amount_minor: there is less to spend than the amount, or less on hold than the amount to "+
+				"capture", assetDetail),
 		reject(record.Aborted, "Not done", "another operation of the batch was refused", nil),
 		reject(record.OnceConflict, "Id is taken", "this id belongs to another settlement", nil),
 		reject(record.ReferenceConflict, "Reference is taken",

@@ -120,7 +120,8 @@ func (h handlers) reads() []httpapi.Route {
 				openapi.Number("limit", "entries of a page", ledger.MaxHistory),
 				{
 					Name: "cursor",
-					Doc:  "next of the previous page; it is valid for the same query only, and new entries do not shift it",
+					Doc: "next of the previous page; it is valid for the same query only, and new entries " +
+						"do not shift it",
 				},
 				{Name: "since", Doc: "RFC 3339 time; only entries at or after it"},
 				{Name: "until", Doc: "RFC 3339 time; only entries before it"},
@@ -159,7 +160,8 @@ func (h handlers) writes() []httpapi.Route {
 		order(record.OpCapture, "Pay out a hold, fully or partly", Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
-			Summary: "Execute many operations in one request", In: Batch{}, Answers: append(written(BatchAnswer{}), some...)},
+			Summary: "Execute many operations in one " +
+				"request", In: Batch{}, Answers: append(written(BatchAnswer{}), some...)},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
 			Summary: "Set or clear the flags of an account", In: FlagsChange{}, Answers: written(Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,

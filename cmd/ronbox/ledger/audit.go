@@ -147,7 +147,8 @@ func auditedTable(t cli.Table, d auditedDoc) {
 	case d.First:
 		t.Row("trusted", "first audit: later audits compare the ledger with this head")
 	default:
-		t.Row("sound", fmt.Sprintf("the ledger has only grown since batch %d, which the node has proven", d.Trusted.Batches))
+		t.Row("sound", fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
+			"proven", d.Trusted.Batches))
 	}
 	t.Row("batches", d.Head.Batches)
 	t.Row("log root", d.Head.Root)

@@ -154,7 +154,8 @@ func (e *exporter) line(raw []byte) error {
 			return e.write(append(raw[:len(raw):len(raw)], '\n'))
 		}
 		if l.From != e.next || l.Prev != e.root {
-			return cli.Fail(cli.ExitBad, "node_inconsistent", "compare the ledger with an earlier head: `ronbox ledger audit`",
+			return cli.Fail(cli.ExitBad, "node_inconsistent", "compare the ledger with an earlier head: "+
+				"`ronbox ledger audit`",
 				"the node continues with another ledger after record %d", e.next-1)
 		}
 		return nil

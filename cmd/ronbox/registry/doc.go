@@ -3,8 +3,8 @@
 // # Invariants
 //
 //  1. Only sign, approve, genesis, init and apply read a private key. It never leaves the process.
-//  2. A verb never signs data on the word of the node alone: it first checks the answers of the node
-//     against hashes that were signed earlier.
+//  2. A verb never signs data on the word of the node alone: it first checks the answers of the
+//     node against hashes that were signed earlier.
 //
 // # Tasks and queues
 //

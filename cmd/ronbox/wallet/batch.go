@@ -64,7 +64,8 @@ paid none; 21 some rows were refused; 22 the file is not a batch, and nothing wa
 	fl.BoolVar(&f.retry, "retry-refused", false, "send rows again that were refused earlier")
 	fl.IntVar(&f.chunk, "chunk", 1000, "number of operations per request at most, 1 to 4096")
 	fl.StringVar(&f.state, "state", "",
-		"`file` that records executed and refused rows (default FILE.state, with --run FILE.NAME.state; none for stdin)")
+		"`file` that records executed and refused rows (default FILE.state, with --run FILE.NAME.state; none "+
+			"for stdin)")
 	fl.StringVar(&f.run, "run", "", "`name` of this run; under another name the same rows are executed once more")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		return a.batch(ctx, c, args[0], f)
@@ -212,6 +213,7 @@ func batchTable(t cli.Table, d batchDoc) {
 		t.Row(fmt.Sprintf("line %d", r.Line), fmt.Sprintf("%s (%s)", r.Code, r.Reason))
 	}
 	if len(d.Refused) > 0 && d.State != "" {
-		t.Row("next", "fix the cause, then run the command with --retry-refused, which sends only the refused rows again")
+		t.Row("next", "fix the cause, then run the command with --retry-refused, which sends only the "+
+			"refused rows again")
 	}
 }

@@ -226,7 +226,8 @@ func (b *batchRun) checkMonth(before []int, made []time.Time) error {
 	paid := count(b.Done) - b.earlier
 	if paid > 0 {
 		next = fmt.Sprintf("%d lines of this file were paid just now: remove them before you use --run, "+
-			"which pays every line; to pay only the new lines, pass the state file of the earlier run with --state", paid)
+			"which pays every line; to pay only the new lines, pass the state file of the earlier run with "+
+			"--state", paid)
 	}
 	f := cli.Fail(cli.ExitFailed, "done_before", next,
 		"the operation of line %d was executed earlier, at %s, and is not in the state file: nothing more is sent",
@@ -251,7 +252,8 @@ func (b *batchRun) checkLedger(ctx context.Context, pending []int) error {
 		return nil // the token may pay and not read
 	case ok && p.Status == http.StatusNotFound:
 		return cli.Fail(cli.ExitFailed, "other_ledger",
-			"to pay it on this node, name another file with --state: rows that this node has executed are not executed again",
+			"to pay it on this node, name another file with --state: rows that this node has executed are "+
+				"not executed again",
 			"the state file names transaction %s, which this node does not have, or does not show to the token: "+
 				"the state file belongs to another node, or this node was restored", b.Last)
 	}

@@ -47,7 +47,8 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	f.keyFlag(cmd)
 	assetFlag(cmd, &f.asset)
 	f.given = func() bool { return cmd.Flags().Changed("nonce") }
-	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "nonce of this debit, a `number` (default: the node assigns the next one)")
+	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "nonce of this debit, a `number` (default: the node assigns "+
+		"the next one)")
 	cmd.Flags().StringVar(&f.reference, "reference", "",
 		"permanent `id` such as an invoice number; the operation is executed once under it (default the key)")
 	cmd.Flags().StringVar(&f.memo, "memo", "", "`text` that is stored with the operation for ever")

@@ -1,4 +1,5 @@
-// Package openapitest checks the answers of an HTTP surface against its OpenAPI document, for tests.
+// Package openapitest checks the answers of an HTTP surface against its OpenAPI document in tests.
+//
 // An answer with a status, media type, header or body that the document does not describe is an
 // error, either of the handler or of the document.
 //
