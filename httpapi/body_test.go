@@ -503,7 +503,7 @@ func TestDecompressionHasItsPlaces(t *testing.T) {
 	})
 }
 
-// capped is an authority whose tokens permit small bodies only.
+// capped is an authority with tokens that permit small bodies only.
 type capped struct{ most int64 }
 
 func (a capped) Check(string, auth.Request) (engines.Actor, error) {

@@ -60,7 +60,7 @@ type witness struct {
 	seen map[string]bool // "GET /registry/:v"; httpapi.Guarded by mu
 }
 
-// newWitness returns a client whose every answer is checked against the document.
+// newWitness returns a client that checks every answer against the document.
 func newWitness(t *testing.T) (*witness, *apiClient) {
 	t.Helper()
 	w := &witness{rig: newRig(t), seen: map[string]bool{}}
@@ -514,7 +514,7 @@ func TestEveryBodyIsReadStrictly(t *testing.T) {
 // value is JSON that a member can hold by its type, and JSON that it cannot.
 type value struct{ good, bad string }
 
-// wellSpelt returns members whose syntax is checked before that of later members.
+// wellSpelt returns the members that are checked for syntax before later members.
 func wellSpelt() map[string]string {
 	return map[string]string{
 		"amount_minor": `"5"`,

@@ -29,8 +29,8 @@ import (
 	"ronbox/store"
 )
 
-// Of two concurrent requests for one free slot, one gets it: a refused request never takes a slot
-// temporarily.
+// If two concurrent requests compete for one free slot, one gets it. A refused request never takes
+// a slot temporarily.
 func TestAFreePlaceIsGiven(t *testing.T) {
 	const rounds = 100_000
 	l := httpapi.NewSlots(1)

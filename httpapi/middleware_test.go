@@ -444,7 +444,7 @@ func TestPreflightOfAQuery(t *testing.T) {
 	}
 }
 
-// collected returns what a collector received.
+// collected returns the spans that a collector received.
 func collected(t *testing.T, do func(*rig)) string {
 	t.Helper()
 	var mu sync.Mutex

@@ -19,7 +19,7 @@ func schemaParam() PathParam {
 	return PathParam{
 		Param: openapi.Param{
 			Name:    "name",
-			Doc:     "of a schema in this document's components",
+			Doc:     "name of a schema in the components of this document",
 			Pattern: NamePattern,
 		},
 		Check: IsName,

@@ -68,7 +68,7 @@ func (s *Server) getReadyz(c *Request) error {
 	}
 	r := s.d.Board.Report(service, plane)
 	if service != "" && len(r.Services) == 0 {
-		return &QueryError{"service", "is not one of this node"}
+		return &QueryError{"service", "is not a service of this node"}
 	}
 	s.applyGate(c, &r, plane)
 	body := readyBody(r)

@@ -166,7 +166,7 @@ func Tagged(body any) []openapi.Answer {
 
 // IfNoneMatch describes the request header for such a read.
 func IfNoneMatch() []openapi.Param {
-	return []openapi.Param{{Name: "If-None-Match", Doc: "tags of what the caller has"}}
+	return []openapi.Param{{Name: "If-None-Match", Doc: "tags of the content that the caller has"}}
 }
 
 // Replayed describes the header ReplayedHeader.

@@ -48,8 +48,9 @@ func requestRules() []ErrorRule {
 		bad.When(IsA[*PathError]).With(Field(func(e *PathError) string { return e.Param })),
 		bad.When(Is(errBodyCut)),
 		bad.When(Is(errNested)),
-		bad.When(Is(inflate.ErrStream)).Say("the body is not what its Content-Encoding says"),
-		bad.When(Is(inflate.ErrRatio)).As(ReasonRatioCap).Say("the body inflates by too much; send it as it is"),
+		bad.When(Is(inflate.ErrStream)).Say("the body does not match its Content-Encoding"),
+		bad.When(Is(inflate.ErrRatio)).As(ReasonRatioCap).Say("the body is too large after decompression; " +
+			"send it uncompressed"),
 		bad.When(Is(inflate.ErrTooLarge)).As(ReasonInflateCap).Say("the inflated body is too large"),
 		bad.When(Any(Is(auth.ErrSpec), Is(engines.ErrAmount), Is(engines.ErrAccount), Is(engines.ErrAsset))),
 		bad.When(IsA[*HeaderError]).As(ReasonBadHeader).With(Field(func(e *HeaderError) string { return e.Header })),
@@ -161,10 +162,11 @@ func storeRules() []ErrorRule {
 			With(outcomeUnknown).
 			Say("the node stops and starts again from disk; the same request is safe to repeat"),
 		{Is: Is(store.ErrFull), Outcome: Outcome{http.StatusInsufficientStorage, ReasonStoreFull, "StoreFull", true},
-			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads go on"},
+			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads still succeed"},
 		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
 		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
-			With(Told(Details{"cause": ReasonRestored})).Say("reads go on; `ronbox db accept-restore` lets writes in"),
+			With(Told(Details{"cause": ReasonRestored})).Say("reads still succeed; `ronbox db " +
+			"accept-restore` permits writes"),
 		{
 			Is:      Is(errDamaged),
 			Outcome: Outcome{http.StatusServiceUnavailable, ReasonCorrupt, "Corrupt", false},
@@ -180,7 +182,7 @@ func storeRules() []ErrorRule {
 			Is:      Is(store.ErrAmnesia),
 			Outcome: Outcome{http.StatusServiceUnavailable, ReasonAmnesia, "NotReady", false},
 			Title:   "Not in memory mode",
-			Hint:    "the file lives in memory, by amnesia.enabled, and leaves nothing on a disk",
+			Hint:    "the database is in memory only (amnesia.enabled), so there is no file",
 		},
 		{Is: Is(store.ErrTimeout), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},
 			Title: "Deadline passed", Hint: hintLate, Details: outcomeNone},

@@ -50,7 +50,7 @@ type Missed struct{ Count, From, To uint64 }
 func LastEvent(what string) openapi.Param {
 	return openapi.Param{
 		Name: "Last-Event-ID",
-		Doc:  "the last " + what + " that the caller has seen; what came after is told first",
+		Doc:  "the last " + what + " that the caller has seen; later ones are sent first",
 	}
 }
 

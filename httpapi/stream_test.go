@@ -166,8 +166,8 @@ func TestStreamEndsWhenReplayFails(t *testing.T) {
 	f.want("retry: 3000", hello3, "")
 }
 
-// A client whose cursor is overrun gets one lagged event with the number of missed events, and
-// continues from HEAD.
+// If the cursor of a client is overrun, the client gets one lagged event with the number of missed
+// events, and continues from HEAD.
 func TestStreamTellsLag(t *testing.T) {
 	r := newRig(t)
 	sub := r.reg.bus.Subscribe("sse")

@@ -26,8 +26,8 @@
 //     error that names the first.
 //  11. A snapshot gets its name only after it was verified. A restored file accepts no work until
 //     AcceptRestore.
-//  12. A file without space, on the disk or below max_bytes, can be read and deleted from. It
-//     accepts work again once there is space.
+//  12. If the disk is full, or the file has reached max_bytes, reads and deletions still succeed.
+//     The store accepts other work again once there is space.
 //  13. Migration of an older file first takes a verified snapshot. An interrupted migration can be
 //     resumed and ends in the same state. A program of the older schema refuses a file once its
 //     migration has begun to write.
@@ -69,5 +69,6 @@
 // # Lock order
 //
 // None among goroutines: the committer owns the write transaction, and the state that others read
-// (Info, Health, Err, Stats) is atomic. Of file locks the folder is locked first, then the file.
+// (Info, Health, Err, Stats) is atomic. The lock of the folder is taken before the lock of the
+// file.
 package store

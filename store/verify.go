@@ -196,7 +196,7 @@ func (v *verifier) countRows(r Reader) (string, error) {
 	}
 	detail := fmt.Sprintf("%d rows in %d buckets", all, len(v.buckets))
 	if v.want != nil && v.want.Buckets != nil && !maps.Equal(v.want.Buckets, v.rep.Buckets) {
-		return detail, fmt.Errorf("rows by bucket are %v, the manifest says %v", v.rep.Buckets, v.want.Buckets)
+		return detail, fmt.Errorf("rows by bucket are %v, but the manifest has %v", v.rep.Buckets, v.want.Buckets)
 	}
 	return detail, nil
 }
@@ -216,7 +216,7 @@ func (v *verifier) stateHash(r Reader) (string, error) {
 
 func differ[T comparable](want, got T) error {
 	if want != got {
-		return fmt.Errorf("is %v, the manifest says %v", got, want)
+		return fmt.Errorf("is %v, but the manifest has %v", got, want)
 	}
 	return nil
 }

@@ -6,17 +6,18 @@
 //
 //  1. Every Queue, Broadcast, Watch, Ticker and Task is created through a [Catalog], which refuses
 //     a second one with the same service and name. So the printed topology is complete. Ranked
-//     locks are declared too. Not declared are signals (channels of struct{} that hold at most one
-//     token) and leaf mutexes, which are never held during a wait and are listed in the Lock order
-//     of their package. ronlint (rawchan, lockwait) reports any other channel, ticker or delayed
-//     call, unless a comment excuses it because it ends with one call or holds no work.
+//     locks are declared too. Signals and leaf mutexes are not declared. A signal is a channel of
+//     struct{} that holds at most one token. A leaf mutex is never held during a wait, and is
+//     listed in the Lock order of its package. ronlint (rawchan, lockwait) reports any other
+//     channel, ticker or delayed call, unless a comment excuses it because it ends with one call or
+//     holds no work.
 //  2. Queue: the items accepted by TrySend and Send are exactly those returned by C, Recv or
 //     Discard, in order per producer. C is closed only when the queue is closed and empty and has
 //     no sender. A send never meets a closed channel.
 //  3. Broadcast: Publish never waits. For each subscription, published = delivered + lagged +
 //     pending.
-//  4. Watch: a Load is never torn. The channel that it returns is closed by the next Store,
-//     whenever that happens.
+//  4. Watch: a Load is never torn. The next Store closes the channel that the Load returned, even
+//     if it comes before the caller waits.
 //  5. Reply: the waiter gets exactly one of success, failure, cancelled and unknown. A claimed
 //     item is never cancelled.
 //  6. Every goroutine has an owner that waits for it: the Supervisor for its tasks, Fan for its
@@ -24,19 +25,19 @@
 //     than the grace of a Drain or Close is abandoned. A panic in a task ends that run of the task
 //     only; a panic in a run of a Flight fails its waiters. Both are counted, and the stack is
 //     logged once.
-//  7. A closed queue means drain, an ended context means stop now. A queue closes when the last
-//     task in its Producers has returned.
+//  7. To drain a task, close its queue; to stop it at once, end its context. A queue closes when
+//     the last task in its Producers has returned.
 //  8. Each goroutine of a task has the profiler labels service and task. The state shown for a
 //     task or a channel is its state at one moment.
-//  9. Breaker: only Step changes the state. An open breaker permits no call before its stay has
-//     passed. A half-open one permits at most the configured number of probes. A result counts in
-//     the era that permitted its call, or not at all.
+//  9. Breaker: only Step changes the state. Each change begins a new era. An open breaker permits
+//     no call until its stay has passed. A half-open one permits at most the configured number of
+//     probes. A result that arrives after the era of its permit has ended does not count.
 //  10. Flight: at most one call per key is in progress. Every caller that joined it gets its one
 //     result or leaves. If all callers leave before the call is claimed, it is never made. The key
 //     is free again before any caller has the result.
-//  11. Metrics are resolved by constructors; hot paths look nothing up.
-//  12. Late: it ends when a context with its deadline would, and for the same reason. It has a
-//     timer only after the first call of Done.
+//  11. Constructors resolve the metrics; hot paths do no lookups.
+//  12. A Late ends at the same time and with the same error as a context with its deadline. It
+//     creates its timer at the first call of Done.
 //
 // # Tasks and queues
 //

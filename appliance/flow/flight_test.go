@@ -275,8 +275,8 @@ func TestFlightCloseJoinsItsRuns(t *testing.T) {
 	})
 }
 
-// A Close whose context ends aborts the runs. It reports only runs that ignore that and unsettled
-// calls.
+// If the context of Close ends, Close aborts the runs. It reports only unsettled calls and runs
+// that ignore the abort.
 func TestFlightCloseAborts(t *testing.T) {
 	for _, tt := range []struct {
 		doc   string

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// joint is the part of a Flight that scenarios with Do use.
+// joint is the part of a Flight that the scenarios with Do use.
 type joint interface {
 	Do(ctx context.Context, key, fence int, within time.Duration, run func(context.Context) (int, error)) (int, error)
 }

@@ -77,7 +77,8 @@ func classifyPort(in Inputs, err error) Finding {
 	case errors.Is(err, unix.EADDRINUSE) && in.Running:
 		return ok(check, "%s is the running node's", in.Bind)
 	case errors.Is(err, unix.EADDRINUSE):
-		return bad(check, "stop what listens there (ss -ltnp), or set server.bind (RONBOX_SERVER__BIND)", "%s is taken",
+		return bad(check, "stop the process that listens there (ss -ltnp), or set server.bind "+
+			"(RONBOX_SERVER__BIND)", "%s is taken",
 			in.Bind)
 	case errors.Is(err, unix.EACCES):
 		return bad(check, "take a port from 1024 on, or grant CAP_NET_BIND_SERVICE", "%s needs a privilege", in.Bind)
@@ -122,7 +123,8 @@ func classifySpace(in Inputs, f FileSystem) Finding {
 		return bad(check, "free some space, or lower store.min_free: the node refuses writes",
 			"%s free of %s, kept free are %s", bytesText(f.Free), bytesText(f.Total), bytesText(kept))
 	case f.Free < in.MaxBytes-in.Held:
-		return warn(check, "keep an eye on it, or lower store.max_bytes", "%s free of %s, the database may grow to %s",
+		return warn(check, "watch the free space, or lower "+
+			"store.max_bytes", "%s free of %s, the database may grow to %s",
 			bytesText(f.Free), bytesText(f.Total), bytesText(in.MaxBytes))
 	}
 	return ok(check, "%s free of %s", bytesText(f.Free), bytesText(f.Total))
@@ -183,7 +185,7 @@ func classifySwap(in Inputs, areas []SwapArea, g Group, lockable bool) Finding {
 	case in.Amnesia:
 		return bad(check,
 			"swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap",
-			"%s on disk may keep what should be forgotten", bytesText(size))
+			"%s on disk may keep data that must not be stored", bytesText(size))
 	}
 	return ok(check, "%s", bytesText(size))
 }
@@ -207,7 +209,7 @@ func classifyMemory(in Inputs, m Memory, g Group) Finding {
 	case room < need:
 		return warn(check, "give it "+bytesText(need)+" or more", "%s", seen)
 	case m.Available > 0 && min(m.Available, room) < need:
-		return warn(check, "see what else takes memory on this machine", "%s", seen)
+		return warn(check, "find out which processes take memory on this machine", "%s", seen)
 	}
 	return ok(check, "%s", seen)
 }
@@ -225,7 +227,7 @@ func classifyFiles(in Inputs, l Limits) Finding {
 func classifyCPU(l Limits) Finding {
 	const check = "cpu"
 	if l.Group.CPUs > 0 && l.Group.CPUs <= 1 {
-		return warn(check, "give it more than one core: while it is throttled every request waits",
+		return warn(check, "give it more than one core: every request waits while it is throttled",
 			"a quota of %.3g cores", l.Group.CPUs)
 	}
 	if l.Group.CPUs > 0 {

@@ -6,16 +6,16 @@
 //  1. One metric name has one type, one label set and one help text in all services. A label that
 //     a service lacks is "".
 //  2. A series is resolved when its owner is constructed. Counting and observing neither look
-//     anything up nor wait. The owner of a series whose labels come and go removes it.
+//     anything up nor wait. An owner that changes the labels of its series removes the old series.
 //  3. A log call never waits for the reader of the log. Until the writer task has returned, lines
 //     that do not fit the ring are dropped and counted.
-//  4. A field or member whose name is that of a secret ([Hides]) prints as ***, in log lines and
-//     in spans. Each log entry is one line of printable characters, and each text in it has at
-//     most 16 KiB.
-//  5. Of the lines that share level, service, event, route and status, at most ten are written in
-//     the second that begins with the first of them; one more line then says how many were
-//     suppressed. Beyond 1,024 such groups in a second, all lines of a level form one group. Every
-//     line is written, or counted in such a line, or counted as dropped.
+//  4. A field or member with the name of a secret ([Hides]) prints as ***, in log lines and in
+//     spans. Each log entry is one line of printable characters, and each text in it has at most 16
+//     KiB.
+//  5. Log lines form a group if they share level, service, event, route and status. At most ten
+//     lines of a group are written in the second that begins with the first of them; one more line
+//     then states how many were suppressed. Beyond 1,024 groups in a second, all lines of a level
+//     form one group. Every line is written, counted in such a line, or counted as dropped.
 //  6. A probe that was never set fails. Readiness depends on the probe table only.
 //  7. A span never waits for its collector. A failed span is always sent, whatever the sampling
 //     rate. A malformed text never spoils the other spans of its batch. A disabled tracer does not

@@ -228,7 +228,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// Remove removes series of every type. A series that is resolved again starts anew.
+// Remove removes series of every type. A series that is resolved again starts at zero.
 func TestRemove(t *testing.T) {
 	m := NewMetrics()
 	count, set := m.Counter("rejected_total", "index", "reason", "p1"), m.Set("queue_capacity", "index", "queue", "p1")

@@ -56,8 +56,8 @@ func TestRepeatsAreSummed(t *testing.T) {
 	})
 }
 
-// A lasting storm writes at most eleven lines per second, and its last count is written even if
-// nothing else is logged.
+// A lasting storm writes at most eleven lines per second. Its last count is written without a later
+// log call.
 func TestSumsShowByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}

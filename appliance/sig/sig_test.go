@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// smallOrder lists the eight points whose order divides the cofactor.
+// smallOrder lists the eight points with an order that divides the cofactor.
 var smallOrder = []string{
 	"0100000000000000000000000000000000000000000000000000000000000000", // the identity
 	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -24,7 +24,7 @@ var smallOrder = []string{
 	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
 }
 
-// otherSpellings encode points in ways that decode, but not back to the same bytes.
+// otherSpellings lists encodings of points that decode but do not encode back to the same bytes.
 var otherSpellings = []string{
 	"0100000000000000000000000000000000000000000000000000000000000080", // the identity, with a sign
 	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", // the identity, y = p+1
@@ -34,7 +34,7 @@ var otherSpellings = []string{
 	"f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", // y = p+3, of large order
 }
 
-// Each weak key is refused with its reason. Under one of small order the library accepts one
+// Each weak key is refused with its reason. Under a key of small order the library accepts one
 // signature for every message.
 func TestWeakKeys(t *testing.T) {
 	unhex := func(s string) []byte { b, _ := hex.DecodeString(s); return b }
@@ -52,7 +52,7 @@ func TestWeakKeys(t *testing.T) {
 	}
 }
 
-// Whatever key the library makes passes.
+// Every key that the library generates is accepted.
 func TestGoodKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.SliceOfN(rapid.Byte(), ed25519.SeedSize, ed25519.SeedSize).Draw(t, "seed")

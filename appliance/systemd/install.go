@@ -122,7 +122,7 @@ func (i Install) Check() error {
 			}
 		}
 		if under(p.path, volatile) && !under(p.path, mounts) && !under(p.path, homeDirs) {
-			return &PlaceError{p.what, p.path, "it is on a file system in memory, whose files are lost at a reboot"}
+			return &PlaceError{p.what, p.path, "it is on a file system in memory, which loses its files at a reboot"}
 		}
 		if under(p.path, homeDirs) && (p.what == binary || i.User == SystemUser) {
 			return &PlaceError{p.what, p.path, "home folders are hidden from the service (ProtectHome)"}

@@ -77,7 +77,7 @@ func inherit(files []*os.File) (map[string]net.Listener, error) {
 		case err != nil:
 			faults = append(faults, fmt.Errorf("inherited socket %s: %w", name, err))
 		case named[name] != nil:
-			faults = append(faults, fmt.Errorf("inherited socket %s: there are two of that name", name), l.Close())
+			faults = append(faults, fmt.Errorf("two inherited sockets have the name %s", name), l.Close())
 		default:
 			named[name] = l
 		}
@@ -96,14 +96,14 @@ func listener(f *os.File) (net.Listener, error) {
 		return nil, err
 	}
 	if listens == 0 {
-		return nil, errors.New("it does not listen: ListenStream with Accept=no is what the socket unit needs")
+		return nil, errors.New("it does not listen: the socket unit needs ListenStream with Accept=no")
 	}
 	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, err
 	}
 	if got := l.Addr().Network(); got != want {
-		return nil, errors.Join(fmt.Errorf("it is of the network %s, want %s", got, want), l.Close())
+		return nil, errors.Join(fmt.Errorf("its network is %s, want %s", got, want), l.Close())
 	}
 	return l, nil
 }

@@ -59,7 +59,7 @@ func newSilence(most time.Duration, stop context.CancelCauseFunc) *silence {
 	if most == 0 {
 		return nil
 	}
-	late := fmt.Errorf("%w: no byte came for %s", context.DeadlineExceeded, most)
+	late := fmt.Errorf("%w: no byte received for %s", context.DeadlineExceeded, most)
 	return &silence{most, time.AfterFunc(most, func() { stop(late) })} //rawchan: it ends a context, and never waits
 }
 

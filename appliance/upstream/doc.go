@@ -14,10 +14,10 @@
 //  4. A Get makes at most Spec.Tries tries, and none after its context has ended or while the
 //     breaker is open. After an answer there is no retry, except for 503 and 504.
 //  5. The breaker gets one result per try, when the header of the answer arrives. A request that
-//     the caller or the policy refuses does not count, nor does the end of a try whose body the
-//     caller read too slowly.
-//  6. A call of Calls ends with its context. A call that its caller has left does not count. A call
-//     that panics counts as failed.
+//     the caller or the policy refuses does not count. A try that ends because its caller read the
+//     body too slowly does not count either.
+//  6. A call of Calls ends with its context. A call that was abandoned by its caller does not
+//     count. A call that panics counts as failed.
 //
 // # Tasks and queues
 //

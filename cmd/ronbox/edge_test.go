@@ -177,8 +177,8 @@ func (b *box) stormEdge(
 	wg.Wait()
 }
 
-// checkEdge compares the content of a node, whose host no longer answers, with the acknowledged
-// assets.
+// checkEdge compares the stored content of a node with the acknowledged assets. The origin of the
+// assets no longer answers.
 func (b *box) checkEdge(t *testing.T, cycle int, acked map[int]edgeapi.Object, packs [][]byte) {
 	t.Helper()
 	c := b.client(t)

@@ -156,7 +156,7 @@ func TestKeysAreNeverPrinted(t *testing.T) {
 	}
 }
 
-// A client does not retry a request whose answer is too large.
+// A client does not repeat a request after an answer that is too large.
 func TestLargeAnswersEnd(t *testing.T) {
 	calls := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {

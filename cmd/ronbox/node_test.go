@@ -475,8 +475,8 @@ func TestDoctorOfABadConfiguration(t *testing.T) {
 	}
 }
 
-// A verb does not wait for a node that is stopping, whose sockets are closed while it closes its
-// database.
+// A verb does not wait for a node that is stopping. Such a node has closed its sockets and still
+// closes its database.
 func TestVerbMeetsAStop(t *testing.T) {
 	b := newBox(t)
 	stopping, err := os.Open(filepath.Join(b.dir, server.StoppingName))

@@ -242,7 +242,7 @@ func (b *box) killOnce(t *testing.T, d *rand.Rand, p *process, i int) {
 }
 
 // checkMoney expects the sum of all balances to equal the issued amount. It reads all balances at
-// one head of the ledger, because a payment whose caller has disconnected may still be made.
+// one head of the ledger, because the payment of a disconnected caller may still be made.
 func (b *box) checkMoney(t *testing.T, ps []*payer) {
 	t.Helper()
 	c := b.client(t)

@@ -143,7 +143,7 @@ func TestProofsThatAreBent(t *testing.T) {
 	}
 }
 
-// A batch whose run is killed repeatedly pays each line once, even if each run has lost the state
+// A batch pays each line once although its run is killed repeatedly and each run has lost the state
 // of earlier runs.
 func TestBatchIsResumed(t *testing.T) {
 	t.Parallel()

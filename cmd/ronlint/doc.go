@@ -33,19 +33,21 @@
 //
 //  1. A comment without a reason is reported, and so is a comment that excuses nothing.
 //  2. Tests are not analyzed: they may hold a lock to force a schedule.
-//  3. A table lists the functions outside of the program that wait; no other function there does.
-//  4. A method of an interface counts as every implementation that the package of the interface, or
-//     the package of the call, knows.
-//  5. A closure counts where it is called, and a go statement nowhere. For determinism a closure is
-//     part of the function around it, and a function that is named counts as called.
-//  6. A call that cannot be followed is not guessed: determinism assumes that a func value other
-//     than a clock is analyzed where it is made.
+//  3. A table lists the functions outside the program that wait. All others outside the program are
+//     assumed not to wait.
+//  4. A call of an interface method counts as a call of each implementation in the package of the
+//     interface, in the package of the call, and in the packages that they import.
+//  5. The body of a closure counts where the closure is called. The function of a go statement does
+//     not count. For determinism, a closure is part of the enclosing function, and a function that
+//     is referred to counts as called.
+//  6. A call with an unknown target is not guessed: determinism assumes that a func value other
+//     than a clock is analyzed where it is created.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package main

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// layers orders the packages from the ground up. A package imports packages of earlier rows and
-// those to the left of it in its own row. README.md prints the table.
+// layers lists the packages in import order. A package imports packages of earlier rows and
+// packages to the left of it in its own row. README.md prints the table.
 var layers = [][]string{
 	{
 		"appliance/b3",
@@ -75,8 +75,8 @@ var layers = [][]string{
 	{"cmd/ronbox", "cmd/ronlint"},
 }
 
-// services lists the services, and for each the other services whose engines and routes its own may
-// import.
+// services lists the services. Each value names the other services that the engine and the routes
+// of the service may import.
 var services = map[string][]string{
 	"registry": nil,
 	"ledger":   nil,
@@ -86,7 +86,7 @@ var services = map[string][]string{
 	"index":    nil,
 }
 
-// forbidden are imports that the order of the layers would allow and the design does not.
+// forbidden lists imports that the layers would allow but the design forbids.
 var forbidden = map[string][]string{
 	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
@@ -113,7 +113,7 @@ type goPackage struct {
 	doc     string
 	goStmts []string
 	tests   bool
-	leaks   bool // goroutines that its tests leave behind are looked for
+	leaks   bool // its tests check for leaked goroutines
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -151,8 +151,8 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// service returns the service whose engine or routes dir belongs to, or "". Verbs may call several
-// services.
+// service returns the service that owns dir, an engine or a folder of routes, or "". Verbs have no
+// owner, because they may call several services.
 func service(dir string) string {
 	if strings.HasPrefix(dir, "cmd/") {
 		return ""
@@ -193,7 +193,7 @@ func TestEveryPackageSaysItsRules(t *testing.T) {
 	}
 }
 
-// Goroutines belong to flow: whatever runs is a task with an owner that joins it.
+// Only package flow has go statements, so every goroutine has an owner that joins it.
 func TestOnlyFlowStartsGoroutines(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.dir == "appliance/flow" {
@@ -205,7 +205,7 @@ func TestOnlyFlowStartsGoroutines(t *testing.T) {
 	}
 }
 
-// What a test starts it ends: each package says so for all of its tests.
+// The tests of each package check for leaked goroutines.
 func TestEveryPackageLooksForLeaks(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.tests && !p.leaks {
@@ -214,7 +214,7 @@ func TestEveryPackageLooksForLeaks(t *testing.T) {
 	}
 }
 
-// packages are every package of the module.
+// packages returns every package of the module.
 func packages(t *testing.T) []*goPackage {
 	t.Helper()
 	all, err := parsed()
@@ -227,7 +227,8 @@ func packages(t *testing.T) []*goPackage {
 	return all
 }
 
-// parsed parses every package once; of tests it keeps no more than that they are there.
+// parsed parses every package once. It records only whether a package has tests and checks for
+// leaks.
 var parsed = sync.OnceValues(func() ([]*goPackage, error) {
 	byDir := map[string]*goPackage{}
 	root := "../.."
@@ -288,7 +289,7 @@ func (p *goPackage) add(path string) error {
 	return nil
 }
 
-// addTests looks for what judges the goroutines of a package once its tests are over.
+// addTests records that the package has tests, and whether f calls goleak.
 func (p *goPackage) addTests(f *ast.File) {
 	p.tests = true
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// asTool has the test binary be the tool, for go vet.
+// asTool is the environment variable that makes the test binary run as the vet tool.
 const asTool = "RONLINT_AS_TOOL"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Each analyzer finds what the archive of its name wants, and nothing else.
+// The findings of each analyzer in the archive of its name are exactly the expected ones.
 func TestAnalyzers(t *testing.T) {
 	for a, packages := range map[*analysis.Analyzer][]string{
 		newLockwait():    {"ronbox/held", "ronbox/below", "ronbox/above", "ronbox/excused"},
@@ -41,8 +41,8 @@ func TestAnalyzers(t *testing.T) {
 	}
 }
 
-// What is planted in a package below is found above it, through go vet and the files it keeps facts
-// in.
+// A finding that depends on a lower package is reported in the package above it, through go vet and
+// its fact files.
 func TestPlantedBelow(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,8 +56,7 @@ func TestPlantedBelow(t *testing.T) {
 	if err == nil {
 		t.Fatalf("nothing was found\n%s", out)
 	}
-	// With -trimpath, which shares compiled packages, paths are whole, and those of an earlier run
-	// if the output is cached.
+	// With -trimpath go vet prints full paths. Cached output has the paths of an earlier run.
 	out = regexp.MustCompile(`(?m)^\S*/above/`).ReplaceAll(out, []byte("above/"))
 	for _, want := range []string{
 		"above/above.go:18:2: t.mu (since above.go:16) is held over a call of Hander.Hand, which reaches a channel " +

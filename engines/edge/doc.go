@@ -14,18 +14,21 @@
 //     guarded by a ranked lock for a few lines; state that requests read is an atomic pointer or a
 //     row of the file.
 //  2. Only the task cas_writer names, moves and removes objects and sends the commands that change
-//     their rows. An object gets its name before its row, both synced, and loses its row first:
-//     after a crash no row lacks the bytes that it names.
+//     their rows. An object is named before its row is written, and its row is deleted before the
+//     object; each step is synced. So after a crash every row has its object.
 //  3. Every queue is bounded, and a full queue refuses a fill at once. An accepted fill is dropped
 //     only by a shutdown, or if all its callers leave before a worker takes it and no POST began
-//     it. While edge.allow names several hosts, no host holds more places of work_tx, or more
-//     workers, than it leaves free: one host alone holds half, and two slow hosts leave a third.
+//     it. If edge.allow names several hosts, one host occupies at most as many places of work_tx,
+//     and as many workers, as it leaves free. So one host occupies at most half, and two slow hosts
+//     leave a third.
 //  4. Every wait has a deadline: 5 s for a request that needs a fill, and 5 s for each try of the
-//     fill. A try of a fill that a POST began lasts until edge.fill.idle passes without a byte, at
-//     most an hour. There are at most 3 tries, and only after a time-out, a 503 or a 504.
+//     fill. If a POST began the fill, a try ends after edge.fill.idle without a byte, and after an
+//     hour at most. A fill has at most 3 tries, and repeats a try only after a time-out, a 503 or a
+//     504.
 //  5. At most one fill runs for each URL. After a worker has taken it, it continues even if all
 //     its callers leave.
-//  6. From the phase Draining on no fill begins. Running fills have 3 s and are then aborted.
+//  6. No fill begins after the phase Draining has begun. Running fills have 3 s and are then
+//     aborted.
 //  7. Every served byte of an object of up to 1 MiB was hashed when it was read from the disk, and
 //     every larger object was hashed or written by this process before it is served. An object
 //     with another hash than its name is set aside and, in live mode, fetched again. All stored
@@ -39,21 +42,21 @@
 //     edge.cas.min_free and a headroom free on the disk. Partials are evicted first, then unpinned
 //     objects in the order of their last use, for a fill or for the growth of other files. If that
 //     would not free enough, no object is evicted and fills are refused; hits are still served.
-//  10. The breaker of a host counts failed connections, tries without an answer, and 502 to 504 of
-//     at least 3 paths within a minute. Any 5xx is remembered for its path and for GETs, for 5 s.
-//     Queues and deadlines of the edge never count against a host.
+//  10. The breaker of a host counts failed connections, tries without an answer, and answers of 502
+//     to 504 for at least 3 paths within a minute. Any 5xx is remembered for 5 s and answers later
+//     GETs of its path. Queues and deadlines of the edge never count against a host.
 //  11. In amnesia no file is opened for writing: packs are served, fills are refused.
-//  12. A row of edge/paths, edge/blobs or edge/keys that does not read fails neither the start, nor
-//     a task, nor a request for another row. It is dropped, logged and counted, the other rows are
-//     made consistent, and the file of an object without a row is set aside.
+//  12. A damaged row of edge/paths, edge/blobs or edge/keys fails neither the start, nor a task,
+//     nor a request for another row. It is dropped, logged and counted, the other rows are made
+//     consistent, and the file of an object without a row is set aside.
 //  13. A bad pack affects only itself. The boot opens no pack. Opening a pack, reading a tile and
 //     checking a pack each have a deadline, and no allocation is as large as the pack's file
 //     demands. A file that replaces a pack is served after it was verified.
-//  14. A pin lasts through eviction, damage, restart and restore, until Keep removes it, or until a
-//     refresh makes its object larger and the pin would exceed edge.cas.max_pinned; the fill then
-//     reports that the URL is no longer pinned. No pin and no refresh takes the pinned bytes beyond
-//     edge.cas.max_pinned, or the pinned URLs beyond half of edge.cas.max_urls. Every row of
-//     edge/paths has a row in edge/keys.
+//  14. A pin lasts through eviction, damage, restart and restore. It ends when Keep removes it, or
+//     when a refresh makes its object so large that the pinned bytes would exceed
+//     edge.cas.max_pinned; the fill then reports that the URL is no longer pinned. No pin and no
+//     refresh takes the pinned bytes beyond edge.cas.max_pinned, or the pinned URLs beyond half of
+//     edge.cas.max_urls. Every row of edge/paths has a row in edge/keys.
 //  15. No log line, event or text of a FillError contains the query of a URL, because the query of
 //     a signed URL is a credential. Whole URLs are returned by Keys, Keep, Fill and Verify only;
 //     their routes need edge.keep, edge.fill or admin.
@@ -63,7 +66,7 @@
 // Tasks (name, count):
 //   - worker, 8: fetches an object, hashes it and sends it to cas_writer
 //   - cas_writer, 1: installs objects in bursts that share a sync, evicts, sets objects aside,
-//     drops rows that do not read
+//     drops damaged rows
 //   - scrubber, 1: reads all stored content again, slowly
 //   - pack_scanner, 1: lists the folder of packs
 //   - pack_opener, 1: opens new packs, at most 2 s each

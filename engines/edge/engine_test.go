@@ -125,7 +125,7 @@ func TestManyMissOne(t *testing.T) {
 	r.sound()
 }
 
-// Offline nothing is fetched. In amnesia the disk is not even searched.
+// In offline mode the edge fetches nothing. In amnesia it does not search the disk either.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)

@@ -138,7 +138,7 @@ func storable(a *upstream.Answer, part bool) error {
 		return refuse(NotCacheable, "the answer is coded although that was not asked for: Content-Encoding %.32q",
 			coding)
 	case private != "":
-		return refuse(NotCacheable, "the host keeps the answer from being shared: %s", private)
+		return refuse(NotCacheable, "the host does not allow sharing the answer: %s", private)
 	case a.ETag() == "" && !part:
 		return refuse(ETagInvalid, "the answer has no strong ETag: %.64q", a.Header["Etag"])
 	case a.Unframed:

@@ -74,8 +74,8 @@ func (i *PackInfo) verified(d b3.Digest, tiles uint64) {
 
 // Errors of packs and tiles.
 var (
-	ErrNoPack  = errors.New("edge: there is no such pack")
-	ErrBadTile = errors.New("edge: there is no such tile at any zoom level: z is 0 to 31, x and y are below 2^z")
+	ErrNoPack  = errors.New("edge: no such pack")
+	ErrBadTile = errors.New("edge: no such tile: z must be 0 to 31, x and y below 2^z")
 	ErrOutside = errors.New("edge: the tile is outside the pack's zoom levels or bounds")
 	ErrNoTile  = errors.New("edge: the pack has no such tile")
 	ErrCoding  = errors.New("edge: the tile is stored in a coding that the client does not accept " +

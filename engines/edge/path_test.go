@@ -115,7 +115,7 @@ var forms = []string{
 	"a@example.com",
 }
 
-// No form of an address is accepted in edge.allow, and none is fetched from.
+// edge.allow refuses every form of an IP address, and the edge fetches from no such URL.
 func TestAddressForms(t *testing.T) {
 	t.Parallel()
 	if len(forms) < 40 {

@@ -20,7 +20,7 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if e.draining() {
-				e.cancelFills(e.work.ready.Discard("the drain deadline is over")...)
+				e.cancelFills(e.work.ready.Discard("the drain deadline has passed")...)
 				e.cancelFills(e.work.close()...)
 			}
 			return context.Cause(ctx)

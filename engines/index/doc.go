@@ -12,9 +12,9 @@
 //
 //  1. A read after an acknowledged write never returns an older answer. A write moves the fence of
 //     its key after its sync and before its answer. Cache entries and lookups from before the move
-//     answer no later caller. A write outdates only its own key. A fence lives at least as long as
-//     the fillers and the entry that refer to it. Removing a fence early costs a miss, but never
-//     causes a wrong answer.
+//     answer no later caller. A write outdates only its own key. A fence exists at least as long as
+//     the fillers and the entry that refer to it. Early removal of a fence can cause a miss but
+//     never a wrong answer.
 //  2. Reads never return unsynced rows. A read of a row or of a page of names blocks until all its
 //     rows are synced. A page of names visits at most maxWalk rows.
 //  3. A version is written once. The seq of a key grows with each write and survives its deletion.
@@ -27,24 +27,25 @@
 //  5. Concurrent callers of a key share one lookup. It takes one place in work_tx, has one deadline
 //     from its admission, and makes at most alpha + beta calls and three retries; a lookup of a
 //     name may ask each peer once. No call outlives the job that made it.
-//  6. A lookup of a name ends with the first good answer. A lookup of a content id ends when all
-//     alpha peers have answered and one answer is good, or at the hedge time if there is a good
-//     answer by then; otherwise beta other peers are asked and the next good answer ends it. The
+//  6. A lookup of a name ends with the first good answer. A lookup of a content id waits for the
+//     alpha peers until all have answered, at most until the hedge time. If it then has a good
+//     answer, it ends. Otherwise it asks beta other peers and ends with the next good answer. The
 //     good answers for a content id are merged, independently of their order. Losing calls are
-//     cancelled and joined. A call that was still running when the second wave won counts against
-//     its peer. A call that a lookup awaited until the hedge time, although others had answered,
-//     does not; but lookups stop waiting for that peer for breaker.cooldown_s or until it answers
-//     in time. A call that the deadline ends before twice the hedge time does not count either.
-//  7. A lookup ends with "not found" only if more peers answered so than did not answer. If some
-//     did not answer, the error is a SilentError and is cached for half of neg_ttl_ms. Failures are
-//     never cached as "not found". A stale answer is served only while a peer that gave it does not
-//     answer, never past a signed expiry, and never after a write or a tombstone.
+//     cancelled and joined. A call that is still running when the second wave wins counts against
+//     its peer. A call that kept the lookup waiting until the hedge time, although others had
+//     answered, does not count; but lookups stop waiting for that peer for breaker.cooldown_s or
+//     until it answers in time. A call that the deadline ends before twice the hedge time does not
+//     count either.
+//  7. A lookup ends with "not found" only if the peers that answered "not found" outnumber the
+//     peers that did not answer. If some did not answer, the error is a SilentError and is cached
+//     for half of neg_ttl_ms. Failures are never cached as "not found". A stale answer is served
+//     only while a peer that gave it does not answer, never past a signed expiry, and never after a
+//     write or a tombstone.
 //  8. Every accepted job is answered exactly once, including at shutdown and after a panic.
 //  9. A lookup reads this node's file in the goroutine of its caller, and takes a place in work_tx
-//     only if peers are to be asked. While another network waits, one network holds at most a
-//     quarter of the places and of the workers. A lookup that cannot begin in time is refused with
-//     flow.ErrBusy, at admission or by the worker that takes it too late. It never ends in
-//     ErrTimeout.
+//     only before it asks peers. While another network waits, one network holds at most a quarter
+//     of the places and of the workers. A lookup that cannot begin in time is refused with
+//     flow.ErrBusy, at admission or when a worker takes it too late. It never ends in ErrTimeout.
 //  10. An answer lists the providers of this node's file first, takes at most MaxHeard of one
 //     peer's answer, and ranks no provider by a date in the future.
 //  11. Every row has a checksum. A damaged row of a name is reported as damaged until it is

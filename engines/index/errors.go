@@ -71,7 +71,7 @@ func (e *ConflictError) Error() string { return "version was written before, wit
 type RateError struct{ Wait time.Duration } // until the next is allowed
 
 func (e *RateError) Error() string {
-	return "index.ratelimit.miss_rps: too many lookups of this network leave the node"
+	return "index.ratelimit.miss_rps: too many lookups of this network ask peers"
 }
 
 // BreakerOpenError is returned when the breakers of all peers are open, so that no peer was asked.

@@ -1,16 +1,16 @@
 // Package ledger is a double-entry journal of money, with the balances, names, holds and proofs
 // that follow from it. Callers use a [Client]; [Local] is the one over the node's store.
 //
-// A write has two halves. Prepare runs in the caller's goroutine: it checks the op, hashes and
-// looks up its key and reference, and reads the rows that memory lacks. Submit queues prepared ops
+// A write has two steps. Prepare runs in the caller's goroutine: it checks the op, hashes and looks
+// up its key and reference, and reads the rows that are not in memory. Submit queues prepared ops
 // as one command, which the store's committer applies. Commit does both.
 //
-// A command decides its ops in order, appends their records and evolves the rows: decide.go and
-// evolve.go. A boot evolves the rows from the same records. Each command that writes makes one
+// A command decides its ops in order, appends their records and evolves the rows (decide.go and
+// evolve.go). A boot evolves the rows from the same records. Each command that writes creates one
 // batch of the ledger, so batch roots do not depend on how the store groups commands. The command
-// writes only records, a header and the head. Changed rows stay in memory and are
-// flushed to their tables later, in key order. A command is never stored nor sent: it carries
-// pointers and has no encoding.
+// writes only records, a header and the head. Changed rows stay in memory and are flushed to their
+// tables later, in key order. A command is never stored or sent: it carries pointers and has no
+// encoding.
 //
 // Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-19.
 //
@@ -31,60 +31,64 @@
 //     and is an outcome, not an error.
 //  4. Every op debits and credits the same amount of one asset. Only an issuance account may have a
 //     negative balance. Apply panics otherwise, and the command writes nothing.
-//  5. While a key counts, an op under it gets the outcome of the first one.
-//  6. Readers see the changes of a group after its sync and before its callers are answered, or
-//     never.
+//  5. While a key counts, a repetition of the op with the key gets the outcome of the first one and
+//     changes nothing. Another op with the key is refused with idem_conflict.
+//  6. Readers see the changes of a group only after its sync, and before its callers are answered.
+//     They never see the changes of a group that failed.
 //  7. A changed row leaves memory only after a commit has written it to its own table. A row in the
 //     table of recent rows is always in memory too. A view that begins after a miss in memory is
 //     never older than memory.
 //  8. The time of a flush changes no record, root, balance or hash.
-//  9. While a command may still be applied although its caller has left, no other call with one of
-//     its keys or references reports that its op was not applied.
-//  10. A journal with contradictions is read and never written. A note in the file keeps it so
-//     until a start has verified everything.
+//  9. A command may still be applied after its caller has left. Until its outcome is known, no
+//     other call with one of its keys or references reports that its op was not applied.
+//  10. A journal with contradictions is read and never written. A note in the file keeps the ledger
+//     in safe mode until a start has verified everything.
 //  11. A row that a caller has read is used only if no row changed by a later record has left
 //     memory since.
 //  12. A row of the file is used only if its checksum matches. Records, headers, rows and the
 //     blocks of sealed keys have one; the filter of a run has a digest. Exceptions: the number of
 //     the format, the note of safe mode, and the progress of a run that is being sealed.
 //  13. A missing row counts as absent only if no other row or record requires it. An account with a
-//     ref has a row, a hold with a record has a row, and a balance has one if the record after the
-//     account's opening, or that of its last nonce, posted to it. Else the file is damaged. (Pages
-//     have no checksum: a page with a wrong count of rows is not detected.)
+//     ref requires a row, and so does a hold with a record. A balance requires a row if the record
+//     after its account's opening, or the record of the account's last nonce, posted to it. If a
+//     required row is missing, the file is damaged. (Pages have no checksum: a page with a wrong
+//     count of rows is not detected.)
 //  14. The amount that a token moves under a daily ceiling is counted by token id, asset and UTC
 //     day, and written with the records that moved it. The rows of a past day are deleted. An
-//     import has none, because tokens belong to one node.
-//  15. A reference of a principal is done at most once, for ever. An op under a bound reference
-//     gets the outcome that bound it if its words are the same: code, parties, asset, amount,
-//     memo, hold, lifetime of a hold, valid_until; neither nonce nor key. Else it is refused with
-//     reference_conflict. A refused op binds nothing.
-//  16. If an op has both, the key decides before the reference. A key that counts is answered by
-//     its own record, whatever the reference. A new key under a bound reference is answered by the
-//     reference, and stays new.
-//  17. An op of a batch has its reference under the batch's principal. An op that was done before
-//     counts as done, in an atomic batch too. If all ops of a batch were done before or are
-//     refused, the batch is not recorded.
+//     import has no such rows, because tokens belong to one node.
+//  15. The first accepted op of a principal with a reference binds the reference for ever. A later
+//     op under it is never executed. It gets the outcome of the first op if both have the same
+//     words: code, parties, asset, amount, memo, hold, lifetime of a hold, and valid_until. Nonce
+//     and key are not compared. If the words differ, the op is refused with reference_conflict. A
+//     refused op binds nothing.
+//  16. If an op has both a key and a reference, the key is looked up first. If the key counts, the
+//     op gets the outcome of the key's record, whatever its reference. If the key is new and the
+//     reference is bound, the op gets the outcome of the reference, and the key stays new.
+//  17. The references of a batch's ops belong to the principal of the batch. An op that was
+//     executed before counts as executed, even in an atomic batch. A batch is not recorded if each
+//     of its ops was executed before or is refused.
 //
 // # Tasks and queues
 //
-//   - flusher: one task, producer of store.bulk. Flushes changed rows at each flush_tick. It
-//     flushes larger slices if a boot would have too much to redo, and rows that no longer change
-//     after some ticks.
-//   - sealer: one task, producer of store.bulk. Seals closed slots of the idempotency index and
-//     drops old runs, at each seal_tick (one second: slots close early under load).
-//   - expirer: one task, producer of store.bulk. Ends overdue holds at each expire_tick, in the
+//   - flusher: one task, producer of store.bulk. It flushes changed rows at each flush_tick. It
+//     flushes larger slices if a boot would have too many records to redo, and flushes rows that no
+//     longer change after a few ticks.
+//   - sealer: one task, producer of store.bulk. It seals closed slots of the idempotency index and
+//     drops old runs, at each seal_tick (one second, because slots close early under load).
+//   - expirer: one task, producer of store.bulk. It ends overdue holds at each expire_tick, in the
 //     order of a table by time.
 //   - ledger_bus: broadcast, 1024 events, drops the oldest; committer, after the sync -> every
 //     subscriber. An event lists at most [MaxTouched] balances.
-//   - reached: watch of the newest record; the one reader that follows ledger_bus -> readers that
-//     wait for a record.
+//   - reached: watch of the newest record; the reader that follows ledger_bus -> readers that wait
+//     for a record.
 //   - flush_tick, seal_tick, expire_tick: tickers; missed ticks merge.
 //
-// Ops enter store.work from their callers' goroutines. A boot makes up for whatever a task has not
-// done, so the tasks stop with the intake and no caller waits for them.
+// Ops enter store.work from their callers' goroutines. A boot completes the work that a task has
+// not done, so the tasks stop with the intake and no caller waits for them.
 //
 // # Lock order
 //
-// None: the state of the committer is its own. The shards of the layers in memory, the keys of
-// strays and the count of calls have a leaf lock each, held for one access.
+// None: only the committer uses its state. The shards of the layers in memory, the keys of
+// abandoned commands (strays) and the count of calls each have a leaf lock, which is held for one
+// access.
 package ledger

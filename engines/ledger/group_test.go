@@ -14,7 +14,7 @@ import (
 	"ronbox/store"
 )
 
-// In a group, one command panics after its ops are applied, one is refused and the last one
+// One command of a group panics after its ops are applied, another is refused, and the last one
 // flushes. Memory matches the file, whether or not the file has room for the group.
 func TestGroupWithoutRoom(t *testing.T) {
 	if testing.Short() {

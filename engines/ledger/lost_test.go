@@ -43,7 +43,7 @@ func TestRetryOfTheLost(t *testing.T) {
 	}
 }
 
-// A settlement whose caller left before the store failed has an unknown outcome, too.
+// If the caller of a settlement leaves before the store fails, its outcome is unknown, too.
 func TestLostSettlement(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	settle := func(ctx context.Context) error {

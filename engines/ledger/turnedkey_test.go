@@ -72,7 +72,7 @@ func (r *rig) keys(b *store.Bucket) (keys [][]byte) {
 // neverVerified configures a ledger that verifies nothing at boot.
 func neverVerified(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }
 
-// A hold whose key in the order of expiry is damaged does not stay held silently, nor does it
+// A hold with a damaged key in the order of expiry does not stay held silently, nor does it
 // silently keep other holds from expiring. The ledger enters safe mode.
 func TestTurnedEndOfAHold(t *testing.T) {
 	for at := range 16 {
@@ -99,8 +99,8 @@ func TestTurnedEndOfAHold(t *testing.T) {
 	}
 }
 
-// A sealed key whose block is damaged is neither treated as new nor resolved to another record. A
-// call with this key fails with ErrSafeMode.
+// A sealed key in a damaged block is neither treated as new nor resolved to another record. A call
+// with this key fails with ErrSafeMode.
 func TestTurnedBlockOfSealedKeys(t *testing.T) {
 	run := tables.Idem.Sub(string([]byte{7: 1}))
 	// a bit of the block's number, of its first key, of that key's record, and of the checksum

@@ -19,37 +19,28 @@
 //
 //  1. Only the pipeline task advances HEAD, by a compare-and-set on {version, hash} inside the
 //     transaction of the store. Versions rise by exactly one.
-//
 //  2. Every version has signatures of at least the threshold of distinct keys in force. The
 //     pipeline checks them when it decides, and anyone can check them offline. No call bypasses
 //     the quorum.
-//
 //  3. A batch succeeds or fails as a whole. One failed guard refuses all its steps, because later
 //     steps hash the results of earlier ones.
-//
 //  4. Every accepted mutation, and every refusal of an authenticated caller that reached the
 //     pipeline, has one record of the audit chain in the same transaction.
-//
 //  5. The state that readers see is published after the sync, before the broadcast and before the
 //     answer: a caller that has an answer reads its own write. Published values never change.
-//
 //  6. Every accepted job is answered exactly once: done, refused, cancelled or unknown, also at a
 //     shutdown or a panic.
-//
 //  7. A proposal ends once: committed, expired, stale or withdrawn. Its outcome is kept as long as
 //     its version, or for 30 days if it has none. Retention may remove it earlier, with its audit
 //     record.
-//
 //  8. A row is deleted only after a signed statement of retention is synced, and only if an
 //     archived checkpoint covers it. HEAD, genesis, changes of signers, tiles and checkpoints are
 //     never deleted: a pruned log verifies from genesis.
-//
 //  9. An answer of a witness is stored only if it is a cosignature of that checkpoint by the key
 //     that the signer set names. A witness delays no commit and no checkpoint. Every objection is
 //     stored, shown and counted. If the signed witness policy cannot be met without the witnesses
 //     that object, the fork guard trips. It stays tripped over restarts until a catch-up brings
 //     the missing versions or an operator adopts the log.
-//
 //  10. A damaged row of a proposal or of a stored set is left out and flagged (stored_rows), and
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and

@@ -73,7 +73,7 @@ func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
 type ParentPendingError struct{ ID, Parent string }
 
 func (e *ParentPendingError) Error() string {
-	return fmt.Sprintf("proposal %s stands on %s, which is committed first", e.ID, e.Parent)
+	return fmt.Sprintf("proposal %s is based on %s, which must be committed first", e.ID, e.Parent)
 }
 
 // Is reports whether target is record.ErrVersionSkew.

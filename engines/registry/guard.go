@@ -212,7 +212,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 // record. It returns ErrConflict if neither the guard nor a witness objects.
 func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
 	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
-		return fmt.Errorf("adopt: %w: nothing stands in the way of writes", ErrConflict)
+		return fmt.Errorf("adopt: %w: the log already accepts writes", ErrConflict)
 	}
 	if e.guard.Load() == nil {
 		return e.settle(ctx, actor, corrID)

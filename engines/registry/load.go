@@ -109,7 +109,7 @@ func (e *Engine) proposalOf(id ulid.ULID, p storedProp, rawApprovals [][]byte,
 		}
 		signer, ok := payload.Approver(set, a.SignerID)
 		if !ok {
-			return nil, fmt.Errorf("approval by %s, who is in no signer set: %w", a.SignerID, store.ErrCorrupt)
+			return nil, fmt.Errorf("approval by %s, which is in no signer set: %w", a.SignerID, store.ErrCorrupt)
 		}
 		out.approvals, out.keys = append(out.approvals, a), append(out.keys, keyOf(signer))
 	}

@@ -248,9 +248,10 @@ func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]re
 		signer, known := p.SignerSet.Find(a.SignerID)
 		switch {
 		case !known:
-			return nil, wrong(record.ErrInvalidSig, "is no signer of this genesis")
+			return nil, wrong(record.ErrInvalidSig, "is not a signer of this genesis")
 		case record.VerifyApproval(a, signer, p.B3()) != nil:
-			return nil, wrong(record.ErrInvalidSig, "the signature is not one of this genesis by that signer's key")
+			return nil, wrong(record.ErrInvalidSig, "the signature is not a signature of this genesis with "+
+				"that signer's key")
 		case seen[a.SignerID]:
 			return nil, wrong(&DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
 		}

@@ -100,8 +100,8 @@ func TestFullRetentionQueue(t *testing.T) {
 	}
 }
 
-// By age, whole segments are removed whose last version is older than max_age. An idle log is
-// checked once in a checkpoint interval.
+// Retention by age removes whole segments in which every version is older than max_age. An idle log
+// is checked once in a checkpoint interval.
 func TestPruneByAge(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)

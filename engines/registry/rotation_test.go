@@ -455,8 +455,8 @@ func (g *council) refused(p *proposal, approvals []record.Approval) {
 }
 
 // For any sequence of proposals, signatures, rotations, revocations and supersedes the registry
-// commits exactly what the model allows, and the verifier accepts exactly that. -rapid.checks 1000
-// is the measure.
+// commits exactly the versions that the model allows, and the verifier accepts exactly these.
+// -rapid.checks 1000 is the measure.
 func TestRotationHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 6, 6)

@@ -58,7 +58,7 @@ func (d *damage) remove(row *store.RowError) {
 func (e *Engine) note(err error) error {
 	if row, ok := errors.AsType[*store.RowError](err); ok && e.damage.add(row) {
 		e.log.Error("row_damaged", "bucket", row.Bucket, "reason", row.Error(), "next",
-			"restore a snapshot; other runs and uploads go on")
+			"restore a snapshot; other runs and uploads continue")
 	}
 	return err
 }

@@ -1,11 +1,12 @@
-// Package wallet takes requests to move money, has the ledger carry out each of them once however
-// often it is sent, and answers with the receipt. It holds no balances and no nonces: the ledger
-// decides, and every refusal that depends on an account is the ledger's.
+// Package wallet executes requests to move money on the ledger, each of them once however often it
+// is sent, and answers with the receipt. It holds no balances and no nonces: the ledger decides,
+// and makes every refusal that depends on an account.
 //
 // A request is checked, joins or begins the job of its key, and waits in the queue. A worker sends
-// queued jobs to the ledger in bursts, one call and one sync for many jobs, and answers them. The
-// worker does not judge a job by the committed state before: the ledger judges it in the same call,
-// by a newer state. A burst in which every op is refused writes nothing and waits for no sync.
+// queued jobs to the ledger in bursts and answers them. A burst is one call and one sync for many
+// jobs. The worker does not check a job against the committed state first, because the ledger
+// checks it in the same call against a newer state. A burst in which every op is refused writes
+// nothing and waits for no sync.
 //
 // Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-20.
 //
@@ -15,38 +16,39 @@
 //     joins the job and gets its answer.
 //  2. An accepted job gets exactly one answer: done, refused, not begun, or unknown, even if
 //     workers, ledger or process fail.
-//  3. An answer of success comes after the ledger's. No call of the ledger is abandoned because a
-//     client left.
-//  4. A job that is queued and not yet sent to the ledger can be taken back: nothing happened. A
-//     job that was sent is "unknown" until the ledger answers; the same request with the same key
-//     finds out.
+//  3. A success is answered only after the ledger has answered. A call of the ledger is not
+//     abandoned when its clients leave.
+//  4. A job that is queued but not yet sent to the ledger can be cancelled, and then nothing was
+//     done. The outcome of a sent job is "unknown" until the ledger answers. Repeating the request
+//     with the same key returns the outcome.
 //  5. At most one request with the same account and nonce succeeds. A nonce is optional: without
-//     one the ledger assigns the account's last nonce plus 1. A given nonce is strict: requests
-//     reach the ledger in the order of the queue, so n and n+1 that are queued in this order both
-//     pass, a refused n makes n+1 a gap, and a gap is refused at once.
-//  6. There is one copy of a balance, in the memory of the ledger, and no copy of a receipt. A
-//     balance is as new as the newest record when it is read: of the staleness_window that readers
-//     tolerate it uses 0 ms, also after ledger_bus has lagged.
-//  7. The breaker closes without traffic: while the ledger is not ready the watchdog probes it. A
-//     failed call counts once for the breaker, however many ops it has, and lasts up to
-//     retry.rpc_timeout, however soon its callers leave.
-//  8. A key ages by the ledger's time. While the ledger's time is not known, or more than 10 s
-//     ahead of the wall clock, writes are refused. The wall clock is compared once a second.
-//  9. A token's daily ceiling bounds the amount of its asset that the token moves on a UTC day,
-//     whichever account pays: issues, transfers, burns, holds and captures, each with its amount; a
-//     release gives nothing back. Tokens narrowed from one have its id, so amounts under the
-//     ceiling of any of them count for all of them; amounts under no ceiling do not count. The
-//     ledger counts, across restarts.
+//     one the ledger assigns the account's last nonce plus 1. A given nonce must be the next one.
+//     Requests reach the ledger in the order of the queue: if n and n+1 are queued in this order,
+//     both succeed; if n is refused, n+1 is refused as a gap at once.
+//  6. The memory of the ledger holds the only current copy of a balance. No receipt is copied. A
+//     read returns the balance as of the newest record, even after ledger_bus has lagged. Readers
+//     would tolerate a balance that is staleness_window old, but none is.
+//  7. The breaker closes without traffic, because the watchdog probes the ledger while it is not
+//     ready. A failed call counts once for the breaker, however many ops it has. A call may last
+//     for retry.rpc_timeout, even if its callers leave earlier.
+//  8. The age of a key is measured in the ledger's time. Writes are refused while the ledger's time
+//     is unknown, or more than 10 s ahead of the wall clock. The two are compared once a second.
+//  9. The daily ceiling of a token for an asset bounds the amount that the token moves on a UTC
+//     day, whichever account pays. Issues, transfers, burns, holds and captures count with their
+//     amounts; a release subtracts nothing. A narrowed token has the id of its parent, so they
+//     share one count. An amount that is moved without a ceiling does not count. The ledger keeps
+//     the count across restarts.
 //
 // # Tasks and queues
 //
-//   - worker × workers: work_tx -> ledger, events_tx. One worker at a time gathers a burst and
-//     holds the turn until the ledger has answered, so that the jobs of that time make one burst,
-//     in the order of the queue. A heavy burst passes the turn as soon as it is queued.
-//   - cache_invalidator × 1: cold_tx -> ledger, ledger_bus -> events_tx. It has the ledger keep
-//     balances in memory that are read, and follows roots, expired holds and the ledger's time.
-//   - metrics_ticker × 1: metrics_tick, 1 s. It samples the depth of the queue, which queue_ok
-//     judges, the workers at work, the clock, and the services that judge requests.
+//   - worker × workers: work_tx -> ledger, events_tx. One worker at a time gathers a burst. It
+//     keeps this turn until the ledger has answered, so that jobs that arrive meanwhile form one
+//     burst, in the order of the queue. With a heavy burst it passes the turn on as soon as the
+//     burst is queued.
+//   - cache_invalidator × 1: cold_tx -> ledger, ledger_bus -> events_tx. It makes the ledger keep
+//     balances that are read in memory, and follows roots, expired holds and the ledger's time.
+//   - metrics_ticker × 1: metrics_tick, 1 s. It samples the depth of the queue for queue_ok, the
+//     number of busy workers, the clock, and the services that authorize requests.
 //   - audit_stream × 1: events_tx -> log.
 //   - watchdog × 1: watchdog_tick, 25 ms. It follows the ledger's health, and probes it every
 //     100 ms while it is not ready. A call stalls after ledger.stall_after, or after four times the
@@ -54,30 +56,30 @@
 //   - work_tx: queue, 512, reject new, HTTP -> worker.
 //   - cold_tx: queue, 64, reject new, HTTP -> cache_invalidator: balances that were read from the
 //     file.
-//   - events_tx: broadcast, 1024, drop oldest -> audit_stream. Readers that lag are logged at most
-//     once in 5 s, here and on ledger_bus, which is the ledger's.
+//   - events_tx: broadcast, 1024, drop oldest -> audit_stream. A lag of a reader, here or on the
+//     ledger's ledger_bus, is logged at most once in 5 s.
 //
 // Missed ticks merge.
 //
 // # Settings that moved
 //
-// wallet.shards divides the locks over the requests under way; the balances in memory have shards
-// of the ledger's own. Rows that are used least leave the ledger's memory by themselves, so a purge
-// of balances drops nothing; amnesia_purge_total counts it.
+// wallet.shards is the number of shards of the table of running requests. The balances in memory
+// have their own shards in the ledger. The ledger evicts rarely used rows by itself, so a purge of
+// balances drops nothing; amnesia_purge_total counts it.
 //
 // # Lock order
 //
-// flights (flow's, one shard at a time) before counters (the room of batches); neither is taken
-// under another of its own rank. /readyz, whether a write is taken, the configuration in force, the
-// progress of the calls and the metrics are read without a lock. A task that flips a readiness key
-// holds the board's lock meanwhile.
+// flights (of flow, one shard at a time) before counters (the room of batches). No two locks of the
+// same rank are held together. Readiness, admission of writes, the configuration, the progress of
+// calls and the metrics are read without a lock. A task that changes a readiness key holds the
+// board's lock.
 //
 // # Series that stay at zero
 //
-//   - io_timeouts_total{op="connect"}: the ledger is in this process. read and write are the
-//     front's.
+//   - io_timeouts_total{op="connect"}: the ledger is in this process. The operations read and write
+//     are counted by httpapi/front.
 //   - upstream_fail_total{svc="policy"}, and the key policy_ready: the rights of a caller are in
 //     its token and in the limits, both in memory. upstream_fail_total{svc="auth"} counts the ticks
-//     at which no key was active.
+//     at which no token key was active.
 //   - balance_cache_total{outcome="stale"}: there is one copy of a balance.
 package wallet

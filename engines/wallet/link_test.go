@@ -128,8 +128,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// An UnavailableError with Unknown set gives an unknown outcome for every cause, even for a cause
-// that by itself means that nothing was applied.
+// An UnavailableError with Unknown set results in an unknown outcome for every cause, even for a
+// cause that alone would prove that nothing was applied.
 func TestUnknownWhateverTheCause(t *testing.T) {
 	for _, cause := range []error{ledger.ErrSafeMode, ledger.ErrFull, ledger.ErrLoading, &ledger.OpError{Field: "memo", Reason: "is poison"}, errTest} {
 		for _, unknown := range []bool{true, false} {

@@ -212,7 +212,7 @@ func someRequest() *rapid.Generator[Request] {
 	})
 }
 
-// reach is what a token permits: an outcome, and the answers of its grant to a fixed set of
+// reach describes the rights of a token: an outcome, and the answers of its grant to a fixed set of
 // questions.
 type reach struct {
 	allowed bool

@@ -94,7 +94,7 @@ func (c *Client) Do(ctx context.Context, k Call) (http.Header, error) {
 		return resp.Header, nil
 	}
 	if err := json.Unmarshal(raw, k.Into); err != nil {
-		return nil, fmt.Errorf("%s: the answer is not what this client knows: %w", k, err)
+		return nil, fmt.Errorf("%s: the answer is not in the expected form: %w", k, err)
 	}
 	return resp.Header, nil
 }

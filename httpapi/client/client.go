@@ -69,7 +69,7 @@ func New(o Options) (*Client, error) {
 	}
 	c.starting, c.until = o.Starting, time.Now().Add(StartWithin)
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("token: holds what no token does; it is one line of base64url")
+		return nil, errors.New("token: has characters that a token cannot have; it must be one line of base64url")
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	tr := &http.Transport{

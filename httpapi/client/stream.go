@@ -131,7 +131,7 @@ func (s *stream) connect(ctx context.Context) error {
 		return s.c.decodeProblem(resp)
 	}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		return fmt.Errorf("%s: the answer is no event stream", k)
+		return fmt.Errorf("%s: the answer is not an event stream", k)
 	}
 	s.ever = true
 	frames := NewFrameReader(alive{resp.Body, watchdog, s.o.Idle})

@@ -17,7 +17,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// script is a server whose n-th connection gets the n-th body. It records the requested ids.
+// script is a server that sends the n-th body on the n-th connection. It records the requested ids.
 type script struct {
 	bodies []string
 	asked  []string

@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-//  1. The entity tag of an answer is the BLAKE3 of its representation: a 206 has the tag of the
-//     whole, a tile the tag of its coding.
+//  1. The entity tag of an answer is the BLAKE3 of its representation. A 206 has the tag of the
+//     whole object. A tile has the tag of its bytes in the coding that is sent.
 //  2. Conditions and ranges are parsed as in RFC 9110, and malformed ones are refused. A range in
 //     another unit and a range of a HEAD request are ignored.
 //  3. An answer may be cached for ever only if its URL identifies its bytes: the URL contains a
@@ -13,17 +13,17 @@
 //  4. A path that contains an escaped slash or backslash is refused.
 //  5. Fetched content does not run on the origin of the node, and pages load nothing from another
 //     origin.
-//  6. Every refusal counts in edge_rejects_total under the reason that the seed names, including
-//     refusals by the frame.
+//  6. Every refusal counts once in edge_rejects_total under its reason, including refusals by
+//     package httpapi.
 //  7. The query of a stored URL may be a credential. GET /edge/keys returns whole URLs, because
 //     pin, unpin and rm need them, and so it needs the scope edge.keep, as these do. Problems and
 //     log lines contain no query of a URL.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package edge

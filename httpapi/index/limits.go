@@ -160,7 +160,7 @@ const (
 func missRule(full httpapi.ErrorRule) httpapi.ErrorRule {
 	full.Wait = httpapi.WaitToken
 	return full.When(httpapi.IsA[*index.RateError]).As(httpapi.ReasonRate).
-		Say("index.ratelimit.miss_rps: too many lookups of this network leave the node; " +
+		Say("index.ratelimit.miss_rps: too many lookups of this network ask peers; " +
 			"nothing was begun: send it again after Retry-After")
 }
 

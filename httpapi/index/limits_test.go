@@ -13,7 +13,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Each route has a bound of its own: a full route refuses at once, and the others go on.
+// Each route has its own slots. A full route refuses at once and does not affect the others.
 func TestSlotsOfARoute(t *testing.T) {
 	r := newRig(t)
 	r.limits.inflight.Store(2)
@@ -26,7 +26,7 @@ func TestSlotsOfARoute(t *testing.T) {
 			}
 		})
 	}
-	for full := false; !full; { // the two are on their way
+	for full := false; !full; { // until both requests have a slot
 		r.engine.mu.Lock()
 		full = r.engine.calls == 2
 		r.engine.mu.Unlock()
@@ -91,7 +91,7 @@ func TestQuotasAndRates(t *testing.T) {
 		t.Errorf("%d of 4 were refused by a bucket of 4", n)
 	}
 	refused := 0
-	for n := 0; refused == 0 && n < 50; n++ { // a machine that is busy may ask no more than once a second for a while
+	for n := 0; refused == 0 && n < 50; n++ { // a busy machine may send only one request per second
 		refused = statuses("/resolve/name:docs.example", 1)
 	}
 	if refused == 0 {

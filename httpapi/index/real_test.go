@@ -33,7 +33,7 @@ func keyOf(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
-// realRig is a server over a real engine with a store in memory.
+// realRig returns a server over a real engine with a store in memory.
 func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 	t.Helper()
 	cfg := index.DefaultConfig()
@@ -354,8 +354,8 @@ func TestOneGreedyClient(t *testing.T) {
 	}
 }
 
-// FuzzNDJSON checks that each line of an answer is one record for any providers, and that a peer
-// reads what was served.
+// FuzzNDJSON checks that every set of providers is served as one record per line, and that a peer
+// decodes the same records.
 func FuzzNDJSON(f *testing.F) {
 	f.Add("/ip4/192.0.2.1/tcp/443", []byte("signed"), 3)
 	f.Add("\n{}\n\xff", []byte{}, 1)

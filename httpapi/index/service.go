@@ -93,7 +93,7 @@ func (h handlers) lookups() []httpapi.Route {
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 		r.Headers = append(httpapi.IfNoneMatch(), openapi.Param{
 			Name: hopHeader,
-			Doc:  "set by a node that asks for its own client: no peer is asked then",
+			Doc:  "set by a node that asks for one of its clients; peers are then not asked",
 			Enum: []string{"0"},
 		})
 		r.Problems = []int{http.StatusNotFound}

@@ -180,7 +180,7 @@ func TestProvidersRoutes(t *testing.T) {
 		w.Header().Get("Content-Type") != httpapi.TypeLines {
 		t.Errorf("lines: %v, %q", err, lines)
 	}
-	// By the standard, no known provider is an empty answer, and so is a hash of another kind.
+	// The standard requires an empty answer for an unknown provider and for a hash of another kind.
 	r.engine.err, r.engine.set = index.ErrNotFound, index.ProviderSet{}
 	for _, cid := range []string{someB3, "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"} {
 		w = r.do(http.MethodGet, "/routing/v1/providers/"+cid, "", nil)

@@ -22,9 +22,9 @@ type Roots struct {
 
 // LedgerHead is the body of GET /v1/ledger/head.
 type LedgerHead struct {
-	Batches  uint64 `json:"batches" doc:"how many there are: the size of the log of their roots"`
-	LogRoot  string `json:"log_root" format:"b3" doc:"of that log"`
-	LastRoot string `json:"last_root" format:"b3" doc:"of the last batch"`
+	Batches  uint64 `json:"batches" doc:"number of batches, which is the size of the log of their roots"`
+	LogRoot  string `json:"log_root" format:"b3" doc:"root of that log"`
+	LastRoot string `json:"last_root" format:"b3" doc:"root of the last batch"`
 	Seq      uint64 `json:"seq" doc:"the last record"`
 }
 
@@ -33,18 +33,18 @@ type LedgerHead struct {
 type Proof struct {
 	Format string      `json:"format" enum:"ronbox-ledger-proof-v1"`
 	Tx     Inclusion   `json:"tx"`
-	Names  []Inclusion `json:"names" doc:"the records that opened its accounts and declared its asset"`
-	Hold   *Inclusion  `json:"hold,omitzero" doc:"the record of the hold that it ends"`
+	Names  []Inclusion `json:"names" doc:"the records that opened the accounts and declared the asset"`
+	Hold   *Inclusion  `json:"hold,omitzero" doc:"the record of the hold that the transaction ends"`
 	Last   LastBatch   `json:"last"`
 	Head   LedgerHead  `json:"head"`
 }
 
 // Inclusion shows that the ledger holds a record.
 type Inclusion struct {
-	Record  []byte   `json:"record" doc:"as it is stored and hashed"`
-	Index   uint64   `json:"index" doc:"of the record in its batch, from 0"`
+	Record  []byte   `json:"record" doc:"the bytes that are stored and hashed"`
+	Index   uint64   `json:"index" doc:"index of the record in its batch, from 0"`
 	Path    []string `json:"path" format:"b3" doc:"from the record to the root of its batch"`
-	Header  []byte   `json:"header" doc:"of its batch, as it is stored and hashed"`
+	Header  []byte   `json:"header" doc:"header of the batch, as stored and hashed"`
 	LogPath []string `json:"log_path" format:"b3" doc:"from the batch's root to the root of the log"`
 }
 

@@ -62,7 +62,7 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern: "ledger/head",
 			Handle:  h.getHead,
-			Summary: "Where the ledger ends",
+			Summary: "The head of the ledger",
 			Answers: ok(LedgerHead{}),
 		},
 		httpapi.Route{
@@ -86,7 +86,7 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern: "ledger/consistency",
 			Handle:  h.getConsistency,
-			Summary: "Proof that the ledger only grew",
+			Summary: "Proof that a later state of the ledger extends an earlier one",
 			Answers: ok(Consistency{}),
 			Query:   []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")},
 		},
@@ -97,20 +97,20 @@ func Routes(e Engine) []httpapi.Route {
 		Scope:    scopeExport,
 		Class:    httpapi.ClassStream,
 		Endpoint: "export",
-		Summary:  "The ledger's records, to check and to keep",
+		Summary:  "Export of the records of the ledger",
 		Query: []openapi.Param{
 			number("from_seq", "the first record, at most the one after the newest"),
-			number("to_seq", "the last one; absent: the newest"),
-			{Name: "follow", Doc: "1 stays, and goes on with what comes", Enum: []string{"0", "1"}},
+			number("to_seq", "the last record, by default the newest"),
+			{Name: "follow", Doc: "1: also send new records as they are committed", Enum: []string{"0", "1"}},
 		},
 		Answers: []openapi.Answer{
 			{
 				Status: http.StatusOK,
 				Type:   httpapi.TypeLines,
 				Body:   jsontext.Value(nil),
-				Doc: "a line that names the format, then each record, and each batch after its last record; " +
-					"a line {\"problem\": …} if it ends early; with follow an empty line, to be skipped, " +
-					"whenever nothing was committed for 15 s (registry.sse.ping)",
+				Doc: "a line with the format, then each record, and each batch after its last record; " +
+					"a line {\"problem\": …} if the export ends early; with follow an empty line, which the reader " +
+					"skips, after 15 s without a commit (registry.sse.ping)",
 			},
 		},
 	})

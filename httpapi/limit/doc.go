@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-//  1. In any time t at one rate, a bucket gives at most burst + rate·t tokens. A refusal takes
-//     none.
+//  1. In any time t at one rate, a bucket grants at most burst + rate·t tokens. A refusal takes no
+//     token.
 //  2. Nothing waits: a refusal returns the time until the next token.
 //  3. A Keyed table never holds more keys than its room. It evicts the least recently used key.
 //  4. The caller supplies the time. If it jumps back, a bucket is empty at worst, and refuses for

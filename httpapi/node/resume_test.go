@@ -20,15 +20,15 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// flaky is a node whose chain grows while it is read, over connections that break anywhere.
+// flaky is a node with a chain that grows during the stream, over connections that break anywhere.
 type flaky struct {
 	luck *rand.Rand
-	left int    // how often it is left to luck; after that nothing breaks any more
-	last uint64 // row of the chain
-	most uint64 // rows that there will be
+	left int    // remaining random draws; after them no connection breaks
+	last uint64 // last row of the chain
+	most uint64 // final number of rows
 }
 
-// draw is 0 to most, by luck.
+// draw returns a random number from 0 to most, or most after the last random draw.
 func (n *flaky) draw(most int) int {
 	if n.left--; n.left < 0 {
 		return most
@@ -38,7 +38,7 @@ func (n *flaky) draw(most int) int {
 
 func (n *flaky) grow() { n.last = min(n.most, n.last+uint64(n.draw(4))) }
 
-// RoundTrip answers as a node does.
+// RoundTrip answers like a node.
 func (n *flaky) RoundTrip(r *http.Request) (*http.Response, error) {
 	if n.draw(5) == 0 {
 		return n.answer(http.StatusTooManyRequests, wire.ProblemType, `{"reason":"busy","retryable":true}`), nil
@@ -86,8 +86,8 @@ func (n *flaky) stream(lastID string) string {
 	return b
 }
 
-// Wherever connections break, whatever the node leaves out and refuses meanwhile, every row is told
-// once, in order.
+// Every row is delivered once and in order, wherever connections break and whatever the node skips
+// or refuses.
 func TestEveryRowOnceWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := &flaky{
@@ -103,7 +103,7 @@ func TestEveryRowOnceWhateverBreaks(t *testing.T) {
 		var told, want []uint64
 		synctest.Test(t, func(t *testing.T) { // the pauses between connections take no time
 			err = errors.New("not begun")
-			for err != nil && len(told) == 0 { // the first connection is tried once
+			for err != nil && len(told) == 0 { // only the first connection is not retried
 				err = c.AuditStream(
 					t.Context(),
 					client.StreamOptions{LastEventID: "0"},

@@ -116,7 +116,7 @@ func New(node Engine) httpapi.Service {
 		Routes: slices.Concat(h.stateRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{
-				Param: openapi.Param{Name: paramKid, Doc: "of a root key", Pattern: httpapi.NamePattern},
+				Param: openapi.Param{Name: paramKid, Doc: "id of a root key", Pattern: httpapi.NamePattern},
 				Check: httpapi.IsName,
 			},
 			{
@@ -247,7 +247,7 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Deadline: longDeadline,
 			Long:     true,
 			Summary:  "A profile, a trace or the flight recorder",
-			Query:    []openapi.Param{openapi.Number("seconds", "of what runs for a while", maxProfileSeconds)},
+			Query:    []openapi.Param{openapi.Number("seconds", "duration of a recording", maxProfileSeconds)},
 			Answers:  httpapi.AnswersRaw(httpapi.TypeBytes, "as go tool pprof and go tool trace read it"),
 			Problems: []int{http.StatusConflict},
 		},

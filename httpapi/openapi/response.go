@@ -109,9 +109,9 @@ func refusalHeaders(status int) []Param {
 	case http.StatusUnauthorized:
 		return []Param{{Name: "WWW-Authenticate", Doc: "Bearer and why", Required: true}}
 	case http.StatusMethodNotAllowed:
-		return []Param{{Name: "Allow", Doc: "the methods there are", Required: true}}
+		return []Param{{Name: "Allow", Doc: "the methods of the path", Required: true}}
 	case http.StatusUnsupportedMediaType:
-		return []Param{{Name: "Accept-Encoding", Doc: "the encodings of a body there are"}}
+		return []Param{{Name: "Accept-Encoding", Doc: "the supported encodings of a body"}}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
 		return []Param{
 			{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0), Required: true},
@@ -177,13 +177,14 @@ func (b *builder) components() components {
 			Schema: &schema{Type: "string"},
 		}},
 		Headers: map[string]header{corrHeader: {
-			Doc:      "the request's id, its own if it was a ULID or UUID; logs and problems name it",
+			Doc: "id of the request, which logs and problems contain; an id sent by the client is kept " +
+				"if it is a ULID or UUID",
 			Required: true,
 			Schema:   &schema{Type: "string"},
 		}},
 		Security: map[string]securityScheme{
 			schemeToken: {Type: "http", Scheme: "bearer", Format: "macaroon",
-				Doc: "a macaroon whose scope caveat has the scope named here, or node.admin"},
+				Doc: "a macaroon with the scope named here, or node.admin"},
 			schemeSocket: {Type: "http", Scheme: "peercred",
 				Doc: "the Unix user of the connection to the admin socket; no header is sent"},
 		},

@@ -5,16 +5,14 @@
 //
 //  1. Bytes that are hashed or signed are sent as they are stored. With their tags they may be
 //     cached for ever.
-//
 //  2. A repeated write gets the answer of the first one, and a header that says so.
-//
 //  3. A member of a body is never renamed.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package registry

@@ -143,7 +143,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getVersion,
 			Summary: "One version with its items and signatures",
 			Answers: httpapi.Tagged(Version{}),
-			Query:   []openapi.Param{{Name: "items", Doc: "0 leaves the items out", Enum: []string{"0", "1"}}},
+			Query:   []openapi.Param{{Name: "items", Doc: "0 omits the items", Enum: []string{"0", "1"}}},
 		},
 		httpapi.Route{
 			Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes),

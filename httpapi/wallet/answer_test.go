@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what golden files lack")
 
-// frozen compares lines with a golden file. With -update it writes those that the file lacks at its
-// end; what has a line is never rewritten.
+// frozen compares lines with a golden file. With -update it appends missing lines and never
+// rewrites an existing one.
 func frozen(t *testing.T, path string, lines [][]byte) {
 	t.Helper()
 	got := append(bytes.Join(lines, []byte{'\n'}), '\n')
@@ -38,7 +38,7 @@ func frozen(t *testing.T, path string, lines [][]byte) {
 	}
 }
 
-// done is the outcome of an op that was accepted in a golden batch, the record seq.
+// done returns the outcome of an op that was accepted in a golden batch, with record seq.
 func done(op record.Op, seq uint64) ledger.Outcome {
 	const at = 1_767_323_045_678_901_234 // 2026-01-02T03:04:05.678901234Z
 	r := record.Receipt{
@@ -71,8 +71,8 @@ func refusedFor(code record.Result) ledger.Outcome {
 	return ledger.Outcome{Reject: &ledger.Reject{Code: code}}
 }
 
-// goldenBatches are an atomic batch, an independent one, and one for each reason to refuse an op,
-// in the order of their numbers. A new reason comes at the end.
+// goldenBatches returns an atomic batch, an independent batch, and one batch per reason to refuse
+// an op, in the order of the reasons' numbers. A new reason is added at the end.
 func goldenBatches() []ledger.Outcome {
 	repeated := done(record.OpTransfer, 7)
 	repeated.Replayed = true
@@ -106,15 +106,14 @@ func goldenBatches() []ledger.Outcome {
 	return all
 }
 
-// The bytes of a batch's answer do not change: a repetition is told what the first one was told,
-// whatever program tells it.
+// The bytes of a batch's answer never change, so that a replay is identical in every release.
 func TestBatchBytesAreFrozen(t *testing.T) {
 	for version, file := range map[uint8]string{record.ReceiptVersion: "v1.batch.ndjson", 0: "v2.batch.ndjson"} {
 		frozen(t, filepath.Join("..", "..", "testdata", "receipts", file), batchLines(t, version))
 	}
 }
 
-// batchLines are the answers of the renderer that a version stands for.
+// batchLines returns the answers of the renderer with the given version.
 func batchLines(t *testing.T, version uint8) (lines [][]byte) {
 	for _, out := range goldenBatches() {
 		out.Receipt.Version = version
@@ -139,8 +138,8 @@ func batchLines(t *testing.T, version uint8) (lines [][]byte) {
 	return lines
 }
 
-// No op that a batch has refused is told to be worth the same request again, and one whose nonce
-// was ahead is told what to do.
+// No refused op of a batch is marked retryable. Only a nonce that is ahead has a detail with the
+// next step.
 func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 	for r := record.Replayed + 1; r.Known(); r++ {
 		raw, _ := batchAnswer(
@@ -156,8 +155,8 @@ func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 	}
 }
 
-// A refusal by the ledger's rules is the caller's, whatever it is; other codes have the status that
-// their name says.
+// Every refusal by a rule of the ledger has a client error status. Every other code has the status
+// of its name.
 func TestStatuses(t *testing.T) {
 	for r := record.Replayed + 1; r.Known(); r++ {
 		if status := wallet.CodeOf(&ledger.Reject{Code: r}).Status; status < 400 || status > 499 {

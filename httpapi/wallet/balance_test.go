@@ -10,7 +10,7 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// A balance is written to the byte as the encoder writes it.
+// The hand-written encoding of a balance equals that of encoding/json.
 func TestBalanceIsWrittenAsTheEncoderDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(name string) string { return rapid.StringMatching(`[\x00-\x7fäß"\\<>&]{0,12}`).Draw(t, name) }

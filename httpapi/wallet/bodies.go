@@ -54,7 +54,7 @@ type Burn struct {
 // Hold is the body of POST /v1/hold.
 type Hold struct {
 	From        string `json:"from" format:"account"`
-	To          string `json:"to" format:"account" doc:"who may capture it" example:"bob"`
+	To          string `json:"to" format:"account" doc:"the account that may capture the hold" example:"bob"`
 	Asset       string `json:"asset" format:"asset"`
 	AmountMinor string `json:"amount_minor" format:"positive"`
 	Nonce       uint64 `json:"nonce,omitzero" min:"1" doc:"of the account that pays: its last nonce plus 1; assigned if it is left out, and then a repetition after idempotency_ttl is a new payment"`
@@ -67,7 +67,7 @@ type Hold struct {
 // Capture is the body of POST /v1/capture. It ends the hold; the rest returns to the payer.
 type Capture struct {
 	Hold        string `json:"hold" format:"txid" doc:"of the hold's receipt"`
-	AmountMinor string `json:"amount_minor,omitzero" format:"positive" doc:"all of it, if absent"`
+	AmountMinor string `json:"amount_minor,omitzero" format:"positive" doc:"by default the whole hold"`
 	Reference   string `json:"reference,omitzero" doc:"1 to 64 bytes, chosen by the caller and never used again for another operation: the same operation under it is answered as the first time, however late"`
 }
 
@@ -82,7 +82,7 @@ type FlagsChange struct {
 	Account string   `json:"account" format:"account"`
 	Set     []string `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" example:"frozen"`
 	Clear   []string `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
-	New     bool     `json:"new,omitzero" doc:"open the account if the ledger has not seen it, instead of refusing with account_unknown"`
+	New     bool     `json:"new,omitzero" doc:"open an unknown account instead of refusing it with account_unknown"`
 }
 
 // AssetDeclare is the body of POST /v1/assets.
@@ -92,8 +92,8 @@ type AssetDeclare struct {
 
 // Batch is the body of POST /v1/batch, as JSON or CBOR with the same members.
 type Batch struct {
-	Mode string    `json:"mode" enum:"atomic|independent" doc:"all or none, or each for itself"`
-	Ops  []BatchOp `json:"ops" doc:"1 to 4096, done in this order"`
+	Mode string    `json:"mode" enum:"atomic|independent" doc:"atomic: all operations or none; independent: each operation on its own"`
+	Ops  []BatchOp `json:"ops" doc:"1 to 4096, executed in this order"`
 }
 
 // BatchOp is one operation of a Batch: op, and the members of that operation's own body.
@@ -119,8 +119,8 @@ type BatchAnswer struct {
 // BatchResult is the outcome of one operation: its receipt, or the reason of its refusal.
 type BatchResult struct {
 	Index   int            `json:"index"`
-	Status  int            `json:"status" doc:"as if the operation had come alone" example:"200"`
-	Receipt jsontext.Value `json:"receipt,omitzero" is:"Receipt" doc:"of an operation that was done"`
+	Status  int            `json:"status" doc:"the status that the operation would have alone" example:"200"`
+	Receipt jsontext.Value `json:"receipt,omitzero" is:"Receipt" doc:"of an executed operation"`
 	Error   *BatchError    `json:"error,omitzero"`
 }
 
@@ -128,8 +128,8 @@ type BatchResult struct {
 type BatchError struct {
 	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED|REFERENCE_CONFLICT" doc:"more may come"`
 	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict|reference_conflict" doc:"more may come"`
-	Retryable bool   `json:"retryable" doc:"false: only another request, under a key of its own, can do the operation; the same one gets this answer for ever, once any operation of it was done. Answers from before this was told say true of nonce_gap"`
-	Detail    string `json:"detail,omitzero" doc:"of nonce_gap: what to do"`
+	Retryable bool   `json:"retryable" doc:"false: only another request with another key can execute the operation; a repetition of this request gets this answer for ever if any of its operations was executed. Answers of earlier releases have true for nonce_gap"`
+	Detail    string `json:"detail,omitzero" doc:"of nonce_gap: the next step"`
 }
 
 // Receipt describes an operation that was done. Its bytes never change.
@@ -140,12 +140,12 @@ type Receipt struct {
 	To          string    `json:"to,omitzero" format:"account" example:"bob"`
 	Asset       string    `json:"asset,omitzero" format:"asset?" example:"ron"`
 	AmountMinor string    `json:"amount_minor,omitzero" format:"amount" example:"1200"`
-	Set         []string  `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" doc:"flags, as of clear: those of POST /v1/accounts/flags; the receipt of one made before receipts named them has neither"`
+	Set         []string  `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" doc:"flags that POST /v1/accounts/flags has set, and in clear those that it has cleared; receipts of early releases have neither"`
 	Clear       []string  `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
 	Nonce       uint64    `json:"nonce,omitzero" min:"1" example:"1"`
 	Idem        string    `json:"idem,omitzero" doc:"the Idempotency-Key of the request"`
 	TS          string    `json:"ts" format:"time"`
-	ReceiptHash string    `json:"receipt_hash" format:"b3" doc:"of txid to ts as canonical JSON"`
+	ReceiptHash string    `json:"receipt_hash" format:"b3" doc:"hash of the members txid to ts as canonical JSON"`
 	Hold        string    `json:"hold,omitzero" format:"txid"`
 	Ledger      LedgerRef `json:"ledger"`
 }
@@ -161,13 +161,13 @@ type LedgerRef struct {
 type Balance struct {
 	Account     string    `json:"account" format:"account"`
 	Asset       string    `json:"asset" format:"asset"`
-	AmountMinor string    `json:"amount_minor" format:"amount" doc:"what may be spent: posted less held"`
+	AmountMinor string    `json:"amount_minor" format:"amount" doc:"amount that can be spent: posted minus held"`
 	PostedMinor string    `json:"posted_minor" format:"amount"`
 	HeldMinor   string    `json:"held_minor" format:"amount"`
-	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: what it has issued"`
-	AsOf        time.Time `json:"as_of" doc:"the ledger's clock when this was read"`
-	AsOfSeq     uint64    `json:"as_of_seq" doc:"all up to this record is in it"`
-	StaleMS     int64     `json:"stale_ms" doc:"0: a balance is read from the ledger's memory when it is answered"`
+	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: the amount that it has issued"`
+	AsOf        time.Time `json:"as_of" doc:"time of the ledger when the balance was read"`
+	AsOfSeq     uint64    `json:"as_of_seq" doc:"the balance includes all records up to this one"`
+	StaleMS     int64     `json:"stale_ms" doc:"always 0, because balances are read from the memory of the ledger"`
 }
 
 // AppendJSON appends b as the encoder writes it, in a tenth of the time. Balances are the most
@@ -194,10 +194,10 @@ func (b *Balance) AppendJSON(dst []byte) []byte {
 // Account is the body of GET /v1/account.
 type Account struct {
 	Account   string    `json:"account" format:"account"`
-	Known     bool      `json:"known" doc:"whether the ledger has seen it"`
+	Known     bool      `json:"known" doc:"whether the account exists"`
 	Flags     []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
-	LastNonce uint64    `json:"last_nonce" doc:"0 before the first"`
-	NextNonce uint64    `json:"next_nonce" doc:"the one to send next"`
+	LastNonce uint64    `json:"last_nonce" doc:"0 before the first debit"`
+	NextNonce uint64    `json:"next_nonce" doc:"nonce of the next debit"`
 	OpenedAt  time.Time `json:"opened_at,omitzero"`
 }
 
@@ -206,7 +206,7 @@ type Asset struct {
 	Asset       string    `json:"asset" format:"asset"`
 	SupplyMinor string    `json:"supply_minor" format:"amount" doc:"issued and not burned"`
 	DeclaredAt  time.Time `json:"declared_at,omitzero"`
-	Decimals    int       `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: how many digits of an amount stand after the point for people; amounts here are minor units all the same"`
+	Decimals    int       `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: the number of decimals of an amount on display; amounts of the API are always minor units"`
 }
 
 // AssetList is the body of GET /v1/assets.
@@ -218,9 +218,9 @@ type AssetList struct {
 type HistoryEntry struct {
 	Receipt        jsontext.Value `json:"receipt" is:"Receipt"`
 	Memo           string         `json:"memo,omitzero"`
-	Side           string         `json:"side" enum:"debit|credit" doc:"which side of the posting the account is on"`
+	Side           string         `json:"side" enum:"debit|credit" doc:"side of the posting that the account is on"`
 	BalanceMinor   string         `json:"balance_minor" format:"amount" doc:"posted balance after it"`
-	AvailableMinor string         `json:"available_minor" format:"amount" doc:"what could be spent after it"`
+	AvailableMinor string         `json:"available_minor" format:"amount" doc:"amount that could be spent after it"`
 }
 
 // History is the body of GET /v1/history.

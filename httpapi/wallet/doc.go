@@ -14,9 +14,9 @@
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package wallet

@@ -32,14 +32,14 @@ type HoldInfo struct {
 	From          string    `json:"from" format:"account" example:"alice"`
 	To            string    `json:"to" format:"account" example:"bob"`
 	Asset         string    `json:"asset" format:"asset"`
-	AmountMinor   string    `json:"amount_minor" format:"amount" doc:"what was set aside"`
+	AmountMinor   string    `json:"amount_minor" format:"amount" doc:"amount set aside"`
 	At            time.Time `json:"at"`
 	ExpiresAt     time.Time `json:"expires_at"`
 	State         string    `json:"state" enum:"open|captured|released|expired"`
-	CapturedMinor string    `json:"captured_minor,omitzero" format:"amount" doc:"of a captured hold: what was paid"`
-	ReturnedMinor string    `json:"returned_minor,omitzero" format:"amount" doc:"of a hold that ended: what went back to from"`
+	CapturedMinor string    `json:"captured_minor,omitzero" format:"amount" doc:"amount paid, if the hold was captured"`
+	ReturnedMinor string    `json:"returned_minor,omitzero" format:"amount" doc:"amount returned to the payer, if the hold has ended"`
 	ClosedAt      time.Time `json:"closed_at,omitzero"`
-	ClosingTxID   string    `json:"closing_txid,omitzero" format:"txid" doc:"the record that ended it"`
+	ClosingTxID   string    `json:"closing_txid,omitzero" format:"txid" doc:"the transaction that ended the hold"`
 }
 
 // HoldList is the body of GET /v1/holds.
@@ -73,7 +73,7 @@ func (h handlers) listHolds() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "holds",
 		Handle:  h.getHolds,
-		Summary: "The open holds of an account, as payer or as payee, those that expire first before the others",
+		Summary: "The open holds of an account, as payer or as payee, in the order of their expiry",
 		Answers: httpapi.Answers(http.StatusOK, HoldList{}),
 		Query: []openapi.Param{
 			accountParam(),
@@ -89,7 +89,7 @@ func (h handlers) oneHold() httpapi.Route {
 	return httpapi.Route{
 		Pattern:  "holds/:txid",
 		Handle:   h.getHold,
-		Summary:  "A hold, and what became of it",
+		Summary:  "A hold and its outcome",
 		Answers:  httpapi.Answers(http.StatusOK, HoldInfo{}),
 		Problems: []int{http.StatusNotFound},
 	}
@@ -99,13 +99,14 @@ func (h handlers) oneReference() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "tx",
 		Handle:  h.getReference,
-		Summary: "The receipt of what was done under a reference",
+		Summary: "The receipt of the transaction with a reference",
 		Answers: httpapi.Answers(http.StatusOK, Receipt{}),
 		Query: []openapi.Param{
-			{Name: "reference", Doc: "as the operation had it", Required: true},
+			{Name: "reference", Doc: "reference of the operation", Required: true},
 			{
 				Name: "principal",
-				Doc:  "whose reference it is; the caller's own if absent, any other takes the scope wallet.admin",
+				Doc: "principal that owns the reference; by default the caller's, and another needs the " +
+					"scope wallet.admin",
 			},
 		},
 		Problems: []int{http.StatusNotFound},
@@ -120,7 +121,7 @@ func (h handlers) listAccounts() httpapi.Route {
 			"a token that reaches some accounts only is refused",
 		Answers: httpapi.Answers(http.StatusOK, AccountList{}),
 		Query: []openapi.Param{
-			{Name: "prefix", Doc: "names that begin so"},
+			{Name: "prefix", Doc: "prefix of the names"},
 			afterParam("next of the page before: a name"),
 			openapi.Number("limit", "entries of a page", ledger.MaxAccounts),
 		},

@@ -26,13 +26,13 @@ const (
 	someTransfer = `{"from":"alice","to":"bob","asset":"ron","amount_minor":"5","nonce":1,"memo":"lunch","valid_until":"2100-01-01T02:00:00+02:00"}`
 )
 
-// batchOf is a batch of n transfers.
+// batchOf returns a batch of n transfers.
 func batchOf(mode string, n int) string {
 	one := `{"op":"transfer",` + someTransfer[1:]
 	return `{"mode":"` + mode + `","ops":[` + strings.Repeat(one+",", n-1) + one + `]}`
 }
 
-// toCBOR writes JSON as CBOR.
+// toCBOR converts JSON to CBOR.
 func toCBOR(t testing.TB, text string) string {
 	t.Helper()
 	var v any
@@ -50,12 +50,12 @@ func toCBOR(t testing.TB, text string) string {
 	return string(out)
 }
 
-// whole makes whole numbers of the floats that a JSON reader gives.
+// whole converts the floats of decoded JSON to integers.
 func whole(v any) any {
 	switch v := v.(type) {
 	case float64:
 		if v >= 1<<63 {
-			return uint64(1<<64 - 1) // the only one so large in these tests
+			return uint64(1<<64 - 1) // the only value above 1<<63 in these tests
 		}
 		return uint64(v)
 	case []any:
@@ -70,7 +70,7 @@ func whole(v any) any {
 	return v
 }
 
-// drawOrder makes an operation of a batch, good ones mostly.
+// drawOrder draws an operation of a batch, usually a valid one.
 func drawOrder(t *rapid.T) map[string]any {
 	op := rapid.SampledFrom([]string{"issue", "transfer", "burn", "hold", "capture", "release", "flags"}).Draw(t, "op")
 	must, may := ledger.Takes(opOf(op))
@@ -99,7 +99,7 @@ func drawOrder(t *rapid.T) map[string]any {
 	return out
 }
 
-// What is read of an operation are the members that the document tells.
+// The decoder reads exactly the members of an operation that the document lists.
 func TestOrdersHaveTheMembersOfABatch(t *testing.T) {
 	var read, told []string
 	for f := range reflect.TypeFor[order]().Fields() {
@@ -124,8 +124,8 @@ func TestOrdersHaveTheMembersOfABatch(t *testing.T) {
 	}
 }
 
-// The txid of a hold may begin with zeros, and too many operations are refused, however few
-// bytes the rest takes.
+// The txid of a hold may begin with zeros. A batch with too many operations is refused, however
+// short it is.
 func TestEdgesOfABatch(t *testing.T) {
 	zero := `{"op":"release","hold":"tx_` + strings.Repeat("0", 25) + `1"}`
 	if b, err := readBatch([]byte(`{"mode":"atomic","ops":[` + zero + `]}`)); err != nil || len(b.Ops) != 1 {
@@ -148,7 +148,7 @@ func TestEdgesOfABatch(t *testing.T) {
 	}
 }
 
-// A batch means the same in both encodings, or is refused in the same words.
+// A batch decodes to the same operations in both encodings, or is refused with the same error.
 func TestBothEncodingsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := map[string]any{
@@ -179,7 +179,7 @@ func sameBatch(a, b batch) bool {
 	return a.Mode == b.Mode && reflect.DeepEqual(a.Ops, b.Ops)
 }
 
-// sound fails the test for an order that no body may become.
+// sound fails the test if o breaks a rule that the decoder enforces.
 func sound(t *testing.T, o ledger.Op) {
 	t.Helper()
 	if must, _ := ledger.Takes(o.Code); must == 0 {
@@ -198,7 +198,7 @@ func sound(t *testing.T, o ledger.Op) {
 	}
 }
 
-// refusedWell fails the test for an error that is not told by name.
+// refusedWell fails the test for an error of an undeclared type.
 func refusedWell(t *testing.T, err error) {
 	t.Helper()
 	var body *httpapi.BodyError
@@ -208,7 +208,7 @@ func refusedWell(t *testing.T, err error) {
 	}
 }
 
-// Whatever is sent, what is read is sound, and a reader of whole documents would have taken it too.
+// Every decoded body is a valid operation and valid JSON.
 func FuzzOrderJSON(f *testing.F) {
 	for _, s := range []string{someTransfer, batchOf("atomic", 2), `{"mode":"atomic","ops":[{"op":"release","hold":"` + txid + `"}]}`, `{"from":null}`, "{", `{"a":{}}`, ""} {
 		f.Add([]byte(s))
@@ -274,7 +274,7 @@ func FuzzBatchCBOR(f *testing.F) {
 	})
 }
 
-// A key that is taken is one that the ledger takes, in quotes as without.
+// An accepted idempotency key is valid in the ledger, with or without quotes.
 func FuzzIdempotencyKey(f *testing.F) {
 	for _, s := range []string{"a", `"a"`, "", `""`, `"`, "a b", "ü", strings.Repeat("k", 65), `"a\"b"`} {
 		f.Add(s)
@@ -293,7 +293,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 	})
 }
 
-// BenchmarkOrders reads bodies, by the operation.
+// BenchmarkOrders measures the decoding of bodies, per operation.
 func BenchmarkOrders(b *testing.B) {
 	many := batchOf("atomic", 1000)
 	packed := []byte(toCBOR(b, many))

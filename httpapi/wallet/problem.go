@@ -13,16 +13,15 @@ import (
 )
 
 // hintUnknown explains how to learn an unknown outcome.
-const hintUnknown = "it may have been done: send the same request again, with the same Idempotency-Key, and the " +
-	"answer tells; " +
-	"it is never done twice"
+const hintUnknown = "it may have been done: send the same request again, with the same Idempotency-Key, to get the " +
+	"outcome; it is never done twice"
 
 const hintNothing = "nothing was done by this request; send the same one again"
 
 // hintSafeMode tells the operator how to leave safe mode.
-const hintSafeMode = "what is sound is read as ever; stop the node, run `ronbox ledger verify`, then `ronbox " +
-	"ledger rebuild` if it finds only " +
-	"derived tables bad, and start the node: it verifies everything once more before it takes writes"
+const hintSafeMode = "undamaged records can be read; stop the node, run `ronbox ledger verify`, then `ronbox " +
+	"ledger rebuild` if only derived tables are bad, and start the node: it verifies everything once more " +
+	"before it accepts writes"
 
 // codeLimits is the wallet's code for an exceeded limit. The front uses it for large bodies.
 const codeLimits = "LIMITS_EXCEEDED"
@@ -143,26 +142,26 @@ func rules() []httpapi.ErrorRule {
 			Classify: outcomeOf,
 			Title:    "No such account",
 			Details:  httpapi.Told(httpapi.Details{"field": "account"}),
-			Hint:     "account: the ledger has not seen it, and nothing was done; \"new\":true in the body opens it",
+			Hint:     "account: does not exist, and nothing was done; send \"new\":true in the body to open it",
 		},
 		{
 			Is:       httpapi.Is(wallet.ErrNotFound),
 			Classify: outcomeOf,
 			Title:    "Not found",
-			Hint:     "there is no such record, or it is not yours to see",
+			Hint:     "the record does not exist, or you may not see it",
 		},
-		{Is: httpapi.Is(wallet.ErrInFlight), Classify: outcomeOf, Title: "Still under way", Wait: httpapi.WaitBusy,
-			Hint: "a request with this Idempotency-Key is being worked on; send the same one again to get its " +
+		{Is: httpapi.Is(wallet.ErrInFlight), Classify: outcomeOf, Title: "Still in progress", Wait: httpapi.WaitBusy,
+			Hint: "a request with this Idempotency-Key is in progress; send the same one again to get its " +
 				"answer"},
 		{
 			Is:       httpapi.Is(ledger.ErrCursor),
 			Classify: outcomeOf,
 			Title:    "Malformed request",
-			Hint:     "cursor: is not one that this query gave",
+			Hint:     "cursor: was not returned for this query",
 			Details:  func(error) httpapi.Details { return httpapi.Details{"field": "cursor"} },
 		},
 		{Is: httpapi.Is(ledger.ErrRange), Classify: outcomeOf, Title: "Range not served",
-			Hint: "the ledger does not reach that far; GET /v1/ledger/head says how far it does"},
+			Hint: "the ledger does not reach that far; GET /v1/ledger/head shows its newest batch and record"},
 		{
 			Is:       outcomeIs(true),
 			Classify: outcomeOf,
@@ -179,8 +178,8 @@ func rules() []httpapi.ErrorRule {
 			Title:    "The record cannot be read",
 			Wait:     httpapi.WaitDegraded,
 			Details:  inSafeMode,
-			Hint: "what this has to read is damaged; of a write that meets it nothing was done, and whether " +
-				"an earlier one with its key did, GET /v1/history tells; " + hintSafeMode,
+			Hint: "a record that this request has to read is damaged; nothing was done; GET " +
+				"/v1/history shows whether an earlier request with its key was executed; " + hintSafeMode,
 		},
 		{
 			Is:       httpapi.Is(errNeverThatFar),
@@ -190,8 +189,8 @@ func rules() []httpapi.ErrorRule {
 			Details: func(error) httpapi.Details {
 				return httpapi.Details{"cause": causeSafeMode, "field": "min_seq"}
 			},
-			Hint: "min_seq: is not reached, and will not be before the ledger takes writes again; without " +
-				"it the balance is read as it stands; " + hintSafeMode,
+			Hint: "min_seq: is not reached before the ledger accepts writes again; without it the balance is read " +
+				"as it stands; " + hintSafeMode,
 		},
 		{
 			Is:       httpapi.Is(ledger.ErrSafeMode),
@@ -199,21 +198,21 @@ func rules() []httpapi.ErrorRule {
 			Title:    "The ledger takes no writes",
 			Wait:     httpapi.WaitDegraded,
 			Details:  inSafeMode,
-			Hint: "nothing was done by this request; whether an earlier one with its key did, GET " +
-				"/v1/history tells; " + hintSafeMode,
+			Hint: "nothing was done by this request; GET /v1/history shows whether an earlier request with its " +
+				"key was executed; " + hintSafeMode,
 		},
 		{
 			Is:       httpapi.Is(ledger.ErrFull),
 			Classify: outcomeOf,
 			Title:    "Storage is full",
 			Wait:     httpapi.WaitDegraded,
-			Hint:     "nothing was written; reads go on",
+			Hint:     "nothing was written; reads still succeed",
 		},
 		{
 			Is:       httpapi.Is(ledger.ErrNotFound),
 			Classify: outcomeOf,
 			Title:    "Not found",
-			Hint:     "there is no such record, or it is not yours to see",
+			Hint:     "the record does not exist, or you may not see it",
 		},
 		{
 			Is:       httpapi.IsA[*wallet.BehindError],
@@ -221,8 +220,7 @@ func rules() []httpapi.ErrorRule {
 			Title:    "The ledger is not that far",
 			Wait:     httpapi.WaitDegraded,
 			Details:  behind,
-			Hint: "min_seq: is not reached; take it from a receipt of this ledger (ledger.seq), or ask " +
-				"again later",
+			Hint:     "min_seq: is not reached; use ledger.seq of a receipt of this ledger, or try again later",
 		},
 		{
 			Is:       httpapi.Any(httpapi.IsA[*wallet.NotReadyError], httpapi.Is(ledger.ErrLoading)),
@@ -271,9 +269,8 @@ func unknown(err error) bool {
 }
 
 // hintSystem explains the accounts that no token reaches.
-const hintSystem = "accounts that begin with sys: are the ledger's own: no request pays from or to one; who may " +
-	"see all accounts may read " +
-	"sys:issue:<asset>"
+const hintSystem = "accounts that begin with sys: belong to the ledger: no request pays from or to one; a caller " +
+	"that may see all accounts may read sys:issue:<asset>"
 
 const causeSafeMode = "safe_mode"
 

@@ -40,14 +40,14 @@ func rejectRules() []httpapi.ErrorRule {
 			"this Idempotency-Key stands for another request; choose a new key for a new request", nil),
 		reject(record.Expired, "Too late", "valid_until: is over; nothing was done", named("valid_until")),
 		lockedRule(reject(record.AccountLocked, "Account is locked", "", partyOf)),
-		reject(record.AssetUnknown, "No such asset", "asset: is not declared here; GET /v1/assets lists those "+
-			"that are",
+		reject(record.AssetUnknown, "No such asset", "asset: is not declared; GET /v1/assets lists the declared "+
+			"assets",
 			named("asset")),
 		reject(
 			record.NonceReused,
 			"Nonce is used",
-			"nonce: was used before; GET /v1/account says the next one, and details.committed_txid what used "+
-				"it, if that was the last",
+			"nonce: was used before; GET /v1/account shows the next one; if it was the last nonce, "+
+				"details.committed_txid names the transaction that used it",
 			nonceOf,
 		),
 		reject(record.NonceGap, "Nonce is ahead",
@@ -58,17 +58,19 @@ func rejectRules() []httpapi.ErrorRule {
 		limit(record.LimitHolds),
 		reject(record.HoldUnknown, "No such hold", "hold: there is none of this txid, or it is not yours", nil),
 		reject(record.HoldClosed, "Hold is closed", "hold: was captured or released before", nil),
-		reject(record.HoldExpired, "Hold is over", "hold: its time is over; what it held is the payer's again", nil),
+		reject(record.HoldExpired, "Hold has expired", "hold: its time is over; its amount was returned to "+
+			"the payer", nil),
 		unknownPayer(
 			reject(record.InsufficientFunds, "No such payer",
-				"from: nobody has ever paid this account, so it has nothing to give: is its name right?", payerDetail),
+				"from: nobody has ever paid this account, so it has no money: check its name", payerDetail),
 		),
 		reject(record.InsufficientFunds, "Not enough",
-			"amount_minor: there is less to spend than the amount, or less held than is to be captured", assetDetail),
-		reject(record.Aborted, "Not done", "another operation of its batch was refused", nil),
-		reject(record.OnceConflict, "Id is taken", "this id stands for another settlement", nil),
+			"amount_minor: there is less to spend than the amount, or less on hold than the amount to "+
+				"capture", assetDetail),
+		reject(record.Aborted, "Not done", "another operation of the batch was refused", nil),
+		reject(record.OnceConflict, "Id is taken", "this id belongs to another settlement", nil),
 		reject(record.ReferenceConflict, "Reference is taken",
-			"reference: stands for another operation; GET /v1/tx?reference= shows it", named("reference")),
+			"reference: is bound to another operation; GET /v1/tx?reference= shows it", named("reference")),
 	}
 }
 
@@ -79,9 +81,9 @@ func lockedRule(r httpapi.ErrorRule) httpapi.ErrorRule {
 	r.Text = func(err error) string {
 		var e *ledger.Reject
 		_ = errors.As(err, &e)
-		word := map[string]string{"from": "from: a flag forbids this account to give", "to": "to: a flag " +
-			"forbids this account to take"}[e.Party]
-		return cmp.Or(word, "a flag of one of the accounts forbids it") + "; GET /v1/account shows the flags"
+		word := map[string]string{"from": "from: a flag forbids this account to pay", "to": "to: a flag " +
+			"forbids this account to be paid"}[e.Party]
+		return cmp.Or(word, "a flag of one of the accounts forbids the operation") + "; GET /v1/account shows the flags"
 	}
 	return r
 }
@@ -150,23 +152,23 @@ func limitSaid(err error) string {
 func limitWords(limit string) string {
 	switch limit {
 	case ledger.LimitPerOp:
-		return "amount_minor: is more than one operation may move (wallet.max_amount_per_op): move less at once"
+		return "amount_minor: exceeds the limit of one operation (wallet.max_amount_per_op): split the amount"
 	case ledger.LimitDaily:
-		return "amount_minor: is more than the account may still give today (wallet.daily_ceiling): the day " +
+		return "amount_minor: exceeds the rest of the account's daily ceiling (wallet.daily_ceiling): the day " +
 			"ends at 00:00 UTC"
 	case ledger.LimitTokenDaily:
-		return "amount_minor: is more than the token still allows today (ceiling_daily): the day ends at 00:00 UTC"
+		return "amount_minor: exceeds the rest of the token's daily ceiling (ceiling_daily): the day ends at 00:00 UTC"
 	case ledger.LimitAccountTotal:
-		return "amount_minor: the receiver would have more than an account may (wallet.max_account_total)"
+		return "amount_minor: the balance of the receiver would exceed its limit (wallet.max_account_total)"
 	case ledger.LimitOpenHolds:
-		return "there are as many open holds as may be (wallet.max_open_holds): capture or release some"
+		return "the maximum number of holds is open (wallet.max_open_holds): capture or release some"
 	case "ceiling":
 		return "amount_minor: is above the token's ceiling, which `ronbox token inspect` shows"
 	case "ceiling_daily":
 		return "amount_minor: is above the token's ceiling_daily, which `ronbox token inspect` shows"
 	case "batch_max_ops":
-		return "ops: are more than a batch may hold (wallet.batch_max_ops): send the rest as another one, under " +
-			"a key of its own"
+		return "ops: are more than a batch may have (wallet.batch_max_ops): send the others in another batch with " +
+			"another key"
 	}
-	return "details.limit says which"
+	return "details.limit names the limit"
 }

@@ -86,12 +86,12 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "balance",
 			Handle:  h.getBalance,
-			Summary: "What an account has in an asset",
+			Summary: "The balance of an account in an asset",
 			Answers: ok(Balance{}),
 			Query: []openapi.Param{
 				accountParam(),
 				assetParam(),
-				openapi.Number("min_seq", "wait until this record is in it: ledger.seq of a receipt",
+				openapi.Number("min_seq", "wait until the ledger has this record: ledger.seq of a receipt",
 					httpapi.MaxNumber),
 			},
 		},
@@ -105,14 +105,14 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "tx/:txid",
 			Handle:   h.getTx,
-			Summary:  "The receipt of what was done",
+			Summary:  "The receipt of a transaction",
 			Answers:  ok(Receipt{}),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{
 			Pattern: "history",
 			Handle:  h.getHistory,
-			Summary: "An account's statement",
+			Summary: "The statement of an account",
 			Answers: ok(History{}),
 			Query: []openapi.Param{
 				accountParam(),
@@ -120,17 +120,18 @@ func (h handlers) reads() []httpapi.Route {
 				openapi.Number("limit", "entries of a page", ledger.MaxHistory),
 				{
 					Name: "cursor",
-					Doc:  "next of the page before; it belongs to its query, and new entries do not move it",
+					Doc: "next of the previous page; it is valid for the same query only, and new entries " +
+						"do not shift it",
 				},
-				{Name: "since", Doc: "RFC 3339 time of the first entry"},
-				{Name: "until", Doc: "RFC 3339 time before which the last one is"},
-				{Name: "order", Doc: "newest first, or oldest", Enum: []string{"desc", "asc"}},
+				{Name: "since", Doc: "RFC 3339 time; only entries at or after it"},
+				{Name: "until", Doc: "RFC 3339 time; only entries before it"},
+				{Name: "order", Doc: "desc: newest first; asc: oldest first", Enum: []string{"desc", "asc"}},
 			},
 		},
 		httpapi.Route{
 			Pattern: "assets",
 			Handle:  h.getAssets,
-			Summary: "The assets there are",
+			Summary: "The declared assets",
 			Answers: ok(AssetList{}),
 		},
 		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(),
@@ -147,21 +148,22 @@ func (h handlers) writes() []httpapi.Route {
 			Answers: written(Receipt{}),
 		}
 	}
-	release := order(record.OpRelease, "Give a hold up", Release{})
+	release := order(record.OpRelease, "Release a hold", Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
 	some := httpapi.Answers(http.StatusMultiStatus, BatchAnswer{})
-	some[0].Doc, some[0].Headers = "some of the operations, or all, were refused", []openapi.Param{replayed()}
+	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
-		order(record.OpIssue, "Make money", Issue{}),
-		order(record.OpTransfer, "Pay", Transfer{}),
-		order(record.OpBurn, "Unmake money", Burn{}),
+		order(record.OpIssue, "Issue money", Issue{}),
+		order(record.OpTransfer, "Move money between accounts", Transfer{}),
+		order(record.OpBurn, "Destroy money", Burn{}),
 		order(record.OpHold, "Set money aside for a payee", Hold{}),
-		order(record.OpCapture, "Pay out a hold, whole or in part", Capture{}),
+		order(record.OpCapture, "Pay out a hold, fully or partly", Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
-			Summary: "Many operations in one request", In: Batch{}, Answers: append(written(BatchAnswer{}), some...)},
+			Summary: "Execute many operations in one " +
+				"request", In: Batch{}, Answers: append(written(BatchAnswer{}), some...)},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
-			Summary: "Lock an account, or open it again", In: FlagsChange{}, Answers: written(Receipt{})},
+			Summary: "Set or clear the flags of an account", In: FlagsChange{}, Answers: written(Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,
 			Summary: "Declare an asset", In: AssetDeclare{}, Answers: written(Receipt{})},
 	)
@@ -181,8 +183,8 @@ func write(r *httpapi.Route) {
 	r.Headers = []openapi.Param{
 		{
 			Name: idemHeader,
-			Doc: "of the caller's choosing, one for each new request; the same request under the same key " +
-				"is done once",
+			Doc: "chosen by the caller, a new one for each new request; a request that is repeated with its key " +
+				"is executed once",
 			Pattern:  `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`,
 			Required: true,
 		},

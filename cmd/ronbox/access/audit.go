@@ -54,7 +54,7 @@ func (a app) auditTail(ctx context.Context, c nodeapi.Client, f tailFlags) error
 			auditPage)
 	}
 	if f.count > 0 && !f.follow {
-		return cli.Usage("--count %d without --follow: --lines says how many rows there are to be", f.count)
+		return cli.Usage("--count %d needs --follow: without it, --lines sets the number of rows", f.count)
 	}
 	rows, last, err := newestRows(ctx, c, f.lines)
 	if err != nil {

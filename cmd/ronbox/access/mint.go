@@ -55,7 +55,7 @@ not the token. --offline reads the node.key of a stopped node.`,
 
 func (a app) mint(ctx context.Context, m mintFlags) error {
 	if len(m.scopes) == 0 {
-		return cli.Usage("a token without a scope allows nothing: give --scope")
+		return cli.Usage("a token without a scope allows nothing: add --scope")
 	}
 	return a.deliver(m.out, func() (newToken, error) {
 		t, err := a.mintToken(ctx, m.offline, nodeapi.MintRequest{
@@ -126,14 +126,14 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 		return err
 	}
 	if caveats = append(caveats, f.caveatFlags.list()...); len(caveats) == 0 {
-		return cli.Usage("nothing to narrow the token to: give --scope, --ttl, --caveat …")
+		return cli.Usage("no restriction is given: add --scope, --ttl, --caveat …")
 	}
 	if err := scopes.CheckCaveats(caveats); err != nil {
-		return cli.Fail(cli.ExitFailed, "malformed", "correct what is named, then run it again", "%w", err)
+		return cli.Fail(cli.ExitFailed, "malformed", "correct the named fault, then run the command again", "%w", err)
 	}
 	narrowed, err := auth.Attenuate(token, caveats...)
 	if err != nil {
-		return cli.Fail(cli.ExitFailed, "malformed", "`ronbox token inspect` shows what a token says", "%w", err)
+		return cli.Fail(cli.ExitFailed, "malformed", "`ronbox token inspect` shows the content of a token", "%w", err)
 	}
 	seen, err := auth.Inspect(narrowed)
 	if err != nil {

@@ -80,7 +80,7 @@ func inspectTable(t cli.Table, d auth.Inspection) {
 		t.Row("caveat", c)
 	}
 	t.Row("fingerprint", d.Fingerprint)
-	t.Row("not checked", "this says what the token claims; only the node knows whether it is good")
+	t.Row("not checked", "this is the content of the token; only the node can verify it")
 }
 
 func (a app) tokenVerifyCmd() *cobra.Command {
@@ -103,16 +103,16 @@ it were the first of the day. Exit 3: the token would be refused.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&r.Scope, "scope", "", "the `scope` the request needs")
-	f.StringVar(&r.Service, "service", "", "the `service` it goes to (default the one of the scope)")
+	f.StringVar(&r.Service, "service", "", "`service` of the request (default the one of the scope)")
 	f.StringVar(&r.Method, "method", "", "its `method`")
 	f.StringVar(&r.Path, "path", "", "its `path`")
-	f.StringVar(&r.IP, "ip", "", "the `address` it comes from")
+	f.StringVar(&r.IP, "ip", "", "`address` of the client")
 	f.StringVar(&r.Tenant, "tenant", "", "the `tenant` it is for")
 	f.StringVar(&r.Account, "account", "", "the `account` it touches")
 	f.StringVar(&r.Asset, "asset", "", "the `asset` it moves")
 	f.StringVar(&r.Amount, "amount", "", "the minor `units` it moves")
 	f.StringVar(&r.Epoch, "epoch", "", "the `epoch` it is about")
-	f.StringVar(&r.Signer, "signer", "", "the signer `id` whose approval it brings")
+	f.StringVar(&r.Signer, "signer", "", "`id` of the signer of an approval")
 	f.Int64Var(&r.Bytes, "bytes", 0, "the length of its body in `bytes`")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		return a.tokenVerify(ctx, c, r, args)

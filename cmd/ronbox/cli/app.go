@@ -144,7 +144,7 @@ func HelpCmd() *cobra.Command {
 func flagError(_ *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if arg := "-" + e.GetSpecifiedShortnames(); negativeNumber(arg) {
-			return Usage("%q is no flag, and no number here is below 0", arg)
+			return Usage("%q is not a flag, and negative numbers are not allowed here", arg)
 		}
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -279,7 +279,7 @@ func checkEmptyFlags(args []string) error {
 			name, assigned = args[i-1], true
 		}
 		if assigned && value == "" && strings.HasPrefix(name, "-") && name != "--reason" {
-			return Usage("%s has no value: leave the flag out, or give it a value", name)
+			return Usage("%s has no value: omit the flag, or give it a value", name)
 		}
 	}
 	return nil

@@ -27,8 +27,9 @@ func ReadAudit(file string, state any, sound func() bool) error {
 	}
 	if err := json.Unmarshal(raw, state, json.RejectUnknownMembers(true)); err != nil || !sound() {
 		return Fail(ExitFailed, "malformed",
-			"put back a copy of it; another file begins anew and trusts what the node says now",
-			"%s is no state of an audit", file)
+			"restore the file from a copy; with another file the audit begins again and trusts the current "+
+				"state of the node",
+			"%s is not the state file of an audit", file)
 	}
 	return nil
 }

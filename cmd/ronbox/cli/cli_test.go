@@ -61,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Whatever the error, --json gives one problem object, and a node's own refusal comes through
+// With --json every error is printed as one problem object. A refusal of the node is printed
 // unchanged.
 func TestErrorsAsProblems(t *testing.T) {
 	lost := &Failure{Err: fmt.Errorf("x: %w", client.ErrNotReachable), Details: map[string]any{"file": "f"}}
@@ -124,7 +124,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A file is written whole or not at all, and what is there stays unless it is to be replaced.
+// A file is written completely or not at all. Only ReplaceFile replaces an existing file.
 func TestFilesAreWholeOrNotThere(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -154,7 +154,7 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 		asked {
 		t.Errorf("a file that cannot be there is asked for: %t, %v", asked, err)
 	}
-	// as what is read to fill it gives
+	// An error of the source names the source, not the file that is written.
 	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission}
 	_, err := ProduceFile(filepath.Join(dir, "g"), 0o600, func(io.Writer) error { return elsewhere })
 	if !errors.Is(err, elsewhere) || !strings.Contains(err.Error(), "/elsewhere") {

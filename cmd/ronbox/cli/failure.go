@@ -149,12 +149,12 @@ func classifyUnreachable(err error) Outcome {
 		return Outcome{
 			exitPermission,
 			"permission",
-			"run as the user of the node, or have uds.allow_uids or uds.map name yours",
+			"run as the user of the node, or add your user to uds.allow_uids or uds.map",
 		}
 	}
 	next := "start the node with `ronbox serve`, or point --data-dir or --url at it"
 	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
-		next = "give the certificate or that of its issuer with --ca-file, and the name in the certificate with --url"
+		next = "pass the certificate or that of its issuer with --ca-file, and use the name in the certificate in --url"
 	} else if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 		next = "that port does not speak TLS: begin the URL with http"
 	}
@@ -165,11 +165,12 @@ func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
 	v := Outcome{ExitFailed, p.Reason, ""}
 	switch p.Status {
 	case http.StatusBadRequest:
-		v.Next = "correct what is named, then run it again"
+		v.Next = "correct the named fault, then run the command again"
 	case http.StatusUnauthorized:
-		v.Code, v.Next = ExitDenied, "give a token with --token-file, or use the node's socket with --data-dir"
+		v.Code, v.Next = ExitDenied, "pass a token with --token-file, or use the node's socket with --data-dir"
 	case http.StatusForbidden:
-		v.Code, v.Next = ExitDenied, "use a token whose scope allows this: `ronbox token inspect` shows what one allows"
+		v.Code, v.Next = ExitDenied, "use a token with the needed scope: `ronbox token inspect` shows the "+
+			"scopes of a token"
 	case http.StatusRequestTimeout,
 		http.StatusTooManyRequests,
 		http.StatusServiceUnavailable,

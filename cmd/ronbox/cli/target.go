@@ -65,7 +65,7 @@ func (a *App) ClientAt(socket string) (*client.Client, error) {
 		return nil, Usage("--timeout %s: want a time above 0", a.Flags.Timeout)
 	}
 	if u, err := url.Parse(a.Flags.URL); err == nil && u.User != nil {
-		return nil, Usage("--url takes no user name and password: give a token with --token-file")
+		return nil, Usage("--url takes no user name and password: pass a token with --token-file")
 	}
 	o := client.Options{
 		URL:       a.Flags.URL,

@@ -2,14 +2,15 @@
 //
 // # Invariants
 //
-//  1. The node is asked about a file that it has open. The file of a stopped node is read directly.
+//  1. If the node has the file open, a verb asks the node about it. A verb reads the file of a
+//     stopped node directly.
 //  2. A snapshot is never rewritten, because its manifest would no longer match.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package db

@@ -8,9 +8,9 @@
 //
 // # Tasks and queues
 //
-// none; a flow.Fan runs the fills of a list concurrently.
+// None; a flow.Fan runs the fills of a list concurrently.
 //
 // # Lock order
 //
-// none
+// None.
 package edge

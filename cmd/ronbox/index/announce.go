@@ -78,7 +78,8 @@ func announce(
 	}
 	r = all.Results[0]
 	if !r.Accepted {
-		return r, cli.Fail(cli.ExitFailed, "refused", "correct what is named, then run it again", "%s: %s", cid,
+		return r, cli.Fail(cli.ExitFailed, "refused", "correct the named fault, then run the command "+
+			"again", "%s: %s", cid,
 			r.Reason)
 	}
 	return r, nil

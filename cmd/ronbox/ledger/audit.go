@@ -38,19 +38,19 @@ func (a app) auditCmd() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "audit --state FILE [URL]",
-		Short: "Hold a node to what it said before: its ledger may only have grown",
-		Long: `Hold a node to what it said before. The first look trusts the ledger's head and keeps it
-in FILE; each later one demands a proof that the ledger has only grown since, and then
-keeps the newer head. A node that has lost, rewritten or forked its ledger cannot give
-that proof.
+		Short: "Check that the ledger of a node has only grown since the last audit",
+		Long: `Check that the ledger of a node has only grown since the last audit. The first audit
+trusts the head of the ledger and writes it to FILE. Each later audit demands a proof
+that the ledger has only grown since, and then writes the newer head. A node that has
+lost, rewritten or forked its ledger has no such proof.
 
-Run it from time to time, away from the node. The node is that of URL, or of the flags.
-Exit 0: it has only grown. Exit 3: it has not; FILE is left as it was.`,
+Run it from time to time on another machine. URL, or the flags, name the node.
+Exit 0: the ledger has only grown. Exit 3: it has not, and FILE does not change.`,
 		Example: `  ronbox ledger audit --state ledger.audit https://node.example --token-file audit.token
   ronbox --data-dir data ledger audit --state ledger.audit --json`,
 		Args: cli.AtMost(1, "at most one URL"),
 	}
-	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last head that was proven")
+	cmd.Flags().StringVar(&state, "state", "", "`file` with the last proven head")
 	cli.Require(cmd, "state")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
 		if len(args) == 1 {
@@ -114,7 +114,7 @@ func headOf(ctx context.Context, node ledgerNode) (h record.Head, err error) {
 func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (bad, err error) {
 	switch {
 	case now.Batches < was.Batches:
-		return fmt.Errorf("the ledger has %d batches, %d were there before: what was done is gone", now.Batches,
+		return fmt.Errorf("the ledger has %d batches and had %d before: what was done is gone", now.Batches,
 			was.Batches), nil
 	case was.Batches == 0:
 		return nil, nil
@@ -129,10 +129,10 @@ func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (ba
 	}
 	var c record.Consistency
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return fmt.Errorf("the node's proof is none: %w", err), nil
+		return fmt.Errorf("the node's proof is not valid: %w", err), nil
 	}
 	if c.From != was.Log() || c.To != now.Log() {
-		return errors.New("the node proves something else than what was asked: that of other heads"), nil
+		return errors.New("the node proves something else than what was asked: a relation of other heads"), nil
 	}
 	return c.Verify(), nil
 }
@@ -145,9 +145,10 @@ func auditedTable(t cli.Table, d auditedDoc) {
 		t.Row("now", fmt.Sprintf("%d batches, %s", d.Head.Batches, d.Head.Root))
 		return
 	case d.First:
-		t.Row("trusted", "the first look: every later one is held against it")
+		t.Row("trusted", "first audit: later audits compare the ledger with this head")
 	default:
-		t.Row("sound", fmt.Sprintf("it has only grown since batch %d, as the node has proven", d.Trusted.Batches))
+		t.Row("sound", fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
+			"proven", d.Trusted.Batches))
 	}
 	t.Row("batches", d.Head.Batches)
 	t.Row("log root", d.Head.Root)

@@ -18,7 +18,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// fakeLog is a ledger of batches without records, enough for heads and what lies between them.
+// fakeLog is a ledger of batches without records. It has heads and consistency proofs.
 type fakeLog struct {
 	batches []record.Batch
 	nodes   map[uint64]b3.Digest
@@ -86,7 +86,7 @@ func (f *fakeLog) Consistency(_ context.Context, from, to uint64) ([]byte, error
 	return json.Marshal(c)
 }
 
-// An audit passes a ledger that has only grown, and no other.
+// An audit accepts a ledger only if it extends the ledger of the last audit.
 func TestLedgerAudit(t *testing.T) {
 	forked := newFakeLog(3, 1)
 	for range 5 {
@@ -94,7 +94,7 @@ func TestLedgerAudit(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		doc  string
-		then *fakeLog // what the second look meets, after a ledger of 5 batches
+		then *fakeLog // log at the second look; the first look sees 5 batches
 		bend func(f *fakeLog)
 		code int
 		want string
@@ -141,7 +141,7 @@ func TestLedgerAudit(t *testing.T) {
 		if code != tt.code || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit %d, %s", tt.doc, code, out)
 		}
-		// the state still holds the first
+		// A failed audit leaves the state of the first look unchanged.
 		if code, out := look(first); tt.code != cli.ExitDone && code != cli.ExitDone {
 			t.Errorf("%s: the ledger of the first look is refused afterwards: exit %d, %s", tt.doc, code, out)
 		}

@@ -2,14 +2,14 @@
 //
 // # Invariants
 //
-//  1. A statement of a node about its ledger is shown as true only if it is proven.
-//  2. An export holds each line once, in order, however often its connection breaks.
+//  1. A verb shows a statement of a node about its ledger as true only if a proof of it verifies.
+//  2. An export has each line once and in order, however often its connection breaks.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package ledger

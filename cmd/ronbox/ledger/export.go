@@ -25,20 +25,21 @@ func (a app) exportCmd() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Print the journal: every record and every batch, as they are hashed",
-		Long: `Print the journal as NDJSON: every record, after the last of a batch its header, each with
-the bytes that are hashed. ` + "`ronbox ledger verify`" + ` checks it without the node and
-` + "`ronbox ledger import`" + ` makes the same ledger of it. Only whole batches are printed, and an
-export that breaks goes on where it was. With --follow it stays and prints what is done; a
-node that goes away, or says nothing for 45 seconds, is told of and waited for.`,
+		Short: "Print the journal: every record and every batch, with the bytes that are hashed",
+		Long: `Print the journal as NDJSON: every record, and the header of each batch after its last
+record, with the bytes that are hashed. ` + "`ronbox ledger verify`" + ` checks an export without
+the node, and ` + "`ronbox ledger import`" + ` creates the same ledger from it. Only complete
+batches are printed. A broken connection is resumed. With --follow the command also
+prints new records as they are made. It waits for a node that is down, or silent for 45
+seconds, and prints a message.`,
 		Example: `  ronbox ledger export --out journal.ndjson
   ronbox ledger export --from 1001 --json | jq -r .txid
   ronbox ledger export --follow >> feed.ndjson`,
 	}
 	fl := cmd.Flags()
-	fl.Uint64Var(&f.from, "from", 1, "the first `record`")
-	fl.Uint64Var(&f.to, "to", 0, "the last `record` (default the newest)")
-	fl.BoolVar(&f.follow, "follow", false, "stay and print what is done, until Ctrl-C")
+	fl.Uint64Var(&f.from, "from", 1, "first `record`")
+	fl.Uint64Var(&f.to, "to", 0, "last `record` (default the newest)")
+	fl.BoolVar(&f.follow, "follow", false, "also print new records, until Ctrl-C")
 	fl.StringVar(&f.out, "out", "", "write to this new `file` instead of stdout")
 	cmd.MarkFlagsMutuallyExclusive("follow", "out")
 	cmd.MarkFlagsMutuallyExclusive("follow", "to")
@@ -136,7 +137,7 @@ func (e *exporter) run(ctx context.Context) error {
 		case !cli.Transient(s.Err) || ctx.Err() != nil:
 			return s.Err
 		}
-		e.Retrying("export: %v; going on after record %d", s.Err, e.next-1)
+		e.Retrying("export: %v; continuing after record %d", s.Err, e.next-1)
 	}
 }
 
@@ -144,7 +145,7 @@ func (e *exporter) run(ctx context.Context) error {
 func (e *exporter) line(raw []byte) error {
 	l, err := record.ParseLine(raw)
 	if err != nil {
-		return cli.Fail(cli.ExitBad, "node_inconsistent", "", "the node's export is none: %w", err)
+		return cli.Fail(cli.ExitBad, "node_inconsistent", "", "the node's export is not valid: %w", err)
 	}
 	switch l.Kind {
 	case record.LineFormat:
@@ -153,8 +154,9 @@ func (e *exporter) line(raw []byte) error {
 			return e.write(append(raw[:len(raw):len(raw)], '\n'))
 		}
 		if l.From != e.next || l.Prev != e.root {
-			return cli.Fail(cli.ExitBad, "node_inconsistent", "hold it against a kept head with `ronbox ledger audit`",
-				"the node goes on with another ledger after record %d", e.next-1)
+			return cli.Fail(cli.ExitBad, "node_inconsistent", "compare the ledger with an earlier head: "+
+				"`ronbox ledger audit`",
+				"the node continues with another ledger after record %d", e.next-1)
 		}
 		return nil
 	case record.LineRecord:

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// impatient repeats at once and without a word.
+// impatient returns a Repeater that repeats at once and prints no message.
 func impatient() cli.Repeater {
 	return cli.Repeater{
 		Sleep:    func(context.Context, time.Duration) error { return nil },
@@ -27,13 +27,13 @@ func impatient() cli.Repeater {
 	}
 }
 
-// fakeJournal exports lines and breaks off as a script says.
+// fakeJournal exports lines. Its connections break according to a script.
 type fakeJournal struct {
-	batches [][]string // the lines of each
+	batches [][]string // lines of each batch
 	first   []record.Batch
-	breaks  []int // after so many lines, one connection each; then no more
-	other   bool  // goes on with another ledger
-	away    int   // so often there is no node after the first connection
+	breaks  []int // lines sent by each connection that breaks; later ones do not break
+	other   bool  // another ledger continues the export
+	away    int   // failed connections after the first one
 	asked   int
 }
 
@@ -97,7 +97,7 @@ func (f *fakeJournal) ExportLedger(_ context.Context, from, _ uint64, _ bool, ea
 	return nil
 }
 
-// However often an export breaks, each line is written once, in order.
+// An export that breaks repeatedly writes each line once and in order.
 func TestExportGoesOnWhereItBroke(t *testing.T) {
 	run := func(f *fakeJournal) (string, *exporter, error) {
 		var out bytes.Buffer
@@ -128,15 +128,15 @@ func TestExportGoesOnWhereItBroke(t *testing.T) {
 	}
 }
 
-// An export with --follow waits for a node that has gone away as long as it takes, and says so; one
-// without gives up.
+// An export with --follow waits without limit for a node that is down, and prints a message. An
+// export without --follow ends after a few tries.
 func TestFollowersWaitForTheNode(t *testing.T) {
 	refused := &wire.Problem{Status: 503, Reason: "draining", Retryable: true}
 	for _, tt := range []struct {
 		doc     string
 		follow  bool
 		breaks  []int
-		first   error // of the first connection, nil: it breaks off as breaks say
+		first   error // error of the first connection; nil: it breaks after breaks[0] lines
 		away    int
 		code    int
 		printed bool
@@ -173,7 +173,7 @@ func codeOf(err error) int {
 	return cli.Classify(err).Code
 }
 
-// failsFirst is a journal whose first connection comes to nothing.
+// failsFirst is a journal that refuses the first connection.
 type failsFirst struct {
 	*fakeJournal
 	err error

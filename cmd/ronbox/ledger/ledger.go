@@ -29,7 +29,7 @@ func (a app) online(run func(ctx context.Context, c ledgerapi.Client, args []str
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return cli.Group("ledger", "Prove, check and carry away the journal under the wallet",
+	return cli.Group("ledger", "Prove, verify, export and import the journal of the wallet",
 		a.headCmd(), a.rootsCmd(), a.statsCmd(), a.proofCmd(), a.verifyProofCmd(), a.auditCmd(),
 		a.exportCmd(), a.verifyCmd(), a.importCmd(), a.rebuildCmd(),
 	)
@@ -38,17 +38,17 @@ func Command(c *cli.App) *cobra.Command {
 // hint adds advice to the outcome of refusals of the ledger.
 func hint(err error, o *cli.Outcome) {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && strings.Contains(p.Detail, "GET /v1/ledger/head") {
-		o.Next = "`ronbox ledger head` says how far it reaches"
+		o.Next = "`ronbox ledger head` shows the newest batch and record"
 	}
 }
 
 func (a app) headCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
-		Short: "Show where the ledger ends",
-		Long: `Show where the ledger ends: how many batches it has, the root of the log of their roots,
-which stands for all that was ever done, and the last record. Who keeps it can have any
-later state proven against it: ` + "`ronbox ledger audit`" + ` does.`,
+		Short: "Show the head of the ledger",
+		Long: `Show the head of the ledger: the number of batches, the root of the log of their roots,
+which covers everything recorded so far, and the last record. If you keep a head, a node
+can prove to you that every later state extends it: see ` + "`ronbox ledger audit`" + `.`,
 		Example: `  ronbox ledger head
   ronbox ledger head --json > head.json`,
 		RunE: cli.Ask(a.App, ledgerapi.NewClient, ledgerapi.Client.LedgerHead, headTable),
@@ -72,13 +72,13 @@ func (a app) rootsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roots",
 		Short: "List batches of the ledger and their roots",
-		Long: `List batches of the ledger, the oldest after --since first: the last record of each, its
-root and its time. A receipt names the batch and the root that its record is in.`,
+		Long: `List the batches of the ledger after --since, oldest first, with the last record, the
+root and the time of each. A receipt names the batch of its record and that batch's root.`,
 		Example: `  ronbox ledger roots --since 40
   ronbox ledger roots --limit 1000 --json | jq -r '.roots[].root'`,
 	}
-	cmd.Flags().Uint64Var(&since, "since", 0, "begin after this `batch`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many, 1 to 1000")
+	cmd.Flags().Uint64Var(&since, "since", 0, "list the batches after this `batch`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "number of batches at most, 1 to 1000")
 	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
 		if limit < 1 || limit > 1000 {
 			return cli.Usage("--limit %d: want 1 to 1000", limit)
@@ -116,10 +116,9 @@ type ledgerStats struct {
 func (a app) statsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
-		Short: "Show how large the ledger is: batches, records, money, room on disk",
-		Long: `Show how large the ledger is: its batches and records, what of each asset is in
-circulation, and, asked on the node's socket, the rows and the room of each of its
-buckets.`,
+		Short: "Show the size of the ledger: batches, records, money, disk space",
+		Long: `Show the size of the ledger: its batches, its records, and the amount of each asset in
+circulation. Over the node's socket it also shows the rows and bytes of each bucket.`,
 		Example: `  ronbox ledger stats
   ronbox ledger stats --json | jq '.buckets[].bytes'`,
 		RunE: a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
@@ -189,7 +188,7 @@ func ReceiptRows(t cli.Table, r record.Receipt, amount string) {
 		t.Row("asset", r.Asset)
 	}
 	t.Opt("set", r.Set.String())
-	t.Opt("taken off", r.Clear.String())
+	t.Opt("cleared", r.Clear.String())
 	if r.Nonce != 0 {
 		t.Row("nonce", r.Nonce)
 	}

@@ -39,7 +39,7 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 	err = work(s)
 	s.CloseLanes()
 	if sup.Drain("store", storeDrain, storeGrace) > 0 {
-		return errors.Join(err, errors.New("the committer does not stop"))
+		return errors.Join(err, errors.New("the committer did not stop in time"))
 	}
 	return errors.Join(err, s.Close())
 }
@@ -47,14 +47,14 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 func (a app) importCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make the ledger of an export in a stopped node whose ledger is empty",
-		Long: `Make the ledger of an export (` + "`ronbox ledger export`" + `, whole, "-" being stdin) in a stopped
-node whose ledger is empty: the same records, times, batches and roots. A file is checked
-first, and nothing is written of one that is bad. An import that was interrupted goes on
-when it is run again.
+		Short: "Create the ledger of a stopped node from an export",
+		Long: `Create the ledger of a stopped node from a complete export (` + "`ronbox ledger export`" + `; "-" is
+stdin), with the same records, times, batches and roots. The ledger of the node must be
+empty. The file is checked first; a bad file is refused and changes nothing. An
+interrupted import continues when it is run again.
 
-Idempotency keys do not come along: a request that was answered by the old ledger is
-refused by its nonce here, not answered again.`,
+Idempotency keys are not imported. A repetition of a request that the old ledger has
+answered is refused because of its nonce.`,
 		Example: `  ronbox --data-dir fresh init
   ronbox --data-dir fresh ledger import journal.ndjson
   ronbox --data-dir fresh ledger import journal.ndjson --json`,
@@ -135,12 +135,11 @@ type rebuiltDoc struct {
 func (a app) rebuildCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rebuild",
-		Short: "Make balances, holds, names and indexes of a stopped node anew from its journal",
-		Long: `Make balances, holds, names and indexes of a stopped node anew from its journal, which
-alone is the truth, and check the whole ledger then. The journal itself is checked first:
-what is wrong with that no rebuild mends, and a snapshot has to be restored. Run it when
-` + "`ronbox ledger verify`" + ` finds a table that is not what the records make of it; one that
-was interrupted must be run again.`,
+		Short: "Rebuild balances, holds, names and indexes of a stopped node from its journal",
+		Long: `Rebuild balances, holds, names and indexes of a stopped node from its journal, and verify
+the whole ledger afterwards. The journal is checked first. A rebuild cannot repair a fault
+in the journal; restore a snapshot in that case. Run it if ` + "`ronbox ledger verify`" + ` finds a
+derived table that does not match the records. Run it again if it was interrupted.`,
 		Example: `  ronbox --data-dir data ledger rebuild
   ronbox --data-dir data ledger rebuild --json`,
 		RunE: a.Verb(func(ctx context.Context, _ []string) error { return a.rebuild(ctx) }),

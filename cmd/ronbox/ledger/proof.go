@@ -26,13 +26,13 @@ func (a app) proofCmd() *cobra.Command {
 		Use:   "proof TXID",
 		Short: "Print the proof that the ledger holds a transaction",
 		Long: `Print the proof that the ledger holds a transaction: its record, the records that name its
-accounts and its asset, and the way from each to the root of the whole log. Kept in a file
-it convinces whoever knows that root, without the node: see ` + "`ronbox ledger verify-proof`" + `.`,
+accounts and its asset, and the path from each to the root of the whole log. Anyone who
+knows that root can verify the proof without the node: see ` + "`ronbox ledger verify-proof`" + `.`,
 		Example: `  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD > proof.json
   ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --at 41 --json`,
 		Args: cli.Exactly(1, "one txid"),
 	}
-	cmd.Flags().Uint64Var(&at, "at", 0, "in the log as of this `batch` (default the newest)")
+	cmd.Flags().Uint64Var(&at, "at", 0, "prove it in the log that ends with this `batch` (default the newest)")
 	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, args []string) error {
 		if err := CheckTxID(args[0]); err != nil {
 			return err
@@ -58,19 +58,19 @@ func (a app) verifyProofCmd() *cobra.Command {
 	var receipt, head string
 	cmd := &cobra.Command{
 		Use:   "verify-proof FILE",
-		Short: "Check a proof without any node: what it proves, and in which log",
-		Long: `Check a proof without any node, "-" being stdin: every hash on the way from the record to
-the root of the log, and show what it proves. With --receipt the receipt in that file must
-be the one that is proven. That the log is the ledger's is for you to know: hold its root
-against one that you trust, or name with --head a file of ` + "`ronbox ledger head --json`" + `.
+		Short: "Verify a proof without a node, and show what it proves",
+		Long: `Verify a proof without a node: every hash on the path from the record to the root of the
+log. Then show what it proves. FILE may be "-" for stdin. With --receipt the proof must
+prove the receipt in that file. The proof does not show whose log it is: compare its root
+with one that you trust, or pass the output of ` + "`ronbox ledger head --json`" + ` as --head.
 
-Exit 0: proven. Exit 3: not.`,
+Exit 0: proven. Exit 3: not proven.`,
 		Example: `  ronbox ledger verify-proof proof.json --receipt receipt.json
   ronbox ledger verify-proof proof.json --head head.json --json`,
 		Args: cli.Exactly(1, "one proof file"),
 	}
-	cmd.Flags().StringVar(&receipt, "receipt", "", "`file` of the receipt that must be proven")
-	cmd.Flags().StringVar(&head, "head", "", "`file` of the head that the proof must end at")
+	cmd.Flags().StringVar(&receipt, "receipt", "", "`file` with the receipt that must be proven")
+	cmd.Flags().StringVar(&head, "head", "", "`file` with the head of the log")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error { return a.verifyProof(args[0], receipt, head) })
 	return cmd
 }
@@ -107,16 +107,16 @@ func (a app) verifyProof(file, receiptFile, headFile string) error {
 func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
 	var p record.Proof
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return record.Receipt{}, p, fmt.Errorf("it is no proof: %w", jsonFault(err))
+		return record.Receipt{}, p, fmt.Errorf("the file is not a proof: %w", jsonFault(err))
 	}
 	r, err := p.Verify()
 	return r, p, err
 }
 
 var (
-	errOtherReceipt = errors.New("it proves another receipt than that of --receipt")
+	errOtherReceipt = errors.New("the proof proves another receipt than that of --receipt")
 	errOtherHead    = errors.New(
-		"it ends at another head than that of --head: have one made with --at, or have the head proven later",
+		"the proof ends at another head than that of --head: make one with --at, or pass a later head",
 	)
 )
 
@@ -134,15 +134,15 @@ func jsonFault(err error) error {
 	case s.Err != nil:
 		return fmt.Errorf("%s: %w", s.JSONPointer, jsonFault(s.Err))
 	case s.JSONPointer != "":
-		return fmt.Errorf("%s: a %s cannot stand there", s.JSONPointer, s.JSONKind)
+		return fmt.Errorf("%s: unexpected %s", s.JSONPointer, s.JSONKind)
 	}
-	return fmt.Errorf("a %s is none", s.JSONKind)
+	return fmt.Errorf("unexpected %s", s.JSONKind)
 }
 
 func sameReceipt(raw []byte, proven record.Receipt) error {
 	r, err := record.ParseReceipt(bytes.TrimSpace(raw))
 	if err != nil {
-		return fmt.Errorf("--receipt: it is no receipt: %w", jsonFault(err))
+		return fmt.Errorf("--receipt: the file is not a receipt: %w", jsonFault(err))
 	}
 	if !bytes.Equal(r.AppendJSON(nil), proven.AppendJSON(nil)) {
 		return errOtherReceipt
@@ -153,7 +153,7 @@ func sameReceipt(raw []byte, proven record.Receipt) error {
 func sameHead(raw []byte, h record.Head) error {
 	var want record.Head
 	if err := json.Unmarshal(raw, &want, json.RejectUnknownMembers(true)); err != nil {
-		return fmt.Errorf("--head: it is no head: %w", jsonFault(err))
+		return fmt.Errorf("--head: the file is not a head: %w", jsonFault(err))
 	}
 	if want != h {
 		return errOtherHead

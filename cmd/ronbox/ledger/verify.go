@@ -22,27 +22,27 @@ func (a app) verifyCmd() *cobra.Command {
 	var from uint64
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Check a whole ledger: chain, roots, sums, balances, and every table made of them",
-		Long: `Check a whole ledger: each record's bytes and arithmetic, each batch's root and the chain
-of them, that every asset's credits and debits are equal and nobody spent what was not
-there, and that each balance, hold and name is what the records make of it.
+		Short: "Verify a whole ledger: chain, roots, sums, balances and every derived table",
+		Long: `Verify a whole ledger: the bytes and the arithmetic of each record, the root of each batch
+and the chain of roots, that credits equal debits for every asset, that no account spent
+more than it had, and that each balance, hold and name matches the records.
 
-FILE is a database that no node holds, a snapshot, or an export (` + "`ronbox ledger export`" + `);
-without it, it is the database of --data-dir. All of it is checked, unless --from is
-given: then only the batches from that one on, and no derived table.
+FILE is the database of a stopped node, a snapshot, or an export (` + "`ronbox ledger export`" + `).
+The default is the database of --data-dir. With --from only the batches from that one on
+are verified, and no derived tables.
 
 Exit 0: sound. Exit 3: bad; each finding names the record or the batch.
 
-A node in safe mode is stopped, verified, rebuilt (` + "`ronbox ledger rebuild`" + `) if only
-derived tables are bad, and started: it verifies everything once more, and only then takes
-writes.`,
+To end the safe mode of a node: stop it, verify its ledger, rebuild it if only derived
+tables are bad (` + "`ronbox ledger rebuild`" + `), and start it. The node accepts writes after
+it has verified the ledger once more.`,
 		Example: `  ronbox --data-dir data ledger verify
   ronbox ledger verify journal.ndjson --json
   ronbox ledger verify /backup/ronbox/ronbox-….db --from 1001`,
 		Args: cli.AtMost(1, "at most one file"),
 	}
 	cmd.Flags().
-		Uint64Var(&from, "from", 0, "begin with this `batch` and leave the derived tables out (default everything)")
+		Uint64Var(&from, "from", 0, "verify only from this `batch` on, without derived tables (default everything)")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, from) })
 	return cmd
 }
@@ -57,7 +57,7 @@ func (a app) verify(ctx context.Context, args []string, from uint64) error {
 		return err
 	}
 	if export && from > 0 {
-		return cli.Usage("--from is for a database: an export is checked from where it begins")
+		return cli.Usage("--from needs a database: an export is verified from its first batch")
 	}
 	p := a.Progress(cli.Count, "verify, records")
 	o := lverify.Options{From: from, Progress: p.Of}
@@ -83,7 +83,7 @@ func verifyLedger(ctx context.Context, file string, o lverify.Options) (doc veri
 // verifyDoc is the output of a check of a ledger.
 type verifyDoc struct {
 	lverify.Report
-	SafeMode string `json:"safe_mode,omitzero"` // why the last node that opened the file stopped writing
+	SafeMode string `json:"safe_mode,omitzero"` // why the node that opened the file last entered safe mode
 
 	export bool
 }
@@ -94,13 +94,13 @@ func (d *verifyDoc) next() string {
 	case !d.OK && d.export:
 		return "export it again, or take another copy"
 	case !d.OK && journalBad(d.Report):
-		return "no rebuild mends records, batches or sums: restore a snapshot with `ronbox db restore`"
+		return "a rebuild cannot repair records, batches or sums: restore a snapshot with `ronbox db restore`"
 	case !d.OK:
-		return "`ronbox ledger rebuild` makes the derived tables anew; then start the node"
+		return "rebuild the derived tables with `ronbox ledger rebuild`, then start the node"
 	case d.SafeMode != "" && !d.Whole:
-		return "safe mode ends when everything is sound: verify without --from"
+		return "safe mode ends only if the whole ledger is sound: verify without --from"
 	case d.SafeMode != "":
-		return "start the node: it was in safe mode, verifies everything once more, and then takes writes"
+		return "start the node: it verifies everything once more, leaves safe mode and accepts writes"
 	}
 	return ""
 }
@@ -184,6 +184,6 @@ func isExport(file string, named bool) (bool, error) {
 
 func notALedger(file, why string) error {
 	return cli.Fail(cli.ExitFailed, "not_a_ledger",
-		"name a database, a snapshot or an export; if it was a snapshot, it is damaged: take another",
+		"name a database, a snapshot or an export; if the file is a snapshot, it is damaged: use another",
 		"%s is neither a database nor an export: %s", file, why)
 }

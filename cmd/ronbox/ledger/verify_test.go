@@ -9,13 +9,13 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Whoever checks a ledger is told what to do next, up to the start that ends safe mode.
+// The report of a check recommends the next step, including the start that ends safe mode.
 func TestWhatFollowsACheck(t *testing.T) {
 	sound, part := lverify.Report{OK: true, Whole: true}, lverify.Report{OK: true}
 	bad := func(where string) lverify.Report {
 		return lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: where}}}
 	}
-	// as of one balance that is wrong
+	// A single wrong balance has these findings.
 	both := lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: "state", Seq: 15}, {Where: "sums"}}}
 	for _, tt := range []struct {
 		doc  verifyDoc
@@ -36,7 +36,7 @@ func TestWhatFollowsACheck(t *testing.T) {
 	}
 }
 
-// A ledger in safe mode is not waited for: a person has to see to it.
+// A verb does not wait for a ledger in safe mode, because only an operator can end it.
 func TestSafeModeIsNotWaitedFor(t *testing.T) {
 	p := &wire.Problem{
 		Status:    503,

@@ -144,7 +144,7 @@ func (a app) configShow(ctx context.Context, f configShowFlags, prefix string) e
 		return !below(k.Key, prefix) || f.set && k.Source == config.FromDefault
 	})
 	if len(shown.Keys) == 0 && prefix != "" && !f.set {
-		return cli.Usage("no key is or stands below %q: `ronbox config show` lists them", prefix)
+		return cli.Usage("no key or section %q: `ronbox config show` lists all keys", prefix)
 	}
 	return a.Show(shown, func(t cli.Table) {
 		for _, k := range shown.Keys {
@@ -309,7 +309,7 @@ func deltaTable(t cli.Table, d configDelta) {
 	case len(d.Changes) == 0:
 		t.Row("nothing differs")
 	case d.Restart:
-		t.Row("a reload would be refused: restart the node for what needs it")
+		t.Row("a reload would be refused: restart the node to apply the changes that need a restart")
 	}
 }
 

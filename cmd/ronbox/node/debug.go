@@ -149,7 +149,7 @@ reloads its configuration; set ` + "`log.level`" + ` in the file to make it perm
 func (a app) logLevel(ctx context.Context, c nodeapi.Client, service string, args []string) (err error) {
 	var l nodeapi.LogLevel
 	if len(args) == 0 && service != "" {
-		return cli.Usage("--service %s without a level: the node tells its own level only", service)
+		return cli.Usage("--service %s needs a level: the node can show only its own level", service)
 	}
 	if len(args) == 0 {
 		l, err = c.LogLevel(ctx)

@@ -88,7 +88,7 @@ func (a app) examineConfig() (*config.Config, host.Finding) {
 	}
 	return a.FallbackConfig(), host.Finding{
 		Check: "config", Level: host.Bad, Seen: strings.Join(strings.Fields(err.Error()), " "),
-		Advice: cli.Classify(cli.ConfigFailure(err)).Next + "; `ronbox config check` says when it is good",
+		Advice: cli.Classify(cli.ConfigFailure(err)).Next + "; check it with `ronbox config check`",
 	}
 }
 
@@ -113,7 +113,7 @@ func (a app) examineNode(ctx context.Context, cfg *config.Config) (f host.Findin
 		f.Level, f.Seen, f.Advice = host.Warn, "runs, but is not ready: "+strings.Join(
 			r.Missing,
 			", ",
-		), "`ronbox status` says why"
+		), "`ronbox status` shows the reason"
 	default:
 		f.Seen = "runs and is ready, at " + c.Where()
 	}

@@ -20,7 +20,7 @@ import (
 // hint refines the outcome of errors of the node itself.
 func hint(err error, o *cli.Outcome) {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "reload_refused" {
-		o.Next = "correct what is named, see `ronbox config diff running`, then reload again"
+		o.Next = "correct the named keys (`ronbox config diff running` shows the changes), then reload again"
 	}
 }
 

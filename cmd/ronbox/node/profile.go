@@ -44,7 +44,7 @@ CPU profile over --seconds. Goroutines are labelled with their task.`,
 	a.recordingFlags(cmd, &r, "duration of profile, block and mutex")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		if r.name = args[0]; !slices.Contains(names, r.name) {
-			return cli.Usage("%q is no profile: want %s", r.name, strings.Join(names, ", "))
+			return cli.Usage("%q is not a profile: want %s", r.name, strings.Join(names, ", "))
 		}
 		if r.seconds == 0 && r.name == "profile" {
 			r.seconds = 10
@@ -114,7 +114,7 @@ func (a app) record(ctx context.Context, c nodeapi.Client, r recording) error {
 	}
 	if a.Flags.URL != "" {
 		return cli.Usage(
-			"the node gives recordings on its socket only: name it with --data-dir or --socket in place of --url",
+			"recordings are available only over the node's socket: use --data-dir or --socket instead of --url",
 		)
 	}
 	fetch := func(w io.Writer) error { return c.Profile(ctx, r.name, time.Duration(r.seconds)*time.Second, w) }

@@ -235,7 +235,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 	made, err := server.Init(ctx, cfg, o)
 	if errors.Is(err, server.ErrNotEmpty) {
 		return cli.Fail(cli.ExitFailed, "not_empty",
-			"give an empty --data-dir, or add --start to serve the node that is there", "%w", err)
+			"choose an empty --data-dir, or add --start to serve the existing node", "%w", err)
 	}
 	if place, ok := errors.AsType[*systemd.PlaceError](err); ok {
 		return cli.Fail(cli.ExitFailed, "place", placeAdvice(place), "--systemd: %w", err)
@@ -252,7 +252,7 @@ func placeAdvice(e *systemd.PlaceError) string {
 		return fmt.Sprintf("copy it with `sudo make install`, or `sudo install -m 755 %s /usr/local/bin/ronbox`, "+
 			"then run /usr/local/bin/ronbox with the same arguments", e.Path)
 	}
-	return "give a --data-dir that the service can reach, such as /var/lib/ronbox"
+	return "choose a --data-dir that the service can reach, such as /var/lib/ronbox"
 }
 
 // checkMachine prints warnings about the machine, and returns a failure if the node could not keep

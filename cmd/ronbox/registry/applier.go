@@ -69,7 +69,7 @@ func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, er
 		}
 		ap.Retrying("HEAD moved meanwhile (%v): looking again", err)
 	}
-	return applied{}, cli.Fail(cli.ExitBusy, "head_moved", "find out who else writes, then try again",
+	return applied{}, cli.Fail(cli.ExitBusy, "head_moved", "check for other writers, then try again",
 		"HEAD moved %d times while this state was being signed", maxMoved)
 }
 

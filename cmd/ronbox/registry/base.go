@@ -85,7 +85,7 @@ func fetchItems(ctx context.Context, node registryNode, v uint64) (p *record.Pay
 func inconsistent(format string, args ...any) error {
 	return cli.Fail(cli.ExitBad, "node_inconsistent",
 		"do not sign: check a snapshot of the node with `ronbox registry verify`",
-		"the node's answer does not fit what was signed: "+format, args...)
+		"the node's answer does not match the signed payload: "+format, args...)
 }
 
 // complete returns the payload to sign: the draft on top of the base, completed.

@@ -3,16 +3,14 @@
 // # Invariants
 //
 //  1. Only sign, approve, genesis, init and apply read a private key. It never leaves the process.
-//
-//  2. A claim of the node alone is never signed: its answers are checked against hashes that were
-//
-// signed before.
+//  2. A verb never signs data on the word of the node alone: it first checks the answers of the
+//     node against hashes that were signed earlier.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package registry

@@ -121,7 +121,8 @@ func (a app) fromNode(f *genesisFlags) error {
 	case f.origin == "":
 		f.origin = own
 	case own != "" && own != f.origin:
-		return cli.Fail(cli.ExitFailed, "origin", "leave --origin out, or set that key of the node before anyone signs",
+		return cli.Fail(cli.ExitFailed, "origin", "omit --origin, or set that key of the node before the "+
+			"first signature",
 			"--origin is %s, but the node in %s has registry.origin = %s and would refuse it", f.origin,
 			cfg.Node.DataDir, own)
 	}

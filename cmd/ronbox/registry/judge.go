@@ -183,7 +183,7 @@ func (j judge) checkAge(s checkpoint.Signed) error {
 	case j.maxAge == 0:
 		return nil
 	case s.At.IsZero():
-		return tooOld("the checkpoint of %d versions does not say when it was signed", s.Size)
+		return tooOld("the checkpoint of %d versions has no time of signature", s.Size)
 	case age < -maxAhead:
 		return tooOld("the checkpoint of %d versions was signed at %s, ahead of this clock", s.Size, at)
 	case age > j.maxAge:

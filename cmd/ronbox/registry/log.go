@@ -336,7 +336,7 @@ removed versions still hold.`,
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
 		if !dry {
-			return cli.Usage("the node prunes by itself, by registry.retention.*: want --dry-run")
+			return cli.Usage("the node prunes automatically (registry.retention.*): use --dry-run")
 		}
 		w, err := c.HighWater(ctx)
 		return shown(a, pruneTable)(w.Retention, err)

@@ -77,7 +77,7 @@ var nextSteps = map[string]string{
 	"expired":        proposeAgain,
 	"chain_mismatch": lookAtHead,
 	"version_skew":   lookAtHead,
-	"pending_limit":  "`ronbox registry proposals` shows what waits",
+	"pending_limit":  "`ronbox registry proposals` lists the live proposals",
 }
 
 // exitOf returns the exit code for the reason of a refusal, or 0 for that of any refusal.
@@ -95,7 +95,7 @@ func hint(err error, o *cli.Outcome) {
 	if f, ok := errors.AsType[*record.FieldError](err); ok && f.Field != "" {
 		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "correct the member that is named"}
 	} else if ok {
-		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "give one strict JSON value in UTF-8"}
+		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "send one strict JSON value in UTF-8"}
 	}
 	p, ok := errors.AsType[*wire.Problem](err)
 	if !ok || p.Service != "registry" {

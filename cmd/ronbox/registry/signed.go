@@ -88,7 +88,7 @@ func noteSignings(keys []signerKey, p *record.Payload, force bool) error {
 				"%w", err)
 		}
 		if err != nil {
-			return fmt.Errorf("note what %s signs: %w", k.SignerID, err)
+			return fmt.Errorf("record the signature of %s: %w", k.SignerID, err)
 		}
 	}
 	return nil

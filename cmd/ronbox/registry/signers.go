@@ -292,7 +292,7 @@ func (a app) addSigners(set *record.SignerSet, flag string, given []string, sinc
 			var doc keyDoc
 			if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil {
 				return cli.Fail(cli.ExitFailed, "malformed",
-					"give ID=BASE64, or what `ronbox registry keygen --json` printed",
+					"use ID=BASE64, or a file with the output of `ronbox registry keygen --json`",
 					"%s %s is not the public half of a signer's key", flag, text)
 			}
 			id, key = doc.SignerID, doc.PublicKey

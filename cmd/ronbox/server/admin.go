@@ -145,7 +145,7 @@ func (n *Node) SetLogLevel(
 	l nodeapi.LogLevel,
 ) (nodeapi.LogLevel, error) {
 	if l.Service != "" && !n.knowsService(l.Service) {
-		return nodeapi.LogLevel{}, &httpapi.BodyError{Field: "service", Reason: "is no service of this node"}
+		return nodeapi.LogLevel{}, &httpapi.BodyError{Field: "service", Reason: "is not a service of this node"}
 	}
 	if hclog.LevelFromString(l.Level) == hclog.NoLevel {
 		return nodeapi.LogLevel{}, &httpapi.BodyError{

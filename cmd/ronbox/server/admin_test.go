@@ -369,7 +369,7 @@ func lint(t *testing.T, text []byte) {
 	}
 }
 
-// gathered is what a scrape would show, by family.
+// gathered returns the metric families of a scrape, by name.
 func (r *rig) gathered() map[string]*dto.MetricFamily {
 	r.t.Helper()
 	all, err := r.metrics.Registry().Gather()

@@ -34,7 +34,7 @@ func (n *Node) Snapshot(
 		return nodeapi.Snapshot{}, err
 	}
 	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
-		return nodeapi.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is no directory"}
+		return nodeapi.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is not a directory"}
 	}
 	if err := n.roomFor(r.Dir, r.Compact); err != nil {
 		return nodeapi.Snapshot{}, err

@@ -367,7 +367,8 @@ func TestConsoleSaysWhatIsOff(t *testing.T) {
 	r.halt()
 }
 
-// A stored object does not run in a page of the node, whose policy allows its own origin.
+// A stored object does not run in a page of the node, although the page's policy allows its own
+// origin.
 func TestStoredObjectsDoNotRunInThePages(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)

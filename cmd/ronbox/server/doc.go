@@ -3,10 +3,11 @@
 //
 // # How to add an engine
 //
-// Three folders of its name: engines/x, its domain; httpapi/x, its routes, handlers, errors, bodies
-// and client calls; cmd/ronbox/x, its verbs. One file here, x.go, with one service literal: when it
-// runs, how it is built, drained and checked, and its HTTP routes. The type service documents the
-// order of the calls and which of them may fail. Then four lines:
+// Create three folders named after the engine: engines/x, its domain; httpapi/x, its routes,
+// handlers, errors, bodies and client calls; cmd/ronbox/x, its verbs. Add one file here, x.go, with
+// one service literal: when it runs, how it is built, drained and checked, and its HTTP routes. The
+// type service documents the order of the calls and which of them may fail. Then change four
+// places:
 //
 //   - services in service.go lists it after the services that it uses;
 //   - config.Config has its section, and config's ronbox.toml its keys;
@@ -36,8 +37,8 @@
 //     removed.
 //  10. In memory mode no path is opened for writing. A request that would need one is refused and
 //     shown in the readiness.
-//  11. A directory becomes a node when its init has ended. The remains of a killed init are never
-//     served, and the next init starts over.
+//  11. A directory becomes a node when its init has ended. A node never serves the remains of a
+//     killed init, and the next init starts over.
 //
 // # Guests
 //
@@ -57,7 +58,7 @@
 //     dropped. The ledger, the wallet, tokens and the audit chain are not guests: damage ends with
 //     exit 65.
 //
-// TestGuests, TestBadRowHurtsItsServiceAlone and the threat tests hold this.
+// TestGuests, TestBadRowHurtsItsServiceAlone and the threat tests check these rules.
 //
 // # Tasks and queues
 //
@@ -82,5 +83,5 @@
 //
 // # Lock order
 //
-// none
+// None.
 package server

@@ -111,7 +111,7 @@ func CheckPacksDir(cfg *config.Config) error {
 		return nil
 	}
 	return &config.Fault{Key: "edge.packs_dir", Value: strconv.Quote(cfg.Edge.PacksDir), Cause: err,
-		Reason: "must be a folder: make it, or mount its disk: " + err.Error()}
+		Reason: "must be a folder: create it, or mount its disk: " + err.Error()}
 }
 
 // packFiles returns the names of the packs in a folder, or nil if it cannot be read.

@@ -8,7 +8,7 @@ import (
 	nodeapi "ronbox/httpapi/node"
 )
 
-// The age of the backup and the expiry of tokens and keys are shown: of a dev node, whose token
+// The metrics show the age of the backup and the expiry of tokens and keys. The token of a dev node
 // lives for 30 days.
 func TestDeadlinesAreShown(t *testing.T) {
 	cfg, _ := devConfig(t)

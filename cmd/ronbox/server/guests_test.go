@@ -27,8 +27,8 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// holdTail has TestGuests fail where the 99th percentile of honest requests beside a guest is over
-// three times that of a quiet node and over 50 ms. It wants a machine that does nothing else.
+// holdTail makes TestGuests fail if the 99th percentile of honest requests beside a guest exceeds
+// 50 ms and three times that of a quiet node. It needs an idle machine.
 var holdTail = flag.Bool("guests.tail", false, "hold the bound of the slowest honest requests")
 
 // guest is a source of data outside the operator's control, with its worst behaviour.
@@ -38,7 +38,7 @@ type guest struct {
 	prepare func(*testing.T, *config.Config)
 	attack  func(context.Context, *rig, *answers) // until the context ends
 	meets   []int                                 // statuses that an attack which reaches its aim is answered with
-	after   func(*testing.T, *rig)                // what it has left; nil: nothing is looked at
+	after   func(*testing.T, *rig)                // checks the remains of the guest; may be nil
 }
 
 // answers counts the answers to an attack by their status.

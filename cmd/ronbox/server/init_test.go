@@ -30,7 +30,7 @@ import (
 	"ronbox/store"
 )
 
-// If several inits run in one directory, one succeeds, and the others remove none of its files.
+// If several inits run in one directory, one succeeds, and the others do not remove its files.
 func TestInitsAtOnce(t *testing.T) {
 	for range 8 {
 		cfg := newConfig(t)
@@ -246,8 +246,8 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	}
 }
 
-// A stop signal during a commit of the boot, whose outcome is then unknown, does not count as a
-// failed start.
+// A stop signal during a commit of the boot makes the outcome of the commit unknown. It does not
+// count as a failed start.
 func TestStopInTheMiddleOfTheBoot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := wired(t, newConfig(t), Options{}, io.Discard)
@@ -341,7 +341,7 @@ func TestAmnesia(t *testing.T) {
 	}
 }
 
-// files lists what is in dir and below.
+// files lists dir recursively.
 func files(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

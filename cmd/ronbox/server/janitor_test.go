@@ -65,7 +65,7 @@ func snapshots(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Snapshots follow the schedule, and the first is taken at once if there is none. A restarted node
+// Snapshots follow the schedule. The first is taken at once if no snapshot exists. A restarted node
 // keeps the schedule. Old snapshots are removed.
 func TestScheduledSnapshots(t *testing.T) {
 	cfg, _ := devConfig(t)

@@ -414,7 +414,7 @@ func TestServicesAreSwitches(t *testing.T) {
 	}
 }
 
-// A dev node whose registry is off has money and no signer.
+// A dev node without a registry has money and no signer.
 func TestInitWithoutRegistry(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Registry.Enabled = false

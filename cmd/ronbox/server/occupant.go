@@ -26,7 +26,7 @@ type occupant struct {
 // occupantOf identifies the process that listens on the address of cfg by its open files, or by its
 // answer to GET /version.
 func occupantOf(ctx context.Context, cfg *config.Config) occupant {
-	const other = "or give this one another address with server.bind (RONBOX_SERVER__BIND)"
+	const other = "or choose another address for this node with server.bind (RONBOX_SERVER__BIND)"
 	p, known := host.Listener(cfg.Server.Bind)
 	own := false
 	for _, file := range p.Files {
@@ -62,7 +62,7 @@ func occupantOf(ctx context.Context, cfg *config.Config) occupant {
 			"stop it (`sudo ss -ltnp` names it), " + other,
 		}
 	}
-	return occupant{by + " listens there, which is no ronbox node", "stop it, " + other}
+	return occupant{by + " listens there, which is not a ronbox node", "stop it, " + other}
 }
 
 func stopNode(dir string) string {

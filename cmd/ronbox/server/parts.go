@@ -23,7 +23,7 @@ func (n *Node) apply(ctx context.Context, p *pending) error {
 	}
 	if err != nil {
 		failed := &nodeapi.ReloadError{Reason: prepareReason(err), Detail: err.Error()}
-		then := "the old configuration stays in force: correct what is wrong, then reload"
+		then := "the old configuration stays in force: correct the fault, then reload"
 		if p.tries < applyTries {
 			then = fmt.Sprintf("the old configuration stays in force, it is tried again in %s", p.delay())
 			failed.Detail += fmt.Sprintf(" (it is tried again in %s)", p.delay())

@@ -76,7 +76,7 @@ func registryService() service {
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
 			return outcome{
 				ExitConfig,
-				"name the log that this file holds, or give the data directory of the log that is named",
+				"set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},
 		schema: record.SchemaVersion,

@@ -378,7 +378,7 @@ func TestReloadTooLate(t *testing.T) {
 	}
 }
 
-// A reload whose callers have all left is skipped, unless a signal requested it too.
+// A reload is skipped if all its callers have left, unless a signal requested it too.
 func TestReloadNobodyWaitsFor(t *testing.T) {
 	cfg := newConfig(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -463,8 +463,7 @@ func TestAuditOfManyChanges(t *testing.T) {
 	}
 }
 
-// quietAddr is any port of an address where nobody else comes to listen: one that was free there
-// stays so.
+// quietAddr is any port of an address that no other program uses, so that a free port stays free.
 const quietAddr = "127.0.53.53:0"
 
 // freeAddr is an address that nobody listens on.

@@ -303,7 +303,7 @@ func classify(err error) outcome {
 		}
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound {
-		return outcome{ExitInternal, "start again once names can be looked up, or give an address"}
+		return outcome{ExitInternal, "start again once names can be resolved, or use an address"}
 	}
 	if taken, ok := errors.AsType[portTaken](err); ok {
 		return outcome{ExitLocked, taken.by.advice}
@@ -325,11 +325,11 @@ func outcomes() []outcomeRow {
 	const (
 		own     = "run as the user that owns the data directory, and let that user write there"
 		room    = "make room on the disk or raise store.max_bytes, then start again"
-		disk    = "check the disk, then start again: what was acknowledged is on it"
+		disk    = "check the disk, then start again: acknowledged writes are on it"
 		address = "correct server.bind or uds.path"
 	)
 	return []outcomeRow{
-		{store.ErrLocked, outcome{ExitLocked, "stop that process, or leave the data directory to it"}},
+		{store.ErrLocked, outcome{ExitLocked, "stop that process, or use another data directory"}},
 		{
 			syscall.EADDRINUSE,
 			outcome{

@@ -372,9 +372,9 @@ func mintFor(sub string, scopes ...string) nodeapi.MintRequest {
 	return nodeapi.MintRequest{Sub: sub, Scopes: scopes}
 }
 
-// A payment whose deadline passes in the queue was not made. If the deadline passes later, the
-// payment may have been made, and a repeat returns the outcome. A caller that leaves the queue pays
-// nothing.
+// If the deadline of a payment passes in the queue, the payment was not made. If it passes later,
+// the payment may have been made, and a repeat returns the outcome. A caller that leaves the queue
+// pays nothing.
 func latePayments(t *testing.T) {
 	s := besiege(t, steady)
 	known := s.pays("known", pay("alice", "bob", "10", 1))
@@ -514,7 +514,7 @@ func fullDiskOfMoney(t *testing.T) {
 	verified(t, s.cfg)
 }
 
-// A node whose disk is full before its ledger has begun serves its data, and declares its assets
+// If the disk is full before the ledger has begun, the node serves its data and declares its assets
 // once there is room.
 func fullBeforeTheLedger(t *testing.T) {
 	cfg := newConfig(t)
@@ -550,9 +550,9 @@ func fullBeforeTheLedger(t *testing.T) {
 	verified(t, r.cfg)
 }
 
-// A payment whose sync fails is not acknowledged: its outcome is unknown, or it was not made
-// because a flush of the ledger met the fault first. The node exits with 74. The same request to
-// the next node is made once, whatever became of the first.
+// If the sync of a payment fails, the payment is not acknowledged: its outcome is unknown, or it
+// was not made because a flush of the ledger met the fault first. The node exits with 74. After a
+// restart the same request is made once, whatever the outcome of the first.
 func failedSyncOfMoney(t *testing.T) {
 	s := besiege(t)
 	_, kept := s.receipt("/v1/transfer", "kept", pay("alice", "bob", "1", 1))

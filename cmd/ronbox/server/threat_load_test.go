@@ -539,7 +539,7 @@ func overRate(t *testing.T) {
 	})
 }
 
-// A queued request whose client disconnects is skipped and writes nothing.
+// A queued request is skipped and writes nothing if its client disconnects.
 func goneWhileQueued(t *testing.T) {
 	s, first, release := stalled(t)
 	ctx, leave := context.WithCancel(t.Context())

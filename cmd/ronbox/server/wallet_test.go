@@ -296,7 +296,8 @@ func TestMoneyAborted(t *testing.T) {
 	again.halt()
 }
 
-// inTheMiddle makes a call whose command was applied, in a commit group that cannot end yet.
+// inTheMiddle makes a call and returns after its command was applied. The commit group cannot end
+// until release is called.
 func (s *siege) inTheMiddle(raw string) (first <-chan answer, release func()) {
 	s.t.Helper()
 	s.settled()

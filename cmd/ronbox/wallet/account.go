@@ -25,8 +25,8 @@ func (a app) accountCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "account NAME",
 		Short: "Show an account: its balances, its nonce, its flags and its open holds",
-		Long: `Show an account: what it has in each asset, the nonce of its next debit, its flags and the
-open holds that it pays or may capture, at most 20; ` + "`ronbox wallet holds`" + ` shows all.`,
+		Long: `Show an account: its balance in each asset, the nonce of its next debit, its flags, and
+up to 20 open holds that it pays or may capture. ` + "`ronbox wallet holds`" + ` shows all holds.`,
 		Example: `  ronbox wallet account alice
   ronbox wallet account alice --json | jq '.balances[].amount_minor'`,
 		Args: cli.Exactly(1, "one account"),
@@ -88,7 +88,7 @@ func wholeAccountTable(t cli.Table, doc accountDoc, d decimals) {
 		}, ", "))
 	}
 	if doc.MoreHolds != "" {
-		t.Row("", "and more: `ronbox wallet holds "+doc.Account.Account+"`")
+		t.Row("", "more: `ronbox wallet holds "+doc.Account.Account+"`")
 	}
 }
 
@@ -99,14 +99,14 @@ func (a app) holdsCmd() *cobra.Command {
 		Use:   "holds ACCOUNT",
 		Short: "List the open holds that an account pays or may capture",
 		Long: `List the open holds that an account pays or may capture, in the order of their expiry.
-With a txid in its place, show that hold and what became of it.`,
+With the txid of a hold instead of an account, show that hold and its outcome.`,
 		Example: `  ronbox wallet holds alice
   ronbox wallet holds shop --limit 1000 --json
   ronbox wallet holds tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
 		Args: cli.Exactly(1, "one account, or the txid of a hold"),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many holds, 1 to 100000")
-	cmd.Flags().StringVar(&after, "after", "", "go on where a list ended")
+	cmd.Flags().IntVar(&limit, "limit", 100, "number of holds at most, 1 to 100000")
+	cmd.Flags().StringVar(&after, "after", "", "continue after the list that ended with this value")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		if strings.HasPrefix(args[0], "tx_") && len(args[0]) == len("tx_")+26 {
 			return a.showHold(ctx, c, args[0])
@@ -152,7 +152,7 @@ func readHolds(
 
 func holdsTable(t cli.Table, list walletapi.HoldList, d decimals) {
 	if len(list.Holds) == 0 {
-		t.Row("no open hold")
+		t.Row("no open holds")
 		return
 	}
 	t.Row("EXPIRES", "AMOUNT", "FROM", "TO", "TXID")

@@ -17,7 +17,7 @@ const largestAmount = "340282366920938463463374607431768211455"
 func checkAmount(s string) error {
 	n, err := engines.ParseAmount(s)
 	if err != nil && len(s) >= len(largestAmount) && s[0] != '0' && strings.Trim(s, "0123456789") == "" {
-		return cli.Usage("%q is more than there can be: an amount is %s at most", s, largestAmount)
+		return cli.Usage("%q is too large: the largest amount is %s", s, largestAmount)
 	}
 	if err != nil || n.IsZero() {
 		return notAmount(s, "want a whole number of minor units above 0, such as 1000")
@@ -25,7 +25,7 @@ func checkAmount(s string) error {
 	return nil
 }
 
-func notAmount(s, want string) error { return cli.Usage("%q is no amount: %s", s, want) }
+func notAmount(s, want string) error { return cli.Usage("%q is not an amount: %s", s, want) }
 
 // hasPoint reports whether s is digits, a point and digits.
 func hasPoint(s string) bool {

@@ -18,21 +18,21 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// fakeBank is a node that knows transfers: balances, references, answers kept under keys. It loses
-// requests and answers, and dies, as drawn.
+// fakeBank is a node with balances, references, and answers stored by key. It loses requests and
+// answers, and is killed, at random.
 type fakeBank struct {
 	balance  map[string]int
 	refs     map[string]posted // by reference
 	answers  map[string]walletapi.BatchAnswer
-	memos    []string // of what was done, in order
+	memos    []string // memos of the executed ops, in order
 	posts    int
 	deny     func(walletapi.Batch) error
 	draw     func(n int) int
-	since    time.Time // when its first record is made
+	since    time.Time // time of its first record
 	requests int
 }
 
-// posted is what a reference stands for.
+// posted is the operation that is bound to a reference.
 type posted struct {
 	words   string
 	receipt []byte
@@ -47,7 +47,7 @@ func newFakeBank(draw func(int) int) *fakeBank {
 	}
 }
 
-// sound draws no fault.
+// sound never draws a fault.
 func sound(int) int { return 7 }
 
 func (f *fakeBank) Tx(_ context.Context, id string) ([]byte, error) {
@@ -133,7 +133,7 @@ func (f *fakeBank) refuse(op walletapi.BatchOp, more map[string]int) string {
 	return ""
 }
 
-// post does op, unless its reference was done before.
+// post executes op unless its reference is bound.
 func (f *fakeBank) post(op walletapi.BatchOp, key string) (receipt []byte) {
 	if p, known := f.refs[op.Reference]; known {
 		return p.receipt

@@ -26,31 +26,33 @@ func (a app) batchCmd() *cobra.Command {
 	var f batchFlags
 	cmd := &cobra.Command{
 		Use:   "batch FILE",
-		Short: "Do the operations of a CSV or NDJSON file, each once, however often it is run",
-		Long: `Do the operations of a file, "-" being stdin: CSV whose first line names the columns, or
-NDJSON. The columns are op, from, to, asset, amount_minor (minor units), nonce,
-expires_in_s, hold, memo, valid_until, reference; op is issue, transfer, burn, hold,
-capture or release. The whole file is checked before anything is sent.
+		Short: "Execute the operations of a CSV or NDJSON file, each once, even if it is run again",
+		Long: `Execute the operations of a file ("-" is stdin): NDJSON, or CSV with a header line. The
+columns are op, from, to, asset, amount_minor (minor units), nonce, expires_in_s, hold,
+memo, valid_until, reference; op is issue, transfer, burn, hold, capture or release. The
+whole file is checked before anything is sent.
 
-Each row carries a permanent reference, and the ledger does a reference once: run the file
-again after a crash, a kill or a lost connection, from two terminals at once, or without
-its state, and each row is done once. With --run NAME the reference of operation 17 is
-NAME/17. Rows may be added at the end; a row that says something else than what was done
-under its reference is refused with REFERENCE_CONFLICT. Without --run a row is known by
-what it says and by its place among the rows that say the same, whatever the name of the
-file: another payment in the same words needs a --run. If such rows are found done more
-than a day ago, and no state tells of them, nothing more is sent. A column reference gives
-rows references of your own. References belong to the principal of the token: the same
-file sent with the token of another principal is done once more.
+Each row has a permanent reference, and the ledger executes a reference once. So each row
+is executed once, even if the file is run again after a crash, a kill or a lost
+connection, in two terminals at once, or without its state file. References belong to the
+principal of the token: sent with the token of another principal, the same file is
+executed once more.
 
-FILE.state (or --state) keeps what was done and what was refused. It spares requests; only
-the refusals stand nowhere else. Operations are done in the order of the file. One that is
-refused keeps none of the others back, unless --atomic makes all or none of up to 4096;
---retry-refused tries again what was refused. A run tells apart what is paid now, by
-itself, and what was done before, which it leaves alone.
+With --run NAME the reference of operation 17 is NAME/17. Rows may be added at the end. A
+row that differs from the operation executed under its reference is refused with
+REFERENCE_CONFLICT. Without --run the reference is a hash of the row and of its place
+among equal rows, whatever the name of the file: to pay the same rows again, use --run. If
+rows without --run were executed more than a day ago and the state file does not list
+them, nothing more is sent. The column reference sets the reference of a row.
 
-Exit codes, beside those of every verb: 20 nothing was left to do, and paid now is 0; 21
-some operations were refused; 22 the file is no batch, and nothing was sent.`,
+FILE.state (or --state) records which rows were executed and which were refused. Only the
+refusals cannot be found out without it. Rows are executed in the order of the file. A
+refused row does not stop the others. With --atomic all rows, up to 4096, are executed or
+none. --retry-refused sends refused rows again. The output separates rows that this run
+has paid from rows that were executed earlier.
+
+Exit codes, beside those of every verb: 20 all rows were executed earlier, and this run
+paid none; 21 some rows were refused; 22 the file is not a batch, and nothing was sent.`,
 		Example: `  ronbox wallet batch salaries.csv --run 2026-12
   ronbox wallet batch salaries.csv --run 2026-12 --atomic --json
   ronbox wallet batch refunds.csv
@@ -58,12 +60,13 @@ some operations were refused; 22 the file is no batch, and nothing was sent.`,
 		Args: cli.Exactly(1, "one file"),
 	}
 	fl := cmd.Flags()
-	fl.BoolVar(&f.atomic, "atomic", false, "all operations or none")
-	fl.BoolVar(&f.retry, "retry-refused", false, "try again what an earlier run was refused")
-	fl.IntVar(&f.chunk, "chunk", 1000, "at most this many operations a request, 1 to 4096")
+	fl.BoolVar(&f.atomic, "atomic", false, "execute all rows or none")
+	fl.BoolVar(&f.retry, "retry-refused", false, "send rows again that were refused earlier")
+	fl.IntVar(&f.chunk, "chunk", 1000, "number of operations per request at most, 1 to 4096")
 	fl.StringVar(&f.state, "state", "",
-		"`file` that keeps what was done (default FILE.state, with --run FILE.NAME.state; none for stdin)")
-	fl.StringVar(&f.run, "run", "", "`name` of this run: under another name the same rows are done once more")
+		"`file` that records executed and refused rows (default FILE.state, with --run FILE.NAME.state; none "+
+			"for stdin)")
+	fl.StringVar(&f.run, "run", "", "`name` of this run; under another name the same rows are executed once more")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		return a.batch(ctx, c, args[0], f)
 	})
@@ -86,8 +89,8 @@ func (a app) batch(ctx context.Context, node batchNode, file string, f batchFlag
 	}
 	ownless := func(r batchRow) bool { return !r.own }
 	if file == "-" && f.state == "" && f.run == "" && slices.ContainsFunc(rows, ownless) {
-		return cli.Usage("stdin needs --state FILE, or --run NAME where it is done anew each time: " +
-			"rows that say what an earlier run of a name did are taken as done")
+		return cli.Usage("stdin needs --state FILE, or --run NAME with a new name for each input: " +
+			"rows equal to those of an earlier run with the same name are not executed again")
 	}
 	b := &batchRun{
 		Repeater: a.Repeater(), batchState: newBatchState(rows, f.run, modeIndependent),
@@ -96,7 +99,7 @@ func (a app) batch(ctx context.Context, node batchNode, file string, f batchFlag
 	if f.atomic {
 		b.Mode, b.most = modeAtomic, maxChunkOps
 		if len(rows) > maxChunkOps || len(b.chunk(b.pending())) < len(rows) {
-			return unfit("too_large", "leave --atomic out, or split the file",
+			return unfit("too_large", "omit --atomic, or split the file",
 				"%d operations: one request holds %d and %s", len(rows), maxChunkOps, cli.Bytes(maxChunkBytes))
 		}
 	}
@@ -107,8 +110,8 @@ func (a app) batch(ctx context.Context, node batchNode, file string, f batchFlag
 		}
 	}
 	if resumed {
-		a.Say("of %d operations %d were done and %d refused before, as %s says", b.Rows, count(b.Done), len(b.Refused),
-			b.path)
+		a.Say("of %d operations %d were done and %d refused earlier, according to %s", b.Rows, count(b.Done),
+			len(b.Refused), b.path)
 	}
 	if f.retry {
 		b.Refused = []refusedRow{}
@@ -165,23 +168,23 @@ func (a app) showBatch(ctx context.Context, b *batchRun, resumed bool, err error
 	if err != nil {
 		f := &cli.Failure{Err: err, Details: map[string]any{"batch": d}, Unsettled: true}
 		if ctx.Err() != nil {
-			f.Next = fmt.Sprintf("%d of %d operations were done before; %s", d.Accepted, d.Rows, runAgain)
+			f.Next = fmt.Sprintf("%d of %d operations were executed; %s", d.Accepted, d.Rows, runAgain)
 		}
 		return f
 	}
 	if !b.oldest.IsZero() {
-		a.Warn("%d of %d operations were done before, the first at %s, by a run that no state here tells of: "+
-			"they are not done again; rows that are meant again go into a file of their own with --run NAME",
+		a.Warn("%d of %d operations were done earlier, the first at %s, by a run that is not in the state file: "+
+			"they are not done again; to pay such rows again, put them into another file and use --run NAME",
 			d.PaidBefore-b.told, d.Rows, b.oldest.UTC().Format(time.RFC3339))
 	}
 	if d.PaidNow == 0 && d.PaidBefore > 0 { // a job that expects a payment every month has to hear of it
 		a.Warn("paid now 0, done before %d, refused %d: "+
-			"a file is done once; to do it another time name that run with --run", d.PaidBefore, len(d.Refused))
+			"a file is executed once; to execute it again, use --run with a new name", d.PaidBefore, len(d.Refused))
 	}
 	if err := a.Show(d, func(t cli.Table) { batchTable(t, d) }); err != nil {
 		return cli.Fail(cli.Classify(err).Code, "not_shown",
-			"run the same command again: it does nothing twice and tells what became of the rows",
-			"the batch was sent, and only what became of it could not be printed: %w", err)
+			"run the same command again: it executes no row twice and prints the outcome of each",
+			"the batch was sent, but its outcome could not be printed: %w", err)
 	}
 	switch {
 	case len(d.Refused) > 0:
@@ -210,6 +213,7 @@ func batchTable(t cli.Table, d batchDoc) {
 		t.Row(fmt.Sprintf("line %d", r.Line), fmt.Sprintf("%s (%s)", r.Code, r.Reason))
 	}
 	if len(d.Refused) > 0 && d.State != "" {
-		t.Row("next", "see to the cause, then run it with --retry-refused: it tries those again, and only those")
+		t.Row("next", "fix the cause, then run the command with --retry-refused, which sends only the "+
+			"refused rows again")
 	}
 }

@@ -68,12 +68,12 @@ func (a app) readBatch(path, run string) ([]batchRow, error) {
 		if p.more > 0 {
 			text += fmt.Sprintf("\nand %d more", p.more)
 		}
-		e := unfit("malformed", "nothing was sent: correct the lines that are named", "%s", text)
+		e := unfit("malformed", "nothing was sent: correct the listed lines", "%s", text)
 		e.Details = map[string]any{"faults": p.faults, "more": p.more}
 		return nil, e
 	}
 	if len(p.rows) == 0 {
-		return nil, unfit("empty", "did the program that wrote it fail?", "%s: no operation", p.name)
+		return nil, unfit("empty", "check the program that wrote the file", "%s: no operation", p.name)
 	}
 	return p.rows, nil
 }
@@ -118,7 +118,7 @@ func (p *batchParser) parse(in *bufio.Reader) error {
 	case head[0] == '{':
 		return p.parseLines(in)
 	case head[0] == '[':
-		return unfit("malformed", "write one object a line, without the list around them", "a list is not NDJSON")
+		return unfit("malformed", "write one object per line, without a list around them", "a list is not NDJSON")
 	case head[0] == 0xfe, head[0] == 0xff, head[0] == 0:
 		return unfit("malformed", "save it as UTF-8", "it is not text in UTF-8")
 	}

@@ -66,7 +66,7 @@ func TestBatchFiles(t *testing.T) {
 	}
 }
 
-// CSV and NDJSON of the same operations are the same batch.
+// A batch in CSV and the same batch in NDJSON parse to the same rows.
 func TestBatchFormsAreOne(t *testing.T) {
 	csv := "memo,op,from,to,asset,amount_minor\nx,transfer,alice,bob,ron,5\n"
 	lines := `{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"5","memo":"x"}`
@@ -83,7 +83,7 @@ func TestBatchFormsAreOne(t *testing.T) {
 	}
 }
 
-// parseBatch reads a batch as the verb does.
+// parseBatch parses a batch as the verb does.
 func parseBatch(in string) ([]batchRow, error) {
 	a := app{cli.New(strings.NewReader(in), io.Discard, io.Discard, server.Build{})}
 	return a.readBatch("-", "")

@@ -134,7 +134,7 @@ func (b *batchRun) request(ctx context.Context, rows []int) error {
 	return f
 }
 
-const runAgain = "run the same command again: it goes on where this one ended, and does nothing twice"
+const runAgain = "run the same command again: it continues where this one ended, and executes no row twice"
 
 // problemAt returns the refusal of a request and the row that it names, -1 if it names none.
 func problemAt(err error, rows []int) (*wire.Problem, int) {
@@ -175,7 +175,7 @@ func (b *batchRun) take(rows []int, results []walletapi.BatchResult, key string)
 	for k, i := range rows {
 		switch r := &results[k]; {
 		case r.Index != k || (r.Error == nil) != (r.Status == http.StatusOK):
-			return inconsistent("the node's answer to operation %d says neither that it was done nor why not", k)
+			return inconsistent("the node's answer to operation %d has neither a receipt nor an error", k)
 		case r.Error != nil:
 			b.refuse(i, r.Error.Code, r.Error.Reason)
 		default:
@@ -221,15 +221,16 @@ func (b *batchRun) checkMonth(before []int, made []time.Time) error {
 	if first < 0 || b.now().Sub(made[first]) < otherMonth {
 		return nil
 	}
-	next := "if it is another payment in the same words, name its run: --run NAME; " +
-		"if it is the same, name the state of then with --state"
+	next := "if it is another payment with the same content, use --run NAME; " +
+		"if it is the same payment, pass the state file of the earlier run with --state"
 	paid := count(b.Done) - b.earlier
 	if paid > 0 {
-		next = fmt.Sprintf("%d lines of this file were paid just now: take them out before you name a run with --run, "+
-			"which pays every line; to pay only what is new, name the state of then with --state", paid)
+		next = fmt.Sprintf("%d lines of this file were paid just now: remove them before you use --run, "+
+			"which pays every line; to pay only the new lines, pass the state file of the earlier run with "+
+			"--state", paid)
 	}
 	f := cli.Fail(cli.ExitFailed, "done_before", next,
-		"what line %d says was done before, at %s, and no state tells of it: nothing more is sent",
+		"the operation of line %d was executed earlier, at %s, and is not in the state file: nothing more is sent",
 		b.rows[before[first]].line, made[first].UTC().Format(time.RFC3339))
 	f.Details = map[string]any{"operations": len(before), "paid_now": paid}
 	return f
@@ -241,7 +242,7 @@ func (b *batchRun) checkLedger(ctx context.Context, pending []int) error {
 	if b.Last == "" || len(pending) == 0 {
 		return nil
 	}
-	err := b.Repeat(ctx, "look at the ledger", func() error {
+	err := b.Repeat(ctx, "read the ledger", func() error {
 		_, err := b.node.Tx(ctx, b.Last)
 		return err
 	})
@@ -251,9 +252,10 @@ func (b *batchRun) checkLedger(ctx context.Context, pending []int) error {
 		return nil // the token may pay and not read
 	case ok && p.Status == http.StatusNotFound:
 		return cli.Fail(cli.ExitFailed, "other_ledger",
-			"to pay it on this node name another file with --state: rows that this node has done are not done again",
-			"the state tells of %s, which this node lacks, or hides from the token: the state is another node's, "+
-				"or this node was restored", b.Last)
+			"to pay it on this node, name another file with --state: rows that this node has executed are "+
+				"not executed again",
+			"the state file names transaction %s, which this node does not have, or does not show to the token: "+
+				"the state file belongs to another node, or this node was restored", b.Last)
 	}
 	return err
 }

@@ -74,14 +74,14 @@ func (s *batchState) load(path string, rows []batchRow) (found bool, err error) 
 	}
 	var was batchState
 	if bytes.HasPrefix(raw, []byte(`{"ronbox_batch":2,`)) {
-		return false, cli.Fail(cli.ExitFailed, "malformed", "finish it with the program that began it",
+		return false, cli.Fail(cli.ExitFailed, "malformed", "finish the batch with the release that began it",
 			"%s is the state of an earlier release, whose rows have no references", path)
 	}
 	err = json.Unmarshal(raw, &was, json.RejectUnknownMembers(true))
 	if _, sound := was.settled(); err != nil || was.Version != stateVersion || !sound {
 		return false, cli.Fail(cli.ExitFailed, "malformed",
-			"if it was the state, remove it or name another with --state: no row is done twice",
-			"%s: not the state of a batch", path)
+			"if it was the state file, remove it or name another with --state: no row is executed twice",
+			"%s is not the state file of a batch", path)
 	}
 	fits := was.Rows == len(rows) || was.Rows < len(rows) && s.Mode != modeAtomic
 	same := fits && was.Run == s.Run && was.Mode == s.Mode && was.Input == inputDigest(rows[:was.Rows])
@@ -91,9 +91,9 @@ func (s *batchState) load(path string, rows []batchRow) (found bool, err error) 
 		*s = was
 	case len(was.Done) > 0:
 		return false, cli.Fail(cli.ExitFailed, "other_batch",
-			"put the file back as it was and add rows at its end only; "+
-				"or name another file with --state: a row that was done is not done again",
-			"%s is the state of other operations, of another --run or of another --atomic", path)
+			"restore the batch file and add rows only at its end, "+
+				"or name another state file with --state: an executed row is not executed again",
+			"%s is the state file of other operations, of another --run, or of another --atomic", path)
 	}
 	return same, nil
 }
@@ -147,8 +147,8 @@ func (s *batchState) keep(path string) error {
 	}
 	if err != nil {
 		return cli.Fail(cli.Classify(err).Code, "state_not_written",
-			"make room for it or mend what is named, then run the same command again",
-			"what was done cannot be kept: %w", err)
+			"free disk space or fix the named cause, then run the same command again",
+			"the state file cannot be written: %w", err)
 	}
 	return nil
 }

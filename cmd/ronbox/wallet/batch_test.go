@@ -66,7 +66,7 @@ func (j *job) run(t tester, f batchNode) error {
 	return err
 }
 
-// payments is a file of n payments of 1, by a.
+// payments returns a file of n payments of 1 from account a.
 func payments(n int) string {
 	var b strings.Builder
 	b.WriteString("op,from,to,asset,amount_minor,memo\n")
@@ -83,8 +83,8 @@ func reasonOf(err error) string {
 	return cli.Classify(err).Reason
 }
 
-// Through lost answers, kills, states that are lost, stale or cut short, and a second run that is
-// under way, each row is done once or refused, and a finished file does nothing when run again.
+// Each row is executed once or refused, through lost answers, kills, a state file that is missing,
+// stale or truncated, and a concurrent second run. Running a finished file again changes nothing.
 func TestBatchDoesEachRowOnce(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -148,7 +148,7 @@ func TestBatchDoesEachRowOnce(t *testing.T) {
 	})
 }
 
-// quick is a node that is asked again at once when its answer was lost.
+// quick is a node to which a request is repeated at once after a lost answer.
 type quick struct{ *fakeBank }
 
 func (q quick) Batch(ctx context.Context, key string, b walletapi.Batch) (got walletapi.BatchPosted, err error) {
@@ -159,7 +159,8 @@ func (q quick) Batch(ctx context.Context, key string, b walletapi.Batch) (got wa
 	}
 }
 
-// A run tells what it has paid from what was done before, and each outcome has an exit code.
+// The report of a run separates rows that it executed from rows executed earlier. Each outcome has
+// an exit code.
 func TestBatchTellsNowFromBefore(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"] = 4
@@ -221,8 +222,8 @@ func TestBatchAtomic(t *testing.T) {
 	}
 }
 
-// A named run knows a row by its number: one that says something else than what was done is
-// refused. Without a name it is known by what it says.
+// With --run a row is identified by its number, and a row that differs from the executed one is
+// refused. Without --run a row is identified by its content.
 func TestBatchReferences(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"] = 100
@@ -253,7 +254,8 @@ func TestBatchReferences(t *testing.T) {
 	}
 }
 
-// Rows without a name that were done long ago end the run, until it has a name or its state.
+// Without --run, rows that were executed long ago stop the run until it has a --run name or its
+// state file.
 func TestBatchOfAnotherMonth(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"], f.since = 100, time.Now().Add(-25*time.Hour)
@@ -275,8 +277,8 @@ func TestBatchOfAnotherMonth(t *testing.T) {
 	}
 }
 
-// New rows beside those of another month are paid and kept: neither the same command nor the hint
-// pays them twice.
+// New rows beside rows of another month are paid and recorded. Neither the same command nor the
+// suggested one pays them twice.
 func TestBatchKeepsWhatItPaidBesideAnotherMonth(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"], f.since = 100, time.Now().Add(-25*time.Hour)
@@ -293,7 +295,7 @@ func TestBatchKeepsWhatItPaidBesideAnotherMonth(t *testing.T) {
 	}
 }
 
-// A refusal of a request that names a row names its line, and the same command goes on.
+// If a refusal names a row, the message names its line. The same command continues the run.
 func TestBatchRefusedWhole(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"] = 9
@@ -311,7 +313,7 @@ func TestBatchRefusedWhole(t *testing.T) {
 	}
 }
 
-// A state that shows what another ledger did, or this one before it was restored, ends the run.
+// A state file of another ledger, or of this one before a restore, stops the run.
 func TestBatchOfAnotherLedger(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"] = 2
@@ -353,7 +355,7 @@ func TestBatchStates(t *testing.T) {
 	}
 }
 
-// A file of which nothing was done may be corrected and sent under the same state.
+// A file can be corrected and sent with the same state file if no row of it was executed.
 func TestBatchCorrected(t *testing.T) {
 	f := newFakeBank(sound)
 	j := newJob(t, payments(2), batchFlags{})
@@ -367,7 +369,7 @@ func TestBatchCorrected(t *testing.T) {
 	}
 }
 
-// A state with any content is refused, or leads to rows that there are, each of them once.
+// A state file with any content is refused, or refers to existing rows, each at most once.
 func FuzzBatchState(f *testing.F) {
 	f.Add(`"done":[[0,2]],"refused":[{"row":3}]`)
 	f.Add(`"done":[[0,2],[2,3]]`)
@@ -393,7 +395,7 @@ func FuzzBatchState(f *testing.F) {
 	})
 }
 
-// tester is a test, drawn or not.
+// tester is the part of testing.T and rapid.T that the tests use.
 type tester interface {
 	rapid.TB
 	Context() context.Context

@@ -4,20 +4,20 @@
 // # Invariants
 //
 //  1. A command that changes something prints its idempotency key before it sends the request, and
-//     repeats the request under the same key until it gets an answer. A money operation is sent
-//     with the key as its reference, unless --reference gives another: repeated with the key it is
-//     done once, however late.
+//     repeats the request with the same key until it gets an answer. The key is also the reference
+//     of a money operation, unless --reference sets another. So an operation that is repeated with
+//     its key is executed once, however late the repetition.
 //  2. Each row of a batch file carries a reference: its own, RUN/N with --run, or else a hash of
-//     the row. Two runs of the same rows send the same references, so the ledger does each row
-//     once. The state file is not needed for that; it keeps the refusals and spares requests.
+//     the row. Two runs of the same rows send the same references, so the ledger executes each row
+//     once. This does not depend on the state file, which records refusals and saves requests.
 //  3. Amounts in JSON, CSV and batch files are minor units. Only tables and command-line arguments
 //     use the decimals of an asset.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package wallet

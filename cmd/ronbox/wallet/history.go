@@ -28,12 +28,13 @@ func (a app) historyCmd() *cobra.Command {
 	var f historyFlags
 	cmd := &cobra.Command{
 		Use:   "history ACCOUNT",
-		Short: "Show an account's statement: each posting and the balance after it",
-		Long: `Show an account's statement in an asset, a page at a time, the newest first: each posting,
-and the posted balance after it. The cursor that ends a page begins the next one.
+		Short: "Show the statement of an account: each posting and the balance after it",
+		Long: `Show the statement of an account in an asset, one page at a time, newest first: each
+posting, and the posted balance after it. Pass the cursor at the end of a page as --cursor
+to get the next page.
 
---all reads to the end; with --json it prints one entry a line. --csv prints rows under a
-header, with amounts in minor units.`,
+--all reads all pages; with --json it prints one entry per line. --csv prints CSV with a
+header, and amounts in minor units.`,
 		Example: `  ronbox wallet history alice
   ronbox wallet history alice --since 2026-01-01T00:00:00Z --oldest-first --limit 500 --json
   ronbox wallet history alice --all --csv > alice.csv`,
@@ -41,11 +42,11 @@ header, with amounts in minor units.`,
 	}
 	assetFlag(cmd, &f.asset)
 	fl := cmd.Flags()
-	fl.IntVar(&f.limit, "limit", 100, "at most this many entries, 1 to 500")
-	fl.StringVar(&f.cursor, "cursor", "", "go on where a page ended")
-	fl.StringVar(&f.since, "since", "", "at this `time` or after it (RFC 3339)")
-	fl.StringVar(&f.until, "until", "", "before this `time` (RFC 3339)")
-	fl.BoolVar(&f.oldest, "oldest-first", false, "begin with the oldest")
+	fl.IntVar(&f.limit, "limit", 100, "number of entries at most, 1 to 500")
+	fl.StringVar(&f.cursor, "cursor", "", "continue after the page with this cursor")
+	fl.StringVar(&f.since, "since", "", "only entries at or after this `time` (RFC 3339)")
+	fl.StringVar(&f.until, "until", "", "only entries before this `time` (RFC 3339)")
+	fl.BoolVar(&f.oldest, "oldest-first", false, "oldest entries first")
 	fl.BoolVar(&f.all, "all", false, "read all pages")
 	fl.BoolVar(&f.csv, "csv", false, "print CSV")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
@@ -150,7 +151,7 @@ func (a app) printCSV(entries []walletapi.HistoryEntry, first bool) error {
 
 func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, first bool) {
 	if len(h.Entries) == 0 && first {
-		t.Row("nothing has touched it")
+		t.Row("no entries")
 		return
 	}
 	if first {

@@ -18,9 +18,10 @@ import (
 // repeatHelp ends the help of every command that moves money.
 const repeatHelp = `
 
-The amount is in minor units. It may have a point if ` + "`wallet.decimals`" + ` gives the asset
-decimals: 12.50 is 1250 of an asset with 2. The key that is printed first makes the call
-safe to repeat: the same command with it does nothing twice and gives the same receipt.`
+AMOUNT is in minor units. It may have a decimal point if ` + "`wallet.decimals`" + ` lists the
+asset: with 2 decimals, 12.50 means 1250. The command first prints a key. With --key and
+that key the same command can be repeated safely: it is executed once, and prints the same
+receipt.`
 
 // operation makes cmd a command that requests one operation, which parse reads from the arguments.
 func (a app) operation(
@@ -107,8 +108,8 @@ func (a app) transferCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transfer FROM TO AMOUNT",
 		Short: "Move money from one account to another",
-		Long: `Move money from one account to another; the first payment opens an account. A receipt
-means that it is on disk.` + repeatHelp,
+		Long: `Move money from one account to another. The first payment to an account opens it. When the
+receipt is printed, the payment is on disk.` + repeatHelp,
 		Example: `  ronbox wallet transfer alice bob 1000
   ronbox wallet transfer alice bob 1000 --key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args: cli.Exactly(3, "two accounts and an amount"),
@@ -125,7 +126,7 @@ func (a app) burnCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "burn FROM AMOUNT",
 		Short: "Destroy money of an account",
-		Long:  `Destroy money of an account: less of the asset is in circulation afterwards.` + repeatHelp,
+		Long:  `Destroy money of an account. It reduces the amount of the asset in circulation.` + repeatHelp,
 		Example: `  ronbox wallet burn bob 10
   ronbox wallet burn bob 10 --memo redeemed --json`,
 		Args: cli.Exactly(2, "an account and an amount"),
@@ -144,15 +145,15 @@ func (a app) holdCmd() *cobra.Command {
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "hold FROM TO AMOUNT",
-		Short: "Set money aside that another account may capture",
-		Long: `Set money of an account aside. It stays there and cannot be spent until TO captures it
+		Short: "Set money aside for an account to capture",
+		Long: `Set money of account FROM aside. FROM cannot spend it until TO captures it
 (` + "`ronbox wallet capture`" + `), it is released, or it expires.` + repeatHelp,
 		Example: `  ronbox wallet hold alice shop 500 --expires-in 1h
   ronbox wallet hold alice shop 500 --json | jq -r .txid`,
 		Args: cli.Exactly(3, "two accounts and an amount"),
 	}
 	f.add(cmd)
-	cmd.Flags().DurationVar(&expires, "expires-in", 24*time.Hour, "let it end by itself after this `time`, 1s to 720h")
+	cmd.Flags().DurationVar(&expires, "expires-in", 24*time.Hour, "`time` until the hold expires, 1s to 720h")
 	return a.operation(cmd, &f, func(args []string) (op walletapi.BatchOp, err error) {
 		if expires < time.Second || expires > longestHold || expires%time.Second != 0 {
 			return op, cli.Usage("--expires-in %s: want whole seconds, 1s to 720h", expires)
@@ -172,9 +173,9 @@ func (a app) captureCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "capture TXID [AMOUNT]",
-		Short: "Pay out a hold, whole or in part, and end it",
-		Long: `Pay out a hold, whole or AMOUNT of it, to its payee, and end it. The rest goes back to the
-payer. A hold is captured once.` + repeatHelp,
+		Short: "Pay out a hold, fully or partly, and end it",
+		Long: `Pay out a hold, or AMOUNT of it, to its payee, and end the hold. The remainder returns to
+the payer. A hold can be captured once.` + repeatHelp,
 		Example: `  ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD 300 --json`,
 		Args: cli.Between(1, 2, "the txid of a hold and perhaps an amount"),
@@ -195,9 +196,10 @@ func (a app) releaseCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "release TXID",
-		Short: "Release a hold: the payer may spend the money again",
-		Long: `Release a hold: the payer may spend the money again. Who may capture it may release it.
-The key that is printed first makes the call safe to repeat.`,
+		Short: "Release a hold, so that the payer can spend the money again",
+		Long: `Release a hold: the payer can spend the money again. A token that may capture the hold may
+also release it. With --key and the key that is printed first, the command can be repeated
+safely.`,
 		Example: `  ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args: cli.Exactly(1, "the txid of a hold"),
@@ -211,9 +213,9 @@ The key that is printed first makes the call safe to repeat.`,
 func (a app) freezeCmd() *cobra.Command {
 	return a.flagsCmd(&cobra.Command{
 		Use:   "freeze ACCOUNT",
-		Short: "Forbid debits of an account, credits, or both",
-		Long: `Forbid debits and credits of an account, or with --flag one of the two: no_debit,
-no_credit. closed forbids both too, and marks the account as no longer used. A flag is
+		Short: "Forbid debits or credits of an account, or both",
+		Long: `Forbid debits and credits of an account, or only one of them with --flag no_debit or
+no_credit. The flag closed forbids both and marks the account as no longer used. A flag is
 cleared by ` + "`ronbox wallet unfreeze`" + ` and shown by ` + "`ronbox wallet seq`" + `. An account
 that was never paid is refused unless --new is given.`,
 		Example: `  ronbox wallet freeze mallory
@@ -224,9 +226,9 @@ that was never paid is refused unless --new is given.`,
 func (a app) unfreezeCmd() *cobra.Command {
 	return a.flagsCmd(&cobra.Command{
 		Use:   "unfreeze ACCOUNT",
-		Short: "Clear a flag of an account that freeze has set",
-		Long: `Clear a flag of an account that ` + "`ronbox wallet freeze`" + ` has set: frozen, or the one that
---flag names. ` + "`ronbox wallet seq`" + ` shows the flags. A flag that is not set is refused.`,
+		Short: "Clear a flag that freeze has set",
+		Long: `Clear a flag of an account that ` + "`ronbox wallet freeze`" + ` has set: frozen, or the one named
+by --flag. A flag that is not set is refused. ` + "`ronbox wallet seq`" + ` shows the flags.`,
 		Example: `  ronbox wallet unfreeze mallory
   ronbox wallet unfreeze mallory --flag no_debit --json`,
 	}, true)
@@ -238,9 +240,9 @@ func (a app) flagsCmd(cmd *cobra.Command, off bool) *cobra.Command {
 	var flag string
 	var body walletapi.FlagsChange
 	cmd.Args = cli.Exactly(1, "one account")
-	cmd.Flags().StringVar(&flag, "flag", "frozen", "`which`: frozen, no_debit, no_credit, closed")
+	cmd.Flags().StringVar(&flag, "flag", "frozen", "`flag`: frozen, no_debit, no_credit or closed")
 	if !off {
-		cmd.Flags().BoolVar(&body.New, "new", false, "open the account if nobody has paid it yet")
+		cmd.Flags().BoolVar(&body.New, "new", false, "open the account if it was never paid")
 	}
 	f.keyFlag(cmd)
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
@@ -277,9 +279,9 @@ func (a app) mustHave(ctx context.Context, c walletapi.Client, account, flag str
 	if err != nil || !acc.Known || slices.Contains(acc.Flags, flag) {
 		return err // the node refuses an account that is not known
 	}
-	has := "it has none"
+	has := "the account has no flag"
 	if len(acc.Flags) > 0 {
-		has = "it has " + strings.Join(acc.Flags, ", ") + ", which --flag names"
+		has = "the account has " + strings.Join(acc.Flags, ", ") + ": name it with --flag"
 	}
 	return cli.Fail(cli.ExitFailed, "flag_not_set", has, "%s has no flag %s: nothing was done", account, flag)
 }

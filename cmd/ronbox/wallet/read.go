@@ -20,10 +20,9 @@ func (a app) balanceCmd() *cobra.Command {
 	var asset string
 	cmd := &cobra.Command{
 		Use:   "balance ACCOUNT",
-		Short: "Show the balance of an account, and how much of it may be spent",
-		Long: `Show the balance of an account in an asset: the amount that may be spent, the amount
-posted, and the amount that open holds set aside. An account that was never paid has 0.
-
+		Short: "Show the balance of an account, and how much of it can be spent",
+		Long: `Show the balance of an account in an asset: the amount that can be spent, the amount
+posted, and the amount set aside by open holds. An account that was never paid has 0.
 With --min-seq the answer is at least as new as that record of the ledger. A receipt names
 its record in ledger.seq.`,
 		Example: `  ronbox wallet balance alice
@@ -69,10 +68,10 @@ func balanceTable(t cli.Table, b walletapi.Balance, flags []string, d decimals) 
 func (a app) seqCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "seq ACCOUNT",
-		Short: "Show the nonce that an account sends next, and whether it is locked",
-		Long: `Show the nonce that an account sends next: each debit of it takes the last one and 1. An
-issue takes that of the asset's issuance account, sys:issue:ASSET. The node assigns it to
-what is sent without --nonce.`,
+		Short: "Show the next nonce of an account, and its flags",
+		Long: `Show the next nonce of an account, and its flags. Each debit of an account takes the last
+nonce plus 1. An issue takes the nonce of the asset's issuance account, sys:issue:ASSET.
+The node assigns a nonce to an operation without --nonce.`,
 		Example: `  ronbox wallet seq alice
   ronbox wallet seq sys:issue:ron --json | jq .next_nonce`,
 		Args: cli.Exactly(1, "one account"),
@@ -97,7 +96,7 @@ func accountTable(t cli.Table, acc walletapi.Account) {
 		t.Row("flag", f)
 	}
 	if !acc.Known {
-		t.Row("opened", "not yet: the first to pay it opens it")
+		t.Row("opened", "not yet: the first payment opens it")
 		return
 	}
 	t.Row("opened", cli.FormatStamp(acc.OpenedAt))
@@ -107,18 +106,18 @@ func (a app) txCmd() *cobra.Command {
 	var reference, principal string
 	cmd := &cobra.Command{
 		Use:   "tx [TXID]",
-		Short: "Show the receipt of a transaction, byte for byte as it was first given",
-		Long: `Show the receipt of a transaction, by its txid or by the --reference it was sent with.
-With --json it comes byte for byte as it was first given. ` + "`ronbox ledger proof`" + ` shows to
-somebody who trusts no node that it is there.`,
+		Short: "Show the receipt of a transaction",
+		Long: `Show the receipt of a transaction, by its txid or by its --reference. With --json the
+output has the bytes of the first answer. ` + "`ronbox ledger proof`" + ` proves to a third party
+that the ledger holds the transaction.`,
 		Example: `  ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json > receipt.json
   ronbox wallet tx --reference 2026-12/17`,
 		Args: cli.AtMost(1, "one txid"),
 	}
-	cmd.Flags().StringVar(&reference, "reference", "", "the `reference` that it was sent with")
+	cmd.Flags().StringVar(&reference, "reference", "", "find the transaction with this `reference`")
 	cmd.Flags().StringVar(&principal, "principal", "",
-		"whose reference: another `principal` than your own takes wallet.admin")
+		"`principal` that owns the reference (default your own; another needs wallet.admin)")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		var raw []byte
 		var err error
@@ -169,7 +168,7 @@ burned. --declare adds an asset for good. Declaring an asset that exists changes
 		Example: `  ronbox wallet assets
   ronbox wallet assets --declare gold --json`,
 	}
-	cmd.Flags().StringVar(&declare, "declare", "", "declare this `asset`: 1 to 16 of a-z and 0-9")
+	cmd.Flags().StringVar(&declare, "declare", "", "declare this `asset`: 1 to 16 characters a-z and 0-9")
 	flags.keyFlag(cmd)
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, _ []string) error {
 		if declare == "" && flags.key != "" {
@@ -195,7 +194,7 @@ func (a app) listAssets(ctx context.Context, c walletapi.Client) error {
 	}
 	return a.Show(list, func(t cli.Table) {
 		if len(list.Assets) == 0 {
-			t.Row("no assets: `ronbox wallet assets --declare` makes one")
+			t.Row("no assets: add one with `ronbox wallet assets --declare`")
 			return
 		}
 		t.Row("ASSET", "IN CIRCULATION", "DECLARED")

@@ -21,9 +21,9 @@ import (
 
 // Codes of the wallet.
 const (
-	codeNonce     = "NONCE_CONFLICT"       // the nonce is used up, or comes too early
+	codeNonce     = "NONCE_CONFLICT"       // the nonce is used, or ahead of the account
 	codeIdem      = "IDEMPOTENCY_CONFLICT" // the key was used for another request
-	codeReference = "REFERENCE_CONFLICT"   // the reference stands for another operation
+	codeReference = "REFERENCE_CONFLICT"   // the reference is bound to another operation
 )
 
 // sendFlags are the flags of every verb that changes something.
@@ -47,11 +47,12 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	f.keyFlag(cmd)
 	assetFlag(cmd, &f.asset)
 	f.given = func() bool { return cmd.Flags().Changed("nonce") }
-	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "the `number` of this debit (default the next, as the node assigns it)")
+	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "nonce of this debit, a `number` (default: the node assigns "+
+		"the next one)")
 	cmd.Flags().StringVar(&f.reference, "reference", "",
-		"a permanent `id` of your choosing, such as an invoice number: under it this is done once (default the key)")
-	cmd.Flags().StringVar(&f.memo, "memo", "", "`words` kept with it for ever")
-	cmd.Flags().StringVar(&f.validUntil, "valid-until", "", "refuse it from this `time` on (RFC 3339)")
+		"permanent `id` such as an invoice number; the operation is executed once under it (default the key)")
+	cmd.Flags().StringVar(&f.memo, "memo", "", "`text` that is stored with the operation for ever")
+	cmd.Flags().StringVar(&f.validUntil, "valid-until", "", "refuse the operation from this `time` on (RFC 3339)")
 }
 
 // check refuses flags that no node would take.
@@ -109,7 +110,7 @@ func (a app) order(ctx context.Context, c walletapi.Client, f *sendFlags, post p
 		return err
 	}
 	if got.Replayed {
-		a.Say("it had been done before: this is the receipt of then")
+		a.Say("the operation was executed earlier: this is its receipt")
 	}
 	if err := a.showReceipt(ctx, c, got.Raw); err != nil {
 		return notShown(got.Raw, err)
@@ -128,21 +129,21 @@ func notShown(receipt []byte, err error) error {
 		cli.Classify(err).Code,
 		"not_shown",
 		"do not send it again: `ronbox wallet tx "+r.TxID.String()+"` shows the receipt",
-		"it was done, and only the receipt could not be printed: %w",
+		"the operation was executed, but the receipt could not be printed: %w",
 		err,
 	)
 }
 
 func unsoundReceipt(err error) error {
 	return cli.Fail(cli.ExitBad, "node_inconsistent", "compare it with `ronbox ledger proof`",
-		"the node's answer is no sound receipt: %w", err)
+		"the node's answer is not a valid receipt: %w", err)
 }
 
 // printKey prints the key before it is used, with --json too: if the answer is lost, the call is
 // repeated with it.
 func (a app) printKey(key string) {
 	if !a.Flags.Quiet {
-		fmt.Fprintf(a.Stderr, "key %s (the same command with it as --key repeats this safely)\n", key)
+		fmt.Fprintf(a.Stderr, "key %s (pass it as --key to repeat the command safely)\n", key)
 	}
 }
 
@@ -191,17 +192,17 @@ func explain(err error, key string, lost bool) error {
 	f := &cli.Failure{Err: err, Details: map[string]any{"idempotency_key": key}, Unsettled: lost}
 	switch p, refused := errors.AsType[*wire.Problem](err); {
 	case lost:
-		f.Next = "whether it was done is not known: the same command with --key " + key +
-			" does it if it was not, and shows its receipt if it was"
+		f.Next = "the outcome is not known: repeat the command with --key " + key +
+			", which executes it if it was not executed, and otherwise prints its receipt"
 	case refused && p.Code == codeIdem:
 		f.Next = "the key was used for another request, see `ronbox wallet history`: " +
-			"repeat that one as it was, its --nonce too; what is new takes a new key"
+			"repeat that request unchanged, including its --nonce, or omit --key for a new request"
 	case refused && p.Code == codeReference:
-		f.Next = "`ronbox wallet tx --reference` shows what was done under it; " +
-			"another operation takes another reference"
+		f.Next = "`ronbox wallet tx --reference` shows the operation that was executed under it; " +
+			"use another reference for another operation"
 	case refused && p.Code == codeNonce:
-		f.Next = "`ronbox wallet seq` shows the next nonce, which is assigned where --nonce is left out; " +
-			"`ronbox wallet history` shows what has used this one"
+		f.Next = "`ronbox wallet seq` shows the next nonce, which is assigned if --nonce is omitted; " +
+			"`ronbox wallet history` shows the operation that used this one"
 	case errors.Is(err, client.ErrNotReachable):
 		f.Next = cli.Classify(err).Next + "; nothing was done: then try again with --key " + key
 	case cli.Transient(err):

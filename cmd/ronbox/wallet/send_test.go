@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// impatient repeats at once and without a word.
+// impatient returns a Repeater that repeats at once and prints no message.
 func impatient() cli.Repeater {
 	return cli.Repeater{
 		Sleep:    func(context.Context, time.Duration) error { return nil },
@@ -33,10 +33,10 @@ func impatient() cli.Repeater {
 	}
 }
 
-// fakePayer is a node that makes one change, and answers as a script says.
+// fakePayer is a node that executes one change and answers according to a script.
 type fakePayer struct {
 	done   map[string]bool // by key
-	script []answer        // one a request; nil, or none left: as a node does
+	script []answer        // one answer per request; nil, or past the end: the normal answer
 	keys   []string
 }
 
@@ -60,7 +60,7 @@ func (f *fakePayer) apply(key string) walletapi.Posted {
 	return walletapi.Posted{Replayed: was}
 }
 
-// What a request can meet on its way.
+// These functions simulate the faults of a request.
 func lostBefore(*fakePayer, string) error { return fmt.Errorf("x: %w", client.ErrUnknown) }
 
 func lostAfter(f *fakePayer, key string) error {
@@ -89,8 +89,8 @@ func refused(code string) answer {
 	return func(*fakePayer, string) error { return &wire.Problem{Status: 409, Code: code} }
 }
 
-// Whatever happens to requests and answers, a change is made once or not at all under one key,
-// which is told before it is used, and its caller is told which, or how to find out.
+// A change is executed at most once under one key, despite lost requests and answers. The key is
+// printed before it is sent. The caller gets the outcome or a way to find it out.
 func TestSenderMakesAChangeOnce(t *testing.T) {
 	all := func(a answer, n int) (out []answer) {
 		for range n {
@@ -103,7 +103,7 @@ func TestSenderMakesAChangeOnce(t *testing.T) {
 		script []answer
 		done   int // changes
 		code   int
-		next   string // of the failure
+		next   string // next step of the failure
 		sent   int
 	}{
 		{"at once", nil, 1, cli.ExitDone, "", 1},
@@ -145,8 +145,8 @@ func TestSenderMakesAChangeOnce(t *testing.T) {
 	}
 }
 
-// The key is the reference, so that its repetition is safe for ever. A key of an earlier release
-// had no reference and holds the nonce.
+// The key is used as the reference, so that repeating it is always safe. A key of an earlier
+// release contains the nonce and is not used as a reference.
 func TestKeyIsTheReference(t *testing.T) {
 	const ofBefore = "cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD"
 	transfer := walletapi.BatchOp{Op: walletapi.OpTransfer, From: "alice", To: "bob"}
@@ -200,7 +200,7 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// The verbs of a service know more of its refusals than their status says.
+// A hint of a service explains its refusals better than the status does.
 func TestHints(t *testing.T) {
 	if v := cli.Classify(&wire.Problem{Status: 403, Code: "LIMITS_EXCEEDED"}, hint); v.Code != cli.ExitFailed {
 		t.Errorf("no token would help: %+v", v)
@@ -214,8 +214,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// What a hold keeps back and what comes free again are told apart, and what a locked account has is
-// not there to spend.
+// Tables distinguish held amounts from freed ones. They show that a locked account cannot spend its
+// balance.
 func TestWordsOfTables(t *testing.T) {
 	entry := func(op record.Op) walletapi.HistoryEntry {
 		r := record.Receipt{

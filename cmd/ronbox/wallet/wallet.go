@@ -40,7 +40,7 @@ func hint(err error, o *cli.Outcome) {
 	case !ok:
 		return
 	case p.Code == "LIMITS_EXCEEDED": // no token would help
-		o.Code, o.Next = cli.ExitFailed, "move less at once, or raise the limit that is named"
+		o.Code, o.Next = cli.ExitFailed, "move a smaller amount, or raise the limit that is named"
 	case p.Status == http.StatusNotFound && p.Service == "wallet":
 		o.Next = "check the txid: `ronbox wallet history ACCOUNT` shows those of an account"
 	}
@@ -49,16 +49,16 @@ func hint(err error, o *cli.Outcome) {
 	}
 	switch p.Reason {
 	case "account_unknown":
-		o.Next = "check the name: `ronbox wallet freeze --new` is for an account that was never paid"
+		o.Next = "check the name; use `ronbox wallet freeze --new` for an account that was never paid"
 	case "insufficient_funds":
-		o.Next = "`ronbox wallet balance ACCOUNT` shows what may be spent, " +
-			"`ronbox wallet history ACCOUNT` what a hold has kept back"
+		o.Next = "`ronbox wallet balance ACCOUNT` shows the amount that can be spent, " +
+			"`ronbox wallet history ACCOUNT` the amounts on hold"
 		if p.Details["cause"] == "account_unknown" {
 			o.Next = "check the name of the payer: it was never paid"
 		}
 	case "expired":
 		if p.Status == http.StatusBadRequest {
-			o.Next = "name a later valid_until, or none"
+			o.Next = "set a later valid_until, or none"
 		}
 	case "account_locked":
 		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them"
@@ -74,7 +74,7 @@ const defaultAsset = "ron"
 
 // assetFlag adds the flag that names an asset.
 func assetFlag(cmd *cobra.Command, asset *string) {
-	cmd.Flags().StringVar(asset, "asset", defaultAsset, "the `asset`")
+	cmd.Flags().StringVar(asset, "asset", defaultAsset, "name of the `asset`")
 }
 
 // checkAccount returns a usage error for a name that no node accepts, before anything is sent.
@@ -94,7 +94,7 @@ func checkParty(s string) error {
 }
 
 var errSystemAccount = errors.New(
-	"accounts that begin with sys: are the ledger's own: they pay nobody and nobody pays them",
+	"accounts that begin with sys: belong to the ledger and can neither pay nor be paid",
 )
 
 func checkAsset(flag, s string) error {

@@ -10,14 +10,14 @@
 //  3. A file is refused if its schema could make a statement run or grow without bound: more than
 //     1000 objects, virtual tables, generated columns, metadata that is not a table, or tiles in
 //     which indexes alone do not find a tile (schema.go).
-//  4. A statement ends with the context of its caller; those of Open and Tile also end after the
-//     time that Open was given. No value is longer than a tile may be.
+//  4. A statement ends with the context of its caller. The statements of Open and Tile also end
+//     after the timeout that Open received. No value is longer than a tile may be.
 //
 // # Tasks and queues
 //
-// none. The pool has four connections; further callers wait for one until their context ends.
+// None. The pool has four connections; further callers wait for one until their context ends.
 //
 // # Lock order
 //
-// none
+// None.
 package mbtiles

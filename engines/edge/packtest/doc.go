@@ -1,5 +1,5 @@
-// Package packtest makes map packs for tests: sound ones, and hostile ones that a stranger might
-// send.
+// Package packtest creates map packs for tests: valid packs, and hostile packs as an attacker might
+// supply them.
 //
 // # Invariants
 //
@@ -7,9 +7,9 @@
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package packtest

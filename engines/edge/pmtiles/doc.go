@@ -14,10 +14,10 @@
 //
 // # Tasks and queues
 //
-// none. Decoding a leaf needs one of the Slots. All archives together have one per core, one
+// None. Decoding a leaf needs one of the Slots. All archives together have one per core, one
 // archive has half of them, and further callers wait until their context ends.
 //
 // # Lock order
 //
-// none
+// None.
 package pmtiles

@@ -20,7 +20,7 @@
 //  6. A flipped bit in a run never makes a used key unused or leads it to another record: blocks of
 //     keys and the meta row end in checksums, the meta row has a digest of the filter, and a
 //     missing block or a gap between runs is damage.
-//  7. Seal and Drop depend on the file and the slice alone: repeated, they write the same rows.
+//  7. Seal and Drop depend only on the file and the slice. Repeated, they write the same rows.
 //
 // # Tasks and queues
 //

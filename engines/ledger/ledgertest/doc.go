@@ -1,6 +1,6 @@
-// Package ledgertest provides test doubles of the ledger: Model, a reference in maps and big
-// integers that shares no rule with the engine; Faulty, which adds stalls, failures and lost
-// answers to a client by a seed; and Conformance, the test suite for every ledger.Client.
+// Package ledgertest provides test doubles of the ledger: Model, a reference implementation with
+// maps and big integers that shares no rule with the engine; Faulty, which adds stalls, failures
+// and lost answers to a client by a seed; and Conformance, the test suite for every ledger.Client.
 //
 // # Invariants
 //

@@ -7,20 +7,21 @@
 //
 //  1. A full check without findings proves that journal, batches and head are unchanged since their
 //     commit, or replaced as a whole, with other roots.
-//  2. Each image of a record is the image before it plus the record's change, and at most one
-//     record follows an image: no state is forked.
-//  3. Each derived row is as the records make it; no row is missing or extra. The check first
-//     completes rows that are not flushed. If an account or a balance has two rows, the one in
-//     ledger/recent is the newer, and the other matches an earlier record.
+//  2. An image of an account in a record equals the account's previous image plus the change made
+//     by the record. No two records follow the same image, so the history of an account has no
+//     fork.
+//  3. Each derived row equals the row computed from the records; no row is missing or extra. The
+//     check first completes rows that are not flushed. If an account or a balance has two rows, the
+//     one in ledger/recent is the newer, and the other matches an earlier record.
 //  4. A finding names the record or the batch and the difference. Damage never causes a panic.
-//  5. Memory: 17 bytes an account, some 60 MB for states, 200 bytes for each row in two tables, 150
-//     bytes for each open hold, and the rows that a crash left unflushed. An export takes some 450
-//     bytes for each account and asset in it. Counts read from the input are not trusted.
+//  5. Memory: 17 bytes an account, about 60 MB for states, 200 bytes for each row in two tables,
+//     150 bytes for each open hold, and the rows that a crash left unflushed. An export takes about
+//     450 bytes for each account and asset in it. Counts read from the input are not trusted.
 //  6. An import makes the same records, batches and roots as its export, in an empty ledger or in
 //     one that is a prefix of the export.
-//  7. A check of the newest batches proves those, and reads the past from the journal or the
-//     tables. A contradiction to an earlier nonce, flag or state may go unnoticed; only a full
-//     check finds all.
+//  7. A check of the newest batches proves only these batches. It reads earlier values from the
+//     journal or the tables, so it may miss a contradiction to an earlier nonce, flag or state.
+//     Only a full check finds every contradiction.
 //  8. An interrupted rebuild leaves a ledger that opens: missing rows count as not flushed, and no
 //     idempotency key is lost.
 //

@@ -6,18 +6,16 @@
 //
 //  1. A checkpoint that Open returns is signed by one of the given log keys, in the one spelling of
 //     its signature. Signature lines of other keys are kept and are never an error.
-//
-//  2. A line that Cosignature returns is of that checkpoint, by the key of that witness. Whole
-//     finds every line by an unknown key.
-//
+//  2. A line that Cosignature returns signs that checkpoint with the key of that witness. Whole
+//     refuses a note with a signature line of an unknown key.
 //  3. The high-water file is replaced as a whole or not at all: the new file is synced before it is
 //     renamed, and its folder afterwards.
 //
 // # Tasks and queues
 //
-// none: callers drive it.
+// None.
 //
 // # Lock order
 //
-// none: values are immutable.
+// None: values are immutable.
 package checkpoint

@@ -115,12 +115,12 @@ func ReadKey(path string) (*Key, error) {
 func ParseKey(skey string) (*Key, error) {
 	signer, err := note.NewSigner(skey)
 	if err != nil {
-		return nil, errors.New("it is no C2SP private key") // the cause might quote the key
+		return nil, errors.New("not a C2SP private key") // the cause might quote the key
 	}
 	const prefix, hash = "PRIVATE+KEY+", "+01234567+"
 	raw, err := base64.StdEncoding.DecodeString(skey[len(prefix)+len(signer.Name())+len(hash):])
 	if err != nil || len(raw) != 1+ed25519.SeedSize || raw[0] != algEd25519 {
-		return nil, errors.New("it is no Ed25519 private key")
+		return nil, errors.New("not an Ed25519 private key")
 	}
 	private := ed25519.NewKeyFromSeed(raw[1:])
 	vkey, err := note.NewEd25519VerifierKey(signer.Name(), private.Public().(ed25519.PublicKey))
@@ -199,7 +199,7 @@ func ParseWitness(vkey string) (Witness, error) {
 	hash, key64, ok := strings.Cut(rest, "+")
 	raw, err := strict.DecodeString(key64)
 	if !ok || err != nil || name == "" || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algCosigned {
-		return Witness{}, fmt.Errorf("%.120q is no verifier key of a witness", vkey)
+		return Witness{}, fmt.Errorf("%.120q is not the verifier key of a witness", vkey)
 	}
 	w := Witness{name: name, public: raw[1:]}
 	if err := sig.CheckKey(w.public); err != nil {

@@ -7,16 +7,14 @@
 // # Invariants
 //
 //  1. An export holds exactly the versions that its checkpoint covers.
-//
 //  2. log.json is written last: a directory without it is not an export.
-//
 //  3. A reader checks no signature or hash: rverify checks the bytes that it returns.
 //
 // # Tasks and queues
 //
-// none: callers drive it.
+// None.
 //
 // # Lock order
 //
-// none: a Log serves one goroutine at a time.
+// None: a Log serves one goroutine at a time.
 package export

@@ -50,10 +50,10 @@ func Open(dir string) (*Log, error) {
 	l := &Log{dir: dir}
 	raw, err := l.file(fileLog)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no export: %w", dir, err)
+		return nil, fmt.Errorf("%s is not an export: %w", dir, err)
 	}
 	if err := json.Unmarshal(raw, &l.Index, json.RejectUnknownMembers(true)); err != nil || l.Format != Format {
-		return nil, fmt.Errorf("%s: %s is none of format %s (%v)", dir, fileLog, Format, err)
+		return nil, fmt.Errorf("%s: %s does not have the format %s (%v)", dir, fileLog, Format, err)
 	}
 	if l.note, err = l.file(fileCheckpoint); err != nil {
 		return nil, err

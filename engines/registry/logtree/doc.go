@@ -5,15 +5,14 @@
 // # Invariants
 //
 //  1. A new leaf writes one tile, and one more for each tile that it fills.
-//
 //  2. A tree of n leaves depends on the first n leaves only: the bytes readable at a size never
 //     change.
 //
 // # Tasks and queues
 //
-// none: callers drive it.
+// None.
 //
 // # Lock order
 //
-// none: a Reader serves one goroutine at a time.
+// None: a Reader serves one goroutine at a time.
 package logtree

@@ -143,7 +143,7 @@ func Path(at At, width int, entries bool) string {
 
 // ParsePath parses a path that Path returns.
 func ParsePath(path string) (at At, width int, entries bool, err error) {
-	bad := fmt.Errorf("%.120q is no path of a tile", path)
+	bad := fmt.Errorf("%.120q is not the path of a tile", path)
 	rest, is := strings.CutPrefix(path, "tile/")
 	of, entries := strings.CutPrefix(rest, "entries/")
 	if entries {

@@ -7,17 +7,12 @@
 //  1. A value has one form in bytes: RFC 8785 JSON narrowed to integers within ±(2^53-1), without
 //     null, duplicates, lone surrogates or more than MaxDepth levels. Parse functions accept any
 //     spelling of a value and keep the canonical one; Bytes never returns another.
-//
 //  2. A number literal is checked before it is canonicalised, so that no number is rounded.
-//
 //  3. A parsed value obeys every rule that needs no other value. Payload.Check and
 //     SignerSet.Validate add the rules that need the history.
-//
 //  4. Items are sorted by id and never change. Apply returns a new set that shares the unchanged
 //     leaves.
-//
 //  5. A quorum counts distinct public keys, never ids or signatures.
-//
 //  6. A public key in a non-canonical encoding or of small order is refused.
 //
 // Values that carry canonical bytes (Item, Payload, SignerSet, Artifact, Audit) must not be
@@ -25,9 +20,9 @@
 //
 // # Tasks and queues
 //
-// none: every function returns when its work is done.
+// None: every function returns when its work is done.
 //
 // # Lock order
 //
-// none: all values are immutable once built.
+// None: all values are immutable once built.
 package record

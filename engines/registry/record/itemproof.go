@@ -93,14 +93,14 @@ func (p ItemProof) Verify(root string, count int) (*Item, error) {
 func (p ItemProof) check(at *ItemAt) error {
 	it, err := ParseItem(at.Item.Bytes)
 	if err != nil || it.ID != at.Item.ID || string(it.Bytes) != string(at.Item.Bytes) {
-		return fmt.Errorf("%w: %q is no descriptor in canonical form", errProof, at.Item.ID)
+		return fmt.Errorf("%w: %q is not a descriptor in canonical form", errProof, at.Item.ID)
 	}
 	if at.Index < 0 || at.Index >= p.Count {
 		return fmt.Errorf("%w: place %d of %d", errProof, at.Index, p.Count)
 	}
 	root, ok := parseRoot(p.Root)
 	if !ok {
-		return fmt.Errorf("%w: %.80q is no root", errProof, p.Root)
+		return fmt.Errorf("%w: %.80q is not a root", errProof, p.Root)
 	}
 	if err := tlog.CheckRecord(at.Hashes, int64(p.Count), root, int64(at.Index),
 		tlog.RecordHash(at.Item.Bytes)); err != nil {

@@ -253,8 +253,8 @@ func TestReadDraft(t *testing.T) {
 	}
 }
 
-// Any delta between any two sets completes to a payload that checks, survives being read in any
-// order of members, and gives the second set.
+// The delta between two random sets completes to a valid payload. With its members in any order the
+// payload parses to the same value and produces the second set.
 func TestPayloadRoundTrip(t *testing.T) {
 	set := testSet(t, 1, 1)
 	rapid.Check(t, func(t *rapid.T) {

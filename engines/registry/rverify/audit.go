@@ -39,13 +39,13 @@ func (v *Verifier) tail(ctx context.Context, r LogReader, budget *int) (done boo
 		return false, err
 	}
 	if sum != v.at.AuditB3 {
-		return false, problemf(KindChain, 0, "the audit head says %s, record %d is %s", sum, seq, v.at.AuditB3)
+		return false, problemf(KindChain, 0, "the audit head is %s, but record %d is %s", sum, seq, v.at.AuditB3)
 	}
 	for extra := range r.Audit(0, 0) {
 		return false, problemf(KindChain, 0, "audit record %d lies before the first", extra)
 	}
 	for extra := range r.Audit(seq+1, math.MaxUint64-1) { // a reader may add one
-		return false, problemf(KindChain, 0, "audit record %d lies behind the audit head", extra)
+		return false, problemf(KindChain, 0, "audit record %d is after the audit head", extra)
 	}
 	return true, nil
 }
@@ -123,7 +123,7 @@ func (v *Verifier) linkAudit(rec *record.Audit) error {
 func (v *Verifier) linkCommit(rec *record.Audit) error {
 	if len(v.due) == 0 || v.due[0].AuditSeq+1 > rec.Seq {
 		if rec.Commits() {
-			return problemf(KindChain, rec.Version, "audit record %d tells of a commit that the log does not have",
+			return problemf(KindChain, rec.Version, "audit record %d names a commit that is not in the log",
 				rec.Seq)
 		}
 		return nil
@@ -136,7 +136,7 @@ func (v *Verifier) linkCommit(rec *record.Audit) error {
 		return problemf(KindChain, e.Version, "the entry names another audit record %d", e.AuditSeq)
 	case !rec.Commits() || rec.Event != record.EventOf(e.Kind),
 		rec.Version != e.Version, rec.PayloadB3 != e.PayloadB3, rec.ProposalID != e.ProposalID:
-		return problemf(KindChain, e.Version, "audit record %d does not tell of its commit", rec.Seq)
+		return problemf(KindChain, e.Version, "audit record %d does not name its commit", rec.Seq)
 	}
 	v.due = v.due[1:]
 	return nil

@@ -82,7 +82,8 @@ func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses
 		return problemf(KindCheckpoint, 0, "checkpoint of %d versions: %v", at, err)
 	}
 	if root, err := tree.Root(signed.Size); err != nil || root != signed.Root {
-		return problemf(KindCheckpoint, signed.Size, "signed root %s, the entries give %s (%v)", signed.Root, root, err)
+		return problemf(KindCheckpoint, signed.Size, "the signed root is %s, but that of the entries is %s "+
+			"(%v)", signed.Root, root, err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 func (v *Verifier) ends(r LogReader, head record.Head) error {
 	switch {
 	case head != v.at.Head:
-		return problemf(KindChain, head.Version, "HEAD says %+v, the log ends with %+v", head, v.at.Head)
+		return problemf(KindChain, head.Version, "HEAD is %+v, but the log ends with %+v", head, v.at.Head)
 	case head.Version == 0 && !v.o.Genesis.IsZero():
 		return problemf(KindIncomplete, 0, "the log is empty: genesis %s is missing", v.o.Genesis)
 	}

@@ -105,7 +105,7 @@ func (d *document) belong() error {
 	case e.PayloadB3 != p.B3():
 		wrong = "the payload is not the one the entry names"
 	case e.PayloadBytes != int64(len(d.rawPayload)):
-		wrong = "the entry gives the payload another length"
+		wrong = "the entry has another length of the payload"
 	case e.Kind != p.Kind || e.Origin != p.Origin:
 		wrong = "entry and payload differ in kind or origin"
 	}
@@ -144,7 +144,7 @@ func (d *document) follow(at *State, items record.Items) error {
 		d.set = p.SignerSet
 	}
 	if e.AuthorizedBy != d.set.B3() {
-		return problemf(KindQuorum, d.version, "the entry says signer set %s authorized it; in force was %s",
+		return problemf(KindQuorum, d.version, "the entry names signer set %s, but %s was in force",
 			e.AuthorizedBy, d.set.B3())
 	}
 	if before(e.CommittedAt, at.Head.CommittedAt) {
@@ -195,7 +195,7 @@ func (d *document) checkApprovals(from uint64) error {
 	for _, a := range d.entry.Approvals {
 		signer, known := d.payload.Approver(d.set, a.SignerID)
 		if !known {
-			return problemf(KindQuorum, d.version, "%s is no signer", a.SignerID)
+			return problemf(KindQuorum, d.version, "%s is not a signer", a.SignerID)
 		}
 		if err := record.VerifyApproval(a, signer, d.entry.PayloadB3); err != nil {
 			return problemf(KindSignature, d.version, "%v", err)

@@ -138,7 +138,7 @@ func (in *Rows) row(f *canon.Fields) (*Row, *FieldError) {
 	row.Metric = uint8(m)
 	if f.Has("content") {
 		if row.Content = f.Digest("content"); row.Content.IsZero() {
-			f.Fail(canon.Fault("content", "is the zero digest: leave content out instead"))
+			f.Fail(canon.Fault("content", "is the zero digest: omit content instead"))
 		}
 	}
 	err := f.End()

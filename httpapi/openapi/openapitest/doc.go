@@ -1,19 +1,20 @@
-// Package openapitest holds answers of an HTTP surface against its own OpenAPI
-// document, for tests: an answer that the document does not describe, in
-// status, media type, header or body, is a fault of one of the two.
+// Package openapitest checks the answers of an HTTP surface against its OpenAPI document in tests.
+//
+// An answer with a status, media type, header or body that the document does not describe is an
+// error, either of the handler or of the document.
 //
 // # Invariants
 //
-//  1. What the document does not name is refused: a status, a media type, a
-//     member of a body, an event of a stream.
-//  2. A body is one JSON value without duplicate names, and so is every line of
-//     a sequence and the data of every frame.
+//  1. A status, a media type, a member of a body or an event of a stream that the document does not
+//     list is an error.
+//  2. A body is one JSON value without duplicate names, and so is every line of a sequence and the
+//     data of every frame.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package openapitest

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fresh is what a node shows that has done nothing yet.
+// fresh returns the metrics of a node that has just started.
 func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ronbox") // t.TempDir is too long for a socket
@@ -82,10 +82,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// alert is a rule as the file has it: one line a member.
+// alert is a rule of the file.
 type alert struct {
 	name, expr      string
-	lasts, severity string // lasts is "": it fires at once
+	lasts, severity string // an alert with lasts "" fires at once
 	annotations     []string
 }
 
@@ -112,7 +112,7 @@ func shipped() (all []alert) {
 	return all
 }
 
-// The shipped rules are rules, and do what their own tests say.
+// The shipped rules are valid and pass their promtool tests.
 func TestAlertsHold(t *testing.T) {
 	tool := hosttest.Tool(t, "promtool", "prometheus")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"},
@@ -123,7 +123,7 @@ func TestAlertsHold(t *testing.T) {
 	}
 }
 
-// Each alert has a test that makes it fire, with series of each metric that it asks for.
+// Each alert has a test in which it fires, with series of each metric that it uses.
 func TestAlertsAreTried(t *testing.T) {
 	tried, err := os.ReadFile("alerts_test.yml")
 	must(t, err)
@@ -146,8 +146,8 @@ func TestAlertsAreTried(t *testing.T) {
 	}
 }
 
-// Each series that an alert asks for is there on a fresh node: a name, label or value that the node
-// does not have would never fire.
+// Each series that an alert uses exists on a new node. An unknown name, label or value would never
+// fire.
 func TestAlertsAskForWhatIsThere(t *testing.T) {
 	shown := fresh(t)
 	all := shipped()
@@ -167,7 +167,7 @@ var (
 	severity = regexp.MustCompile(`^\{severity: (?:critical|warning)\}$`)
 )
 
-// faults are what would keep the alert from being one on a node that shows these families.
+// faults returns the reasons why the alert could never fire on a node with these families.
 func (a alert) faults(shown map[string]*dto.MetricFamily) (out []string) {
 	fault := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if a.expr == "" || len(a.annotations) != 2 {

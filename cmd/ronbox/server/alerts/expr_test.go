@@ -10,16 +10,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// query describes an expression. It is parsed as far as the shipped rules go, by the words and
-// not by the grammar, so that a name that does not exist is found on a machine without promtool
-// too; what is not understood is an error.
+// query describes an expression. The parser covers only the syntax of the shipped rules and refuses
+// any other. It finds names that do not exist on machines without promtool.
 type query struct {
 	selectors []selector
-	labels    []string // by which it groups or matches
-	kept      []string // of its series, where it groups them; nil: all
+	labels    []string // labels of its groupings and matchers
+	kept      []string // labels that its groupings keep; nil: all
 }
 
-// selector is a metric as an expression names it.
+// selector is a metric with its matchers.
 type selector struct {
 	name     string
 	matchers []matcher
@@ -27,7 +26,7 @@ type selector struct {
 
 type matcher struct{ label, op, value string }
 
-// The words that an expression may have beside metrics; promtool knows more.
+// These are the allowed words other than metrics. promtool knows more.
 var (
 	functions = []string{
 		"absent",
@@ -48,7 +47,7 @@ var lexeme = regexp.MustCompile(
 	`^(?:\s+|[a-zA-Z_:][a-zA-Z0-9_:]*|\[[0-9]+[smhd](?::[0-9]+[smhd])?\]|[0-9.]+|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/<>=(){},])`,
 )
 
-// lexemes cuts an expression into words.
+// lexemes splits an expression into tokens.
 func lexemes(expr string) (words []string, err error) {
 	for expr != "" {
 		word := lexeme.FindString(expr)
@@ -118,7 +117,7 @@ func parse(expr string) (q query, err error) {
 
 func isName(word string) bool { return regexp.MustCompile(`^[a-zA-Z_:]`).MatchString(word) }
 
-// matchers reads label, operator, value, with a comma between two.
+// matchers parses label matchers separated by commas.
 func matchers(words []string) (out []matcher, err error) {
 	for ; len(words) >= 3; words = words[min(4, len(words)):] {
 		m := matcher{words[0], words[1], strings.Trim(words[2], `"`)}
@@ -158,7 +157,7 @@ func (s selector) matches(m *dto.Metric) bool {
 	return true
 }
 
-// What is wrong in a rule is found without promtool.
+// Faults of a rule are found without promtool.
 func TestWrongAlertsAreFound(t *testing.T) {
 	shown := fresh(t)
 	sound := alert{

@@ -14,9 +14,9 @@ import (
 	"ronbox/cmd/ronbox/server/alerts"
 )
 
-// A row makes one alert fire once: by series, in the words of promtool, at a time. {} stands for
-// the labels of a scrape. Of a series that healthy has too the row's values count. An alert is
-// added with its rule, its row, and healthy values of its series.
+// A row makes one alert fire once, at a time and with series in promtool notation. {} stands for
+// the labels of a scrape. The series of a row replace those of healthy. A new alert needs its rule,
+// a row, and healthy values of its series.
 type row struct {
 	alert, at string
 	series    map[string]string
@@ -60,7 +60,8 @@ func rows() []row {
 	}
 }
 
-// healthy is a node that no alert speaks of. A series not named here is absent.
+// healthy returns the series of a node on which no alert fires. A series that is not listed is
+// absent.
 func healthy() map[string]string {
 	out := map[string]string{
 		`up{}`:                              "1x99999",
@@ -90,7 +91,7 @@ func healthy() map[string]string {
 	return out
 }
 
-// group writes a test of promtool.
+// group writes one promtool test.
 func group(w *strings.Builder, name string, series map[string]string) {
 	fmt.Fprintf(w, "  - name: %s\n    interval: 15s\n    input_series:\n", name)
 	for _, s := range slices.Sorted(maps.Keys(series)) {
@@ -100,7 +101,7 @@ func group(w *strings.Builder, name string, series map[string]string) {
 	fmt.Fprint(w, "    promql_expr_test:\n")
 }
 
-// generated is the test file of all rows and of a healthy node.
+// generated returns the promtool file with a test per row and a test of a healthy node.
 func generated() string {
 	w := &strings.Builder{}
 	fmt.Fprint(w, "rule_files: [alerts.yml]\nevaluation_interval: 15s\ntests:\n")
@@ -126,7 +127,7 @@ func generated() string {
 	return w.String()
 }
 
-// Each alert has a row, in which it fires once, and none fires on a healthy node.
+// Each alert has a row in which it fires once. No alert fires on a healthy node.
 func TestAlertsFireOnce(t *testing.T) {
 	var have, want []string
 	for _, r := range rows() {

@@ -275,7 +275,7 @@ func (l *loader) validateSocket() {
 	whole := front.UDSConfig{Path: l.cfg.SocketPath()}
 	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
 		f := l.place("uds", err)
-		f.Reason += ": give a shorter one, outside the data directory"
+		f.Reason += ": choose a shorter one, outside the data directory"
 		l.faults = append(l.faults, f)
 	}
 }

@@ -10,16 +10,16 @@
 //     the defaults.
 //  5. The commented file that init writes lists exactly the known keys, with default and meaning.
 //     The schema is generated from it.
-//  6. A change of a key applies in place, with a new socket, or after a restart. A field without a
-//     tag needs a restart.
+//  6. The tag of a key states how a change applies: in place, with a new socket, or after a
+//     restart. A key without a tag needs a restart.
 //  7. The loader reads back the values that Explain and Diff show, except secrets, which are never
 //     shown.
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package config

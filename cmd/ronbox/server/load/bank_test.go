@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// bank is a node that is paid through.
+// bank is a node that receives the payments of a benchmark.
 type bank struct {
 	b           testing.TB
 	peer        peer
 	addr, token string
 	proc        string // its directory in /proc
 	accounts    int
-	run         string          // begins its keys
-	nonces      []atomic.Uint64 // last one used, by account
+	run         string          // prefix of its idempotency keys
+	nonces      []atomic.Uint64 // last used nonce, by account
 	shared      bool            // connections share accounts, so payments have no nonce
 }
 
-// openBank starts one and gives every account money.
+// openBank starts a bank and funds every account.
 func openBank(b testing.TB, role string, accounts int) *bank {
 	b.Helper()
 	k := &bank{b: b, peer: helper(b, role), accounts: accounts, nonces: make([]atomic.Uint64, accounts)}
@@ -55,7 +55,7 @@ func openBank(b testing.TB, role string, accounts int) *bank {
 
 func payer(i int) string { return "acct/" + strconv.Itoa(i) }
 
-// measure runs the waves.
+// measure runs waves of callers and reports their results.
 func (k *bank) measure(b *testing.B, unit string, callers []*caller) {
 	sum, written := tally{}, k.written()
 	node, own := k.worked(k.proc), k.worked("/proc/self")
@@ -73,7 +73,7 @@ func (k *bank) measure(b *testing.B, unit string, callers []*caller) {
 	}
 }
 
-// worked is how long a process has had a processor.
+// worked returns the processor time of a process.
 func (k *bank) worked(proc string) time.Duration {
 	raw, err := os.ReadFile(proc + "/stat")
 	if err != nil {
@@ -83,12 +83,12 @@ func (k *bank) worked(proc string) time.Duration {
 	fields := strings.Fields(string(rest))
 	user, _ := strconv.ParseInt(fields[11], 10, 64)
 	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * (time.Second / 100) // they are told in hundredths of a second
+	return time.Duration(user+system) * (time.Second / 100) // /proc counts in hundredths of a second
 }
 
 func (k *bank) written() int64 { return k.stat("io", "write_bytes:") }
 
-// stat reads a number of the node's process.
+// stat reads a number from a /proc file of the node's process.
 func (k *bank) stat(file, name string) int64 {
 	raw, err := os.ReadFile(k.proc + "/" + file)
 	if err != nil {
@@ -120,12 +120,12 @@ func (k *bank) get(out []byte, path string) []byte {
 	return append(k.head(out, "GET", path), "\r\n"...)
 }
 
-// transfer pays one unit from an account to any other.
+// transfer appends a transfer of one unit from an account to a random other account.
 func (k *bank) transfer(out []byte, from int) []byte {
 	return k.order(out, from, (from+1+rand.IntN(k.accounts-1))%k.accounts, 1)
 }
 
-// order pays an amount from one account to another.
+// order appends a transfer of an amount between two accounts.
 func (k *bank) order(out []byte, from, to, amount int) []byte {
 	nonce := k.nonces[from].Add(1)
 	body := fmt.Appendf(nil, `{"from":%q,"to":%q,"asset":"ron","amount_minor":"%d"`, payer(from), payer(to), amount)
@@ -136,7 +136,7 @@ func (k *bank) order(out []byte, from, to, amount int) []byte {
 	return k.post(out, "/v1/transfer", "application/json", fmt.Sprintf("%st%d-%d", k.run, from, nonce), body)
 }
 
-// connections makes callers, each with its own way to ask.
+// connections returns n callers, each with its own source of requests.
 func (k *bank) connections(n int, next func(conn int) func(out []byte) ([]byte, int)) []*caller {
 	all := make([]*caller, n)
 	for i := range all {
@@ -145,7 +145,7 @@ func (k *bank) connections(n int, next func(conn int) func(out []byte) ([]byte, 
 	return all
 }
 
-// singles pay one by one, each connection from accounts of its own in turn.
+// singles returns callers that send single payments, each connection from its own accounts in turn.
 func (k *bank) singles() []*caller {
 	return k.connections(payConns, func(conn int) func([]byte) ([]byte, int) {
 		from := conn
@@ -159,8 +159,8 @@ func (k *bank) singles() []*caller {
 	})
 }
 
-// hots pay one by one among few accounts that all connections share, without nonces: the requests
-// overtake each other.
+// hots returns callers that send single payments among a few shared accounts, without nonces. Their
+// requests may overtake each other.
 func (k *bank) hots() []*caller {
 	k.shared = true
 	return k.connections(payConns, func(int) func([]byte) ([]byte, int) {
@@ -168,7 +168,7 @@ func (k *bank) hots() []*caller {
 	})
 }
 
-// batches pay a thousand at once, each connection from accounts of its own in turn.
+// batches returns callers that send batches, each connection from its own accounts in turn.
 func (k *bank) batches(write func(body []byte, ops []wireOp) (media string, _ []byte)) []*caller {
 	return k.connections(batchConns, func(conn int) func([]byte) ([]byte, int) {
 		var body []byte
@@ -186,7 +186,7 @@ func (k *bank) batches(write func(body []byte, ops []wireOp) (media string, _ []
 	})
 }
 
-// wireOp is a transfer of one unit.
+// wireOp is a transfer of one unit as a batch encodes it.
 type wireOp struct {
 	from, to int
 	nonce    uint64
@@ -206,7 +206,8 @@ func jsonBatch(body []byte, ops []wireOp) (media string, _ []byte) {
 	return "application/json", append(body, "]}"...)
 }
 
-// cborBatch is the same in CBOR: maps and arrays are heads with a count, texts with a length.
+// cborBatch encodes a batch in CBOR. The head of a map or an array holds a count, the head of a
+// text its length.
 func cborBatch(body []byte, ops []wireOp) (media string, _ []byte) {
 	body = cborText(append(body, 0xa2), "mode", "independent", "ops")
 	body = append(body, 0x99, byte(len(ops)>>8), byte(len(ops)))
@@ -230,7 +231,7 @@ func cborText(out []byte, texts ...string) []byte {
 	return out
 }
 
-// balances read what any account has.
+// balances returns callers that read balances of random accounts.
 func (k *bank) balances() []*caller {
 	return k.connections(payConns, func(int) func([]byte) ([]byte, int) {
 		return func(out []byte) ([]byte, int) {
@@ -239,7 +240,7 @@ func (k *bank) balances() []*caller {
 	})
 }
 
-// paid is what a wave of single payments left: their ids, and their requests.
+// paid sends a wave of single payments and returns their ids and their requests.
 func (k *bank) paid() (ids []string, requests [][]byte) {
 	var mu sync.Mutex
 	payers := k.singles()
@@ -259,7 +260,7 @@ func (k *bank) paid() (ids []string, requests [][]byte) {
 	return ids, requests
 }
 
-// receipts read any of what was paid before.
+// receipts makes payments and returns callers that read random receipts of them.
 func (k *bank) receipts() []*caller {
 	ids, _ := k.paid()
 	return k.connections(payConns, func(int) func([]byte) ([]byte, int) {
@@ -267,7 +268,7 @@ func (k *bank) receipts() []*caller {
 	})
 }
 
-// replays ask for any of it again.
+// replays makes payments and returns callers that repeat random ones of them.
 func (k *bank) replays() []*caller {
 	_, requests := k.paid()
 	return k.connections(payConns, func(int) func([]byte) ([]byte, int) {

@@ -24,7 +24,7 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// Sizes of the benchmark of payments, the same as those of its peers in testdata/bench.
+// Sizes of the payment benchmark. Its peers in testdata/bench use the same sizes.
 const (
 	payAccounts = 10_000
 	hotAccounts = 10
@@ -34,9 +34,9 @@ const (
 	funds       = 1_000_000_000_000 // of each account
 )
 
-// BenchmarkMoney pays over HTTP through a node in a process of its own, whose disk, tokens, limits
-// and metrics are what they always are, but for the rate of one principal. Each wave lasts a
-// second: give -benchtime=10s for figures that can be compared.
+// BenchmarkMoney pays over HTTP through a node in another process. The node has the default disk
+// settings, tokens, limits and metrics, except the rate limit of one principal. A wave lasts one
+// second. Use -benchtime=10s for comparable figures.
 func BenchmarkMoney(b *testing.B) {
 	for _, tt := range []struct {
 		name, role string
@@ -59,7 +59,7 @@ func BenchmarkMoney(b *testing.B) {
 			k := openBank(b, tt.role, tt.accounts)
 			defer k.peer.end()
 			callers := tt.callers(k)
-			wave(b, callers) // connections, caches, maps
+			wave(b, callers) // warms connections, caches and maps
 			k.measure(b, tt.unit, callers)
 			for _, c := range callers {
 				c.hangUp()
@@ -72,13 +72,13 @@ func BenchmarkMoney(b *testing.B) {
 	}
 }
 
-// peerService names the environment's variable with the address and the token, a space between
-// them, of a service that answers single payments and batches as the wallet does: that of
+// peerService names the environment variable with the address and the token, separated by a space,
+// of a service that answers single payments and batches like the wallet: that of
 // testdata/bench/postgres.
 const peerService = "RONBOX_BENCH_POSTGRES"
 
-// benchmarkPeer pays through a service that is not ours, with the callers that pay through a node.
-// Its accounts have money already.
+// benchmarkPeer measures another service with the callers that measure a node. The accounts of the
+// service are already funded.
 func benchmarkPeer(b *testing.B, service string) {
 	addr, token, _ := strings.Cut(service, " ")
 	for _, tt := range []struct {
@@ -101,7 +101,7 @@ func benchmarkPeer(b *testing.B, service string) {
 				nonces:   make([]atomic.Uint64, tt.accounts),
 			}
 			callers := tt.callers(k)
-			wave(b, callers) // connections, caches, plans
+			wave(b, callers) // warms connections, caches and plans
 			var sum tally
 			for b.Loop() {
 				sum = sum.and(wave(b, callers))
@@ -114,9 +114,8 @@ func benchmarkPeer(b *testing.B, service string) {
 	}
 }
 
-// beBare is the body of a helper that answers at once, with as many bytes as the wallet, and does
-// nothing else: what is measured through it is what net/http, the router, the callers and the
-// machine let any service do.
+// beBare is the body of a helper that answers at once with as many bytes as the wallet. It shows
+// the limit that net/http, the router, the callers and the machine set for any service.
 func beBare(t *testing.T) {
 	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.Itoa(funds),
 		PostedMinor: strconv.Itoa(funds),
@@ -155,20 +154,20 @@ func send(w http.ResponseWriter, body []byte) {
 }
 
 const (
-	pacedShare = 0.7 // of what the node does at most
-	rawValue   = 350 // bytes: what a record of a transfer weighs
+	pacedShare = 0.7 // share of the node's maximum rate
+	rawValue   = 350 // size of the record of a transfer, in bytes
 )
 
-// benchmarkPaced pays as often as seven tenths of what the node has just done at most, and tells
-// how long that takes, beside how long a bare server takes for as many requests, and a bare loop
-// over bbolt for a row a commit: in turn, a second each, since a disk and a machine have good and
-// bad seconds.
+// benchmarkPaced sends payments at pacedShare of the node's maximum rate and reports the latencies.
+// For comparison it measures a bare server at the same rate, and a bbolt loop that commits one row
+// at a time. The three take turns of one second, because the speed of a disk and a machine varies
+// over time.
 func benchmarkPaced(b *testing.B) {
 	k, none := openBank(b, "bank", payAccounts), openBank(b, "bare", payAccounts)
 	defer k.peer.end()
 	defer none.peer.end()
 	callers, idlers, raw := k.singles(), none.singles(), newRawLoop(b)
-	wave(b, callers) // connections, caches, maps
+	wave(b, callers) // warms connections, caches and maps
 	wave(b, idlers)
 	raw.wave()
 	var most, sum, bare, rows tally
@@ -194,7 +193,7 @@ func benchmarkPaced(b *testing.B) {
 	b.ReportMetric(sum.ms(.99)/rows.ms(.99), "p99/raw-p99")
 }
 
-// rawLoop is bbolt with the store's options and nothing else.
+// rawLoop is a bbolt database with the store's options.
 type rawLoop struct {
 	b   testing.TB
 	db  *bolt.DB
@@ -214,7 +213,7 @@ func newRawLoop(b testing.TB) *rawLoop {
 	return &rawLoop{b: b, db: db}
 }
 
-// wave commits rows for a second, one after the other.
+// wave commits single rows for one second.
 func (l *rawLoop) wave() (t tally) {
 	begun := time.Now()
 	for at := begun; at.Sub(begun) < time.Second; at = time.Now() {

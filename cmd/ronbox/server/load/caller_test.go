@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// caller is one kept connection that asks, and reads answers, with as little work as can be: what
-// is measured is the node.
+// caller sends requests over one connection and reads the answers. It does little work of its own,
+// so that a benchmark measures the node.
 type caller struct {
 	addr string
 	c    net.Conn
 	in   *bufio.Reader
 	out  []byte // the request
 
-	// Of the last answer.
+	// The fields below describe the last answer.
 	body     []byte
 	replayed bool
 
 	next func(out []byte) (request []byte, transfers int)
-	told func(body []byte) // nil: nobody wants to know
+	told func(body []byte) // called with each answer, unless nil
 }
 
 // send sends the request.
@@ -62,7 +62,7 @@ func (c *caller) hangUp() {
 	c.c = nil
 }
 
-// answer reads one that says its length.
+// answer reads an answer that has a Content-Length.
 func (c *caller) answer() (status int, closes bool, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil || len(line) < len("HTTP/1.1 200") {
@@ -97,11 +97,11 @@ func (c *caller) answer() (status int, closes bool, err error) {
 	return status, closes, err
 }
 
-// againAfter is the pause before a request is asked again: about as long as a commit takes, so that
-// what is missing is there.
+// againAfter is the pause before a request is repeated. A commit takes about as long, so the
+// repetition finds its result.
 const againAfter = 2 * time.Millisecond
 
-// insist sends the request until the answer is final. first is the status of the first one.
+// insist repeats the request until the answer is final. first is the status of the first answer.
 func (c *caller) insist() (status, first int, err error) {
 	begun := time.Now()
 	status, err = c.call()
@@ -114,15 +114,15 @@ func (c *caller) insist() (status, first int, err error) {
 	return status, first, err
 }
 
-// tally is what callers saw.
+// tally holds the results of callers.
 type tally struct {
 	transfers int
-	again     map[int]int // requests that had to be asked again, by the status they were first answered with
+	again     map[int]int // repeated requests, by the status of their first answer
 	took      []time.Duration
 	lasted    time.Duration
 }
 
-// note books an answer that was final.
+// note records a final answer.
 func (t *tally) note(first int, took time.Duration) {
 	if t.took = append(t.took, took); first != 200 {
 		if t.again == nil {
@@ -132,8 +132,8 @@ func (t *tally) note(first int, took time.Duration) {
 	}
 }
 
-// ask has a caller ask whenever due returns, until that says no. An answer took as long as it came
-// after the time that due gives.
+// ask sends a request at each time that due returns, until more is false. The latency of an answer
+// counts from that time.
 func (c *caller) ask(due func() (at time.Time, more bool)) (t tally, err error) {
 	for {
 		at, more := due()
@@ -154,7 +154,7 @@ func (c *caller) ask(due func() (at time.Time, more bool)) (t tally, err error) 
 	}
 }
 
-// wave has all callers ask for a second, each as soon as it has its answer.
+// wave runs all callers for one second. Each sends its next request after its last answer.
 func wave(b testing.TB, callers []*caller) tally {
 	b.Helper()
 	end := time.Now().Add(time.Second)
@@ -164,8 +164,8 @@ func wave(b testing.TB, callers []*caller) tally {
 	})
 }
 
-// paced has callers ask for a second, rate times in all, each request at its time, whatever became
-// of those before: one that finds all callers busy waits for one of them, and that counts.
+// paced sends rate requests in one second, each at its planned time, independently of earlier
+// requests. A request that finds all callers busy waits for one of them, and this wait counts.
 func paced(b testing.TB, callers []*caller, rate float64) tally {
 	b.Helper()
 	begun, every := time.Now(), time.Duration(float64(time.Second)/rate)
@@ -180,7 +180,7 @@ func paced(b testing.TB, callers []*caller, rate float64) tally {
 	})
 }
 
-// together has all callers ask when due says so.
+// together runs all callers at the times that due returns.
 func together(b testing.TB, callers []*caller, due func() (at time.Time, more bool)) (sum tally) {
 	b.Helper()
 	var all sync.WaitGroup
@@ -217,16 +217,16 @@ func (t tally) and(other tally) tally {
 
 func (t tally) rate() float64 { return float64(t.transfers) / t.lasted.Seconds() }
 
-// share is the part of all requests that n are, in percent.
+// share returns n as a percentage of all requests.
 func (t tally) share(n int) float64 { return 100 * float64(n) / float64(len(t.took)) }
 
-// ms is the time within which the part f of all answers came.
+// ms returns the quantile f of the latencies, in milliseconds.
 func (t tally) ms(f float64) float64 {
 	return float64(t.took[int(f*float64(len(t.took)-1))].Microseconds()) / 1000
 }
 
-// report tells rate and times under a unit, transfers or reads, and what part of the requests had
-// to be asked again because of what.
+// report reports the rate, the latencies, and the share of repeated requests by their first status.
+// unit names what is counted: transfers or reads.
 func (t tally) report(b *testing.B, unit string) {
 	slices.Sort(t.took)
 	b.ReportMetric(0, "ns/op")

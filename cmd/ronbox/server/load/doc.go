@@ -1,6 +1,6 @@
-// Package load holds the tests and benchmarks that pay through a whole node in a process of its
-// own, from as many connections as it takes: payments that come twice, a mixed load with restarts,
-// and the figures that are set beside those of other services.
+// Package load holds tests and benchmarks that send payments over HTTP to a whole node in another
+// process: a load with repeated requests, a mixed load with restarts, and a benchmark that is
+// compared with other services.
 //
 // # Invariants
 //
@@ -11,9 +11,9 @@
 //
 // # Tasks and queues
 //
-// none
+// None.
 //
 // # Lock order
 //
-// none
+// None.
 package load

@@ -18,31 +18,31 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// Sizes of the load. LOAD_SECONDS makes it last so long, over payAccounts, with one request in a
-// hundred sent twice; without it each connection makes loadPayments payments and sends one request
-// in ten twice, so that a short run has some of each kind.
+// Sizes of the load. LOAD_SECONDS sets its duration; the load then uses payAccounts and sends one
+// request in a hundred twice. Without LOAD_SECONDS each connection makes loadPayments payments and
+// sends one request in ten twice, so that a short run covers each kind of repetition.
 const (
 	loadPayments = 16
 	loadAccounts = 10 * payConns
-	loadKept     = 64 // of its last payments, a connection sends any once more
+	loadKept     = 64 // last payments of a connection that it may repeat
 	loadTold     = 30 * time.Second
 )
 
-// load is what all connections do to one node.
+// load is the load of all connections on one node.
 type load struct {
 	*bank
-	every int            // one request in so many is sent twice
+	every int            // one request in this number is sent twice
 	until time.Time      // zero: until each connection has made loadPayments
-	moved []atomic.Int64 // by account: received less paid
+	moved []atomic.Int64 // by account: received minus paid
 	paid  atomic.Int64
-	twice [3]atomic.Int64 // by kind: later, at once, after its first answer was lost
+	twice [3]atomic.Int64 // by kind: later, concurrently, after the first answer was lost
 
 	mu  sync.Mutex
-	sum tally // guarded by mu: since the last line
+	sum tally // guarded by mu; results since the last progress line
 }
 
-// loader is one connection, and one beside it for repetitions, made anew each time: it would be
-// closed while it waits for the next.
+// loader has one connection for payments and a new one for each repetition, because the node would
+// close an idle connection.
 type loader struct {
 	*load
 	c, beside *caller
@@ -51,13 +51,12 @@ type loader struct {
 	done      []receipted
 }
 
-// receipted is a payment that was answered.
+// receipted is an answered payment.
 type receipted struct{ request, receipt []byte }
 
-// Under load, one request in a hundred comes twice: a moment later, at the same time, or because
-// the first answer was lost. Each payment is made once, a repetition gets the bytes of the first
-// answer, no answer is final but 200, and in the end every balance and the number of records are
-// what the payments make them.
+// Under load, some requests are sent twice: a moment later, concurrently, or after the first answer
+// was lost. Each payment is made once. A repetition gets the bytes of the first answer. Every final
+// answer has status 200. At the end every balance and the number of records match the payments.
 func TestLoadWithDuplicates(t *testing.T) {
 	t.Parallel()
 	seed, seconds := hosttest.Seed(t, "LOAD_SEED"), hosttest.Number(t, "LOAD_SECONDS")
@@ -106,7 +105,7 @@ func TestLoadWithDuplicates(t *testing.T) {
 	l.balanced(func(i int) int64 { return funds + l.moved[i].Load() })
 }
 
-// run pays from accounts of this connection's own, in turn.
+// run pays from the accounts of this connection in turn.
 func (l *loader) run() error {
 	for n := 0; l.goesOn(n); n++ {
 		if err := l.pay(); err != nil {
@@ -126,7 +125,7 @@ func (l *loader) goesOn(n int) bool {
 	return time.Now().Before(l.until)
 }
 
-// pay makes one payment, and perhaps a repetition: of it, or of an earlier one.
+// pay makes one payment. At random it also repeats this payment or an earlier one.
 func (l *loader) pay() error {
 	to, amount := (l.from+1+l.d.IntN(l.accounts-1))%l.accounts, 1+l.d.IntN(1000)
 	l.c.out = l.order(l.c.out[:0], l.from, to, amount)
@@ -161,7 +160,7 @@ func (l *loader) keep(r receipted) {
 	l.done[l.d.IntN(loadKept)] = r
 }
 
-// ask has a request answered, and books how long it took.
+// ask sends a request until it is answered and records the latency.
 func (l *load) ask(c *caller) error {
 	begun := time.Now()
 	status, first, err := c.insist()
@@ -174,7 +173,7 @@ func (l *load) ask(c *caller) error {
 	return nil
 }
 
-// later sends a payment again whose answer is known.
+// later repeats a payment whose answer was received earlier.
 func (l *loader) later(was receipted) error {
 	l.twice[0].Add(1)
 	defer l.beside.hangUp()
@@ -189,7 +188,7 @@ func (l *loader) later(was receipted) error {
 	return nil
 }
 
-// atOnce sends a payment on two connections.
+// atOnce sends the same payment on two connections concurrently.
 func (l *loader) atOnce() error {
 	l.twice[1].Add(1)
 	defer l.beside.hangUp()
@@ -208,7 +207,7 @@ func (l *loader) atOnce() error {
 	return nil
 }
 
-// afterALoss sends a payment, hangs up, and sends it again.
+// afterALoss sends a payment, disconnects without reading the answer, and repeats the payment.
 func (l *loader) afterALoss() error {
 	l.twice[2].Add(1)
 	if err := l.c.send(); err != nil {
@@ -218,7 +217,7 @@ func (l *loader) afterALoss() error {
 	return l.ask(l.c)
 }
 
-// tell says now and then how it goes: rate, times, refusals, and the memory of the node.
+// tell logs the progress at intervals: rate, latencies, refusals, and the memory of the node.
 func (l *load) tell(t *testing.T, stop <-chan struct{}, told chan<- struct{}) {
 	defer close(told)
 	tick, last := time.NewTicker(loadTold), time.Now()
@@ -253,7 +252,7 @@ func (l *load) tell(t *testing.T, stop <-chan struct{}, told chan<- struct{}) {
 	line("in all", all)
 }
 
-// memory is what the node has, with the pages of its file and without.
+// memory returns the memory of the node, with and without the mapped pages of its file.
 func (l *load) memory() string {
 	return fmt.Sprintf("the node has %d MiB, %d of them its own", l.stat("status", "VmRSS:")>>10,
 		l.stat("status", "RssAnon:")>>10)
@@ -267,7 +266,7 @@ func (l *load) head() (head ledgerapi.LedgerHead) {
 	return head
 }
 
-// read makes one read.
+// read sends one GET and decodes the answer.
 func (k *bank) read(c *caller, path string, into any) {
 	k.b.Helper()
 	c.out = k.get(c.out[:0], path)
@@ -280,7 +279,7 @@ func (k *bank) read(c *caller, path string, into any) {
 	}
 }
 
-// balanced wants every account to have what it should.
+// balanced fails the test unless every account i has the balance want(i).
 func (k *bank) balanced(want func(i int) int64) {
 	k.b.Helper()
 	c := &caller{addr: k.addr}

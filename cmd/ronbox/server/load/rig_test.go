@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of a test for something that takes milliseconds.
+// patience bounds each wait of a test. The awaited event usually takes milliseconds.
 const patience = time.Minute
 
 func must(t testing.TB, err error) {
@@ -32,8 +32,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// devConfig is a fresh dev node. Socket paths have at most 107 bytes, so the directory's name does
-// not hold the test's.
+// devConfig returns the configuration of a new dev node. The name of its directory does not contain
+// the name of the test, because socket paths have at most 107 bytes.
 func devConfig(t *testing.T) *config.Config {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ronbox")
@@ -46,8 +46,8 @@ func devConfig(t *testing.T) *config.Config {
 	return loaded(t, cfg)
 }
 
-// loaded is what serve makes of the directory, on any free port, with patience for a machine that
-// is busy.
+// loaded returns the configuration that serve loads from the directory, with a free port and long
+// deadlines for a busy machine.
 func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{
@@ -62,7 +62,7 @@ func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	return out
 }
 
-// node is one that serves in this process.
+// node is a node that runs in this process.
 type node struct {
 	*server.Node
 	t    *testing.T
@@ -70,7 +70,7 @@ type node struct {
 	exit chan int
 }
 
-// serve runs a node until it serves.
+// serve starts a node and returns when it is ready.
 func serve(t *testing.T, cfg *config.Config) *node {
 	t.Helper()
 	one, err := server.New(cfg, server.Build{Version: "test"}, server.Options{})
@@ -90,7 +90,7 @@ func serve(t *testing.T, cfg *config.Config) *node {
 	return n
 }
 
-// halt drains the node and wants a clean exit.
+// halt drains the node and expects a clean exit.
 func (n *node) halt() {
 	n.t.Helper()
 	n.stop()
@@ -99,7 +99,7 @@ func (n *node) halt() {
 	}
 }
 
-// verified wants the ledger in the file of a stopped node to be sound.
+// verified expects the ledger in the file of a stopped node to verify.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	report, err := store.Verify(t.Context(), cfg.Path(server.DatabaseName), nil, ledger.Checks(), nil)
@@ -109,12 +109,12 @@ func verified(t *testing.T, cfg *config.Config) {
 	}
 }
 
-// helperRole names in the environment of a helper what it is to be.
+// helperRole is the environment variable that selects the role of a helper.
 const helperRole = "RONBOX_TEST_ROLE"
 
-// peer is the other side of a benchmark, in a process of its own.
+// peer is the other side of a benchmark, in another process.
 type peer struct {
-	line string // the first one it says
+	line string // its first line of output
 	end  func()
 }
 
@@ -140,7 +140,7 @@ func helper(b testing.TB, role string) peer {
 	}}
 }
 
-// TestHelper is the body of a helper. It ends with its input.
+// TestHelper is the body of a helper. It returns when its input ends.
 func TestHelper(t *testing.T) {
 	switch os.Getenv(helperRole) {
 	case "bank":
@@ -152,8 +152,8 @@ func TestHelper(t *testing.T) {
 	}
 }
 
-// beBank is a node whose clients may pay as fast as they can. It gives the settings of the node
-// that was.
+// beBank serves a node whose clients have no rate limit. It returns the configuration of the node
+// after the node has stopped.
 func beBank(t *testing.T) *config.Config {
 	cfg := devConfig(t)
 	cfg.Log.Level = "error" // the other side keeps every line

@@ -26,24 +26,24 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 )
 
-// Sizes of the soak. SOAK_SECONDS makes it last so long, at most soakMost payments of it, so that a
-// day fits on a disk; in its first quarter the node is killed or stopped now and then, and after
-// that it has one life, whose memory is looked at. Without it there are two short lives, and what
-// they used is not judged. SOAK_SEED has each connection draw what it drew before, in whatever
-// order they come to the node.
+// Sizes of the soak. SOAK_SECONDS sets its duration, in which it makes at most soakMost payments,
+// so that a day fits on a disk. In its first quarter the node is killed or stopped repeatedly;
+// after that it runs without a restart and its resources are checked. Without SOAK_SECONDS the node
+// runs twice for a short time and its resources are not checked. With SOAK_SEED each connection
+// repeats the requests of an earlier soak, but the order in which they reach the node may differ.
 const (
 	soakAccounts = 400
-	soakSingles  = 4 // connections that pay one by one
+	soakSingles  = 4 // connections that send single payments
 	soakPause    = 10 * time.Millisecond
-	soakOps      = 100 // of a batch
+	soakOps      = 100 // operations in a batch
 	soakMost     = 5_000_000
-	soakRate     = 600 // payments a second of all connections, at the most
+	soakRate     = 600 // maximum rate of all connections, in payments per second
 	soakLives    = 6
 	soakShort    = time.Second
-	soakLeast    = 60 // seconds: a quarter must have room for the lives, and for memory to fill
+	soakLeast    = 60 // seconds; a quarter of the soak must fit the restarts and fill the memory
 	soakKept     = 64
-	soakYoung    = 20 * time.Second // a payment that is sent again is at most so old: its key counts for a minute
-	soakExpires  = 1                // seconds of a hold
+	soakYoung    = 20 * time.Second // maximum age of a repeated payment, because its key counts for a minute
+	soakExpires  = 1                // lifetime of a hold, in seconds
 	soakSamples  = 400
 )
 
@@ -52,36 +52,35 @@ type soak struct {
 	*bank
 	seed  uint64
 	node  *soakNode
-	slow  time.Duration // how much longer than usual the pauses are, in usual ones
+	slow  time.Duration // factor by which the pauses are longer than usual
 	stop  chan struct{}
-	moved []atomic.Int64 // by account: received less paid
+	moved []atomic.Int64 // by account: received minus paid
 	paid  atomic.Int64
 	again atomic.Int64
-	holds [3]atomic.Int64 // captured, released, left to expire
+	holds [3]atomic.Int64 // captured, released, expired
 	all   sync.WaitGroup
 }
 
-// soakPart is what one connection does until the soak ends. Accounts are its own: no two parts pay
-// from one.
+// soakPart is one connection of the soak. It pays only from its own accounts.
 type soakPart struct {
 	*soak
 	c        *caller
 	d        *rand.Rand
-	from, to int // its accounts, the last one not included
+	from, to int // its accounts, half-open range
 	at       int
 	kept     []soakPaid
 	n        int
 }
 
-// soakPaid is a payment that was answered.
+// soakPaid is an answered payment.
 type soakPaid struct {
 	receipted
 	at time.Time
 }
 
-// For as long as SOAK_SECONDS says, a node is paid through in every way, and asked for balances,
-// statements and receipts; it is stopped and killed. No payment is lost or made twice, its file is
-// sound, and what it has of memory, goroutines and open files does not grow.
+// For SOAK_SECONDS, clients send payments of every kind to a node and read balances, statements and
+// receipts, while the node is stopped and killed. No payment is lost or made twice. The file
+// verifies. The node's memory, goroutines and open files do not grow.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	lasts, long := soakShort, hosttest.Number(t, "SOAK_SECONDS")
@@ -123,7 +122,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// newSoak starts a node and gives its accounts money.
+// newSoak starts a node and funds its accounts.
 func newSoak(t *testing.T, dir string) *soak {
 	t.Helper()
 	token, err := os.ReadFile(soakConfig(t, dir).Path(server.TokenName))
@@ -157,7 +156,7 @@ func newSoak(t *testing.T, dir string) *soak {
 	return s
 }
 
-// begin runs the parts: each has accounts of its own.
+// begin starts the parts. Each has its own accounts.
 func (s *soak) begin() {
 	parts := []func(*soakPart) error{(*soakPart).batch, (*soakPart).hold, (*soakPart).look}
 	for range soakSingles {
@@ -195,7 +194,7 @@ func (s *soak) pause(d time.Duration) bool {
 	}
 }
 
-// ask has a request answered, by the next life of the node if need be.
+// ask sends a request until it is answered, if need be by a restarted node.
 func (s *soak) ask(c *caller) error {
 	for begun := time.Now(); ; <-time.After(againAfter) {
 		c.addr = *s.node.addr.Load()
@@ -213,7 +212,7 @@ func (s *soak) ask(c *caller) error {
 	}
 }
 
-// next is the account that pays next.
+// next returns the account that pays next.
 func (p *soakPart) next() int {
 	if p.at++; p.at >= p.to {
 		p.at = p.from
@@ -221,7 +220,7 @@ func (p *soakPart) next() int {
 	return p.at
 }
 
-// other is any account but one.
+// other returns a random account other than from.
 func (p *soakPart) other(from int) int { return (from + 1 + p.d.IntN(soakAccounts-1)) % soakAccounts }
 
 func (p *soakPart) move(from, to, amount int) {
@@ -229,7 +228,7 @@ func (p *soakPart) move(from, to, amount int) {
 	p.moved[to].Add(int64(amount))
 }
 
-// single makes a payment, and now and then one more time one that was made.
+// single makes a payment. At random it repeats an earlier payment instead.
 func (p *soakPart) single() error {
 	from := p.next()
 	to, amount := p.other(from), 1+p.d.IntN(1000)
@@ -261,7 +260,7 @@ func (p *soakPart) single() error {
 	return nil
 }
 
-// batch pays many at once, as JSON and as CBOR in turn.
+// batch sends a batch, alternately as JSON and as CBOR.
 func (p *soakPart) batch() error {
 	if !p.pause(50 * soakPause) {
 		return nil
@@ -286,7 +285,7 @@ func (p *soakPart) batch() error {
 	return nil
 }
 
-// hold sets money aside, and captures it, releases it, or lets it be.
+// hold places a hold, then captures it, releases it, or lets it expire.
 func (p *soakPart) hold() error {
 	if !p.pause(4 * soakPause) {
 		return nil
@@ -317,7 +316,7 @@ func (p *soakPart) hold() error {
 			!strings.Contains(err.Error(), "HOLD_CLOSED") {
 			return err
 		}
-		if err != nil { // the node was away for so long
+		if err != nil { // the node was down meanwhile
 			how = 2
 		}
 	}
@@ -334,7 +333,7 @@ func txidOf(receipt []byte) string {
 	return string(id)
 }
 
-// look asks for a balance, a statement, and a receipt out of it.
+// look reads a balance, a statement, and a receipt of the statement.
 func (p *soakPart) look() error {
 	account := payer(p.d.IntN(soakAccounts))
 	for _, path := range []string{"/v1/balance?asset=ron&account=" + account,
@@ -351,7 +350,7 @@ func (p *soakPart) look() error {
 	return nil
 }
 
-// watch samples the node until the soak has lasted so long.
+// watch samples the node until the soak has run for the given duration.
 func (s *soak) watch(begun time.Time, lasts time.Duration) (samples []soakSample) {
 	s.proc = "/proc/" + strconv.Itoa(s.node.cmd.Process.Pid)
 	from, size, paid := time.Now(), s.size(), s.paid.Load()
@@ -389,7 +388,8 @@ func (s *soak) size() int64 {
 	return info.Size()
 }
 
-// settle waits for the holds to expire, and wants every account to have what it should.
+// settle waits until all holds have expired, and expects every account to have the computed
+// balance.
 func (s *soak) settle() {
 	for late := time.Now().Add(patience); s.node.metric("holds_open") > 0; <-time.After(againAfter) {
 		if time.Now().After(late) {
@@ -400,28 +400,28 @@ func (s *soak) settle() {
 	s.balanced(func(i int) int64 { return funds + s.moved[i].Load() })
 }
 
-// soakSample is what the node has at one time.
+// soakSample holds the resources of the node at one time.
 type soakSample struct {
 	rss, anon, goroutines, files, threads int64
 }
 
-// grown tells what of a node has grown between the first third of its last life and the last third:
-// between the second quarter of the soak and its last one.
+// grown returns a message for each resource that has grown between the second and the last quarter
+// of the soak, which are the first and the last third of the run without a restart.
 func (s *soak) grown(samples []soakSample) (faults []string) {
 	third := len(samples) / 3
 	for _, of := range []struct {
 		name  string
 		get   func(soakSample) int64
-		share int64 // of the earlier one, in percent, that the later one may be more
-		most  int64 // and besides
+		share int64 // allowed growth, in percent of the earlier value
+		most  int64 // allowed growth beyond that, in the resource's unit
 	}{
-		// the collector lets garbage grow to as much as lives, and returns it late
+		// The collector lets garbage grow to the size of live memory, and returns it late.
 		{"MiB of its own memory", func(s soakSample) int64 { return s.anon }, 20, 16},
-		// two of each connection, of which there are seven and a scrape
+		// Each of the seven connections and the scrape have two goroutines.
 		{"goroutines", func(s soakSample) int64 { return s.goroutines }, 0, 10},
-		// a scrape, and a connection that is made anew
+		// A scrape and a new connection have one file each.
 		{"open files", func(s soakSample) int64 { return s.files }, 0, 4},
-		// Go keeps those that a slow disk once needed
+		// Go keeps threads that waited for a slow disk.
 		{"threads", func(s soakSample) int64 { return s.threads }, 20, 4},
 	} {
 		early, late := middle(samples[:third], of.get), middle(samples[len(samples)-third:], of.get)
@@ -441,7 +441,7 @@ func middle(samples []soakSample, get func(soakSample) int64) int64 {
 	return get(sorted[len(sorted)/2])
 }
 
-// What grows is told, and what swings is not.
+// grown reports growth, but not fluctuation.
 func TestSoakTells(t *testing.T) {
 	s := &soak{bank: &bank{b: t}}
 	var steady, leaks []soakSample
@@ -457,11 +457,11 @@ func TestSoakTells(t *testing.T) {
 	}
 }
 
-// soakDir names in the environment of a helper the directory of the node that it is to be.
+// soakDir is the environment variable with the directory of the node that a helper runs.
 const soakDir = "RONBOX_TEST_SOAK"
 
-// soakConfig is a node whose memory is full after a minute or two: keys count for a minute, and few
-// of them fill a slot.
+// soakConfig returns the configuration of a node whose memory is full after a minute or two: keys
+// count for a minute, and a few of them fill a slot.
 func soakConfig(t *testing.T, dir string) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -476,7 +476,7 @@ func soakConfig(t *testing.T, dir string) *config.Config {
 	return cfg
 }
 
-// TestSoakNode is the body of the helper: the node, until its input ends.
+// TestSoakNode is the body of the helper. It runs the node until its input ends.
 func TestSoakNode(t *testing.T) {
 	dir := os.Getenv(soakDir)
 	if dir == "" {
@@ -488,11 +488,11 @@ func TestSoakNode(t *testing.T) {
 	n.halt()
 }
 
-// soakNode is that process, life after life. One goroutine starts and ends it.
+// soakNode is the process of the node over all its restarts. One goroutine starts and ends it.
 type soakNode struct {
 	t    *testing.T
 	dir  string
-	addr atomic.Pointer[string] // of the last life
+	addr atomic.Pointer[string] // of the current process
 	cmd  *exec.Cmd
 	in   io.Closer
 	out  *bufio.Reader
@@ -531,7 +531,7 @@ func (n *soakNode) end(kill bool) {
 	}
 }
 
-// metric is a series of the node without labels, or with the service alone.
+// metric returns the value of a series of the node that has no labels or only the label service.
 func (n *soakNode) metric(name string) (sum float64) {
 	n.t.Helper()
 	tr := &http.Transport{DisableKeepAlives: true}

@@ -23,7 +23,7 @@ func Check(r store.Reader) error {
 	}
 	for id, want := range live {
 		if got := total(r, id); got != want {
-			return fmt.Errorf("%s is %d, there are %d", id, got, want)
+			return fmt.Errorf("%s is %d, but there are %d", id, got, want)
 		}
 	}
 	for raw := range r.Range(Bucket, nil, nil) {
@@ -77,7 +77,7 @@ func checkExpiries(r store.Reader) (live map[totalID]uint64, err error) {
 		ends++
 	}
 	if want := live[totalTokens] + live[totalRevocations]; err == nil && ends != want {
-		err = fmt.Errorf("%d rows expire, there are %d tokens and revocations", ends, want)
+		err = fmt.Errorf("%d rows expire, but there are %d tokens and revocations", ends, want)
 	}
 	return live, err
 }

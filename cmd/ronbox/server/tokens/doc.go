@@ -17,9 +17,9 @@
 //
 // # Tasks and queues
 //
-// none: the node's janitor calls Sweep and RotateDue.
+// None: the node's janitor calls Sweep and RotateDue.
 //
 // # Lock order
 //
-// none
+// None.
 package tokens

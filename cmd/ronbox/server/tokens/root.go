@@ -14,7 +14,8 @@ import (
 const maxSecrets = 8
 
 // errWrongSecret is returned for a node secret that no token of the file was minted under.
-var errWrongSecret = fmt.Errorf("%w: it is not that of this database, whose tokens it would all refuse", ErrSecret)
+var errWrongSecret = fmt.Errorf("%w: it belongs to another database, and all tokens of this one would be "+
+	"refused", ErrSecret)
 
 // checkValue returns a value that identifies a secret without revealing it.
 func checkValue(secret []byte) b3.Digest {
