@@ -51,6 +51,7 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags flowdebug ./appliance/flow
 	$(GO) vet -tags flowsched ./appliance/flow
+	GOARCH=arm GOARM=7 $(GO) vet ./...
 
 # No lock is held over a wait, nothing that a command depends on can differ from run to run, and what queues is declared.
 lint:

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -26,12 +27,12 @@ import (
 
 // Sizes of the benchmark of payments, the same as those of its peers in testdata/bench.
 const (
-	payAccounts = 10_000
-	hotAccounts = 10
-	payConns    = 64
-	batchConns  = 4
-	batchSize   = 1000
-	funds       = 1_000_000_000_000 // of each account
+	payAccounts       = 10_000
+	hotAccounts       = 10
+	payConns          = 64
+	batchConns        = 4
+	batchSize         = 1000
+	funds       int64 = 1_000_000_000_000 // of each account
 )
 
 // BenchmarkMoney pays over HTTP through a node in a process of its own, whose disk, tokens, limits
@@ -118,8 +119,8 @@ func benchmarkPeer(b *testing.B, service string) {
 // nothing else: what is measured through it is what net/http, the router, the callers and the
 // machine let any service do.
 func beBare(t *testing.T) {
-	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.Itoa(funds),
-		PostedMinor: strconv.Itoa(funds),
+	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.FormatInt(funds, 10),
+		PostedMinor: strconv.FormatInt(funds, 10),
 		HeldMinor:   "0", AsOf: time.Now().UTC(), AsOfSeq: payAccounts}).AppendJSON(
 		nil,
 	)
@@ -204,7 +205,7 @@ type rawLoop struct {
 func newRawLoop(b testing.TB) *rawLoop {
 	b.Helper()
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{
-		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30,
+		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30 & math.MaxInt,
 	})
 	if err != nil {
 		b.Fatal(err)
