@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/md5" // the digest that dpkg keeps of installed files
 	_ "embed"    // the scripts
 	"fmt"
@@ -35,7 +36,7 @@ const debCopyright = `Format: https://www.debian.org/doc/packaging-manuals/copyr
 Upstream-Name: ronbox
 
 Files: *
-Copyright: the authors of ronbox
+Copyright: 2026 the authors of ronbox
 License: Apache-2.0
  The licence is in /usr/share/common-licenses/Apache-2.0 on Debian systems.
 `
@@ -48,11 +49,11 @@ func (r *release) deb(b binary) ([]byte, error) {
 	const doc = "usr/share/doc/ronbox/"
 	files := append(r.installed(b, "zsh/vendor-completions"),
 		regular(doc+"copyright", []byte(debCopyright)),
-		regular(doc+"changelog.gz", compress(r.debChangelog())),
+		regular(doc+"changelog.gz", compress(gzip.BestCompression, r.debChangelog())),
 		regular("usr/share/lintian/overrides/ronbox", []byte(debOverrides)))
 	for _, d := range r.documents {
 		if d.name != "LICENSE" { // copyright names it
-			files = append(files, regular(doc+d.name+".gz", compress(d.body)))
+			files = append(files, regular(doc+d.name+".gz", compress(gzip.BestCompression, d.body)))
 		}
 	}
 	files = withParents(files)
@@ -73,8 +74,8 @@ func (r *release) deb(b binary) ([]byte, error) {
 	}
 	return packAr(r.made, []file{
 		regular("debian-binary", []byte("2.0\n")),
-		regular("control.tar.gz", compress(control)),
-		regular("data.tar.gz", compress(data)),
+		regular("control.tar.gz", compress(gzip.DefaultCompression, control)),
+		regular("data.tar.gz", compress(gzip.DefaultCompression, data)),
 	}), nil
 }
 
@@ -102,7 +103,7 @@ Description: %s
 func (r *release) debChangelog() []byte {
 	return fmt.Appendf(nil, `ronbox (%s) unstable; urgency=medium
 
-  * Commit %s. CHANGELOG.md.gz lists the changes.
+  * Commit %.12s. CHANGELOG.md.gz lists the changes.
 
  -- %s  %s
 `, r.packageVersion(), r.commit, r.maintainer, r.made.Format(time.RFC1123Z))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -152,7 +153,7 @@ func (r *release) addImage(l *layout, b binary) (descriptor, error) {
 	}
 	d, err := l.addJSON(typeManifest, manifest{
 		SchemaVersion: 2, MediaType: typeManifest, Config: config,
-		Layers: []descriptor{l.add(typeLayer, compress(root))},
+		Layers: []descriptor{l.add(typeLayer, compress(gzip.DefaultCompression, root))},
 	})
 	d.Platform = &at
 	return d, err

@@ -23,7 +23,7 @@ func (r *release) rpm(b binary) ([]byte, error) {
 	p, err := rpmpack.NewRPM(rpmpack.RPMMetaData{
 		Name: "ronbox", Version: r.packageVersion(), Release: "1", Epoch: rpmpack.NoEpoch, Arch: b.rpmArch, OS: "linux",
 		Summary: summary, Description: description, Licence: "Apache-2.0", Packager: r.maintainer, Requires: needs,
-		BuildHost: "ronbox-dist", BuildTime: r.made, Compressor: "gzip:9",
+		BuildHost: "ronbox-dist", BuildTime: r.made, Compressor: "gzip:6",
 	})
 	if err != nil {
 		return nil, err
