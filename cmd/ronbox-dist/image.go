@@ -50,31 +50,9 @@ type manifest struct {
 
 type imageConfig struct {
 	platform
-	Created time.Time   `json:"created"`
-	Config  imageRun    `json:"config"`
-	RootFS  imageRootFS `json:"rootfs"`
-}
-
-type imageRun struct {
-	User         string
-	ExposedPorts map[string]struct{}
-	Env          []string
-	Entrypoint   []string
-	Cmd          []string
-	Volumes      map[string]struct{}
-	WorkingDir   string
-	Labels       map[string]string
-	StopSignal   string
-	Healthcheck  healthcheck // of Docker; the OCI format has none
-}
-
-// healthcheck is a check of a container. Its times are in nanoseconds.
-type healthcheck struct {
-	Test        []string
-	Interval    time.Duration
-	Timeout     time.Duration
-	StartPeriod time.Duration
-	Retries     int
+	Created time.Time      `json:"created"`
+	Config  map[string]any `json:"config"`
+	RootFS  imageRootFS    `json:"rootfs"`
 }
 
 type imageRootFS struct {
@@ -160,30 +138,31 @@ func (r *release) addImage(l *layout, b binary) (descriptor, error) {
 }
 
 // imageRun returns the settings of a container: it makes a node in /data if there is none, and
-// serves it to the network of the container without TLS.
-func (r *release) imageRun() imageRun {
-	none := struct{}{}
-	return imageRun{
-		User:         "65532:65532",
-		ExposedPorts: map[string]struct{}{"8080/tcp": none},
-		Env: []string{
+// serves it to the network of the container without TLS. The check of its health is Docker's, as
+// the OCI format has none; its times are in nanoseconds.
+func (r *release) imageRun() map[string]any {
+	type set map[string]struct{}
+	return map[string]any{
+		"User":         "65532:65532",
+		"ExposedPorts": set{"8080/tcp": {}},
+		"Env": []string{
 			"PATH=/usr/bin", "RONBOX_NODE__DATA_DIR=/data", "RONBOX_SERVER__BIND=0.0.0.0:8080",
 			"RONBOX_SERVER__PLAINTEXT=true",
 		},
-		Entrypoint: []string{binaryPath},
-		Cmd:        []string{"init", "--start"},
-		Volumes:    map[string]struct{}{"/data": none},
-		WorkingDir: "/data",
-		Labels: map[string]string{
+		"Entrypoint": []string{binaryPath},
+		"Cmd":        []string{"init", "--start"},
+		"Volumes":    set{"/data": {}},
+		"WorkingDir": "/data",
+		"StopSignal": "SIGTERM",
+		"Labels": map[string]string{
 			"org.opencontainers.image.title":    "ronbox",
 			"org.opencontainers.image.version":  r.version,
 			"org.opencontainers.image.revision": r.commit,
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
-		StopSignal: "SIGTERM",
-		Healthcheck: healthcheck{
-			Test: []string{"CMD", binaryPath, "status", "-q"}, Interval: 30 * time.Second, Timeout: 5 * time.Second,
-			StartPeriod: time.Minute, Retries: 3,
+		"Healthcheck": map[string]any{
+			"Test": []string{"CMD", binaryPath, "status", "-q"}, "Interval": 30 * time.Second,
+			"Timeout": 5 * time.Second, "StartPeriod": time.Minute, "Retries": 3,
 		},
 	}
 }

@@ -46,8 +46,16 @@ func TestImageIsReadBack(t *testing.T) {
 	for i, d := range all.Manifests {
 		var m manifest
 		var c imageConfig
+		var run struct {
+			Config struct {
+				User        string
+				Entrypoint  []string
+				Healthcheck struct{ Test []string }
+			}
+		}
 		decode(t, blob(d), &m)
 		decode(t, blob(m.Config), &c)
+		decode(t, blob(m.Config), &run)
 		if *d.Platform != c.platform || c.Architecture != targets[i].goarch || c.Variant != targets[i].variant {
 			t.Errorf("the platform is %+v in the index and %+v in the image", d.Platform, c.platform)
 		}
@@ -62,11 +70,11 @@ func TestImageIsReadBack(t *testing.T) {
 		if h := root["tmp/"].Header; h == nil || h.Mode != 0o1777 {
 			t.Errorf("/tmp is %+v", h)
 		}
-		if b := root[c.Config.Entrypoint[0][1:]]; b.Header == nil || b.Mode != 0o755 || len(b.body) == 0 {
+		if b := root[run.Config.Entrypoint[0][1:]]; b.Header == nil || b.Mode != 0o755 || len(b.body) == 0 {
 			t.Errorf("the entrypoint is %+v", b.Header)
 		}
-		if c.Config.User != "65532:65532" || c.Config.Healthcheck.Test[1] != c.Config.Entrypoint[0] {
-			t.Errorf("the container runs as %s, its check is %q", c.Config.User, c.Config.Healthcheck.Test)
+		if run.Config.User != "65532:65532" || run.Config.Healthcheck.Test[1] != run.Config.Entrypoint[0] {
+			t.Errorf("the container runs as %s, its check is %q", run.Config.User, run.Config.Healthcheck.Test)
 		}
 	}
 }

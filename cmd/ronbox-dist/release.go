@@ -103,22 +103,13 @@ func readBinary(path string) (binary, error) {
 		return binary{}, fmt.Errorf("%s: %w", path, err)
 	}
 	at := slices.IndexFunc(targets, func(a target) bool {
-		return a.goarch == setting(info, "GOARCH") && a.variant == goarmVariant(info)
+		return a.goarch == setting(info, "GOARCH") && (a.variant == "" || a.variant == "v"+setting(info, "GOARM"))
 	})
 	if at < 0 {
 		return binary{}, fmt.Errorf("%s: no name for GOARCH=%s GOARM=%s", path, setting(info, "GOARCH"),
 			setting(info, "GOARM"))
 	}
 	return binary{target: targets[at], body: body, info: info}, nil
-}
-
-// goarmVariant returns "v7" for GOARM=7, and "" for architectures other than arm.
-func goarmVariant(info *debug.BuildInfo) string {
-	if setting(info, "GOARCH") != "arm" {
-		return ""
-	}
-	number, _, _ := strings.Cut(setting(info, "GOARM"), ",")
-	return "v" + number
 }
 
 // setting returns the value that Go recorded for key, or "".
