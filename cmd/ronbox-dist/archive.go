@@ -101,7 +101,7 @@ func (r *release) tarball(b binary) ([]byte, error) {
 	return compress(gzip.DefaultCompression, out), err
 }
 
-// installed returns the files of a package of a distribution, which are not those of its documents.
+// installed returns the files of a package of a distribution, without its documents.
 // zshDir is the directory of completions for zsh.
 func (r *release) installed(b binary, zshDir string) []file {
 	const share = "usr/share/"

@@ -19,7 +19,8 @@
 //  2. The same commit and the same Go give the same bytes: entries are sorted, owned by root unless
 //     the image needs another owner, and have the time of the commit. No file depends on the
 //     machine, the directory, the umask or the clock.
-//  3. No file that ronbox writes at run time belongs to a package. Neither removal, purge nor
+//  3. Each package holds the licence of every module in its binary.
+//  4. No file that ronbox writes at run time belongs to a package. Neither removal, purge nor
 //     upgrade deletes /var/lib/ronbox, unless RONBOX_PURGE_DATA=yes is set for a purge.
 //
 // # Tasks and queues

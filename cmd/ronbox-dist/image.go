@@ -111,13 +111,17 @@ func (r *release) image() ([]byte, error) {
 
 // addImage stores the image of one architecture and returns the descriptor of its manifest.
 func (r *release) addImage(l *layout, b binary) (descriptor, error) {
-	root, err := packTar("", r.made, withParents([]file{
+	files := []file{
 		{name: "data", mode: fs.ModeDir | 0o700, owner: imageUser},
 		regular("etc/passwd", []byte("root:x:0:0::/:/\nronbox:x:65532:65532::/data:/\n")),
 		regular("etc/group", []byte("root:x:0:\nronbox:x:65532:\n")),
 		{name: "tmp", mode: fs.ModeDir | fs.ModeSticky | 0o777},
 		{name: strings.TrimPrefix(binaryPath, "/"), mode: 0o755, body: b.body},
-	}))
+	}
+	for _, d := range r.documents {
+		files = append(files, regular("usr/share/doc/ronbox/"+d.name, d.body))
+	}
+	root, err := packTar("", r.made, withParents(files))
 	if err != nil {
 		return descriptor{}, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -129,6 +130,28 @@ func TestBinariesThatCannotBeBuiltAgainAreRefused(t *testing.T) {
 	}
 	if _, err := load("../..", []string{self}); err == nil {
 		t.Error("a binary without a version was taken")
+	}
+}
+
+func TestLicencesOfTheModulesAreCollected(t *testing.T) {
+	cache, goroot := t.TempDir(), t.TempDir()
+	put := func(path, text string) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(goroot, "LICENSE"), "of Go\n")
+	put(filepath.Join(goroot, "licensed.go"), "no")
+	put(filepath.Join(cache, "example.org/a@v1.0.0+incompatible/LICENCE.md"), "of a")
+	if _, err := notices(cache, goroot, []binary{built(targets[0])}); err == nil {
+		t.Error("a module without a licence was taken")
+	}
+	put(filepath.Join(cache, "example.org/c@v0.2.0/COPYING"), "of c")
+	got, err := notices(cache, goroot, []binary{built(targets[0]), built(targets[1])})
+	const want = "== Go, LICENSE\n\nof Go\n\n== example.org/a v1.0.0+incompatible, LICENCE.md\n\nof a\n\n" +
+		"== example.org/c v0.2.0, COPYING\n\nof c\n\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v %q, want %q", err, got, want)
 	}
 }
 

@@ -7,14 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/module"
 
 	"ronbox/appliance/systemd"
 )
@@ -54,7 +58,7 @@ type release struct {
 	made        time.Time // of the commit
 	maintainer  string
 	binaries    []binary // by architecture
-	documents   []file   // LICENSE, README.md, CHANGELOG.md
+	documents   []file   // LICENSE, README.md, CHANGELOG.md, THIRD-PARTY.txt
 	manual      []file   // ronbox.1, …
 	completions map[string][]byte
 	units       []systemd.File
@@ -86,6 +90,16 @@ func load(root string, paths []string) (*release, error) {
 		}
 		r.documents = append(r.documents, regular(name, body))
 	}
+	dirs, err := output("go", os.Environ(), "env", "GOMODCACHE", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	cache, goroot, _ := strings.Cut(strings.TrimSpace(string(dirs)), "\n")
+	licences, err := notices(cache, goroot, r.binaries)
+	if err != nil {
+		return nil, err
+	}
+	r.documents = append(r.documents, regular("THIRD-PARTY.txt", licences))
 	if native == "" {
 		return nil, fmt.Errorf("no binary for %s, which could write the manual pages", runtime.GOARCH)
 	}
@@ -150,13 +164,57 @@ func (r *release) add(b binary) error {
 	return nil
 }
 
+// notices returns the licences of Go and of the modules in the binaries, whose terms ask for a copy
+// beside the program. It returns an error for a module without one.
+func notices(cache, goroot string, binaries []binary) ([]byte, error) {
+	dirs := map[string]string{"Go": goroot}
+	for _, b := range binaries {
+		for _, m := range b.info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			path, err := module.EscapePath(m.Path)
+			if err != nil {
+				return nil, err
+			}
+			dirs[m.Path+" "+m.Version] = filepath.Join(cache, path+"@"+m.Version)
+		}
+	}
+	var out []byte
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
+		files, err := os.ReadDir(dirs[name])
+		if err != nil {
+			return nil, err
+		}
+		found := false
+		for _, f := range files {
+			if f.IsDir() || !licenceName.MatchString(f.Name()) {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(dirs[name], f.Name()))
+			if err != nil {
+				return nil, err
+			}
+			out = fmt.Appendf(out, "== %s, %s\n\n%s\n\n", name, f.Name(), bytes.TrimSpace(text))
+			found = true
+		}
+		if !found {
+			return nil, fmt.Errorf("%s has no licence in %s", name, dirs[name])
+		}
+	}
+	return out, nil
+}
+
+// licenceName matches the names of files that hold a licence or a notice.
+var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-.]|$)`)
+
 // ask runs a binary for its version, its manual pages and its completions.
 func (r *release) ask(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	says, err := output(path, "version", "--json")
+	says, err := output(path, nil, "version", "--json")
 	if err != nil {
 		return err
 	}
@@ -168,7 +226,7 @@ func (r *release) ask(path string) error {
 	}
 	r.completions = map[string][]byte{}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if r.completions[shell], err = output(path, "completion", shell); err != nil {
+		if r.completions[shell], err = output(path, nil, "completion", shell); err != nil {
 			return err
 		}
 	}
@@ -177,7 +235,7 @@ func (r *release) ask(path string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if _, err := output(path, "man", dir); err != nil {
+	if _, err := output(path, nil, "man", dir); err != nil {
 		return err
 	}
 	pages, err := os.ReadDir(dir) // sorted
@@ -194,10 +252,10 @@ func (r *release) ask(path string) error {
 	return nil
 }
 
-// output returns what a command prints. The command has no environment.
-func output(path string, args ...string) ([]byte, error) {
+// output returns what a command prints.
+func output(path string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(context.Background(), path, args...)
-	cmd.Env, cmd.Stderr = []string{}, os.Stderr
+	cmd.Env, cmd.Stderr = append([]string{}, env...), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", path, strings.Join(args, " "), err)
