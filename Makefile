@@ -38,12 +38,13 @@ install: | bin/ronbox ## install bin/ronbox and its shell completions below PREF
 	put bash $$share/bash-completion/completions/ronbox; put zsh $$share/zsh/site-functions/_ronbox; put fish $$share/fish/vendor_completions.d/ronbox.fish
 
 # Each architecture at its baseline. The version and the time are those of the commit, so sources that are not committed are refused.
+# MAINTAINER="NAME <ADDRESS>" is who packs it.
 dist: ## build and pack a release for amd64, arm64 and armv7 into dist; RONBOX_RELEASE_KEY, a file of `ronbox-dist keygen`, signs it
 	rm -rf dist bin/dist
 	set -e; export GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOARM=7; for arch in amd64 arm64 arm; do \
 	  GOARCH=$$arch $(GO) build -buildvcs=true -ldflags '$(LDFLAGS)' -o bin/dist/$$arch/ronbox ./cmd/ronbox; done
 	cd $(PACKER) && $(GO) build -o $(CURDIR)/bin/ronbox-dist .
-	bin/ronbox-dist bin/dist/*/ronbox
+	bin/ronbox-dist $(if $(MAINTAINER),-maintainer '$(MAINTAINER)') bin/dist/*/ronbox
 
 run: build ## build, make a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
