@@ -38,7 +38,11 @@ func run(args []string) error {
 		"`name` and address of the packager")
 	_ = flags.Parse(args) // ExitOnError
 	if flags.Arg(0) == "keygen" {
-		return keygen(flags.Args()[1:])
+		public, err := keygen(flags.Args()[1:])
+		if err == nil {
+			fmt.Println(public)
+		}
+		return err
 	}
 	if flags.NArg() == 0 {
 		return errors.New("want at least one binary; -h prints the usage")

@@ -39,23 +39,19 @@ func sign(keyFile string, text []byte) ([]byte, error) {
 	return note.Sign(&note.Note{Text: string(text)}, signer)
 }
 
-// keygen writes a new key to a file that does not exist, and prints its public key.
-func keygen(args []string) error {
+// keygen writes a new key to a file that does not exist, and returns its public key.
+func keygen(args []string) (public string, err error) {
 	if len(args) != 2 {
-		return errors.New("keygen: want a name, such as that of a domain, and a file")
+		return "", errors.New("keygen: want a name, such as that of a domain, and a file")
 	}
 	secret, public, err := note.GenerateKey(rand.Reader, args[0])
 	if err != nil {
-		return fmt.Errorf("keygen: %w", err)
+		return "", fmt.Errorf("keygen: %w", err)
 	}
 	f, err := os.OpenFile(args[1], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("keygen: %w", err)
+		return "", fmt.Errorf("keygen: %w", err)
 	}
 	_, err = fmt.Fprintln(f, secret)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("keygen: %w", err)
-	}
-	fmt.Println(public)
-	return nil
+	return public, errors.Join(err, f.Close())
 }
