@@ -15,13 +15,14 @@ LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'
 PREFIX   ?= /usr/local
 DESTDIR  ?=
+PACKER   := cmd/ronbox-dist
 
 # One set of flags for all of it, so that what was compiled is compiled once. Only the race detector needs C.
 export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-index judges golden clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-index judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,12 +38,22 @@ install: | bin/ronbox ## install bin/ronbox and its shell completions below PREF
 	@set -e; share=$(DESTDIR)$(PREFIX)/share; put() { mkdir -p "$$(dirname "$$2")"; bin/ronbox completion $$1 >"$$2"; chmod 644 "$$2"; echo "$$2"; }; \
 	put bash $$share/bash-completion/completions/ronbox; put zsh $$share/zsh/site-functions/_ronbox; put fish $$share/fish/vendor_completions.d/ronbox.fish
 
+# Each architecture at its baseline. The version and the time are those of the commit, so sources that are not committed are refused.
+# MAINTAINER="NAME <ADDRESS>" is who packs it.
+dist: ## build and pack a release for amd64, arm64 and armv7 into dist; RONBOX_RELEASE_KEY, a file of `ronbox-dist keygen`, signs it
+	rm -rf dist bin/dist
+	set -e; export GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOARM=7; for arch in amd64 arm64 arm; do \
+	  GOARCH=$$arch $(GO) build -buildvcs=true -ldflags '$(LDFLAGS)' -o bin/dist/$$arch/ronbox ./cmd/ronbox; done
+	cd $(PACKER) && $(GO) build -o $(CURDIR)/bin/ronbox-dist .
+	bin/ronbox-dist $(if $(MAINTAINER),-maintainer '$(MAINTAINER)') bin/dist/*/ronbox
+
 run: build ## build, make a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
 # Most of what make test does beside the tests is to link them, which takes a third less time without the tables of a debugger.
 test: ## run all tests, shuffled; without a tool that it needs a test is skipped, or fails where RONBOX_TOOLS is set
 	$(GO) test -vet=off $(STRIP) -shuffle=on -timeout 30m ./...
+	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -shuffle=on ./...
 
 check: fmt vet lint staticcheck tidy schedules long race ## what else CI runs: linters, the schedules of flow, many kills, the tour of the index, the race detector (which wants gcc)
 
@@ -53,18 +64,23 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags flowdebug ./appliance/flow
 	$(GO) vet -tags flowsched ./appliance/flow
+	GOARCH=arm GOARM=7 $(GO) vet ./...
+	cd $(PACKER) && $(GO) vet ./...
 
 # No lock is held over a wait, nothing that a command depends on can differ from run to run, and what queues is declared.
 lint:
 	$(GO) build -o bin/ronlint ./cmd/ronlint
 	$(GO) vet -vettool=$(CURDIR)/bin/ronlint ./...
+	cd $(PACKER) && $(GO) vet -vettool=$(CURDIR)/bin/ronlint ./...
 
 staticcheck:
 	$(GO) tool staticcheck ./...
+	bin=$$($(GO) tool -n staticcheck) && cd $(PACKER) && "$$bin" ./...
 
 tidy:
 	$(GO) mod tidy -diff
 	$(GO) mod verify
+	cd $(PACKER) && $(GO) mod tidy -diff
 
 # What check wants beside Go, by the packages of Debian.
 tools:
@@ -136,4 +152,4 @@ golden: ## rewrite the generated tables and pictures, then show what changed
 	git --no-pager diff --stat -- testdata/golden README.md
 
 clean: ## remove what was built; the data folder stays
-	rm -rf bin cover.out
+	rm -rf bin dist cover.out

@@ -46,7 +46,7 @@ func TestRegistryTakesCBOR(t *testing.T) {
 			map[string]any{
 				"id":   "a",
 				"kind": "service",
-				"meta": map[string]any{"least": -(1<<53 - 1), "on": true, "of": "ß"},
+				"meta": map[string]any{"least": int64(-(1<<53 - 1)), "on": true, "of": "ß"},
 			},
 		},
 	}}

@@ -98,7 +98,6 @@ func TestSystemdTakesTheInstallation(t *testing.T) {
 		}
 	}
 	write(binary, "#!/bin/sh\n", 0o755)
-	write("/bin/kill", "#!/bin/sh\n", 0o755)
 	for _, unit := range []string{"network-online", "multi-user", "sockets", "sysinit", "basic", "shutdown", "network"} {
 		write("/usr/lib/systemd/system/"+unit+".target", "[Unit]\nDescription="+unit+"\n", 0o644)
 	}

@@ -20,12 +20,23 @@ import (
 	"ronbox/cmd/ronbox/server/alerts"
 )
 
-// release is the version of the sources.
-const release = "0.1.0-dev"
+// unreleased is the version of a binary whose build information has none.
+const unreleased = "0.1.0-dev"
 
 // build returns the version and the commit of this binary.
 func build() server.Build {
-	return server.Build{Version: release, Commit: buildSetting("vcs.revision")}
+	info, _ := debug.ReadBuildInfo()
+	return server.Build{Version: versionOf(info), Commit: buildSetting("vcs.revision")}
+}
+
+// versionOf returns the version of the main module without its "v": the tag of the commit, or a
+// pseudo-version such as 0.1.1-0.20261127223923-969a836f1d22 for a commit without a tag. Go
+// records "(devel)" if a binary is built without version control.
+func versionOf(info *debug.BuildInfo) string {
+	if info == nil || !strings.HasPrefix(info.Main.Version, "v") {
+		return unreleased
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
 }
 
 // buildSetting returns the value that Go recorded in the build information for key, or "".
@@ -167,7 +178,7 @@ func man(a *cli.App, root *cobra.Command, dir string) error {
 	}
 	root.DisableAutoGenTag = true // the tag would add today's date to every page
 	if err := doc.GenManTree(root,
-		&doc.GenManHeader{Section: "1", Source: "ronbox " + release, Manual: "ronbox", Date: &made}, dir); err != nil {
+		&doc.GenManHeader{Section: "1", Source: "ronbox " + a.Build.Version, Manual: "ronbox", Date: &made}, dir); err != nil {
 		return err
 	}
 	out := struct {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/access"
@@ -36,9 +38,16 @@ command.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          cli.GroupHelp,
 	}
 	a.AddFlags(root)
+	showVersion := root.Flags().Bool("version", false, "print the version of this binary")
+	printVersion := a.Verb(func(context.Context, []string) error { return version(a) })
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *showVersion && len(args) == 0 {
+			return printVersion(cmd, args)
+		}
+		return cli.GroupHelp(cmd, args)
+	}
 	chapter(root, "node", "Node", node.Commands(a)...)
 	chapter(root, "services", "Services",
 		registry.Command(a), wallet.Command(a), ledger.Command(a),

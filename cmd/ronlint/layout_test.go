@@ -240,6 +240,9 @@ var parsed = sync.OnceValues(func() ([]*goPackage, error) {
 			(strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
 			return fs.SkipDir
 		}
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); d.IsDir() && path != root && err == nil {
+			return fs.SkipDir // another module
+		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return nil
 		}

@@ -32,7 +32,7 @@ type traffic struct {
 	names  []string
 	nonces []uint64
 	at     int
-	keys   int
+	keys   uint64
 	limits *ledger.Limits
 }
 
@@ -55,9 +55,9 @@ func (g *traffic) next() ledger.Op {
 func (g *traffic) keyed() ledger.Op {
 	o := g.next()
 	g.keys++
-	o.Dedupe = ledger.DedupeKey{Scope: "org:alice", Key: strconv.Itoa(g.keys)}
+	o.Dedupe = ledger.DedupeKey{Scope: "org:alice", Key: strconv.FormatUint(g.keys, 10)}
 	o.Idem, o.TTL = o.Dedupe.Key, time.Hour
-	binary.LittleEndian.PutUint64(o.Fingerprint[:], uint64(g.keys))
+	binary.LittleEndian.PutUint64(o.Fingerprint[:], g.keys)
 	return o
 }
 

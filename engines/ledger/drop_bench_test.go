@@ -43,7 +43,7 @@ func newDropper(b *testing.B, slots int) *dropper {
 	names := d.fund(dropAccounts)
 	for i := range dropPayers {
 		g := newTraffic(names[i*len(names)/dropPayers : (i+1)*len(names)/dropPayers])
-		g.keys = i << 32
+		g.keys = uint64(i) << 32
 		d.payers = append(d.payers, g)
 	}
 	for range slots {

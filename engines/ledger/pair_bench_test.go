@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,7 +120,7 @@ func newPayers(r *rig, n, burst int, whole bool) *payers {
 	p := &payers{r: r, burst: burst, whole: whole, commits: &r.groups}
 	for i := range n {
 		g := newTraffic(names[i*len(names)/n : (i+1)*len(names)/n])
-		g.keys = i << 32
+		g.keys = uint64(i) << 32
 		p.traffic = append(p.traffic, g)
 	}
 	return p
@@ -175,7 +176,7 @@ type rawLoop struct {
 
 func newRawLoop(t testing.TB) *rawLoop {
 	db, err := bolt.Open(filepath.Join(t.TempDir(), "raw.db"), 0o600, &bolt.Options{
-		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30,
+		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30 & math.MaxInt,
 	})
 	if err != nil {
 		t.Fatal(err)

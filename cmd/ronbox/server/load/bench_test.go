@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -26,12 +27,12 @@ import (
 
 // Sizes of the payment benchmark. Its peers in testdata/bench use the same sizes.
 const (
-	payAccounts = 10_000
-	hotAccounts = 10
-	payConns    = 64
-	batchConns  = 4
-	batchSize   = 1000
-	funds       = 1_000_000_000_000 // of each account
+	payAccounts       = 10_000
+	hotAccounts       = 10
+	payConns          = 64
+	batchConns        = 4
+	batchSize         = 1000
+	funds       int64 = 1_000_000_000_000 // of each account
 )
 
 // BenchmarkMoney pays over HTTP through a node in another process. The node has the default disk
@@ -117,8 +118,8 @@ func benchmarkPeer(b *testing.B, service string) {
 // beBare is the body of a helper that answers at once with as many bytes as the wallet. It shows
 // the limit that net/http, the router, the callers and the machine set for any service.
 func beBare(t *testing.T) {
-	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.Itoa(funds),
-		PostedMinor: strconv.Itoa(funds),
+	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.FormatInt(funds, 10),
+		PostedMinor: strconv.FormatInt(funds, 10),
 		HeldMinor:   "0", AsOf: time.Now().UTC(), AsOfSeq: payAccounts}).AppendJSON(
 		nil,
 	)
@@ -203,7 +204,7 @@ type rawLoop struct {
 func newRawLoop(b testing.TB) *rawLoop {
 	b.Helper()
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{
-		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30,
+		PageSize: 4096, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30 & math.MaxInt,
 	})
 	if err != nil {
 		b.Fatal(err)
