@@ -85,7 +85,15 @@ func templateFuncs(files map[string]file) template.FuncMap {
 		"bytes": humanBytes,
 		"count": thousands,
 		"clip":  shorten,
-		"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"brief": brief,
+		"utc":   clock,
+		"instant": func(text string) string {
+			t, err := time.Parse(time.RFC3339Nano, text)
+			if err != nil {
+				return text
+			}
+			return clock(t)
+		},
 		"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"since": func(seconds int64) string { return (time.Duration(seconds) * time.Second).String() },
 		"join":  strings.Join,
@@ -104,6 +112,17 @@ func templateFuncs(files map[string]file) template.FuncMap {
 			return sign + groups(digits)
 		},
 	}
+}
+
+// clock returns a time without script, in UTC.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+// brief returns a value as it is, unless it is a digest.
+func brief(s string) string {
+	if strings.HasPrefix(s, "b3:") {
+		return shorten(s)
+	}
+	return s
 }
 
 // humanBytes returns a size as people read it.
