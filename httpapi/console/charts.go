@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ronbox/httpapi/node"
 )
 
 // Sizes of a chart in units of its SVG.
@@ -32,7 +34,7 @@ type chartSpec struct {
 var charts = [...]chartSpec{
 	{"Payments", [2]string{"payments_per_s"}, [2]string{"paid"}},
 	{"Requests", [2]string{"requests_per_s", "edge_hits_per_s"}, [2]string{"all", "edge hits"}},
-	{"Refused and failed", [2]string{"refused_per_s", "errors_per_s"}, [2]string{"429 and 507", "other 5xx"}},
+	{"Refusals", [2]string{"refused_per_s", "errors_per_s"}, [2]string{"refused", "failed"}},
 	{"Commit", [2]string{"commit_p50_ms", "commit_p99_ms"}, [2]string{"median", "99 %"}},
 	{"File", [2]string{"file_bytes"}, [2]string{"size"}},
 	{"Memory", [2]string{"rss_bytes"}, [2]string{"resident"}},
@@ -70,9 +72,9 @@ type chartRow struct {
 }
 
 // drawCharts returns the charts of the series that the node has.
-func drawCharts(list seriesList) (out []chart) {
+func drawCharts(list node.SeriesList) (out []chart) {
 	for _, spec := range charts {
-		var all []series
+		var all []node.Series
 		for _, name := range spec.series {
 			for _, s := range list.Series {
 				if s.Name == name {
@@ -87,7 +89,7 @@ func drawCharts(list seriesList) (out []chart) {
 	return out
 }
 
-func drawChart(spec chartSpec, all []series, step int, end time.Time) chart {
+func drawChart(spec chartSpec, all []node.Series, step int, end time.Time) chart {
 	unit, values := all[0].Unit, len(all[0].Values)
 	span := max(values, leastValues)
 	top := 0.0
@@ -95,7 +97,9 @@ func drawChart(spec chartSpec, all []series, step int, end time.Time) chart {
 	for i, s := range all {
 		lines[i] = condense(s.Values, (span+plotPoints-1)/plotPoints)
 		for _, v := range lines[i] {
-			top = max(top, v) // false for NaN
+			if v > top { // false for NaN
+				top = v
+			}
 		}
 	}
 	top = roundUp(top, unit)
@@ -116,9 +120,9 @@ func drawChart(spec chartSpec, all []series, step int, end time.Time) chart {
 		if i == 0 {
 			c.Area = area
 		}
-		now := figure(newest(all[i].Values), unit)
-		c.Keys = append(c.Keys, chartKey{class, spec.names[i], now + suffix(unit)})
-		says = append(says, spec.names[i]+" now "+now+suffix(unit))
+		now := reading(newest(all[i].Values), unit)
+		c.Keys = append(c.Keys, chartKey{class, spec.names[i], now})
+		says = append(says, spec.names[i]+" now "+now)
 	}
 	c.Label = strings.Join(says, ", ")
 	return c
@@ -189,13 +193,13 @@ func plot(values []float64, width, top float64) (line, area string) {
 }
 
 // chartRows returns the table of a chart, newest first.
-func chartRows(all []series, step int, end time.Time) (out []chartRow) {
+func chartRows(all []node.Series, step int, end time.Time) (out []chartRow) {
 	values := len(all[0].Values)
 	run := max(1, (values+tableRows-1)/tableRows)
 	for at := values; at > 0; at -= run {
 		row := chartRow{At: end.Add(-time.Duration((values-at)*step) * time.Second)}
 		for _, s := range all {
-			row.Values = append(row.Values, figure(mean(s.Values[max(0, at-run):at]), s.Unit)+suffix(s.Unit))
+			row.Values = append(row.Values, reading(mean(s.Values[max(0, at-run):at]), s.Unit))
 		}
 		out = append(out, row)
 	}
@@ -237,29 +241,41 @@ func figure(v float64, unit string) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// suffix returns the unit as it stands after a figure.
-func suffix(unit string) string {
-	switch unit {
-	case "1/s":
-		return "/s"
-	case "ms":
-		return " ms"
+// reading returns a value with its unit.
+func reading(v float64, unit string) string {
+	switch {
+	case math.IsNaN(v):
+	case unit == "1/s":
+		return figure(v, unit) + "/s"
+	case unit == "ms":
+		return figure(v, unit) + " ms"
 	}
-	return ""
+	return figure(v, unit)
 }
 
 func minutes(d time.Duration) string {
 	return strconv.FormatFloat(d.Minutes(), 'f', -1, 64) + " min"
 }
 
-// seriesList holds the series of the last hour.
-type seriesList struct {
-	StepS  int
-	End    int64
-	Series []series
-}
+// leastGrowth is the time that the file must have been watched before its growth is believed.
+const leastGrowth = 10 * time.Minute
 
-type series struct {
-	Name, Unit string
-	Values     []*float64
+// fullIn says when the file or the disk will be full if the file goes on to grow as in the last hour,
+// "" if that is not known or more than a year away.
+func fullIn(list node.SeriesList, stats node.DBStats) string {
+	room := stats.MaxBytes - stats.Bytes
+	if stats.DiskFreeBytes > 0 {
+		room = min(room, stats.DiskFreeBytes)
+	}
+	for _, s := range list.Series {
+		watched := time.Duration(len(s.Values)*list.StepS) * time.Second
+		if s.Name != "file_bytes" || watched < leastGrowth || s.Values[0] == nil {
+			continue
+		}
+		grown := newest(s.Values) - *s.Values[0]
+		if days := float64(room) / grown * watched.Hours() / 24; grown > 0 && days < 365 {
+			return fmt.Sprintf("full in %.0f d, if it grows as in the last hour", math.Floor(days))
+		}
+	}
+	return ""
 }

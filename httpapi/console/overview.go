@@ -19,6 +19,7 @@ type overviewData struct {
 	Stats     part[node.DBStats]
 	Attention *attention // nil: nothing needs any
 	Charts    part[[]chart]
+	Full      string // when the file will be; "": not soon
 	Drawing   drawing
 	Queues    part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
 	Restarts  part[[]node.TaskInfo]  // tasks that were restarted
@@ -62,6 +63,9 @@ func overview(v *view) any {
 		d.Ready[name] = d.light(name)
 	}
 	d.Attention = d.concerns()
+	series := read(h.node.Series(ctx))
+	d.Charts = part[[]chart]{drawCharts(series.V), series.Fault}
+	d.Full = fullIn(series.V, d.Stats.V)
 	queues := read(h.node.Queues(ctx))
 	d.Queues = part[[]node.QueueInfo]{busyQueues(queues.V.Queues), queues.Fault}
 	d.Drawing = draw(queues.V.Queues)
