@@ -128,8 +128,8 @@ func drawChart(spec chartSpec, all []node.Series, step int, end time.Time) chart
 	return c
 }
 
-// condense returns the means of runs of n values. A run without a value is NaN. The runs are counted
-// from the newest value.
+// condense returns the means of runs of n values. A run without a value is NaN. The runs are
+// counted from the newest value.
 func condense(values []*float64, n int) (out []float64) {
 	for at := len(values) % n; at <= len(values); at += n {
 		if at > 0 {
@@ -260,8 +260,8 @@ func minutes(d time.Duration) string {
 // leastGrowth is the time that the file must have been watched before its growth is believed.
 const leastGrowth = 10 * time.Minute
 
-// fullIn says when the file or the disk will be full if the file goes on to grow as in the last hour,
-// "" if that is not known or more than a year away.
+// fullIn returns a text about when the file or the disk will be full if the file continues to grow
+// as in the last hour, "" if that is not known or more than a year away.
 func fullIn(list node.SeriesList, stats node.DBStats) string {
 	room := stats.MaxBytes - stats.Bytes
 	if stats.DiskFreeBytes > 0 {

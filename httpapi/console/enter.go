@@ -65,8 +65,8 @@ func (h *Console) postLink(c *httpapi.Request) error {
 // securely is the prefix of a cookie that a browser sends over TLS only.
 const securely = "__Secure-"
 
-// cookieName returns the name of the session cookie. It has the node's id: cookies of all ports of a
-// host are one set, and several nodes may run on one host.
+// cookieName returns the name of the session cookie. The name has the node's id, because a browser
+// sends the cookies of a host to all its ports, and several nodes may run on one host.
 func (h *Console) cookieName() string { return "ronbox_console_" + h.d.Info().NodeID }
 
 // sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does

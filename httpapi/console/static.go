@@ -128,7 +128,8 @@ func brief(s string) string {
 	return s
 }
 
-// plain returns a text of others with its marks of direction spelled out, so that it looks as it is.
+// plain spells out the bidirectional controls of a text from outside, so that it cannot be shown in
+// another order than it has.
 func plain(s string) string {
 	var out strings.Builder
 	for _, r := range s {
