@@ -123,6 +123,12 @@ func (n *fakeNode) Series() nodeapi.SeriesList {
 	}}
 }
 
+func (n *fakeNode) Doctor(context.Context) (nodeapi.Checkup, error) {
+	return nodeapi.Checkup{CheckedAt: time.Unix(1, 0).UTC(), Findings: []nodeapi.NodeFinding{
+		{Check: "growth", State: "warn", Message: "full in 2 d", Next: "make room"},
+	}}, n.err
+}
+
 func (n *fakeNode) Tasks() nodeapi.TaskList {
 	return nodeapi.TaskList{Tasks: []nodeapi.TaskInfo{{Service: "node", Name: "http", State: "running"}}}
 }
@@ -399,6 +405,7 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 		{"GET", "tasks", "", 200, `"name":"http"`},
 		{"GET", "queues", "", 200, `"name":"q"`},
 		{"GET", "series", "", 200, `"values":[null,0.5]`}, {"GET", "series?n=1", "", 400, `"field":"n"`},
+		{"GET", "doctor", "", 200, `"state":"warn"`},
 		{"GET", "log-level", "", 200, `"level":"info"`},
 		{"PUT", "log-level", `{"level":"debug","service":"registry"}`, 200, `"level":"debug"`},
 		{"PUT", "log-level", `{"level":"loud"}`, 400, `"field":"level"`},

@@ -359,6 +359,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"value":"[A-Za-z0-9+/=]{8,}"`), `"value":"BASE64"`},
 	{regexp.MustCompile(`(running|backoff|done) +[0-9][0-9a-z]* +`), "$1  AGE  "},
 	{regexp.MustCompile(`uptime +[0-9a-z]+`), "uptime UPTIME"},
+	{regexp.MustCompile(`SERIES +NOW +LEAST +MEAN +MOST +LAST HOUR`), "SERIES NOW LEAST MEAN MOST LAST HOUR"},
 	{regexp.MustCompile(`"end":[0-9]+,"series"`), `"end":N,"series"`},
 	{regexp.MustCompile(`"values":\[[0-9.,nul]*\]`), `"values":[VALUES]`},
 	{regexp.MustCompile(`"uptime_seconds":[0-9]+`), `"uptime_seconds":N`},

@@ -78,6 +78,15 @@ func operatorCases() []routeCase {
 			},
 			true,
 		},
+		{
+			"GET /admin/v1/doctor",
+			`{"findings":[{"check":"swap"}]}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.Doctor(ctx)
+				return v.Findings[0].Check, err
+			},
+			"swap",
+		},
 		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.LogLevel(ctx)
 			return v.Level, err

@@ -63,6 +63,8 @@ func bodies() []any {
 		nodeapi.QueueInfo{},
 		nodeapi.QueueList{},
 		nodeapi.LogLevel{},
+		nodeapi.Checkup{},
+		nodeapi.NodeFinding{},
 		nodeapi.Series{},
 		nodeapi.SeriesList{},
 		wire.Problem{},

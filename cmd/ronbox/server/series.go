@@ -14,11 +14,17 @@ import (
 	"ronbox/store"
 )
 
-// Resolution of the series: a point every 5 s for an hour, 69 KB in all.
+// Resolution of the series: a point every 5 s for an hour, 75 KB in all.
 const (
 	seriesEvery  = 5 * time.Second
 	seriesPoints = int(time.Hour / seriesEvery)
 	seriesCount  = 12
+)
+
+// Columns of a point that the doctor reads. The used bytes are no series of their own.
+const (
+	columnP99  = 6
+	columnUsed = seriesCount
 )
 
 // figures are the counters and gauges of the node at one time. Counters count from the start.
@@ -31,11 +37,13 @@ type figures struct {
 	hits     float64
 	commits  store.CommitTimes
 
-	file, disk, memory, goroutines float64 // NaN: unknown
+	// bytes, and the number of goroutines; NaN: unknown
+	file, used, capacity, disk, reserve, memory, goroutines float64
 }
 
-// point holds a value of each series, in the order of seriesNames. NaN is no value.
-type point [seriesCount]float64
+// point holds a value of each series, in the order of seriesNames, and the used bytes of the file.
+// NaN is no value.
+type point [seriesCount + 1]float64
 
 // seriesNames returns the names and units of the series.
 func seriesNames() [seriesCount]nodeapi.Series {
@@ -84,6 +92,7 @@ func pointBetween(from, to *figures) point {
 		to.memory,
 		to.goroutines,
 		rate(from.hits, to.hits),
+		to.used,
 	}
 }
 
@@ -187,6 +196,8 @@ func (n *Node) figures() figures {
 		commits:    n.store.CommitTimes(),
 		file:       float64(n.store.Bytes()),
 		goroutines: float64(runtime.NumGoroutine()),
+		used:       math.NaN(),
+		capacity:   math.NaN(),
 		disk:       math.NaN(),
 		memory:     math.NaN(),
 	}
@@ -214,6 +225,12 @@ func (f *figures) count(family string, m *dto.Metric) {
 		if label(m, "service") == "edge" && label(m, "outcome") == "ok" {
 			f.hits -= value
 		}
+	case "store_used_bytes":
+		f.used = m.GetGauge().GetValue()
+	case "store_max_bytes":
+		f.capacity = m.GetGauge().GetValue()
+	case "store_disk_reserve_bytes":
+		f.reserve = m.GetGauge().GetValue()
 	case "store_disk_free_bytes":
 		f.disk = m.GetGauge().GetValue()
 	case "process_resident_memory_bytes":
