@@ -87,6 +87,12 @@ func (r *Request) hidden(route *Route) bool {
 	return !r.peer.Socket && (route.Socket || route.Admin && !r.settings.adminOnTCP && !reads)
 }
 
+// admitted reports whether the service of b exists for the sender of r, as far as its path goes.
+func (r *Request) admitted(b *boundRoute) bool {
+	sv := b.service
+	return sv.Admits == nil || !strings.HasPrefix(r.r.URL.Path, sv.Prefix) || sv.Admits(r)
+}
+
 // socketActor returns the peer of a socket as an actor. It returns an error unless the current map
 // grants the peer the scope of r.
 func (s *Server) socketActor(c *Request, r *Route) (engines.Actor, error) {

@@ -255,6 +255,8 @@ func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"reload":    func() error { return only(c.Reload(ctx)) },
 		"tasks":     func() error { return only(c.Tasks(ctx)) },
 		"queues":    func() error { return only(c.Queues(ctx)) },
+		"series":    func() error { return only(c.Series(ctx)) },
+		"doctor":    func() error { return only(c.Doctor(ctx)) },
 		"log level": func() error { return only(c.LogLevel(ctx)) },
 		"set level": func() error { return only(c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})) },
 		"profile":   func() error { return c.Profile(ctx, "heap", 0, io.Discard) },

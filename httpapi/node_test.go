@@ -117,6 +117,18 @@ func (n *fakeNode) Reload(context.Context, engines.Actor, string) (nodeapi.Reloa
 	return nodeapi.Reloaded{Version: 2, Source: "ronbox.toml", Changed: []nodeapi.ConfigChange{}}, n.err
 }
 
+func (n *fakeNode) Series() nodeapi.SeriesList {
+	return nodeapi.SeriesList{StepS: 5, End: 1, Series: []nodeapi.Series{
+		{Name: "commit_p50_ms", Unit: "ms", Values: []*float64{nil, new(0.5)}},
+	}}
+}
+
+func (n *fakeNode) Doctor(context.Context) (nodeapi.Checkup, error) {
+	return nodeapi.Checkup{CheckedAt: time.Unix(1, 0).UTC(), Findings: []nodeapi.NodeFinding{
+		{Check: "growth", State: "warn", Message: "full in 2 d", Next: "make room"},
+	}}, n.err
+}
+
 func (n *fakeNode) Tasks() nodeapi.TaskList {
 	return nodeapi.TaskList{Tasks: []nodeapi.TaskInfo{{Service: "node", Name: "http", State: "running"}}}
 }
@@ -392,6 +404,8 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 		{"GET", "audit?from=2&limit=1", "", 200, `"rows":[]`},
 		{"GET", "tasks", "", 200, `"name":"http"`},
 		{"GET", "queues", "", 200, `"name":"q"`},
+		{"GET", "series", "", 200, `"values":[null,0.5]`}, {"GET", "series?n=1", "", 400, `"field":"n"`},
+		{"GET", "doctor", "", 200, `"state":"warn"`},
 		{"GET", "log-level", "", 200, `"level":"info"`},
 		{"PUT", "log-level", `{"level":"debug","service":"registry"}`, 200, `"level":"debug"`},
 		{"PUT", "log-level", `{"level":"loud"}`, 400, `"field":"level"`},
@@ -419,7 +433,7 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 		"db/snapshot":   `{"dir":"/d"}`,
 		"log-level":     `{"level":"info"}`,
 	}
-	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true}
+	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true, "series": true}
 	r := newRig(t)
 	r.undescribed = true
 	for _, route := range r.tableOf(adminPrefix, -1) {

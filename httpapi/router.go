@@ -146,7 +146,12 @@ func (rt *router) missing(r *http.Request) *boundRoute {
 			service = name
 		}
 	}
-	if b, ok := rt.none[service+r.Method]; ok {
+	return rt.pseudo(service, r.Method)
+}
+
+// pseudo returns the pseudo-route of a service.
+func (rt *router) pseudo(service, method string) *boundRoute {
+	if b, ok := rt.none[service+method]; ok {
 		return b
 	}
 	return rt.none[service+otherMethod]
@@ -183,7 +188,7 @@ func (rt *router) allowed(c *Request) []string {
 	var out []string
 	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
 		if rows, ok := rt.all[m]; ok {
-			if b, _ := rows.match(c.r.URL.Path, true); b != nil && !c.hidden(b.route) {
+			if b, _ := rows.match(c.r.URL.Path, true); b != nil && c.admitted(b) && !c.hidden(b.route) {
 				out = append(out, m)
 			}
 		}

@@ -238,7 +238,8 @@ func (s *Server) now() time.Time { return s.d.Now() }
 func (s *Server) SetGate(g Gate) { s.gate.set(g, s.now()) }
 
 // serve runs a request through its stages. A route that is hidden from the peer is replaced by the
-// pseudo-route without a route, so that no stage reveals that it exists.
+// pseudo-route without a route, so that no stage reveals that it exists. A service that does not
+// admit the peer is replaced by the node.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p httprouter.Params) {
 	c := &Request{
 		w:        w,
@@ -249,7 +250,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p 
 		settings: s.current.Load(),
 		started:  time.Now(),
 	}
-	if c.hidden(b.route) {
+	switch {
+	case !c.admitted(b):
+		b = s.router.pseudo(serviceNode, r.Method)
+	case c.hidden(b.route):
 		b = s.router.missing(r)
 	}
 	c.route, c.service = b.route, b.service
@@ -273,6 +277,9 @@ func (s *Server) Addr() string { return s.front.Addr() }
 
 // URL returns the URL of the TCP address.
 func (s *Server) URL() string { return s.front.URL() }
+
+// Certified reports whether the node serves TLS with a certificate that names a host.
+func (s *Server) Certified(host string) bool { return s.front.Certified(host) }
 
 // Conns returns the number of open TCP connections.
 func (s *Server) Conns() int { return s.front.Conns() }

@@ -20,6 +20,9 @@ type Service struct {
 	// Prefix of its paths, such as "/v1/". A path below it without a route is refused with the
 	// codes of this service. "": no prefix.
 	Prefix string
+	// Admits reports whether the paths below Prefix exist for the sender of a request; nil: they do
+	// for all. It is called before all stages.
+	Admits func(*Request) bool
 	Routes []Route
 	Params []PathParam // path parameters of its routes; other services may use the same names
 	Errors []ErrorRule // tried before the rules that all services share

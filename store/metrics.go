@@ -296,17 +296,31 @@ func upper(slot int) uint64 {
 
 func (h *histogram) add(v int64) { h.slots[slot(uint64(max(v, 0)))].Add(1) }
 
+// counts returns the numbers in each slot.
+func (h *histogram) counts() (out slotCounts) {
+	for i := range h.slots {
+		out[i] = h.slots[i].Load()
+	}
+	return out
+}
+
 // quantiles returns upper bounds of the quantiles.
 func (h *histogram) quantiles() Quantiles {
-	var counts [histogramSlots]uint64
+	counts := h.counts()
+	return counts.quantiles()
+}
+
+// slotCounts are the counts of a histogram at one time.
+type slotCounts [histogramSlots]uint64
+
+func (c *slotCounts) quantiles() Quantiles {
 	var all uint64
-	for i := range h.slots {
-		counts[i] = h.slots[i].Load()
-		all += counts[i]
+	for _, n := range c {
+		all += n
 	}
 	at := func(share float64) uint64 {
 		rank, seen := uint64(math.Ceil(share*float64(all))), uint64(0)
-		for i, n := range counts {
+		for i, n := range c {
 			if seen += n; n > 0 && seen >= rank {
 				return upper(i)
 			}
@@ -314,6 +328,20 @@ func (h *histogram) quantiles() Quantiles {
 		return 0
 	}
 	return Quantiles{Count: all, P50: at(.5), P99: at(.99), Max: at(1)}
+}
+
+// CommitTimes counts the commits of a store by their duration. The zero value counts none.
+type CommitTimes struct{ counts slotCounts }
+
+// CommitTimes returns the commits since the store was opened.
+func (s *Store) CommitTimes() CommitTimes { return CommitTimes{s.metrics.pace.commit.counts()} }
+
+// Since returns the durations, in ns, of the commits after an earlier result of the same store.
+func (t CommitTimes) Since(earlier CommitTimes) Quantiles {
+	for i, n := range earlier.counts {
+		t.counts[i] -= n
+	}
+	return t.counts.quantiles()
 }
 
 // Quantiles holds quantiles of a histogram, each up to a fifth too large; all are zero if nothing

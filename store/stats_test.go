@@ -50,6 +50,22 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+// Since counts only the commits after the earlier result.
+func TestCommitTimesSince(t *testing.T) {
+	var h histogram
+	times := func() CommitTimes { return CommitTimes{h.counts()} }
+	h.add(1 << 40)
+	earlier := times()
+	if q := earlier.Since(earlier); q != (Quantiles{}) {
+		t.Errorf("nothing since: %+v", q)
+	}
+	h.add(1)
+	h.add(3)
+	if q := times().Since(earlier); q != (Quantiles{Count: 2, P50: 1, P99: 3, Max: 3}) {
+		t.Errorf("since: %+v", q)
+	}
+}
+
 func TestStats(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)

@@ -456,6 +456,9 @@ func TestDoctor(t *testing.T) {
 		if got := strings.HasPrefix(seen["node"].Seen, "runs"); got != running {
 			t.Errorf("a node runs: %t; doctor says %q", running, seen["node"].Seen)
 		}
+		if got := seen["growth"].Seen != "" && seen["tasks"].Seen != ""; got != running {
+			t.Errorf("a node runs: %t; its own findings are shown: %t", running, got)
+		}
 		human := ronbox(t, b.args("doctor")...)
 		if strings.Count(human.stdout, "\n") < len(doc.Findings) {
 			t.Errorf("a person is shown less:\n%s", human.stdout)

@@ -69,6 +69,24 @@ func operatorCases() []routeCase {
 			v, err := c.Queues(ctx)
 			return v.Queues[0].Cap, err
 		}, 9},
+		{
+			"GET /admin/v1/series",
+			`{"series":[{"name":"s","values":[null,2]}]}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.Series(ctx)
+				return v.Series[0].Values[0] == nil && *v.Series[0].Values[1] == 2, err
+			},
+			true,
+		},
+		{
+			"GET /admin/v1/doctor",
+			`{"findings":[{"check":"swap"}]}`,
+			func(ctx context.Context, c *apiClient) (any, error) {
+				v, err := c.Doctor(ctx)
+				return v.Findings[0].Check, err
+			},
+			"swap",
+		},
 		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.LogLevel(ctx)
 			return v.Level, err

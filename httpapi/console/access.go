@@ -55,8 +55,8 @@ func newRules(c Config) *rules {
 // admits reports whether the console exists for the sender of a request. A browser that was led
 // here by a foreign name (DNS rebinding) is not admitted, nor one that reaches beyond this machine
 // without TLS.
-func (r *rules) admits(c *httpapi.Request) bool {
-	req := c.HTTP()
+func (h *Console) admits(c *httpapi.Request) bool {
+	req, r := c.HTTP(), h.rules.Load()
 	peer := front.PeerOf(req)
 	allowed := func(p netip.Prefix) bool { return p.Contains(peer.Addr.Unmap()) }
 	if peer.Socket || !slices.ContainsFunc(r.allow, allowed) {
@@ -72,9 +72,14 @@ func (r *rules) admits(c *httpapi.Request) bool {
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	listed := slices.Contains(r.hosts, host)
-	_, literal := netip.ParseAddr(host)
-	if !listed && literal != nil && host != "localhost" && !strings.HasSuffix(host, ".localhost") {
+	if !listed && !isLocal(host) && !h.d.Certified(host) {
 		return false
 	}
 	return peer.Addr.IsLoopback() || scheme == "https" || trusted && listed
+}
+
+// isLocal reports whether a host is an address or a name that always means this machine.
+func isLocal(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }

@@ -20,14 +20,28 @@
 //  3. A page without a session shows only the node's name and version.
 //  4. GET changes nothing. A POST is refused unless the session may write, the request comes from
 //     a page of this origin, and its field `form` is that of the session.
-//  5. A peer outside console.allow, or a Host that is neither an address, localhost nor listed in
-//     console.hosts, gets 404 from every page, as for a path that does not exist.
+//  5. A peer outside console.allow gets the same 404 for every path below /console/ as for a path
+//     that does not exist, whatever the method and however often it asks. So does a request with a
+//     Host that is no address, no localhost, no name of the node's certificate and not listed in
+//     console.hosts.
 //  6. A token opens a session only if the node accepts it. A session ends no session of another
 //     token or user, but for one that entered with a code and may end tokens.
 //
-// A cookie belongs to a host, whatever the port. A server of another user on the same address that
+// A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
+// that nodes on one host do not end each other's sessions. A server of another user on the same address that
 // the operator's browser visits can thus read it: on a machine that is shared, reach the node by a
 // name of its own, such as http://node.localhost:8080.
+//
+// # Live updates and charts
+//
+// An open overview asks for its own page every two seconds, after the answer to the request before,
+// and stops while its tab is hidden. The script then changes the nodes of the page that differ.
+// There is no event stream. Each refresh is an ordinary request: its session, token, rates and
+// scopes are checked as for any page, it holds no connection and no goroutine between two answers,
+// and a page without script shows the same. Refreshes do not extend the session.
+//
+// Charts are SVG that the node draws, so that they need no script and no library, and are part of
+// the refreshed page. Each chart has a table of the same values.
 //
 // # Tasks and queues
 //

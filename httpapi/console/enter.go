@@ -62,16 +62,17 @@ func (h *Console) postLink(c *httpapi.Request) error {
 	})
 }
 
-// Cookie names. A browser sends the second one over TLS only.
-const (
-	cookieName   = "ronbox_console"
-	secureCookie = "__Secure-ronbox_console"
-)
+// securely is the prefix of a cookie that a browser sends over TLS only.
+const securely = "__Secure-"
+
+// cookieName returns the name of the session cookie. The name has the node's id, because a browser
+// sends the cookies of a host to all its ports, and several nodes may run on one host.
+func (h *Console) cookieName() string { return "ronbox_console_" + h.d.Info().NodeID }
 
 // sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does
 // not keep its session alive.
 func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
-	for _, name := range []string{secureCookie, cookieName} {
+	for _, name := range []string{securely + h.cookieName(), h.cookieName()} {
 		if got, err := c.HTTP().Cookie(name); err == nil {
 			live := c.HTTP().Header.Get("X-Console-Live") != ""
 			return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
@@ -81,12 +82,12 @@ func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
 }
 
 // setCookie sets the session cookie of the browser. If value is "", it deletes the cookie.
-func setCookie(c *httpapi.Request, value string) {
+func (h *Console) setCookie(c *httpapi.Request, value string) {
 	k := &http.Cookie{
-		Name: cookieName, Value: value, Path: prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: h.cookieName(), Value: value, Path: prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 	if scheme, _ := c.Origin(); scheme == "https" {
-		k.Name, k.Secure = secureCookie, true
+		k.Name, k.Secure = securely+k.Name, true
 	}
 	if value == "" {
 		k.MaxAge = -1
@@ -97,7 +98,7 @@ func setCookie(c *httpapi.Request, value string) {
 // getRoot serves GET /. It redirects a browser to the console. Other clients get a list of paths.
 func (h *Console) getRoot(c *httpapi.Request) error {
 	c.Header().Add("Vary", "Accept")
-	if prefersHTML(c.HTTP().Header.Values("Accept")) && h.rules.Load().admits(c) {
+	if prefersHTML(c.HTTP().Header.Values("Accept")) && h.admits(c) {
 		return see(c, prefix)
 	}
 	return c.Respond(http.StatusOK, map[string]string{
@@ -132,17 +133,11 @@ type entrance struct{ Fault string }
 
 // getEnter serves the page of entrance.
 func (h *Console) getEnter(c *httpapi.Request) error {
-	if !h.rules.Load().admits(c) {
-		return httpapi.ErrNoRoute
-	}
 	return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})
 }
 
 // postEnter begins a session with a code or a token.
 func (h *Console) postEnter(c *httpapi.Request) error {
-	if !h.rules.Load().admits(c) {
-		return httpapi.ErrNoRoute
-	}
 	if err := h.cross.Check(c.HTTP()); err != nil {
 		return h.fault(c, nil, http.StatusForbidden, "This form was sent by a page of another site.")
 	}
@@ -166,7 +161,7 @@ func (h *Console) postEnter(c *httpapi.Request) error {
 	if _, old := h.sessionOf(c); old != "" {
 		h.sessions.end(old)
 	}
-	setCookie(c, cookie)
+	h.setCookie(c, cookie)
 	h.note(c, "console.entered", &session{rights: r}, "")
 	return see(c, prefix)
 }
@@ -221,7 +216,7 @@ func (h *Console) postLeave(v *view, _ url.Values) error {
 	_, cookie := h.sessionOf(v.c)
 	h.sessions.end(cookie)
 	h.note(v.c, "console.left", v.s, "")
-	setCookie(v.c, "")
+	h.setCookie(v.c, "")
 	return see(v.c, prefix)
 }
 

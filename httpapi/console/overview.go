@@ -15,18 +15,39 @@ import (
 
 // overviewData is the data of the overview.
 type overviewData struct {
-	Status   part[node.Status]
-	Stats    part[node.DBStats]
-	Drawing  drawing
-	Queues   part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
-	Restarts part[[]node.TaskInfo]  // tasks that were restarted
-	Head     part[registry.Head]
-	Ledger   part[ledger.LedgerHead]
-	Assets   part[wallet.AssetList]
-	Epochs   part[rewarder.EpochPage]
-	Catalog  part[edge.Catalog]
-	Peers    part[index.PeerList]
-	Off      map[string]bool
+	Status    part[node.Status]
+	Stats     part[node.DBStats]
+	Attention *attention // nil: nothing needs any
+	Charts    part[[]chart]
+	Full      string // when the file will be; "": not soon
+	Drawing   drawing
+	Queues    part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
+	Restarts  part[[]node.TaskInfo]  // tasks that were restarted
+	Head      part[registry.Head]
+	Ledger    part[ledger.LedgerHead]
+	Assets    part[wallet.AssetList]
+	Epochs    part[rewarder.EpochPage]
+	Newest    *rewarder.Run // the newest epoch
+	Catalog   part[edge.Catalog]
+	Peers     part[index.PeerList]
+	Off       map[string]bool
+	Ready     map[string]light
+}
+
+// light is a state with the class of its colour.
+type light struct{ Class, Name string }
+
+// attention lists what an operator should look at.
+type attention struct {
+	Bad  bool // something fails
+	Rows []concern
+}
+
+// concern is one row of attention.
+type concern struct {
+	light
+	Text string
+	Next string // what to do
 }
 
 func overview(v *view) any {
@@ -35,10 +56,16 @@ func overview(v *view) any {
 		Status: read(h.node.Status(ctx)),
 		Stats:  read(h.node.DBStats(ctx)),
 		Off:    map[string]bool{},
+		Ready:  map[string]light{},
 	}
 	for name, state := range h.d.Info().Services {
 		d.Off[name] = state == "off"
+		d.Ready[name] = d.light(name)
 	}
+	d.Attention = d.concerns()
+	series := read(h.node.Series(ctx))
+	d.Charts = part[[]chart]{drawCharts(series.V), series.Fault}
+	d.Full = fullIn(series.V, d.Stats.V)
 	queues := read(h.node.Queues(ctx))
 	d.Queues = part[[]node.QueueInfo]{busyQueues(queues.V.Queues), queues.Fault}
 	d.Drawing = draw(queues.V.Queues)
@@ -53,6 +80,9 @@ func overview(v *view) any {
 	}
 	if !d.Off["rewarder"] {
 		d.Epochs = read(h.rewarder.Epochs(ctx, "", maxRows))
+		if n := len(d.Epochs.V.Epochs); n > 0 {
+			d.Newest = &d.Epochs.V.Epochs[n-1]
+		}
 	}
 	if !d.Off["edge"] {
 		d.Catalog = read(h.edge.Catalog(ctx))
@@ -61,6 +91,35 @@ func overview(v *view) any {
 		d.Peers = read(h.index.Peers(ctx))
 	}
 	return d
+}
+
+// light returns the state of a service.
+func (d *overviewData) light(service string) light {
+	ready, known := d.Status.V.Services[service]
+	switch {
+	case d.Off[service]:
+		return light{"warn", "off"}
+	case !known:
+		return light{"good", "on"} // a session that may not read the status
+	case !ready.Ready:
+		return light{"bad", "not ready"}
+	case !ready.WriteReady:
+		return light{"warn", "no writes"}
+	}
+	return light{"good", "ready"}
+}
+
+// concerns returns what the status of the node lacks, nil if nothing.
+func (d *overviewData) concerns() *attention {
+	var a attention
+	for _, key := range d.Status.V.Missing {
+		a.Bad = true
+		a.Rows = append(a.Rows, concern{light: light{"bad", key}, Text: d.Status.V.Causes[key]})
+	}
+	if len(a.Rows) == 0 {
+		return nil
+	}
+	return &a
 }
 
 // maxRows is how many rows a table of a page shows.

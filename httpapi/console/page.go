@@ -95,7 +95,6 @@ func allPages() []pageFile {
 // frame is what every template is given.
 type frame struct {
 	Title     string
-	Path      string
 	Nav       []navItem
 	Info      wire.VersionInfo
 	Session   *session
@@ -129,9 +128,6 @@ func (h *Console) show(p *page) httpapi.Handler {
 
 // begin finds the session of a request. It returns true if it has answered.
 func (h *Console) begin(c *httpapi.Request) (v *view, done bool, err error) {
-	if !h.rules.Load().admits(c) {
-		return nil, false, httpapi.ErrNoRoute
-	}
 	s, _ := h.sessionOf(c)
 	if s == nil && c.HTTP().URL.Path == prefix {
 		return nil, true, h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})
@@ -181,21 +177,8 @@ func (h *Console) fault(c *httpapi.Request, s *session, status int, text string)
 
 // render answers with a page. If data is nil, a service's page shows that the service is off.
 func (h *Console) render(c *httpapi.Request, status int, p *page, s *session, data any) error {
-	info := h.d.Info()
-	f := frame{Title: p.title, Path: c.HTTP().URL.Path, Info: info, Session: s, CLI: p.cli, Data: data}
-	if s != nil {
-		f.Form, f.MayChange, f.MayEnd = s.form, s.write, s.write && s.token == ""
-		for _, one := range h.pages.all {
-			if one.nav != "" {
-				f.Nav = append(f.Nav, navItem{one.path, one.nav, one == p, info.Services[one.owner] == "off"})
-			}
-		}
-	}
-	if data == nil && p.owner != "" {
-		f.Off = p.owner
-	}
 	var out bytes.Buffer
-	if err := p.tmpl.ExecuteTemplate(&out, "layout", f); err != nil {
+	if err := p.tmpl.ExecuteTemplate(&out, "layout", h.frame(p, s, data)); err != nil {
 		return err
 	}
 	c.Set("Content-Type", "text/html; charset=utf-8")
@@ -207,6 +190,24 @@ func (h *Console) render(c *httpapi.Request, status int, p *page, s *session, da
 	c.WriteHeader(status)
 	_, _ = c.Write(out.Bytes())
 	return nil
+}
+
+// frame returns what the template of a page is given.
+func (h *Console) frame(p *page, s *session, data any) frame {
+	info := h.d.Info()
+	f := frame{Title: p.title, Info: info, Session: s, CLI: p.cli, Data: data}
+	if s != nil {
+		f.Form, f.MayChange, f.MayEnd = s.form, s.write, s.write && s.token == ""
+		for _, one := range h.pages.all {
+			if one.nav != "" {
+				f.Nav = append(f.Nav, navItem{one.path, one.nav, one == p, info.Services[one.owner] == "off"})
+			}
+		}
+	}
+	if data == nil && p.owner != "" {
+		f.Off = p.owner
+	}
+	return f
 }
 
 // part is one datum of a page, or why it is not shown.

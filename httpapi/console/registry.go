@@ -9,8 +9,11 @@ import (
 	"ronbox/httpapi/registry"
 )
 
-// timeline is how many versions the page of the registry shows.
-const timeline = 12
+// Numbers of rows on the page of the registry.
+const (
+	timeline = 12 // versions
+	diffRows = 20 // items put, and items removed
+)
 
 // registryData is the data of the page of the registry.
 type registryData struct {
@@ -18,16 +21,29 @@ type registryData struct {
 	Versions   []part[registry.Version] // newest first
 	Proposals  part[registry.ProposalList]
 	Signers    part[registry.Signers]
-	Set        string
+	Set        signerSet
+	SetText    string
 	Checkpoint part[string]
 	From, To   uint64
 	Diff       part[registry.Diff]
 	Put        []change
 	Removed    []string
+	Cut        bool // the diff has more
 	ID         string
 	Item       part[registry.ItemProof]
 	Text       string // the item that was searched for
 	Present    bool
+}
+
+// signerSet is the part of a signer set that the page shows.
+type signerSet struct {
+	Threshold    int `json:"threshold"`
+	ThresholdGov int `json:"threshold_gov"`
+	Signers      []struct {
+		ID     string `json:"signer_id"`
+		Status string `json:"status"`
+		Since  uint64 `json:"since_version"`
+	} `json:"signers"`
 }
 
 // change is an item that a version put.
@@ -46,18 +62,20 @@ func registryPage(v *view) any {
 	}
 	d.Proposals = read(h.registry.Proposals(ctx, "", maxRows))
 	d.Signers = read(h.registry.Signers(ctx, 0))
-	d.Set = indented(d.Signers.V.SignerSet)
+	_ = json.Unmarshal(d.Signers.V.SignerSet, &d.Set) // the node's own answer
+	d.SetText = indented(d.Signers.V.SignerSet)
 	note, err := h.registry.Checkpoint(ctx)
 	d.Checkpoint = read(string(note), err)
 	d.From, _ = strconv.ParseUint(v.in.Get("from"), 10, 64)
 	d.To, _ = strconv.ParseUint(v.in.Get("to"), 10, 64)
 	if d.From > 0 && d.To > 0 {
 		d.Diff = read(h.registry.Diff(ctx, d.From, d.To))
-		for _, raw := range d.Diff.V.Put[:min(len(d.Diff.V.Put), maxRows)] {
+		for _, raw := range d.Diff.V.Put[:min(len(d.Diff.V.Put), diffRows)] {
 			d.Put = append(d.Put, change{itemID(raw), string(raw)})
 		}
 	}
-	d.Removed = d.Diff.V.Remove[:min(len(d.Diff.V.Remove), maxRows)]
+	d.Removed = d.Diff.V.Remove[:min(len(d.Diff.V.Remove), diffRows)]
+	d.Cut = len(d.Put) < len(d.Diff.V.Put) || len(d.Removed) < len(d.Diff.V.Remove)
 	if d.ID = v.in.Get("item"); d.ID != "" {
 		d.Item = read(h.registry.Item(ctx, newest, d.ID))
 		if d.Present = d.Item.V.Item != nil; d.Present {

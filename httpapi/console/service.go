@@ -46,7 +46,9 @@ type Deps struct {
 	Node    func() http.Handler // the node's router, once it is there
 	Info    func() wire.VersionInfo
 	URL     func() string // of the node's TCP listener
-	Now     func() time.Time
+	// Certified reports whether the node's certificate names a host.
+	Certified func(host string) bool
+	Now       func() time.Time
 	// Note puts the begin or the end of a session on the audit chain, if it can.
 	Note func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string)
 }
@@ -130,6 +132,7 @@ func (h *Console) Service() httpapi.Service {
 	return httpapi.Service{
 		Name:   service,
 		Prefix: prefix,
+		Admits: h.admits,
 		Params: []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
 		Routes: append(routes, h.linkRoute()),
 	}

@@ -1,26 +1,30 @@
 package console
 
 import (
-	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"ronbox/httpapi/edge"
 	"ronbox/httpapi/index"
-	"ronbox/httpapi/node"
 	"ronbox/httpapi/rewarder"
 )
 
 // rewardsData is the data of the page of rewards.
 type rewardsData struct {
 	Epochs part[rewarder.EpochPage]
-	Epoch  string // the epoch that is shown; "": none
+	Epoch  string // the epoch that is shown, the newest unless one is named; "": none
 	Run    part[rewarder.Run]
 	Parked part[rewarder.ParkedPage]
 	Actor  string
 	Proof  part[string]
+	Share  *share // of the actor, nil if it has none
+}
+
+// share is what an actor gets, as its proof says.
+type share struct {
+	Amount string `json:"amount_minor"`
+	Score  string `json:"score"`
 }
 
 func rewardsPage(v *view) any {
@@ -29,6 +33,9 @@ func rewardsPage(v *view) any {
 		Epochs: read(h.rewarder.Epochs(ctx, v.in.Get("after"), maxRows)),
 		Epoch:  v.in.Get("epoch"),
 		Actor:  strings.TrimSpace(v.in.Get("actor")),
+	}
+	if n := len(d.Epochs.V.Epochs); d.Epoch == "" && n > 0 {
+		d.Epoch = d.Epochs.V.Epochs[n-1].Epoch
 	}
 	if d.Epoch == "" {
 		return d
@@ -40,8 +47,29 @@ func rewardsPage(v *view) any {
 	if d.Actor != "" {
 		proof, err := h.rewarder.Proof(ctx, d.Epoch, d.Actor)
 		d.Proof = read(string(proof), err)
+		d.Share = shareIn(proof, d.Actor)
 	}
 	return d
+}
+
+// shareIn returns the share of an actor, nil if the proof is one of absence.
+func shareIn(proof []byte, actor string) *share {
+	var in struct {
+		Absent bool `json:"absent"`
+		Leaves []struct {
+			Actor string `json:"actor"`
+			share
+		} `json:"leaves"`
+	}
+	if json.Unmarshal(proof, &in) != nil || in.Absent {
+		return nil
+	}
+	for _, leaf := range in.Leaves {
+		if leaf.Actor == actor {
+			return &leaf.share
+		}
+	}
+	return nil
 }
 
 // edgeData is the data of the page of the edge.
@@ -85,66 +113,4 @@ func indexPage(v *view) any {
 		d.Served = read(h.index.Providers(ctx, index.ProvidersQuery{CID: d.Found.V.Manifest}))
 	}
 	return d
-}
-
-// operationsData is the data of the page of operations.
-type operationsData struct {
-	Audit    part[node.AuditPage] // newest first
-	Tokens   part[node.TokenList]
-	Config   part[node.ConfigShow]
-	Changed  []node.ConfigKey // keys that are not at their default
-	Tasks    part[node.TaskList]
-	Queues   part[node.QueueList]
-	File     part[node.DBInfo]
-	Level    part[node.LogLevel]
-	Sessions []sessionRow
-	From     uint64
-}
-
-// auditRows is how many rows of the audit chain the page shows.
-const auditRows = 40
-
-func operationsPage(v *view) any {
-	h, ctx := v.h, v.ctx
-	d := operationsData{
-		Tokens: read(h.node.Tokens(ctx, "", 0)),
-		Config: read(h.node.Config(ctx)),
-		Tasks:  read(h.node.Tasks(ctx)),
-		Queues: read(h.node.Queues(ctx)),
-		File:   read(h.node.DBInfo(ctx)),
-		Level:  read(h.node.LogLevel(ctx)),
-	}
-	for _, k := range d.Config.V.Keys {
-		if k.Source != "default" {
-			d.Changed = append(d.Changed, k)
-		}
-	}
-	d.From, _ = strconv.ParseUint(v.in.Get("from"), 10, 64)
-	if d.From == 0 {
-		first := read(h.node.Audit(ctx, 1, 1))
-		d.From = max(first.V.First, first.V.Last-min(first.V.Last, auditRows-1))
-	}
-	d.Audit = read(h.node.Audit(ctx, d.From, auditRows))
-	slices.Reverse(d.Audit.V.Rows)
-	if d.Audit.OK() { // a session that reads the audit may see who else looks
-		d.Sessions = h.sessions.list(h.d.Now())
-	}
-	return d
-}
-
-// postEnd ends another session, for a session that entered with a code and may end tokens.
-func (h *Console) postEnd(v *view, in url.Values) error {
-	if !v.s.write {
-		return h.fault(v.c, v.s, http.StatusForbidden, errReadOnly.Error())
-	}
-	if v.s.token != "" {
-		return h.fault(v.c, v.s, http.StatusForbidden, "Only a session that entered with a code may end others.")
-	}
-	if _, err := h.node.VerifyToken(v.ctx, node.VerifyRequest{Token: "none"}); err != nil {
-		return h.fault(v.c, v.s, http.StatusForbidden, explain(err))
-	}
-	if h.sessions.endByID(in.Get("id")) {
-		h.note(v.c, "console.ended", v.s, in.Get("id"))
-	}
-	return see(v.c, prefix+"operations#sessions")
 }

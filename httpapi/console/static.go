@@ -2,6 +2,7 @@ package console
 
 import (
 	"embed"
+	"fmt"
 	"html/template"
 	"mime"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"ronbox/appliance/b3"
 	"ronbox/httpapi"
@@ -51,7 +53,7 @@ func staticFiles() map[string]file {
 // finds its style.
 func (h *Console) getStatic(c *httpapi.Request) error {
 	f, ok := h.files[path.Base(c.Param(paramFile))]
-	if !ok || !h.rules.Load().admits(c) {
+	if !ok {
 		return httpapi.ErrNoRoute
 	}
 	cache := httpapi.CacheAsk
@@ -85,7 +87,16 @@ func templateFuncs(files map[string]file) template.FuncMap {
 		"bytes": humanBytes,
 		"count": thousands,
 		"clip":  shorten,
-		"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"brief": brief,
+		"plain": plain,
+		"utc":   clock,
+		"instant": func(text string) string {
+			t, err := time.Parse(time.RFC3339Nano, text)
+			if err != nil {
+				return text
+			}
+			return clock(t)
+		},
 		"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"since": func(seconds int64) string { return (time.Duration(seconds) * time.Second).String() },
 		"join":  strings.Join,
@@ -104,6 +115,31 @@ func templateFuncs(files map[string]file) template.FuncMap {
 			return sign + groups(digits)
 		},
 	}
+}
+
+// clock returns a time without script, in UTC.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+// brief returns a value as it is, unless it is a digest.
+func brief(s string) string {
+	if strings.HasPrefix(s, "b3:") {
+		return shorten(s)
+	}
+	return s
+}
+
+// plain spells out the bidirectional controls of a text from outside, so that it cannot be shown in
+// another order than it has.
+func plain(s string) string {
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			fmt.Fprintf(&out, "\\u%04x", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 // humanBytes returns a size as people read it.

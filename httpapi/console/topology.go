@@ -13,7 +13,7 @@ import (
 const (
 	boxWidth   = 120
 	boxHeight  = 36
-	rowHeight  = 58
+	rowHeight  = 47
 	leftColumn = 10
 	midColumn  = 290
 	endColumn  = 570

@@ -21,13 +21,20 @@ type walletData struct {
 	Asset   string
 	Account part[wallet.Account]
 	Balance part[wallet.Balance]
+	Holds   part[wallet.HoldList]
 	History part[[]entry]
 	Next    string // the cursor of the next page of history
-	Ref     string // of the form that pays, made once for each page; with it its other fields
-	To      string
-	Amount  string
-	Memo    string
+	// Accounts are those that begin with Prefix.
+	Accounts part[wallet.AccountList]
+	Prefix   string
+	Ref      string // of the form that pays, made once for each page; with it its other fields
+	To       string
+	Amount   string
+	Memo     string
 }
+
+// accountRows is how many accounts the page lists.
+const accountRows = 12
 
 // entry is a row of a statement.
 type entry struct {
@@ -49,7 +56,9 @@ func walletPage(v *view) any {
 		To:     v.in.Get("to"),
 		Amount: v.in.Get("amount"),
 		Memo:   v.in.Get("memo"),
+		Prefix: strings.TrimSpace(v.in.Get("accounts")),
 	}
+	d.Accounts = read(h.wallet.Accounts(ctx, d.Prefix, v.in.Get("after"), accountRows))
 	if d.Asset == "" && len(d.Assets.V.Assets) > 0 {
 		d.Asset = d.Assets.V.Assets[0].Asset
 	}
@@ -58,6 +67,7 @@ func walletPage(v *view) any {
 	}
 	d.Account = read(h.wallet.Account(ctx, d.Name))
 	d.Balance = read(h.wallet.Balance(ctx, d.Name, d.Asset, 0))
+	d.Holds = read(h.wallet.Holds(ctx, d.Name, "", maxRows))
 	page := read(h.wallet.History(ctx, wallet.HistoryQuery{
 		Account: d.Name, Asset: d.Asset, Cursor: v.in.Get("cursor"), Order: "desc", Limit: maxRows,
 	}))

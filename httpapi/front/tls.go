@@ -94,6 +94,12 @@ func (f *Front) certificateExpiry() float64 {
 	return float64(p.cert.Leaf.NotAfter.Unix())
 }
 
+// Certified reports whether the node serves TLS with a certificate that names a host.
+func (f *Front) Certified(host string) bool {
+	g, p := f.tcp.generation(), f.certs.current.Load()
+	return g != nil && g.settings.secure && p != nil && p.cert.Leaf.VerifyHostname(host) == nil
+}
+
 // set makes p the current certificate. p may be nil.
 func (c *certs) set(p *keyPair) {
 	c.current.Store(p)

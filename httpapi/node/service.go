@@ -24,6 +24,7 @@ type Engine interface {
 	Tokens
 	File
 	AuditLog
+	Inspection
 }
 
 // State reads and controls the state of the node.
@@ -113,7 +114,7 @@ func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
 		Name: service, Prefix: adminPath, Errors: rules(),
-		Routes: slices.Concat(h.stateRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
+		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{Name: paramKid, Doc: "id of a root key", Pattern: httpapi.NamePattern},

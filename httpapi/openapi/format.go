@@ -64,6 +64,8 @@ func (g *generator) example(dst []byte, s *schema, depth int) []byte {
 	switch {
 	case len(s.Examples) > 0:
 		one = s.Examples[0]
+	case len(s.AnyOf) > 0:
+		return g.example(dst, s.AnyOf[0], depth)
 	case len(s.Enum) > 0:
 		one = s.Enum[0]
 	case s.Type == "object":

@@ -33,6 +33,7 @@ type schema struct {
 	Examples    []any              `json:"examples,omitempty"`
 	Minimum     *uint64            `json:"minimum,omitzero"`
 	Maximum     *uint64            `json:"maximum,omitzero"`
+	AnyOf       []*schema          `json:"anyOf,omitempty"`
 	Items       *schema            `json:"items,omitzero"`
 	Properties  properties         `json:"properties,omitempty"`
 	Required    []string           `json:"required,omitempty"`
@@ -189,7 +190,11 @@ func (g *generator) typ(t reflect.Type) *schema {
 	case reflect.Struct:
 		return g.ref(t)
 	case reflect.Slice, reflect.Array:
-		return &schema{Type: "array", Items: g.typ(t.Elem())}
+		items := g.typ(t.Elem())
+		if t.Elem().Kind() == reflect.Pointer {
+			items = &schema{AnyOf: []*schema{items, {Type: "null"}}}
+		}
+		return &schema{Type: "array", Items: items}
 	case reflect.Map:
 		return &schema{Type: "object", Additional: g.typ(t.Elem())}
 	case reflect.Interface:

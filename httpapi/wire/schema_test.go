@@ -63,6 +63,10 @@ func bodies() []any {
 		nodeapi.QueueInfo{},
 		nodeapi.QueueList{},
 		nodeapi.LogLevel{},
+		nodeapi.Checkup{},
+		nodeapi.NodeFinding{},
+		nodeapi.Series{},
+		nodeapi.SeriesList{},
 		wire.Problem{},
 		registryapi.Head{},
 		registryapi.Version{},
@@ -131,7 +135,7 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 	for _, b := range bodies() {
 		listed = append(listed, reflect.TypeOf(b).Name())
 	}
-	for _, file := range []string{"frame.go", "../node/bodies.go", "../registry/bodies.go", "../ledger/bodies.go", "../wallet/bodies.go"} {
+	for _, file := range []string{"frame.go", "../node/bodies.go", "../node/inspect.go", "../registry/bodies.go", "../ledger/bodies.go", "../wallet/bodies.go"} {
 		declared = append(declared, structs(t, file)...)
 	}
 	slices.Sort(listed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
 )
 
 func (a app) doctorCmd() *cobra.Command {
@@ -21,8 +23,9 @@ func (a app) doctorCmd() *cobra.Command {
 		Short: "Check the machine and the data directory for problems",
 		Long: `Check the machine for problems: the configuration, whether the node runs, its port and
 directory, the file system and its sync latency, free disk space, kernel, clock, swap,
-memory, limits. Run it as the user of the node. It takes about a second and writes only a
-temporary file in the data directory.
+memory, limits. A running node adds its tasks, its commits, the growth of the file and the
+age of the last snapshot. Run it as the user of the node. It takes about a second and
+writes only a temporary file in the data directory.
 
 A finding is "warn" if it affects performance or convenience, and "bad" if the node
 cannot start or cannot guarantee its data. Each finding includes advice. Exit 3: a
@@ -43,6 +46,9 @@ func (a app) doctor(ctx context.Context, _ []string) error {
 	cfg, first := a.examineConfig()
 	node, running := a.examineNode(ctx, cfg)
 	findings := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, running)...)
+	if running {
+		findings = append(findings, a.askDoctor(ctx, cfg, findings)...)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -62,6 +68,28 @@ func (a app) doctor(ctx context.Context, _ []string) error {
 		return err
 	}
 	return a.FoundBad(worst.Seen, worst.Check)
+}
+
+// askDoctor returns the findings that only the running node can make: those of checks that known
+// does not have. The finding "node" has its readiness, and the reason if it cannot be asked.
+func (a app) askDoctor(ctx context.Context, cfg *config.Config, known []host.Finding) (out []host.Finding) {
+	c, err := a.ClientAt(cfg.SocketPath())
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	own, err := nodeapi.NewClient(c).Doctor(ctx)
+	if err != nil {
+		return nil
+	}
+	levels := map[string]host.Level{"ok": host.OK, "warn": host.Warn, "fail": host.Bad}
+	for _, f := range own.Findings {
+		had := slices.ContainsFunc(known, func(k host.Finding) bool { return k.Check == f.Check })
+		if !had && f.Check != server.CheckReady {
+			out = append(out, host.Finding{Check: f.Check, Level: levels[f.State], Seen: f.Message, Advice: f.Next})
+		}
+	}
+	return out
 }
 
 // findingRows shows one finding, and the advice below it.

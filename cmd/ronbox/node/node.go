@@ -37,7 +37,8 @@ func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
 	a.Advise(hint)
 	return []*cobra.Command{
-		a.initCmd(), a.serveCmd(), a.statusCmd(), a.consoleCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd(),
+		a.initCmd(), a.serveCmd(), a.statusCmd(), a.seriesCmd(), a.consoleCmd(), a.drainCmd(), a.doctorCmd(),
+		a.configCmd(),
 	}
 }
 

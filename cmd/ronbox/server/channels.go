@@ -34,6 +34,11 @@ func (n *Node) declare() {
 		Consumers: []string{"flight_recorder"},
 		Doc:       "looks how long the commit that runs has taken",
 	}, recorderEvery)
+	n.seriesTick = flow.Every(n.catalog, flow.Spec{
+		Service: ownService, Name: "series_tick", Consumers: []string{"series_recorder"},
+		Doc: "takes a point of each series",
+	}, seriesEvery)
+	n.series = newSeries(n.catalog)
 	n.catalog.DeclareTask(flow.Task{
 		Service: ownService,
 		Name:    "supervisor",

@@ -38,11 +38,12 @@ func consoleService() service {
 // newConsole wires the console to the node's own router, which is made after it.
 func (n *Node) newConsole(c *config.Config) consoleEngine {
 	e, err := console.New(c.Console, console.Deps{
-		Catalog: n.catalog,
-		Node:    func() http.Handler { return n.server.Handler() },
-		Info:    n.Version,
-		URL:     func() string { return n.server.URL() },
-		Now:     n.now,
+		Catalog:   n.catalog,
+		Node:      func() http.Handler { return n.server.Handler() },
+		Info:      n.Version,
+		URL:       func() string { return n.server.URL() },
+		Now:       n.now,
+		Certified: func(host string) bool { return n.server.Certified(host) },
 		Note: func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string) {
 			n.note(ctx, tokens.AuditEvent(event, by, corrID, detail))
 		},

@@ -69,6 +69,8 @@
 //   - janitor: 1 background task, one job at a time: expiry, key rotation, snapshots, purges.
 //   - flight_recorder: 1 background task. It checks every 250 ms how long the current commit has
 //     been running, records while commits take over 250 ms, and saves the trace of one over 2 s.
+//   - series_recorder: 1 background task. It keeps 12 series of the last hour in memory, with a
+//     point every 5 s.
 //   - http and admin_http belong to the server, committer to the store. Background tasks are
 //     cancelled when the drain begins.
 //   - node.lifecycle: watch, also named registry.shutdown_rx and wallet.shutdown_rx; supervisor ->

@@ -122,6 +122,7 @@ func (n *Node) tasks() []flow.Task {
 		task("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
 		task("flight_recorder", "records while commits take long, and keeps what the scheduler did around a slow one",
 			true, n.runFlightRecorder),
+		task("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.runSeriesRecorder),
 	}
 }
 

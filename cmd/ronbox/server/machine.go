@@ -1,18 +1,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
-	"syscall"
 
 	"ronbox/appliance/host"
-	"ronbox/cmd/ronbox/server/config"
-	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/httpapi/front"
 	"ronbox/store"
 )
 
@@ -76,88 +69,6 @@ func (n *Node) onDisk(what string) error {
 	err := fmt.Errorf("%s: %w", what, store.ErrAmnesia)
 	n.board.Set(ownService, keyAmnesia, err)
 	return err
-}
-
-// CheckPort is the name of the finding about the address of the node.
-const CheckPort = "port"
-
-// Checkup checks the machine for a node with this configuration. If running is set, its port may be
-// in use.
-func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
-	in := needs(cfg)
-	in.Running = running
-	if file, err := os.Stat(cfg.Path(DatabaseName)); err == nil {
-		in.Held = file.Size()
-	}
-	found := host.Doctor(ctx, in)
-	for i, f := range found {
-		if f.Check == CheckPort && f.Level == host.Bad &&
-			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {
-			by := occupantOf(ctx, cfg)
-			found[i].Seen, found[i].Advice = f.Seen+": "+by.seen, by.advice
-		}
-	}
-	if front.Exposed(cfg.Server, cfg.TLS) {
-		found = append(found, host.Finding{Check: "plaintext", Level: host.Warn,
-			Seen:   cfg.Server.Bind + " is reachable from other hosts without TLS (server.plaintext)",
-			Advice: "set tls.enabled with a certificate, or let only a proxy with TLS reach this port"})
-	}
-	if !in.Amnesia && in.Held > 0 && !running { // one that runs has the file, and has looked at its start
-		found = append(found, checkSecret(ctx, cfg))
-	}
-	if in.Held > 0 {
-		found = append(found, checkLogKey(ctx, cfg, running)...)
-	}
-	return found
-}
-
-// checkSecret looks at the node secret of a stopped node, as its start would.
-func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
-	f := host.Finding{Check: "node_key", Level: host.OK, Seen: "it is that of the database"}
-	secret, err := tokens.ReadSecret(cfg.Path(SecretName))
-	if err == nil {
-		err = readOffline(ctx, cfg.Path(DatabaseName), func(r store.Reader, info store.Info) error {
-			return tokens.CheckSecret(r, secret, info.AuthEpoch)
-		})
-	}
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		f.Level, f.Seen, f.Advice = host.Warn, "it is missing", "put it back from its backup: a start without it "+
-			"makes a new one, and voids all tokens"
-	case errors.Is(err, tokens.ErrSecret), errors.Is(err, tokens.ErrExposed), errors.Is(err, store.ErrSchema):
-		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).next
-	default:
-		f.Level, f.Seen, f.Advice = host.Warn, "cannot be told: "+err.Error(), "run doctor as the user of the node; "+
-			"`ronbox db check` looks at the file"
-	}
-	return f
-}
-
-func readOffline(ctx context.Context, path string, read func(store.Reader, store.Info) error) error {
-	file, err := store.OpenReader(path)
-	if err != nil {
-		return err
-	}
-	err = file.View(ctx, func(r store.Reader) error { return read(r, file.Info()) })
-	return errors.Join(err, file.Close())
-}
-
-// needs are the demands of a node of this configuration on the machine.
-func needs(cfg *config.Config) host.Inputs {
-	in := host.Inputs{
-		DataDir: cfg.Node.DataDir, Bind: cfg.Server.Bind, MaxBytes: cfg.Store.MaxBytes.Bytes(),
-		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
-		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
-	}
-	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName, PolicyKeyName} {
-		in.Private = append(in.Private, cfg.Path(name))
-	}
-	in.Private = append(in.Private, registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
-	if in.Amnesia {
-		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
-	}
-	return in
 }
 
 // limits raises the limits of the process, and warns of everything the machine lacks.

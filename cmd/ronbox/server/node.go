@@ -81,6 +81,9 @@ type Node struct {
 	healthTick   *flow.Ticker
 	janitorTick  *flow.Ticker
 	recorderTick *flow.Ticker
+	seriesTick   *flow.Ticker
+
+	series *series
 
 	store   *store.Store
 	engines []running // the enabled ones, in the order of services

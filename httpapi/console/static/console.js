@@ -9,38 +9,74 @@ if (form && code) {
   form.submit();
 }
 
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
-
+// showTimes writes times as the node does, but in the reader's zone.
 function showTimes(root) {
   for (const t of root.querySelectorAll("time[datetime]")) {
     const at = new Date(t.dateTime);
     if (!Number.isNaN(at.getTime())) {
       t.title = t.dateTime;
-      t.textContent = local.format(at);
+      t.textContent = at.toLocaleString("sv-SE");
     }
   }
 }
 showTimes(document);
 
-// refresh replaces the live part of the page by that of the same page as it is now.
+// morph makes the children of an element those of another, and keeps the nodes that stay: with them
+// the focus, the selection, open details, what was typed and how far a table was scrolled.
+function morph(old, next) {
+  const olds = [...old.childNodes], nexts = [...next.childNodes];
+  nexts.forEach((to, i) => {
+    const from = olds[i];
+    if (!from) return old.append(to);
+    if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName || from.id !== to.id) return from.replaceWith(to);
+    if (from.nodeType !== Node.ELEMENT_NODE) {
+      if (from.data !== to.data) from.data = to.data;
+      return;
+    }
+    for (const { name } of [...from.attributes]) {
+      if (!to.hasAttribute(name) && name !== "open") from.removeAttribute(name);
+    }
+    for (const { name, value } of to.attributes) {
+      if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+    }
+    morph(from, to);
+  });
+  for (const from of olds.slice(nexts.length)) from.remove();
+}
+
+// refresh makes the live part of the page that of the same page as it is now.
 async function refresh(live) {
-  if (document.hidden) return;
+  const stale = document.getElementById("stale");
   try {
-    const answer = await fetch(location.href, { headers: { "X-Console-Live": "1" }, redirect: "manual" });
-    if (answer.type === "opaqueredirect") return location.reload(); // the session has ended
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const answer = await fetch(location.href, {
+      headers: { "X-Console-Live": "1" }, redirect: "manual", signal: AbortSignal.timeout(10000),
+    });
+    const page = new DOMParser().parseFromString(answer.ok ? await answer.text() : "", "text/html");
     const next = page.querySelector(`[data-live="${live.dataset.live}"]`);
-    if (!next) return;
+    if (answer.type === "opaqueredirect" || answer.ok && !next) return location.reload(); // the session has ended
+    stale.hidden = answer.ok;
+    if (!answer.ok) return;
     showTimes(next);
-    live.replaceChildren(...next.childNodes);
+    morph(live, next);
   } catch {
-    // the node does not answer now; the next try is soon
+    stale.hidden = false; // the next try is soon
   }
 }
 
+// A tab asks every two seconds, after the answer before, and not while it is hidden.
 const live = document.querySelector("[data-live]");
-if (live) setInterval(() => refresh(live), 2000);
+if (live) {
+  let timer;
+  const tick = async () => {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    await refresh(live);
+    clearTimeout(timer);
+    timer = setTimeout(tick, 2000);
+  };
+  document.addEventListener("visibilitychange", tick);
+  timer = setTimeout(tick, 2000);
+}
 
 for (const f of document.querySelectorAll("form[method=post]")) {
   f.addEventListener("submit", () => setTimeout(() => f.querySelector("button").disabled = true));

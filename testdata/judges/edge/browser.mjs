@@ -8,7 +8,17 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // browse opens each URL and waits, a minute at most, until the expression ready is true in it. It gives {url, ready, value, requests, complaints, picture},
 // where value is what the expression evaluate gives.
-export async function browse(urls, ready, evaluate = "undefined") {
+export function browse(urls, ready, evaluate = "undefined") {
+  return withBrowser(async (open) => {
+    const out = [];
+    for (const url of urls) out.push(await open({ url, ready, evaluate }));
+    return out;
+  });
+}
+
+// withBrowser calls run with a function that opens a page in a new browser, and gives what run gives. The page may have a width and a dark scheme; whole
+// asks for a picture of all of it.
+export async function withBrowser(run) {
   const dir = mkdtempSync(join(tmpdir(), "ronbox-browser-"));
   const chrome = spawn("chromium", [
     "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--no-first-run",
@@ -18,9 +28,7 @@ export async function browse(urls, ready, evaluate = "undefined") {
   const gone = new Promise((done) => chrome.once("exit", done));
   try {
     const devtools = new DevTools(chrome.stdio[3], chrome.stdio[4]);
-    const out = [];
-    for (const url of urls) out.push(await open(devtools, url, ready, evaluate));
-    return out;
+    return await run((page) => open(devtools, page));
   } finally {
     chrome.kill();
     await gone;
@@ -57,7 +65,7 @@ class DevTools {
   }
 }
 
-async function open(devtools, url, ready, evaluate) {
+async function open(devtools, { url, ready, evaluate = "undefined", width, dark, whole }) {
   const page = { url, ready: false, requests: [], complaints: [] };
   const listen = async (session) => {
     for (const domain of ["Network", "Log", "Runtime"]) await devtools.call(session, domain + ".enable");
@@ -85,13 +93,20 @@ async function open(devtools, url, ready, evaluate) {
   const { sessionId } = await devtools.call(undefined, "Target.attachToTarget", { targetId, flatten: true });
   await listen(sessionId);
   await devtools.call(sessionId, "Target.setAutoAttach", { autoAttach: true, waitForDebuggerOnStart: true, flatten: true });
+  if (width) await devtools.call(sessionId, "Emulation.setDeviceMetricsOverride", { width, height: 800, deviceScaleFactor: 1, mobile: false });
+  if (dark) await devtools.call(sessionId, "Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
   await devtools.call(sessionId, "Page.navigate", { url });
   for (let tries = 0; tries < 240 && !page.ready; tries++) {
     await wait(250);
     page.ready = (await devtools.call(sessionId, "Runtime.evaluate", { expression: ready })).result?.value === true;
   }
   page.value = (await devtools.call(sessionId, "Runtime.evaluate", { expression: evaluate, awaitPromise: true, returnByValue: true })).result?.value;
-  page.picture = Buffer.from((await devtools.call(sessionId, "Page.captureScreenshot", { format: "png" })).data, "base64");
+  const shot = { format: "png" };
+  if (whole) {
+    const { cssContentSize } = await devtools.call(sessionId, "Page.getLayoutMetrics");
+    Object.assign(shot, { captureBeyondViewport: true, clip: { ...cssContentSize, scale: 1 } });
+  }
+  page.picture = Buffer.from((await devtools.call(sessionId, "Page.captureScreenshot", shot)).data, "base64");
   await devtools.call(undefined, "Target.closeTarget", { targetId });
   return page;
 }

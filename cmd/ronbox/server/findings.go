@@ -1,0 +1,161 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+)
+
+// Bounds of the findings about the running node.
+const (
+	fullSoon    = 14 * 24 * time.Hour // warned of before the file is full
+	leastGrowth = 10 * time.Minute    // of observation before the growth is extrapolated
+	slowP99     = time.Second         // of commits
+)
+
+// checkNode returns the findings that only the running node can make.
+func (n *Node) checkNode() []host.Finding {
+	points, _ := n.series.points()
+	return []host.Finding{
+		n.checkReady(),
+		n.checkTasks(),
+		checkCommits(points),
+		checkGrowth(points, n.spaceLeft()),
+		checkBackup(n.conf().Store.SnapshotEvery.D(), n.backupAge()),
+	}
+}
+
+// CheckReady is the name of the finding about the readiness of the running node.
+const CheckReady = "readiness"
+
+func (n *Node) checkReady() host.Finding {
+	f := host.Finding{Check: CheckReady, Level: host.OK, Seen: "ready for reads and writes"}
+	r := n.board.Report("", "")
+	if len(r.Missing) == 0 {
+		return f
+	}
+	var causes []string
+	for _, key := range r.Missing {
+		causes = append(causes, key+": "+r.Causes[key])
+	}
+	f.Level, f.Seen, f.Advice = host.Warn, "degraded: "+strings.Join(causes, "; "), "correct the causes that are named"
+	if !r.WriteReady {
+		f.Level, f.Seen = host.Bad, "not ready for writes: "+strings.Join(causes, "; ")
+	}
+	return f
+}
+
+// checkTasks warns of tasks that wait for a restart after a failure.
+func (n *Node) checkTasks() host.Finding {
+	var failing []string
+	for _, t := range n.sup.Tasks() {
+		if t.State == flow.LifeBackoff {
+			failing = append(failing, t.Service+"."+t.Task)
+		}
+	}
+	if failing == nil {
+		return host.Finding{Check: "tasks", Level: host.OK, Seen: "all tasks run"}
+	}
+	return host.Finding{
+		Check: "tasks", Level: host.Warn, Seen: "waiting for a restart after a failure: " + strings.Join(failing, ", "),
+		Advice: "see the last error in `ronbox debug tasks`, and the log",
+	}
+}
+
+// checkCommits warns if commits took long within the last hour.
+func checkCommits(points []point) host.Finding {
+	f := host.Finding{Check: "commits", Level: host.OK, Seen: "there were none in the last hour"}
+	slowest := math.NaN()
+	for i := range points {
+		if p99 := points[i][columnP99]; !math.IsNaN(p99) && !(p99 <= slowest) {
+			slowest = p99
+		}
+	}
+	if math.IsNaN(slowest) {
+		return f
+	}
+	f.Seen = fmt.Sprintf("99 %% of the commits in the slowest 5 s of the last hour took up to %.1f ms", slowest)
+	if slowest >= float64(slowP99/time.Millisecond) {
+		f.Level, f.Advice = host.Warn, "look for other load on the disk: a commit waits for two syncs"
+	}
+	return f
+}
+
+// spaceLeft returns the bytes that the file can still take until writes are refused, or a negative
+// number if that is unknown.
+func (n *Node) spaceLeft() float64 {
+	now := n.figures()
+	left := now.capacity - now.used
+	if !math.IsNaN(now.disk) {
+		left = min(left, now.disk-now.reserve)
+	}
+	if math.IsNaN(left) {
+		return -1
+	}
+	return max(left, 0)
+}
+
+// checkGrowth estimates when the file is full from the growth of the last hour. room is the number
+// of bytes left, negative if unknown.
+func checkGrowth(points []point, room float64) host.Finding {
+	f := host.Finding{Check: "growth", Level: host.OK}
+	first, last := -1, -1
+	for i := range points {
+		if math.IsNaN(points[i][columnUsed]) {
+			continue
+		}
+		if last = i; first < 0 {
+			first = i
+		}
+	}
+	span := time.Duration(last-first) * seriesEvery
+	if room < 0 || span < leastGrowth {
+		f.Seen = fmt.Sprintf("not known: the node has watched the file for %s, and needs %s", span, leastGrowth)
+		return f
+	}
+	grown := points[last][columnUsed] - points[first][columnUsed]
+	if grown <= 0 {
+		f.Seen = fmt.Sprintf("the file has not grown in %s", span)
+		return f
+	}
+	hours := room / grown * span.Hours()
+	when := fmt.Sprintf("in %.0f d", hours/24)
+	switch {
+	case hours < 48:
+		when = fmt.Sprintf("in %.0f h", hours)
+	case hours > 24*365*10:
+		when = "in more than 10 years"
+	}
+	f.Seen = fmt.Sprintf("file full %s, if it grows on as in the last %s (%.1f MiB)", when, span, grown/(1<<20))
+	if hours < fullSoon.Hours() {
+		f.Level, f.Advice = host.Warn, "raise store.max_bytes or make room on the disk before then"
+	}
+	return f
+}
+
+// backupAge returns the age of the last snapshot, or a negative duration if none is expected.
+func (n *Node) backupAge() time.Duration {
+	last := n.due.backup.Load()
+	if last == 0 || n.boot.Amnesia.Enabled {
+		return -1
+	}
+	return max(0, n.now().Sub(time.Unix(0, last)))
+}
+
+// checkBackup warns if scheduled snapshots are overdue. age is negative if no snapshot is
+// expected.
+func checkBackup(every, age time.Duration) host.Finding {
+	f := host.Finding{Check: "backup", Level: host.OK, Seen: "no snapshots are scheduled (store.snapshot_every)"}
+	if every == 0 || age < 0 {
+		return f
+	}
+	f.Seen = fmt.Sprintf("the last snapshot is %s old, one is due every %s", age.Round(time.Second), every)
+	if age > 2*every {
+		f.Level, f.Advice = host.Warn, "see why in the log (snapshot), and take one with `ronbox db snapshot DIR`"
+	}
+	return f
+}

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"ronbox/appliance/flow"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// Resolution of the series: a point every 5 s for an hour, 75 KB in all.
+const (
+	seriesEvery  = 5 * time.Second
+	seriesPoints = int(time.Hour / seriesEvery)
+	seriesCount  = 12
+)
+
+// Columns of a point that the doctor reads. The used bytes are no series of their own.
+const (
+	columnP99  = 6
+	columnUsed = seriesCount
+)
+
+// figures are the counters and gauges of the node at one time. Counters count from the start.
+type figures struct {
+	at       time.Time
+	payments float64
+	requests float64
+	refused  float64
+	failed   float64
+	hits     float64
+	commits  store.CommitTimes
+
+	// bytes, and the number of goroutines; NaN: unknown
+	file, used, capacity, disk, reserve, memory, goroutines float64
+}
+
+// point holds a value of each series, in the order of seriesNames, and the used bytes of the file.
+// NaN is no value.
+type point [seriesCount + 1]float64
+
+// seriesNames returns the names and units of the series.
+func seriesNames() [seriesCount]nodeapi.Series {
+	return [...]nodeapi.Series{
+		{Name: "payments_per_s", Unit: "1/s"},
+		{Name: "requests_per_s", Unit: "1/s"},
+		{Name: "refused_per_s", Unit: "1/s"},
+		{Name: "errors_per_s", Unit: "1/s"},
+		{Name: "commits_per_s", Unit: "1/s"},
+		{Name: "commit_p50_ms", Unit: "ms"},
+		{Name: "commit_p99_ms", Unit: "ms"},
+		{Name: "file_bytes", Unit: "bytes"},
+		{Name: "disk_free_bytes", Unit: "bytes"},
+		{Name: "rss_bytes", Unit: "bytes"},
+		{Name: "goroutines", Unit: "1"},
+		{Name: "edge_hits_per_s", Unit: "1/s"},
+	}
+}
+
+// pointBetween returns the point of the time between two figures.
+func pointBetween(from, to *figures) point {
+	seconds := to.at.Sub(from.at).Seconds()
+	rate := func(before, after float64) float64 {
+		if seconds <= 0 {
+			return math.NaN()
+		}
+		return max(0, after-before) / seconds
+	}
+	commits := to.commits.Since(from.commits)
+	ms := func(ns uint64) float64 {
+		if commits.Count == 0 {
+			return math.NaN()
+		}
+		return float64(ns) / float64(time.Millisecond)
+	}
+	return point{
+		rate(from.payments, to.payments),
+		rate(from.requests, to.requests),
+		rate(from.refused, to.refused),
+		rate(from.failed, to.failed),
+		rate(0, float64(commits.Count)),
+		ms(commits.P50),
+		ms(commits.P99),
+		to.file,
+		to.disk,
+		to.memory,
+		to.goroutines,
+		rate(from.hits, to.hits),
+		to.used,
+	}
+}
+
+// series keeps the points of the last hour.
+type series struct {
+	mu   *flow.Mutex
+	ring [seriesPoints]point // guarded by mu
+	next int                 // position of the next point in ring; guarded by mu
+	held int                 // points in ring; guarded by mu
+	end  time.Time           // of the newest point; guarded by mu
+}
+
+func newSeries(c *flow.Catalog) *series {
+	return &series{mu: flow.NewMutex(c, ownService, flow.RankCounters)}
+}
+
+// add appends a point. Points that were missed since the last one, for instance while the task
+// restarted, have no values.
+func (s *series) add(at time.Time, p point) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held > 0 {
+		missed := int(at.Sub(s.end).Round(seriesEvery)/seriesEvery) - 1
+		for range min(missed, seriesPoints) {
+			s.push(noPoint())
+		}
+	}
+	s.push(p)
+	s.end = at
+}
+
+// push appends a point. The caller holds mu.
+func (s *series) push(p point) {
+	s.ring[s.next] = p
+	s.next = (s.next + 1) % seriesPoints
+	s.held = min(s.held+1, seriesPoints)
+}
+
+func noPoint() (p point) {
+	for i := range p {
+		p[i] = math.NaN()
+	}
+	return p
+}
+
+// points returns the points, oldest first, and the time of the newest.
+func (s *series) points() (out []point, end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out = make([]point, s.held)
+	for i := range out {
+		out[i] = s.ring[(s.next-s.held+i+seriesPoints)%seriesPoints]
+	}
+	return out, s.end
+}
+
+// Series returns the series of the last hour. A node that started less than an hour ago has fewer
+// points.
+func (n *Node) Series() nodeapi.SeriesList {
+	points, end := n.series.points()
+	names := seriesNames()
+	out := nodeapi.SeriesList{StepS: int(seriesEvery / time.Second), Series: names[:]}
+	if !end.IsZero() {
+		out.End = end.Unix()
+	}
+	for i := range out.Series {
+		values, known := make([]*float64, len(points)), make([]float64, len(points))
+		for j := range points {
+			known[j] = math.Round(points[j][i]*1000) / 1000
+			if !math.IsNaN(known[j]) && !math.IsInf(known[j], 0) {
+				values[j] = &known[j]
+			}
+		}
+		out.Series[i].Values = values
+	}
+	return out
+}
+
+// runSeriesRecorder adds a point every 5 s.
+func (n *Node) runSeriesRecorder(ctx context.Context) error {
+	defer n.seriesTick.Stop()
+	last := n.figures()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.seriesTick.C():
+		}
+		now := n.figures()
+		n.series.add(now.at, pointBetween(&last, &now))
+		last = now
+	}
+}
+
+// figures reads the node's metrics, which takes about a millisecond. A family that cannot be read
+// counts as empty.
+func (n *Node) figures() figures {
+	families, _ := n.metrics.Registry().Gather() // metrics_live reports the error
+	out := figures{
+		at:         n.now(),
+		commits:    n.store.CommitTimes(),
+		file:       float64(n.store.Bytes()),
+		goroutines: float64(runtime.NumGoroutine()),
+		used:       math.NaN(),
+		capacity:   math.NaN(),
+		disk:       math.NaN(),
+		memory:     math.NaN(),
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			out.count(f.GetName(), m)
+		}
+	}
+	return out
+}
+
+// count adds one series of a family to the figures. A payment is an operation that the ledger
+// committed. An edge hit is a good answer with an asset or a tile that the origin was not asked
+// for.
+func (f *figures) count(family string, m *dto.Metric) {
+	value := m.GetCounter().GetValue()
+	switch family {
+	case "ledger_batch_ops":
+		f.payments += m.GetHistogram().GetSampleSum()
+	case "ledger_rejects_total":
+		f.payments -= value
+	case "http_requests_total":
+		f.countRequests(m, value)
+	case "upstream_calls_total":
+		if label(m, "service") == "edge" && label(m, "outcome") == "ok" {
+			f.hits -= value
+		}
+	case "store_used_bytes":
+		f.used = m.GetGauge().GetValue()
+	case "store_max_bytes":
+		f.capacity = m.GetGauge().GetValue()
+	case "store_disk_reserve_bytes":
+		f.reserve = m.GetGauge().GetValue()
+	case "store_disk_free_bytes":
+		f.disk = m.GetGauge().GetValue()
+	case "process_resident_memory_bytes":
+		f.memory = m.GetGauge().GetValue()
+	}
+}
+
+// countRequests adds the answers of a route with one status.
+func (f *figures) countRequests(m *dto.Metric, value float64) {
+	f.requests += value
+	switch status := label(m, "status"); {
+	case status == "429", status == "507":
+		f.refused += value
+	case strings.HasPrefix(status, "5"):
+		f.failed += value
+	case strings.HasPrefix(status, "2"), status == "304":
+		if holdsContent(label(m, "route")) {
+			f.hits += value
+		}
+	}
+}
+
+// holdsContent reports whether the route serves assets or tiles.
+func holdsContent(route string) bool {
+	return strings.HasPrefix(route, "/edge/assets/") || strings.HasPrefix(route, "/edge/tiles/:pack/")
+}
+
+// label returns the value of a label, or "".
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	walletapi "ronbox/httpapi/wallet"
+	"ronbox/store"
+)
+
+// The series hold an hour, oldest first, in less than 100 KB. Points that were missed are unknown.
+func TestSeriesHoldAnHour(t *testing.T) {
+	s := newSeries(flow.NewCatalog(nil, hclog.NewNullLogger()))
+	if size := unsafe.Sizeof(*s); size > 100_000 {
+		t.Errorf("%d bytes", size)
+	}
+	if points, end := s.points(); len(points) != 0 || !end.IsZero() {
+		t.Errorf("before the first point: %d until %v", len(points), end)
+	}
+	at := time.Unix(1000, 0)
+	for i := range seriesPoints + 3 {
+		s.add(at.Add(time.Duration(i)*seriesEvery), point{float64(i)})
+	}
+	points, end := s.points()
+	if len(points) != seriesPoints || points[0][0] != 3 || points[seriesPoints-1][0] != float64(seriesPoints+2) {
+		t.Errorf("%d points, %v to %v", len(points), points[0][0], points[len(points)-1][0])
+	}
+	s.add(end.Add(3*seriesEvery+time.Second), point{9})
+	points, _ = s.points()
+	for i, want := range []float64{float64(seriesPoints + 2), math.NaN(), math.NaN(), 9} {
+		got := points[seriesPoints-4+i][0]
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("point %d after a gap: %v, want %v", i, got, want)
+		}
+	}
+	s.add(end.Add(5*time.Hour), point{1})
+	points, _ = s.points()
+	if len(points) != seriesPoints || !math.IsNaN(points[0][0]) || points[seriesPoints-1][0] != 1 {
+		t.Error("a gap of hours leaves old points")
+	}
+}
+
+// bareNode is a node with only what the series are computed from.
+func bareNode() *Node {
+	log := hclog.NewNullLogger()
+	n := &Node{metrics: obs.NewMetrics(), catalog: flow.NewCatalog(nil, log), now: time.Now}
+	n.store = store.New(store.DefaultConfig(), store.Options{Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now})
+	n.seriesTick = flow.Every(n.catalog, flow.Spec{Service: ownService, Name: "series_tick"}, seriesEvery)
+	n.series = newSeries(n.catalog)
+	return n
+}
+
+// The figures are those that the node counts anyway.
+func TestFiguresFromTheMetrics(t *testing.T) {
+	n := bareNode()
+	from := n.figures()
+	answered := func(service, route, status string, times int) {
+		n.metrics.Counter("http_requests_total", service, "route", route, "method", "GET", "status", status)(times)
+	}
+	answered("edge", "/edge/assets/*path", "200", 30)
+	answered("edge", "/edge/tiles/:pack/:z/:x/:y", "304", 20)
+	answered("edge", "/edge/catalog", "200", 1)
+	answered("wallet", "/v1/transfer", "429", 5)
+	answered("wallet", "/v1/transfer", "507", 1)
+	answered("wallet", "/v1/transfer", "503", 2)
+	answered("wallet", "/v1/transfer", "404", 1)
+	n.metrics.Counter("upstream_calls_total", "edge", "svc", "origin", "op", "fetch", "outcome", "ok")(10)
+	n.metrics.Counter("upstream_calls_total", "wallet", "svc", "ledger", "op", "commit", "outcome", "ok")(7)
+	to := n.figures()
+	to.at, to.payments = from.at.Add(10*time.Second), from.payments+50
+	got := map[string]float64{}
+	p := pointBetween(&from, &to)
+	for i, s := range seriesNames() {
+		got[s.Name] = p[i]
+	}
+	for name, want := range map[string]float64{
+		"payments_per_s":  5,
+		"requests_per_s":  6,
+		"refused_per_s":   .6,
+		"errors_per_s":    .2,
+		"commits_per_s":   0,
+		"edge_hits_per_s": 4,
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %v, want %v", name, got[name], want)
+		}
+	}
+	for _, name := range []string{"commit_p50_ms", "commit_p99_ms", "disk_free_bytes"} {
+		if !math.IsNaN(got[name]) {
+			t.Errorf("%s: %v of nothing", name, got[name])
+		}
+	}
+	for _, name := range []string{"rss_bytes", "goroutines"} {
+		if !(got[name] > 0) {
+			t.Errorf("%s: %v", name, got[name])
+		}
+	}
+	if same := pointBetween(&to, &to); !math.IsNaN(same[0]) {
+		t.Errorf("a rate over no time: %v", same[0])
+	}
+}
+
+// The task adds a point every 5 s, until it is cancelled. A point without a value is null.
+func TestSeriesRecorder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := bareNode()
+		if empty := n.Series(); empty.End != 0 || len(empty.Series) != seriesCount || empty.Series[0].Values == nil {
+			t.Errorf("before the first point: %+v", empty)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- n.runSeriesRecorder(ctx) }()
+		time.Sleep(3*seriesEvery + time.Second)
+		synctest.Wait()
+		list := n.Series()
+		if want := time.Now().Add(-time.Second).Unix(); list.End != want || list.StepS != 5 {
+			t.Errorf("end %d, want %d; step %d", list.End, want, list.StepS)
+		}
+		for _, s := range list.Series {
+			if len(s.Values) != 3 {
+				t.Errorf("%s: %d values", s.Name, len(s.Values))
+				continue
+			}
+			unknown := []string{"commit_p50_ms", "commit_p99_ms", "disk_free_bytes"}
+			if got := s.Values[2] == nil; got != slices.Contains(unknown, s.Name) {
+				t.Errorf("%s: unknown %v", s.Name, got)
+			}
+		}
+		cancel(io.EOF)
+		if err := <-done; !errors.Is(err, io.EOF) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// A running node counts the payments of a client, and answers with its series.
+func TestSeriesOfARunningNode(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	c, from := r.socket(), r.figures()
+	const payments = 3
+	for i := range payments {
+		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"}
+		if _, err := c.Transfer(t.Context(), fmt.Sprintf("series-%d", i), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := r.figures()
+	if paid := to.payments - from.payments; paid != payments {
+		t.Errorf("%v payments, want %d", paid, payments)
+	}
+	if requests := to.requests - from.requests; requests < payments {
+		t.Errorf("%v requests", requests)
+	}
+	to.at = from.at.Add(seriesEvery)
+	r.series.add(to.at, pointBetween(&from, &to))
+	list, err := c.Series(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Series {
+		if newest := s.Values[len(s.Values)-1]; newest == nil {
+			t.Errorf("%s is unknown", s.Name)
+		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" && s.Name != "edge_hits_per_s" {
+			t.Errorf("%s is %v", s.Name, *newest)
+		}
+	}
+	r.halt()
+}
+
+// BenchmarkFigures measures a point of the series.
+func BenchmarkFigures(b *testing.B) {
+	n := bareNode()
+	b.ReportAllocs()
+	for b.Loop() {
+		n.figures()
+	}
+}

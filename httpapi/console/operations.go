@@ -1,0 +1,103 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"ronbox/httpapi/node"
+)
+
+// operationsData is the data of the page of operations.
+type operationsData struct {
+	Audit     part[node.AuditPage] // newest first
+	Older     uint64               // the first row of the page before; 0: none
+	Tokens    part[node.TokenList]
+	Config    part[node.ConfigShow]
+	Changed   []node.ConfigKey // keys that are not at their default
+	Tasks     part[[]taskRow]
+	Restarted int // tasks that were
+	Queues    part[node.QueueList]
+	File      part[node.DBInfo]
+	Level     part[node.LogLevel]
+	Sessions  []sessionRow
+}
+
+// taskRow stands for the instances of a task that are in the same state.
+type taskRow struct {
+	node.TaskInfo
+	Count int
+}
+
+// auditRows is how many rows of the audit chain the page shows.
+const auditRows = 40
+
+func operationsPage(v *view) any {
+	h, ctx := v.h, v.ctx
+	d := operationsData{
+		Tokens: read(h.node.Tokens(ctx, "", 0)),
+		Config: read(h.node.Config(ctx)),
+		Queues: read(h.node.Queues(ctx)),
+		File:   read(h.node.DBInfo(ctx)),
+		Level:  read(h.node.LogLevel(ctx)),
+	}
+	tasks := read(h.node.Tasks(ctx))
+	d.Tasks = part[[]taskRow]{groupTasks(tasks.V.Tasks), tasks.Fault}
+	d.Restarted = len(restarted(tasks.V.Tasks))
+	for _, k := range d.Config.V.Keys {
+		if k.Source != "default" {
+			d.Changed = append(d.Changed, k)
+		}
+	}
+	from, _ := strconv.ParseUint(v.in.Get("from"), 10, 64)
+	if from == 0 {
+		first := read(h.node.Audit(ctx, 1, 1))
+		from = max(first.V.First, first.V.Last-min(first.V.Last, auditRows-1))
+	}
+	d.Audit = read(h.node.Audit(ctx, from, auditRows))
+	slices.Reverse(d.Audit.V.Rows)
+	if from > d.Audit.V.First {
+		d.Older = max(1, from-min(from, auditRows))
+	}
+	if d.Audit.OK() { // a session that reads the audit may see who else looks
+		d.Sessions = h.sessions.list(h.d.Now())
+	}
+	return d
+}
+
+// groupTasks counts the instances of each task, those with another state or an error apart.
+func groupTasks(all []node.TaskInfo) (out []taskRow) {
+	for _, t := range all {
+		at := slices.IndexFunc(out, func(r taskRow) bool {
+			return r.Service == t.Service && r.Name == t.Name && r.State == t.State && r.LastError == t.LastError
+		})
+		if at < 0 {
+			out = append(out, taskRow{TaskInfo: t, Count: 1})
+			continue
+		}
+		out[at].Count++
+		out[at].Restarts += t.Restarts
+		if t.Since.After(out[at].Since) {
+			out[at].Since = t.Since
+		}
+	}
+	return out
+}
+
+// postEnd ends another session, for a session that entered with a code and may end tokens.
+func (h *Console) postEnd(v *view, in url.Values) error {
+	if !v.s.write {
+		return h.fault(v.c, v.s, http.StatusForbidden, errReadOnly.Error())
+	}
+	if v.s.token != "" {
+		return h.fault(v.c, v.s, http.StatusForbidden, "Only a session that entered with a code may end others.")
+	}
+	if _, err := h.node.VerifyToken(v.ctx, node.VerifyRequest{Token: "none"}); err != nil {
+		return h.fault(v.c, v.s, http.StatusForbidden, explain(err))
+	}
+	if h.sessions.endByID(in.Get("id")) {
+		h.note(v.c, "console.ended", v.s, in.Get("id"))
+	}
+	return see(v.c, prefix+"operations#sessions")
+}
