@@ -66,7 +66,7 @@ func TestNoRoomErrors(t *testing.T) {
 	}
 }
 
-// bytesOf handles numbers of file systems that overflow.
+// bytesOf limits the product of block count and block size to the largest int64.
 func TestBytesOf(t *testing.T) {
 	for _, tt := range []struct {
 		blocks uint64
