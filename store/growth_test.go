@@ -66,7 +66,7 @@ func TestNoRoomErrors(t *testing.T) {
 	}
 }
 
-// bytesOf limits the product of block count and block size to the largest int64.
+// bytesOf returns at most spaceMax, even if the product of count and size overflows.
 func TestBytesOf(t *testing.T) {
 	for _, tt := range []struct {
 		blocks uint64
