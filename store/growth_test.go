@@ -66,7 +66,7 @@ func TestNoRoomErrors(t *testing.T) {
 	}
 }
 
-// bytesOf handles numbers of file systems that overflow.
+// bytesOf returns at most spaceMax, even if the product of count and size overflows.
 func TestBytesOf(t *testing.T) {
 	for _, tt := range []struct {
 		blocks uint64

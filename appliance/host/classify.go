@@ -209,7 +209,7 @@ func classifyMemory(in Inputs, m Memory, g Group) Finding {
 	case room < need:
 		return warn(check, "give it "+bytesText(need)+" or more", "%s", seen)
 	case m.Available > 0 && min(m.Available, room) < need:
-		return warn(check, "find out which processes take memory on this machine", "%s", seen)
+		return warn(check, "see what else takes memory on this machine", "%s", seen)
 	}
 	return ok(check, "%s", seen)
 }

@@ -77,7 +77,7 @@ func inherit(files []*os.File) (map[string]net.Listener, error) {
 		case err != nil:
 			faults = append(faults, fmt.Errorf("inherited socket %s: %w", name, err))
 		case named[name] != nil:
-			faults = append(faults, fmt.Errorf("two inherited sockets have the name %s", name), l.Close())
+			faults = append(faults, fmt.Errorf("inherited socket %s: there are two of that name", name), l.Close())
 		default:
 			named[name] = l
 		}

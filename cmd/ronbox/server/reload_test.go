@@ -359,7 +359,7 @@ func TestPartsAreReloaded(t *testing.T) {
 // asks is a request with a caller.
 func asks() *reload { return &reload{source: sourceAdmin, reply: flow.NewReply[nodeapi.Reloaded]()} }
 
-// A replaced request is also answered if it was too late.
+// If a reload comes after the queue has closed, the request that it replaced is answered, too.
 func TestReloadTooLate(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
 	defer n.closeEngines(t.Context())
