@@ -125,7 +125,9 @@ func TestDebIsReadBack(t *testing.T) {
 		t.Errorf("the format is %q", members["debian-binary"])
 	}
 	control := untar(t, gunzip(t, members["control.tar.gz"]))
-	for _, want := range []string{"Package: ronbox\n", "Version: 1.2.3~rc.1\n", "Architecture: armhf\n", "Maintainer: Ann <ann@example.org>\n"} {
+	for _, want := range []string{
+		"Package: ronbox\n", "Version: 1.2.3~rc.1\n", "Architecture: armhf\n", "Maintainer: Ann <ann@example.org>\n",
+	} {
 		if !strings.Contains(string(control["./control"].body), want) {
 			t.Errorf("control lacks %q:\n%s", want, control["./control"].body)
 		}
@@ -161,7 +163,8 @@ func TestDebIsReadBack(t *testing.T) {
 // if they are asked to.
 func TestScriptsMatchTheUnit(t *testing.T) {
 	for name, script := range map[string][]byte{"postinst": postinst, "prerm": prerm, "postrm": postrm} {
-		if out, err := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join("package", name)).CombinedOutput(); err != nil {
+		parse := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join("package", name))
+		if out, err := parse.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		if name != "prerm" && !strings.Contains(string(script), "data="+dataDir+"\n") {

@@ -86,7 +86,9 @@ func TestSBOMListsTheModules(t *testing.T) {
 	}
 	var got bom
 	decode(t, body, &got)
-	want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0%2Bincompatible", "pkg:golang/example.org/c@v0.2.0"}
+	want := []string{
+		"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0%2Bincompatible", "pkg:golang/example.org/c@v0.2.0",
+	}
 	if len(got.Components) != len(want) || len(got.Dependencies[0].DependsOn) != len(want) {
 		t.Fatalf("%s", body)
 	}

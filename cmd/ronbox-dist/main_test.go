@@ -36,8 +36,10 @@ func built(a target) binary {
 func testRelease(t *testing.T, order ...target) *release {
 	t.Helper()
 	r := &release{
-		maintainer:  "Ann <ann@example.org>",
-		documents:   []file{regular("LICENSE", []byte("free")), regular("README.md", []byte("# read")), regular("CHANGELOG.md", []byte("0.1"))},
+		maintainer: "Ann <ann@example.org>",
+		documents: []file{
+			regular("LICENSE", []byte("free")), regular("README.md", []byte("# read")), regular("CHANGELOG.md", []byte("0.1")),
+		},
 		manual:      []file{regular("ronbox.1", []byte(".TH")), regular("ronbox-init.1", []byte(".TH"))},
 		completions: map[string][]byte{"bash": []byte("b"), "zsh": []byte("z"), "fish": []byte("f")},
 		units: systemd.Install{
