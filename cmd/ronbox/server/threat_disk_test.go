@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -243,16 +244,9 @@ func badPayments(t *testing.T) {
 // steady is a wallet with one worker that hands over one payment at a time, to a ledger that may be
 // slow.
 func steady(cfg *config.Config) {
-	w := &cfg.Wallet
-	w.Workers, w.WorkerBurst = 1, 1
-	for _, d := range []struct {
-		key interface{ UnmarshalText([]byte) error }
-		to  string
-	}{{&cfg.Ledger.StallAfter, "2s"}, {&w.Retry.RPCTimeout, "10s"}, {&w.ReqTimeout, "20s"}} {
-		if err := d.key.UnmarshalText([]byte(d.to)); err != nil {
-			panic(err)
-		}
-	}
+	unhurried(cfg)
+	cfg.Wallet.Workers, cfg.Wallet.WorkerBurst = 1, 1
+	cfg.Ledger.StallAfter = unit.Duration(2 * time.Second)
 }
 
 // queued is how many payments wait for a worker.
