@@ -177,6 +177,8 @@ var tourMasks = []maskRule{
 	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
 	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // the peer that answered last
 	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},
+	// peers that never hang, which are late on a busy machine
+	{regexp.MustCompile(`(127\.0\.0\.1:PORT  (?:eu-west-1|us-east-1)  closed  N  N  ).+`), "$1"},
 }
 
 // The tour in the README runs four nodes and stops, resumes and kills some of them. It exits with 1

@@ -106,6 +106,7 @@ func TestOverdraft(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(hosttest.Seed(t, "OVERDRAFT_SEED"), 0))
 	cfg, _ := devConfig(t)
+	unhurried(cfg)
 	r := start(t, cfg)
 	have, nonce := make([]int, poorAccounts), make([]int, poorAccounts)
 	var ops []string

@@ -131,6 +131,12 @@ func calm() []string {
 	}
 }
 
+// unhurried lets a call of the ledger take as long as a busy machine needs for it.
+func unhurried(cfg *config.Config) {
+	cfg.Wallet.Retry.RPCTimeout = unit.Duration(10 * time.Second)
+	cfg.Wallet.ReqTimeout = unit.Duration(20 * time.Second)
+}
+
 // hurried returns options with the usual bounds of a stop, for tests in which a part hangs.
 func hurried(cfg *config.Config) Options {
 	cfg.Node.AbortGrace = config.Default().Node.AbortGrace

@@ -114,8 +114,7 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("30s")))
 	must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
 	r := start(t, cfg)
-	release := r.holdStore()
-	late := r.lateWrite()
+	release, late := r.heldWrite()
 	if err := r.socket().Drain(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +152,24 @@ func bypass(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == "/version" || path == "/metrics"
 }
 
-// lateWrite starts a write that reaches the committer, and returns a channel for its result.
-func (r *rig) lateWrite() <-chan error {
+// heldWrite makes the committer wait, and starts a write that waits for it. It returns a func that
+// lets the committer go on, and a channel for the result of the write. It begins again if the node
+// finds its store slow before the write has come.
+func (r *rig) heldWrite() (release func(), late <-chan error) {
+	r.t.Helper()
+	for {
+		release = r.holdStore()
+		late, begun := r.lateWrite()
+		if begun {
+			return release, late
+		}
+		release()
+		r.writable(true)
+	}
+}
+
+// lateWrite starts a write, and reports whether it has come to the committer and not been refused.
+func (r *rig) lateWrite() (result <-chan error, begun bool) {
 	r.t.Helper()
 	c, late, v := r.tcp(), make(chan error, 1), r.registry().Head().Head.Version+1
 	others := r.depth("work") // the checkpoint of a version just made may be among them
@@ -162,12 +177,11 @@ func (r *rig) lateWrite() <-chan error {
 		_, err := c.Propose(r.t.Context(), draft(v, "late"), "")
 		late <- err
 	}()
-	r.await(
-		"the write to begin",
-		func() bool { return r.metric("inflight_requests", "route", "/registry/proposals") == 1 },
-	)
-	r.inHand(others + 1)
-	return late
+	r.await("the write to begin", func() bool {
+		begun = r.metric("inflight_requests", "route", "/registry/proposals") == 1 && r.depth("work") > others
+		return begun || len(late) > 0
+	})
+	return late, begun
 }
 
 // inHand waits until n commands wait for the committer.
@@ -217,8 +231,7 @@ func TestDrainDeadline(t *testing.T) {
 	cfg, _ := devConfig(t)
 	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
 	r := launchWith(t, cfg, hurried(cfg)).begin()
-	release := r.holdStore()
-	late := r.lateWrite()
+	release, late := r.heldWrite()
 	r.stop()
 	if code := r.end(); code != ExitAborted {
 		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
@@ -279,8 +292,7 @@ func TestPoisonedNodeEnds(t *testing.T) {
 	r := start(t, cfg)
 	c, key := r.tcp(), signer(t, cfg)
 	r.mustPut(c, key, 2, "kept")
-	release := r.holdStore() // so that the write is there before the disk is met
-	late := r.lateWrite()
+	release, late := r.heldWrite() // so that the write is there before the disk is met
 	r.poison()
 	release()
 	brokenDisk(t, <-late)
@@ -448,9 +460,8 @@ func TestStopIsBounded(t *testing.T) {
 			must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte(tt.drain.String())))
 			must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
 			r := launchWith(t, cfg, hurried(cfg)).begin()
-			release := r.holdStore()
+			release, late := r.heldWrite()
 			defer release()
-			late := r.lateWrite()
 			hung := make(chan struct{})
 			defer close(hung)
 			r.sup.Start(
@@ -532,8 +543,7 @@ func TestPoisonedWhileDraining(t *testing.T) {
 	r := start(t, cfg)
 	r.stop()
 	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
-	release := r.holdStore() // so that the write is there before the disk is met
-	late := r.lateWrite()
+	release, late := r.heldWrite() // so that the write is there before the disk is met
 	r.poison()
 	release()
 	brokenDisk(t, <-late)
