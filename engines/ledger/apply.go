@@ -132,80 +132,6 @@ func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint
 	return x, nil
 }
 
-// record begins a record that no op alone makes: of a settlement, or of a batch.
-func (x *run) record(op record.Op) *record.Record {
-	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.b.cur.Seq + 1}
-	return &x.rec
-}
-
-// append adds rec to the journal and applies it.
-func (x *run) append(rec *record.Record) uint64 {
-	cur := &x.b.cur
-	if rec.Seq != cur.Seq+1 {
-		panic("ledger: a record out of turn")
-	}
-	rec.Rand = randOf(x.seed, rec.Seq)
-	raw := rec.Append(x.b.arena.room(record.MaxRecord))
-	x.b.arena.used += len(raw)
-	x.raws = append(x.raws, raw)
-	cur.Seq = rec.Seq
-	switch rec.Op {
-	case record.OpOpen:
-		cur.Accounts++
-	case record.OpAsset:
-		cur.Assets++
-	case record.OpHold:
-		cur.OpenHolds++
-	case record.OpCapture, record.OpRelease, record.OpExpire:
-		cur.OpenHolds--
-	}
-	if err := x.now.evolve(rec); err != nil {
-		panic("ledger: a record contradicts the rows: " + err.Error())
-	}
-	return rec.Seq
-}
-
-// randOf returns the random bits in the id of the record seq.
-func randOf(seed, seq uint64) uint16 {
-	n := seed + seq
-	n ^= n >> 33
-	n *= 0xff51afd7ed558ccd
-	return uint16(n ^ n>>33)
-}
-
-// raw returns the bytes of a record, of this command or an earlier one; nil if there is no record.
-func (x *run) raw(seq uint64) []byte {
-	if seq >= x.first {
-		if i := seq - x.first; i < uint64(len(x.raws)) {
-			return x.raws[i]
-		}
-		return nil
-	}
-	return tables.Raw(x.r, seq)
-}
-
-// seal makes a batch of the command's records, which there must be, hands both to the store, and
-// begins the event of the batch.
-func (x *run) seal() record.Batch {
-	cur := &x.b.cur
-	for _, raw := range x.raws {
-		x.tree.Add(raw)
-	}
-	h := record.Batch{
-		No: x.no, First: x.first, Count: uint64(len(x.raws)), At: x.at, Merkle: x.tree.Root(), Prev: cur.LastRoot,
-	}
-	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
-	tables.PutHead(x.w, cur.Head)
-	if len(x.b.moved.undo) > 0 {
-		x.b.putMoved(x.r, x.w, dayOf(x.at))
-	}
-	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
-		panic(err)
-	}
-	x.b.event = Committed{First: h.First, Last: cur.Seq, Batch: h.No, Root: cur.LastRoot, At: h.At}
-	return h
-}
-
 // do decides one op and, if nothing speaks against it, writes its record.
 func (x *run) do(a *action, p place) result {
 	if a.keyed {
@@ -293,8 +219,82 @@ func mustLead(k idem.Key, seq uint64, rec *record.Record, known bool) {
 	}
 }
 
-// action is an op as a command carries it: what can be looked up or hashed before it is queued has
-// been.
+// record begins a record that no op alone makes: of a settlement, or of a batch.
+func (x *run) record(op record.Op) *record.Record {
+	x.rec = record.Record{Op: op, At: x.at, Batch: x.no, Seq: x.b.cur.Seq + 1}
+	return &x.rec
+}
+
+// append adds rec to the journal and applies it.
+func (x *run) append(rec *record.Record) uint64 {
+	cur := &x.b.cur
+	if rec.Seq != cur.Seq+1 {
+		panic("ledger: a record out of turn")
+	}
+	rec.Rand = randOf(x.seed, rec.Seq)
+	raw := rec.Append(x.b.arena.room(record.MaxRecord))
+	x.b.arena.used += len(raw)
+	x.raws = append(x.raws, raw)
+	cur.Seq = rec.Seq
+	switch rec.Op {
+	case record.OpOpen:
+		cur.Accounts++
+	case record.OpAsset:
+		cur.Assets++
+	case record.OpHold:
+		cur.OpenHolds++
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		cur.OpenHolds--
+	}
+	if err := x.now.evolve(rec); err != nil {
+		panic("ledger: a record contradicts the rows: " + err.Error())
+	}
+	return rec.Seq
+}
+
+// randOf returns the random bits in the id of the record seq.
+func randOf(seed, seq uint64) uint16 {
+	n := seed + seq
+	n ^= n >> 33
+	n *= 0xff51afd7ed558ccd
+	return uint16(n ^ n>>33)
+}
+
+// raw returns the bytes of a record, of this command or an earlier one; nil if there is no record.
+func (x *run) raw(seq uint64) []byte {
+	if seq >= x.first {
+		if i := seq - x.first; i < uint64(len(x.raws)) {
+			return x.raws[i]
+		}
+		return nil
+	}
+	return tables.Raw(x.r, seq)
+}
+
+// seal makes a batch of the command's records, which there must be, hands both to the store, and
+// begins the event of the batch.
+func (x *run) seal() record.Batch {
+	cur := &x.b.cur
+	for _, raw := range x.raws {
+		x.tree.Add(raw)
+	}
+	h := record.Batch{
+		No: x.no, First: x.first, Count: uint64(len(x.raws)), At: x.at, Merkle: x.tree.Root(), Prev: cur.LastRoot,
+	}
+	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
+	tables.PutHead(x.w, cur.Head)
+	if len(x.b.moved.undo) > 0 {
+		x.b.putMoved(x.r, x.w, dayOf(x.at))
+	}
+	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
+		panic(err)
+	}
+	x.b.event = Committed{First: h.First, Last: cur.Seq, Batch: h.No, Root: cur.LastRoot, At: h.At}
+	return h
+}
+
+// action is an op as a command carries it, with the names, hashes and rows that its caller has
+// looked up.
 type action struct {
 	op        *Op
 	from, to  party  // as far as they were known and in memory

@@ -71,17 +71,24 @@ type balance struct {
 var _ store.Group = (*books)(nil)
 
 func newBooks(index *idem.Index, told listener) *books {
+	number := func(n uint64) uint64 { return n }
 	b := &books{
-		states:   newLayer[tables.StateKey, balance](),
-		accounts: newLayer[uint64, tables.Account](),
-		names:    newLayer[string, uint64](),
-		refs:     newLayer[uint64, string](),
-		holds:    newLayer[uint64, tables.Hold](),
-		onces:    newLayer[tables.OnceKey, tables.Once](),
-		moved:    newLayer[tables.MovedKey, engines.Amount](),
-		idem:     index,
-		told:     told,
-		clean:    cleanRows,
+		states: newLayer[tables.StateKey, balance](
+			func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) },
+		),
+		accounts: newLayer[uint64, tables.Account](number),
+		names:    newLayer[string, uint64](spreadName),
+		refs:     newLayer[uint64, string](number),
+		holds:    newLayer[uint64, tables.Hold](number),
+		onces: newLayer[tables.OnceKey, tables.Once](
+			func(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Key[1])<<8 },
+		),
+		moved: newLayer[tables.MovedKey, engines.Amount](
+			func(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(k.Token[1])<<8 },
+		),
+		idem:  index,
+		told:  told,
+		clean: cleanRows,
 	}
 	b.layers = [...]layerOf{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
 	b.cur.assets = &assets{}
@@ -89,6 +96,16 @@ func newBooks(index *idem.Index, told listener) *books {
 	b.run.b = b
 	b.show()
 	return b
+}
+
+// spreadName returns FNV-1a of the last bytes of a name, where the names that a program makes
+// differ.
+func spreadName(s string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := max(0, len(s)-16); i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 0x100000001b3
+	}
+	return h
 }
 
 // Begin has nothing to do: there is no tentative layer until a command of the ledger comes.

@@ -94,7 +94,7 @@ func (s *stage) checked(t *rapid.T) *books {
 		what := fmt.Sprint(pair)
 		got, want := ab[0], ab[1]
 		plain := func(l *layer[tables.StateKey, balance]) *layer[tables.StateKey, tables.Balance] {
-			out := newLayer[tables.StateKey, tables.Balance]()
+			out := newLayer[tables.StateKey, tables.Balance](func(k tables.StateKey) uint64 { return k.Account })
 			for i := range l.shards {
 				for k, c := range l.shards[i].cells {
 					out.enter(k, c.pub.v.Balance)

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 )
@@ -16,7 +15,7 @@ const layerShards = 64
 // The changes of a command that fails are undone one by one, those of a group as a whole.
 type layer[K comparable, V any] struct {
 	shards  [layerShards]layerShard[K, V]
-	seed    maphash.Seed      // spreads keys over the shards
+	spread  func(K) uint64    // a number for a key, which picks its shard
 	changed []*cell[K, V]     // by the running group; owned by the committer
 	undo    []undo[K, V]      // of the running command; owned by the committer
 	soiled  int               // cells that the running command made dirty; owned by the committer
@@ -74,8 +73,8 @@ type undo[K comparable, V any] struct {
 	was version[V]
 }
 
-func newLayer[K comparable, V any]() *layer[K, V] {
-	l := &layer[K, V]{seed: maphash.MakeSeed()}
+func newLayer[K comparable, V any](spread func(K) uint64) *layer[K, V] {
+	l := &layer[K, V]{spread: spread}
 	for i := range l.shards {
 		l.shards[i].cells = map[K]*cell[K, V]{}
 	}
@@ -83,7 +82,11 @@ func newLayer[K comparable, V any]() *layer[K, V] {
 }
 
 func (l *layer[K, V]) shard(k K) *layerShard[K, V] {
-	return &l.shards[maphash.Comparable(l.seed, k)%layerShards]
+	n := l.spread(k)
+	n ^= n >> 33 // numbers that follow one another go to different shards
+	n *= 0xff51afd7ed558ccd
+	n ^= n >> 33
+	return &l.shards[n%layerShards]
 }
 
 // find returns the cell of k, nil if memory has none. Only the committer calls it.

@@ -167,7 +167,7 @@ func TestLayerLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		empty := twoTables{map[uint64]lawRow{}, map[uint64]lawRow{}}
 		m := &lawLayer{
-			l:     newLayer[uint64, uint64](),
+			l:     newLayer[uint64, uint64](func(n uint64) uint64 { return n }),
 			was:   empty,
 			is:    empty.clone(),
 			truth: map[uint64]lawRow{},
@@ -207,7 +207,7 @@ func TestLayerLaws(t *testing.T) {
 			m.l.evict(rapid.IntRange(0, 3).Draw(t, "most"))
 			m.check(t)
 			if rapid.IntRange(0, 9).Draw(t, "boot") == 0 {
-				l := newLayer[uint64, uint64]()
+				l := newLayer[uint64, uint64](func(n uint64) uint64 { return n })
 				for k, r := range m.was.recent {
 					l.load(k, r.v, r.seq)
 				}
