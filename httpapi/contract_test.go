@@ -257,6 +257,9 @@ func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"queues":    func() error { return only(c.Queues(ctx)) },
 		"series":    func() error { return only(c.Series(ctx)) },
 		"doctor":    func() error { return only(c.Doctor(ctx)) },
+		"snapshots": func() error { return only(c.Snapshots(ctx)) },
+		"sessions":  func() error { return only(c.Sessions(ctx)) },
+		"session":   func() error { return c.EndSession(ctx, "0123456789ab") },
 		"log level": func() error { return only(c.LogLevel(ctx)) },
 		"set level": func() error { return only(c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})) },
 		"profile":   func() error { return c.Profile(ctx, "heap", 0, io.Discard) },
@@ -426,8 +429,8 @@ func TestTheClientGivesTheProblem(t *testing.T) {
 
 // target is a path of the route with values that its parameters can have.
 func target(r *httpapi.Route) string {
-	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head", ":txid", txid).
-		Replace(r.Pattern)
+	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap",
+		":name", "Head", ":txid", txid, ":session", "0123456789ab").Replace(r.Pattern)
 }
 
 // refuses asks a route and wants a 400 that names field.

@@ -129,6 +129,26 @@ func (n *fakeNode) Doctor(context.Context) (nodeapi.Checkup, error) {
 	}}, n.err
 }
 
+func (n *fakeNode) Snapshots(context.Context) (nodeapi.SnapshotList, error) {
+	return nodeapi.SnapshotList{Dir: "/d", Snapshots: []nodeapi.SnapshotInfo{
+		{Name: "ronbox-x.db", Bytes: 1, CreatedAt: time.Unix(1, 0).UTC(), Verified: true, B3: someB3},
+	}}, n.err
+}
+
+func (n *fakeNode) Sessions() (nodeapi.SessionList, error) {
+	at := time.Unix(1, 0).UTC()
+	return nodeapi.SessionList{Sessions: []nodeapi.Session{
+		{ID: "0123456789ab", Kind: "code", From: "127.0.0.1", BeganAt: at, SeenAt: at, ExpiresAt: at},
+	}}, n.err
+}
+
+func (n *fakeNode) EndSession(_ context.Context, _ engines.Actor, _, id string) error {
+	if n.err == nil && id == "none" {
+		return httpapi.ErrNoSuch
+	}
+	return n.err
+}
+
 func (n *fakeNode) Tasks() nodeapi.TaskList {
 	return nodeapi.TaskList{Tasks: []nodeapi.TaskInfo{{Service: "node", Name: "http", State: "running"}}}
 }
@@ -406,6 +426,10 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 		{"GET", "queues", "", 200, `"name":"q"`},
 		{"GET", "series", "", 200, `"values":[null,0.5]`}, {"GET", "series?n=1", "", 400, `"field":"n"`},
 		{"GET", "doctor", "", 200, `"state":"warn"`},
+		{"GET", "snapshots", "", 200, `"verified":true`},
+		{"GET", "sessions", "", 200, `"id":"0123456789ab"`},
+		{"DELETE", "sessions/0123456789ab", "", 204, ``},
+		{"DELETE", "sessions/none", "", 404, `not_found`},
 		{"GET", "log-level", "", 200, `"level":"info"`},
 		{"PUT", "log-level", `{"level":"debug","service":"registry"}`, 200, `"level":"debug"`},
 		{"PUT", "log-level", `{"level":"loud"}`, 400, `"field":"level"`},

@@ -78,6 +78,17 @@ func operatorCases() []routeCase {
 			},
 			true,
 		},
+		{"GET /admin/v1/snapshots", `{"dir":"/d"}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.Snapshots(ctx)
+			return v.Dir, err
+		}, "/d"},
+		{"GET /admin/v1/sessions", `{"sessions":[{"id":"a"}]}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.Sessions(ctx)
+			return v.Sessions[0].ID, err
+		}, "a"},
+		{"DELETE /admin/v1/sessions/a", "", func(ctx context.Context, c *apiClient) (any, error) {
+			return nil, c.EndSession(ctx, "a")
+		}, nil},
 		{
 			"GET /admin/v1/doctor",
 			`{"findings":[{"check":"swap"}]}`,

@@ -102,6 +102,7 @@ const (
 	scopeToken   = "node.token"
 	paramKid     = "kid"
 	paramProfile = "profile"
+	paramSession = "session"
 )
 
 const (
@@ -118,6 +119,10 @@ func New(node Engine) httpapi.Service {
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{Name: paramKid, Doc: "id of a root key", Pattern: httpapi.NamePattern},
+				Check: httpapi.IsName,
+			},
+			{
+				Param: openapi.Param{Name: paramSession, Doc: "of the console", Pattern: httpapi.NamePattern},
 				Check: httpapi.IsName,
 			},
 			{

@@ -25,8 +25,8 @@ func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []strin
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	return cli.Group("db", "Inspect, back up and maintain the database",
-		a.infoCmd(), a.statsCmd(), a.checkCmd(), a.snapshotCmd(), a.verifyCmd(), a.restoreCmd(), a.acceptRestoreCmd(),
-		a.compactCmd(), a.migrateCmd(), a.exportCmd())
+		a.infoCmd(), a.statsCmd(), a.checkCmd(), a.snapshotCmd(), a.snapshotsCmd(), a.verifyCmd(), a.restoreCmd(),
+		a.acceptRestoreCmd(), a.compactCmd(), a.migrateCmd(), a.exportCmd())
 }
 
 func (a app) infoCmd() *cobra.Command {

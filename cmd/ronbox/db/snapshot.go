@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +54,30 @@ func (a app) snapshot(ctx context.Context, c nodeapi.Client, dir string, compact
 		t.Row("commands", snap.Seq)
 		t.Row("check it with", "ronbox db verify "+snap.File)
 	})
+}
+
+func (a app) snapshotsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "snapshots",
+		Short: "List the running node's scheduled snapshots",
+		Long: `List the snapshots of the running node in store.snapshot_dir, newest first: name, time,
+size, and whether the copy was verified when it was taken. A copy that did not verify has
+the ending .bad.`,
+		Example: `  ronbox --data-dir data db snapshots
+  ronbox db snapshots --json | jq -r '.snapshots[0].name'`,
+		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Snapshots, snapshotTable),
+	}
+}
+
+func snapshotTable(t cli.Table, l nodeapi.SnapshotList) {
+	t.Row("folder", l.Dir)
+	for _, s := range l.Snapshots {
+		state := "verified"
+		if !s.Verified {
+			state = "NOT VERIFIED"
+		}
+		t.Row(s.Name, s.CreatedAt.Format(time.RFC3339), cli.Bytes(s.Bytes), state)
+	}
 }
 
 func (a app) acceptRestoreCmd() *cobra.Command {

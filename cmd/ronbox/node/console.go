@@ -20,6 +20,8 @@ type consoleFlags struct {
 	write bool
 	ttl   time.Duration
 	print bool
+	list  bool
+	end   string
 }
 
 func (a app) consoleCmd() *cobra.Command {
@@ -34,17 +36,58 @@ node once, within a minute, and gets a session with the rights that uds.map
 gives to you. The session may only look unless --write is given.
 
 Where there is no browser, --print shows the URL. Over ssh, forward the node's
-port first: ssh -L 8080:127.0.0.1:8080 HOST`,
+port first: ssh -L 8080:127.0.0.1:8080 HOST
+
+--sessions lists the open sessions, and --end ends one of them.`,
 		Example: `  ronbox --data-dir data console
   ronbox --data-dir data console --write --ttl 30m
-  ronbox --data-dir data console --print`,
+  ronbox --data-dir data console --print
+  ronbox --data-dir data console --sessions --json`,
 		Args: cobra.NoArgs,
-		RunE: a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error { return a.console(ctx, c, f) }),
+		RunE: a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
+			switch {
+			case f.end != "":
+				return a.endSession(ctx, c, f.end)
+			case f.list:
+				return a.sessions(ctx, c)
+			}
+			return a.console(ctx, c, f)
+		}),
 	}
 	cmd.Flags().BoolVar(&f.write, "write", false, "let the session change things")
 	cmd.Flags().DurationVar(&f.ttl, "ttl", console.MaxLife, "longest life of the session, up to 8h")
 	cmd.Flags().BoolVar(&f.print, "print", false, "print the URL instead of opening a browser")
+	cmd.Flags().BoolVar(&f.list, "sessions", false, "list the open sessions")
+	cmd.Flags().StringVar(&f.end, "end", "", "end the session with this `id`")
+	cmd.MarkFlagsMutuallyExclusive("sessions", "end", "print")
+	cmd.MarkFlagsMutuallyExclusive("sessions", "end", "write")
 	return cmd
+}
+
+func (a app) sessions(ctx context.Context, c nodeapi.Client) error {
+	list, err := c.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Show(list, func(t cli.Table) {
+		t.Row("SESSION", "ENTERED WITH", "MAY CHANGE", "FROM", "BEGAN", "LAST REQUEST", "ENDS")
+		for _, s := range list.Sessions {
+			t.Row(s.ID, s.Kind, s.Write, s.From, s.BeganAt.Format(time.RFC3339), s.SeenAt.Format(time.RFC3339),
+				s.ExpiresAt.Format(time.RFC3339))
+		}
+	})
+}
+
+// ended is the result of console --end.
+type ended struct {
+	Ended string `json:"ended"`
+}
+
+func (a app) endSession(ctx context.Context, c nodeapi.Client, id string) error {
+	if err := c.EndSession(ctx, id); err != nil {
+		return err
+	}
+	return a.Show(ended{id}, func(t cli.Table) { t.Row("ended", id) })
 }
 
 // opened is the result of console.

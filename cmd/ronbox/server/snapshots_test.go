@@ -1,0 +1,119 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+// The list has the snapshots of the folder, newest first, and whether each was verified.
+func TestSnapshotsAreListed(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	c, dir := r.socket(), cfg.Path(snapshotDirName)
+	list := func() nodeapi.SnapshotList {
+		t.Helper()
+		l, err := c.Snapshots(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if l := list(); l.Dir != dir || len(l.Snapshots) != 0 {
+		t.Errorf("before the first: %+v", l)
+	}
+	taken, err := c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ronbox-29990101T000000.000Z-1.db.bad", "ronbox-29990101T000000.000Z-2.db", "other.db"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+	}
+	l := list()
+	if len(l.Snapshots) != 3 {
+		t.Fatalf("%+v", l)
+	}
+	bad, bare, good := l.Snapshots[1], l.Snapshots[0], l.Snapshots[2]
+	if bad.Verified || bare.Verified || bad.Bytes != 1 {
+		t.Errorf("not verified: %+v, %+v", bad, bare)
+	}
+	if !good.Verified || filepath.Join(dir, good.Name) != taken.File || good.B3 != taken.B3 || good.Seq != taken.Seq ||
+		good.Bytes < store.PageSize {
+		t.Errorf("%+v, taken %+v", good, taken)
+	}
+	r.halt()
+}
+
+// A node in memory has no snapshots, and says so.
+func TestSnapshotsInMemory(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	n := wired(t, cfg, Options{}, &logs{})
+	if _, err := n.Snapshots(t.Context()); !errors.Is(err, store.ErrAmnesia) {
+		t.Errorf("%v", err)
+	}
+	n.closeEngines(t.Context())
+}
+
+// Without a console there are no sessions to list or to end.
+func TestSessionsOfNoConsole(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Console.Enabled = false
+	n := wired(t, cfg, Options{}, &logs{})
+	if _, err := n.Sessions(); !errors.As(err, new(*nodeapi.ConflictError)) {
+		t.Errorf("list: %v", err)
+	}
+	if err := n.EndSession(t.Context(), self("test"), "", "a"); !errors.As(err, new(*nodeapi.ConflictError)) {
+		t.Errorf("end: %v", err)
+	}
+	n.closeEngines(t.Context())
+}
+
+// A session of the console is listed, and ends over the API. Its id does not open it.
+func TestSessionsOverTheAPI(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b, c := newBrowser(t, r), r.socket()
+	b.enter(r, false)
+	list, err := c.Sessions(t.Context())
+	if err != nil || len(list.Sessions) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	one := list.Sessions[0]
+	if one.Kind != "code" || one.Write || one.From == "" || !one.ExpiresAt.After(one.BeganAt) {
+		t.Errorf("%+v", one)
+	}
+	site, err := url.Parse(b.base + "/console/")
+	must(t, err)
+	for _, cookie := range b.http.Jar.Cookies(site) {
+		if strings.Contains(cookie.Value, one.ID) {
+			t.Errorf("the cookie %s contains the id %s", cookie.Value, one.ID)
+		}
+	}
+	b.wants(http.StatusOK, "GET", "/console/wallet", "")
+	if err := c.EndSession(t.Context(), one.ID); err != nil {
+		t.Fatal(err)
+	}
+	if answer, _ := b.do("GET", "/console/wallet", ""); answer.StatusCode == http.StatusOK {
+		t.Error("the session goes on")
+	}
+	if p := problem(t, c.EndSession(t.Context(), one.ID)); p.Status != http.StatusNotFound {
+		t.Errorf("ended twice: %+v", p)
+	}
+	page, err := c.Audit(t.Context(), 1, 1000)
+	must(t, err)
+	if !slices.ContainsFunc(page.Rows, func(row nodeapi.AuditRow) bool {
+		return row.Event == "console.ended" && row.Detail["session"] == one.ID
+	}) {
+		t.Error("no audit row of the end")
+	}
+	r.halt()
+}
