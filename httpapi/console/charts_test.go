@@ -94,24 +94,3 @@ func TestFigures(t *testing.T) {
 		t.Errorf("the axis of 300 MiB ends at %v", got)
 	}
 }
-
-// The file is full when its growth has used the room that is left.
-func TestFullIn(t *testing.T) {
-	grows := make([]float64, 720)
-	for i := range grows {
-		grows[i] = float64(i+1) * 100
-	}
-	list := node.SeriesList{StepS: 5, Series: []node.Series{{Name: "file_bytes", Unit: "bytes", Values: values(grows...)}}}
-	stats := node.DBStats{Bytes: 72_000, MaxBytes: 72_000 + 71_900*48}
-	if got := fullIn(list, stats); !strings.HasPrefix(got, "full in 2 d") {
-		t.Errorf("%q", got)
-	}
-	stats.DiskFreeBytes = 71_900 * 24
-	if got := fullIn(list, stats); !strings.HasPrefix(got, "full in 1 d") {
-		t.Errorf("a small disk: %q", got)
-	}
-	list.Series[0].Values = list.Series[0].Values[:60]
-	if got := fullIn(list, stats); got != "" {
-		t.Errorf("after five minutes: %q", got)
-	}
-}
