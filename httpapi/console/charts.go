@@ -253,6 +253,7 @@ func reading(v float64, unit string) string {
 	return figure(v, unit)
 }
 
+// minutes returns a duration in minutes with one decimal, unless that is 0.
 func minutes(d time.Duration) string {
-	return strconv.FormatFloat(d.Minutes(), 'f', -1, 64) + " min"
+	return strings.TrimSuffix(strconv.FormatFloat(d.Minutes(), 'f', 1, 64), ".0") + " min"
 }

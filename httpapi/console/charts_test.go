@@ -85,6 +85,13 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%v %s: %q, want %q", tt.v, tt.unit, got, tt.want)
 		}
 	}
+	for d, want := range map[time.Duration]string{
+		5 * time.Minute: "5 min", 305 * time.Second: "5.1 min", 150 * time.Second: "2.5 min", time.Hour: "60 min",
+	} {
+		if got := minutes(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
 	for v, want := range map[float64]float64{0: 1, 0.3: 0.5, 1: 1, 1.1: 2, 4: 5, 70: 100} {
 		if got := roundUp(v, "1/s"); got != want {
 			t.Errorf("the axis of %v ends at %v, want %v", v, got, want)
