@@ -253,29 +253,7 @@ func reading(v float64, unit string) string {
 	return figure(v, unit)
 }
 
+// minutes returns a duration in minutes with one decimal, unless that is 0.
 func minutes(d time.Duration) string {
-	return strconv.FormatFloat(d.Minutes(), 'f', -1, 64) + " min"
-}
-
-// leastGrowth is the time that the file must have been watched before its growth is believed.
-const leastGrowth = 10 * time.Minute
-
-// fullIn returns a text about when the file or the disk will be full if the file continues to grow
-// as in the last hour, "" if that is not known or more than a year away.
-func fullIn(list node.SeriesList, stats node.DBStats) string {
-	room := stats.MaxBytes - stats.Bytes
-	if stats.DiskFreeBytes > 0 {
-		room = min(room, stats.DiskFreeBytes)
-	}
-	for _, s := range list.Series {
-		watched := time.Duration(len(s.Values)*list.StepS) * time.Second
-		if s.Name != "file_bytes" || watched < leastGrowth || s.Values[0] == nil {
-			continue
-		}
-		grown := newest(s.Values) - *s.Values[0]
-		if days := float64(room) / grown * watched.Hours() / 24; grown > 0 && days < 365 {
-			return fmt.Sprintf("full in %.0f d, if it grows as in the last hour", math.Floor(days))
-		}
-	}
-	return ""
+	return strings.TrimSuffix(strconv.FormatFloat(d.Minutes(), 'f', 1, 64), ".0") + " min"
 }

@@ -85,6 +85,13 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%v %s: %q, want %q", tt.v, tt.unit, got, tt.want)
 		}
 	}
+	for d, want := range map[time.Duration]string{
+		5 * time.Minute: "5 min", 305 * time.Second: "5.1 min", 150 * time.Second: "2.5 min", time.Hour: "60 min",
+	} {
+		if got := minutes(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
 	for v, want := range map[float64]float64{0: 1, 0.3: 0.5, 1: 1, 1.1: 2, 4: 5, 70: 100} {
 		if got := roundUp(v, "1/s"); got != want {
 			t.Errorf("the axis of %v ends at %v, want %v", v, got, want)
@@ -92,26 +99,5 @@ func TestFigures(t *testing.T) {
 	}
 	if got := roundUp(300<<20, "bytes"); got != 500<<20 {
 		t.Errorf("the axis of 300 MiB ends at %v", got)
-	}
-}
-
-// The file is full when its growth has used the room that is left.
-func TestFullIn(t *testing.T) {
-	grows := make([]float64, 720)
-	for i := range grows {
-		grows[i] = float64(i+1) * 100
-	}
-	list := node.SeriesList{StepS: 5, Series: []node.Series{{Name: "file_bytes", Unit: "bytes", Values: values(grows...)}}}
-	stats := node.DBStats{Bytes: 72_000, MaxBytes: 72_000 + 71_900*48}
-	if got := fullIn(list, stats); !strings.HasPrefix(got, "full in 2 d") {
-		t.Errorf("%q", got)
-	}
-	stats.DiskFreeBytes = 71_900 * 24
-	if got := fullIn(list, stats); !strings.HasPrefix(got, "full in 1 d") {
-		t.Errorf("a small disk: %q", got)
-	}
-	list.Series[0].Values = list.Series[0].Values[:60]
-	if got := fullIn(list, stats); got != "" {
-		t.Errorf("after five minutes: %q", got)
 	}
 }

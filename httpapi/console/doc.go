@@ -28,9 +28,9 @@
 //     token or user, but for one that entered with a code and may end tokens.
 //
 // A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
-// that nodes on one host do not end each other's sessions. A server of another user on the same address that
-// the operator's browser visits can thus read it: on a machine that is shared, reach the node by a
-// name of its own, such as http://node.localhost:8080.
+// that nodes on one host do not end each other's sessions. A server of another user on the same
+// address that the operator's browser visits can read the cookie: on a shared machine, reach the
+// node by a name of its own, such as http://node.localhost:8080.
 //
 // # Live updates and charts
 //

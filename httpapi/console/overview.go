@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"ronbox/httpapi/edge"
 	"ronbox/httpapi/index"
@@ -17,9 +18,10 @@ import (
 type overviewData struct {
 	Status    part[node.Status]
 	Stats     part[node.DBStats]
+	Checks    part[[]concern] // those that found something first
+	CheckedAt time.Time
 	Attention *attention // nil: nothing needs any
 	Charts    part[[]chart]
-	Full      string // when the file will be; "": not soon
 	Drawing   drawing
 	Queues    part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
 	Restarts  part[[]node.TaskInfo]  // tasks that were restarted
@@ -43,11 +45,12 @@ type attention struct {
 	Rows []concern
 }
 
-// concern is one row of attention.
+// concern is one finding of the node about itself.
 type concern struct {
 	light
-	Text string
-	Next string // what to do
+	Check string
+	Text  string
+	Next  string // what to do
 }
 
 func overview(v *view) any {
@@ -62,10 +65,11 @@ func overview(v *view) any {
 		d.Off[name] = state == "off"
 		d.Ready[name] = d.light(name)
 	}
-	d.Attention = d.concerns()
+	checkup := read(h.node.Doctor(ctx))
+	d.Checks, d.CheckedAt = part[[]concern]{concerns(checkup.V.Findings), checkup.Fault}, checkup.V.CheckedAt
+	d.Attention = attend(d.Checks.V)
 	series := read(h.node.Series(ctx))
 	d.Charts = part[[]chart]{drawCharts(series.V), series.Fault}
-	d.Full = fullIn(series.V, d.Stats.V)
 	queues := read(h.node.Queues(ctx))
 	d.Queues = part[[]node.QueueInfo]{busyQueues(queues.V.Queues), queues.Fault}
 	d.Drawing = draw(queues.V.Queues)
@@ -109,12 +113,26 @@ func (d *overviewData) light(service string) light {
 	return light{"good", "ready"}
 }
 
-// concerns returns what the status of the node lacks, nil if nothing.
-func (d *overviewData) concerns() *attention {
+// concerns returns the findings of the node, the worst first.
+func concerns(all []node.NodeFinding) (out []concern) {
+	for _, state := range []light{{"bad", "fail"}, {"warn", "warn"}, {"good", "ok"}} {
+		for _, f := range all {
+			if f.State == state.Name {
+				out = append(out, concern{state, f.Check, f.Message, f.Next})
+			}
+		}
+	}
+	return out
+}
+
+// attend returns the findings that need attention, nil if none does.
+func attend(all []concern) *attention {
 	var a attention
-	for _, key := range d.Status.V.Missing {
-		a.Bad = true
-		a.Rows = append(a.Rows, concern{light: light{"bad", key}, Text: d.Status.V.Causes[key]})
+	for _, c := range all {
+		if c.Class != "good" {
+			a.Rows = append(a.Rows, c)
+			a.Bad = a.Bad || c.Class == "bad"
+		}
 	}
 	if len(a.Rows) == 0 {
 		return nil

@@ -366,3 +366,16 @@ func TestCloseDoesNotWait(t *testing.T) {
 }
 
 var _ net.Conn = (*tlsConn)(nil)
+
+// The names of the certificate are hosts of the node while it serves TLS.
+func TestCertified(t *testing.T) {
+	secure, plain := newRig(t, withTLS(t)).listening(t), newRig(t).listening(t)
+	for host, want := range map[string]bool{"node.test": true, "NODE.test": true, "evil.test": false, "": false} {
+		if got := secure.Certified(host); got != want {
+			t.Errorf("%q: %v, want %v", host, got, want)
+		}
+		if plain.Certified(host) {
+			t.Errorf("%q without TLS", host)
+		}
+	}
+}
