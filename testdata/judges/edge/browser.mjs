@@ -32,7 +32,18 @@ export async function withBrowser(run) {
   } finally {
     chrome.kill();
     await gone;
-    rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
+    await removed(dir);
+  }
+}
+
+// removed removes a folder into which processes of a browser that was killed still write.
+async function removed(dir) {
+  for (let tries = 0; tries < 100; tries++) {
+    try {
+      return rmSync(dir, { recursive: true, force: true });
+    } catch {
+      await wait(200);
+    }
   }
 }
 
