@@ -550,9 +550,9 @@ func TestDeadlineIsTheLeast(t *testing.T) {
 		h    func(now time.Time) header
 		want time.Duration
 	}{
-		{"the route's", func(time.Time) header { return header{} }, 4 * time.Second},
+		{"the route's", func(time.Time) header { return header{} }, 5 * time.Second},
 		{"Request-Timeout", func(time.Time) header { return header{"Request-Timeout": "1.5"} }, 1500 * time.Millisecond},
-		{"no more than the route's", func(time.Time) header { return header{"Request-Timeout": "60"} }, 4 * time.Second},
+		{"no more than the route's", func(time.Time) header { return header{"Request-Timeout": "60"} }, 5 * time.Second},
 		{"Deadline", func(now time.Time) header {
 			return header{"Deadline": now.Add(2 * time.Second).Format(time.RFC3339Nano)}
 		}, 2 * time.Second},

@@ -74,8 +74,7 @@ const (
 	paramTile = "path"
 	typeNote  = "text/plain; charset=utf-8"
 
-	proposeDeadline = 2 * time.Second
-	commitDeadline  = 4 * time.Second
+	writeDeadline   = 5 * time.Second // the largest value of registry.timeouts, which bound the work
 	catchUpDeadline = 10 * time.Minute
 )
 
@@ -239,7 +238,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "proposals",
 			Endpoint: "propose",
 			Handle:   h.postProposal,
-			Deadline: proposeDeadline,
+			Deadline: writeDeadline,
 			Summary:  "Propose the next version",
 			In:       Propose{},
 			Answers:  httpapi.Answers(http.StatusAccepted, Proposed{}),
@@ -249,7 +248,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "approvals/:id",
 			Endpoint: "approve",
 			Handle:   onProposal(h.postApproval),
-			Deadline: proposeDeadline,
+			Deadline: writeDeadline,
 			Summary:  "Add a signature to a proposal",
 			In:       Approval{},
 			Answers:  ok(Approved{}),
@@ -259,7 +258,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "commit/:id",
 			Endpoint: "commit",
 			Handle:   onProposal(h.postCommit),
-			Deadline: commitDeadline,
+			Deadline: writeDeadline,
 			Summary:  "Make a proposal the next version",
 			Answers:  committed(),
 		},
@@ -268,7 +267,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "proposals/:id",
 			Endpoint: "withdraw",
 			Handle:   onProposal(h.deleteProposal),
-			Deadline: proposeDeadline,
+			Deadline: writeDeadline,
 			Summary:  "Withdraw a proposal",
 			Answers:  httpapi.AnswersNothing("it is withdrawn"),
 		},
@@ -280,7 +279,7 @@ func (h handlers) admin() []httpapi.Route {
 		r.Pattern, r.Class = "/admin/v1/registry/"+r.Pattern, httpapi.ClassAdmin
 		r.Scope, r.Admin, r.Socket = auth.ScopeAdmin, true, true
 		if r.Deadline == 0 {
-			r.Deadline = commitDeadline
+			r.Deadline = writeDeadline
 		}
 		if r.Method == http.MethodPost {
 			r.Problems = writeProblems()
