@@ -256,7 +256,7 @@ func TestAdminIsNotOnTCPUnlessConfigured(t *testing.T) {
 			if route.Body != httpapi.NoBody {
 				body = `{}`
 			}
-			path := strings.NewReplacer(":kid", "k1", ":profile", "heap").Replace(route.Pattern)
+			path := strings.NewReplacer(":kid", "k1", ":profile", "heap", ":session", "a").Replace(route.Pattern)
 			method := route.Method
 			if route.Class == httpapi.ClassStream {
 				method = http.MethodHead // answers and ends
