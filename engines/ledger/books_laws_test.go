@@ -69,8 +69,9 @@ func countsHold[K comparable, V any](t *rapid.T, what string, l *layer[K, V]) {
 	for i := range l.shards {
 		for _, c := range l.shards[i].cells {
 			cells++
-			p, r, d := c.pub.counts()
-			pinned, recent, dirty = pinned+p, recent+r, dirty+d
+			pinned += oneIf(c.pub.since != 0)
+			recent += oneIf(c.pub.saved != 0)
+			dirty += oneIf(c.pub.since != 0 && c.pub.saved != c.pub.at)
 		}
 	}
 	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.size {

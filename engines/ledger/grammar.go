@@ -184,12 +184,12 @@ func tooMany(i int) error {
 }
 
 // check returns the first invalid member of o and the reason, or "". It is the ledger's own check,
-// for any caller: an op that Check has found well-formed is checked for its key alone.
+// for any caller. The accounts and the asset of an op that Check has found well-formed are not
+// checked again.
 func (o *Op) check(inner bool) (field, reason string) {
 	switch {
 	case o.Idem != "" && record.CheckIdem(o.Idem) != nil:
 		return "idem", record.ErrIdem.Error()
-	case o.checked:
 	case record.CheckMemo(o.Memo) != nil:
 		return "memo", record.ErrMemo.Error()
 	case o.Reference != "" && !o.Code.MovesMoney():

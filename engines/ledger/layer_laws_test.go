@@ -117,6 +117,13 @@ func (m *lawLayer) begin() {
 	m.cmd, m.running, m.runNext = m.is.clone(), maps.Clone(m.group), m.next
 }
 
+func oneIf(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 func (m *lawLayer) check(t *rapid.T) {
 	l := m.l
 	pinned, recent, dirty, cells := 0, 0, 0, 0
@@ -124,8 +131,9 @@ func (m *lawLayer) check(t *rapid.T) {
 		for k, c := range l.shards[i].cells {
 			cells++
 			v := &c.pub
-			p, r, d := v.counts()
-			pinned, recent, dirty = pinned+p, recent+r, dirty+d
+			pinned += oneIf(v.since != 0)
+			recent += oneIf(v.saved != 0)
+			dirty += oneIf(v.since != 0 && v.saved != v.at)
 			if c.gone || c.in || c.key != k || v.v != m.truth[k].v || c.cur != c.pub {
 				t.Fatalf("key %d: %+v, want %+v", k, c, m.truth[k])
 			}

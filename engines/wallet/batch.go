@@ -19,7 +19,9 @@ func (e *Engine) Batch(
 	atomic bool,
 	ops []ledger.Op,
 ) (Answer, error) {
-	return e.do(ctx, e.newJob(by, key, corrID, ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: ops}))
+	j := e.newJob(by, key, corrID, ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: ops})
+	j.batch = true
+	return e.do(ctx, j)
 }
 
 // checkBatch is check for a batch. It returns an error for the first op that is malformed or not

@@ -33,6 +33,7 @@ type job struct {
 	op       ledger.Op
 	prepared *ledger.Prepared // of op, once it is queued
 	opens    bool             // its flags may open an account
+	batch    bool             // op is of Batch, and its ops are those of the caller
 	weight   int              // operations
 	deadline time.Time
 	grace    time.Duration // that its caller waits beyond the deadline once it is begun
@@ -128,7 +129,7 @@ func (e *Engine) check(ctx context.Context, j *job) error {
 	if err := record.CheckIdem(key); err != nil {
 		return &FieldError{"idempotency_key", err.Error()}
 	}
-	if j.op.Code == record.OpBatch {
+	if j.batch {
 		return e.checkBatch(ctx, j)
 	}
 	if err := check(&j.op); err != nil {
@@ -208,7 +209,7 @@ func (e *Engine) begin(ctx context.Context, j *job) {
 	}()
 	var refused error // it does not count if the request was done before
 	switch {
-	case j.op.Code == record.OpBatch:
+	case j.batch:
 		refused = e.boundBatch(ctx, j)
 	case j.op.Code == record.OpFlags && !j.opens:
 		refused = e.mustBeKnown(ctx, j.op.From)

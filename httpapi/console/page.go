@@ -81,7 +81,7 @@ func allPages() []pageFile {
 			owner: "wallet", data: walletPage}},
 		{"receipt", page{path: prefix + "wallet/tx", title: "Receipt", cli: "ronbox wallet tx TXID",
 			owner: "wallet", data: receiptPage}},
-		{"rewards", page{path: prefix + "rewards", title: "Rewards", nav: "Rewards", cli: "ronbox rewarder list",
+		{"rewards", page{path: prefix + "rewards", title: "Rewards", nav: "Rewards", cli: "ronbox rewarder show EPOCH",
 			owner: "rewarder", data: rewardsPage}},
 		{"edge", page{path: prefix + "edge", title: "Edge", nav: "Edge", cli: "ronbox edge packs",
 			owner: "edge", data: edgePage}},
