@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"ronbox/appliance/obs"
 )
@@ -53,8 +54,12 @@ func TestCommitIsTraced(t *testing.T) {
 		defer mu.Unlock()
 		return bytes.Contains(sent.Bytes(), part)
 	}
-	for !has([]byte("store.commit")) { // a close has a second for it, too little for a busy machine
-		<-arrived
+	for late := time.After(time.Minute); !has([]byte("store.commit")); { // a close has a second, too little for a busy machine
+		select {
+		case <-arrived:
+		case <-late:
+			t.Fatal("no span of the commit arrives")
+		}
 	}
 	// The span of the request never ends, so the output contains its trace only as the link of the
 	// commit.

@@ -98,6 +98,7 @@ func TestSystemdTakesTheInstallation(t *testing.T) {
 		}
 	}
 	write(binary, "#!/bin/sh\n", 0o755)
+	write("/bin/sh", "", 0o755)
 	for _, unit := range []string{"network-online", "multi-user", "sockets", "sysinit", "basic", "shutdown", "network"} {
 		write("/usr/lib/systemd/system/"+unit+".target", "[Unit]\nDescription="+unit+"\n", 0o644)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -164,10 +165,13 @@ func (r *release) add(b binary) error {
 	return nil
 }
 
+// goName names the standard library among the modules of a binary.
+const goName = "Go"
+
 // notices returns the licences of Go and of the modules in the binaries, whose terms ask for a copy
 // beside the program. It returns an error for a module without one.
 func notices(cache, goroot string, binaries []binary) ([]byte, error) {
-	dirs := map[string]string{"Go": goroot}
+	dirs := map[string]string{goName: goroot}
 	for _, b := range binaries {
 		for _, m := range b.info.Deps {
 			if m.Replace != nil {
@@ -182,27 +186,39 @@ func notices(cache, goroot string, binaries []binary) ([]byte, error) {
 	}
 	var out []byte
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
-		files, err := os.ReadDir(dirs[name])
+		files, err := licenceFiles(dirs[name], name != goName)
 		if err != nil {
 			return nil, err
 		}
-		found := false
 		for _, f := range files {
-			if f.IsDir() || !licenceName.MatchString(f.Name()) {
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(dirs[name], f.Name()))
+			text, err := os.ReadFile(filepath.Join(dirs[name], f))
 			if err != nil {
 				return nil, err
 			}
-			out = fmt.Appendf(out, "== %s, %s\n\n%s\n\n", name, f.Name(), bytes.TrimSpace(text))
-			found = true
+			out = fmt.Appendf(out, "== %s, %s\n\n%s\n\n", name, f, bytes.TrimSpace(text))
 		}
-		if !found {
+		if len(files) == 0 {
 			return nil, fmt.Errorf("%s has no licence in %s", name, dirs[name])
 		}
 	}
 	return out, nil
+}
+
+// licenceFiles returns the paths of the licences in dir, relative to it and sorted. If deep, it
+// includes those of copied packages below dir.
+func licenceFiles(dir string, deep bool) (out []string, err error) {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && (!deep || d.Name() == "testdata"):
+			return fs.SkipDir
+		case !d.IsDir() && licenceName.MatchString(d.Name()) && filepath.Ext(path) != ".go":
+			out = append(out, path)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // licenceName matches the names of files that hold a licence or a notice.

@@ -157,7 +157,7 @@ func bypass(path string) bool {
 // finds its store slow before the write has come.
 func (r *rig) heldWrite() (release func(), late <-chan error) {
 	r.t.Helper()
-	for {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		release = r.holdStore()
 		late, begun := r.lateWrite()
 		if begun {
@@ -166,6 +166,8 @@ func (r *rig) heldWrite() (release func(), late <-chan error) {
 		release()
 		r.writable(true)
 	}
+	r.t.Fatal("no write comes before the store is slow")
+	return nil, nil
 }
 
 // lateWrite starts a write, and reports whether it has come to the committer and not been refused.
