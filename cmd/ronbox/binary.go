@@ -177,8 +177,8 @@ func man(a *cli.App, root *cobra.Command, dir string) error {
 		made = time.Unix(0, 0).UTC()
 	}
 	root.DisableAutoGenTag = true // the tag would add today's date to every page
-	if err := doc.GenManTree(root,
-		&doc.GenManHeader{Section: "1", Source: "ronbox " + a.Build.Version, Manual: "ronbox", Date: &made}, dir); err != nil {
+	header := doc.GenManHeader{Section: "1", Source: "ronbox " + a.Build.Version, Manual: "ronbox", Date: &made}
+	if err := doc.GenManTree(root, &header, dir); err != nil {
 		return err
 	}
 	out := struct {
