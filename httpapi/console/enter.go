@@ -167,12 +167,12 @@ func (h *Console) postEnter(c *httpapi.Request) error {
 		h.sessions.end(old)
 	}
 	h.setCookie(c, cookie)
-	h.note(c, "console.entered", &session{rights: r}, "")
+	h.note(c, "console.entered", &session{rights: r})
 	return see(c, prefix)
 }
 
-// note puts what s has done on the audit chain: entered, left, or ended the session other.
-func (h *Console) note(c *httpapi.Request, event string, s *session, other string) {
+// note puts on the audit chain that s has entered or left.
+func (h *Console) note(c *httpapi.Request, event string, s *session) {
 	by, with := engines.Actor{UID: &s.uid, Principal: s.who}, "code"
 	if s.token != "" {
 		by, with = engines.Actor{}, "token"
@@ -181,7 +181,7 @@ func (h *Console) note(c *httpapi.Request, event string, s *session, other strin
 		}
 	}
 	detail := map[string]string{
-		"from": front.PeerOf(c.HTTP()).String(), "with": with, "write": strconv.FormatBool(s.write), "session": other,
+		"from": front.PeerOf(c.HTTP()).String(), "with": with, "write": strconv.FormatBool(s.write),
 	}
 	h.d.Note(context.WithoutCancel(c.Context()), event, by, c.CorrID(), detail)
 }
@@ -220,7 +220,7 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 func (h *Console) postLeave(v *view, _ url.Values) error {
 	_, cookie := h.sessionOf(v.c)
 	h.sessions.end(cookie)
-	h.note(v.c, "console.left", v.s, "")
+	h.note(v.c, "console.left", v.s)
 	h.setCookie(v.c, "")
 	return see(v.c, prefix)
 }
