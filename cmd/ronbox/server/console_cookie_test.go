@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"ronbox/httpapi/console"
 )
@@ -36,6 +37,32 @@ func TestConsoleCookieOfTheScheme(t *testing.T) {
 		b.wants(http.StatusOK, "GET", "/console/wallet", "", proto, "Cookie: "+other+"=stale; "+live)
 		b.wants(http.StatusOK, "GET", "/console/wallet", "", proto, "Cookie: "+live+"; "+other+"=stale")
 		b.wants(http.StatusSeeOther, "GET", "/console/wallet", "", proto, "Cookie: "+other+"="+cookies[0].Value)
+	}
+	r.halt()
+}
+
+// A page that refreshes itself leaves the idle time of its session alone. The page that a person asks
+// for resets it.
+func TestConsoleRefreshIsNoUse(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	b.enter(r, false)
+	seen := func() time.Time {
+		t.Helper()
+		list, err := r.socket().Sessions(t.Context())
+		must(t, err)
+		if len(list.Sessions) != 1 {
+			t.Fatalf("sessions: %+v", list.Sessions)
+		}
+		return list.Sessions[0].SeenAt
+	}
+	at := seen()
+	if b.wants(http.StatusOK, "GET", "/console/", "", "X-Console-Live: 1"); !seen().Equal(at) {
+		t.Error("a refresh keeps a session alive")
+	}
+	if b.wants(http.StatusOK, "GET", "/console/", ""); seen().Equal(at) {
+		t.Error("a request does not keep a session alive")
 	}
 	r.halt()
 }
