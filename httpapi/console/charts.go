@@ -226,7 +226,8 @@ func roundUp(v float64, unit string) float64 {
 	return v
 }
 
-// figure returns a value with three digits or more, or two below 1. It returns "–" for an unknown one.
+// figure returns a value with three digits or more, or two below 1. It returns "–" if the value is
+// unknown.
 func figure(v float64, unit string) string {
 	switch {
 	case math.IsNaN(v):

@@ -41,8 +41,8 @@ func TestConsoleCookieOfTheScheme(t *testing.T) {
 	r.halt()
 }
 
-// A page that refreshes itself leaves the idle time of its session alone. The page that a person asks
-// for resets it.
+// A page that refreshes itself leaves the idle time of its session alone. The page that a person
+// asks for resets it.
 func TestConsoleRefreshIsNoUse(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
