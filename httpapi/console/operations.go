@@ -20,6 +20,8 @@ type operationsData struct {
 	Restarted int // tasks that were
 	Queues    part[node.QueueList]
 	File      part[node.DBInfo]
+	Snapshots part[node.SnapshotList]
+	Kept      int // snapshots, of which the first are listed
 	Level     part[node.LogLevel]
 	Sessions  part[node.SessionList]
 }
@@ -36,13 +38,17 @@ const auditRows = 40
 func operationsPage(v *view) any {
 	h, ctx := v.h, v.ctx
 	d := operationsData{
-		Tokens:   read(h.node.Tokens(ctx, "", 0)),
-		Config:   read(h.node.Config(ctx)),
-		Queues:   read(h.node.Queues(ctx)),
-		File:     read(h.node.DBInfo(ctx)),
-		Level:    read(h.node.LogLevel(ctx)),
-		Sessions: read(h.node.Sessions(ctx)),
+		Tokens:    read(h.node.Tokens(ctx, "", 0)),
+		Config:    read(h.node.Config(ctx)),
+		Queues:    read(h.node.Queues(ctx)),
+		File:      read(h.node.DBInfo(ctx)),
+		Snapshots: read(h.node.Snapshots(ctx)),
+		Level:     read(h.node.LogLevel(ctx)),
+		Sessions:  read(h.node.Sessions(ctx)),
 	}
+	list := &d.Snapshots.V
+	d.Kept = len(list.Snapshots)
+	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]
 	tasks := read(h.node.Tasks(ctx))
 	d.Tasks = part[[]taskRow]{groupTasks(tasks.V.Tasks), tasks.Fault}
 	d.Restarted = len(restarted(tasks.V.Tasks))
