@@ -52,30 +52,41 @@ func newRules(c Config) *rules {
 	return &rules{allow, c.Hosts}
 }
 
-// admits reports whether the console exists for the sender of a request. A browser that was led
-// here by a foreign name (DNS rebinding) is not admitted, nor one that reaches beyond this machine
-// without TLS.
+// sender is who asks, and how it reached the node.
+type sender struct {
+	peer           *front.Peer
+	named, trusted bool // as front.Forwarded reports
+	scheme, host   string
+}
+
+// admits reports whether the console exists for the sender of a request.
 func (h *Console) admits(c *httpapi.Request) bool {
-	req, r := c.HTTP(), h.rules.Load()
-	peer := front.PeerOf(req)
-	allowed := func(p netip.Prefix) bool { return p.Contains(peer.Addr.Unmap()) }
-	if peer.Socket || !slices.ContainsFunc(r.allow, allowed) {
+	s := sender{peer: front.PeerOf(c.HTTP())}
+	s.named, s.trusted = front.Forwarded(c.HTTP())
+	s.scheme, s.host = c.Origin()
+	return h.rules.Load().admit(s, h.d.Certified)
+}
+
+// admit reports whether a sender is admitted. A browser that was led here by a foreign name (DNS
+// rebinding) is not, nor one that reaches beyond this machine without TLS.
+func (r *rules) admit(s sender, certified func(host string) bool) bool {
+	allowed := func(p netip.Prefix) bool { return p.Contains(s.peer.Addr.Unmap()) }
+	if s.peer.Socket || !slices.ContainsFunc(r.allow, allowed) {
 		return false
 	}
-	named, trusted := front.Forwarded(req)
-	if named && !trusted {
+	if s.named && !s.trusted {
 		return false
 	}
-	scheme, host := c.Origin()
+	host := s.host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	listed := slices.Contains(r.hosts, host)
-	if !listed && !isLocal(host) && !h.d.Certified(host) {
+	if !listed && !isLocal(host) && !certified(host) {
 		return false
 	}
-	return peer.Addr.IsLoopback() || scheme == "https" || trusted && listed
+	return s.peer.Addr.IsLoopback() || s.scheme == "https" || s.trusted && listed
 }
 
 // isLocal reports whether a host is an address or a name that always means this machine.

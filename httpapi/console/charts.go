@@ -226,7 +226,8 @@ func roundUp(v float64, unit string) float64 {
 	return v
 }
 
-// figure returns a value with three digits or more, "–" if it is unknown.
+// figure returns a value with three digits or more, or two below 1. It returns "–" if the value is
+// unknown.
 func figure(v float64, unit string) string {
 	switch {
 	case math.IsNaN(v):
@@ -237,8 +238,11 @@ func figure(v float64, unit string) string {
 		return groups(strconv.FormatFloat(v, 'f', 0, 64))
 	case v >= 10:
 		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1 || v < 0:
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
+	places := 1 - int(math.Floor(math.Log10(v)))
+	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(v, 'f', places, 64), "0"), ".")
 }
 
 // reading returns a value with its unit.

@@ -3,6 +3,7 @@ package console
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,8 @@ func TestFigures(t *testing.T) {
 	}{
 		{0, "1/s", "0"}, {0.25, "1/s", "0.25"}, {12.34, "ms", "12.3"}, {12345, "1/s", "12\u202f345"}, {2.5, "ms", "2.50"},
 		{1 << 20, "bytes", "1 MiB"}, {1.5 * (1 << 30), "bytes", "1.5 GiB"}, {math.NaN(), "ms", "–"},
+		{0.05, "1/s", "0.05"}, {0.025, "1/s", "0.025"}, {0.005, "ms", "0.005"}, {0.0025, "ms", "0.0025"},
+		{0.5, "1/s", "0.5"}, {0.1234, "1/s", "0.12"}, {0.999, "1/s", "1"}, {0.00001, "1/s", "0.00001"},
 	} {
 		if got := figure(tt.v, tt.unit); got != tt.want {
 			t.Errorf("%v %s: %q, want %q", tt.v, tt.unit, got, tt.want)
@@ -95,6 +98,14 @@ func TestFigures(t *testing.T) {
 	for v, want := range map[float64]float64{0: 1, 0.3: 0.5, 1: 1, 1.1: 2, 4: 5, 70: 100} {
 		if got := roundUp(v, "1/s"); got != want {
 			t.Errorf("the axis of %v ends at %v, want %v", v, got, want)
+		}
+	}
+	for top := 1e-6; top < 1e6; top = roundUp(top*1.01, "1/s") { // the labels of an axis say where they are
+		for _, at := range []float64{top, top / 2} {
+			label := strings.ReplaceAll(figure(at, "1/s"), "\u202f", "")
+			if got, err := strconv.ParseFloat(label, 64); err != nil || math.Abs(got-at) > at*1e-9 {
+				t.Errorf("an axis is labelled %s at %v", label, at)
+			}
 		}
 	}
 	if got := roundUp(300<<20, "bytes"); got != 500<<20 {

@@ -25,7 +25,7 @@
 //     Host that is no address, no localhost, no name of the node's certificate and not listed in
 //     console.hosts.
 //  6. A token opens a session only if the node accepts it. A session ends no session of another
-//     token or user, but for one that entered with a code and may end tokens.
+//     token or user, but for one that entered with a code and has node.admin.
 //
 // A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
 // that nodes on one host do not end each other's sessions. A server of another user on the same

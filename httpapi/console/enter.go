@@ -65,29 +65,34 @@ func (h *Console) postLink(c *httpapi.Request) error {
 // securely is the prefix of a cookie that a browser sends over TLS only.
 const securely = "__Secure-"
 
-// cookieName returns the name of the session cookie. The name has the node's id, because a browser
-// sends the cookies of a host to all its ports, and several nodes may run on one host.
-func (h *Console) cookieName() string { return "ronbox_console_" + h.d.Info().NodeID }
+// cookieName returns the name of the session cookie of a request. The name has the node's id,
+// because a browser sends the cookies of a host to all its ports, and several nodes may run on one
+// host. The name over TLS is another one, so that neither cookie hides the other.
+func (h *Console) cookieName(c *httpapi.Request) (name string, secure bool) {
+	name = "ronbox_console_" + h.d.Info().NodeID
+	if scheme, _ := c.Origin(); scheme == "https" {
+		return securely + name, true
+	}
+	return name, false
+}
 
 // sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does
 // not keep its session alive.
 func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
-	for _, name := range []string{securely + h.cookieName(), h.cookieName()} {
-		if got, err := c.HTTP().Cookie(name); err == nil {
-			live := c.HTTP().Header.Get("X-Console-Live") != ""
-			return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
-		}
+	name, _ := h.cookieName(c)
+	got, err := c.HTTP().Cookie(name)
+	if err != nil {
+		return nil, ""
 	}
-	return nil, ""
+	live := c.HTTP().Header.Get("X-Console-Live") != ""
+	return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
 }
 
 // setCookie sets the session cookie of the browser. If value is "", it deletes the cookie.
 func (h *Console) setCookie(c *httpapi.Request, value string) {
+	name, secure := h.cookieName(c)
 	k := &http.Cookie{
-		Name: h.cookieName(), Value: value, Path: prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	}
-	if scheme, _ := c.Origin(); scheme == "https" {
-		k.Name, k.Secure = securely+k.Name, true
+		Name: name, Value: value, Path: prefix, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 	if value == "" {
 		k.MaxAge = -1
@@ -162,12 +167,12 @@ func (h *Console) postEnter(c *httpapi.Request) error {
 		h.sessions.end(old)
 	}
 	h.setCookie(c, cookie)
-	h.note(c, "console.entered", &session{rights: r}, "")
+	h.note(c, "console.entered", &session{rights: r})
 	return see(c, prefix)
 }
 
-// note puts what s has done on the audit chain: entered, left, or ended the session other.
-func (h *Console) note(c *httpapi.Request, event string, s *session, other string) {
+// note puts on the audit chain that s has entered or left.
+func (h *Console) note(c *httpapi.Request, event string, s *session) {
 	by, with := engines.Actor{UID: &s.uid, Principal: s.who}, "code"
 	if s.token != "" {
 		by, with = engines.Actor{}, "token"
@@ -176,7 +181,7 @@ func (h *Console) note(c *httpapi.Request, event string, s *session, other strin
 		}
 	}
 	detail := map[string]string{
-		"from": front.PeerOf(c.HTTP()).String(), "with": with, "write": strconv.FormatBool(s.write), "session": other,
+		"from": front.PeerOf(c.HTTP()).String(), "with": with, "write": strconv.FormatBool(s.write),
 	}
 	h.d.Note(context.WithoutCancel(c.Context()), event, by, c.CorrID(), detail)
 }
@@ -215,7 +220,7 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 func (h *Console) postLeave(v *view, _ url.Values) error {
 	_, cookie := h.sessionOf(v.c)
 	h.sessions.end(cookie)
-	h.note(v.c, "console.left", v.s, "")
+	h.note(v.c, "console.left", v.s)
 	h.setCookie(v.c, "")
 	return see(v.c, prefix)
 }

@@ -20,8 +20,10 @@ type operationsData struct {
 	Restarted int // tasks that were
 	Queues    part[node.QueueList]
 	File      part[node.DBInfo]
+	Snapshots part[node.SnapshotList]
+	Kept      int // snapshots, of which the first are listed
 	Level     part[node.LogLevel]
-	Sessions  []sessionRow
+	Sessions  part[node.SessionList]
 }
 
 // taskRow stands for the instances of a task that are in the same state.
@@ -36,12 +38,17 @@ const auditRows = 40
 func operationsPage(v *view) any {
 	h, ctx := v.h, v.ctx
 	d := operationsData{
-		Tokens: read(h.node.Tokens(ctx, "", 0)),
-		Config: read(h.node.Config(ctx)),
-		Queues: read(h.node.Queues(ctx)),
-		File:   read(h.node.DBInfo(ctx)),
-		Level:  read(h.node.LogLevel(ctx)),
+		Tokens:    read(h.node.Tokens(ctx, "", 0)),
+		Config:    read(h.node.Config(ctx)),
+		Queues:    read(h.node.Queues(ctx)),
+		File:      read(h.node.DBInfo(ctx)),
+		Snapshots: read(h.node.Snapshots(ctx)),
+		Level:     read(h.node.LogLevel(ctx)),
+		Sessions:  read(h.node.Sessions(ctx)),
 	}
+	list := &d.Snapshots.V
+	d.Kept = len(list.Snapshots)
+	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]
 	tasks := read(h.node.Tasks(ctx))
 	d.Tasks = part[[]taskRow]{groupTasks(tasks.V.Tasks), tasks.Fault}
 	d.Restarted = len(restarted(tasks.V.Tasks))
@@ -59,9 +66,6 @@ func operationsPage(v *view) any {
 	slices.Reverse(d.Audit.V.Rows)
 	if from > d.Audit.V.First {
 		d.Older = max(1, from-min(from, auditRows))
-	}
-	if d.Audit.OK() { // a session that reads the audit may see who else looks
-		d.Sessions = h.sessions.list(h.d.Now())
 	}
 	return d
 }
@@ -85,7 +89,7 @@ func groupTasks(all []node.TaskInfo) (out []taskRow) {
 	return out
 }
 
-// postEnd ends another session, for a session that entered with a code and may end tokens.
+// postEnd ends another session, for a session that entered with a code.
 func (h *Console) postEnd(v *view, in url.Values) error {
 	if !v.s.write {
 		return h.fault(v.c, v.s, http.StatusForbidden, errReadOnly.Error())
@@ -93,11 +97,9 @@ func (h *Console) postEnd(v *view, in url.Values) error {
 	if v.s.token != "" {
 		return h.fault(v.c, v.s, http.StatusForbidden, "Only a session that entered with a code may end others.")
 	}
-	if _, err := h.node.VerifyToken(v.ctx, node.VerifyRequest{Token: "none"}); err != nil {
+	err := h.node.EndSession(v.ctx, in.Get("id"))
+	if p := problemOf(err); err != nil && (p == nil || p.Status != http.StatusNotFound) { // else it has ended already
 		return h.fault(v.c, v.s, http.StatusForbidden, explain(err))
-	}
-	if h.sessions.endByID(in.Get("id")) {
-		h.note(v.c, "console.ended", v.s, in.Get("id"))
 	}
 	return see(v.c, prefix+"operations#sessions")
 }

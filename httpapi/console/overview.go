@@ -10,7 +10,6 @@ import (
 	"ronbox/httpapi/ledger"
 	"ronbox/httpapi/node"
 	"ronbox/httpapi/registry"
-	"ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wallet"
 )
 
@@ -28,8 +27,7 @@ type overviewData struct {
 	Head      part[registry.Head]
 	Ledger    part[ledger.LedgerHead]
 	Assets    part[wallet.AssetList]
-	Epochs    part[rewarder.EpochPage]
-	Newest    *rewarder.Run // the newest epoch
+	Epochs    part[epochList]
 	Catalog   part[edge.Catalog]
 	Peers     part[index.PeerList]
 	Off       map[string]bool
@@ -83,10 +81,7 @@ func overview(v *view) any {
 		d.Assets = read(h.wallet.Assets(ctx))
 	}
 	if !d.Off["rewarder"] {
-		d.Epochs = read(h.rewarder.Epochs(ctx, "", maxRows))
-		if n := len(d.Epochs.V.Epochs); n > 0 {
-			d.Newest = &d.Epochs.V.Epochs[n-1]
-		}
+		d.Epochs = read(h.epochs(ctx))
 	}
 	if !d.Off["edge"] {
 		d.Catalog = read(h.edge.Catalog(ctx))

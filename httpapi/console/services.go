@@ -1,7 +1,9 @@
 package console
 
 import (
+	"context"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -34,11 +36,13 @@ func rewardsPage(v *view) any {
 		Epoch:  v.in.Get("epoch"),
 		Actor:  strings.TrimSpace(v.in.Get("actor")),
 	}
-	if n := len(d.Epochs.V.Epochs); d.Epoch == "" && n > 0 {
-		d.Epoch = d.Epochs.V.Epochs[n-1].Epoch
-	}
 	if d.Epoch == "" {
-		return d
+		all, _ := h.epochs(ctx) // of an error d.Epochs tells
+		last := all.Last()
+		if last == nil {
+			return d
+		}
+		d.Epoch = last.Epoch
 	}
 	d.Run = read(h.rewarder.Epoch(ctx, d.Epoch))
 	if d.Run.V.Parked > 0 {
@@ -50,6 +54,58 @@ func rewardsPage(v *view) any {
 		d.Share = shareIn(proof, d.Actor)
 	}
 	return d
+}
+
+// Bounds of the epochs that a page looks at to find the newest one.
+const (
+	maxEpochs  = 1000
+	epochsRead = 250 // at once
+)
+
+// epochList is the epochs of the node, in the order of their ids.
+type epochList struct {
+	All  []rewarder.Run
+	More bool // than maxEpochs
+}
+
+// epochs reads the epochs of the node, at most maxEpochs.
+func (h *Console) epochs(ctx context.Context) (out epochList, err error) {
+	next := ""
+	for len(out.All) < maxEpochs {
+		page, err := h.rewarder.Epochs(ctx, next, epochsRead)
+		if err != nil {
+			return epochList{}, err
+		}
+		out.All = append(out.All, page.Epochs...)
+		if next = page.Next; next == "" {
+			return out, nil
+		}
+	}
+	out.More = true
+	return out, nil
+}
+
+// Last returns the epoch that was accepted last among those that were read, nil if there is none.
+func (l epochList) Last() *rewarder.Run {
+	var last *rewarder.Run
+	var since time.Time
+	for i := range l.All {
+		at, _ := time.Parse(time.RFC3339Nano, l.All[i].AcceptedAt)
+		if last == nil || !at.Before(since) {
+			last, since = &l.All[i], at
+		}
+	}
+	return last
+}
+
+// Parked returns the epochs with parked payees, as many as a page lists.
+func (l epochList) Parked() (out []rewarder.Run) {
+	for _, run := range l.All {
+		if run.Parked > 0 && len(out) < maxRows {
+			out = append(out, run)
+		}
+	}
+	return out
 }
 
 // shareIn returns the share of an actor, nil if the proof is one of absence.

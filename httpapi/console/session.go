@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/httpapi/node"
 )
 
 // Bounds of sessions and codes.
@@ -188,37 +189,33 @@ func (s *sessions) endByID(id string) bool {
 	return false
 }
 
-// sessionRow is a session in a list.
-type sessionRow struct {
-	ID    string
-	Kind  string // "code" or "token"
-	Write bool
-	From  string
-	Began time.Time
-	Seen  time.Time
-	Ends  time.Time
-}
-
 // list returns the open sessions, oldest first.
-func (s *sessions) list(now time.Time) (out []sessionRow) {
+func (s *sessions) list(now time.Time) []node.Session {
+	out := []node.Session{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
 	for key, one := range s.open {
-		row := sessionRow{
+		row := node.Session{
 			ID: sessionID(key), Kind: "code", Write: one.write, From: one.from,
-			Began: one.began, Seen: one.seen, Ends: one.began.Add(one.life),
+			BeganAt: one.began.UTC(), SeenAt: one.seen.UTC(), ExpiresAt: one.began.Add(one.life).UTC(),
 		}
 		if one.token != "" {
 			row.Kind = "token"
 		}
 		out = append(out, row)
 	}
-	slices.SortFunc(out, func(a, b sessionRow) int {
-		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(out, func(a, b node.Session) int {
+		return cmp.Or(a.BeganAt.Compare(b.BeganAt), cmp.Compare(a.ID, b.ID))
 	})
 	return out
 }
 
 // sessionID names a session without its secret.
 func sessionID(key b3.Digest) string { return key.String()[3:15] }
+
+// Sessions returns the open sessions, oldest first, as GET /admin/v1/sessions shows them.
+func (h *Console) Sessions() []node.Session { return h.sessions.list(h.d.Now()) }
+
+// EndSession ends the session with an id that Sessions returned. It reports whether there was one.
+func (h *Console) EndSession(id string) bool { return h.sessions.endByID(id) }

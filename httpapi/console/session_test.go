@@ -62,7 +62,7 @@ func TestSessions(t *testing.T) {
 		t.Error("an idle session lives on")
 	}
 	long, _ := s.begin(rights{life: 100 * time.Hour}, "127.0.0.1", noon)
-	if got := s.list(noon); len(got) != 1 || got[0].Ends.Sub(noon) != MaxLife || strings.Contains(long, got[0].ID) {
+	if got := s.list(noon); len(got) != 1 || got[0].ExpiresAt.Sub(noon) != MaxLife || strings.Contains(long, got[0].ID) {
 		t.Errorf("listed: %+v", got)
 	}
 	later := noon.Add(time.Second)

@@ -120,12 +120,12 @@ func templateFuncs(files map[string]file) template.FuncMap {
 // clock returns a time without script, in UTC.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// brief returns a value as it is, unless it is a digest.
+// brief returns a value from outside as plain does, unless it is a digest.
 func brief(s string) string {
 	if strings.HasPrefix(s, "b3:") {
 		return shorten(s)
 	}
-	return s
+	return plain(s)
 }
 
 // plain spells out the bidirectional controls of a text from outside, so that it cannot be shown in

@@ -326,7 +326,10 @@ func TestConsoleOfAToken(t *testing.T) {
 	r.halt()
 }
 
-// Text from outside is shown as text.
+// formInput is a field of a form, which holds what is sent again.
+var formInput = regexp.MustCompile(`<input [^>]*>`)
+
+// Text from outside is shown as text, in the order that it has.
 func TestConsoleEscapes(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
@@ -345,10 +348,20 @@ func TestConsoleEscapes(t *testing.T) {
 		"/console/index?key=" + url.QueryEscape(hostile) + "&prefix=" + url.QueryEscape(hostile),
 		"/console/rewards?epoch=" + url.QueryEscape(hostile) + "&actor=" + url.QueryEscape(hostile),
 		"/console/edge?prefix=" + url.QueryEscape(hostile),
+		"/console/edge?prefix=https://" + url.QueryEscape("\u202e"),
+		"/console/wallet?account=a" + url.QueryEscape("\u202e"),
+		"/console/wallet?accounts=a" + url.QueryEscape("\u202e"),
+		"/console/wallet/tx?id=a" + url.QueryEscape("\u202e"),
+		"/console/rewards?epoch=a" + url.QueryEscape("\u202e"),
+		"/console/index?prefix=a" + url.QueryEscape("\u202e"),
 	} {
-		if text := b.wants(http.StatusOK, "GET", path, ""); strings.Contains(text, "<script>alert") ||
-			strings.Contains(text, "<img src=x") {
+		text := b.wants(http.StatusOK, "GET", path, "")
+		if strings.Contains(text, "<script>alert") || strings.Contains(text, "<img src=x") {
 			t.Errorf("%s: markup from outside: %s", path, text)
+		}
+		text = formInput.ReplaceAllString(text, "")
+		if at := strings.Index(text, "\u202e"); at >= 0 {
+			t.Errorf("%s: a bidirectional control: %q", path, text[max(0, at-200):at+3])
 		}
 	}
 	r.halt()

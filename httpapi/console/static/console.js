@@ -1,7 +1,8 @@
 // The console works without this module. With it, a code in the address enters by itself, times
 // are shown in the reader's zone, and the overview stays current.
 
-const code = location.hash.slice(1);
+// A fragment survives a redirect to the entrance: what has not the form of a code is left alone.
+const code = location.pathname === "/console/enter" && /^#([\w-]{43})$/.exec(location.hash)?.[1];
 const form = document.getElementById("code-form");
 if (form && code) {
   history.replaceState(null, "", location.pathname); // the code leaves the address at once
