@@ -210,15 +210,13 @@ func (n *Node) figures() figures {
 }
 
 // count adds one series of a family to the figures. A payment is an operation that the ledger
-// committed. An edge hit is a good answer with an asset or a tile that the origin was not asked
+// accepted. An edge hit is a good answer with an asset or a tile that the origin was not asked
 // for.
 func (f *figures) count(family string, m *dto.Metric) {
 	value := m.GetCounter().GetValue()
 	switch family {
-	case "ledger_batch_ops":
-		f.payments += m.GetHistogram().GetSampleSum()
-	case "ledger_rejects_total":
-		f.payments -= value
+	case "ledger_accepted_total":
+		f.payments = value
 	case "http_requests_total":
 		f.countRequests(m, value)
 	case "upstream_calls_total":

@@ -151,15 +151,30 @@ func TestSeriesOfARunningNode(t *testing.T) {
 	r := start(t, cfg)
 	c, from := r.socket(), r.figures()
 	const payments = 3
+	pay := func(key, amount string) error {
+		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: amount}
+		_, err := c.Transfer(t.Context(), key, body)
+		return err
+	}
 	for i := range payments {
-		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"}
-		if _, err := c.Transfer(t.Context(), fmt.Sprintf("series-%d", i), body); err != nil {
-			t.Fatal(err)
+		must(t, pay(fmt.Sprintf("series-%d", i), "1"))
+	}
+	must(t, pay("series-0", "1")) // a repeat is no payment, nor is a refusal
+	for key, amount := range map[string]string{"series-0": "2", "series-poor": "99999999999"} {
+		if pay(key, amount) == nil {
+			t.Errorf("%s of %s was paid", key, amount)
 		}
 	}
+	for _, mode := range []string{"atomic", "independent"} { // one op of the second is accepted
+		ops := []walletapi.BatchOp{
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"},
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "99999999999"},
+		}
+		_, _ = c.Batch(t.Context(), "series-"+mode, walletapi.Batch{Mode: mode, Ops: ops})
+	}
 	to := r.figures()
-	if paid := to.payments - from.payments; paid != payments {
-		t.Errorf("%v payments, want %d", paid, payments)
+	if paid := to.payments - from.payments; paid != payments+1 {
+		t.Errorf("%v payments, want %d", paid, payments+1)
 	}
 	if requests := to.requests - from.requests; requests < payments {
 		t.Errorf("%v requests", requests)
