@@ -38,7 +38,7 @@ type figures struct {
 	commits  store.CommitTimes
 
 	// bytes, and the number of goroutines; NaN: unknown
-	file, used, capacity, disk, reserve, memory, goroutines float64
+	file, used, disk, memory, goroutines float64
 }
 
 // point holds a value of each series, in the order of seriesNames, and the used bytes of the file.
@@ -150,7 +150,7 @@ func (s *series) points() (out []point, end time.Time) {
 }
 
 // Series returns the series of the last hour. A node that started less than an hour ago has fewer
-// points.
+// points. The requests include those that pages of the console make of the node.
 func (n *Node) Series() nodeapi.SeriesList {
 	points, end := n.series.points()
 	names := seriesNames()
@@ -171,33 +171,41 @@ func (n *Node) Series() nodeapi.SeriesList {
 	return out
 }
 
-// runSeriesRecorder adds a point every 5 s.
+// runSeriesRecorder adds a point every 5 s. It leaves a point out if the metrics cannot be read; the
+// next one stands for the time of both.
 func (n *Node) runSeriesRecorder(ctx context.Context) error {
 	defer n.seriesTick.Stop()
-	last := n.figures()
+	last, unread := n.figures()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-n.seriesTick.C():
 		}
-		now := n.figures()
-		n.series.add(now.at, pointBetween(&last, &now))
-		last = now
+		now, err := n.figures()
+		if err != nil {
+			continue // metrics_live reports it
+		}
+		if unread == nil {
+			n.series.add(now.at, pointBetween(&last, &now))
+		}
+		last, unread = now, nil
 	}
 }
 
-// figures reads the node's metrics, which takes about a millisecond. A family that cannot be read
-// counts as empty.
-func (n *Node) figures() figures {
-	families, _ := n.metrics.Registry().Gather() // metrics_live reports the error
+// figures reads all metrics of the node, which takes a few milliseconds. It returns an error if a
+// family cannot be read, because its counters would seem to start anew.
+func (n *Node) figures() (figures, error) {
+	families, err := n.metrics.Registry().Gather()
+	if err != nil {
+		return figures{}, err
+	}
 	out := figures{
 		at:         n.now(),
 		commits:    n.store.CommitTimes(),
 		file:       float64(n.store.Bytes()),
 		goroutines: float64(runtime.NumGoroutine()),
 		used:       math.NaN(),
-		capacity:   math.NaN(),
 		disk:       math.NaN(),
 		memory:     math.NaN(),
 	}
@@ -206,7 +214,7 @@ func (n *Node) figures() figures {
 			out.count(f.GetName(), m)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // count adds one series of a family to the figures. A payment is an operation that the ledger
@@ -225,10 +233,6 @@ func (f *figures) count(family string, m *dto.Metric) {
 		}
 	case "store_used_bytes":
 		f.used = m.GetGauge().GetValue()
-	case "store_max_bytes":
-		f.capacity = m.GetGauge().GetValue()
-	case "store_disk_reserve_bytes":
-		f.reserve = m.GetGauge().GetValue()
 	case "store_disk_free_bytes":
 		f.disk = m.GetGauge().GetValue()
 	case "process_resident_memory_bytes":

@@ -7,12 +7,14 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -62,10 +64,19 @@ func bareNode() *Node {
 	return n
 }
 
+func figuresOf(t testing.TB, n *Node) figures {
+	t.Helper()
+	f, err := n.figures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // The figures are those that the node counts anyway.
 func TestFiguresFromTheMetrics(t *testing.T) {
 	n := bareNode()
-	from := n.figures()
+	from := figuresOf(t, n)
 	answered := func(service, route, status string, times int) {
 		n.metrics.Counter("http_requests_total", service, "route", route, "method", "GET", "status", status)(times)
 	}
@@ -78,7 +89,7 @@ func TestFiguresFromTheMetrics(t *testing.T) {
 	answered("wallet", "/v1/transfer", "404", 1)
 	n.metrics.Counter("upstream_calls_total", "edge", "svc", "origin", "op", "fetch", "outcome", "ok")(10)
 	n.metrics.Counter("upstream_calls_total", "wallet", "svc", "ledger", "op", "commit", "outcome", "ok")(7)
-	to := n.figures()
+	to := figuresOf(t, n)
 	to.at, to.payments = from.at.Add(10*time.Second), from.payments+50
 	got := map[string]float64{}
 	p := pointBetween(&from, &to)
@@ -145,11 +156,58 @@ func TestSeriesRecorder(t *testing.T) {
 	})
 }
 
+// broken is a collector that fails while it is set.
+type broken struct{ atomic.Bool }
+
+func (b *broken) Describe(chan<- *prometheus.Desc) {}
+
+func (b *broken) Collect(to chan<- prometheus.Metric) {
+	if b.Load() {
+		to <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "", nil, nil), io.ErrUnexpectedEOF)
+	}
+}
+
+// A rate is that since the point before. While the metrics cannot be read there are no points.
+func TestSeriesRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fails := bareNode(), &broken{}
+		must(t, n.metrics.Registry().Register(fails))
+		answered := n.metrics.Counter("http_requests_total", "wallet", "route", "/", "method", "GET", "status", "200")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		fails.Store(true) // there is nothing to compare the first point with
+		go func() { done <- n.runSeriesRecorder(ctx) }()
+		synctest.Wait()
+		for _, step := range []struct {
+			requests int
+			fails    bool
+		}{{100, false}, {50, false}, {100, true}, {0, false}, {0, false}} {
+			answered(step.requests)
+			fails.Store(step.fails)
+			time.Sleep(seriesEvery)
+			synctest.Wait()
+		}
+		want, got := []float64{10, -1, 10, 0}, []float64{}
+		for _, v := range n.Series().Series[1].Values {
+			if v == nil {
+				got = append(got, -1)
+			} else {
+				got = append(got, *v)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v; -1 is unknown", got, want)
+		}
+		cancel(io.EOF)
+		<-done
+	})
+}
+
 // A running node counts the payments of a client, and answers with its series.
 func TestSeriesOfARunningNode(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	c, from := r.socket(), r.figures()
+	c, from := r.socket(), figuresOf(t, r.Node)
 	const payments = 3
 	pay := func(key, amount string) error {
 		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: amount}
@@ -172,27 +230,27 @@ func TestSeriesOfARunningNode(t *testing.T) {
 		}
 		_, _ = c.Batch(t.Context(), "series-"+mode, walletapi.Batch{Mode: mode, Ops: ops})
 	}
-	to := r.figures()
+	to := figuresOf(t, r.Node)
 	if paid := to.payments - from.payments; paid != payments+1 {
 		t.Errorf("%v payments, want %d", paid, payments+1)
 	}
 	if requests := to.requests - from.requests; requests < payments {
 		t.Errorf("%v requests", requests)
 	}
-	to.at = from.at.Add(seriesEvery)
-	r.series.add(to.at, pointBetween(&from, &to))
-	list, err := c.Series(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if list, err := c.Series(t.Context()); err != nil || len(list.Series) != seriesCount {
+		t.Errorf("%+v, %v", list, err)
 	}
-	for _, s := range list.Series {
+	r.halt()
+
+	to.at = from.at.Add(seriesEvery)
+	r.series.add(to.at, pointBetween(&from, &to)) // nothing else adds points now
+	for _, s := range r.Series().Series {
 		if newest := s.Values[len(s.Values)-1]; newest == nil {
 			t.Errorf("%s is unknown", s.Name)
 		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" && s.Name != "edge_hits_per_s" {
 			t.Errorf("%s is %v", s.Name, *newest)
 		}
 	}
-	r.halt()
 }
 
 // BenchmarkFigures measures a point of the series.
@@ -200,6 +258,6 @@ func BenchmarkFigures(b *testing.B) {
 	n := bareNode()
 	b.ReportAllocs()
 	for b.Loop() {
-		n.figures()
+		figuresOf(b, n)
 	}
 }
