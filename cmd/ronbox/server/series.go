@@ -171,8 +171,8 @@ func (n *Node) Series() nodeapi.SeriesList {
 	return out
 }
 
-// runSeriesRecorder adds a point every 5 s. It leaves a point out if the metrics cannot be read; the
-// next one stands for the time of both.
+// runSeriesRecorder adds a point every 5 s. It leaves a point out if the metrics cannot be read;
+// the next one stands for the time of both.
 func (n *Node) runSeriesRecorder(ctx context.Context) error {
 	defer n.seriesTick.Stop()
 	last, unread := n.figures()
@@ -218,8 +218,7 @@ func (n *Node) figures() (figures, error) {
 }
 
 // count adds one series of a family to the figures. A payment is an operation that the ledger
-// accepted. An edge hit is a good answer with an asset or a tile that the origin was not asked
-// for.
+// accepted.
 func (f *figures) count(family string, m *dto.Metric) {
 	value := m.GetCounter().GetValue()
 	switch family {
@@ -227,10 +226,8 @@ func (f *figures) count(family string, m *dto.Metric) {
 		f.payments = value
 	case "http_requests_total":
 		f.countRequests(m, value)
-	case "upstream_calls_total":
-		if label(m, "service") == "edge" && label(m, "outcome") == "ok" {
-			f.hits -= value
-		}
+	case "edge_hits_total":
+		f.hits = value
 	case "store_used_bytes":
 		f.used = m.GetGauge().GetValue()
 	case "store_disk_free_bytes":
@@ -248,16 +245,7 @@ func (f *figures) countRequests(m *dto.Metric, value float64) {
 		f.refused += value
 	case strings.HasPrefix(status, "5"):
 		f.failed += value
-	case strings.HasPrefix(status, "2"), status == "304":
-		if holdsContent(label(m, "route")) {
-			f.hits += value
-		}
 	}
-}
-
-// holdsContent reports whether the route serves assets or tiles.
-func holdsContent(route string) bool {
-	return strings.HasPrefix(route, "/edge/assets/") || strings.HasPrefix(route, "/edge/tiles/:pack/")
 }
 
 // label returns the value of a label, or "".
