@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ type fakeEdge struct {
 	within   time.Duration // that the last Asset had
 	asked    string        // path and query of the last Asset
 	rejected []string
+	filled   bool // Asset fetches the object
+	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
 
@@ -38,6 +41,8 @@ func (f *fakeEdge) Config() *edge.Config {
 	c.PublicURL = f.public
 	return &c
 }
+
+func (f *fakeEdge) Hit() { f.hits.Add(1) }
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
@@ -56,6 +61,7 @@ func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object,
 		Type:   "text/plain",
 		Bytes:  fakeBytes,
 		From:   edge.FromHot,
+		Filled: f.filled,
 	}, f.err
 }
 
@@ -305,6 +311,34 @@ func TestPublicURL(t *testing.T) {
 		if want := `["https://maps.example/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"]`; w.Code != http.StatusOK ||
 			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", public, w.Code, w.Body)
+		}
+	}
+}
+
+// An answer with an asset or a tile that is stored is a hit, also if it is empty because the client
+// has it.
+func TestEdgeHits(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		target string
+		header map[string]string
+		filled bool
+		hits   int64
+	}{
+		{"/edge/assets/" + fakeAsset, nil, false, 1},
+		{"/edge/assets/" + fakeAsset, map[string]string{"If-None-Match": `"` + b3.Sum(fakeBytes).String() + `"`}, false, 1},
+		{"/edge/assets/" + fakeAsset, map[string]string{"Range": "bytes=9-2"}, false, 0},
+		{"/edge/assets/" + fakeAsset, nil, true, 0},
+		{"/edge/assets/cdn.example/none", nil, false, 0},
+		{"/edge/tiles/world/1/0/0.png", nil, false, 1},
+		{"/edge/tiles/world/1/1/0.png", nil, false, 0},
+		{"/edge/tiles/world.json", nil, false, 0},
+	} {
+		r.edge.filled = tt.filled
+		before := r.edge.hits.Load()
+		w := r.do(http.MethodGet, tt.target, "", tt.header)
+		if n := r.edge.hits.Load() - before; n != tt.hits {
+			t.Errorf("%s, %v, filled %v: %d, %d hits, want %d", tt.target, tt.header, tt.filled, w.Code, n, tt.hits)
 		}
 	}
 }

@@ -76,6 +76,15 @@ func (p space) short() error {
 	return nil
 }
 
+// left returns the bytes that the file can still take before the space is short.
+func (p space) left() int64 {
+	left := p.capacity*roomFull/100 - p.used
+	if p.disk >= 0 {
+		left = min(left, p.disk-p.reserve())
+	}
+	return max(left, 0)
+}
+
 // healed reports whether a store that was full has enough space again. The margin keeps the next
 // writes from filling it at once.
 func (p space) healed() bool {
@@ -149,6 +158,15 @@ func (s *Store) usedBytes() int64 {
 		return p.used
 	}
 	return 0
+}
+
+// BytesLeft returns the bytes that the file can still take until work is refused, as of the last
+// look, or -1 if that is unknown.
+func (s *Store) BytesLeft() int64 {
+	if p := s.room.last.Load(); p != nil {
+		return p.left()
+	}
+	return -1
 }
 
 // judge updates the verdict and logs changes.

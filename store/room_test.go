@@ -50,6 +50,18 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+// The bytes left are those up to the limit of the file or the reserve of the disk.
+func TestSpaceLeft(t *testing.T) {
+	p := space{capacity: 1000, used: 100, disk: -1, minFree: 50}
+	for _, tt := range []struct {
+		used, disk, want int64
+	}{{100, -1, 850}, {960, -1, 0}, {100, 2000, 850}, {100, 150, 132}, {100, 0, 0}} {
+		if p.used, p.disk = tt.used, tt.disk; p.left() != tt.want {
+			t.Errorf("%d used, %d on the disk: %d left, want %d", tt.used, tt.disk, p.left(), tt.want)
+		}
+	}
+}
+
 // For any writes and deletes: a full store has no space, and a store that is no longer full can
 // grow by the growth step, or a twentieth of the file, before it is full again. So Health cannot
 // flap.

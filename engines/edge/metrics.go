@@ -24,6 +24,7 @@ type Event struct {
 // metrics holds the series of the edge. They are resolved once, so that all of them exist from the
 // start.
 type metrics struct {
+	hits     func(int)
 	rejects  map[string]func(int)
 	canceled func(int)
 	damaged  map[string]func(int) // by kind
@@ -47,7 +48,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		Name: "edge_damaged_total", Type: obs.Counter, Labels: []string{"kind"},
 		Help: "Objects, packs and rows that were found damaged: by a read, by edge verify or by the scrub.",
 	})
+	reg.Declare(obs.Family{
+		Name: "edge_hits_total", Type: obs.Counter,
+		Help: "Answers with an asset or a tile that was not fetched for them.",
+	})
 	m := &metrics{
+		hits:    reg.Counter("edge_hits_total", service),
 		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
 		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap",
 			"timeout", "rate_limit", "invalid_range", "etag_invalid"),
@@ -70,6 +76,9 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	gauge("edge_cas_urls", "URLs that lead to objects that are stored.", func(t tally) int64 { return t.urls })
 	return m
 }
+
+// Hit counts an answer with an asset or a tile that was not fetched for it.
+func (e *Engine) Hit() { e.m.hits(1) }
 
 // Rejected counts a refused request, once. A reason without a series in edge_rejects_total is only
 // published as an event.

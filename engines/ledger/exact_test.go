@@ -258,31 +258,35 @@ func TestKeyEndsExactly(t *testing.T) {
 	r.refused(record.NonceReused, op)
 }
 
-// Each op that is refused counts once. A batch does not count beside its ops. A refusal binds no
+// Each op that is accepted or refused counts once. A batch does not count beside its ops. A refusal binds no
 // key, so a repetition is decided and counted anew.
-func TestRefusalsAreCounted(t *testing.T) {
+func TestOpsAreCounted(t *testing.T) {
 	r := newRig(t, nil).declare("ron")
 	r.accept(issue("alice", 10, 1))
 	pay := func(n uint64) ledger.Op {
 		return ledger.Op{Code: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: amount(n)}
 	}
 	paid, refused := keyed(pay(1), "paid"), keyed(pay(11), "refused")
+	other := paid
+	other.Fingerprint = [32]byte{1}
 	for _, tt := range []struct {
-		doc  string
-		op   ledger.Op
-		want float64
+		doc               string
+		op                ledger.Op
+		accepted, refused float64
 	}{
-		{"accepted", paid, 0},
-		{"replayed", paid, 0},
-		{"refused", refused, 1},
-		{"refused again", refused, 1},
-		{"two of a batch", ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{pay(20), pay(1), pay(30)}}, 2},
-		{"one of an atomic batch", ledger.Op{Code: record.OpBatch, Atomic: true, Ops: []ledger.Op{pay(1), pay(40)}}, 2},
+		{"accepted", paid, 1, 0},
+		{"replayed", paid, 0, 0},
+		{"refused", refused, 0, 1},
+		{"the key of another", other, 0, 1},
+		{"refused again", refused, 0, 1},
+		{"two of a batch", ledger.Op{Code: record.OpBatch, Ops: []ledger.Op{pay(20), pay(1), pay(30)}}, 1, 2},
+		{"one of an atomic batch", ledger.Op{Code: record.OpBatch, Atomic: true, Ops: []ledger.Op{pay(1), pay(40)}}, 0, 2},
 	} {
-		before := r.counted("ledger_rejects_total")
+		accepted, refused := r.counted("ledger_accepted_total"), r.counted("ledger_rejects_total")
 		r.commit(tt.op)
-		if n := r.counted("ledger_rejects_total") - before; n != tt.want {
-			t.Errorf("%s: %v refusals, want %v", tt.doc, n, tt.want)
+		accepted, refused = r.counted("ledger_accepted_total")-accepted, r.counted("ledger_rejects_total")-refused
+		if accepted != tt.accepted || refused != tt.refused {
+			t.Errorf("%s: %v accepted, %v refused, want %v, %v", tt.doc, accepted, refused, tt.accepted, tt.refused)
 		}
 	}
 }

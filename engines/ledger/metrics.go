@@ -9,6 +9,7 @@ import (
 type metrics struct {
 	commits  func(int)
 	latency  func(float64)
+	accepted func(int)
 	rejects  []func(int) // by record.Result
 	gaps     func(int)
 	safeMode func(float64)
@@ -34,6 +35,11 @@ func ledgerFamilies() []obs.Family {
 			Help:    "Time from handing ops to the store to their sync, for each call.",
 		},
 		{Name: "ledger_backlog_gauge", Type: obs.Gauge, Help: "Calls under way that write."},
+		{
+			Name: "ledger_accepted_total",
+			Type: obs.Counter,
+			Help: "Ops that were written to the journal; repeated ones are not counted again.",
+		},
 		{
 			Name:   "ledger_rejects_total",
 			Type:   obs.Counter,
@@ -85,6 +91,7 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 	m := &metrics{
 		commits:  reg.Counter("ledger_commits_total", service),
 		latency:  reg.Histogram("ledger_commit_latency_seconds", service),
+		accepted: reg.Counter("ledger_accepted_total", service),
 		rejects:  make([]func(int), record.ReferenceConflict+1),
 		gaps:     reg.Counter("ledger_seq_gap_detected_total", service),
 		safeMode: reg.Set("ledger_safe_mode", service),

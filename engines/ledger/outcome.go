@@ -50,8 +50,12 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 		mine := *res.reject // another caller may have the same result
 		out.Reject = &mine
 	}
-	if res.code.Refused() && len(res.inner) == 0 {
+	switch {
+	case len(res.inner) > 0: // counted one by one
+	case res.code.Refused():
 		s.l.m.rejects[res.code](1)
+	case res.code == record.Accepted && res.seq != 0:
+		s.l.m.accepted(1)
 	}
 	switch {
 	case res.code == record.Replayed:

@@ -66,7 +66,11 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 		from = "fwd=uri-miss; stored"
 	}
 	c.Set("Cache-Status", "ronbox-edge; "+from) // RFC 9211
-	return send(c, c.HTTP(), x)
+	if err := send(c, c.HTTP(), x); err != nil || o.Filled {
+		return err
+	}
+	h.e.Hit()
+	return nil
 }
 
 // runs reports whether a page of this node asks for an object as script or style. The console's
@@ -118,7 +122,11 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	if v := c.Query().Get("v"); v != "" && v == t.Version {
 		x.cache = httpapi.CacheForever
 	}
-	return send(c, c.HTTP(), x)
+	if err := send(c, c.HTTP(), x); err != nil {
+		return err
+	}
+	h.e.Hit()
+	return nil
 }
 
 // tileOf parses the path of a tile.

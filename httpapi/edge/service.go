@@ -22,6 +22,8 @@ type Engine interface {
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
+	// Hit counts an answer from what is stored.
+	Hit()
 	// Rejected counts a refused request.
 	Rejected(reason string)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	nodeapi "ronbox/httpapi/node"
 )
 
@@ -83,19 +84,47 @@ func TestCheckCommits(t *testing.T) {
 
 func TestCheckBackup(t *testing.T) {
 	for _, tt := range []struct {
-		every, age time.Duration
-		level      host.Level
-		seen       string
+		every, since time.Duration
+		taken        bool
+		level        host.Level
+		seen         string
 	}{
-		{0, time.Hour, host.OK, "no snapshots are scheduled"},
-		{time.Hour, -1, host.OK, "no snapshots are scheduled"},
-		{time.Hour, 2 * time.Hour, host.OK, "2h0m0s old, one is due every 1h0m0s"},
-		{time.Hour, 3 * time.Hour, host.Warn, "3h0m0s old"},
+		{0, time.Hour, true, host.OK, "no snapshots are scheduled"},
+		{0, time.Hour, false, host.OK, "no snapshots are scheduled"},
+		{time.Hour, 3 * time.Second, false, host.OK, "no snapshot for 3s; one is due every 1h0m0s"},
+		{time.Hour, 3 * time.Hour, false, host.Warn, "no snapshot for 3h0m0s"},
+		{time.Hour, -time.Second, true, host.OK, "the last snapshot is 0s old"},
+		{time.Hour, 2 * time.Hour, true, host.OK, "2h0m0s old, one is due every 1h0m0s"},
+		{time.Hour, 3 * time.Hour, true, host.Warn, "3h0m0s old"},
 	} {
-		if f := checkBackup(tt.every, tt.age); f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) {
-			t.Errorf("%v, %v: %+v", tt.every, tt.age, f)
+		if f := checkBackup(tt.every, tt.since, tt.taken); f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) {
+			t.Errorf("%v, %v, %v: %+v", tt.every, tt.since, tt.taken, f)
 		}
 	}
+}
+
+// A start is not taken for a snapshot, neither before the janitor has looked for one nor after it
+// has found none.
+func TestBackupOfANewNode(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Store.SnapshotEvery = unit.Duration(time.Hour)
+	n := wired(t, cfg, Options{}, &logs{})
+	n.started = time.Unix(1000, 0)
+	at := n.started.Add(time.Minute)
+	n.now = func() time.Time { return at }
+	const none = "no snapshot for 1m0s; one is due every 1h0m0s"
+	if f := n.checkBackup(); f.Seen != none {
+		t.Errorf("before the janitor: %+v", f)
+	}
+	n.backedUp(n.started)
+	if f := n.checkBackup(); f.Seen != none {
+		t.Errorf("without a snapshot: %+v", f)
+	}
+	n.backedUp(at)
+	if f := n.checkBackup(); !strings.HasPrefix(f.Seen, "the last snapshot is 0s old") {
+		t.Errorf("with a snapshot: %+v", f)
+	}
+	n.closeEngines(t.Context())
 }
 
 // finding returns one finding of the running node.
@@ -141,16 +170,18 @@ func TestDoctorOfARunningNode(t *testing.T) {
 		}
 	}
 
-	for i, p := range line(361, 0, r.spaceLeft()) {
-		r.series.add(time.Unix(int64(i)*5, 0), p)
-	}
-	if f := r.finding("growth"); f.State != "warn" || !strings.HasPrefix(f.Message, "file full in ") || f.Next == "" {
-		t.Errorf("growth: %+v", f)
-	}
 	r.board.Set(ownService, "metrics_live", errors.New("broken"))
 	if f := r.finding("readiness"); f.State != "fail" || !strings.Contains(f.Message, "metrics_live: broken") {
 		t.Errorf("not ready: %+v", f)
 	}
 	r.board.Set(ownService, "metrics_live", nil)
 	r.halt()
+
+	for i, p := range line(seriesPoints, 0, float64(r.store.BytesLeft())) { // nothing else adds points now
+		r.series.add(time.Unix(int64(i)*5, 0), p)
+	}
+	growth := r.checkNode()[3]
+	if growth.Check != "growth" || growth.Level != host.Warn || !strings.HasPrefix(growth.Seen, "file full in ") {
+		t.Errorf("growth: %+v", growth)
+	}
 }

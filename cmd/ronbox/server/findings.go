@@ -24,8 +24,8 @@ func (n *Node) checkNode() []host.Finding {
 		n.checkReady(),
 		n.checkTasks(),
 		checkCommits(points),
-		checkGrowth(points, n.spaceLeft()),
-		checkBackup(n.conf().Store.SnapshotEvery.D(), n.backupAge()),
+		checkGrowth(points, float64(n.store.BytesLeft())),
+		n.checkBackup(),
 	}
 }
 
@@ -85,20 +85,6 @@ func checkCommits(points []point) host.Finding {
 	return f
 }
 
-// spaceLeft returns the bytes that the file can still take until writes are refused, or a negative
-// number if that is unknown.
-func (n *Node) spaceLeft() float64 {
-	now := n.figures()
-	left := now.capacity - now.used
-	if !math.IsNaN(now.disk) {
-		left = min(left, now.disk-now.reserve)
-	}
-	if math.IsNaN(left) {
-		return -1
-	}
-	return max(left, 0)
-}
-
 // checkGrowth estimates when the file is full from the growth of the last hour. room is the number
 // of bytes left, negative if unknown.
 func checkGrowth(points []point, room float64) host.Finding {
@@ -137,24 +123,31 @@ func checkGrowth(points []point, room float64) host.Finding {
 	return f
 }
 
-// backupAge returns the age of the last snapshot, or a negative duration if none is expected.
-func (n *Node) backupAge() time.Duration {
-	last := n.due.backup.Load()
-	if last == 0 || n.boot.Amnesia.Enabled {
-		return -1
+// checkBackup warns if scheduled snapshots are overdue.
+func (n *Node) checkBackup() host.Finding {
+	if n.boot.Amnesia.Enabled {
+		return checkBackup(0, 0, false)
 	}
-	return max(0, n.now().Sub(time.Unix(0, last)))
+	last := n.due.backup.Load()
+	if last == 0 || last == n.started.UnixNano() { // the start stands for a snapshot until there is one
+		return checkBackup(n.conf().Store.SnapshotEvery.D(), n.now().Sub(n.started), false)
+	}
+	return checkBackup(n.conf().Store.SnapshotEvery.D(), n.now().Sub(time.Unix(0, last)), true)
 }
 
-// checkBackup warns if scheduled snapshots are overdue. age is negative if no snapshot is
-// expected.
-func checkBackup(every, age time.Duration) host.Finding {
+// checkBackup judges the time since the last snapshot, or since the start of the node if none was
+// taken.
+func checkBackup(every, since time.Duration, taken bool) host.Finding {
 	f := host.Finding{Check: "backup", Level: host.OK, Seen: "no snapshots are scheduled (store.snapshot_every)"}
-	if every == 0 || age < 0 {
+	if every == 0 {
 		return f
 	}
-	f.Seen = fmt.Sprintf("the last snapshot is %s old, one is due every %s", age.Round(time.Second), every)
-	if age > 2*every {
+	age := max(0, since).Round(time.Second)
+	f.Seen = fmt.Sprintf("no snapshot for %s; one is due every %s", age, every)
+	if taken {
+		f.Seen = fmt.Sprintf("the last snapshot is %s old, one is due every %s", age, every)
+	}
+	if since > 2*every {
 		f.Level, f.Advice = host.Warn, "see why in the log (snapshot), and take one with `ronbox db snapshot DIR`"
 	}
 	return f

@@ -38,7 +38,7 @@ type figures struct {
 	commits  store.CommitTimes
 
 	// bytes, and the number of goroutines; NaN: unknown
-	file, used, capacity, disk, reserve, memory, goroutines float64
+	file, used, disk, memory, goroutines float64
 }
 
 // point holds a value of each series, in the order of seriesNames, and the used bytes of the file.
@@ -150,7 +150,7 @@ func (s *series) points() (out []point, end time.Time) {
 }
 
 // Series returns the series of the last hour. A node that started less than an hour ago has fewer
-// points.
+// points. The requests include those that pages of the console make of the node.
 func (n *Node) Series() nodeapi.SeriesList {
 	points, end := n.series.points()
 	names := seriesNames()
@@ -171,33 +171,41 @@ func (n *Node) Series() nodeapi.SeriesList {
 	return out
 }
 
-// runSeriesRecorder adds a point every 5 s.
+// runSeriesRecorder adds a point every 5 s. It leaves a point out if the metrics cannot be read;
+// the next one stands for the time of both.
 func (n *Node) runSeriesRecorder(ctx context.Context) error {
 	defer n.seriesTick.Stop()
-	last := n.figures()
+	last, unread := n.figures()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-n.seriesTick.C():
 		}
-		now := n.figures()
-		n.series.add(now.at, pointBetween(&last, &now))
-		last = now
+		now, err := n.figures()
+		if err != nil {
+			continue // metrics_live reports it
+		}
+		if unread == nil {
+			n.series.add(now.at, pointBetween(&last, &now))
+		}
+		last, unread = now, nil
 	}
 }
 
-// figures reads the node's metrics, which takes about a millisecond. A family that cannot be read
-// counts as empty.
-func (n *Node) figures() figures {
-	families, _ := n.metrics.Registry().Gather() // metrics_live reports the error
+// figures reads all metrics of the node, which takes a few milliseconds. It returns an error if a
+// family cannot be read, because its counters would seem to start anew.
+func (n *Node) figures() (figures, error) {
+	families, err := n.metrics.Registry().Gather()
+	if err != nil {
+		return figures{}, err
+	}
 	out := figures{
 		at:         n.now(),
 		commits:    n.store.CommitTimes(),
 		file:       float64(n.store.Bytes()),
 		goroutines: float64(runtime.NumGoroutine()),
 		used:       math.NaN(),
-		capacity:   math.NaN(),
 		disk:       math.NaN(),
 		memory:     math.NaN(),
 	}
@@ -206,31 +214,22 @@ func (n *Node) figures() figures {
 			out.count(f.GetName(), m)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // count adds one series of a family to the figures. A payment is an operation that the ledger
-// committed. An edge hit is a good answer with an asset or a tile that the origin was not asked
-// for.
+// accepted.
 func (f *figures) count(family string, m *dto.Metric) {
 	value := m.GetCounter().GetValue()
 	switch family {
-	case "ledger_batch_ops":
-		f.payments += m.GetHistogram().GetSampleSum()
-	case "ledger_rejects_total":
-		f.payments -= value
+	case "ledger_accepted_total":
+		f.payments = value
 	case "http_requests_total":
 		f.countRequests(m, value)
-	case "upstream_calls_total":
-		if label(m, "service") == "edge" && label(m, "outcome") == "ok" {
-			f.hits -= value
-		}
+	case "edge_hits_total":
+		f.hits = value
 	case "store_used_bytes":
 		f.used = m.GetGauge().GetValue()
-	case "store_max_bytes":
-		f.capacity = m.GetGauge().GetValue()
-	case "store_disk_reserve_bytes":
-		f.reserve = m.GetGauge().GetValue()
 	case "store_disk_free_bytes":
 		f.disk = m.GetGauge().GetValue()
 	case "process_resident_memory_bytes":
@@ -246,16 +245,7 @@ func (f *figures) countRequests(m *dto.Metric, value float64) {
 		f.refused += value
 	case strings.HasPrefix(status, "5"):
 		f.failed += value
-	case strings.HasPrefix(status, "2"), status == "304":
-		if holdsContent(label(m, "route")) {
-			f.hits += value
-		}
 	}
-}
-
-// holdsContent reports whether the route serves assets or tiles.
-func holdsContent(route string) bool {
-	return strings.HasPrefix(route, "/edge/assets/") || strings.HasPrefix(route, "/edge/tiles/:pack/")
 }
 
 // label returns the value of a label, or "".

@@ -7,12 +7,14 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -62,23 +64,32 @@ func bareNode() *Node {
 	return n
 }
 
+func figuresOf(t testing.TB, n *Node) figures {
+	t.Helper()
+	f, err := n.figures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // The figures are those that the node counts anyway.
 func TestFiguresFromTheMetrics(t *testing.T) {
 	n := bareNode()
-	from := n.figures()
+	n.metrics.Declare(obs.Family{Name: "edge_hits_total", Type: obs.Counter, Help: "Hits."})
+	hit := n.metrics.Counter("edge_hits_total", "edge")
+	from := figuresOf(t, n)
 	answered := func(service, route, status string, times int) {
 		n.metrics.Counter("http_requests_total", service, "route", route, "method", "GET", "status", status)(times)
 	}
 	answered("edge", "/edge/assets/*path", "200", 30)
-	answered("edge", "/edge/tiles/:pack/:z/:x/:y", "304", 20)
-	answered("edge", "/edge/catalog", "200", 1)
+	answered("edge", "/edge/catalog", "304", 21)
 	answered("wallet", "/v1/transfer", "429", 5)
 	answered("wallet", "/v1/transfer", "507", 1)
 	answered("wallet", "/v1/transfer", "503", 2)
 	answered("wallet", "/v1/transfer", "404", 1)
-	n.metrics.Counter("upstream_calls_total", "edge", "svc", "origin", "op", "fetch", "outcome", "ok")(10)
-	n.metrics.Counter("upstream_calls_total", "wallet", "svc", "ledger", "op", "commit", "outcome", "ok")(7)
-	to := n.figures()
+	hit(40)
+	to := figuresOf(t, n)
 	to.at, to.payments = from.at.Add(10*time.Second), from.payments+50
 	got := map[string]float64{}
 	p := pointBetween(&from, &to)
@@ -145,39 +156,102 @@ func TestSeriesRecorder(t *testing.T) {
 	})
 }
 
+// broken is a collector that fails while it is set.
+type broken struct{ atomic.Bool }
+
+func (b *broken) Describe(chan<- *prometheus.Desc) {}
+
+func (b *broken) Collect(to chan<- prometheus.Metric) {
+	if b.Load() {
+		to <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "", nil, nil), io.ErrUnexpectedEOF)
+	}
+}
+
+// A rate is that since the point before. While the metrics cannot be read there are no points.
+func TestSeriesRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fails := bareNode(), &broken{}
+		must(t, n.metrics.Registry().Register(fails))
+		answered := n.metrics.Counter("http_requests_total", "wallet", "route", "/", "method", "GET", "status", "200")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		fails.Store(true) // there is nothing to compare the first point with
+		go func() { done <- n.runSeriesRecorder(ctx) }()
+		synctest.Wait()
+		for _, step := range []struct {
+			requests int
+			fails    bool
+		}{{100, false}, {50, false}, {100, true}, {0, false}, {0, false}} {
+			answered(step.requests)
+			fails.Store(step.fails)
+			time.Sleep(seriesEvery)
+			synctest.Wait()
+		}
+		want, got := []float64{10, -1, 10, 0}, []float64{}
+		for _, v := range n.Series().Series[1].Values {
+			if v == nil {
+				got = append(got, -1)
+			} else {
+				got = append(got, *v)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v; -1 is unknown", got, want)
+		}
+		cancel(io.EOF)
+		<-done
+	})
+}
+
 // A running node counts the payments of a client, and answers with its series.
 func TestSeriesOfARunningNode(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	c, from := r.socket(), r.figures()
+	c, from := r.socket(), figuresOf(t, r.Node)
 	const payments = 3
+	pay := func(key, amount string) error {
+		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: amount}
+		_, err := c.Transfer(t.Context(), key, body)
+		return err
+	}
 	for i := range payments {
-		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"}
-		if _, err := c.Transfer(t.Context(), fmt.Sprintf("series-%d", i), body); err != nil {
-			t.Fatal(err)
+		must(t, pay(fmt.Sprintf("series-%d", i), "1"))
+	}
+	r.edge().Hit()
+	must(t, pay("series-0", "1")) // a repeat is no payment, nor is a refusal
+	for key, amount := range map[string]string{"series-0": "2", "series-poor": "99999999999"} {
+		if pay(key, amount) == nil {
+			t.Errorf("%s of %s was paid", key, amount)
 		}
 	}
-	to := r.figures()
-	if paid := to.payments - from.payments; paid != payments {
-		t.Errorf("%v payments, want %d", paid, payments)
+	for _, mode := range []string{"atomic", "independent"} { // one op of the second is accepted
+		ops := []walletapi.BatchOp{
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"},
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "99999999999"},
+		}
+		_, _ = c.Batch(t.Context(), "series-"+mode, walletapi.Batch{Mode: mode, Ops: ops})
+	}
+	to := figuresOf(t, r.Node)
+	if paid := to.payments - from.payments; paid != payments+1 {
+		t.Errorf("%v payments, want %d", paid, payments+1)
 	}
 	if requests := to.requests - from.requests; requests < payments {
 		t.Errorf("%v requests", requests)
 	}
-	to.at = from.at.Add(seriesEvery)
-	r.series.add(to.at, pointBetween(&from, &to))
-	list, err := c.Series(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if list, err := c.Series(t.Context()); err != nil || len(list.Series) != seriesCount {
+		t.Errorf("%+v, %v", list, err)
 	}
-	for _, s := range list.Series {
+	r.halt()
+
+	to.at = from.at.Add(seriesEvery)
+	r.series.add(to.at, pointBetween(&from, &to)) // nothing else adds points now
+	for _, s := range r.Series().Series {
 		if newest := s.Values[len(s.Values)-1]; newest == nil {
 			t.Errorf("%s is unknown", s.Name)
-		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" && s.Name != "edge_hits_per_s" {
+		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" {
 			t.Errorf("%s is %v", s.Name, *newest)
 		}
 	}
-	r.halt()
 }
 
 // BenchmarkFigures measures a point of the series.
@@ -185,6 +259,6 @@ func BenchmarkFigures(b *testing.B) {
 	n := bareNode()
 	b.ReportAllocs()
 	for b.Loop() {
-		n.figures()
+		figuresOf(b, n)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"ronbox/store"
 )
 
-// The list has the snapshots of the folder, newest first, and whether each was verified.
+// The list has the node's snapshots of the folder, newest first, and whether each was verified.
 func TestSnapshotsAreListed(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
@@ -36,6 +36,13 @@ func TestSnapshotsAreListed(t *testing.T) {
 	}
 	for _, name := range []string{"ronbox-29990101T000000.000Z-1.db.bad", "ronbox-29990101T000000.000Z-2.db", "other.db"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+	}
+	manifest, err := os.ReadFile(taken.File + ".manifest.json")
+	must(t, err)
+	node := r.Version().NodeID
+	foreign := strings.Replace(string(manifest), node, strings.Repeat("0", len(node)), 1)
+	for name, data := range map[string]string{"": "x", ".manifest.json": foreign} {
+		must(t, os.WriteFile(filepath.Join(dir, "ronbox-20010101T000000.000Z-1.db"+name), []byte(data), 0o600))
 	}
 	l := list()
 	if len(l.Snapshots) != 3 {
