@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// fanned: two legs fail and a third sees why it is stopped. That is what Fan returns, after all
-// have ended.
+// fanned runs two legs that fail and a third that reads the cause of its cancellation. Fan returns
+// that cause after all legs have ended.
 func fanned(fan func(context.Context, int, func(context.Context, int) error) error) scenario {
 	return func(w *world) func() error {
 		legs := []error{errors.New("first leg"), errors.New("second leg"), nil}

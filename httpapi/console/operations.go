@@ -32,7 +32,7 @@ type taskRow struct {
 	Count int
 }
 
-// auditRows is how many rows of the audit chain the page shows.
+// auditRows bounds the rows of the audit chain on the page.
 const auditRows = 40
 
 func operationsPage(v *view) any {

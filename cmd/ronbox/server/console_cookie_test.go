@@ -8,8 +8,8 @@ import (
 	"ronbox/httpapi/console"
 )
 
-// A browser that reached the node over TLS once keeps a cookie that hides none of a session without
-// TLS, and the other way round. A cookie of a session over TLS is sent over TLS only.
+// A browser can hold one cookie from TLS and one from plain HTTP. Each is read only on its own
+// scheme, and the cookie from TLS is sent over TLS only.
 func TestConsoleCookieOfTheScheme(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Server.Trusted = []string{"127.0.0.0/8"}

@@ -12,10 +12,10 @@ import (
 	walletapi "ronbox/httpapi/wallet"
 )
 
-// perRequest is what differs between two answers to the same request.
+// perRequest matches the request ids in an answer.
 var perRequest = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}`)
 
-// told returns a whole answer but for what differs with each request.
+// told returns a whole answer without its request ids.
 func (b *browser) told(method, path, body string, headers ...string) string {
 	b.t.Helper()
 	answer, text := b.do(method, path, body, headers...)

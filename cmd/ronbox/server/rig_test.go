@@ -76,8 +76,8 @@ func freshDev(t *testing.T) (*config.Config, InitResult) {
 	return loaded(t, cfg), res
 }
 
-// dev is what init --dev makes, once for all tests: it syncs so often that it takes longer than
-// most of them.
+// dev holds a data directory of init --dev, which all tests copy. Creating one takes longer than
+// most tests, because of its syncs.
 var dev struct {
 	once  sync.Once
 	from  string // the data directory that res names
@@ -143,7 +143,7 @@ func hurried(cfg *config.Config) Options {
 	return Options{within: stopWithin}
 }
 
-// loaded is what serve makes of the directory, on any free port.
+// loaded returns the configuration that serve loads from the directory, with any free port.
 func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{DataDir: cfg.Node.DataDir, Env: calm()})

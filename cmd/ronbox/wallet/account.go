@@ -18,7 +18,7 @@ type accountDoc struct {
 	MoreHolds string               `json:"more_holds,omitzero"`
 }
 
-// holdsShown is how many open holds wallet account shows.
+// holdsShown bounds the open holds that wallet account shows.
 const holdsShown = 20
 
 func (a app) accountCmd() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 // sweepRows bounds the rows of one sweep, so that its commit is fast.
 const sweepRows = 1000
 
-// keepRetired is how long a retired key is listed.
+// keepRetired bounds the time for which a retired key is listed.
 const keepRetired = 30 * 24 * time.Hour
 
 // Sweep removes expired tokens and revocations, a thousand at a time, and ends overlaps of keys.
