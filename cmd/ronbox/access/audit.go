@@ -8,11 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/node"
 	"ronbox/store"
@@ -206,20 +206,7 @@ func fileAudit(ctx context.Context, r *store.ReadOnly, from uint64) *auditLines 
 func wireRows(rows []store.AuditRow) []nodeapi.AuditRow {
 	out := make([]nodeapi.AuditRow, len(rows))
 	for i, r := range rows {
-		out[i] = nodeapi.AuditRow{
-			Seq:       r.Seq,
-			At:        time.Unix(0, r.At).UTC(),
-			Event:     r.Event.Event,
-			Decision:  r.Decision,
-			Reason:    r.Reason,
-			CorrID:    r.CorrID,
-			CapID:     r.CapID,
-			Principal: r.Principal,
-			UID:       r.UID,
-			Detail:    r.Detail,
-			Prev:      r.Prev.String(),
-			Hash:      r.Hash.String(),
-		}
+		out[i] = server.AuditRow(r)
 	}
 	return out
 }

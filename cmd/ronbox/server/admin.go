@@ -261,7 +261,7 @@ func (n *Node) Audit(ctx context.Context, from uint64, limit int) (nodeapi.Audit
 				out.Next = row.Seq
 				break
 			}
-			out.Rows = append(out.Rows, auditRow(row))
+			out.Rows = append(out.Rows, AuditRow(row))
 		}
 		return err
 	})
@@ -272,7 +272,8 @@ func (n *Node) Audit(ctx context.Context, from uint64, limit int) (nodeapi.Audit
 	return out, err
 }
 
-func auditRow(r store.AuditRow) nodeapi.AuditRow {
+// AuditRow returns the wire form of a row of the audit chain.
+func AuditRow(r store.AuditRow) nodeapi.AuditRow {
 	return nodeapi.AuditRow{
 		Seq:       r.Seq,
 		At:        time.Unix(0, r.At).UTC(),
@@ -297,6 +298,6 @@ func (n *Node) SubscribeAudit(consumer string) *flow.Subscription[nodeapi.AuditR
 // publishAudit publishes synced rows. It is called by the committer.
 func (n *Node) publishAudit(rows []store.AuditRow) {
 	for _, r := range rows {
-		n.audited.Publish(auditRow(r))
+		n.audited.Publish(AuditRow(r))
 	}
 }
