@@ -149,7 +149,7 @@ judges: ## test ronbox with other implementations of its formats; needs npm, and
 
 golden: ## regenerate the golden files, then show the changes
 	$(GO) test ./cmd/ronbox/server ./httpapi -run Golden -update
-	git --no-pager diff --stat -- testdata/golden README.md
+	git --no-pager diff --stat -- testdata/golden
 
 clean: ## remove build results; the data folder stays
 	rm -rf bin dist cover.out

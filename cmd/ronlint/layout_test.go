@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -15,7 +14,7 @@ import (
 )
 
 // layers lists the packages in import order. A package imports packages of earlier rows and
-// packages to the left of it in its own row. README.md prints the table.
+// packages to the left of it in its own row.
 var layers = [][]string{
 	{
 		"appliance/b3",
@@ -163,21 +162,6 @@ func service(dir string) string {
 		}
 	}
 	return ""
-}
-
-// README.md prints the table of layers, one row a line.
-func TestReadmePrintsTheLayers(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want strings.Builder
-	for i, row := range layers {
-		fmt.Fprintf(&want, "%2d  %s\n", i+1, strings.Join(row, " "))
-	}
-	if !strings.Contains(string(readme), want.String()) {
-		t.Errorf("README.md should contain:\n%s", &want)
-	}
 }
 
 func TestEveryPackageSaysItsRules(t *testing.T) {
