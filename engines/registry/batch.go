@@ -189,10 +189,7 @@ func (op GenesisOp) apply(s *scratch) (guard string) {
 	if len(op.Packed) == 0 || len(v.Set) == 0 || op.Origin == "" || v.Epoch != 1 {
 		return "genesis_complete"
 	}
-	metaRaw.Put(s.w, keyOrigin, []byte(op.Origin))
-	metaRaw.Put(s.w, keyGenesis, bytes.Clone(v.PayloadB3[:]))
-	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
-	metaNumber.Put(s.w, keyMin, 1)
+	s.begin(op.Origin, v.PayloadB3)
 	if guard := s.append(v, op.Packed); guard != "" {
 		return guard
 	}
@@ -337,6 +334,14 @@ func newScratch(r store.Reader, w *store.Writes) *scratch {
 	s.head, _ = metaHead.Get(r, keyHead)
 	s.audit, _ = metaAudit.Get(r, keyAuditHead)
 	return s
+}
+
+// begin writes the rows of reg/meta that describe the log.
+func (s *scratch) begin(origin string, genesis b3.Digest) {
+	metaRaw.Put(s.w, keyOrigin, []byte(origin))
+	metaRaw.Put(s.w, keyGenesis, bytes.Clone(genesis[:]))
+	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
+	metaNumber.Put(s.w, keyMin, 1)
 }
 
 // append writes a version on top of HEAD.
