@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/oklog/ulid/v2"
@@ -334,14 +333,6 @@ func newScratch(r store.Reader, w *store.Writes) *scratch {
 	s.head, _ = metaHead.Get(r, keyHead)
 	s.audit, _ = metaAudit.Get(r, keyAuditHead)
 	return s
-}
-
-// begin writes the rows of reg/meta that describe the log.
-func (s *scratch) begin(origin string, genesis b3.Digest) {
-	metaRaw.Put(s.w, keyOrigin, []byte(origin))
-	metaRaw.Put(s.w, keyGenesis, bytes.Clone(genesis[:]))
-	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
-	metaNumber.Put(s.w, keyMin, 1)
 }
 
 // append writes a version on top of HEAD.

@@ -170,13 +170,13 @@ func (e *Engine) declareChannels() {
 	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, no effect")
 	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals,
 		"approve, commit and withdraw, in order; full: 429, no effect")
-	movers, signers := []string{taskPipeline}, []string{taskCheckpointor}
+	own := func(task string) []string { return []string{task} }
 	if e.boot.Follow.URL != "" {
-		movers, signers = append(movers, taskFollower), append(signers, taskFollower)
+		own = func(task string) []string { return []string{task, taskFollower} }
 	}
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: movers, Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
+		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
 		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
 	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
@@ -201,7 +201,7 @@ func (e *Engine) declareChannels() {
 		Doc: "requests for a checkpoint; full: 429, no effect",
 	})
 	e.checkpointed = flow.NewWatch[Checkpoint](e.catalog, flow.Spec{
-		Service: service, Name: "checkpoints", Producers: signers,
+		Service: service, Name: "checkpoints", Producers: own(taskCheckpointor),
 		Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
 	}, Checkpoint{})
 	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
@@ -224,25 +224,7 @@ func (e *Engine) declareChannels() {
 
 // Tasks returns the tasks of the registry for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	tasks := e.tasks()
-	if e.follow == nil {
-		return tasks
-	}
-	return append(tasks, flow.Task{
-		Service:    service,
-		Name:       taskFollower,
-		Count:      1,
-		Restart:    flow.Always,
-		Background: true,
-		Lanes:      []string{"store.work"},
-		Doc:        "copies the log of the hub, verified; sole writer of HEAD here",
-		Run:        e.runFollower,
-	})
-}
-
-// tasks returns the tasks of every node.
-func (e *Engine) tasks() []flow.Task {
-	return []flow.Task{
+	tasks := []flow.Task{
 		{
 			Service: service,
 			Name:    taskPipeline,
@@ -297,6 +279,10 @@ func (e *Engine) tasks() []flow.Task {
 			Run:        e.runVerifier,
 		},
 	}
+	if e.follow != nil {
+		tasks = append(tasks, e.followTask())
+	}
+	return tasks
 }
 
 // Reload applies a valid configuration to the calls and batches that begin from now on. Keys that

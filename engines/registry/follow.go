@@ -65,18 +65,37 @@ func (e *Engine) newFollow(hub Hub) *follow {
 	}, heardVersion{})}
 }
 
+func (e *Engine) followTask() flow.Task {
+	return flow.Task{
+		Service:    service,
+		Name:       taskFollower,
+		Count:      1,
+		Restart:    flow.Always,
+		Background: true,
+		Lanes:      []string{"store.work"},
+		Doc:        "copies the log of the hub, verified; sole writer of HEAD here",
+		Run:        e.runFollower,
+	}
+}
+
 // follower is one run of the follower task.
 type follower struct {
 	*follow
 	e          *Engine
+	slice      uint64          // versions read at once
+	keep       int             // bytes of verified versions that are kept until they are written
 	seen       checkpoint.Tree // the high-water mark; the zero Tree before the first checkpoint
 	archived   uint64          // size of the last archived checkpoint
 	archivedAt time.Time
 }
 
+func (e *Engine) newFollower() *follower {
+	return &follower{follow: e.follow, e: e, slice: followSlice, keep: maxKept}
+}
+
 // runFollower copies the log of the hub. It alone moves HEAD on a follower.
 func (e *Engine) runFollower(ctx context.Context) error {
-	f := &follower{follow: e.follow, e: e}
+	f := e.newFollower()
 	if err := f.resume(ctx); err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 // that were not kept again.
 func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
-		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+followSlice-1)); err != nil {
+		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {
 			return out, err
 		}
 		for i, d := range s.docs.all {
@@ -171,7 +171,7 @@ func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDo
 	}
 	out = hubDocs{first: from}
 	size := 0
-	for v := from; v <= s.docs.last() && len(out.all) < followSlice; v++ {
+	for v := from; v <= s.docs.last() && uint64(len(out.all)) < f.slice; v++ {
 		d, _ := s.docs.find(v)
 		if size += d.bytes(); size > maxBatchBytes && len(out.all) > 0 {
 			break

@@ -22,7 +22,7 @@ import (
 const (
 	followFlights = 8        // requests at a time
 	followSlice   = 32       // versions read at once
-	maxKept       = 32 << 20 // bytes of verified versions that are kept until they are written; others are read again
+	maxKept       = 32 << 20 // bytes of verified versions that are kept to be written; others are read again
 )
 
 // round reads the checkpoint of the hub and copies the versions under it. It writes nothing before
@@ -190,8 +190,8 @@ func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (*
 	}
 	s := &stretch{first: head + 1, docs: hubDocs{first: head + 1}}
 	v, tree, kept := rverify.Resume(f.options(0), f.base()), f.newLeaves(ctx, head), 0
-	for at := head + 1; at <= to.Size; at += followSlice {
-		docs, err := f.fetch(ctx, at, min(to.Size, at+followSlice-1))
+	for at := head + 1; at <= to.Size; at += f.slice {
+		docs, err := f.fetch(ctx, at, min(to.Size, at+f.slice-1))
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (*
 			kept += d.bytes()
 			sets = append(sets, setOf(d.payload)...)
 		}
-		if kept <= maxKept {
+		if kept <= f.keep {
 			s.docs.all = append(s.docs.all, docs.all...)
 		}
 	}

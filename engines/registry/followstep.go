@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -93,6 +94,14 @@ func (s *scratch) follow(v *FollowedVersion, genesis b3.Digest) (guard string) {
 	}
 	doneOutcome.Put(s.w, v.ID, v.outcome())
 	return ""
+}
+
+// begin writes the rows of reg/meta that describe the log.
+func (s *scratch) begin(origin string, genesis b3.Digest) {
+	metaRaw.Put(s.w, keyOrigin, []byte(origin))
+	metaRaw.Put(s.w, keyGenesis, bytes.Clone(genesis[:]))
+	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
+	metaNumber.Put(s.w, keyMin, 1)
 }
 
 // followed returns a version of the hub as a step appends it. epoch is that of the set in force

@@ -44,11 +44,11 @@ func problemf(kind Kind, version uint64, format string, args ...any) error {
 type Report struct {
 	OK           bool        `json:"ok"`
 	Profile      string      `json:"profile,omitzero"` // ProfileFollowed, or "" for a whole log
-	First        uint64      `json:"first,omitzero"` // of a pruned log: the first complete version
-	Head         record.Head `json:"head"`           // the last version verified
-	Versions     uint64      `json:"versions"`       // verified
-	Approvals    uint64      `json:"approvals"`      // whose signature was checked
-	AuditRecords uint64      `json:"audit_records"`  // verified
+	First        uint64      `json:"first,omitzero"`   // of a pruned log: the first complete version
+	Head         record.Head `json:"head"`             // the last version verified
+	Versions     uint64      `json:"versions"`         // verified
+	Approvals    uint64      `json:"approvals"`        // whose signature was checked
+	AuditRecords uint64      `json:"audit_records"`    // verified
 	Problem      *Problem    `json:"problem,omitzero"`
 }
 
