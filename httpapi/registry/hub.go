@@ -19,6 +19,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry"
+	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -191,4 +192,38 @@ func versionOf(f client.Frame) (v uint64, ok bool) {
 		return lagged.Head.Version, err == nil
 	}
 	return 0, false
+}
+
+// ageHeader names the seconds since the log of the hub was signed, on a follower.
+const ageHeader = "X-Registry-Age"
+
+// Copy describes the copy that a follower serves.
+type Copy interface {
+	Follows() error                       // why the node takes no versions
+	Age() (age time.Duration, known bool) // since the hub has signed the newest checkpoint
+}
+
+// Follower changes the routes of a node that follows another. Writes are refused, whatever they
+// contain, and reads carry the age of the copy.
+func Follower(s httpapi.Service, of Copy) httpapi.Service {
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		switch {
+		case r.Writes():
+			r.Refuse = of.Follows
+		case r.Class == httpapi.ClassRead:
+			r.Handle, r.Expose = aged(of, r.Handle), append(r.Expose, ageHeader)
+		}
+	}
+	return s
+}
+
+// aged adds the age of the copy to an answer.
+func aged(of Copy, next httpapi.Handler) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		if age, known := of.Age(); known {
+			c.Set(ageHeader, strconv.FormatInt(int64(age/time.Second), 10))
+		}
+		return next(c)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -61,8 +60,6 @@ type Engine interface {
 
 	HighWater(ctx context.Context) (registry.HighWater, error)
 	Adopt(ctx context.Context, by engines.Actor, corrID string) error
-	Follows() error                       // why a follower takes no versions; nil on another node
-	Age() (age time.Duration, known bool) // of what a follower has
 	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error)
 }
 
@@ -88,7 +85,7 @@ func New(e Engine) httpapi.Service {
 		Name:   service,
 		Prefix: prefix,
 		Errors: rules(),
-		Routes: h.follower(slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin())),
+		Routes: slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin()),
 		Params: []httpapi.PathParam{
 			httpapi.NumberParam(paramVersion, 1, "a number from 1"),
 			httpapi.NumberParam(paramEpoch, 1, "a number from 1"),
@@ -105,37 +102,6 @@ func New(e Engine) httpapi.Service {
 			head := e.Head()
 			r.Incarnation, r.Version, r.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
 		},
-	}
-}
-
-// ageHeader names the seconds since the log of the hub was signed, on a follower.
-const ageHeader = "X-Registry-Age"
-
-// follower changes the routes of a node that follows another: writes are refused, whatever they
-// contain, and reads carry the age of the copy.
-func (h handlers) follower(all []httpapi.Route) []httpapi.Route {
-	if h.reg.Follows() == nil {
-		return all
-	}
-	for i := range all {
-		r := &all[i]
-		switch {
-		case r.Writes():
-			r.Refuse = h.reg.Follows
-		case r.Class == httpapi.ClassRead:
-			r.Handle, r.Expose = h.aged(r.Handle), append(r.Expose, ageHeader)
-		}
-	}
-	return all
-}
-
-// aged adds the age of the copy to an answer.
-func (h handlers) aged(next httpapi.Handler) httpapi.Handler {
-	return func(c *httpapi.Request) error {
-		if age, known := h.reg.Age(); known {
-			c.Set(ageHeader, strconv.FormatInt(int64(age/time.Second), 10))
-		}
-		return next(c)
 	}
 }
 

@@ -61,7 +61,13 @@ func registryService() service {
 			e.Engine = registry.New(c.Registry, deps)
 			return e
 		},
-		api: func(n *Node) httpapi.Service { return registryapi.New(n.registry()) },
+		api: func(n *Node) httpapi.Service {
+			api := registryapi.New(n.registry())
+			if n.boot.Registry.Follow.URL != "" {
+				api = registryapi.Follower(api, n.registry())
+			}
+			return api
+		},
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Registry.Limits
 			return httpapi.Limits{
