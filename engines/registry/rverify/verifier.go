@@ -57,6 +57,9 @@ func (v *Verifier) Problem() *Problem { return v.problem }
 func (v *Verifier) Report() Report {
 	r := v.report
 	r.Problem = v.problem
+	if v.o.Followed {
+		r.Profile = ProfileFollowed
+	}
 	return r
 }
 
@@ -75,6 +78,22 @@ func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err
 	more = more && err == nil
 	v.report.OK = !more
 	return more, v.note(err)
+}
+
+// Extend checks the versions up to and including to. It checks no audit records and no end of the
+// log. The error is a *Problem if a version is bad, and every later call returns it. Otherwise it
+// is the cause of ctx.
+func (v *Verifier) Extend(ctx context.Context, r VersionReader, to uint64) error {
+	for v.problem == nil && v.at.Head.Version < to {
+		if err := v.note(v.versions(ctx, r, to)); err != nil {
+			return err
+		}
+		v.due = nil
+	}
+	if v.problem != nil {
+		return v.problem
+	}
+	return nil
 }
 
 // note records err if it is a *Problem. Any other error leaves the log unverified.
@@ -107,6 +126,9 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 		if err := v.versions(ctx, r, min(head.Version, v.at.Head.Version+uint64(n))); err != nil {
 			return false, err
 		}
+	}
+	if v.o.Followed {
+		v.due = nil
 	}
 	if done, err := v.catchUp(ctx, r, &budget); !done || err != nil {
 		return true, err
