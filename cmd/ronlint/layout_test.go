@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry"},
+	{"engines/fleet"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
