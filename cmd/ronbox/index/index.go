@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,16 +148,26 @@ a few probes. A peer of index.peers that answers 401 or 403 needs a token:
 index.peer_tokens names the file that holds it.`,
 		Example: `  ronbox index peers
   ronbox index peers --json | jq -r '.peers[] | select(.state != "closed").target'`,
-		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, func(t cli.Table, l indexapi.PeerList) {
-			if len(l.Peers) == 0 {
-				t.Row("index.peers is empty: this node has no peers")
-				return
-			}
-			t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "NODE", "LAST FAILURE")
-			for _, p := range l.Peers {
-				t.Row(p.Target, p.Region, p.State, p.Asked, p.Failed, cmp.Or(p.Node, "-"), p.LastError)
-			}
-		}),
+		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, peersTable),
+	}
+}
+
+// peersTable shows the peers. Their nodes are shown if the registry names one.
+func peersTable(t cli.Table, l indexapi.PeerList) {
+	if len(l.Peers) == 0 {
+		t.Row("index.peers is empty: this node has no peers")
+		return
+	}
+	if !slices.ContainsFunc(l.Peers, func(p indexapi.PeerState) bool { return p.Node != "" }) {
+		t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
+		for _, p := range l.Peers {
+			t.Row(p.Target, p.Region, p.State, p.Asked, p.Failed, p.LastError)
+		}
+		return
+	}
+	t.Row("TARGET", "NODE", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
+	for _, p := range l.Peers {
+		t.Row(p.Target, cmp.Or(p.Node, "-"), cmp.Or(p.Region, "-"), p.State, p.Asked, p.Failed, p.LastError)
 	}
 }
 
