@@ -30,7 +30,7 @@ const (
 	taskScrubber = "scrubber"
 )
 
-// Deps holds the dependencies of an Engine. Metrics and Board may be nil.
+// Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
 type Deps struct {
 	Catalog   *flow.Catalog
 	Store     *store.Store
@@ -41,6 +41,7 @@ type Deps struct {
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
+	Names     Names                   // nil if the index is off; then no site is served
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
