@@ -42,6 +42,7 @@ type Deps struct {
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
+	Fleet     bool                    // the node announces its objects; Names is not nil
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -75,7 +76,11 @@ type Engine struct {
 	sums     *sums
 	partials *partials // interrupted fetches
 
-	scrubTick *flow.Ticker
+	manifests *manifests // of sites
+
+	scrubTick    *flow.Ticker
+	announceTick *flow.Ticker // nil unless the node is in a fleet
+
 	verifying atomic.Bool  // a call of Verify runs
 	damage    atomic.Int64 // Unix ns of the last damage found
 
@@ -113,6 +118,7 @@ func New(cfg Config, d Deps) *Engine {
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
 	e.sums, e.partials = newSums(d.Catalog, cfg.Ingress.MaxInflight), newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
 		Name:      "absent_set",
@@ -174,11 +180,14 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskScrubber},
 		Doc:       "checks whether a scrub is due",
 	}, time.Minute)
+	if e.d.Fleet {
+		e.declareAnnouncer()
+	}
 }
 
 // Tasks returns the tasks of the edge for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return append([]flow.Task{
+	tasks := append([]flow.Task{
 		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
 			Doc: "installs, moves and removes the files of the content store", Run: e.runWriter},
 		{
@@ -209,6 +218,10 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runScrubber,
 		},
 	}, e.packs.Tasks()...)
+	if e.d.Fleet {
+		tasks = append(tasks, e.announcer())
+	}
+	return tasks
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
@@ -253,13 +266,14 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) Purge() {
 	e.hot.Purge()
 	e.absent.Purge()
+	e.manifests.purge()
 	e.packs.Purge()
 }
 
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx))
+	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
 		o.close()

@@ -46,6 +46,8 @@ type rig struct {
 	phase   *flow.Watch[flow.Phase]
 	e       *Engine
 	amnesia bool
+	names   Names
+	fleet   bool
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -91,7 +93,7 @@ func (r *rig) open() {
 		Path:      r.db(),
 		Catalog:   r.catalog,
 		Metrics:   r.metrics,
-		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
+		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.announcer"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,
@@ -102,6 +104,8 @@ func (r *rig) open() {
 		Lifecycle: r.phase,
 		DataDir:   r.dir,
 		Amnesia:   r.amnesia,
+		Names:     r.names,
+		Fleet:     r.fleet,
 		Log:       r.log,
 		Faults:    r.faults,
 	})
