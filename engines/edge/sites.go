@@ -43,7 +43,9 @@ type MissingError struct {
 	Cause  error
 }
 
-func (e *MissingError) Error() string { return fmt.Sprintf("%s is not stored here: %v", e.Object, e.Cause) }
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not stored here: %v", e.Object, e.Cause)
+}
 
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Cause }
