@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -40,6 +41,8 @@ type Deps struct {
 	Now       func() time.Time        // wall clock
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
+	Names     Names                   // the index; nil: it is off
+	Fleet     *FleetConfig            // nil: the fleet is off
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
@@ -86,6 +89,11 @@ type Engine struct {
 	walks  atomic.Int64  // full scans of edge/paths, which are slow; tests count them
 	epoch  atomic.Uint64 // of the rows; it ends when a row changes or is removed
 
+	// Of the fleet; nil if it is off.
+	fleet *flow.Watch[*neighbors]
+	seeks *flow.Flight[b3.Digest, struct{}, Filled] // searches, by digest
+	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
+
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
 }
@@ -127,6 +135,7 @@ func New(cfg Config, d Deps) *Engine {
 		dir = filepath.Join(d.DataDir, dir)
 	}
 	d.Log = e.log
+	e.newFleet()
 	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
@@ -145,7 +154,7 @@ const (
 )
 
 func (e *Engine) declareChannels() {
-	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "cas_tx",
@@ -258,7 +267,12 @@ func (e *Engine) Purge() {
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx))
+	var err error
+	if e.seeks != nil {
+		err = e.seeks.Close(ctx)
+	}
+	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx))
+	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
 		o.close()
