@@ -31,7 +31,7 @@ const (
 	taskScrubber = "scrubber"
 )
 
-// Deps holds the dependencies of an Engine. Metrics and Board may be nil.
+// Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
 type Deps struct {
 	Catalog   *flow.Catalog
 	Store     *store.Store
@@ -44,6 +44,7 @@ type Deps struct {
 	Names     Names                   // the index; nil: it is off
 	Fleet     *FleetConfig            // nil: the fleet is off
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
+	Names     Names                   // nil if the index is off; then no site is served
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
