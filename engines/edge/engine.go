@@ -41,7 +41,6 @@ type Deps struct {
 	Now       func() time.Time        // wall clock
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
-	Names     Names                   // the index; nil: it is off
 	Fleet     *FleetConfig            // nil: the fleet is off
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served

@@ -12,7 +12,7 @@ import (
 
 // Near says where an object is likely stored, and what is known of it. Each field may be zero.
 type Near struct {
-	Owner    string    // id of the node that owns the manifest of the object
+	Owner    string    // id or identity of the node that owns the manifest of the object
 	Manifest b3.Digest // the manifest that lists the object
 	Name     string    // "name:…", which stands for the manifest
 	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known

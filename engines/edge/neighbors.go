@@ -59,8 +59,8 @@ const (
 )
 
 // SetFleet tells the engine the nodes of a version of the registry; nil means none. Nodes that stay
-// keep their breakers and connections. It is a no-op in an engine without Deps.Fleet. One task calls
-// it.
+// keep their breakers and connections. It is a no-op in an engine without Deps.Fleet. It must not
+// be called concurrently.
 func (e *Engine) SetFleet(v *fleet.View) {
 	if e.d.Fleet == nil {
 		return

@@ -14,17 +14,6 @@ import (
 	"ronbox/appliance/upstream"
 )
 
-// Names is the part of the index that the edge calls.
-type Names interface {
-	// Manifest returns the digest that a name stands for, and the id of the node that owns it.
-	Manifest(ctx context.Context, name string) (digest b3.Digest, owner string, err error)
-	// Providers returns the ids or identities of nodes that have announced a digest.
-	Providers(ctx context.Context, d b3.Digest) ([]string, error)
-	// Announce and Withdraw say which digests this node provides.
-	Announce(ctx context.Context, all []b3.Digest) error
-	Withdraw(ctx context.Context, all []b3.Digest) error
-}
-
 // Bounds of a search.
 const (
 	wave        = 5               // nodes that are asked at once whether they have an object
