@@ -93,6 +93,8 @@ type Engine struct {
 	fleet *flow.Watch[*neighbors]
 	seeks *flow.Flight[b3.Digest, struct{}, Filled] // searches, by digest
 	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
+	// listing is empty if the fleet is off.
+	listing listing
 
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full

@@ -121,6 +121,8 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 	}
 	last := &FillError{Reason: UpstreamNotFound, URL: objectURL(d), Cause: ErrNotFound}
 	switch {
+	case errors.Is(context.Cause(ctx), flow.ErrAborted):
+		return f, flow.ErrCanceled
 	case ctx.Err() != nil:
 		last.Reason, last.Cause = Timeout, context.Cause(ctx)
 	case failed != nil:
@@ -181,4 +183,28 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 		kind = "fleet_place"
 	}
 	e.events.Publish(Event{Kind: kind, Of: d.String(), Result: node, Size: size})
+}
+
+// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
+// the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
+// may returns true. It returns ErrNotFound for any other path.
+func (e *Engine) FetchAsset(ctx context.Context, path string, may func() bool) (*Object, error) {
+	t, err := parsePath(path, "")
+	if err != nil || t.digest.IsZero() || e.neighbors() == nil {
+		return nil, ErrNotFound
+	}
+	near, known := e.listing.near(t.digest)
+	if !known && !may() {
+		return nil, ErrNotFound
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	defer cancel()
+	if err := e.Fetch(ctx, t.digest, near); err != nil {
+		return nil, err
+	}
+	o, _, err := e.stored(ctx, t)
+	if err == nil {
+		o.Filled = true
+	}
+	return o, err
 }
