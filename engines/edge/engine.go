@@ -41,9 +41,9 @@ type Deps struct {
 	Now       func() time.Time        // wall clock
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
-	Fleet     *FleetConfig            // nil: the fleet is off
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
+	Fleet     *FleetConfig            // nil if the fleet is off
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -77,7 +77,11 @@ type Engine struct {
 	sums     *sums
 	partials *partials // interrupted fetches
 
-	scrubTick *flow.Ticker
+	manifests *manifests // of sites
+
+	scrubTick    *flow.Ticker
+	announceTick *flow.Ticker // nil unless the node is in a fleet
+
 	verifying atomic.Bool  // a call of Verify runs
 	damage    atomic.Int64 // Unix ns of the last damage found
 
@@ -122,6 +126,7 @@ func New(cfg Config, d Deps) *Engine {
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
 	e.sums, e.partials = newSums(d.Catalog, cfg.Ingress.MaxInflight), newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
 		Name:      "absent_set",
@@ -184,11 +189,14 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskScrubber},
 		Doc:       "checks whether a scrub is due",
 	}, time.Minute)
+	if e.d.Fleet != nil && e.d.Names != nil {
+		e.declareAnnouncer()
+	}
 }
 
 // Tasks returns the tasks of the edge for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return append([]flow.Task{
+	tasks := append([]flow.Task{
 		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
 			Doc: "installs, moves and removes the files of the content store", Run: e.runWriter},
 		{
@@ -219,6 +227,10 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runScrubber,
 		},
 	}, e.packs.Tasks()...)
+	if e.d.Fleet != nil && e.d.Names != nil {
+		tasks = append(tasks, e.announcer())
+	}
+	return tasks
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
@@ -263,6 +275,7 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) Purge() {
 	e.hot.Purge()
 	e.absent.Purge()
+	e.manifests.purge()
 	e.packs.Purge()
 }
 
@@ -273,7 +286,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if e.seeks != nil {
 		err = e.seeks.Close(ctx)
 	}
-	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx))
+	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
 	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {

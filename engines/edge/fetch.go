@@ -22,9 +22,8 @@ type Near struct {
 // objectURL returns the URL under which an object without a URL of a host is stored.
 func objectURL(d b3.Digest) string { return d.String() }
 
-// pathOf returns the path of an object below /edge/assets/, and objectPath that path on a node.
-func pathOf(d b3.Digest) string     { return "b3/" + d.String()[len("b3:"):] }
-func objectPath(d b3.Digest) string { return "/edge/assets/" + pathOf(d) }
+// objectPath returns the path of an object on a node.
+func objectPath(d b3.Digest) string { return "/edge/assets/" + assetOf(d) }
 
 // Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
 // waits at most edge.ingress.timeout_secs. The bytes are believed by their hash alone, whichever
@@ -151,7 +150,7 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 	try := time.Until(end) / 2
 	j := &fillJob{
 		target:  target{url: objectURL(d), host: n.host, digest: d, name: objectURL(d)},
-		path:    pathOf(d),
+		path:    assetOf(d),
 		try:     try,
 		idle:    min(try/2, e.Config().Fill.Idle.D()),
 		expect:  d,

@@ -96,7 +96,7 @@ func (r *rig) fetch(d b3.Digest, near Near) (string, error) {
 	if err := r.e.Fetch(context.Background(), d, near); err != nil {
 		return "", err
 	}
-	body, _, err := r.read(pathOf(d))
+	body, _, err := r.read(assetOf(d))
 	return body, err
 }
 
@@ -114,7 +114,7 @@ func (r *rig) stores(body string) b3.Digest {
 	if err := temp.Seal(); err != nil {
 		r.t.Fatal(err)
 	}
-	row := Stored{URL: objectURL(d), Path: pathOf(d), Digest: d, Size: size, Type: "text/plain"}
+	row := Stored{URL: objectURL(d), Path: assetOf(d), Digest: d, Size: size, Type: "text/plain"}
 	if err := r.e.write(context.Background(), &writeJob{row: row, temp: temp}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -133,20 +133,20 @@ func names(prefix string, n int) (out []string) {
 	return out
 }
 
-// fakeNames is an index.
-type fakeNames struct {
+// fleetNames is an index.
+type fleetNames struct {
 	providers []string
 	manifests map[string]Named
-	announced *announced
+	told      *told
 }
 
-// announced holds what a node provides.
-type announced struct {
+// told holds what a node provides.
+type told struct {
 	mu  sync.Mutex
 	all map[b3.Digest]bool // guarded by mu
 }
 
-func (a *announced) set(all []b3.Digest, is bool) error {
+func (a *told) set(all []b3.Digest, is bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, d := range all {
@@ -155,19 +155,19 @@ func (a *announced) set(all []b3.Digest, is bool) error {
 	return nil
 }
 
-func (f fakeNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
+func (f fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
 	if n, ok := f.manifests[name]; ok {
 		return n, nil
 	}
 	return Named{}, ErrNotFound
 }
 
-func (f fakeNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
+func (f fleetNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
 
-func (f fakeNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) error {
-	return f.announced.set(all, true)
+func (f fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) error {
+	return f.told.set(all, true)
 }
 
-func (f fakeNames) Withdraw(_ context.Context, all []b3.Digest) error {
-	return f.announced.set(all, false)
+func (f fleetNames) Withdraw(_ context.Context, all []b3.Digest) error {
+	return f.told.set(all, false)
 }

@@ -98,3 +98,6 @@ func (l *listing) near(d b3.Digest) (near Near, ok bool) {
 
 // atLeastOne returns the Most of an object of a size. An empty object is known by its hash.
 func atLeastOne(size int64) int64 { return max(size, 1) }
+
+// nameScheme begins the content of a placement that is a name.
+const nameScheme = "name:"
