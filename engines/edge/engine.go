@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -42,7 +43,7 @@ type Deps struct {
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
-	Fleet     bool                    // the node announces its objects; Names is not nil
+	Fleet     *FleetConfig            // nil if the fleet is off
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -92,6 +93,13 @@ type Engine struct {
 	walks  atomic.Int64  // full scans of edge/paths, which are slow; tests count them
 	epoch  atomic.Uint64 // of the rows; it ends when a row changes or is removed
 
+	// Of the fleet; nil if it is off.
+	fleet *flow.Watch[*neighbors]
+	seeks *flow.Flight[b3.Digest, struct{}, Filled] // searches, by digest
+	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
+	// listing is empty if the fleet is off.
+	listing listing
+
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
 }
@@ -134,6 +142,7 @@ func New(cfg Config, d Deps) *Engine {
 		dir = filepath.Join(d.DataDir, dir)
 	}
 	d.Log = e.log
+	e.newFleet()
 	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
@@ -152,7 +161,7 @@ const (
 )
 
 func (e *Engine) declareChannels() {
-	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "cas_tx",
@@ -180,7 +189,7 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskScrubber},
 		Doc:       "checks whether a scrub is due",
 	}, time.Minute)
-	if e.d.Fleet {
+	if e.d.Fleet != nil && e.d.Names != nil {
 		e.declareAnnouncer()
 	}
 }
@@ -218,7 +227,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runScrubber,
 		},
 	}, e.packs.Tasks()...)
-	if e.d.Fleet {
+	if e.d.Fleet != nil && e.d.Names != nil {
 		tasks = append(tasks, e.announcer())
 	}
 	return tasks
@@ -273,7 +282,12 @@ func (e *Engine) Purge() {
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
+	var err error
+	if e.seeks != nil {
+		err = e.seeks.Close(ctx)
+	}
+	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
+	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
 		o.close()

@@ -357,7 +357,7 @@ func announce(q *PutRequest) { q.Announce = true }
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, true }).start()
+	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
 	ctx := context.Background()
 	a, quiet := r.mustPut("a", announce), r.mustPut("quiet")
 	names.fail(errors.New("no index"))
@@ -417,7 +417,7 @@ func TestNoFleetNoTask(t *testing.T) {
 	}
 	p := r.mustPut("a", announce)
 	names := newNames()
-	r.names, r.fleet = names, true
+	r.names, r.fleet = names, &FleetConfig{}
 	r.reboot()
 	if err := r.e.renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
 		t.Errorf("%+v, %v", names.announced, err)
@@ -428,7 +428,7 @@ func TestNoFleetNoTask(t *testing.T) {
 func TestDamagedAnnouncement(t *testing.T) {
 	t.Parallel()
 	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, true }).start()
+	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
 	a, b := r.mustPut("a", announce), r.mustPut("b", announce)
 	r.stop()
 	whole, err := os.ReadFile(r.db())

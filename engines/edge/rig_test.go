@@ -46,8 +46,8 @@ type rig struct {
 	phase   *flow.Watch[flow.Phase]
 	e       *Engine
 	amnesia bool
+	fleet   *FleetConfig
 	names   Names
-	fleet   bool
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -93,7 +93,7 @@ func (r *rig) open() {
 		Path:      r.db(),
 		Catalog:   r.catalog,
 		Metrics:   r.metrics,
-		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.announcer"}},
+		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,
@@ -104,8 +104,8 @@ func (r *rig) open() {
 		Lifecycle: r.phase,
 		DataDir:   r.dir,
 		Amnesia:   r.amnesia,
-		Names:     r.names,
 		Fleet:     r.fleet,
+		Names:     r.names,
 		Log:       r.log,
 		Faults:    r.faults,
 	})

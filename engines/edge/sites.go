@@ -74,7 +74,10 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if !ok {
 		return f, ErrNotFound
 	}
-	o, err := e.object(ctx, entry.Digest, Near{Owner: named.Owner, Manifest: named.Manifest})
+	near := Near{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
+	e.openedManifest(near, m)
+	near.Most = atLeastOne(entry.Size)
+	o, err := e.object(ctx, entry.Digest, near)
 	if err != nil {
 		return f, err
 	}
