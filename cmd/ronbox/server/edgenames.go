@@ -32,8 +32,8 @@ func (n *Node) edgeNames(c *config.Config) edge.Names {
 
 // index returns the engine, or edge.ErrNames if the index was shut out because of damaged rows.
 func (e edgeNames) index() (*index.Engine, error) {
-	for _, r := range e.n.recovered() {
-		if found, ok := r.engine.(*indexEngine); ok {
+	for i := range e.n.engines {
+		if found, ok := e.n.engines[i].engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
 			return found.Engine, nil
 		}
 	}
