@@ -46,6 +46,8 @@ type rig struct {
 	phase   *flow.Watch[flow.Phase]
 	e       *Engine
 	amnesia bool
+	fleet   *FleetConfig
+	names   Names
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -102,6 +104,8 @@ func (r *rig) open() {
 		Lifecycle: r.phase,
 		DataDir:   r.dir,
 		Amnesia:   r.amnesia,
+		Fleet:     r.fleet,
+		Names:     r.names,
 		Log:       r.log,
 		Faults:    r.faults,
 	})

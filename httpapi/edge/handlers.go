@@ -49,7 +49,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	if runs(c.HTTP().Header) {
 		return errScript
 	}
-	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
+	o, err := h.asset(c)
 	if err != nil {
 		return err
 	}
@@ -61,11 +61,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	case o.From == edge.FromPack:
 		x.cache = httpapi.CacheAsk // so that ranges of two versions do not mix
 	}
-	from := "hit; detail=" + o.From
-	if o.Filled {
-		from = "fwd=uri-miss; stored"
-	}
-	c.Set("Cache-Status", "ronbox-edge; "+from) // RFC 9211
+	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(o))
 	if err := send(c, c.HTTP(), x); err != nil || o.Filled {
 		return err
 	}
@@ -73,9 +69,29 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	return nil
 }
 
-// runs reports whether a page of this node asks for an object as script or style. The console's
-// policy allows its own origin, which stored objects share.
+// asset returns the object of a request. One that is not stored here is fetched by its hash from
+// the fleet, unless the sender is a node that does so itself. Without the scope edge.fetch only
+// objects of opened manifests are.
+func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
+	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
+	hops := c.HTTP().Header[edge.HopHeader] != nil
+	if hops || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
+		return o, err
+	}
+	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), func() bool { return c.Holds(scopeFetch) })
+	if errors.Is(ferr, edge.ErrNotFound) {
+		return o, err
+	}
+	return fetched, ferr
+}
+
+// runs reports whether a page of this node asks for an object as script or style, or any page as a
+// service worker. The console's policy allows its own origin, which stored objects and sites share.
+// A page of a site has another origin, because of its sandbox.
 func runs(h http.Header) bool {
+	if h["Service-Worker"] != nil {
+		return true
+	}
 	if h.Get("Sec-Fetch-Site") != "same-origin" {
 		return false
 	}
