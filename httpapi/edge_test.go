@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 )
@@ -25,6 +28,8 @@ type fakeEdge struct {
 	asked    string        // path and query of the last Asset
 	rejected []string
 	filled   bool // Asset fetches the object
+	put      edge.PutRequest
+	site     edge.SiteRequest
 	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
@@ -112,6 +117,33 @@ func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edg
 	return k, f.err
 }
 
+func (f *fakeEdge) Put(_ context.Context, r edge.PutRequest) (p edge.Put, err error) {
+	if f.err != nil {
+		return p, f.err
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return p, err
+	}
+	d := b3.Sum(b)
+	f.put = r
+	p.Stored = edge.Stored{URL: d.String(), Path: "b3/" + d.String()[3:], Digest: d, Size: int64(len(b)), Type: r.Type}
+	p.New = d != b3.Sum(fakeBytes)
+	return p, nil
+}
+
+func (f *fakeEdge) Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error) {
+	f.site = r
+	if f.err == nil && strings.HasSuffix(r.Path, "dir") {
+		return edge.SiteFile{}, site.ErrDirectory
+	}
+	o, err := f.Asset(ctx, fakeAsset, "")
+	if err == nil {
+		o.Type = site.TypeOf("a.html")
+	}
+	return edge.SiteFile{Object: o, Age: 90 * time.Second}, err
+}
+
 func (f *fakeEdge) info() edge.PackInfo {
 	return edge.PackInfo{
 		ID:          fakePack,
@@ -167,7 +199,22 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"page":    get("preview/world"),
 		"static":  get("static/preview.js"),
 		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
-		"rescan":  func() error { return only(c.Rescan(ctx)) },
+		"put": func() error {
+			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: strings.NewReader("hello"), Size: 5, Announce: true})
+			if err == nil && (o.B3 != b3.Sum([]byte("hello")).String() || !o.New || !o.Pinned) {
+				err = fmt.Errorf("%+v", o)
+			}
+			return err
+		},
+		"put again": func() error {
+			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: bytes.NewReader(fakeBytes), Size: int64(len(fakeBytes))})
+			if err == nil && o.New {
+				err = fmt.Errorf("%+v", o)
+			}
+			return err
+		},
+		"site":   get("sites/docs.example/"),
+		"rescan": func() error { return only(c.Rescan(ctx)) },
 		"keys": func() error {
 			l, err := c.EdgeKeys(ctx, "https://", "", 10, true)
 			if err == nil &&
@@ -257,6 +304,13 @@ func edgeCases() []problemCase {
 		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
 		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
 		{edge.ErrPackFailed, 503, "pack_failed", "edge_pack_failed", true},
+		{edge.ErrNames, 503, "names_unavailable", "edge_names_unavailable", true},
+		{edge.ErrType, 400, "malformed", "edge_malformed", false},
+		{&edge.SizeError{Max: 1}, 413, "body_cap", "edge_body_cap", false},
+		{&edge.DigestError{}, 422, "other_digest", "edge_other_digest", false},
+		{&edge.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", "edge_bad_manifest", false},
+		{&edge.MissingError{Cause: edge.ErrNotFound}, 504, "missing", "edge_missing", true},
+		{&edge.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", "edge_missing", true},
 		{context.DeadlineExceeded, 503, "timeout", "edge_timeout", true},
 		{flow.ErrClosed, 503, "draining", "edge_draining", true},
 		{flow.ErrCanceled, 503, "canceled", "edge_canceled", true},
