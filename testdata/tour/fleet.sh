@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# A fleet of four nodes of one binary on this machine: sites follow the signed registry of a hub, find each other in it, fetch a site from each
+# other by hash, and are paid for the bytes that they served. RONBOX is the binary, by default bin/ronbox. It exits with 1 if a step fails.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+ronbox=$(realpath "${RONBOX:-bin/ronbox}")
+dir=$(mktemp -d /tmp/rf.XXXXXX)
+declare -A pid url identity region
+trap 'kill -9 "${pid[@]}" 2>/dev/null || true; rm -rf "$dir"' EXIT
+
+step() { printf '\n== %s\n' "$*"; }
+fail() { printf 'the tour ends here: %s\n' "$*" >&2; exit 1; }
+on() { local n=$1; shift; "$ronbox" --data-dir "$dir/$n" "$@"; }        # a command on a node
+show() { printf '%s$ ronbox %s\n' "$1" "${*:2}"; on "$@"; }             # a command with its output
+member() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" | head -1; }     # a text member of a JSON document
+get() { curl -sf --cacert "$dir/cert.pem" "$@"; }
+
+# until_so WHAT CMD…: repeats a command until it succeeds, for a minute at most.
+until_so() {
+  local what=$1 end=$((SECONDS + 60)); shift
+  until "$@"; do [ $SECONDS -lt $end ] || fail "$what: not within a minute"; sleep 0.05; done
+}
+
+# begin NODE REGION [SETTING…]: serves a node that init has made, until it is ready.
+begin() {
+  local n=$1; region[$n]=$2; shift 2
+  env RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=warn RONBOX_TLS__ENABLED=true \
+    RONBOX_TLS__CERT_PATH="$dir/cert.pem" RONBOX_TLS__KEY_PATH="$dir/key.pem" \
+    RONBOX_FLEET__ENABLED=true RONBOX_FLEET__NODE="node/$n" RONBOX_FLEET__CA_FILE="$dir/cert.pem" \
+    RONBOX_FLEET__ALLOW_PRIVATE=127.0.0.0/8,::1/128 "$@" "$ronbox" --data-dir "$dir/$n" serve 2>>"$dir/$n.log" &
+  pid[$n]=$!
+  disown
+  up() { on "$n" status -q 2>/dev/null; }
+  until_so "node $n is ready" up
+  url[$n]=$(on "$n" status --json | member url)
+  url[$n]=https://localhost:${url[$n]##*:}
+  identity[$n]=$(on "$n" index identity --json | member peer)
+}
+
+# follow NODE REGION: a site begins with the URL of the hub and the hash of the genesis.
+follow() {
+  on "$1" init --follow "${url[hub]}" --genesis "$genesis" -q
+  begin "$@"
+}
+
+# item NODE [NAME]: the node's descriptor, with the name that it owns.
+item() {
+  printf '{"id":"node/%s","kind":"node","endpoint":"%s","region":"%s","meta":{"identity":"%s","services":["edge","index"],"names":[%s]}}\n' \
+    "$1" "${url[$1]}" "${region[$1]}" "${identity[$1]}" "${2:+\"$2\"}"
+}
+
+# sign FILE: makes the items of a file the next version; two of the three owners sign.
+sign() { on hub registry apply "$1" --key "$dir/alice.key" --key "$dir/bob.key" | tail -1 | sed "s#$dir/##; s/payload b3:.*/signed by 2 of 3/"; }
+head_of() { on "$1" registry head --json | member payload_b3; }
+agree() { local n; for n in "$@"; do [ "$(head_of "$n")" = "$(head_of hub)" ] || return 1; done; }
+
+step "A hub, whose registry two of three owners must sign"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+  -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
+on hub init -q
+signers=()
+for who in alice bob carol; do
+  on hub registry keygen --signer-id "org:mesh#$who" --out "$dir/$who.key" --json >"$dir/$who.pub"
+  signers+=(--signer "$dir/$who.pub")
+done
+begin hub eu-west
+on hub registry genesis "${signers[@]}" --threshold 2 --out "$dir/genesis.json" -q
+on hub registry init --payload "$dir/genesis.json" --key "$dir/alice.key" --key "$dir/bob.key" --key "$dir/carol.key" -q
+genesis=$(head_of hub)
+show hub registry head
+
+step "Three sites, each begun with the hub's URL and the genesis hash"
+follow a eu-west
+follow b eu-north
+follow c us-east
+{ item a docs.example; item b; item c; printf '{"id":"service/fleet","kind":"service","meta":{"epoch":"20s"}}\n'; } >"$dir/items.ndjson"
+show hub registry lint "$dir/items.ndjson" || true
+sign "$dir/items.ndjson"
+until_so "the sites have the hub's HEAD" agree a b c
+show c registry head
+show c index peers
+
+step "A site of 500 files is published at a and read at c, byte for byte"
+mkdir "$dir/site"
+find "$(go env GOROOT)/src/net" "$(go env GOROOT)/src/crypto" -name '*.go' | sort | head -499 |
+  while read -r file; do cp "$file" "$dir/site/$(basename "$(dirname "$file")")-$(basename "$file").txt"; done
+ls "$dir/site" | sed 's#.*#<a href="&">&</a>#' >"$dir/index.html"
+mv "$dir/index.html" "$dir/site/index.html"
+show a edge publish "$dir/site" name:docs.example | sed "s#$dir/##"
+read_site() { # NODE: reads every file of the site at a node
+  local n=$1; rm -rf "$dir/read"; mkdir "$dir/read"
+  (cd "$dir/site" && ls) | sed "s#.*#url = \"${url[$n]}/edge/sites/docs.example/&\"\noutput = \"$dir/read/&\"#" | get -K - --parallel --parallel-max 8 2>/dev/null
+  diff -r "$dir/site" "$dir/read" >/dev/null || fail "the site at $n differs"
+  printf '%d files at %s, each equal to the original\n' "$(ls "$dir/read" | wc -l)" "$n"
+}
+read_site c
+
+step "A placement brings it to b, before anyone asks there"
+{ cat "$dir/items.ndjson"; printf '{"id":"placement/docs","kind":"placement","region":"eu-north","meta":{"content":"name:docs.example"}}\n'; } >"$dir/placed.ndjson"
+sign "$dir/placed.ndjson"
+placed() { on b edge placements --json | grep -q '"state":"placed"'; }
+until_so "the site is placed at b" placed
+show b edge placements
+
+step "a is killed: b and c serve on"
+kill -9 "${pid[a]}"
+read_site b
+read_site c
+
+step "Nobody can publish under the name of another node"
+show b edge publish "$dir/site" name:docs.example 2>&1 | sed "s#$dir/##" || printf 'exit %s\n' "${PIPESTATUS[0]}"
