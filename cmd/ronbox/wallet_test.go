@@ -15,7 +15,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/lverify"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // keyLine matches the line that a verb prints before it sends a request.
