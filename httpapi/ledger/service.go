@@ -63,12 +63,14 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern: "ledger/head",
 			Handle:  h.getHead,
+			ID:      "getLedgerHead",
 			Summary: "The head of the ledger",
 			Answers: ok(ledgerapi.LedgerHead{}),
 		},
 		httpapi.Route{
 			Pattern: "ledger/roots",
 			Handle:  h.getRoots,
+			ID:      "listLedgerRoots",
 			Summary: "Roots of the ledger's batches, oldest first",
 			Answers: ok(ledgerapi.Roots{}),
 			Query: []openapi.Param{
@@ -79,6 +81,7 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "tx/:txid/proof",
 			Handle:   h.getProof,
+			ID:       "proveTransaction",
 			Summary:  "Proof that a record is in the ledger",
 			Answers:  ok(ledgerapi.Proof{}),
 			Query:    []openapi.Param{number("at", "the batch after which the log is shown; absent: the newest")},
@@ -87,6 +90,7 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern: "ledger/consistency",
 			Handle:  h.getConsistency,
+			ID:      "proveLedgerConsistency",
 			Summary: "Proof that a later state of the ledger extends an earlier one",
 			Answers: ok(ledgerapi.Consistency{}),
 			Query:   []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")},
@@ -98,6 +102,7 @@ func Routes(e Engine) []httpapi.Route {
 		Scope:    scopeExport,
 		Class:    httpapi.ClassStream,
 		Endpoint: "export",
+		ID:       "exportLedger",
 		Summary:  "Export of the records of the ledger",
 		Query: []openapi.Param{
 			number("from_seq", "the first record, at most the one after the newest"),

@@ -36,6 +36,7 @@ func (h handlers) listHolds() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "holds",
 		Handle:  h.getHolds,
+		ID:      "listHolds",
 		Summary: "The open holds of an account, as payer or as payee, in the order of their expiry",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.HoldList{}),
 		Query: []openapi.Param{
@@ -52,6 +53,7 @@ func (h handlers) oneHold() httpapi.Route {
 	return httpapi.Route{
 		Pattern:  "holds/:txid",
 		Handle:   h.getHold,
+		ID:       "getHold",
 		Summary:  "A hold and its outcome",
 		Answers:  httpapi.Answers(http.StatusOK, walletapi.HoldInfo{}),
 		Problems: []int{http.StatusNotFound},
@@ -62,6 +64,7 @@ func (h handlers) oneReference() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "tx",
 		Handle:  h.getReference,
+		ID:      "findTransaction",
 		Summary: "The receipt of the transaction with a reference",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.Receipt{}),
 		Query: []openapi.Param{
@@ -80,6 +83,7 @@ func (h handlers) listAccounts() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "accounts",
 		Handle:  h.getAccounts,
+		ID:      "listAccounts",
 		Summary: "The accounts there are, in the byte order of their names; " +
 			"a token that reaches some accounts only is refused",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.AccountList{}),

@@ -87,6 +87,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "balance",
 			Handle:  h.getBalance,
+			ID:      "getBalance",
 			Summary: "The balance of an account in an asset",
 			Answers: ok(walletapi.Balance{}),
 			Query: []openapi.Param{
@@ -99,6 +100,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "account",
 			Handle:  h.getAccount,
+			ID:      "getAccount",
 			Summary: "Flags and nonce of an account",
 			Answers: ok(walletapi.Account{}),
 			Query:   []openapi.Param{accountParam()},
@@ -106,6 +108,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "tx/:txid",
 			Handle:   h.getTx,
+			ID:       "getTransaction",
 			Summary:  "The receipt of a transaction",
 			Answers:  ok(walletapi.Receipt{}),
 			Problems: []int{http.StatusNotFound},
@@ -113,6 +116,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "history",
 			Handle:  h.getHistory,
+			ID:      "getHistory",
 			Summary: "The statement of an account",
 			Answers: ok(walletapi.History{}),
 			Query: []openapi.Param{
@@ -132,6 +136,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "assets",
 			Handle:  h.getAssets,
+			ID:      "listAssets",
 			Summary: "The declared assets",
 			Answers: ok(walletapi.AssetList{}),
 		},
@@ -140,33 +145,36 @@ func (h handlers) reads() []httpapi.Route {
 }
 
 func (h handlers) writes() []httpapi.Route {
-	order := func(op record.Op, summary string, in any) httpapi.Route {
+	order := func(op record.Op, id, summary string, in any) httpapi.Route {
 		return httpapi.Route{
 			Pattern: op.String(),
 			Handle:  h.postOrder(op),
+			ID:      id,
 			Summary: summary,
 			In:      in,
 			Answers: written(walletapi.Receipt{}),
 		}
 	}
-	release := order(record.OpRelease, "Release a hold", walletapi.Release{})
+	release := order(record.OpRelease, "releaseHold", "Release a hold", walletapi.Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
 	some := httpapi.Answers(http.StatusMultiStatus, walletapi.BatchAnswer{})
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
-		order(record.OpIssue, "Issue money", walletapi.Issue{}),
-		order(record.OpTransfer, "Move money between accounts", walletapi.Transfer{}),
-		order(record.OpBurn, "Destroy money", walletapi.Burn{}),
-		order(record.OpHold, "Set money aside for a payee", walletapi.Hold{}),
-		order(record.OpCapture, "Pay out a hold, fully or partly", walletapi.Capture{}),
+		order(record.OpIssue, "issue", "Issue money", walletapi.Issue{}),
+		order(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{}),
+		order(record.OpBurn, "burn", "Destroy money", walletapi.Burn{}),
+		order(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{}),
+		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly", walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
-			Summary: "Execute many operations in one " +
-				"request", In: walletapi.Batch{}, Answers: append(written(walletapi.BatchAnswer{}), some...)},
+			ID: "executeBatch", Summary: "Execute many operations in one request",
+			In: walletapi.Batch{}, Answers: append(written(walletapi.BatchAnswer{}), some...)},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
-			Summary: "Set or clear the flags of an account", In: walletapi.FlagsChange{}, Answers: written(walletapi.Receipt{})},
+			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
+			In: walletapi.FlagsChange{}, Answers: written(walletapi.Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,
-			Summary: "Declare an asset", In: walletapi.AssetDeclare{}, Answers: written(walletapi.Receipt{})},
+			ID: "declareAsset", Summary: "Declare an asset",
+			In: walletapi.AssetDeclare{}, Answers: written(walletapi.Receipt{})},
 	)
 }
 
