@@ -11,8 +11,8 @@ import (
 // Bounds of testdata/pay, a program that pays a node. A client that links an engine or the server
 // exceeds them many times over.
 const (
-	mostPackages = 40      // outside the standard library
-	mostBytes    = 8 << 20 // of the stripped program
+	mostPackages = 40        // outside the standard library
+	mostBytes    = 8_000_000 // of the stripped program
 )
 
 // A program that pays imports neither an engine nor the server, and is small.

@@ -19,7 +19,7 @@ func main() {
 	order := wallet.Transfer{From: os.Args[2], To: os.Args[3], Asset: "ron", AmountMinor: os.Args[4]}
 	paid, err := wallet.NewClient(c).Transfer(context.Background(), os.Args[5], order)
 	if err != nil {
-		log.Fatal(err) // a *wire.Problem, client.ErrNotReachable, or client.ErrUnknown: try again with the same key
+		log.Fatal(err) // if client.Retryable(err), try again with the same key
 	}
 	fmt.Println(paid.Receipt.TxID)
 }
