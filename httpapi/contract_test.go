@@ -32,11 +32,12 @@ import (
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi"
 	registryapi "ronbox/httpapi/registry"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // The node's own document is one that others can read.
@@ -415,7 +416,7 @@ func streamCalls(ctx context.Context, c *apiClient) map[string]func() error {
 // What the node refuses is the problem that the client gives, word for word.
 func TestTheClientGivesTheProblem(t *testing.T) {
 	w, c := newWitness(t)
-	w.node.err = &nodeapi.ConflictError{Reason: "it is so already"}
+	w.node.err = &nodehttp.ConflictError{Reason: "it is so already"}
 	_, err := c.RotateKey(t.Context())
 	p, ok := errors.AsType[*wire.Problem](err)
 	if !ok || p.Status != http.StatusConflict || p.Reason != httpapi.ReasonConflict ||

@@ -25,8 +25,8 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
-	ledgerapi "ronbox/httpapi/ledger"
-	walletapi "ronbox/httpapi/wallet"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

@@ -20,8 +20,8 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // exportOf is what an export of records from one to another holds.

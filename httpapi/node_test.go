@@ -27,8 +27,9 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -475,9 +476,9 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 			status int
 			reason string
 		}{
-			{store.ErrPoisoned, 503, "store_failed"}, {&nodeapi.ConflictError{Reason: "one is running"}, 409, "conflict"}, {httpapi.ErrNoSuch, 404, "not_found"},
+			{store.ErrPoisoned, 503, "store_failed"}, {&nodehttp.ConflictError{Reason: "one is running"}, 409, "conflict"}, {httpapi.ErrNoSuch, 404, "not_found"},
 			{store.ErrFull, 507, "store_full"}, {store.ErrAmnesia, 503, "amnesia"}, {errors.New("odd"), 500, "internal"},
-			{&nodeapi.ReloadError{Reason: "restart", Keys: []string{"node.data_dir"}}, 422, "reload_refused"},
+			{&nodehttp.ReloadError{Reason: "restart", Keys: []string{"node.data_dir"}}, 422, "reload_refused"},
 		} {
 			before := sum(t, r.metrics, "rejected_total", "service", "node")
 			r.node.err = tt.err
@@ -495,7 +496,7 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 
 func TestReloadRefusalNamesTheKeys(t *testing.T) {
 	r := newRig(t)
-	r.node.err = &nodeapi.ReloadError{
+	r.node.err = &nodehttp.ReloadError{
 		Reason: "restart",
 		Keys:   []string{"node.data_dir"},
 		Detail: "node.data_dir needs a restart",
@@ -693,7 +694,7 @@ func TestAuditStreamTellsLag(t *testing.T) {
 		rec := &recorder{header: http.Header{}}
 		c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceNode, Class: httpapi.ClassStream},
 			&front.Peer{})
-		f := httpapi.NewFeed(c, nodeapi.AuditStream(r.node), sub, 0)
+		f := httpapi.NewFeed(c, nodehttp.AuditStream(r.node), sub, 0)
 		for f.Pending() {
 			if err := f.Next(); err != nil {
 				t.Fatal(err)

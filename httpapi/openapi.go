@@ -46,7 +46,7 @@ func (s *Server) newDocument(routes []Route) (*document, error) {
 		Problem: wire.Problem{},
 		Enums:   s.words(),
 		Description: "A node of the RustyOnions network. Refusals have the type application/problem+json. " +
-			"Every answer carries X-Corr-ID.",
+			"Every answer carries X-Corr-ID. A path that answers GET also answers HEAD.",
 	}, rows)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,8 @@ func TagOf(raw []byte) string { return `"` + b3.Sum(raw).String() + `"` }
 func (s *Server) describe(r *Route) openapi.Route {
 	sv := s.services[r.Service]
 	out := openapi.Route{
-		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Scopes: r.AnyOf, Summary: r.Summary,
+		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Scopes: r.AnyOf,
+		ID: r.ID, Summary: r.Summary,
 		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass,
 		Path: sv.pathParams(r.Pattern), Query: r.Query, Headers: slices.Concat(r.Headers, requestParams(r)),
 		In: r.In, InOptional: r.Body == OptionJSON, Answers: r.Answers, Problems: sv.problems(r),

@@ -17,7 +17,7 @@ func (s *Server) ownRoutes() []Route {
 	own := func(r *Route) { r.Method, r.Service, r.Deadline = http.MethodGet, serviceNode, DefaultDeadline }
 	return Routes(own,
 		Route{Pattern: "/healthz", Class: ClassBypass, Handle: getHealthz,
-			Summary: "Liveness of the process", Answers: AnswersRaw("text/plain", "ok")},
+			ID: "getHealth", Summary: "Liveness of the process", Answers: AnswersRaw("text/plain", "ok")},
 		Route{
 			Pattern: "/readyz",
 			Class:   ClassBypass,
@@ -26,6 +26,7 @@ func (s *Server) ownRoutes() []Route {
 				{Name: "service", Doc: "readiness of this service only, from all its keys"},
 				{Name: "plane", Doc: "readiness for reads or for writes only", Enum: []string{"read", "write"}},
 			},
+			ID:      "getReadiness",
 			Summary: "Readiness of the node, and its failing keys",
 			Answers: slices.Concat(
 				Answers(http.StatusOK, wire.Ready{}),
@@ -33,12 +34,13 @@ func (s *Server) ownRoutes() []Route {
 			),
 		},
 		Route{Pattern: "/version", Class: ClassBypass, Handle: s.getVersionInfo,
-			Summary: "Version of the node", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
+			ID: "getVersion", Summary: "Version of the node", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
 		Route{
 			Pattern: "/metrics",
 			Class:   ClassBypass,
 			Handle:  s.getMetrics(),
 			Scope:   ScopeMetrics, // for peers outside metrics_allow
+			ID:      "getMetrics",
 			Summary: "Metrics for Prometheus",
 			Answers: slices.Concat(AnswersRaw("text/plain", "text exposition format"),
 				AnswersRaw("application/openmetrics-text", "on request, where configured"),
@@ -46,9 +48,9 @@ func (s *Server) ownRoutes() []Route {
 			Problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable},
 		},
 		Route{Pattern: patternDocument, Class: ClassStatic, Handle: s.getDocument,
-			Summary: "This document", Headers: IfNoneMatch(), Answers: Tagged(nil)},
+			ID: "getDocument", Summary: "This document", Headers: IfNoneMatch(), Answers: Tagged(nil)},
 		Route{Pattern: "/schema/:name", Class: ClassStatic, Handle: s.getSchema, Problems: []int{http.StatusNotFound},
-			Summary: "The JSON Schema of one body", Headers: IfNoneMatch(), Answers: Tagged(nil)},
+			ID: "getSchema", Summary: "The JSON Schema of one body", Headers: IfNoneMatch(), Answers: Tagged(nil)},
 	)
 }
 

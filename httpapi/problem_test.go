@@ -27,7 +27,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/inflate"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -63,10 +63,10 @@ func problemCases() []problemCase {
 		{httpapi.ErrRange, 416, "range", "RangeNotSatisfiable", false},
 		{httpapi.ErrNoSchema, 404, "not_found", "NotFound", false},
 		{httpapi.ErrNoSuch, 404, "not_found", "NotFound", false},
-		{&nodeapi.ConflictError{Reason: "busy with another"}, 409, "conflict", "Conflict", false},
+		{&nodehttp.ConflictError{Reason: "busy with another"}, 409, "conflict", "Conflict", false},
 		{obs.ErrNotRecording, 409, "conflict", "Conflict", false},
 		{
-			&nodeapi.ReloadError{Reason: "restart", Keys: []string{"store.max_bytes"}},
+			&nodehttp.ReloadError{Reason: "restart", Keys: []string{"store.max_bytes"}},
 			422,
 			"reload_refused",
 			"ReloadRefused",
@@ -243,7 +243,7 @@ func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
 		{&store.PoisonError{Cause: errors.New("EIO")}, "outcome", "unknown", true},
 		{&registry.TimeoutError{Op: "commit"}, "outcome", "none", false},
 		{&auth.DeniedError{Reasons: []string{"scope"}}, "", nil, true},
-		{&nodeapi.ReloadError{Reason: "restart", Detail: "store.max_bytes needs a restart"}, "cause", "restart", false},
+		{&nodehttp.ReloadError{Reason: "restart", Detail: "store.max_bytes needs a restart"}, "cause", "restart", false},
 	} {
 		p := problemIn(t, newRig(t).fails(tt.err).Body.String())
 		if tt.key != "" && p.Details[tt.key] != tt.want {
@@ -386,7 +386,7 @@ func exportedErrors(t *testing.T, dir string) []string {
 
 // ofNode reports whether an error is one that the operator's routes alone word.
 func ofNode(err error) bool {
-	return httpapi.IsA[*nodeapi.ConflictError](err) || httpapi.IsA[*nodeapi.ReloadError](err) ||
+	return httpapi.IsA[*nodehttp.ConflictError](err) || httpapi.IsA[*nodehttp.ReloadError](err) ||
 		errors.Is(err, obs.ErrNotRecording)
 }
 

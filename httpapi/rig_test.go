@@ -42,11 +42,11 @@ import (
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
 	indexapi "ronbox/httpapi/index"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi/openapitest"
 	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -331,9 +331,9 @@ func setStreams(c *httpapi.Settings, l httpapi.StreamLimits) {
 // deps are the dependencies of a server, and the engines of its services; nil: off.
 type deps struct {
 	httpapi.Deps
-	Node     nodeapi.Engine
+	Node     nodehttp.Engine
 	Registry registryapi.Engine
-	Wallet   walletapi.Engine
+	Wallet   wallethttp.Engine
 	Edge     edgeapi.Engine
 	Packs    edgeapi.Packs
 	Rewarder *rewarder.Engine
@@ -345,7 +345,7 @@ func (d *deps) services() (out []httpapi.Service) {
 		out = append(out, registryapi.New(d.Registry))
 	}
 	if d.Wallet != nil {
-		out = append(out, walletapi.New(d.Wallet))
+		out = append(out, wallethttp.New(d.Wallet))
 	}
 	if d.Edge != nil {
 		out = append(out, edgeapi.New(d.Edge, d.Packs))
@@ -356,7 +356,7 @@ func (d *deps) services() (out []httpapi.Service) {
 	if d.rest {
 		out = append(out, indexapi.New(nil, &indexapi.Limits{}), rewarderapi.New(nil))
 	}
-	return append(out, nodeapi.New(d.Node))
+	return append(out, nodehttp.New(d.Node))
 }
 
 // testSettings let uid 7 do everything over the socket, and limit no rate.

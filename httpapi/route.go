@@ -81,6 +81,7 @@ type Route struct {
 	CSP     string          // Content-Security-Policy of its answers; "": the strictest
 	Expose  []string        // more headers of its answers that pages of other origins may read
 
+	ID       string // name of the operation in the document, a verb and nouns: getBalance
 	Summary  string
 	Headers  []openapi.Param // of the request, in addition to the common ones
 	In       any             // zero value of the body

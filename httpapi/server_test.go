@@ -16,7 +16,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 )
 
@@ -116,7 +116,7 @@ func TestServerRefusesSettingsThatCannotBe(t *testing.T) {
 	cfg := testSettings()
 	cfg.UDS.Map = map[string][]string{"uid:x": {auth.ScopeAdmin}}
 	r := newRig(t)
-	if _, err := httpapi.New(cfg, *r.Deps(), nodeapi.New(r.node)); err == nil {
+	if _, err := httpapi.New(cfg, *r.Deps(), nodehttp.New(r.node)); err == nil {
 		t.Error("taken")
 	}
 }

@@ -53,6 +53,7 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 			Class:    ClassRead,
 			Deadline: DefaultDeadline,
 			Handle:   h,
+			ID:       strings.NewReplacer("/", "", ":", "", "*", "").Replace(pattern),
 			Summary:  pattern,
 			Answers:  AnswersRaw(TypeBytes, "bytes"),
 		}

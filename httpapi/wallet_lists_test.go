@@ -6,7 +6,7 @@ import (
 
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func TestHolds(t *testing.T) {

@@ -24,8 +24,9 @@ import (
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
 	"ronbox/httpapi/front"
-	ledgerapi "ronbox/httpapi/ledger"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 const someTransfer = `{"from":"alice","to":"bob","asset":"ron","amount_minor":"5","nonce":1,"memo":"lunch","valid_until":"2100-01-01T02:00:00+02:00"}`
@@ -701,7 +702,7 @@ func TestBodiesAreNotHeld(t *testing.T) {
 		req := httptest.NewRequest(http.MethodPost, "/v1/"+path, nil)
 		keyed(req)
 		w := &bodyWatcher{fakeWallet: rig.wal}
-		for _, route := range walletapi.New(w).Routes {
+		for _, route := range wallethttp.New(w).Routes {
 			if route.Pattern != "/v1/"+path || route.Method != http.MethodPost {
 				continue
 			}

@@ -21,10 +21,10 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
-	walletapi "ronbox/httpapi/wallet"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // binary is the program under test, built once.

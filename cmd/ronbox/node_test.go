@@ -25,8 +25,8 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -17,7 +17,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/lverify"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // Parameters of the simulated power cuts.

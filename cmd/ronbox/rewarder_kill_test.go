@@ -23,8 +23,8 @@ import (
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/rverify"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	rewarderapi "ronbox/httpapi/rewarder"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // armedFile is an environment variable that makes the test binary run a node that kills itself at a

@@ -14,7 +14,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/rverify"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"ronbox/cmd/ronbox/cli"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // copyDir copies the files of a folder to another folder.

@@ -20,7 +20,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func (b *box) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,8 +15,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/lverify"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // keyLine matches the line that a verb prints before it sends a request.
@@ -38,6 +40,7 @@ func TestWalletTour(t *testing.T) {
 		t.Errorf("the repeat is answered\n%s, the first\n%s", again.stdout, first.stdout)
 	}
 	b.replayOverHTTP(t, key, strings.TrimSuffix(first.stdout, "\n"))
+	b.payWithAProgram(t)
 
 	var receipt walletapi.Receipt
 	decode(t, first.stdout, &receipt)
@@ -118,6 +121,40 @@ func (b *box) replayOverHTTP(t *testing.T, key, receipt string) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Idempotent-Replayed") != "true" || got.String() != receipt {
 		t.Errorf("%s, Idempotent-Replayed %q\n%s, want\n%s", resp.Status, resp.Header.Get("Idempotent-Replayed"),
 			got.String(), receipt)
+	}
+}
+
+// payWithAProgram pays twice under one key with testdata/pay, a client with its own process.
+func (b *box) payWithAProgram(t *testing.T) {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "pay")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, "../../testdata/pay")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	token, err := os.ReadFile(filepath.Join(b.dir, server.TokenName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := b.client(t).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pay := func() string {
+		cmd := exec.CommandContext(t.Context(), bin, at.URL, "alice", "carol", "40", "order-7")
+		cmd.Env = append(os.Environ(), "RONBOX_TOKEN="+strings.TrimSpace(string(token)))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("pay: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	var balance walletapi.Balance
+	first, again := pay(), pay()
+	must(t, &balance, b.args("wallet", "balance", "carol", "--json")...)
+	if first != again || !strings.HasPrefix(first, "tx_") || balance.AmountMinor != "40" {
+		t.Errorf("pay printed %q, then %q, and carol has %s", first, again, balance.AmountMinor)
 	}
 }
 

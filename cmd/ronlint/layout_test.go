@@ -45,8 +45,9 @@ var layers = [][]string{
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas", "engines/edge"},
 	{"engines/index"},
-	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth", "httpapi/front"},
-	{"httpapi", "httpapi/client"},
+	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
+		"httpapi/front"},
+	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // routeCase is one call: its request (method, path with query, body), the answer, and the result.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // chain serves an audit chain of rows first..last. Its n-th stream connection gets the n-th body.

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,7 @@
 // Package client is the base of clients of the node's HTTP surface, over the admin socket or over a
-// URL with a token. The calls of a service are in its own package, httpapi/<service>, and use a
-// Client of this package. The commands use them, and so may any Go program that can import this
-// module.
+// URL with a token. The calls of wallet, ledger and node are in httpapi/wire/<service>, and those
+// of the other services in httpapi/<service>. All use a Client of this package. The commands use
+// them, and so may any Go program that can import this module.
 //
 // A Client is safe for concurrent use. Every call takes a context, which bounds it together with
 // Options.Timeout. Every body that is read has a limit. Every request has a new correlation id,

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // secure serves https and gives its URL and a file with its certificate.

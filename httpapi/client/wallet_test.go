@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 const receipt = `{"txid":"tx_01ARZ3NDEKTSV4RRFFQ69G5FAV","op":"burn","from":"a","asset":"ron","amount_minor":"5","nonce":2,` +

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 // Sizes of a chart in units of its SVG.

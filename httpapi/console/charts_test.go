@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 func values(of ...float64) (out []*float64) {

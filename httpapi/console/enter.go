@@ -37,7 +37,7 @@ func (h *Console) linkRoute() httpapi.Route {
 		Method: http.MethodPost, Pattern: linkPath, Handle: h.postLink, Scope: "node.admin",
 		Class: httpapi.ClassAdmin, Admin: true, Socket: true, Drains: true, Endpoint: "admin",
 		Deadline: httpapi.DefaultDeadline, Body: httpapi.JSONBody, In: Link{},
-		Summary: "Make a code that opens the console once",
+		ID: "openConsole", Summary: "Make a code that opens the console once",
 		Answers: httpapi.Answers(http.StatusCreated, Linked{}),
 	}
 }

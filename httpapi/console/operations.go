@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 // operationsData is the data of the page of operations.

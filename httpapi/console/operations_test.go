@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // The page lists the newest snapshots and says how many there are.

@@ -7,10 +7,10 @@ import (
 
 	"ronbox/httpapi/edge"
 	"ronbox/httpapi/index"
-	"ronbox/httpapi/ledger"
-	"ronbox/httpapi/node"
 	"ronbox/httpapi/registry"
-	"ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire/ledger"
+	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/wallet"
 )
 
 // overviewData is the data of the overview.

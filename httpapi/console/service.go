@@ -14,12 +14,12 @@ import (
 	"ronbox/httpapi/edge"
 	"ronbox/httpapi/index"
 	"ronbox/httpapi/limit"
-	"ronbox/httpapi/node"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/registry"
 	"ronbox/httpapi/rewarder"
-	"ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/wallet"
 )
 
 // Names of the service and its paths.

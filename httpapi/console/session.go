@@ -10,7 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 // Bounds of sessions and codes.

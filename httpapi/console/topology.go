@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 // Sizes of the drawing of the topology.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 // Queues between services are lines; those within one are not drawn.

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"ronbox/httpapi/ledger"
-	"ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire/ledger"
+	"ronbox/httpapi/wire/wallet"
 )
 
 // walletData is the data of the page of the wallet.

@@ -109,6 +109,7 @@ func (h handlers) lookups() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "/resolve/:key",
 			Handle:  h.getResolve,
+			ID:      "resolveName",
 			Summary: "The manifest of a key",
 			Answers: httpapi.Tagged(Resolved{}),
 			Query:   []openapi.Param{fresh},
@@ -116,6 +117,7 @@ func (h handlers) lookups() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "/providers/:cid",
 			Handle:  h.getProviders,
+			ID:      "findProviders",
 			Summary: "The providers of a content id, the best first",
 			Answers: httpapi.Tagged(Providers{}),
 			Query:   []openapi.Param{fresh, region, openapi.Number("limit", "providers at most", maxProviders)},
@@ -123,6 +125,7 @@ func (h handlers) lookups() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "/routing/v1/providers/:cid",
 			Handle:  h.getRouting,
+			ID:      "findRoutingProviders",
 			Summary: "The providers of a content id, by the Delegated Routing standard",
 			Others:  httpapi.QueryIgnore,
 			Answers: []openapi.Answer{
@@ -156,6 +159,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "names",
 			Handle:  h.getNames,
+			ID:      "listNames",
 			Summary: "The keys of this node's file, in byte order",
 			Answers: ok(NameList{}),
 			Query: []openapi.Param{
@@ -167,6 +171,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "names/:key",
 			Handle:   h.getName,
+			ID:       "getName",
 			Summary:  "One key of this node's file",
 			Answers:  ok(NameRow{}),
 			Problems: []int{http.StatusNotFound},
@@ -174,12 +179,14 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "peers",
 			Handle:  h.getPeers,
+			ID:      "listPeers",
 			Summary: "The peers of the node and their state",
 			Answers: ok(PeerList{}),
 		},
 		httpapi.Route{
 			Pattern: "identity",
 			Handle:  h.getIdentity,
+			ID:      "getIdentity",
 			Summary: "The peer id and the public key of this node",
 			Answers: ok(NodeIdentity{}),
 		},
@@ -211,6 +218,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "names/:key",
 			Endpoint: "put",
 			Handle:   h.putName,
+			ID:       "putName",
 			Summary:  "Set the manifest of a key",
 			In:       NamePut{},
 			Answers:  append(httpapi.Answers(http.StatusCreated, NameRow{}), changed...),
@@ -221,6 +229,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "names/:key",
 			Endpoint: "delete",
 			Handle:   h.deleteName,
+			ID:       "removeName",
 			Summary:  "Remove a key",
 			Query: []openapi.Param{
 				{
@@ -238,6 +247,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "providers",
 			Endpoint: "announce",
 			Handle:   h.postProviders,
+			ID:       "publishProviders",
 			Summary:  "Publish provider records",
 			In:       Announce{},
 			Answers:  httpapi.Answers(http.StatusOK, AnnounceResults{}),
@@ -247,6 +257,7 @@ func (h handlers) writes() []httpapi.Route {
 			Pattern:  "providers/:cid",
 			Endpoint: "withdraw",
 			Handle:   h.deleteProvider,
+			ID:       "withdrawProvider",
 			Summary:  "Remove this node's provider record of a content id",
 			Answers:  httpapi.AnswersNothing("the record is removed"),
 			Problems: []int{http.StatusNotFound},
@@ -257,6 +268,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "reindex",
 			Handle:   h.postReindex,
 			Scope:    scopeAdmin,
+			ID:       "reindexKeys",
 			Summary:  "Look up keys again, in the background",
 			In:       Reindex{},
 			Answers:  httpapi.Answers(http.StatusAccepted, Reindexed{}),

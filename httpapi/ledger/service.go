@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 // Reader reads the ledger as a whole.
@@ -62,14 +63,16 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern: "ledger/head",
 			Handle:  h.getHead,
+			ID:      "getLedgerHead",
 			Summary: "The head of the ledger",
-			Answers: ok(LedgerHead{}),
+			Answers: ok(ledgerapi.LedgerHead{}),
 		},
 		httpapi.Route{
 			Pattern: "ledger/roots",
 			Handle:  h.getRoots,
+			ID:      "listLedgerRoots",
 			Summary: "Roots of the ledger's batches, oldest first",
-			Answers: ok(Roots{}),
+			Answers: ok(ledgerapi.Roots{}),
 			Query: []openapi.Param{
 				number("since", "the batch before the first"),
 				openapi.Number("limit", "rows of a page", ledger.MaxRoots),
@@ -78,16 +81,18 @@ func Routes(e Engine) []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "tx/:txid/proof",
 			Handle:   h.getProof,
+			ID:       "proveTransaction",
 			Summary:  "Proof that a record is in the ledger",
-			Answers:  ok(Proof{}),
+			Answers:  ok(ledgerapi.Proof{}),
 			Query:    []openapi.Param{number("at", "the batch after which the log is shown; absent: the newest")},
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{
 			Pattern: "ledger/consistency",
 			Handle:  h.getConsistency,
+			ID:      "proveLedgerConsistency",
 			Summary: "Proof that a later state of the ledger extends an earlier one",
-			Answers: ok(Consistency{}),
+			Answers: ok(ledgerapi.Consistency{}),
 			Query:   []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")},
 		},
 	), httpapi.Route{ // it has a scope of its own, since it shows every account
@@ -97,6 +102,7 @@ func Routes(e Engine) []httpapi.Route {
 		Scope:    scopeExport,
 		Class:    httpapi.ClassStream,
 		Endpoint: "export",
+		ID:       "exportLedger",
 		Summary:  "Export of the records of the ledger",
 		Query: []openapi.Param{
 			number("from_seq", "the first record, at most the one after the newest"),
@@ -166,10 +172,10 @@ func (h handlers) getRoots(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := Roots{Roots: make([]Root, len(all))}
+	out := ledgerapi.Roots{Roots: make([]ledgerapi.Root, len(all))}
 	for i := range all {
 		b := &all[i]
-		out.Roots[i] = Root{Batch: b.No, Seq: b.Last(), Root: b.Root().String(), TS: Instant(b.At)}
+		out.Roots[i] = ledgerapi.Root{Batch: b.No, Seq: b.Last(), Root: b.Root().String(), TS: Instant(b.At)}
 	}
 	if len(all) == int(limit) {
 		out.Next = all[len(all)-1].No
@@ -183,7 +189,7 @@ func (h handlers) getHead(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.Respond(http.StatusOK, LedgerHead{
+	return c.Respond(http.StatusOK, ledgerapi.LedgerHead{
 		Batches: at.Batches, LogRoot: at.Root.String(), LastRoot: at.LastRoot.String(), Seq: at.Seq,
 	})
 }

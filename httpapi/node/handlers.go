@@ -12,6 +12,7 @@ import (
 
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -29,7 +30,7 @@ func (h handlers) getStatus(c *httpapi.Request) error {
 
 // postDrain serves POST /admin/v1/drain. The node stops after this answer.
 func (h handlers) postDrain(c *httpapi.Request) error {
-	var in DrainRequest
+	var in nodeapi.DrainRequest
 	if body := c.Body(); len(body) > 0 {
 		if err := httpapi.Decode(body, &in); err != nil {
 			return err
@@ -57,7 +58,7 @@ func (h handlers) getLogLevel(c *httpapi.Request) error {
 
 // putLogLevel serves PUT /admin/v1/log-level.
 func (h handlers) putLogLevel(c *httpapi.Request) error {
-	var in LogLevel
+	var in nodeapi.LogLevel
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (h handlers) getTokens(c *httpapi.Request) error {
 
 // postToken serves POST /admin/v1/tokens.
 func (h handlers) postToken(c *httpapi.Request) error {
-	var in MintRequest
+	var in nodeapi.MintRequest
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (h handlers) postToken(c *httpapi.Request) error {
 
 // postRevoke serves POST /admin/v1/tokens/revoke. It answers once the revocation has taken effect.
 func (h handlers) postRevoke(c *httpapi.Request) error {
-	var in RevokeRequest
+	var in nodeapi.RevokeRequest
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (h handlers) postRevoke(c *httpapi.Request) error {
 }
 
 // oneTarget refuses a revocation with no target or with two.
-func oneTarget(in RevokeRequest) error {
+func oneTarget(in nodeapi.RevokeRequest) error {
 	n := 0
 	for _, given := range []bool{in.TID != "", in.Kid != "", in.Tenant != "", in.All} {
 		if given {
@@ -159,7 +160,7 @@ func oneTarget(in RevokeRequest) error {
 // postVerifyToken serves POST /admin/v1/tokens/verify: whether a token permits a request, and all
 // reasons if not.
 func (h handlers) postVerifyToken(c *httpapi.Request) error {
-	var in VerifyRequest
+	var in nodeapi.VerifyRequest
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (h handlers) postAcceptRestore(c *httpapi.Request) error {
 // postSnapshot serves POST /admin/v1/db/snapshot: lines of progress, then the snapshot or the
 // problem. A failure before the first line is an ordinary refusal.
 func (h handlers) postSnapshot(c *httpapi.Request) error {
-	var in SnapshotRequest
+	var in nodeapi.SnapshotRequest
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -238,12 +239,12 @@ func (h handlers) postSnapshot(c *httpapi.Request) error {
 	}
 	lines := c.Lines()
 	snap, err := h.node.Snapshot(c.Context(), c.Actor(), c.CorrID(), in, func(done, total int64) {
-		lines.Progress(SnapshotLine{Done: done, Total: total})
+		lines.Progress(nodeapi.SnapshotLine{Done: done, Total: total})
 	})
 	if err := dirError(err); err != nil {
-		return lines.End(err, func(p *wire.Problem) any { return SnapshotLine{Problem: p} })
+		return lines.End(err, func(p *wire.Problem) any { return nodeapi.SnapshotLine{Problem: p} })
 	}
-	lines.Write(SnapshotLine{File: snap.File, Manifest: snap.Manifest, B3: snap.B3, Seq: snap.Seq})
+	lines.Write(nodeapi.SnapshotLine{File: snap.File, Manifest: snap.Manifest, B3: snap.B3, Seq: snap.Seq})
 	return nil
 }
 
@@ -260,9 +261,9 @@ func dirError(err error) error {
 // postCheck serves POST /admin/v1/db/check: lines of progress, then the verdict or the problem.
 func (h handlers) postCheck(c *httpapi.Request) error {
 	lines := c.Lines()
-	verdict, err := h.node.CheckDB(c.Context(), c.Actor(), c.CorrID(), func(l CheckLine) { lines.Progress(l) })
+	verdict, err := h.node.CheckDB(c.Context(), c.Actor(), c.CorrID(), func(l nodeapi.CheckLine) { lines.Progress(l) })
 	if err != nil {
-		return lines.End(err, func(p *wire.Problem) any { return CheckLine{Problem: p} })
+		return lines.End(err, func(p *wire.Problem) any { return nodeapi.CheckLine{Problem: p} })
 	}
 	lines.Write(verdict)
 	return nil
@@ -326,17 +327,17 @@ func (h handlers) getAuditStream(c *httpapi.Request) error {
 }
 
 // AuditStream returns the event stream of the audit chain.
-func AuditStream(node Engine) *httpapi.Source[AuditRow] {
+func AuditStream(node Engine) *httpapi.Source[nodeapi.AuditRow] {
 	h := handlers{node}
-	return &httpapi.Source[AuditRow]{
-		Event: EventAudit, Consumer: consumerAudit, ReplayMax: auditReplay, Subscribe: h.node.SubscribeAudit,
+	return &httpapi.Source[nodeapi.AuditRow]{
+		Event: nodeapi.EventAudit, Consumer: consumerAudit, ReplayMax: auditReplay, Subscribe: h.node.SubscribeAudit,
 		Head: h.auditHead, Since: h.auditSince,
-		ID: func(r AuditRow) uint64 { return r.Seq },
+		ID: func(r nodeapi.AuditRow) uint64 { return r.Seq },
 		Hello: func(at httpapi.LogHead) any {
-			return AuditHello{Incarnation: h.node.Version().Incarnation, Last: at.Last}
+			return nodeapi.AuditHello{Incarnation: h.node.Version().Incarnation, Last: at.Last}
 		},
 		Lagged: func(m httpapi.Missed, at httpapi.LogHead) any {
-			return AuditLagged{Missed: m.Count, From: m.From, To: m.To, Last: at.Last}
+			return nodeapi.AuditLagged{Missed: m.Count, From: m.From, To: m.To, Last: at.Last}
 		},
 	}
 }
@@ -346,7 +347,7 @@ func (h handlers) auditHead(ctx context.Context) (httpapi.LogHead, error) {
 	return httpapi.LogHead{First: page.First, Last: page.Last}, err
 }
 
-func (h handlers) auditSince(ctx context.Context, after uint64, limit int) ([]AuditRow, error) {
+func (h handlers) auditSince(ctx context.Context, after uint64, limit int) ([]nodeapi.AuditRow, error) {
 	page, err := h.node.Audit(ctx, after+1, limit)
 	return page.Rows, err
 }

@@ -3,87 +3,21 @@ package node
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"time"
 
 	"ronbox/engines"
 	"ronbox/httpapi"
-	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Inspection examines the node for the operator.
 type Inspection interface {
 	// Series reads only memory.
-	Series() SeriesList
+	Series() nodeapi.SeriesList
 	// Doctor reads files of the machine, which takes milliseconds.
-	Doctor(ctx context.Context) (Checkup, error)
-	Snapshots(ctx context.Context) (SnapshotList, error)
-	Sessions() (SessionList, error)
+	Doctor(ctx context.Context) (nodeapi.Checkup, error)
+	Snapshots(ctx context.Context) (nodeapi.SnapshotList, error)
+	Sessions() (nodeapi.SessionList, error)
 	EndSession(ctx context.Context, by engines.Actor, corrID, id string) error
-}
-
-// SeriesList is the body of GET /admin/v1/series: the last hour. All series have the same number of
-// values, up to 720.
-type SeriesList struct {
-	StepS  int      `json:"step_s" doc:"seconds between two values"`
-	End    int64    `json:"end" doc:"Unix seconds of the newest value; 0: there are no values yet"`
-	Series []Series `json:"series"`
-}
-
-// Series is one series of SeriesList.
-type Series struct {
-	Name   string     `json:"name"`
-	Unit   string     `json:"unit" enum:"1|1/s|ms|bytes"`
-	Values []*float64 `json:"values" doc:"oldest first; null: unknown"`
-}
-
-// Checkup is the body of GET /admin/v1/doctor.
-type Checkup struct {
-	CheckedAt time.Time     `json:"checked_at"`
-	Findings  []NodeFinding `json:"findings"`
-}
-
-// NodeFinding is the result of one check of the machine or the node.
-type NodeFinding struct {
-	Check   string `json:"check"`
-	State   string `json:"state" enum:"ok|warn|fail" doc:"fail: the node cannot keep its guarantees"`
-	Message string `json:"message"`
-	Next    string `json:"next,omitzero" doc:"what to do; empty if the state is ok"`
-}
-
-// SnapshotList is the body of GET /admin/v1/snapshots: the snapshots of this node in the folder of
-// scheduled snapshots, newest first, at most 1000.
-type SnapshotList struct {
-	Dir       string         `json:"dir" doc:"store.snapshot_dir, absolute"`
-	Snapshots []SnapshotInfo `json:"snapshots"`
-}
-
-// SnapshotInfo is one snapshot of SnapshotList.
-type SnapshotInfo struct {
-	Name      string    `json:"name" doc:"of its file in the folder"`
-	Bytes     int64     `json:"bytes"`
-	CreatedAt time.Time `json:"created_at"`
-	Verified  bool      `json:"verified" doc:"the copy was verified when it was taken, and has its manifest"`
-	Compacted bool      `json:"compacted,omitzero"`
-	Seq       uint64    `json:"seq,omitzero" doc:"commands that it contains"`
-	B3        string    `json:"b3,omitzero" format:"b3"`
-}
-
-// SessionList is the body of GET /admin/v1/sessions: the open sessions of the console, at most 64,
-// oldest first.
-type SessionList struct {
-	Sessions []Session `json:"sessions"`
-}
-
-// Session is a browser that has entered the console.
-type Session struct {
-	ID        string    `json:"id" doc:"names the session; it does not open it"`
-	Kind      string    `json:"kind" enum:"code|token" doc:"how it entered"`
-	Write     bool      `json:"write" doc:"it may change things"`
-	From      string    `json:"from" doc:"address of the browser that began it"`
-	BeganAt   time.Time `json:"began_at"`
-	SeenAt    time.Time `json:"seen_at" doc:"its last request"`
-	ExpiresAt time.Time `json:"expires_at" doc:"at the latest; half an hour after seen_at if it is idle"`
 }
 
 func (h handlers) inspectionRoutes() []httpapi.Route {
@@ -93,35 +27,40 @@ func (h handlers) inspectionRoutes() []httpapi.Route {
 			Method:  get,
 			Pattern: "series",
 			Handle:  h.getSeries,
+			ID:      "listSeries",
 			Summary: "Series of the last hour",
-			Answers: ok(SeriesList{}),
+			Answers: ok(nodeapi.SeriesList{}),
 		},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "doctor",
 			Handle:  h.getDoctor,
+			ID:      "checkNode",
 			Summary: "Checks of the machine and the running node",
-			Answers: ok(Checkup{}),
+			Answers: ok(nodeapi.Checkup{}),
 		},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "snapshots",
 			Handle:  h.getSnapshots,
+			ID:      "listSnapshots",
 			Summary: "Snapshots in the folder of scheduled snapshots",
-			Answers: ok(SnapshotList{}),
+			Answers: ok(nodeapi.SnapshotList{}),
 		},
 		httpapi.Route{
 			Method:   get,
 			Pattern:  "sessions",
 			Handle:   h.getSessions,
+			ID:       "listSessions",
 			Summary:  "Sessions of the console",
-			Answers:  ok(SessionList{}),
+			Answers:  ok(nodeapi.SessionList{}),
 			Problems: []int{http.StatusConflict},
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
 			Pattern:  "sessions/:" + paramSession,
 			Handle:   h.deleteSession,
+			ID:       "endSession",
 			Summary:  "End a session of the console",
 			Answers:  httpapi.AnswersNothing("the session has ended"),
 			Problems: []int{http.StatusNotFound},
@@ -168,31 +107,4 @@ func (h handlers) deleteSession(c *httpapi.Request) error {
 	}
 	c.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// Series returns the node's series of the last hour.
-func (c Client) Series(ctx context.Context) (SeriesList, error) {
-	return adminGet[SeriesList](ctx, c.Client, "series")
-}
-
-// Doctor returns the findings of the node about itself and its machine.
-func (c Client) Doctor(ctx context.Context) (Checkup, error) {
-	return adminGet[Checkup](ctx, c.Client, "doctor")
-}
-
-// Snapshots lists the snapshots in the node's folder of scheduled snapshots.
-func (c Client) Snapshots(ctx context.Context) (SnapshotList, error) {
-	return adminGet[SnapshotList](ctx, c.Client, "snapshots")
-}
-
-// Sessions lists the sessions of the node's console.
-func (c Client) Sessions(ctx context.Context) (SessionList, error) {
-	return adminGet[SessionList](ctx, c.Client, "sessions")
-}
-
-// EndSession ends a session of the node's console.
-func (c Client) EndSession(ctx context.Context, id string) error {
-	path := adminPath + "sessions/" + url.PathEscape(id)
-	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: path})
-	return err
 }

@@ -15,6 +15,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Engine is the interface of the node to its routes. by is the caller, for the audit chain.
@@ -29,48 +30,54 @@ type Engine interface {
 
 // State reads and controls the state of the node.
 type State interface {
-	Status() Status
+	Status() nodeapi.Status
 	Version() wire.VersionInfo
 	// Drain starts the shutdown and returns at once.
 	Drain(by engines.Actor, corrID, reason string)
-	Config(ctx context.Context) (ConfigShow, error)
-	Reload(ctx context.Context, by engines.Actor, corrID string) (Reloaded, error)
-	Tasks() TaskList
-	Queues() QueueList
-	LogLevel() LogLevel
-	SetLogLevel(ctx context.Context, by engines.Actor, corrID string, l LogLevel) (LogLevel, error)
+	Config(ctx context.Context) (nodeapi.ConfigShow, error)
+	Reload(ctx context.Context, by engines.Actor, corrID string) (nodeapi.Reloaded, error)
+	Tasks() nodeapi.TaskList
+	Queues() nodeapi.QueueList
+	LogLevel() nodeapi.LogLevel
+	SetLogLevel(ctx context.Context, by engines.Actor, corrID string, l nodeapi.LogLevel) (nodeapi.LogLevel, error)
 	// Profile writes the profile called name. A sampling profile runs for d.
 	Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error
 }
 
 // Tokens manages tokens and their root keys.
 type Tokens interface {
-	Mint(ctx context.Context, by engines.Actor, corrID string, m MintRequest) (Token, error)
+	Mint(ctx context.Context, by engines.Actor, corrID string, m nodeapi.MintRequest) (nodeapi.Token, error)
 	// Tokens lists the tokens that by may see: those of its tenant, if it has one.
-	Tokens(ctx context.Context, by engines.Actor, cursor string, limit int) (TokenList, error)
+	Tokens(ctx context.Context, by engines.Actor, cursor string, limit int) (nodeapi.TokenList, error)
 	// Revoke returns after the revocation has taken effect.
-	Revoke(ctx context.Context, by engines.Actor, corrID string, r RevokeRequest) (Revoked, error)
-	VerifyToken(ctx context.Context, r VerifyRequest) (Verdict, error)
-	Keys(ctx context.Context) (KeyList, error)
-	RotateKey(ctx context.Context, by engines.Actor, corrID string) (KeyInfo, error)
-	RetireKey(ctx context.Context, by engines.Actor, corrID, kid string) (KeyInfo, error)
+	Revoke(ctx context.Context, by engines.Actor, corrID string, r nodeapi.RevokeRequest) (nodeapi.Revoked, error)
+	VerifyToken(ctx context.Context, r nodeapi.VerifyRequest) (nodeapi.Verdict, error)
+	Keys(ctx context.Context) (nodeapi.KeyList, error)
+	RotateKey(ctx context.Context, by engines.Actor, corrID string) (nodeapi.KeyInfo, error)
+	RetireKey(ctx context.Context, by engines.Actor, corrID, kid string) (nodeapi.KeyInfo, error)
 }
 
 // File manages the database file.
 type File interface {
-	DBInfo(ctx context.Context) (DBInfo, error)
-	DBStats(ctx context.Context) (DBStats, error)
+	DBInfo(ctx context.Context) (nodeapi.DBInfo, error)
+	DBStats(ctx context.Context) (nodeapi.DBStats, error)
 	AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error
 	Snapshot(
-		ctx context.Context, by engines.Actor, corrID string, r SnapshotRequest, progress func(done, total int64),
-	) (Snapshot, error)
-	CheckDB(ctx context.Context, by engines.Actor, corrID string, progress func(CheckLine)) (CheckLine, error)
+		ctx context.Context,
+		by engines.Actor,
+		corrID string,
+		r nodeapi.SnapshotRequest,
+		progress func(done, total int64),
+	) (nodeapi.Snapshot, error)
+	CheckDB(
+		ctx context.Context, by engines.Actor, corrID string, progress func(nodeapi.CheckLine),
+	) (nodeapi.CheckLine, error)
 }
 
 // AuditLog reads the audit chain.
 type AuditLog interface {
-	Audit(ctx context.Context, from uint64, limit int) (AuditPage, error)
-	SubscribeAudit(consumer string) *flow.Subscription[AuditRow]
+	Audit(ctx context.Context, from uint64, limit int) (nodeapi.AuditPage, error)
+	SubscribeAudit(consumer string) *flow.Subscription[nodeapi.AuditRow]
 }
 
 // ConflictError is returned if an operation is not possible in the current state: status 409.
@@ -114,7 +121,7 @@ const (
 func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
-		Name: service, Prefix: adminPath, Errors: rules(),
+		Name: service, Prefix: nodeapi.Prefix, Errors: rules(),
 		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{
@@ -159,7 +166,7 @@ func rules() []httpapi.ErrorRule {
 
 // complete sets the fields that the operator's routes have in common.
 func complete(r *httpapi.Route) {
-	r.Pattern = adminPath + r.Pattern
+	r.Pattern = nodeapi.Prefix + r.Pattern
 	switch {
 	case r.Writes(), r.Socket: // a profile shows the memory of the process
 		r.Scope = cmp.Or(r.Scope, auth.ScopeAdmin)
@@ -202,8 +209,9 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Method:  get,
 			Pattern: "status",
 			Handle:  h.getStatus,
+			ID:      "getStatus",
 			Summary: "Status of the node",
-			Answers: ok(Status{}),
+			Answers: ok(nodeapi.Status{}),
 		},
 		httpapi.Route{
 			Method:  post,
@@ -212,39 +220,45 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Scope:   scopeDrain,
 			Body:    httpapi.OptionJSON,
 			Drains:  true,
+			ID:      "drainNode",
 			Summary: "Drain and stop the node",
-			In:      DrainRequest{},
+			In:      nodeapi.DrainRequest{},
 			Answers: httpapi.Answers(http.StatusAccepted, struct{}{}),
 		},
 		httpapi.Route{Method: get, Pattern: "config", Handle: h.getConfig,
-			Summary: "Configuration keys with their values and sources", Answers: ok(ConfigShow{})},
+			ID: "getConfig", Summary: "Configuration keys with their values and sources",
+			Answers: ok(nodeapi.ConfigShow{})},
 		httpapi.Route{
 			Method:   post,
 			Pattern:  "config/reload",
 			Handle:   h.postReload,
 			Deadline: reloadDeadline,
+			ID:       "reloadConfig",
 			Summary:  "Reload the configuration",
-			Answers:  ok(Reloaded{}),
+			Answers:  ok(nodeapi.Reloaded{}),
 			Problems: []int{http.StatusUnprocessableEntity},
 		},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "tasks",
 			Handle:  h.getTasks,
+			ID:      "listTasks",
 			Summary: "Tasks and their states",
-			Answers: ok(TaskList{}),
+			Answers: ok(nodeapi.TaskList{}),
 		},
 		httpapi.Route{Method: get, Pattern: "queues", Handle: h.getQueues,
-			Summary: "Channels and their fill levels", Answers: ok(QueueList{})},
+			ID: "listQueues", Summary: "Channels and their fill levels", Answers: ok(nodeapi.QueueList{})},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "log-level",
 			Handle:  h.getLogLevel,
+			ID:      "getLogLevel",
 			Summary: "Current log level",
-			Answers: ok(LogLevel{}),
+			Answers: ok(nodeapi.LogLevel{}),
 		},
 		httpapi.Route{Method: put, Pattern: "log-level", Handle: h.putLogLevel,
-			Summary: "Change the log level until the next start", In: LogLevel{}, Answers: ok(LogLevel{})},
+			ID: "setLogLevel", Summary: "Change the log level until the next start",
+			In: nodeapi.LogLevel{}, Answers: ok(nodeapi.LogLevel{})},
 		httpapi.Route{
 			Method:   get,
 			Pattern:  "debug/profile/:profile",
@@ -252,6 +266,7 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Socket:   true,
 			Deadline: longDeadline,
 			Long:     true,
+			ID:       "getProfile",
 			Summary:  "A profile, a trace or the flight recorder",
 			Query:    []openapi.Param{openapi.Number("seconds", "duration of a recording", maxProfileSeconds)},
 			Answers:  httpapi.AnswersRaw(httpapi.TypeBytes, "as go tool pprof and go tool trace read it"),
@@ -268,38 +283,45 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 			Pattern: "tokens",
 			Handle:  h.getTokens,
 			Scope:   scopeToken,
+			ID:      "listTokens",
 			Summary: "Tokens that have not expired",
 			Query: []openapi.Param{
 				{Name: "cursor", Doc: "next of the previous page"},
 				openapi.Number("limit", "rows of a page", maxTokenPage),
 			},
-			Answers: ok(TokenList{}),
+			Answers: ok(nodeapi.TokenList{}),
 		},
 		httpapi.Route{Method: post, Pattern: "tokens", Handle: h.postToken, Scope: scopeToken,
-			Summary: "Mint a token", In: MintRequest{}, Answers: httpapi.Answers(http.StatusCreated, Token{})},
+			ID: "mintToken", Summary: "Mint a token",
+			In: nodeapi.MintRequest{}, Answers: httpapi.Answers(http.StatusCreated, nodeapi.Token{})},
 		httpapi.Route{
 			Method:   post,
 			Pattern:  "tokens/revoke",
 			Handle:   h.postRevoke,
 			Scope:    scopeToken,
+			ID:       "revokeTokens",
 			Summary:  "Revoke tokens",
-			In:       RevokeRequest{},
-			Answers:  ok(Revoked{}),
+			In:       nodeapi.RevokeRequest{},
+			Answers:  ok(nodeapi.Revoked{}),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{Method: post, Pattern: "tokens/verify", Handle: h.postVerifyToken, Scope: scopeToken,
-			Summary: "Check a token against a request", In: VerifyRequest{}, Answers: ok(Verdict{})},
+			ID: "verifyToken", Summary: "Check a token against a request",
+			In: nodeapi.VerifyRequest{}, Answers: ok(nodeapi.Verdict{})},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "keys",
 			Handle:  h.getKeys,
+			ID:      "listRootKeys",
 			Summary: "Root keys of tokens",
-			Answers: ok(KeyList{}),
+			Answers: ok(nodeapi.KeyList{}),
 		},
 		httpapi.Route{Method: post, Pattern: "keys/rotate", Handle: h.postRotate,
-			Summary: "Create and activate a new root key", Answers: httpapi.Answers(http.StatusCreated, KeyInfo{})},
+			ID: "rotateRootKey", Summary: "Create and activate a new root key",
+			Answers: httpapi.Answers(http.StatusCreated, nodeapi.KeyInfo{})},
 		httpapi.Route{Method: post, Pattern: "keys/:kid/retire", Handle: h.postRetire,
-			Summary: "Retire a root key and its tokens", Answers: ok(KeyInfo{}), Problems: []int{http.StatusNotFound}},
+			ID: "retireRootKey", Summary: "Retire a root key and its tokens",
+			Answers: ok(nodeapi.KeyInfo{}), Problems: []int{http.StatusNotFound}},
 	)
 }
 
@@ -310,17 +332,21 @@ func (h handlers) fileRoutes() []httpapi.Route {
 			Method:  get,
 			Pattern: "db/info",
 			Handle:  h.getDBInfo,
+			ID:      "getDatabaseInfo",
 			Summary: "Identity and size of the database file",
-			Answers: ok(DBInfo{}),
+			Answers: ok(nodeapi.DBInfo{}),
 		},
 		httpapi.Route{Method: get, Pattern: "db/stats", Handle: h.getDBStats,
-			Summary: "Statistics of the database file and its committer", Answers: ok(DBStats{})},
+			ID: "getDatabaseStats", Summary: "Statistics of the database file and its committer",
+			Answers: ok(nodeapi.DBStats{})},
 		httpapi.Route{Method: post, Pattern: "db/snapshot", Handle: h.postSnapshot, Deadline: longDeadline, Long: true,
-			Summary: "Take a snapshot of the database file", In: SnapshotRequest{}, Answers: progress(SnapshotLine{})},
+			ID: "takeSnapshot", Summary: "Take a snapshot of the database file",
+			In: nodeapi.SnapshotRequest{}, Answers: progress(nodeapi.SnapshotLine{})},
 		httpapi.Route{Method: post, Pattern: "db/check", Handle: h.postCheck, Deadline: longDeadline, Long: true,
-			Summary: "Verify a copy of the database file", Answers: progress(CheckLine{})},
+			ID: "checkDatabase", Summary: "Verify a copy of the database file", Answers: progress(nodeapi.CheckLine{})},
 		httpapi.Route{Method: post, Pattern: "db/accept-restore", Handle: h.postAcceptRestore,
-			Summary: "Accept a restore, which permits writes", Answers: httpapi.AnswersNothing("writes are permitted")},
+			ID: "acceptRestore", Summary: "Accept a restore, which permits writes",
+			Answers: httpapi.AnswersNothing("writes are permitted")},
 	)
 }
 
@@ -331,22 +357,24 @@ func (h handlers) auditRoutes() []httpapi.Route {
 			Method:  get,
 			Pattern: "audit",
 			Handle:  h.getAudit,
+			ID:      "listAuditRows",
 			Summary: "Rows of the audit chain, oldest first",
 			Query: []openapi.Param{
 				openapi.Number("from", "seq of the first row", httpapi.MaxNumber),
 				openapi.Number("limit", "rows of a page", maxAuditPage),
 			},
-			Answers: ok(AuditPage{}),
+			Answers: ok(nodeapi.AuditPage{}),
 		},
 		httpapi.Route{Method: get, Pattern: "audit/stream", Handle: h.getAuditStream, Class: httpapi.ClassStream,
-			Summary: "Rows of the audit chain as they are written", Headers: []openapi.Param{httpapi.LastEvent("row")},
+			ID: "streamAuditRows", Summary: "Rows of the audit chain as they are written",
+			Headers: []openapi.Param{httpapi.LastEvent("row")},
 			Answers: httpapi.AnswersEvents(
-				openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: AuditHello{}},
-				openapi.Event{Name: EventAudit, Doc: "a row", Body: AuditRow{}},
+				openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: nodeapi.AuditHello{}},
+				openapi.Event{Name: nodeapi.EventAudit, Doc: "a row", Body: nodeapi.AuditRow{}},
 				openapi.Event{
 					Name: wire.EventLagged,
 					Doc:  "rows that were not sent; read them with GET audit",
-					Body: AuditLagged{},
+					Body: nodeapi.AuditLagged{},
 				},
 			)},
 	)

@@ -3,7 +3,6 @@ package openapi
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -36,10 +35,7 @@ func Build(info Info, routes []Route) (*Document, error) {
 		if paths[template] == nil {
 			paths[template] = map[string]*operation{}
 		}
-		b.enter(paths[template], r.Method, r)
-		if r.Method == http.MethodGet {
-			b.enter(paths[template], http.MethodHead, r)
-		}
+		b.enter(paths[template], r)
 	}
 	comps := b.components()
 	b.gen.define(b.gen.types)

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,27 +54,27 @@ type mediaType struct {
 	Example jsontext.Value `json:"example,omitzero"`
 }
 
-// enter adds r under method to the operations of its path.
-func (b *builder) enter(path map[string]*operation, method string, r Route) {
-	key := strings.ToLower(method)
+// enter adds r to the operations of its path.
+func (b *builder) enter(path map[string]*operation, r Route) {
+	key := strings.ToLower(r.Method)
 	if path[key] != nil {
-		b.gen.fail("%s %s: is in the table twice", method, r.Pattern)
+		b.gen.fail("%s %s: is in the table twice", r.Method, r.Pattern)
 	}
 	op := &operation{
 		Tags:       []string{r.Service},
 		Summary:    r.Summary,
 		Doc:        b.doc(r),
-		ID:         b.id(key, r),
+		ID:         b.id(r),
 		Security:   security(r),
 		Parameters: b.parameters(r),
 		Body:       b.body(r),
-		Responses:  b.responses(r, method == http.MethodHead),
+		Responses:  b.responses(r),
 	}
 	if r.Socket {
 		op.Servers = []server{socketServer()}
 	}
 	if len(op.Responses) == 0 {
-		b.gen.fail("%s %s: no answer is described", method, r.Pattern)
+		b.gen.fail("%s %s: no answer is described", r.Method, r.Pattern)
 	}
 	path[key] = op
 }
@@ -90,18 +89,31 @@ func (b *builder) doc(r Route) string {
 	return r.Doc
 }
 
-// id converts method and pattern to an identifier: getRegistryVPayload.
-func (b *builder) id(method string, r Route) string {
-	var id strings.Builder
-	id.WriteString(method)
-	for _, word := range strings.FieldsFunc(r.Pattern, func(c rune) bool { return strings.ContainsRune("/:*-._", c) }) {
-		id.WriteString(strings.ToUpper(word[:1]) + word[1:])
+// id returns the operation id of r, which programs that are generated from the document use as the
+// name of a function.
+func (b *builder) id(r Route) string {
+	at := r.Method + " " + r.Pattern
+	if !isCamelCase(r.ID) {
+		b.gen.fail("%s: operation id %q is not words in camel case", at, r.ID)
 	}
-	if other, taken := b.ids[id.String()]; taken {
-		b.gen.fail("%s and %s make one operation id", other, r.Pattern)
+	if other, taken := b.ids[r.ID]; taken {
+		b.gen.fail("%s and %s have one operation id", other, at)
 	}
-	b.ids[id.String()] = r.Pattern
-	return id.String()
+	b.ids[r.ID] = at
+	return r.ID
+}
+
+// isCamelCase reports whether s is ASCII words, such as getBalance, without digits and acronyms.
+func isCamelCase(s string) bool {
+	upper := true // the last letter was a capital, or there is none
+	for _, c := range s {
+		capital := 'A' <= c && c <= 'Z'
+		if capital && upper || !capital && (c < 'a' || 'z' < c) {
+			return false
+		}
+		upper = capital
+	}
+	return !upper
 }
 
 // Names of the security schemes.

@@ -26,22 +26,14 @@ type header struct {
 	Schema   *schema `json:"schema,omitzero"`
 }
 
-// responses returns all possible answers of r, without bodies for HEAD.
-func (b *builder) responses(r Route, head bool) map[string]*response {
+// responses returns all possible answers of r.
+func (b *builder) responses(r Route) map[string]*response {
 	out := map[string]*response{}
 	for _, a := range r.Answers {
 		b.answer(out, r, a)
 	}
 	for _, status := range r.Problems {
 		b.refusal(out, status)
-	}
-	if head {
-		for key, resp := range out {
-			resp.Content = nil
-			if resp.Ref != "" {
-				resp.Ref = responsesPrefix + bareName(key)
-			}
-		}
 	}
 	return out
 }
@@ -90,10 +82,8 @@ func (b *builder) refusal(out map[string]*response, status int) {
 	out[key].Content[ProblemType] = own.Content[ProblemType]
 }
 
-// refusalName returns the name of a refusal in components. bareName is that of its form without a
-// body.
+// refusalName returns the name of a refusal in components.
 func refusalName(key string) string { return "Problem" + key }
-func bareName(key string) string    { return "Bare" + key }
 
 // problem returns the refusal with status.
 func (b *builder) problem(status int) response {
@@ -162,8 +152,7 @@ func (b *builder) components() components {
 	responses := map[string]*response{}
 	for status := range b.refusals {
 		p := b.problem(status)
-		bare := response{Doc: p.Doc, Headers: p.Headers}
-		responses[refusalName(strconv.Itoa(status))], responses[bareName(strconv.Itoa(status))] = &p, &bare
+		responses[refusalName(strconv.Itoa(status))] = &p
 	}
 	for name, s := range b.gen.defs {
 		b.gen.describe(name, s)

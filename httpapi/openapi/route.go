@@ -20,8 +20,9 @@ const (
 	EventsType = "text/event-stream"
 )
 
-// Route describes one operation. A GET also describes HEAD.
+// Route describes one operation.
 type Route struct {
+	ID       string // unique; words in camel case: getBalance
 	Method   string
 	Pattern  string   // "/registry/:v/payload", "/files/*path"
 	Service  string   // its tag

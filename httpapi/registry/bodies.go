@@ -6,11 +6,12 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Bodies that are answers of the engine.
 type (
-	Head             = registry.Head
+	Head             = registryapi.Head // converted from registry.Head
 	Version          = registry.Version
 	Diff             = registry.Diff
 	Proposed         = registry.Proposed

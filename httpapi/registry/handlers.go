@@ -275,7 +275,7 @@ func lagged(m httpapi.Missed, at httpapi.LogHead) any {
 }
 
 // headOf returns the HEAD that belongs to a place in the log.
-func headOf(at httpapi.LogHead) Head { return at.Value.(*registry.HeadView).Doc() }
+func headOf(at httpapi.LogHead) Head { return Head(at.Value.(*registry.HeadView).Doc()) }
 
 // isProposalID reports whether s is "p_" and a ULID.
 func isProposalID(s string) bool {

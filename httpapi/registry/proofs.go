@@ -121,12 +121,14 @@ func (h handlers) proofs() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "checkpoint",
 			Handle:  h.getCheckpoint,
+			ID:      "getCheckpoint",
 			Summary: "The latest checkpoint; JSON if Accept asks for it",
 			Answers: httpapi.AnswersRaw("text/plain", "a C2SP checkpoint, signed by the log key"),
 		},
 		httpapi.Route{
 			Pattern: "checkpoints",
 			Handle:  h.getCheckpoints,
+			ID:      "listCheckpoints",
 			Summary: "Archived checkpoints, newest first",
 			Answers: ok(CheckpointList{}),
 			Query: []openapi.Param{
@@ -137,6 +139,7 @@ func (h handlers) proofs() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "proof/inclusion",
 			Handle:  proof("version", "size", h.reg.Inclusion),
+			ID:      "proveRegistryVersion",
 			Summary: "Proof that a version is in the log",
 			Answers: ok(InclusionProof{}),
 			Query: []openapi.Param{
@@ -147,6 +150,7 @@ func (h handlers) proofs() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "proof/consistency",
 			Handle:  proof("from", "to", h.reg.Consistency),
+			ID:      "proveRegistryConsistency",
 			Summary: "Proof that the log has only grown",
 			Answers: ok(ConsistencyProof{}),
 			Query: []openapi.Param{
@@ -157,6 +161,7 @@ func (h handlers) proofs() []httpapi.Route {
 		httpapi.Route{
 			Pattern: ":v/item",
 			Handle:  h.getItem,
+			ID:      "getRegistryItem",
 			Summary: "One descriptor of a version, with a proof of presence or absence",
 			Answers: ok(ItemProof{}),
 			Query:   []openapi.Param{{Name: "id", Doc: "of the descriptor", Required: true}},
@@ -164,6 +169,7 @@ func (h handlers) proofs() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "tile/*path",
 			Handle:  h.getTile,
+			ID:      "getLogTile",
 			Summary: "A tile of the log tree, in the C2SP tlog-tiles layout",
 			Answers: httpapi.AnswersRaw(httpapi.TypeBytes, "hashes of 32 bytes, or entries, each after its length"),
 		},
@@ -171,6 +177,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Pattern: "audit",
 			Handle:  h.getAudit,
 			Scope:   service + ".audit",
+			ID:      "listDecisions",
 			Summary: "The chain of decisions and refusals",
 			Answers: ok(AuditChain{}),
 			Query: []openapi.Param{

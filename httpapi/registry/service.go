@@ -134,31 +134,34 @@ func (h handlers) reads() []httpapi.Route {
 	return append(httpapi.Routes(
 		taggedRead,
 		httpapi.Route{
-			Pattern: "head", Handle: h.getHead, Summary: "The newest version",
+			Pattern: "head", Handle: h.getHead, ID: "getRegistryHead", Summary: "The newest version",
 			Answers: httpapi.Tagged(Head{}),
 		},
 		httpapi.Route{
 			Pattern: ":v",
 			Handle:  h.getVersion,
+			ID:      "getRegistryVersion",
 			Summary: "One version with its items and signatures",
 			Answers: httpapi.Tagged(Version{}),
 			Query:   []openapi.Param{{Name: "items", Doc: "0 omits the items", Enum: []string{"0", "1"}}},
 		},
 		httpapi.Route{
 			Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes),
-			Summary: "The signed bytes of a version", Answers: httpapi.Tagged(nil),
+			ID: "getRegistryPayload", Summary: "The signed bytes of a version", Answers: httpapi.Tagged(nil),
 		},
 		httpapi.Route{
 			Pattern: ":v/entry", Handle: getBytes(h.reg.EntryBytes),
-			Summary: "The log entry of a version", Answers: httpapi.Tagged(nil),
+			ID: "getRegistryEntry", Summary: "The log entry of a version", Answers: httpapi.Tagged(nil),
 		},
 		httpapi.Route{
 			Pattern: ":v/status", Handle: byNumber(paramVersion, h.reg.Status),
-			Summary: "Properties of a version that may change", Answers: ok(VersionStatus{}),
+			ID: "getRegistryVersionStatus", Summary: "Properties of a version that may change",
+			Answers: ok(VersionStatus{}),
 		},
 		httpapi.Route{
 			Pattern: "diff",
 			Handle:  h.getDiff,
+			ID:      "diffVersions",
 			Summary: "Changes between two versions",
 			Answers: ok(Diff{}),
 			Query: []openapi.Param{
@@ -173,6 +176,7 @@ func (h handlers) reads() []httpapi.Route {
 		Class:    httpapi.ClassStream,
 		Endpoint: "stream",
 		Headers:  []openapi.Param{httpapi.LastEvent("version")},
+		ID:       "streamRegistryVersions",
 		Summary:  "Versions as they are committed",
 		Answers: httpapi.AnswersEvents(
 			openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: Hello{}},
@@ -191,6 +195,7 @@ func (h handlers) governance() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "proposals",
 			Handle:  h.getProposals,
+			ID:      "listProposals",
 			Summary: "Live proposals, oldest first",
 			Answers: ok(ProposalList{}),
 			Query: []openapi.Param{
@@ -199,20 +204,20 @@ func (h handlers) governance() []httpapi.Route {
 			},
 		},
 		httpapi.Route{
-			Pattern: "proposals/:id", Handle: h.getProposal, Summary: "One proposal",
+			Pattern: "proposals/:id", Handle: h.getProposal, ID: "getProposal", Summary: "One proposal",
 			Answers: ok(Proposal{}),
 		},
 		httpapi.Route{
 			Pattern: "proposals/:id/payload", Handle: h.getProposalPayload,
-			Summary: "The bytes to sign", Answers: httpapi.Tagged(nil),
+			ID: "getProposalPayload", Summary: "The bytes to sign", Answers: httpapi.Tagged(nil),
 		},
 		httpapi.Route{
 			Pattern: "signers", Handle: byNumber(paramEpoch, h.reg.Signers),
-			Summary: "The signer set in force", Answers: ok(Signers{}),
+			ID: "getSigners", Summary: "The signer set in force", Answers: ok(Signers{}),
 		},
 		httpapi.Route{
 			Pattern: "signers/:epoch", Handle: byNumber(paramEpoch, h.reg.Signers),
-			Summary: "The signer set of an epoch", Answers: ok(Signers{}),
+			ID: "getSignersOfEpoch", Summary: "The signer set of an epoch", Answers: ok(Signers{}),
 		},
 	)
 }
@@ -239,6 +244,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "propose",
 			Handle:   h.postProposal,
 			Deadline: writeDeadline,
+			ID:       "proposeVersion",
 			Summary:  "Propose the next version",
 			In:       Propose{},
 			Answers:  httpapi.Answers(http.StatusAccepted, Proposed{}),
@@ -249,6 +255,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "approve",
 			Handle:   onProposal(h.postApproval),
 			Deadline: writeDeadline,
+			ID:       "approveProposal",
 			Summary:  "Add a signature to a proposal",
 			In:       Approval{},
 			Answers:  ok(Approved{}),
@@ -259,6 +266,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "commit",
 			Handle:   onProposal(h.postCommit),
 			Deadline: writeDeadline,
+			ID:       "commitProposal",
 			Summary:  "Make a proposal the next version",
 			Answers:  committed(),
 		},
@@ -268,6 +276,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "withdraw",
 			Handle:   onProposal(h.deleteProposal),
 			Deadline: writeDeadline,
+			ID:       "withdrawProposal",
 			Summary:  "Withdraw a proposal",
 			Answers:  httpapi.AnswersNothing("it is withdrawn"),
 		},
@@ -293,22 +302,24 @@ func (h handlers) admin() []httpapi.Route {
 			Handle:   h.postGenesis,
 			Endpoint: "genesis",
 			Body:     httpapi.JSONBody,
+			ID:       "installGenesis",
 			Summary:  "Begin the log of the registry",
 			In:       Genesis{},
 			Answers:  committed(),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "checkpoint", Handle: h.postCheckpoint, Endpoint: "checkpoint",
-			Summary: "Sign and archive a checkpoint now", Answers: ok(Checkpoint{})},
+			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now", Answers: ok(Checkpoint{})},
 		httpapi.Route{
 			Method:   http.MethodGet,
 			Pattern:  "highwater",
 			Handle:   h.getHighWater,
 			Endpoint: httpapi.EndpointRead,
+			ID:       "getHighWater",
 			Summary:  "The high-water mark, and whether the log may be extended",
 			Answers:  ok(HighWater{}),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
-			Summary: "Accept the log of this file as the newest one", Answers: ok(HighWater{})},
+			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one", Answers: ok(HighWater{})},
 		httpapi.Route{
 			Method:   http.MethodPost,
 			Pattern:  "catch-up",
@@ -316,6 +327,7 @@ func (h handlers) admin() []httpapi.Route {
 			Endpoint: "catch_up",
 			Body:     httpapi.JSONBody,
 			Deadline: catchUpDeadline,
+			ID:       "catchUpRegistry",
 			Summary:  "Restore lost versions from a snapshot or an export on the disk of the node",
 			In:       CatchUp{},
 			Answers:  ok(CaughtUp{}),

@@ -79,6 +79,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "policy/:policy",
 			Handle:  as(ok, h.getPolicy),
+			ID:      "getPolicy",
 			Summary: "A policy and its signatures",
 			Answers: answers(rewarder.Policy{}),
 		},
@@ -86,6 +87,7 @@ func (h handlers) reads() []httpapi.Route {
 			Pattern: "inputs",
 			Handle:  paged(h.getInputs),
 			AnyOf:   administer,
+			ID:      "listUploads",
 			Summary: "Uploads of usage: the caller's own, or all with rewarder.admin",
 			Answers: answers(rewarder.UploadPage{}),
 			Query:   []openapi.Param{after, limit},
@@ -93,12 +95,14 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "inputs/:inputs",
 			Handle:  as(ok, h.getInput),
+			ID:      "getInputs",
 			Summary: "Sealed usage",
 			Answers: answers(rewarder.Input{}),
 		},
 		httpapi.Route{
 			Pattern: "epochs",
 			Handle:  paged(h.getEpochs),
+			ID:      "listEpochs",
 			Summary: "Epochs and their runs, by id",
 			Answers: answers(rewarder.EpochPage{}),
 			Query:   []openapi.Param{after, limit},
@@ -106,6 +110,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "epochs/:epoch",
 			Handle:  as(runStatus, h.getEpoch),
+			ID:      "getEpoch",
 			Summary: "The run of an epoch, with its manifest once it is computed",
 			Answers: append(answers(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...),
 			Query: []openapi.Param{
@@ -115,6 +120,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "epochs/:epoch/allocations",
 			Handle:  paged(h.getAllocations),
+			ID:      "listAllocations",
 			Summary: "The allocations of a run, by actor",
 			Answers: answers(rewarder.AllocationPage{}),
 			Query:   []openapi.Param{after, limit},
@@ -122,6 +128,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "epochs/:epoch/proof",
 			Handle:  as(ok, h.getProof),
+			ID:      "proveAllocation",
 			Summary: "Proof of the allocation of an actor, or of its absence",
 			Answers: answers(rewarder.RewardProof{}),
 			Query:   []openapi.Param{{Name: "actor", Doc: "its account", Required: true}},
@@ -129,6 +136,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "epochs/:epoch/parked",
 			Handle:  paged(h.getParked),
+			ID:      "listParkedPayees",
 			Summary: "Payees that the ledger has refused, by actor, including those that were paid later",
 			Answers: answers(rewarder.ParkedPage{}),
 			Query:   []openapi.Param{from, limit},
@@ -136,6 +144,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "epochs/:epoch/settlement",
 			Handle:  paged(h.getSettlement),
+			ID:      "getSettlement",
 			Summary: "The progress of the payment, by transaction",
 			Answers: answers(rewarder.Settlement{}),
 			Query:   []openapi.Param{from, limit},
@@ -169,12 +178,13 @@ func (h handlers) writes() []httpapi.Route {
 		Handle:   h.putPart(false),
 		Media:    httpapi.TypeLines,
 		In:       UsageRow{},
+		ID:       "putPart",
 		Summary:  "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
 		Answers:  httpapi.Answers(http.StatusOK, rewarder.Upload{}),
 	}
 	csv := part
 	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(true)
-	csv.Summary = "The same as CSV, each part under the header actor,metric,qty[,content]"
+	csv.ID, csv.Summary = "putCsvPart", "The same as CSV, each part under the header actor,metric,qty[,content]"
 	return httpapi.Routes(
 		write,
 		httpapi.Route{
@@ -183,6 +193,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "policy",
 			Scope:    "policy",
 			Handle:   as(putStatus, h.putPolicy),
+			ID:       "putPolicy",
 			Summary:  "Add a signed policy; its id is bound to these bytes for ever",
 			In:       PolicyPut{},
 			Answers:  both(http.StatusCreated, rewarder.Policy{}),
@@ -193,6 +204,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "inputs",
 			Scope:    "inputs",
 			Handle:   as(created, h.postInput),
+			ID:       "openUpload",
 			Summary:  "Open an upload of usage, or return the existing one",
 			In:       rewarder.OpenInput{},
 			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Upload{}),
@@ -205,6 +217,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "seal",
 			Scope:    "inputs",
 			Handle:   as(created, h.postSeal),
+			ID:       "sealUpload",
 			Summary:  "Seal an upload, with the current balance of the funding account",
 			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Input{}),
 		},
@@ -214,6 +227,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "drop",
 			AnyOf:    administer,
 			Handle:   h.deleteInput,
+			ID:       "dropUpload",
 			Summary:  "Drop an upload that no run uses; it can be declared again",
 			Answers:  httpapi.AnswersNothing("the upload is dropped"),
 		},
@@ -223,6 +237,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "compute",
 			Scope:    "run",
 			Handle:   as(runStatus, h.postCompute),
+			ID:       "computeEpoch",
 			Summary:  "Compute and pay an epoch, once",
 			In:       rewarder.ComputeRequest{},
 			Answers:  both(http.StatusAccepted, rewarder.Run{}),
@@ -234,6 +249,7 @@ func (h handlers) writes() []httpapi.Route {
 			Endpoint: "emit",
 			Scope:    "run",
 			Handle:   as(paymentStatus, h.postEmit),
+			ID:       "resumePayment",
 			Summary:  "Resume a paused payment, or pay parked payees",
 			Body:     httpapi.OptionJSON,
 			In:       EmitRequest{},
@@ -253,6 +269,7 @@ func (h handlers) more() []httpapi.Route {
 	all := []httpapi.Route{
 		{Method: http.MethodGet, Pattern: "policy", Handle: paged(h.getPolicies), Class: httpapi.ClassRead,
 			Scope: service + ".inspect", Endpoint: httpapi.EndpointRead, Deadline: httpapi.DefaultDeadline,
+			ID:      "listPolicies",
 			Summary: "Policies and their signers, by id",
 			Answers: httpapi.Answers(http.StatusOK, rewarder.PolicyPage{}), Query: []openapi.Param{
 				{Name: "after", Doc: "next of the page before"},
@@ -260,10 +277,12 @@ func (h handlers) more() []httpapi.Route {
 			}},
 		{Method: http.MethodGet, Pattern: "epochs/:epoch/files", Handle: as(ok, h.files(false)),
 			Class: httpapi.ClassRead, AnyOf: admin, Endpoint: httpapi.EndpointRead, Deadline: filesDeadline,
+			ID:      "listEpochFiles",
 			Summary: "The files of a run and whether they are intact",
 			Answers: httpapi.Answers(http.StatusOK, rewarder.RunFiles{})},
 		{Method: http.MethodPost, Pattern: "epochs/:epoch/files", Handle: as(ok, h.files(true)),
 			Class: httpapi.ClassWrite, AnyOf: admin, Endpoint: "files", Deadline: filesDeadline,
+			ID:      "rewriteEpochFiles",
 			Summary: "Rewrite the files of a run that are missing or differ",
 			Answers: httpapi.Answers(http.StatusOK, rewarder.RunFiles{})},
 	}

@@ -12,18 +12,18 @@ import (
 	"ronbox/httpapi/auth"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
 )
 
 // Services returns every service without an engine. Its routes can be read but not served.
 func Services() []httpapi.Service {
 	return []httpapi.Service{
-		nodeapi.New(nil),
+		nodehttp.New(nil),
 		registryapi.New(struct{ registryapi.Engine }{}),
-		walletapi.New(nil),
+		wallethttp.New(nil),
 		rewarderapi.New(nil),
 		edgeapi.New(nil, nil),
 		indexapi.New(nil, &indexapi.Limits{}),

@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 var update = flag.Bool("update", false, "write what golden files lack")
@@ -145,7 +146,7 @@ func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 		raw, _ := batchAnswer(
 			ledger.Outcome{Batch: true, Results: []ledger.Outcome{done(record.OpTransfer, 8), refusedFor(r)}},
 		)
-		var got BatchAnswer
+		var got walletapi.BatchAnswer
 		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package wallet serves the wallet over HTTP: payments, alone or in batches, and balances. New
-// returns its routes, with those of package ledger; Client calls both.
+// returns its routes, with those of package ledger. The bodies are in httpapi/wire/wallet.
 //
 // # Invariants
 //
@@ -10,7 +10,6 @@
 //  3. The nonce of an account is shown only to callers that may debit the account.
 //  4. The refusal of a body names one member at fault; malformed CBOR names the offset. A batch is
 //     not decoded beyond the operations that it may hold. No body is kept while its request waits.
-//  5. A member name of a body is never renamed.
 //
 // # Tasks and queues
 //

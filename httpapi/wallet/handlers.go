@@ -11,7 +11,8 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerhttp "ronbox/httpapi/ledger"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // handlers serve the routes of the wallet.
@@ -67,13 +68,13 @@ func (h handlers) getBalance(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := Balance{
+	out := walletapi.Balance{
 		Account:     account,
 		Asset:       asset,
 		AmountMinor: b.Available.String(),
 		PostedMinor: b.Posted.String(),
 		HeldMinor:   b.Held.String(),
-		AsOf:        ledgerapi.Instant(b.At),
+		AsOf:        ledgerhttp.Instant(b.At),
 		AsOfSeq:     b.Seq,
 	}
 	if !b.Issued.IsZero() {
@@ -95,7 +96,7 @@ func (h handlers) getAccount(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := Account{
+	out := walletapi.Account{
 		Account:   account,
 		Known:     a.Known,
 		Flags:     append([]string{}, a.Flags.Names()...),
@@ -103,7 +104,7 @@ func (h handlers) getAccount(c *httpapi.Request) error {
 		NextNonce: a.NextNonce,
 	}
 	if a.Known {
-		out.OpenedAt = ledgerapi.Instant(a.OpenedAt)
+		out.OpenedAt = ledgerhttp.Instant(a.OpenedAt)
 	}
 	return c.Respond(http.StatusOK, out)
 }
@@ -114,12 +115,12 @@ func (h handlers) getAssets(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := AssetList{Assets: make([]Asset, len(all))}
+	out := walletapi.AssetList{Assets: make([]walletapi.Asset, len(all))}
 	for i, a := range all {
-		out.Assets[i] = Asset{
+		out.Assets[i] = walletapi.Asset{
 			Asset:       a.Asset,
 			SupplyMinor: a.Issued.String(),
-			DeclaredAt:  ledgerapi.Instant(a.DeclaredAt),
+			DeclaredAt:  ledgerhttp.Instant(a.DeclaredAt),
 			Decimals:    h.wal.Decimals(a.Asset),
 		}
 	}
@@ -128,7 +129,7 @@ func (h handlers) getAssets(c *httpapi.Request) error {
 
 // getTx serves GET /v1/tx/:txid, in the bytes of the first answer.
 func (h handlers) getTx(c *httpapi.Request) error {
-	body, err := h.wal.Tx(c.Context(), c.Actor(), ledgerapi.TxParam(c))
+	body, err := h.wal.Tx(c.Context(), c.Actor(), ledgerhttp.TxParam(c))
 	if err != nil {
 		return err
 	}
@@ -145,19 +146,19 @@ func (h handlers) getHistory(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := History{Entries: make([]HistoryEntry, len(page.Entries)), Next: page.Next}
+	out := walletapi.History{Entries: make([]walletapi.HistoryEntry, len(page.Entries)), Next: page.Next}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
 	}
 	return c.Respond(http.StatusOK, out)
 }
 
-func historyEntry(e *ledger.Entry) HistoryEntry {
+func historyEntry(e *ledger.Entry) walletapi.HistoryEntry {
 	side := "credit"
 	if e.Debit {
 		side = "debit"
 	}
-	return HistoryEntry{
+	return walletapi.HistoryEntry{
 		Receipt:        e.Receipt.AppendJSON(nil),
 		Memo:           e.Memo,
 		Side:           side,
@@ -291,7 +292,7 @@ func (h handlers) postFlags(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	var in FlagsChange
+	var in walletapi.FlagsChange
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -309,7 +310,7 @@ func (h handlers) postFlags(c *httpapi.Request) error {
 	return sendAnswer(c, a)
 }
 
-func flagsOrder(in FlagsChange) (ledger.Op, error) {
+func flagsOrder(in walletapi.FlagsChange) (ledger.Op, error) {
 	out := ledger.Op{Code: record.OpFlags, From: in.Account}
 	var err error
 	if engines.CheckAccount(in.Account) != nil {
@@ -344,7 +345,7 @@ func (h handlers) postAsset(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	var in AssetDeclare
+	var in walletapi.AssetDeclare
 	if err := c.Decode(&in); err != nil {
 		return err
 	}

@@ -3,8 +3,6 @@ package wallet
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -12,9 +10,9 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
-	"ronbox/httpapi/client"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerhttp "ronbox/httpapi/ledger"
 	"ronbox/httpapi/openapi"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // Lister answers the reads of /v1 that list holds and accounts.
@@ -24,41 +22,6 @@ type Lister interface {
 	Accounts(ctx context.Context, by engines.Actor, q ledger.AccountsQuery) (ledger.AccountsPage, error)
 	Reference(ctx context.Context, by engines.Actor, principal, reference string) ([]byte, error)
 	Decimals(asset string) int
-}
-
-// HoldInfo is the body of GET /v1/holds/:txid, and one entry of HoldList.
-type HoldInfo struct {
-	TxID          string    `json:"txid" format:"txid"`
-	From          string    `json:"from" format:"account" example:"alice"`
-	To            string    `json:"to" format:"account" example:"bob"`
-	Asset         string    `json:"asset" format:"asset"`
-	AmountMinor   string    `json:"amount_minor" format:"amount" doc:"amount set aside"`
-	At            time.Time `json:"at"`
-	ExpiresAt     time.Time `json:"expires_at"`
-	State         string    `json:"state" enum:"open|captured|released|expired"`
-	CapturedMinor string    `json:"captured_minor,omitzero" format:"amount" doc:"amount paid, if the hold was captured"`
-	ReturnedMinor string    `json:"returned_minor,omitzero" format:"amount" doc:"amount returned to the payer, if the hold has ended"`
-	ClosedAt      time.Time `json:"closed_at,omitzero"`
-	ClosingTxID   string    `json:"closing_txid,omitzero" format:"txid" doc:"the transaction that ended the hold"`
-}
-
-// HoldList is the body of GET /v1/holds.
-type HoldList struct {
-	Holds []HoldInfo `json:"holds"`
-	Next  string     `json:"next,omitzero" doc:"?after= of the next page"`
-}
-
-// AccountInfo is one entry of AccountList.
-type AccountInfo struct {
-	Account  string    `json:"account" format:"account"`
-	Flags    []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
-	OpenedAt time.Time `json:"opened_at,omitzero"`
-}
-
-// AccountList is the body of GET /v1/accounts.
-type AccountList struct {
-	Accounts []AccountInfo `json:"accounts"`
-	Next     string        `json:"next,omitzero" doc:"?after= of the next page"`
 }
 
 // Default number of entries of a page.
@@ -73,8 +36,9 @@ func (h handlers) listHolds() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "holds",
 		Handle:  h.getHolds,
+		ID:      "listHolds",
 		Summary: "The open holds of an account, as payer or as payee, in the order of their expiry",
-		Answers: httpapi.Answers(http.StatusOK, HoldList{}),
+		Answers: httpapi.Answers(http.StatusOK, walletapi.HoldList{}),
 		Query: []openapi.Param{
 			accountParam(),
 			afterParam("next of the page before. The ledger has no index of an account's holds: " +
@@ -89,8 +53,9 @@ func (h handlers) oneHold() httpapi.Route {
 	return httpapi.Route{
 		Pattern:  "holds/:txid",
 		Handle:   h.getHold,
+		ID:       "getHold",
 		Summary:  "A hold and its outcome",
-		Answers:  httpapi.Answers(http.StatusOK, HoldInfo{}),
+		Answers:  httpapi.Answers(http.StatusOK, walletapi.HoldInfo{}),
 		Problems: []int{http.StatusNotFound},
 	}
 }
@@ -99,8 +64,9 @@ func (h handlers) oneReference() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "tx",
 		Handle:  h.getReference,
+		ID:      "findTransaction",
 		Summary: "The receipt of the transaction with a reference",
-		Answers: httpapi.Answers(http.StatusOK, Receipt{}),
+		Answers: httpapi.Answers(http.StatusOK, walletapi.Receipt{}),
 		Query: []openapi.Param{
 			{Name: "reference", Doc: "reference of the operation", Required: true},
 			{
@@ -117,9 +83,10 @@ func (h handlers) listAccounts() httpapi.Route {
 	return httpapi.Route{
 		Pattern: "accounts",
 		Handle:  h.getAccounts,
+		ID:      "listAccounts",
 		Summary: "The accounts there are, in the byte order of their names; " +
 			"a token that reaches some accounts only is refused",
-		Answers: httpapi.Answers(http.StatusOK, AccountList{}),
+		Answers: httpapi.Answers(http.StatusOK, walletapi.AccountList{}),
 		Query: []openapi.Param{
 			{Name: "prefix", Doc: "prefix of the names"},
 			afterParam("next of the page before: a name"),
@@ -143,7 +110,7 @@ func (h handlers) getHolds(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := HoldList{Holds: make([]HoldInfo, len(page.Holds)), Next: page.Next}
+	out := walletapi.HoldList{Holds: make([]walletapi.HoldInfo, len(page.Holds)), Next: page.Next}
 	for i := range page.Holds {
 		out.Holds[i] = holdInfo(&page.Holds[i])
 	}
@@ -152,7 +119,7 @@ func (h handlers) getHolds(c *httpapi.Request) error {
 
 // getHold serves GET /v1/holds/:txid.
 func (h handlers) getHold(c *httpapi.Request) error {
-	v, err := h.wal.Hold(c.Context(), c.Actor(), ledgerapi.TxParam(c))
+	v, err := h.wal.Hold(c.Context(), c.Actor(), ledgerhttp.TxParam(c))
 	if err != nil {
 		return err
 	}
@@ -172,15 +139,15 @@ func (h handlers) getReference(c *httpapi.Request) error {
 	return c.Send(http.StatusOK, httpapi.CacheNone, body)
 }
 
-func holdInfo(v *ledger.HoldView) HoldInfo {
-	out := HoldInfo{
+func holdInfo(v *ledger.HoldView) walletapi.HoldInfo {
+	out := walletapi.HoldInfo{
 		TxID:        v.TxID.String(),
 		From:        v.From,
 		To:          v.To,
 		Asset:       v.Asset,
 		AmountMinor: v.Amount.String(),
-		At:          ledgerapi.Instant(v.At),
-		ExpiresAt:   ledgerapi.Instant(v.Expires),
+		At:          ledgerhttp.Instant(v.At),
+		ExpiresAt:   ledgerhttp.Instant(v.Expires),
 		State:       "open",
 	}
 	if v.Closed == 0 {
@@ -188,7 +155,7 @@ func holdInfo(v *ledger.HoldView) HoldInfo {
 	}
 	returned, _ := v.Amount.Sub(v.Captured)
 	out.ReturnedMinor = returned.String()
-	out.ClosedAt, out.ClosingTxID = ledgerapi.Instant(v.ClosedAt), v.Closing.String()
+	out.ClosedAt, out.ClosingTxID = ledgerhttp.Instant(v.ClosedAt), v.Closing.String()
 	switch v.Closed {
 	case record.OpCapture:
 		out.State, out.CapturedMinor = "captured", v.Captured.String()
@@ -217,46 +184,20 @@ func (h handlers) getAccounts(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := AccountList{Accounts: make([]AccountInfo, len(page.Accounts)), Next: page.Next}
+	out := walletapi.AccountList{Accounts: make([]walletapi.AccountInfo, len(page.Accounts)), Next: page.Next}
 	for i, a := range page.Accounts {
-		out.Accounts[i] = AccountInfo{
+		out.Accounts[i] = walletapi.AccountInfo{
 			Account:  a.Account,
 			Flags:    append([]string{}, a.Flags.Names()...),
-			OpenedAt: ledgerapi.Instant(a.OpenedAt),
+			OpenedAt: ledgerhttp.Instant(a.OpenedAt),
 		}
 	}
 	return c.Respond(http.StatusOK, out)
 }
 
-// Holds reads a page of an account's open holds; limit 0 is the node's own.
-func (c Client) Holds(ctx context.Context, account, after string, limit int) (HoldList, error) {
-	q := client.Query{"account": {account}}.Text("after", after).Number("limit", uint64(limit))
-	return client.Ask[HoldList](ctx, c.Client.Client, client.Call{Path: "/v1/holds", Query: q})
-}
-
-// HoldInfo reads a hold and what became of it.
-func (c Client) HoldInfo(ctx context.Context, txid string) (HoldInfo, error) {
-	return client.Ask[HoldInfo](ctx, c.Client.Client, client.Call{Path: "/v1/holds/" + url.PathEscape(txid)})
-}
-
-// Accounts reads a page of the accounts with names that begin with prefix. If limit is 0, the node
-// uses its default.
-func (c Client) Accounts(ctx context.Context, prefix, after string, limit int) (AccountList, error) {
-	q := client.Query{}.Text("prefix", prefix).Text("after", after).Number("limit", uint64(limit))
-	return client.Ask[AccountList](ctx, c.Client.Client, client.Call{Path: "/v1/accounts", Query: q})
-}
-
-// Reference reads the receipt of the operation with a reference of a principal. If principal is "",
-// it is the caller.
-func (c Client) Reference(ctx context.Context, principal, reference string) (raw []byte, err error) {
-	q := client.Query{"reference": {reference}}.Text("principal", principal)
-	_, err = c.Do(ctx, client.Call{Path: "/v1/tx", Query: q, Into: &raw})
-	return raw, err
-}
-
 // ReadOp reads one operation of a batch and checks it as the node does. The error is an
 // *httpapi.BodyError, or that of the JSON decoder.
-func ReadOp(raw []byte) (op BatchOp, err error) {
+func ReadOp(raw []byte) (op walletapi.BatchOp, err error) {
 	one := newOrder()
 	if err := httpapi.DecodeTyped(raw, &one); err != nil {
 		return op, err

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // wantKnown is the reason of a member that a body cannot have. In a batch it is
@@ -123,17 +124,17 @@ const maxExpiresIn = 30 * 24 * 3600
 // opOf returns the code of an operation of a batch, or 0 if name is unknown.
 func opOf(name string) record.Op {
 	switch name {
-	case OpIssue:
+	case walletapi.OpIssue:
 		return record.OpIssue
-	case OpTransfer:
+	case walletapi.OpTransfer:
 		return record.OpTransfer
-	case OpBurn:
+	case walletapi.OpBurn:
 		return record.OpBurn
-	case OpHold:
+	case walletapi.OpHold:
 		return record.OpHold
-	case OpCapture:
+	case walletapi.OpCapture:
 		return record.OpCapture
-	case OpRelease:
+	case walletapi.OpRelease:
 		return record.OpRelease
 	}
 	return 0
@@ -270,16 +271,16 @@ const (
 
 // idempotencyKey returns the Idempotency-Key of a request, which must have one.
 func idempotencyKey(c *httpapi.Request) (string, error) {
-	v, given, err := c.Single(idemHeader)
+	v, given, err := c.Single(walletapi.IdemHeader)
 	if err != nil {
 		return "", err
 	}
 	if !given || v == "" {
-		return "", httpapi.BadHeader(idemHeader, keyMissing)
+		return "", httpapi.BadHeader(walletapi.IdemHeader, keyMissing)
 	}
 	key, ok := parseIdemKey(v)
 	if !ok {
-		return "", httpapi.BadHeader(idemHeader, keyGrammar)
+		return "", httpapi.BadHeader(walletapi.IdemHeader, keyGrammar)
 	}
 	return key, nil
 }

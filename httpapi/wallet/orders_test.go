@@ -16,6 +16,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,7 +106,7 @@ func TestOrdersHaveTheMembersOfABatch(t *testing.T) {
 	for f := range reflect.TypeFor[order]().Fields() {
 		read = append(read, f.Tag.Get("json"))
 	}
-	for f := range reflect.TypeFor[BatchOp]().Fields() {
+	for f := range reflect.TypeFor[walletapi.BatchOp]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		told = append(told, name)
 	}

@@ -11,8 +11,9 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerhttp "ronbox/httpapi/ledger"
 	"ronbox/httpapi/openapi"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // Writer carries out requests that change the ledger. key is the Idempotency-Key. Each call waits
@@ -41,7 +42,7 @@ type Reader interface {
 type Engine interface {
 	Writer
 	Reader
-	ledgerapi.Engine
+	ledgerhttp.Engine
 }
 
 const (
@@ -63,8 +64,8 @@ func New(e Engine) httpapi.Service {
 		Errors:        slices.Concat(rejectRules(), rules()),
 		Words:         words(),
 		Code:          codeOf,
-		Routes:        slices.Concat(h.reads(), h.writes(), ledgerapi.Routes(e)),
-		Params:        []httpapi.PathParam{ledgerapi.Param()},
+		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),
+		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
 		TimeoutStatus: http.StatusServiceUnavailable,
 		RateHeader:    true,
@@ -82,12 +83,13 @@ func assetParam() openapi.Param {
 func (h handlers) reads() []httpapi.Route {
 	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 	return httpapi.Routes(
-		ledgerapi.Read,
+		ledgerhttp.Read,
 		httpapi.Route{
 			Pattern: "balance",
 			Handle:  h.getBalance,
+			ID:      "getBalance",
 			Summary: "The balance of an account in an asset",
-			Answers: ok(Balance{}),
+			Answers: ok(walletapi.Balance{}),
 			Query: []openapi.Param{
 				accountParam(),
 				assetParam(),
@@ -98,22 +100,25 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "account",
 			Handle:  h.getAccount,
+			ID:      "getAccount",
 			Summary: "Flags and nonce of an account",
-			Answers: ok(Account{}),
+			Answers: ok(walletapi.Account{}),
 			Query:   []openapi.Param{accountParam()},
 		},
 		httpapi.Route{
 			Pattern:  "tx/:txid",
 			Handle:   h.getTx,
+			ID:       "getTransaction",
 			Summary:  "The receipt of a transaction",
-			Answers:  ok(Receipt{}),
+			Answers:  ok(walletapi.Receipt{}),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{
 			Pattern: "history",
 			Handle:  h.getHistory,
+			ID:      "getHistory",
 			Summary: "The statement of an account",
-			Answers: ok(History{}),
+			Answers: ok(walletapi.History{}),
 			Query: []openapi.Param{
 				accountParam(),
 				assetParam(),
@@ -131,41 +136,45 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "assets",
 			Handle:  h.getAssets,
+			ID:      "listAssets",
 			Summary: "The declared assets",
-			Answers: ok(AssetList{}),
+			Answers: ok(walletapi.AssetList{}),
 		},
 		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(),
 	)
 }
 
 func (h handlers) writes() []httpapi.Route {
-	order := func(op record.Op, summary string, in any) httpapi.Route {
+	order := func(op record.Op, id, summary string, in any) httpapi.Route {
 		return httpapi.Route{
 			Pattern: op.String(),
 			Handle:  h.postOrder(op),
+			ID:      id,
 			Summary: summary,
 			In:      in,
-			Answers: written(Receipt{}),
+			Answers: written(walletapi.Receipt{}),
 		}
 	}
-	release := order(record.OpRelease, "Release a hold", Release{})
+	release := order(record.OpRelease, "releaseHold", "Release a hold", walletapi.Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
-	some := httpapi.Answers(http.StatusMultiStatus, BatchAnswer{})
+	some := httpapi.Answers(http.StatusMultiStatus, walletapi.BatchAnswer{})
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
-		order(record.OpIssue, "Issue money", Issue{}),
-		order(record.OpTransfer, "Move money between accounts", Transfer{}),
-		order(record.OpBurn, "Destroy money", Burn{}),
-		order(record.OpHold, "Set money aside for a payee", Hold{}),
-		order(record.OpCapture, "Pay out a hold, fully or partly", Capture{}),
+		order(record.OpIssue, "issue", "Issue money", walletapi.Issue{}),
+		order(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{}),
+		order(record.OpBurn, "burn", "Destroy money", walletapi.Burn{}),
+		order(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{}),
+		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly", walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
-			Summary: "Execute many operations in one " +
-				"request", In: Batch{}, Answers: append(written(BatchAnswer{}), some...)},
+			ID: "executeBatch", Summary: "Execute many operations in one request",
+			In: walletapi.Batch{}, Answers: append(written(walletapi.BatchAnswer{}), some...)},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
-			Summary: "Set or clear the flags of an account", In: FlagsChange{}, Answers: written(Receipt{})},
+			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
+			In: walletapi.FlagsChange{}, Answers: written(walletapi.Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,
-			Summary: "Declare an asset", In: AssetDeclare{}, Answers: written(Receipt{})},
+			ID: "declareAsset", Summary: "Declare an asset",
+			In: walletapi.AssetDeclare{}, Answers: written(walletapi.Receipt{})},
 	)
 }
 
@@ -182,7 +191,7 @@ func write(r *httpapi.Route) {
 	r.Deadline, r.Reloads = httpapi.DefaultDeadline, true
 	r.Headers = []openapi.Param{
 		{
-			Name: idemHeader,
+			Name: walletapi.IdemHeader,
 			Doc: "chosen by the caller, a new one for each new request; a request that is repeated with its key " +
 				"is executed once",
 			Pattern:  `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`,

@@ -1,6 +1,7 @@
 // Package wire holds the bodies that all parts of the node's HTTP surface share: problems, probes
-// and the names of stream events. The bodies of a service are in its own package,
-// httpapi/<service>, and follow the same rules.
+// and the names of stream events. The packages below it hold the bodies and the calls of wallet,
+// ledger and node, so that a client links no engine. Those of the other services are in
+// httpapi/<service>, with the handlers. All follow the same rules.
 //
 // The structs are plain data. Hashed or signed bytes are raw JSON values, so that no marshaller
 // rewrites them. Hashes and times are strings, because a reader that only forwards them must not

@@ -15,12 +15,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
-	ledgerapi "ronbox/httpapi/ledger"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi"
 	registryapi "ronbox/httpapi/registry"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // bodies are all the structs that cross the surface.
@@ -139,7 +139,7 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 	for _, b := range bodies() {
 		listed = append(listed, reflect.TypeOf(b).Name())
 	}
-	for _, file := range []string{"frame.go", "../node/bodies.go", "../node/inspect.go", "../registry/bodies.go", "../ledger/bodies.go", "../wallet/bodies.go"} {
+	for _, file := range []string{"frame.go", "node/bodies.go", "node/inspect.go", "../registry/bodies.go", "ledger/bodies.go", "wallet/bodies.go"} {
 		declared = append(declared, structs(t, file)...)
 	}
 	slices.Sort(listed)
@@ -170,8 +170,9 @@ func structs(t *testing.T, file string) (names []string) {
 func document(t *testing.T) *openapi.Document {
 	t.Helper()
 	var routes []openapi.Route
-	for _, b := range bodies() {
+	for i, b := range bodies() {
 		routes = append(routes, openapi.Route{
+			ID:      strings.Repeat("a", i+1), // one word each
 			Method:  http.MethodPost,
 			Pattern: "/" + reflect.TypeOf(b).Name(),
 			In:      b,

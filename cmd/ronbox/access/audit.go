@@ -14,7 +14,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

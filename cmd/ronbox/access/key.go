@@ -7,7 +7,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 func (a app) keyCmd() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/scopes"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 type mintFlags struct {

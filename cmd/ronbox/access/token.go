@@ -11,7 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // hint sets the reason of a malformed caveat or scope.

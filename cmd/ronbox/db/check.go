@@ -15,8 +15,8 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/registry/rverify"
-	ledgerapi "ronbox/httpapi/ledger"
-	nodeapi "ronbox/httpapi/node"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/registry"
-	ledgerapi "ronbox/httpapi/ledger"
-	nodeapi "ronbox/httpapi/node"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

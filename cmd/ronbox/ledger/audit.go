@@ -11,7 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 const auditFormat = "ronbox-ledger-audit-v1"

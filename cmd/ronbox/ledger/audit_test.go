@@ -14,8 +14,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/record"
-	ledgerapi "ronbox/httpapi/ledger"
 	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 // fakeLog is a ledger of batches without records. It has heads and consistency proofs.

@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 // exportFlags holds the flags that select a part of the journal.

@@ -11,10 +11,10 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	ledgerapi "ronbox/httpapi/ledger"
-	nodeapi "ronbox/httpapi/node"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // app is a cli.App with the verbs of this package.

@@ -12,7 +12,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/tables"
-	ledgerapi "ronbox/httpapi/ledger"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 	"ronbox/store"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/console"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // consoleFlags are the flags of console.

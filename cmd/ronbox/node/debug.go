@@ -11,7 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 func (a app) debugCmd() *cobra.Command {

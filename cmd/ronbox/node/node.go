@@ -14,8 +14,8 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/registry"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // hint refines the outcome of errors of the node itself.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // recording is a profile or a trace to fetch.

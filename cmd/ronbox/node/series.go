@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 func (a app) seriesCmd() *cobra.Command {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // values returns the values of a series; NaN is an unknown one.

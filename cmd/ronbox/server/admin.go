@@ -13,8 +13,8 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/httpapi"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -25,7 +25,7 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )

@@ -15,7 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

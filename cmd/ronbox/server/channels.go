@@ -6,7 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Sizes of the node's own channels.

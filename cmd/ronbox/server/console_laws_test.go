@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"ronbox/httpapi/console"
-	nodeapi "ronbox/httpapi/node"
-	walletapi "ronbox/httpapi/wallet"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // perRequest matches the request ids in an answer.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // A page lists the sessions only to those that may read them, whatever else they may read.

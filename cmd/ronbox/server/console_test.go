@@ -15,8 +15,8 @@ import (
 
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/console"
-	nodeapi "ronbox/httpapi/node"
-	walletapi "ronbox/httpapi/wallet"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // browser is a client that keeps cookies and follows nothing.

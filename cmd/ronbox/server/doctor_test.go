@@ -9,7 +9,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // used returns points in which the file has the given used bytes.

@@ -9,8 +9,8 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/index"
-	"ronbox/httpapi/node"
-	"ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/wallet"
 )
 
 // A whole node in one process: made in a temporary directory, served on a free port, asked over

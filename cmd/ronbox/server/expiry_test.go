@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // The metrics show the age of the backup and the expiry of tokens and keys. The token of a dev node

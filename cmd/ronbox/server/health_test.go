@@ -16,7 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // A task that keeps failing adds a readiness key of its service, which is a hard fault if writes

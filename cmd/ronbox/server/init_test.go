@@ -26,7 +26,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

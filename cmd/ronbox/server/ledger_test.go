@@ -20,8 +20,8 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
-	walletapi "ronbox/httpapi/wallet"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

@@ -19,7 +19,8 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -248,7 +249,7 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodeapi.New(n))
+	return append(all, nodehttp.New(n))
 }
 
 // serverDeps returns the dependencies of the server.

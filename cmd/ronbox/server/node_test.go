@@ -14,7 +14,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // All parts of the node write to one log, under their names.

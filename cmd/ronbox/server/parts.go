@@ -10,7 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/front"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 )
 
 // apply prepares every part and then swaps them all, or changes nothing.
@@ -22,7 +22,7 @@ func (n *Node) apply(ctx context.Context, p *pending) error {
 		return flow.ErrClosed // the node drains
 	}
 	if err != nil {
-		failed := &nodeapi.ReloadError{Reason: prepareReason(err), Detail: err.Error()}
+		failed := &nodehttp.ReloadError{Reason: prepareReason(err), Detail: err.Error()}
 		then := "the old configuration stays in force: correct the fault, then reload"
 		if p.tries < applyTries {
 			then = fmt.Sprintf("the old configuration stays in force, it is tried again in %s", p.delay())

@@ -16,7 +16,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/httpapi"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 )
 
 // Bounds of the saved dumps, each of a few MiB.
@@ -192,7 +192,7 @@ func (n *Node) Profile(ctx context.Context, name string, d time.Duration, w io.W
 		return httpapi.ErrNoSuch
 	}
 	if !n.profiling.CompareAndSwap(false, true) {
-		return &nodeapi.ConflictError{Reason: "a profile is being taken: wait until it is done"}
+		return &nodehttp.ConflictError{Reason: "a profile is being taken: wait until it is done"}
 	}
 	defer n.profiling.Store(false)
 	return watch(ctx, name, d, w)
@@ -203,12 +203,12 @@ func watch(ctx context.Context, name string, d time.Duration, w io.Writer) error
 	switch name {
 	case "profile":
 		if err := pprof.StartCPUProfile(w); err != nil {
-			return &nodeapi.ConflictError{Reason: err.Error()}
+			return &nodehttp.ConflictError{Reason: err.Error()}
 		}
 		defer pprof.StopCPUProfile()
 	case "trace":
 		if err := trace.Start(w); err != nil {
-			return &nodeapi.ConflictError{Reason: err.Error()}
+			return &nodehttp.ConflictError{Reason: err.Error()}
 		}
 		defer trace.Stop()
 	case "block":
@@ -241,7 +241,7 @@ func pass(ctx context.Context, d time.Duration) error {
 // writeFlight writes the window of the flight recorder once it is complete or d long.
 func (n *Node) writeFlight(ctx context.Context, d time.Duration, w io.Writer) error {
 	if err := n.flight.Start(); err != nil {
-		return &nodeapi.ConflictError{Reason: "the flight recorder does not run: " + err.Error()}
+		return &nodehttp.ConflictError{Reason: "the flight recorder does not run: " + err.Error()}
 	}
 	defer n.flight.Stop()
 	if err := pass(ctx, min(d, n.flight.Lacks())); err != nil {

@@ -21,8 +21,8 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -148,7 +148,7 @@ func (n *Node) head() *registryapi.Head {
 	if v.Head.Version == 0 {
 		return nil
 	}
-	head := v.Doc()
+	head := registryapi.Head(v.Doc())
 	return &head
 }
 

@@ -14,7 +14,8 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Sources of a reload: values of the label source.
@@ -115,7 +116,7 @@ const (
 // changed key needs a restart.
 func (n *Node) read() (next current, changed []config.Change, err error) {
 	if n.opt.Load == nil {
-		return next, nil, &nodeapi.ReloadError{
+		return next, nil, &nodehttp.ReloadError{
 			Reason: reasonSource,
 			Detail: "this node was started without a way to read it again",
 		}
@@ -136,7 +137,7 @@ func (n *Node) read() (next current, changed []config.Change, err error) {
 		}
 	}
 	if len(fixed) > 0 {
-		return next, nil, &nodeapi.ReloadError{Reason: reasonRestart, Keys: fixed,
+		return next, nil, &nodehttp.ReloadError{Reason: reasonRestart, Keys: fixed,
 			Detail: "a restart is needed to change " + strings.Join(fixed, ", ")}
 	}
 	if len(changed) > 0 {
@@ -153,7 +154,7 @@ func sourceGone(entries []config.Entry) error {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return &nodeapi.ReloadError{
+		return &nodehttp.ReloadError{
 			Reason: reasonParse,
 			Detail: path + " is gone: put it back, an empty one for the defaults",
 		}
@@ -164,7 +165,7 @@ func sourceGone(entries []config.Entry) error {
 // loadError converts the faults of a configuration to a ReloadError: text that cannot be parsed, or
 // invalid values.
 func loadError(err error) error {
-	out := &nodeapi.ReloadError{Reason: reasonValidate, Detail: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	out := &nodehttp.ReloadError{Reason: reasonValidate, Detail: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	for _, f := range config.Faults(err) {
 		if f.Key == "" {
 			out.Reason = reasonParse
@@ -305,7 +306,7 @@ const changesPerRow = 63
 
 func (n *Node) reloadFailed(r *reload, err error, next string) {
 	reason, why := reasonParse, err.Error()
-	if failed, ok := errors.AsType[*nodeapi.ReloadError](err); ok {
+	if failed, ok := errors.AsType[*nodehttp.ReloadError](err); ok {
 		reason, why = failed.Reason, failed.Detail
 	}
 	n.metrics.Counter("registry_reload_fail_total", "registry", "reason", reason)(1)

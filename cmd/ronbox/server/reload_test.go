@@ -21,8 +21,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // reloadable starts a dev node that reads its file on a reload, and returns a function that

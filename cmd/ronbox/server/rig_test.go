@@ -28,10 +28,10 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

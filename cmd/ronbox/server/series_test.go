@@ -18,7 +18,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

@@ -29,13 +29,13 @@ import (
 	"ronbox/httpapi/console"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
-	ledgerapi "ronbox/httpapi/ledger"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi/openapitest"
 	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

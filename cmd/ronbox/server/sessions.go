@@ -6,14 +6,15 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/httpapi"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // console returns the console. It returns a *ConflictError if the console is off.
 func (n *Node) console() (consoleEngine, error) {
 	e := engineOf[consoleEngine](n)
 	if e.Console == nil {
-		return e, &nodeapi.ConflictError{Reason: "the console is off: set console.enabled and restart the node"}
+		return e, &nodehttp.ConflictError{Reason: "the console is off: set console.enabled and restart the node"}
 	}
 	return e, nil
 }

@@ -22,8 +22,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

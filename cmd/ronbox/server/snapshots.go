@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -75,10 +76,10 @@ func TestSessionsOfNoConsole(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Console.Enabled = false
 	n := wired(t, cfg, Options{}, &logs{})
-	if _, err := n.Sessions(); !errors.As(err, new(*nodeapi.ConflictError)) {
+	if _, err := n.Sessions(); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("list: %v", err)
 	}
-	if err := n.EndSession(t.Context(), self("test"), "", "a"); !errors.As(err, new(*nodeapi.ConflictError)) {
+	if err := n.EndSession(t.Context(), self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("end: %v", err)
 	}
 	n.closeEngines(t.Context())

@@ -24,8 +24,8 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

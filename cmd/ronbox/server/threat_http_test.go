@@ -23,8 +23,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
 	registryapi "ronbox/httpapi/registry"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 func adminOnTCP(cfg *config.Config) { cfg.Server.AdminOnTCP = true }

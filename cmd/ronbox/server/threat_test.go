@@ -25,8 +25,8 @@ import (
 
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/record"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // quietHost is where honest clients and probes of a besieged node come from; attackers have any

@@ -10,7 +10,7 @@ import (
 
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // minter is a client with a token that may mint and is no administrator.

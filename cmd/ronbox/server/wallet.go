@@ -8,7 +8,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
 )
 
 func walletService() service {
@@ -19,7 +19,7 @@ func walletService() service {
 		build: func(n *Node, c *config.Config) engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
 		// The ledger's own tasks are gone by then, and no worker changes a balance any more.
 		drained: func(ctx context.Context, n *Node) { n.flushBalances(ctx) },
-		api:     func(n *Node) httpapi.Service { return walletapi.New(n.wallet()) },
+		api:     func(n *Node) httpapi.Service { return wallethttp.New(n.wallet()) },
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Wallet.Limits
 			return httpapi.Limits{

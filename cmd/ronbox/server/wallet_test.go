@@ -24,9 +24,9 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 

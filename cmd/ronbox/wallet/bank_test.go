@@ -14,8 +14,8 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // fakeBank is a node with balances, references, and answers stored by key. It loses requests and

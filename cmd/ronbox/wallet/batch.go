@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // batchFlags are the flags of wallet batch.

@@ -21,7 +21,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
 	"ronbox/httpapi"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 const (
@@ -149,7 +150,7 @@ func (p *batchParser) add(line int, raw []byte) error {
 	if len(p.rows) == maxBatchRows {
 		return unfit("hard_limit", "split the file", "more than %d operations", maxBatchRows)
 	}
-	op, err := walletapi.ReadOp(raw)
+	op, err := wallethttp.ReadOp(raw)
 	if err == nil && (engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To)) {
 		err = errSystemAccount
 	}

@@ -9,7 +9,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
-	walletapi "ronbox/httpapi/wallet"
+	wallethttp "ronbox/httpapi/wallet"
 )
 
 func TestBatchFiles(t *testing.T) {
@@ -100,7 +100,7 @@ func FuzzBatchFile(f *testing.F) {
 		for i := range rows {
 			raw, err := json.Marshal(rows[i].op)
 			if err == nil {
-				_, err = walletapi.ReadOp(raw)
+				_, err = wallethttp.ReadOp(raw)
 			}
 			if err != nil {
 				t.Errorf("an accepted row is refused: %v", err)

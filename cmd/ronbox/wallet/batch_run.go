@@ -13,8 +13,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // statementPage is the most entries that a node returns at once.

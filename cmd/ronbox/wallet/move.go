@@ -12,7 +12,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/engines/ledger/record"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // repeatHelp ends the help of every command that moves money.

@@ -12,7 +12,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/engines/ledger/record"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func (a app) balanceCmd() *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
-	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // app adds the commands of this package to the App.

@@ -90,7 +90,7 @@ func (c *Checker) Check(method, path string, status int, h http.Header, body []b
 		return c.refused(method, status, h, body)
 	}
 	code := strconv.Itoa(status)
-	at := pointer("paths", template, strings.ToLower(method), "responses", code)
+	at := pointer("paths", template, strings.ToLower(documented(method)), "responses", code)
 	resp := member(op, "responses", code)
 	if ref, ok := member(resp, "$ref").(string); ok {
 		at = strings.TrimPrefix(ref, "#")
@@ -108,14 +108,12 @@ func (c *Checker) Check(method, path string, status int, h http.Header, body []b
 	return c.content(at, resp, h, body)
 }
 
-// Operations lists the operations of the document as "GET /registry/{v}", sorted, HEAD left out.
+// Operations lists the operations of the document as "GET /registry/{v}", sorted.
 func (c *Checker) Operations() []string {
 	var out []string
 	for template, ops := range c.paths {
 		for method := range ops.(map[string]any) {
-			if method != "head" {
-				out = append(out, strings.ToUpper(method)+" "+template)
-			}
+			out = append(out, strings.ToUpper(method)+" "+template)
 		}
 	}
 	slices.Sort(out)

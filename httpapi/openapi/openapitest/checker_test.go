@@ -35,26 +35,35 @@ func checker(t *testing.T) *openapitest.Checker {
 	tagged.Headers = []openapi.Param{{Name: "ETag", Required: true}}
 	doc, err := openapi.Build(openapi.Info{Title: "t", Version: "1", Problem: Problem{}}, []openapi.Route{
 		{
+			ID:       "getThing",
 			Method:   http.MethodGet,
 			Pattern:  "/things/:id",
 			Path:     []openapi.Param{{Name: "id"}},
 			Answers:  []openapi.Answer{tagged, {Status: 304}},
 			Problems: []int{404, 429},
 		},
-		{Method: http.MethodGet, Pattern: "/things/all", Answers: []openapi.Answer{json(200, []thing{})}},
 		{
+			ID:      "listThings",
+			Method:  http.MethodGet,
+			Pattern: "/things/all",
+			Answers: []openapi.Answer{json(200, []thing{})},
+		},
+		{
+			ID:      "getFile",
 			Method:  http.MethodGet,
 			Pattern: "/files/*path",
 			Path:    []openapi.Param{{Name: "path"}},
 			Answers: []openapi.Answer{{Status: 200, Type: "application/octet-stream"}},
 		},
-		{Method: http.MethodGet, Pattern: "/any", Answers: []openapi.Answer{{Status: 200, Type: "*/*"}}},
+		{ID: "getAny", Method: http.MethodGet, Pattern: "/any", Answers: []openapi.Answer{{Status: 200, Type: "*/*"}}},
 		{
+			ID:      "addThing",
 			Method:  http.MethodPost,
 			Pattern: "/things",
 			Answers: []openapi.Answer{{Status: 204}, {Status: 200, Type: openapi.LinesType, Body: thing{}}},
 		},
 		{
+			ID:      "streamThings",
 			Method:  http.MethodGet,
 			Pattern: "/stream",
 			Answers: []openapi.Answer{

@@ -1,10 +1,14 @@
 package openapitest
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
 
-// find returns the operation for method and path, or nil. A path without parameters takes
-// precedence.
+// find returns the operation for method and path, or nil. HEAD is that of GET, because the document
+// does not have it. A path without parameters takes precedence.
 func (c *Checker) find(method, path string) (template string, op any) {
+	method = documented(method)
 	best := -1
 	for t, ops := range c.paths {
 		fixed, ok := fits(t, path)
@@ -13,6 +17,14 @@ func (c *Checker) find(method, path string) (template string, op any) {
 		}
 	}
 	return template, op
+}
+
+// documented returns the method of the operation that describes an answer to method.
+func documented(method string) string {
+	if method == http.MethodHead {
+		return http.MethodGet
+	}
+	return method
 }
 
 // fits reports whether path is of the template, and how many segments they share as they stand. The

@@ -23,7 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/httpapi/node"
+	"ronbox/httpapi/wire/node"
 )
 
 func TestMain(m *testing.M) {

@@ -22,7 +22,7 @@ import (
 
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // Sizes of the payment benchmark. Its peers in testdata/bench use the same sizes.

@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/host/hosttest"
-	ledgerapi "ronbox/httpapi/ledger"
-	walletapi "ronbox/httpapi/wallet"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // Sizes of the load. LOAD_SECONDS sets its duration; the load then uses payAccounts and sends one

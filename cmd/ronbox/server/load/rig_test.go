@@ -16,7 +16,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/ledger"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 

@@ -13,7 +13,8 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -218,7 +219,7 @@ func (k freshKid) rotate(all []tokenKey, at store.Stamp, w *store.Writes) ([]tok
 		}
 	}
 	if live >= maxKids {
-		return nil, &nodeapi.ConflictError{Reason: fmt.Sprintf(
+		return nil, &nodehttp.ConflictError{Reason: fmt.Sprintf(
 			"%d token keys still verify: retire some of them, or wait until their tokens have expired", live)}
 	}
 	return k.put(all, at, w)
@@ -243,7 +244,7 @@ func (c retireKid) Apply(r store.Reader, at store.Stamp, w *store.Writes) (chang
 	case i < 0:
 		return change{}, noKid(c.ID.kid())
 	case all[i].State == kidActive:
-		return change{}, &nodeapi.ConflictError{Reason: errActiveKid.Error()}
+		return change{}, &nodehttp.ConflictError{Reason: errActiveKid.Error()}
 	case all[i].State == kidRetired:
 		return change{keys: all}, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -83,7 +83,7 @@ func TestRotationOverlaps(t *testing.T) {
 		t.Errorf("a token of the old key: %v", err)
 	}
 	mustDo(t, tx, mintRow("C", testKid(1), 1))
-	var conflict *nodeapi.ConflictError
+	var conflict *nodehttp.ConflictError
 	if _, err := storetest.Do(tx, retireKid{ID: testKid(1).ID}); !errors.As(err, &conflict) {
 		t.Errorf("the active key was retired: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestTooManyKeys(t *testing.T) {
 	for n := 1; n < maxKids; n++ {
 		mustDo(t, tx, rotateKid{Key: testKid(n)})
 	}
-	var conflict *nodeapi.ConflictError
+	var conflict *nodehttp.ConflictError
 	if _, err := storetest.Do(tx, rotateKid{Key: testKid(maxKids)}); !errors.As(err, &conflict) {
 		t.Errorf("key %d: %v", maxKids, err)
 	}

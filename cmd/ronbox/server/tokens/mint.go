@@ -13,8 +13,9 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/scopes"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -95,7 +96,7 @@ func (i *Issuer) MintSpec(
 		case errors.Is(err, errKeyMoved) && tries == 0:
 			continue
 		case errors.Is(err, errKeyMoved):
-			return nodeapi.Token{}, &nodeapi.ConflictError{Reason: errKeyMoved.Error() + ": mint again"}
+			return nodeapi.Token{}, &nodehttp.ConflictError{Reason: errKeyMoved.Error() + ": mint again"}
 		default:
 			return nodeapi.Token{}, fmt.Errorf("keep token: %w", err)
 		}
@@ -232,7 +233,7 @@ func (c addToken) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{
 	}
 	n := total(r, totalTokens)
 	if n >= maxTokens {
-		return struct{}{}, &nodeapi.ConflictError{Reason: fmt.Sprintf(
+		return struct{}{}, &nodehttp.ConflictError{Reason: fmt.Sprintf(
 			"%d tokens have not expired: mint for a shorter time, or attenuate one token for many holders", n)}
 	}
 	if tokens.Has(r, c.ID) {

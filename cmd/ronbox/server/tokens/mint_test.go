@@ -6,7 +6,7 @@ import (
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // A token cannot mint a token with more rights than its own.

@@ -12,7 +12,8 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -142,7 +143,7 @@ func (c revoke) Apply(r store.Reader, at store.Stamp, w *store.Writes) (revoked,
 	if known {
 		expiries.Delete(w, expires(seconds(old.Until), string(id)))
 	} else if n := total(r, totalRevocations); n >= maxRevocations {
-		return revoked{}, &nodeapi.ConflictError{Reason: fmt.Sprintf(
+		return revoked{}, &nodehttp.ConflictError{Reason: fmt.Sprintf(
 			"%d revocations are kept: rotate the key and retire the old one instead, which voids all its tokens",
 			n,
 		)}

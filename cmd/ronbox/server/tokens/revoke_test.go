@@ -8,7 +8,7 @@ import (
 
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/node"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -75,7 +75,7 @@ func TestRevokeRefusals(t *testing.T) {
 		t.Errorf("a key that is none: %v", err)
 	}
 	mustDo(t, tx, fill{totalRevocations, maxRevocations})
-	var conflict *nodeapi.ConflictError
+	var conflict *nodehttp.ConflictError
 	if _, err := storetest.Do(tx, revoke{What: revokeTID, Value: "A"}); !errors.As(err, &conflict) {
 		t.Errorf("one too many: %v", err)
 	}

@@ -3,8 +3,8 @@ package node
 import (
 	"time"
 
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Status is the body of GET /admin/v1/status.

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/ledger"
+	"ronbox/httpapi/wire/ledger"
 )
 
 // Client calls the routes of the wallet and of its ledger.
@@ -21,11 +21,11 @@ type Client struct{ ledger.Client }
 // NewClient returns a Client that calls over c.
 func NewClient(c *client.Client) Client { return Client{ledger.NewClient(c)} }
 
-const (
-	// a key that the caller chooses: the same request under the same key is done once
-	idemHeader = "Idempotency-Key"
-	batchBody  = 16 << 20 // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
-)
+// IdemHeader is the header with the key that the caller of a write chooses. The same request under
+// the same key is done once.
+const IdemHeader = "Idempotency-Key"
+
+const batchBody = 16 << 20 // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
 
 // Posted is the answer to a write of the wallet.
 type Posted struct {
@@ -108,7 +108,7 @@ func (c Client) postRaw(
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, false, errKey
 	}
-	k.Method, k.Header, k.Into = http.MethodPost, http.Header{idemHeader: {key}}, &raw
+	k.Method, k.Header, k.Into = http.MethodPost, http.Header{IdemHeader: {key}}, &raw
 	h, err := c.Do(ctx, k)
 	if err != nil {
 		return nil, false, err

@@ -21,17 +21,17 @@ type Client struct{ *client.Client }
 // NewClient returns the operator's calls over c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
-// adminPath is the prefix of the operator's routes.
-const adminPath = "/admin/v1/"
+// Prefix is the prefix of the operator's routes.
+const Prefix = "/admin/v1/"
 
 // adminGet performs a GET on an operator's route.
 func adminGet[T any](ctx context.Context, c *client.Client, route string) (T, error) {
-	return client.Ask[T](ctx, c, client.Call{Path: adminPath + route})
+	return client.Ask[T](ctx, c, client.Call{Path: Prefix + route})
 }
 
 // adminPost sends body, which may be nil, to an operator's route and returns the answer.
 func adminPost[T any](ctx context.Context, c *client.Client, route string, body any) (T, error) {
-	return client.Ask[T](ctx, c, client.Call{Method: http.MethodPost, Path: adminPath + route, Body: body})
+	return client.Ask[T](ctx, c, client.Call{Method: http.MethodPost, Path: Prefix + route, Body: body})
 }
 
 // Status returns the node's status.
@@ -43,7 +43,7 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 func (c Client) Drain(ctx context.Context, reason string) error {
 	_, err := c.Do(
 		ctx,
-		client.Call{Method: http.MethodPost, Path: adminPath + "drain", Body: DrainRequest{Reason: reason}},
+		client.Call{Method: http.MethodPost, Path: Prefix + "drain", Body: DrainRequest{Reason: reason}},
 	)
 	return err
 }
@@ -71,7 +71,7 @@ func (c Client) DBStats(ctx context.Context) (DBStats, error) {
 
 // AcceptRestore permits writes on a restored node.
 func (c Client) AcceptRestore(ctx context.Context) error {
-	_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: adminPath + "db/accept-restore"})
+	_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: Prefix + "db/accept-restore"})
 	return err
 }
 
@@ -82,7 +82,7 @@ func (c Client) Snapshot(
 	r SnapshotRequest,
 	progress func(done, total int64),
 ) (out Snapshot, err error) {
-	k := client.Call{Method: http.MethodPost, Path: adminPath + "db/snapshot", Body: r}
+	k := client.Call{Method: http.MethodPost, Path: Prefix + "db/snapshot", Body: r}
 	err = client.ReadLines(ctx, c.Client, k, func(l SnapshotLine) (bool, error) {
 		switch {
 		case l.Problem != nil:
@@ -101,7 +101,7 @@ func (c Client) Snapshot(
 // CheckDB makes the node check a copy of its file and calls progress, which may be nil. It returns
 // the verdict: a damaged file is not an error. It is bounded like Snapshot.
 func (c Client) CheckDB(ctx context.Context, progress func(CheckLine)) (out CheckLine, err error) {
-	k := client.Call{Method: http.MethodPost, Path: adminPath + "db/check"}
+	k := client.Call{Method: http.MethodPost, Path: Prefix + "db/check"}
 	err = client.ReadLines(ctx, c.Client, k, func(l CheckLine) (bool, error) {
 		switch {
 		case l.Problem != nil:
@@ -135,7 +135,7 @@ func (c Client) LogLevel(ctx context.Context) (LogLevel, error) {
 // SetLogLevel sets a log level until the next call, reload or stop. Idempotent.
 func (c Client) SetLogLevel(ctx context.Context, l LogLevel) (LogLevel, error) {
 	return client.Ask[LogLevel](ctx, c.Client,
-		client.Call{Method: http.MethodPut, Path: adminPath + "log-level", Body: l})
+		client.Call{Method: http.MethodPut, Path: Prefix + "log-level", Body: l})
 }
 
 const (
@@ -153,7 +153,7 @@ func (c Client) Profile(ctx context.Context, name string, d time.Duration, w io.
 	ctx, cancel := context.WithTimeout(ctx, max(d, profileTime)+profileGrace)
 	defer cancel()
 	q := client.Query{}.Number("seconds", uint64((max(d, 0)+time.Second-1)/time.Second))
-	k := client.Call{Path: adminPath + "debug/profile/" + url.PathEscape(name), Query: q}
+	k := client.Call{Path: Prefix + "debug/profile/" + url.PathEscape(name), Query: q}
 	return c.Copy(ctx, k, w, maxProfile)
 }
 
@@ -165,7 +165,7 @@ func (c Client) Mint(ctx context.Context, m MintRequest) (Token, error) {
 // Tokens returns one page of the current tokens, without their texts. cursor is the Next of the
 // previous page. A limit of 0 means the node's page size.
 func (c Client) Tokens(ctx context.Context, cursor string, limit int) (TokenList, error) {
-	k := client.Call{Path: adminPath + "tokens", Query: client.Query{}.Page(cursor, limit)}
+	k := client.Call{Path: Prefix + "tokens", Query: client.Query{}.Page(cursor, limit)}
 	return client.Ask[TokenList](ctx, c.Client, k)
 }
 
@@ -199,7 +199,7 @@ func (c Client) RetireKey(ctx context.Context, kid string) (KeyInfo, error) {
 // node's page size.
 func (c Client) Audit(ctx context.Context, from uint64, limit int) (AuditPage, error) {
 	k := client.Call{
-		Path: adminPath + "audit", Limit: maxAudit,
+		Path: Prefix + "audit", Limit: maxAudit,
 		Query: client.Query{}.Text("from", strconv.FormatUint(from, 10)).Page("", limit),
 	}
 	return client.Ask[AuditPage](ctx, c.Client, k)
@@ -217,7 +217,7 @@ const maxAudit = 256 << 20 // bytes of a page
 // restored. It ends like client.Follow.
 func (c Client) AuditStream(ctx context.Context, o client.StreamOptions, each func(AuditRow) error) error {
 	a := &auditFollower{c: c, each: each}
-	f := client.Feed{Path: adminPath + "audit/stream", Numbered: EventAudit, Stands: auditStands}
+	f := client.Feed{Path: Prefix + "audit/stream", Numbered: EventAudit, Stands: auditStands}
 	return c.Follow(ctx, f, o, func(e client.Event) error { return a.event(ctx, e) })
 }
 

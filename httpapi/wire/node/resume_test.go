@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/httpapi/client"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // flaky is a node with a chain that grows during the stream, over connections that break anywhere.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
-	walletapi "ronbox/httpapi/wallet"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // The hand-written encoding of a balance equals that of encoding/json.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Bounds of testdata/pay, a program that pays a node. A client that links an engine or the server
+// exceeds them many times over.
+const (
+	mostPackages = 40        // outside the standard library
+	mostBytes    = 8_000_000 // of the stripped program
+)
+
+// A program that pays imports neither an engine nor the server, and is small.
+func TestAClientIsSmall(t *testing.T) {
+	for _, dir := range []string{"testdata/pay", "httpapi/wire/wallet", "httpapi/wire/ledger", "httpapi/wire/node"} {
+		out := runGo(t, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+dir)
+		deps := strings.Fields(out)
+		if len(deps) > mostPackages {
+			t.Errorf("%s pulls %d packages, want at most %d:\n%s", dir, len(deps), mostPackages, out)
+		}
+		for _, dep := range deps {
+			if strings.HasPrefix(dep, "ronbox/engines/") || strings.HasPrefix(dep, "ronbox/store") {
+				t.Errorf("%s depends on %s", dir, dep)
+			}
+		}
+	}
+	bin := filepath.Join(t.TempDir(), "pay")
+	runGo(t, "build", "-ldflags", "-s -w", "-o", bin, "./testdata/pay")
+	info, err := os.Stat(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > mostBytes {
+		t.Errorf("testdata/pay has %d bytes, want at most %d", info.Size(), mostBytes)
+	}
+}
+
+// runGo runs the go command in the root of the module, without cgo, and returns its output.
+func runGo(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v", args[0], err)
+	}
+	return string(out)
+}
