@@ -43,6 +43,7 @@ type Spec struct {
 	// refuses URLs that must not be requested, redirects included; nil: any URL
 	URL       func(*url.URL) error
 	Roots     *x509.CertPool // trusted roots; nil: the system's
+	Pins      []Pin          // keys of the host, which replace its chain and name; nil: no pins
 	Redirects int            // most redirects to follow
 	Timeout   time.Duration  // of one try, including its body
 	LateOp    string         // label op of io_timeouts_total; "": Op
@@ -100,9 +101,13 @@ func New(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
 	for _, o := range []string{outcomeOK, outcomeRefused, outcomeTimeout, outcomeFailed, outcomeLeft} {
 		cl.calls[o] = m.Counter("upstream_calls_total", s.Service, "svc", s.Svc, "op", s.Op, "outcome", o)
 	}
+	secure := &tls.Config{RootCAs: s.Roots, MinVersion: tls.VersionTLS12}
+	if len(s.Pins) > 0 {
+		pinned(secure, s.Pins)
+	}
 	cl.http = &http.Client{CheckRedirect: cl.redirect, Transport: &http.Transport{
 		DialContext:            cl.dial,
-		TLSClientConfig:        &tls.Config{RootCAs: s.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    s.Timeout,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
@@ -127,7 +132,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 			if err != nil || local(host) && !to.Addr().Unmap().IsLoopback() {
 				return fmt.Errorf("%w: %s", ErrAddress, address)
 			}
-			return c.spec.Guard.Check(to.Addr())
+			return c.spec.Guard.checkPort(to)
 		},
 	}
 	return d.DialContext(ctx, network, addr)
@@ -363,14 +368,14 @@ func IsTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()
 }
 
-// IsConnect reports whether a try could not connect: no address, no listener, or no trusted
-// certificate.
+// IsConnect reports whether a try could not connect: no address, no listener, no trusted
+// certificate, or no pinned key.
 func IsConnect(err error) bool {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error") || errors.As(err, &cert) ||
-		errors.As(err, &record)
+		errors.As(err, &record) || errors.Is(err, ErrPin)
 }
 
 // transient reports whether a retry may succeed soon: after a time-out, a broken connection, 503
@@ -383,7 +388,8 @@ func transient(err error) bool {
 	switch {
 	case errors.As(err, &status):
 		return status.Status == http.StatusServiceUnavailable || status.Status == http.StatusGatewayTimeout
-	case errors.As(err, &own), errors.As(err, &cert), errors.Is(err, ErrOpen), errors.Is(err, context.Canceled):
+	case errors.As(err, &own), errors.As(err, &cert), errors.Is(err, ErrOpen), errors.Is(err, ErrPin),
+		errors.Is(err, context.Canceled):
 		return false
 	}
 	return !refusedHere(err)

@@ -11,7 +11,9 @@ var ErrAddress = errors.New("upstream: address is not allowed")
 
 // Guard permits public addresses and those of listed networks.
 type Guard struct {
-	Allow []netip.Prefix // networks that are permitted although they are not public
+	Allow []netip.Prefix   // networks that are permitted although they are not public
+	Never []netip.Prefix   // networks that are refused, also if Allow has them
+	Own   []netip.AddrPort // listeners of this node, which are refused; see NodeRule
 }
 
 // notPublic lists the networks without public hosts. The last four embed IPv4 addresses, which a
@@ -28,14 +30,22 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-// Check returns ErrAddress for an address that is neither public nor in an allowed network. An IPv4
-// address in IPv6 form is treated as IPv4.
+// Check returns ErrAddress for an address that is neither public nor in an allowed network, or that
+// is in a network of Never. An IPv4 address in IPv6 form is treated as IPv4.
 func (g Guard) Check(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
-	if a.IsValid() && (within(a, g.Allow) || !within(a, notPublic)) {
+	if a.IsValid() && !within(a, g.Never) && (within(a, g.Allow) || !within(a, notPublic)) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrAddress, a)
+}
+
+// checkPort is Check for an address to dial. It refuses the listeners of this node.
+func (g Guard) checkPort(to netip.AddrPort) error {
+	if isOwn(to, g.Own) {
+		return fmt.Errorf("%w: %s is a listener of this node", ErrAddress, to)
+	}
+	return g.Check(to.Addr())
 }
 
 func within(a netip.Addr, networks []netip.Prefix) bool {
