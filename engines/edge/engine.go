@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ type Deps struct {
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
+	Signer    Signer                  // signs statements of usage; nil: the node is in no fleet, and counts none
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -85,6 +87,8 @@ type Engine struct {
 	broken atomic.Bool   // readiness shows a fault of the content store
 	walks  atomic.Int64  // full scans of edge/paths, which are slow; tests count them
 	epoch  atomic.Uint64 // of the rows; it ends when a row changes or is removed
+
+	meter *meter // nil if the node is in no fleet
 
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
@@ -131,6 +135,7 @@ func New(cfg Config, d Deps) *Engine {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
 	e.rehash = e.packs.Rehash
+	e.meter = newMeter(e)
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -207,7 +212,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:        "reads every object and pack again, slowly",
 			Run:        e.runScrubber,
 		},
-	}, e.packs.Tasks()...)
+	}, slices.Concat(e.packs.Tasks(), e.meter.tasks())...)
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its

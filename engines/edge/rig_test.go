@@ -49,6 +49,7 @@ type rig struct {
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
+	signer  Signer       // if set, the store uses the same clock
 	stopped bool
 }
 
@@ -87,11 +88,16 @@ func (r *rig) open() {
 	r.phase = flow.NewWatch(r.catalog,
 		flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}},
 		flow.Running)
+	var stamps func() time.Time
+	if r.signer != nil {
+		stamps = r.now
+	}
 	r.store = store.New(store.DefaultConfig(), store.Options{
+		Now:       stamps,
 		Path:      r.db(),
 		Catalog:   r.catalog,
 		Metrics:   r.metrics,
-		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
+		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.meter"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,
@@ -103,6 +109,7 @@ func (r *rig) open() {
 		DataDir:   r.dir,
 		Amnesia:   r.amnesia,
 		Log:       r.log,
+		Signer:    r.signer,
 		Faults:    r.faults,
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
