@@ -46,6 +46,10 @@ func (f *fakeEdge) Hit() { f.hits.Add(1) }
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
+func (f *fakeEdge) FetchAsset(context.Context, string, func() bool) (*edge.Object, error) {
+	return nil, edge.ErrNotFound
+}
+
 func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object, error) {
 	end, _ := ctx.Deadline()
 	f.within, f.asked = time.Until(end), path+" ? "+query

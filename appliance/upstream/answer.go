@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,17 @@ import (
 	"strings"
 	"time"
 )
+
+// method returns the method of a request and its body.
+func (r Request) method() (string, io.Reader) {
+	switch {
+	case r.Post != nil:
+		return http.MethodPost, bytes.NewReader(r.Post)
+	case r.Head:
+		return http.MethodHead, nil
+	}
+	return http.MethodGet, nil
+}
 
 // Answer is a successful answer, one with status Request.Also, or NotModified without a body.
 // Reading more than Request.Max bytes of Body returns ErrTooLarge.

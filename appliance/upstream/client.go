@@ -1,14 +1,12 @@
 package upstream
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -170,6 +168,7 @@ type Request struct {
 	URL    string
 	Header http.Header // sent as is; may be nil
 	Post   []byte      // body of a POST; nil: GET
+	Head   bool        // HEAD: the answer has a Length and no body
 	Also   int         // a status accepted besides successes; 0: none
 	ETag   string      // of the caller's copy: the answer may be NotModified; "": no copy
 	Max    int64       // largest body in bytes
@@ -259,10 +258,7 @@ func (c *Client) try(ctx context.Context, r Request, take func(*Answer) error) (
 
 // call sends the request and reads the answer. It calls heard when the header has arrived.
 func (c *Client) call(ctx context.Context, r Request, take func(*Answer) error, heard func(flow.CallResult)) error {
-	method, sent := http.MethodGet, io.Reader(nil)
-	if r.Post != nil {
-		method, sent = http.MethodPost, bytes.NewReader(r.Post)
-	}
+	method, sent := r.method()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	req, err := http.NewRequestWithContext(ctx, method, r.URL, sent)
@@ -297,7 +293,7 @@ func (c *Client) call(ctx context.Context, r Request, take func(*Answer) error, 
 		res.StatusCode != cmp.Or(r.Also, http.StatusOK) {
 		return &StatusError{res.StatusCode}
 	}
-	if res.ContentLength > r.Max {
+	if res.ContentLength > r.Max && !r.Head {
 		return ErrTooLarge
 	}
 	body := &body{in: res.Body, left: r.Max, since: time.Now(), silence: silence}

@@ -14,9 +14,11 @@ import (
 // NodeRule decides which endpoints of other nodes may be called. The endpoints are texts of a
 // registry, which others have written:
 //
-//   - an endpoint is https:// and a host, optionally with a port. With pins its key must be one of
-//     them, and its chain, names and dates are not checked; without pins it is verified under Roots.
-//   - an http:// endpoint is called if Plain is set and its host is a loopback address or localhost.
+//   - an endpoint is https:// and a host, optionally with a port. With pins its key must be one
+//     of them, and its chain, names and dates are not checked; without pins it is verified under
+//     Roots.
+//   - an http:// endpoint is called if Plain is set and its host is localhost or a loopback
+//     address.
 //   - a public address may be called; a private or loopback one only with pins, by an allowed
 //     http:// endpoint, or if it is in Allow.
 //   - link-local and multicast addresses, those of metadata services and those of Own are never

@@ -184,3 +184,25 @@ func TestParsePin(t *testing.T) {
 		}
 	}
 }
+
+// A HEAD tells the length of a body that is longer than the caller would read.
+func TestHead(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		w.WriteHeader(map[string]int{"/there": 200}[q.URL.Path] + map[string]int{"/not": 404}[q.URL.Path])
+	}))
+	defer server.Close()
+	c := nodeClient(t, NodeRule{Plain: true}, server.URL)
+	err := c.Get(t.Context(), Request{URL: server.URL + "/there", Head: true}, func(a *Answer) error {
+		if a.Length != 1000000 {
+			t.Errorf("length %d", a.Length)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), Request{URL: server.URL + "/not", Head: true}, func(*Answer) error { return nil }); StatusOf(err) != 404 {
+		t.Error(err)
+	}
+}

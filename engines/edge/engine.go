@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -31,7 +31,7 @@ const (
 	taskScrubber = "scrubber"
 )
 
-// Deps holds the dependencies of an Engine. Metrics and Board may be nil.
+// Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
 type Deps struct {
 	Catalog   *flow.Catalog
 	Store     *store.Store
@@ -42,7 +42,8 @@ type Deps struct {
 	Lifecycle *flow.Watch[flow.Phase] // of the node; from Draining on no fill is begun
 	DataDir   string                  // contains edge/cas, and packs unless edge.packs_dir names another folder
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
-	Signer    Signer                  // signs statements of usage; nil: the node is in no fleet, and counts none
+	Names     Names                   // nil if the index is off; then no site is served
+	Fleet     *FleetConfig            // nil if the fleet is off
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -76,7 +77,11 @@ type Engine struct {
 	sums     *sums
 	partials *partials // interrupted fetches
 
-	scrubTick *flow.Ticker
+	manifests *manifests // of sites
+
+	scrubTick    *flow.Ticker
+	announceTick *flow.Ticker // nil unless the node is in a fleet
+
 	verifying atomic.Bool  // a call of Verify runs
 	damage    atomic.Int64 // Unix ns of the last damage found
 
@@ -88,7 +93,14 @@ type Engine struct {
 	walks  atomic.Int64  // full scans of edge/paths, which are slow; tests count them
 	epoch  atomic.Uint64 // of the rows; it ends when a row changes or is removed
 
-	meter *meter // nil if the node is in no fleet
+	// Of the fleet; nil if it is off.
+	fleet *flow.Watch[*neighbors]
+	seeks *flow.Flight[b3.Digest, struct{}, Filled] // searches, by digest
+	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
+	// listing is empty if the fleet is off.
+	listing listing
+	placer  placer
+	meter   *meter // nil without FleetConfig.Signer
 
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
@@ -116,6 +128,7 @@ func New(cfg Config, d Deps) *Engine {
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
 	e.sums, e.partials = newSums(d.Catalog, cfg.Ingress.MaxInflight), newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
 		Name:      "absent_set",
@@ -131,6 +144,7 @@ func New(cfg Config, d Deps) *Engine {
 		dir = filepath.Join(d.DataDir, dir)
 	}
 	d.Log = e.log
+	e.newFleet()
 	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
@@ -150,7 +164,7 @@ const (
 )
 
 func (e *Engine) declareChannels() {
-	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "cas_tx",
@@ -178,11 +192,14 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskScrubber},
 		Doc:       "checks whether a scrub is due",
 	}, time.Minute)
+	if e.d.Fleet != nil && e.d.Names != nil {
+		e.declareAnnouncer()
+	}
 }
 
 // Tasks returns the tasks of the edge for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return append([]flow.Task{
+	tasks := append([]flow.Task{
 		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
 			Doc: "installs, moves and removes the files of the content store", Run: e.runWriter},
 		{
@@ -212,7 +229,14 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:        "reads every object and pack again, slowly",
 			Run:        e.runScrubber,
 		},
-	}, slices.Concat(e.packs.Tasks(), e.meter.tasks())...)
+	}, e.packs.Tasks()...)
+	if e.d.Fleet != nil && e.d.Names != nil {
+		tasks = append(tasks, e.announcer())
+	}
+	if e.d.Fleet != nil {
+		tasks = append(tasks, e.placerTask())
+	}
+	return append(tasks, e.meter.tasks()...)
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
@@ -257,13 +281,19 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) Purge() {
 	e.hot.Purge()
 	e.absent.Purge()
+	e.manifests.purge()
 	e.packs.Purge()
 }
 
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx))
+	var err error
+	if e.seeks != nil {
+		err = e.seeks.Close(ctx)
+	}
+	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
+	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
 		o.close()

@@ -36,15 +36,19 @@ type fillJob struct {
 	target
 	path    string
 	try     time.Duration // the longest duration of a try
+	idle    time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
 	expect  b3.Digest
 	again   bool   // fetch even if the object is stored
 	counted bool   // already counted against edge.ingress.rps_limit
 	serial  uint64 // position in the queue
 	call    *fillCall
+	node    *neighbor // of the fleet, which is asked for the digest; nil: the host is asked for the URL
+	most    int64     // bytes that the object may have; 0: as many as any object
 }
 
-// posted reports whether a POST began the fill.
-func (j *fillJob) posted() bool { return j.try == postTry }
+// posted reports whether a POST or a search of the fleet began the fill, so that it continues
+// without callers.
+func (j *fillJob) posted() bool { return j.try == postTry || j.node != nil }
 
 // Fill fetches the object of a URL unless it is stored, and waits until ctx ends; the fill
 // continues after that. Each try may last as long as postTry. After an error of errors.go, either

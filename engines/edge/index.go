@@ -17,7 +17,7 @@ var (
 )
 
 // Buckets returns the buckets of the edge.
-func Buckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bKeys, bPacks} }
+func Buckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bKeys, bPacks, bAnnounced} }
 
 // Stored is a row of edge/paths. It describes the object of a URL. Its key is the BLAKE3 of the
 // URL, because a URL may be longer than a key.
@@ -155,16 +155,21 @@ type installCmd struct {
 
 func (installCmd) Kind() string { return "edge.install/1" }
 
-func (c installCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done change, err error) {
-	key := pathKey(c.Row.URL)
-	old, known := paths.Get(r, key)
+func (c installCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (change, error) {
 	listed, _ := keys.Get(r, keyOf(c.Row.URL))
-	pinned := listed.Pinned && c.Row.Size-listed.Size <= c.Grow
-	keyRow{Fetched: at.At, Size: c.Row.Size, Pinned: pinned}.put(w, c.Row.URL, listed, &done)
-	paths.Put(w, key, c.Row)
+	return c.Row.install(r, at, w, listed.Pinned && c.Row.Size-listed.Size <= c.Grow), nil
+}
+
+// install adds the row of a stored object, and makes it the object of its URL.
+func (s Stored) install(r store.Reader, at store.Stamp, w *store.Writes, pinned bool) (done change) {
+	key := pathKey(s.URL)
+	old, known := paths.Get(r, key)
+	listed, _ := keys.Get(r, keyOf(s.URL))
+	keyRow{Fetched: at.At, Size: s.Size, Pinned: pinned}.put(w, s.URL, listed, &done)
+	paths.Put(w, key, s)
 	done.moved = known
-	if known && old.Digest == c.Row.Digest {
-		return done, nil
+	if known && old.Digest == s.Digest {
+		return done
 	}
 	if known {
 		b, _ := blobs.Get(r, old.Digest)
@@ -172,14 +177,14 @@ func (c installCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done
 	} else {
 		done.urls++
 	}
-	b, stored := blobs.Get(r, c.Row.Digest)
+	b, stored := blobs.Get(r, s.Digest)
 	if !stored {
-		b = blobRow{Size: c.Row.Size, Type: c.Row.Type}
+		b = blobRow{Size: s.Size, Type: s.Type}
 		done.bytes, done.objects = done.bytes+b.Size, done.objects+1
 	}
 	b.Refs++
-	blobs.Put(w, c.Row.Digest, b)
-	return done, nil
+	blobs.Put(w, s.Digest, b)
+	return done
 }
 
 // unlink removes n URLs from an object, and deletes an object without URLs.
@@ -255,6 +260,21 @@ func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) 
 // scan calls visit for every row of a table, in order, until visit returns an error. It reads
 // slices of rows, each in one read transaction, and calls visit outside of them.
 func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit func(K, V) error) error {
+	var first K
+	return scanFrom(ctx, e, t, first, visit)
+}
+
+// errScanned ends a scan that has seen enough.
+var errScanned = errors.New("scanned")
+
+// scanFrom is scan from a key.
+func scanFrom[K, V any](
+	ctx context.Context,
+	e *Engine,
+	t store.Table[K, V],
+	from K,
+	visit func(K, V) error,
+) error {
 	type row struct {
 		key K
 		v   V
@@ -262,7 +282,6 @@ func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit f
 	if t.Bucket() == bPaths {
 		e.walks.Add(1)
 	}
-	var from K
 	for more := true; more; {
 		var slice []row
 		more = false

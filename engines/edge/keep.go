@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/store"
 )
 
@@ -60,17 +61,17 @@ func (c CASConfig) pinCaps() (bytes, urls int64) {
 	return bytes, int64(c.MaxURLs) / pinShare
 }
 
-// Keep pins, unpins or removes stored URLs. It returns a PinsError, and changes nothing, if a pin
-// would exceed a cap. It waits for the content store until ctx ends. Other errors are those of
-// errors.go.
+// Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
+// a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
+// until ctx ends. Other errors are those of errors.go.
 func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult, error) {
 	k := &keepJob{do: do}
 	for _, text := range urls {
-		t, _, err := parseURL(text)
+		url, err := parseKey(text)
 		if err != nil {
 			return KeepResult{}, err
 		}
-		k.urls = append(k.urls, t.url)
+		k.urls = append(k.urls, url)
 	}
 	err := e.count()
 	switch {
@@ -83,7 +84,27 @@ func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult
 	if err != nil {
 		return KeepResult{}, err
 	}
-	return e.keepSoon(ctx, k)
+	lost := e.withoutFile(k)
+	out, err := e.keepSoon(ctx, k)
+	out.Missing = append(out.Missing, lost...)
+	return out, err
+}
+
+// withoutFile removes the digests to pin whose file is missing, as after a restore, and returns
+// them. Such an object must be put again, whereas the object of a URL can be fetched again.
+func (e *Engine) withoutFile(k *keepJob) (lost []string) {
+	if k.do != Pin {
+		return nil
+	}
+	k.urls = slices.DeleteFunc(k.urls, func(key string) bool {
+		d, err := b3.Parse(key)
+		gone := err == nil && e.cas.Used(d).IsZero()
+		if gone {
+			lost = append(lost, key)
+		}
+		return gone
+	})
+	return lost
 }
 
 // keepSoon sends a change of pins to the CAS writer and waits for it.
@@ -97,15 +118,20 @@ func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
 		n := fmt.Sprint(len(k.out.Changed), " URLs")
 		e.events.Publish(Event{Kind: "cas_remove", Of: shown(k.out.Changed[0]), Result: n, Size: k.out.Freed})
 	}
+	if err := e.withdraw(ctx, k.ended); err != nil {
+		e.log.Warn("withdraw", "objects", len(k.ended), "reason", err.Error(), "next",
+			"their records expire within a day")
+	}
 	return k.out, nil
 }
 
-// keepJob is a call of Keep on its way to the writer. The caller may read out after the job has
-// succeeded.
+// keepJob is a call of Keep on its way to the writer. The caller may read out and ended after the
+// job has succeeded.
 type keepJob struct {
-	do   Action
-	urls []string // sorted, distinct
-	out  KeepResult
+	do    Action
+	urls  []string // sorted, distinct
+	out   KeepResult
+	ended []b3.Digest // objects that are no longer announced
 }
 
 // keep processes a job. It is called by the task cas_writer.
@@ -118,7 +144,7 @@ func (e *Engine) keep(ctx context.Context, k *keepJob) error {
 		return err
 	}
 	e.applyChange(ctx, done.change)
-	k.out = done.KeepResult
+	k.out, k.ended = done.KeepResult, done.ended
 	k.out.Freed = -done.tally.bytes
 	return nil
 }
@@ -135,6 +161,7 @@ type keepCmd struct {
 type keepDone struct {
 	KeepResult
 	change
+	ended []b3.Digest // objects that are no longer announced
 }
 
 // Kind returns a name that is stored in the file.
@@ -154,6 +181,9 @@ func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done kee
 		if !listed {
 			row = keyRow{Size: path.Size}
 		}
+		if d, err := b3.Parse(url); err == nil && c.Do != Pin {
+			done.endAnnounced(r, w, d)
+		}
 		next := row
 		next.Pinned = c.Do == Pin
 		switch {
@@ -172,6 +202,14 @@ func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done kee
 	}
 	done.removePaths(r, w, gone)
 	return done, nil
+}
+
+// endAnnounced removes an object from those that are announced.
+func (done *keepDone) endAnnounced(r store.Reader, w *store.Writes, d b3.Digest) {
+	if _, known := announced.Get(r, d); known {
+		announced.Delete(w, d)
+		done.ended = append(done.ended, d)
+	}
 }
 
 // pinFilled pins a URL that was filled. If the pin is refused, why describes the reason.

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -45,7 +44,6 @@ const (
 // meter counts the bytes that this node received from other nodes of the fleet.
 type meter struct {
 	e     *Engine
-	view  atomic.Pointer[fleet.View]
 	tick  *flow.Ticker
 	mu    *flow.Mutex
 	wait  map[objectKey]receipt // guarded by mu
@@ -70,10 +68,10 @@ type receipt struct {
 	Placed bool
 }
 
-// newMeter returns a meter, and declares its ticker and its buckets. It returns nil if the node is
-// in no fleet.
+// newMeter returns a meter, and declares its ticker and its buckets. It returns nil without a
+// Signer.
 func newMeter(e *Engine) *meter {
-	if e.d.Signer == nil {
+	if e.d.Fleet == nil || e.d.Fleet.Signer == nil {
 		return nil
 	}
 	e.d.Store.Declare(service, UsageBuckets()...)
@@ -107,13 +105,21 @@ func (m *meter) tasks() []flow.Task {
 	}}
 }
 
+// view returns the current version of the registry, or nil.
+func (m *meter) view() *fleet.View {
+	if n := m.e.neighbors(); n != nil {
+		return n.view
+	}
+	return nil
+}
+
 // received counts an object whose hash was verified. It does not block. Objects of nodes that the
 // registry does not name are not counted, nor is an object beyond maxPending.
 func (m *meter) received(node string, d b3.Digest, size int64, placed bool) {
 	if m == nil {
 		return
 	}
-	view := m.view.Load()
+	view := m.view()
 	if _, member := view.Node(node); !member || node == view.Self || size <= 0 {
 		return
 	}
@@ -169,7 +175,7 @@ func (m *meter) run(ctx context.Context) error {
 // once in countEvery, and more often in epochs of less than 4 minutes; with stop, at once and
 // without statements.
 func (m *meter) step(ctx context.Context, stop bool) {
-	view := m.view.Load()
+	view := m.view()
 	if view == nil || view.Self == "" || view.Epoch < time.Second {
 		return
 	}
@@ -239,7 +245,7 @@ func (m *meter) finish(ctx context.Context, view *fleet.View) error {
 	if err != nil {
 		return err
 	}
-	peer, key := m.e.d.Signer()
+	peer, key := m.e.d.Fleet.Signer()
 	incarnation := m.e.d.Store.Info().Incarnation
 	for _, o := range over {
 		c := finishEpoch{Epoch: o.number, Row: o.row}
@@ -263,13 +269,6 @@ func (m *meter) finish(ctx context.Context, view *fleet.View) error {
 	return nil
 }
 
-// SetFleet tells the engine the items of a version of the registry. nil means that there are none.
-func (e *Engine) SetFleet(v *fleet.View) {
-	if e.meter != nil {
-		e.meter.view.Store(v)
-	}
-}
-
 // finalAt returns the earliest time of the statement of an epoch.
 func finalAt(number uint64, length time.Duration) time.Time {
 	_, end := usage.Window(number, length)
@@ -278,8 +277,3 @@ func finalAt(number uint64, length time.Duration) time.Time {
 
 // seenName returns the name of the sub-bucket of the objects of an epoch.
 func seenName(number uint64) string { return string(binary.BigEndian.AppendUint64(nil, number)) }
-
-// received is called after each object that a node of the fleet has sent.
-func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
-	e.meter.received(node, d, size, placed)
-}

@@ -36,15 +36,15 @@ func fleetOf(version uint64, length time.Duration) *fleet.View {
 	return v
 }
 
-// inFleet lets a rig meter. Its clock is an hour ahead of the wall clock, at the start of an epoch.
-func inFleet(r *rig) {
-	r.signer = func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey }
+// metered lets a rig meter. Its clock is an hour ahead of the wall clock, at the start of an epoch.
+func metered(r *rig) {
+	r.fleet = &FleetConfig{Signer: func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey }}
 	next := time.Now().Add(epochLength).Truncate(epochLength)
 	r.clock.Store(int64(time.Until(next) + time.Second))
 }
 
 func newMeterRig(t testing.TB) *rig {
-	r := newRig(t, inFleet)
+	r := newRig(t, metered)
 	r.e.SetFleet(fleetOf(7, epochLength))
 	return r
 }

@@ -22,6 +22,9 @@ type partial struct {
 	etag     string    // of the whole, strong
 	kind     string    // media type
 	reserved int64     // bytes reserved in room
+	most     int64     // bytes that the whole may have
+	guess    bool      // total is the word of a node alone: room is reserved as the bytes arrive
+	from     string    // the host that sent all bytes so far; "": several did
 	until    time.Time // when it is dropped, unless a fill resumes it before
 }
 
@@ -35,6 +38,16 @@ func (p *partial) ask(h http.Header) {
 	if p.size > 0 {
 		h.Set("Range", fmt.Sprintf("bytes=%d-", p.size))
 		h.Set("If-Range", p.etag)
+	}
+}
+
+// sentBy notes the host of an answer before its body is read.
+func (p *partial) sentBy(host string, a *upstream.Answer) {
+	switch {
+	case a.Status != http.StatusPartialContent || p.size == 0:
+		p.from = host
+	case p.from != host:
+		p.from = ""
 	}
 }
 
@@ -187,7 +200,7 @@ func (e *Engine) discard(p *partial) {
 		p.temp.Drop()
 	}
 	e.room.reserve(-p.reserved)
-	*p = partial{total: -1}
+	*p = partial{total: -1, most: p.most, guess: p.guess, from: p.from}
 }
 
 // keepPartial stores p for the next fill of its URL if that may succeed, and discards it otherwise.

@@ -46,10 +46,11 @@ type rig struct {
 	phase   *flow.Watch[flow.Phase]
 	e       *Engine
 	amnesia bool
+	fleet   *FleetConfig
+	names   Names
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
-	signer  Signer       // if set, the store uses the same clock
 	stopped bool
 }
 
@@ -89,7 +90,7 @@ func (r *rig) open() {
 		flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}},
 		flow.Running)
 	var stamps func() time.Time
-	if r.signer != nil {
+	if r.fleet != nil && r.fleet.Signer != nil { // statements depend on both clocks
 		stamps = r.now
 	}
 	r.store = store.New(store.DefaultConfig(), store.Options{
@@ -108,8 +109,9 @@ func (r *rig) open() {
 		Lifecycle: r.phase,
 		DataDir:   r.dir,
 		Amnesia:   r.amnesia,
+		Fleet:     r.fleet,
+		Names:     r.names,
 		Log:       r.log,
-		Signer:    r.signer,
 		Faults:    r.faults,
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})

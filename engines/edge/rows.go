@@ -26,12 +26,13 @@ func Checks() []store.Check {
 	}}}
 }
 
-// rows holds the content of edge/paths, edge/blobs and edge/keys.
+// rows holds the content of edge/paths, edge/blobs, edge/keys and edge/announced.
 type rows struct {
 	paths map[b3.Digest]Stored  // sound rows, by their keys
 	blobs map[b3.Digest]blobRow // sound rows, by their keys
 	keys  map[string]keyRow     // sound rows, by their URLs
 	refs  map[b3.Digest]int64   // number of rows of paths that lead to an object
+	own   []namedAnnounced      // sound rows of announced
 	bad   []*store.RowError     // rows that do not read
 }
 
@@ -65,6 +66,10 @@ func readRows(r store.Reader) *rows {
 			return errors.New("the row does not belong to its key")
 		}
 		s.keys[url] = row
+		return nil
+	})
+	read(r, bAnnounced, digests, &s.bad, func(key b3.Digest, row announcedRow) error {
+		s.own = append(s.own, namedAnnounced{key, row})
 		return nil
 	})
 	return s
@@ -203,7 +208,7 @@ func (c *repairCmd) sort() {
 
 // whole returns the command that rewrites the buckets.
 func (s *rows) whole() repairCmd {
-	c := repairCmd{Anew: true}
+	c := repairCmd{Anew: true, Announced: s.own}
 	for _, row := range s.paths {
 		c.Paths = append(c.Paths, row)
 	}
@@ -236,6 +241,8 @@ type repairCmd struct {
 	Paths []Stored
 	Blobs []namedBlob
 	Keys  []namedKey
+
+	Announced []namedAnnounced
 }
 
 type rawRow struct {
@@ -251,6 +258,11 @@ type namedBlob struct {
 type namedKey struct {
 	URL string
 	Row keyRow
+}
+
+type namedAnnounced struct {
+	Name b3.Digest
+	Row  announcedRow
 }
 
 // repairRows bounds the rows that one command of a repair writes, so that commands of other
@@ -275,6 +287,9 @@ func (c repairCmd) parts() (all []repairCmd) {
 	for rows := range slices.Chunk(c.Keys, repairRows) {
 		all = append(all, repairCmd{Keys: rows})
 	}
+	for rows := range slices.Chunk(c.Announced, repairRows) {
+		all = append(all, repairCmd{Announced: rows})
+	}
 	return all
 }
 
@@ -285,6 +300,7 @@ func (c repairCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct
 		w.Clear(bPaths)
 		w.Clear(bBlobs)
 		w.Clear(bKeys)
+		w.Clear(bAnnounced)
 	}
 	for _, row := range c.Drop {
 		for _, bucket := range Buckets() {
@@ -301,6 +317,9 @@ func (c repairCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct
 	}
 	for _, k := range c.Keys {
 		k.Row.put(w, k.URL, keyRow{}, &change{})
+	}
+	for _, a := range c.Announced {
+		announced.Put(w, a.Name, a.Row)
 	}
 	return struct{}{}, nil
 }

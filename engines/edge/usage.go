@@ -251,7 +251,7 @@ func (e *Engine) Usage(ctx context.Context, epoch uint64) (signed []byte, err er
 		if row, open := counts.Get(r, epoch); open {
 			return &OpenEpochError{epoch, finalAt(epoch, row.length())}
 		}
-		view := e.meter.view.Load()
+		view := e.meter.view()
 		if view != nil && view.Epoch >= time.Second && usage.EpochOf(e.now(), view.Epoch) == epoch {
 			return &OpenEpochError{epoch, finalAt(epoch, view.Epoch)}
 		}

@@ -75,6 +75,11 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p := e.partials.take(j.url)
+	p.most = e.Config().Fill.MaxObjectBytes.Bytes()
+	if j.most > 0 {
+		p.most = min(p.most, j.most)
+	}
+	p.guess = j.node != nil && j.most == 0
 	defer func() { e.keepPartial(j.url, p, err) }()
 	tries, err := e.download(ctx, j, p)
 	if p.outdated(err) {
@@ -89,6 +94,7 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	row := Stored{URL: j.url, Path: j.path, Type: p.kind}
 	row.Digest, row.Size = p.temp.Sum()
 	if err := row.expect(j.expect); err != nil {
+		j.lied(p)
 		return f, err
 	}
 	if err := p.temp.Seal(); err != nil {
@@ -107,20 +113,25 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries int, err error) {
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
 	// not count against the host.
-	c, end := e.Config().Fill, time.Time{}
-	header := http.Header{}
-	r := upstream.Request{URL: j.url, Header: header, Timeout: j.try, Max: c.MaxObjectBytes.Bytes(), Trying: func() {
+	end, header := time.Time{}, http.Header{}
+	r := upstream.Request{URL: j.url, Header: header, Timeout: j.try, Max: p.most, Idle: j.idle, Trying: func() {
 		tries, end = tries+1, time.Now().Add(j.try)
 		p.ask(header)
 	}}
-	if j.posted() {
-		r.Idle = c.Idle.D()
+	if j.posted() && r.Idle == 0 {
+		r.Idle = e.Config().Fill.Idle.D()
 	}
-	err = e.get(ctx, j.host, r, func(a *upstream.Answer) error {
+	take := func(a *upstream.Answer) error {
 		within, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
+		p.sentBy(j.host, a)
 		return e.receive(within, p, a)
-	})
+	}
+	if j.node != nil {
+		r.URL = objectPath(j.digest)
+		return tries, j.node.stalled(e.askNode(ctx, j.node, r, take))
+	}
+	err = e.get(ctx, j.host, r, take)
 	return tries, err
 }
 
@@ -135,10 +146,14 @@ func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (e
 		e.discard(p)
 		p.total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
 	}
-	if p.total > e.Config().Fill.MaxObjectBytes.Bytes() {
+	if p.total > p.most {
 		return &FillError{Reason: ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
 	}
-	if err := e.extend(ctx, p, p.total); err != nil {
+	room := p.total
+	if p.guess {
+		room = min(room, growBy)
+	}
+	if err := e.extend(ctx, p, room); err != nil {
 		return err
 	}
 	if p.temp == nil {
@@ -172,7 +187,7 @@ func (e *Engine) append(ctx context.Context, p *partial, b []byte) error {
 			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.total),
 		}
 	}
-	if total > e.Config().Fill.MaxObjectBytes.Bytes() {
+	if total > p.most {
 		return &FillError{Reason: ObjectCap, Cause: upstream.ErrTooLarge}
 	}
 	if err := e.extend(ctx, p, total); err != nil {
@@ -189,7 +204,7 @@ func (e *Engine) extend(ctx context.Context, p *partial, total int64) error {
 	if need <= 0 {
 		return nil
 	}
-	if total > p.total {
+	if total > p.total || p.guess {
 		need = max(need, growBy)
 	}
 	err := e.reserve(ctx, need)
@@ -212,6 +227,8 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 		return e.failed(err) // an error of the content store
 	}
 	f = &FillError{Reason: reasonOf(err), URL: j.url, Tries: tries, Cause: err}
-	e.remember(f)
+	if j.node == nil { // otherwise other nodes may have the object
+		e.remember(f)
+	}
 	return f
 }

@@ -13,16 +13,18 @@ import (
 	"ronbox/store"
 )
 
-// writeJob is one change of the content store. One of temp, aside, need, repair, keep and check is
-// set.
+// writeJob is one change of the content store. One of temp, aside, need, repair, keep, place and
+// check is set.
 type writeJob struct {
 	temp   *cas.Temp       // sealed; to install for row; owned by the writer
 	row    Stored          // of temp
+	put    *putJob         // how to install it, if a caller has put it; nil: it was fetched
 	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
 	aside  []corruptObject // corrupt objects to set aside
 	need   int64           // bytes to make room for
 	repair bool            // drop rows that do not read
 	keep   *keepJob        // URLs to pin, unpin or remove
+	place  *placeJob       // URLs of placements to add
 	check  bool            // open the content store, or try to write to it
 	reply  *flow.Reply[struct{}]
 }
@@ -118,6 +120,8 @@ func (e *Engine) change(ctx context.Context, j *writeJob) {
 		j.end(e.heal(ctx))
 	case j.keep != nil:
 		j.end(e.repairing(ctx, func() error { return e.keep(ctx, j.keep) }))
+	case j.place != nil:
+		j.end(e.repairing(ctx, func() error { return e.placeNow(ctx, j.place) }))
 	case j.need > 0:
 		j.end(e.repairing(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
 	default:
@@ -245,6 +249,9 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 		}
 		results[i] = err
 		all.add(done)
+		if j.put != nil {
+			j.put.fresh = done.objects > 0
+		}
 		if err == nil && j.row.Size > hotObject {
 			e.sums.add(names[i]) // it was hashed while it was written
 		}
@@ -254,25 +261,33 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	}
 	e.applyChange(ctx, all)
 	for i, j := range jobs {
+		if _, refused := errors.AsType[*PinsError](results[i]); refused {
+			j.end(results[i]) // not a fault of the content store
+			continue
+		}
 		j.end(e.failed(results[i]))
 	}
 }
 
-// installCmds returns the commands that add the rows of jobs. Their limits together keep pinned
-// bytes below the cap, whatever other jobs of the burst do.
-func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []installCmd {
-	has, _ := e.room.held()
-	most, _ := e.Config().CAS.pinCaps()
-	left := max(0, most-has.pinned)
-	all := make([]installCmd, len(jobs))
+// installCmds returns the commands that add the rows of jobs. Their limits together keep the pins
+// below the caps, whatever other jobs of the burst do.
+func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Command[change] {
+	left := e.pinRoom()
+	all := make([]store.Command[change], len(jobs))
 	for i, j := range jobs {
-		all[i] = installCmd{Row: j.row, Grow: left}
-		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			left = max(0, left-j.row.Size) // the row does not read, and may be pinned
+		if j.put != nil {
+			all[i] = putCmd{Row: j.row, Announce: j.put.announce, Left: left}
+		} else {
+			all[i] = installCmd{Row: j.row, Grow: left.bytes}
 		}
-		if grows := j.row.Size - listed.Size; listed.Pinned && grows > 0 && grows <= left {
-			left -= grows
+		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
+		damaged := err != nil && !errors.Is(err, ErrNotFound) // the row may be pinned
+		grows := j.row.Size - listed.Size
+		if damaged || grows > 0 && (j.put != nil || listed.Pinned && grows <= left.bytes) {
+			left.bytes = max(0, left.bytes-grows)
+		}
+		if j.put != nil && !listed.Pinned {
+			left.urls = max(0, left.urls-1)
 		}
 	}
 	return all

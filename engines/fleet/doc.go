@@ -11,4 +11,12 @@
 //     kinds without a convention, and members of a meta that no convention names, are legal.
 //  3. No two nodes of a View share an identity or a name suffix. If two items claim one, both are
 //     left out.
+//
+// # Tasks and queues
+//
+// None.
+//
+// # Lock order
+//
+// None.
 package fleet

@@ -40,7 +40,7 @@ type Node struct {
 	Endpoint string   // URL without path
 	Region   string   // "": none
 	Identity string   // peer id of its Ed25519 key
-	SPKI     []string // "sha256:<base64>" pins of its TLS key; empty: verified by CA certificates
+	SPKI     []string // pins of its TLS key, as upstream.ParsePin reads them; empty: CA certificates
 	Services []string // as ServiceIndex; sorted
 	Names    []string // canonical name suffixes that it owns; sorted
 }

@@ -49,7 +49,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	if runs(c.HTTP().Header) {
 		return errScript
 	}
-	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
+	o, err := h.asset(c)
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,22 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	}
 	h.e.Hit()
 	return nil
+}
+
+// asset returns the object of a request. One that is not stored here is fetched by its hash from
+// the fleet, unless the sender is a node that does so itself. Without the scope edge.fetch only
+// objects of opened manifests are.
+func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
+	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
+	hops := c.HTTP().Header[edge.HopHeader] != nil
+	if hops || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
+		return o, err
+	}
+	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), func() bool { return c.Holds(scopeFetch) })
+	if errors.Is(ferr, edge.ErrNotFound) {
+		return o, err
+	}
+	return fetched, ferr
 }
 
 // runs reports whether a page of this node asks for an object as script or style. The console's

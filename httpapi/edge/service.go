@@ -18,6 +18,7 @@ import (
 type Engine interface {
 	Config() *edge.Config
 	Asset(ctx context.Context, path, query string) (*edge.Object, error)
+	FetchAsset(ctx context.Context, path string, may func() bool) (*edge.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
@@ -41,6 +42,8 @@ const (
 	service   = "edge"
 	scopeFill = "edge.fill"
 	scopeKeep = "edge.keep"
+	// scopeFetch permits to have any object fetched by its hash from the nodes of the fleet.
+	scopeFetch = "edge.fetch"
 
 	prefix     = "/edge/"
 	assetsPath = prefix + "assets/"
@@ -125,6 +128,7 @@ func (h handlers) reads() []httpapi.Route {
 			Headers: []openapi.Param{
 				{Name: "Range", Doc: "one range of bytes"},
 				{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
+				{Name: edge.HopHeader, Doc: "0: answer from the store of this node alone"},
 			},
 			Problems: []int{http.StatusRequestedRangeNotSatisfiable, http.StatusForbidden,
 				http.StatusFailedDependency, http.StatusBadGateway},

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet"
 	"ronbox/engines/index"
 	"ronbox/engines/ledger"
 	"ronbox/engines/registry"
@@ -47,6 +48,7 @@ type Config struct {
 	Edge     edge.Config         `toml:"edge"`
 	Index    index.Config        `toml:"index"`
 	Rewarder rewarder.Config     `toml:"rewarder"`
+	Fleet    fleet.Config        `toml:"fleet"`
 	Console  console.Config      `toml:"console"`
 
 	// Warnings lists the keys that were set but no longer have an effect. Load fills it.
@@ -97,6 +99,7 @@ func Default() *Config {
 		Edge:     edge.DefaultConfig(),
 		Index:    index.DefaultConfig(),
 		Rewarder: rewarder.DefaultConfig(),
+		Fleet:    fleet.DefaultConfig(),
 		Console:  console.DefaultConfig(),
 	}
 }
@@ -221,6 +224,23 @@ func (l *loader) validate() {
 	l.validateAmnesia()
 	l.validateSlots()
 	l.validateFree()
+	l.validateFleet()
+}
+
+// validateFleet ensures that a node of a fleet has a registry, and that the edge has room for
+// placed content.
+func (l *loader) validateFleet() {
+	fault := func(key, value, reason string) {
+		l.faults = append(l.faults, &Fault{Where: l.whence(key), Key: key, Value: value, Reason: reason})
+	}
+	if l.cfg.Fleet.Enabled && !l.cfg.Registry.Enabled {
+		fault("fleet.enabled", "true", "needs registry.enabled = true, whose items name the nodes")
+	}
+	const key = "fleet.max_placed"
+	if placed, most := l.cfg.Fleet.MaxPlaced, l.cfg.Edge.CAS.MaxBytes; placed > most && !l.bad[key] &&
+		!l.bad["edge.cas.max_bytes"] {
+		fault(key, quote(placed.String()), fmt.Sprintf("must be at most edge.cas.max_bytes = %q", most))
+	}
 }
 
 // The keys that bound the free space of the disk.

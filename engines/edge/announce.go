@@ -1,0 +1,152 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/store"
+)
+
+// bAnnounced lists the objects that this node announces to other nodes.
+var bAnnounced = &store.Bucket{Name: "edge/announced", Class: store.Derived}
+
+// announcedRow is a row of edge/announced. Its key is the digest of the object.
+type announcedRow struct {
+	At int64 `cbor:"1,keyasint"` // Unix ns of the last announcement; 0: none
+}
+
+var announced = store.NewTable(bAnnounced, digests, store.CBOR[announcedRow]()).Summed().Alone()
+
+// Bounds of announcements.
+const (
+	announceFor   = 24 * time.Hour
+	announceBurst = 100 // objects of one call of Names
+	announceEvery = time.Minute
+)
+
+const taskAnnouncer = "announcer"
+
+// declareAnnouncer declares the ticker of the task announcer, which exists only in a fleet.
+func (e *Engine) declareAnnouncer() {
+	e.announceTick = flow.Every(e.d.Catalog, flow.Spec{
+		Service: service, Name: "announce_tick", Consumers: []string{taskAnnouncer}, Doc: "renews own provider records",
+	}, announceEvery)
+}
+
+// announcer returns the task that renews the announcements of this node.
+func (e *Engine) announcer() flow.Task {
+	return flow.Task{
+		Service:    service,
+		Name:       taskAnnouncer,
+		Count:      1,
+		Restart:    flow.Always,
+		Background: true,
+		Lanes:      []string{"store.work"},
+		Doc:        "renews own provider records at half of their life",
+		Run:        e.runAnnouncer,
+	}
+}
+
+// runAnnouncer announces the objects of edge/announced when half of the life of their records has
+// passed.
+func (e *Engine) runAnnouncer(ctx context.Context) error {
+	defer e.announceTick.Stop()
+	tick := e.announceTick.C()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick:
+			if err := e.renew(ctx); err != nil && ctx.Err() == nil {
+				e.log.Warn("announce", "reason", err.Error(), "next", "the next try is in a minute")
+			}
+		}
+	}
+}
+
+// renew announces the objects that are due, and drops those that are no longer stored.
+func (e *Engine) renew(ctx context.Context) error {
+	var due, gone []b3.Digest
+	err := scan(ctx, e, announced, func(name b3.Digest, row announcedRow) error {
+		if e.now().Sub(time.Unix(0, row.At)) < announceFor/2 {
+			return nil
+		}
+		_, err := find(ctx, e, blobs, name)
+		if errors.Is(err, ErrNotFound) {
+			gone = append(gone, name)
+			return nil
+		}
+		due = append(due, name)
+		return err
+	})
+	if errors.Is(err, store.ErrCorrupt) {
+		return errors.Join(err, e.repairSoon(ctx, writeWithin))
+	}
+	for len(due) > 0 && err == nil {
+		n := min(len(due), announceBurst)
+		err = e.announceNow(ctx, due[:n])
+		due = due[n:]
+	}
+	if err == nil {
+		err = e.withdraw(ctx, gone)
+	}
+	if err == nil && len(gone) > 0 {
+		_, err = store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: gone, Ended: true})
+	}
+	return err
+}
+
+// announce announces an object that was marked, if the node is in a fleet. If that fails, the task
+// announcer tries again.
+func (e *Engine) announce(ctx context.Context, name b3.Digest) {
+	if e.announceTick == nil {
+		return
+	}
+	if err := e.announceNow(ctx, []b3.Digest{name}); err != nil {
+		e.log.Warn("announce", "digest", name.String(), "reason", err.Error(), "next", "the next try is in a minute")
+	}
+}
+
+// announceNow publishes that this node provides objects, and records the time.
+func (e *Engine) announceNow(ctx context.Context, names []b3.Digest) error {
+	if err := e.d.Names.Announce(ctx, names, announceFor); err != nil {
+		return err
+	}
+	_, err := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: names})
+	return err
+}
+
+// withdraw ends the announcements of objects.
+func (e *Engine) withdraw(ctx context.Context, names []b3.Digest) error {
+	if e.d.Names == nil || len(names) == 0 {
+		return nil
+	}
+	return e.d.Names.Withdraw(ctx, names)
+}
+
+// announcedCmd records that objects were announced, or that their announcements have ended.
+type announcedCmd struct {
+	Objects []b3.Digest
+	Ended   bool
+}
+
+// Kind returns a name that is stored in the file.
+func (announcedCmd) Kind() string { return "edge.announced/1" }
+
+// Apply skips an object whose announcement has ended meanwhile.
+func (c announcedCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (struct{}, error) {
+	for _, name := range c.Objects {
+		_, known := announced.Get(r, name)
+		switch {
+		case !known:
+		case c.Ended:
+			announced.Delete(w, name)
+		default:
+			announced.Put(w, name, announcedRow{At: at.At})
+		}
+	}
+	return struct{}{}, nil
+}

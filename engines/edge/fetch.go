@@ -1,0 +1,212 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+)
+
+// Near says where an object is likely stored, and what is known of it. Each field may be zero.
+type Near struct {
+	Owner    string    // id or identity of the node that owns the manifest of the object
+	Manifest b3.Digest // the manifest that lists the object
+	Name     string    // "name:…", which stands for the manifest
+	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
+	Placed   bool      // a placement asks for it, not a caller
+}
+
+// objectURL returns the URL under which an object without a URL of a host is stored.
+func objectURL(d b3.Digest) string { return d.String() }
+
+// objectPath returns the path of an object on a node.
+func objectPath(d b3.Digest) string { return "/edge/assets/" + assetOf(d) }
+
+// Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
+// waits at most edge.ingress.timeout_secs. The bytes are believed by their hash alone, whichever
+// node sent them. Fetch returns nil if the object is stored, ErrNotFound if there is no fleet or no
+// node has the object, and a FillError if a node that may have it did not answer well.
+func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
+	n := e.neighbors()
+	if n == nil {
+		return ErrNotFound
+	}
+	if err := e.mayFetch(n, d, near); err != nil {
+		return err
+	}
+	if has, err := e.holds(ctx, d); has || err != nil {
+		return err
+	}
+	_, err := e.seeks.Do(ctx, d, struct{}{}, e.fetchWithin(near), func(ctx context.Context) (Filled, error) {
+		return e.seek(ctx, n, d, near)
+	})
+	return busyIfFull(err)
+}
+
+// mayFetch returns an error if no search may begin now. Otherwise it counts the request.
+func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
+	past, known := e.past(n.absentKey(d))
+	switch {
+	case e.d.Amnesia:
+		return ErrAmnesia
+	case !e.opened.Load():
+		return ErrStore
+	case e.draining():
+		return flow.ErrClosed
+	case near.Placed:
+		return nil // the placer has a pace of its own
+	case known && past.reason == UpstreamNotFound:
+		return ErrNotFound
+	case known:
+		return &FillError{Reason: past.reason, URL: objectURL(d), Cause: errors.New("no node had it a moment ago")}
+	}
+	return e.count()
+}
+
+// absentKey returns the key under which a failed search is remembered. Another version of the
+// registry may name another node that has the object.
+func (n *neighbors) absentKey(d b3.Digest) string {
+	return fmt.Sprint(objectURL(d), "@", n.view.Version)
+}
+
+// holds reports whether an object is stored. A row without a file is a miss.
+func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
+	_, err := find(ctx, e, blobs, d)
+	if err != nil {
+		return false, ignore(err, ErrNotFound)
+	}
+	return !e.cas.Used(d).IsZero(), nil
+}
+
+// Paces of a fetch that no request waits for.
+const (
+	placedBase = 30 * time.Second
+	placedRate = 64 << 10 // bytes that add a second
+)
+
+// fetchWithin returns the longest time of a search.
+func (e *Engine) fetchWithin(near Near) time.Duration {
+	if !near.Placed {
+		return e.Config().timeout()
+	}
+	most := near.Most
+	if most == 0 {
+		most = e.Config().Fill.MaxObjectBytes.Bytes()
+	}
+	return min(postTry, placedBase+time.Duration(most/placedRate)*time.Second)
+}
+
+// seek asks one node after another for an object until one has sent it.
+func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f Filled, err error) {
+	var failed *FillError
+	for node := range e.sources(ctx, n, d, near) {
+		f, err = e.fetchFrom(ctx, node, d, near)
+		if err == nil {
+			if f.New {
+				e.received(node.ID, d, f.Size, near.Placed)
+			}
+			return f, nil
+		}
+		fault, ofNode := errors.AsType[*FillError](err)
+		if !ofNode {
+			return f, err // the content store, the queue or a shutdown
+		}
+		if fault.Reason != UpstreamNotFound {
+			failed = fault
+		}
+	}
+	last := &FillError{Reason: UpstreamNotFound, URL: objectURL(d), Cause: ErrNotFound}
+	switch {
+	case errors.Is(context.Cause(ctx), flow.ErrAborted):
+		return f, flow.ErrCanceled
+	case ctx.Err() != nil:
+		last.Reason, last.Cause = Timeout, context.Cause(ctx)
+	case failed != nil && failed.Reason == ObjectCap:
+		last.Reason, last.Cause = ObjectCap, failed
+	case failed != nil:
+		last.Reason, last.Cause = UpstreamUnavailable, failed
+	}
+	e.rememberAbsent(n, d, last.Reason)
+	if last.Reason == UpstreamNotFound {
+		return f, ErrNotFound
+	}
+	return f, last
+}
+
+// rememberAbsent remembers that a search has failed, so that the next requests do not repeat it.
+func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, why Reason) {
+	keep := faultyFor
+	if why == UpstreamNotFound {
+		keep = negativeFor
+	}
+	e.absent.SetFor(n.absentKey(d), pastAnswer{reason: why, until: e.now().Add(keep)}, 1, keep)
+}
+
+// fetchFrom fetches an object from one node by a fill, with the workers and the queue of fills. It
+// leaves half of the time that is left to the other nodes.
+func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near Near) (f Filled, err error) {
+	end, _ := ctx.Deadline()
+	try := time.Until(end) / 2
+	j := &fillJob{
+		target:  target{url: objectURL(d), host: n.host, digest: d, name: objectURL(d)},
+		path:    assetOf(d),
+		try:     try,
+		idle:    min(try/2, e.Config().Fill.Idle.D()),
+		expect:  d,
+		counted: true,
+		node:    n,
+		most:    near.Most,
+	}
+	c, first, err := e.flights.Join(j.url, struct{}{})
+	if err != nil {
+		return f, busyIfFull(err)
+	}
+	if first {
+		e.enqueue(ctx, j, c)
+	}
+	f, err = c.Await(ctx)
+	if c.Canceled() {
+		e.work.drop(j.host, c)
+	}
+	if ctx.Err() != nil && err != nil {
+		err = &FillError{Reason: Timeout, URL: j.url, Cause: context.Cause(ctx)}
+	}
+	return f, err
+}
+
+// received is called after each object that a node of the fleet has sent.
+func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
+	kind := "fleet_fetch"
+	if placed {
+		kind = "fleet_place"
+	}
+	e.events.Publish(Event{Kind: kind, Of: d.String(), Result: node, Size: size})
+	e.meter.received(node, d, size, placed)
+}
+
+// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
+// the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
+// may returns true. It returns ErrNotFound for any other path.
+func (e *Engine) FetchAsset(ctx context.Context, path string, may func() bool) (*Object, error) {
+	t, err := parsePath(path, "")
+	if err != nil || t.digest.IsZero() || e.neighbors() == nil {
+		return nil, ErrNotFound
+	}
+	near, known := e.listing.near(t.digest)
+	if !known && !may() {
+		return nil, ErrNotFound
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	defer cancel()
+	if err := e.Fetch(ctx, t.digest, near); err != nil {
+		return nil, err
+	}
+	o, _, err := e.stored(ctx, t)
+	if err == nil {
+		o.Filled = true
+	}
+	return o, err
+}

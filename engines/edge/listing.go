@@ -1,0 +1,103 @@
+package edge
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/edge/site"
+)
+
+// Bounds of the manifests whose objects anyone may cause to be fetched.
+const (
+	listedMost  = 64      // manifests
+	listedFiles = 400_000 // distinct objects of all, 40 bytes each
+)
+
+// listing holds the objects of the manifests that this node has opened. A caller without rights
+// may cause only these objects to be fetched. The manifests that were opened first are forgotten
+// first.
+type listing struct {
+	mu    sync.Mutex
+	all   []*openedSite // oldest first; guarded by mu
+	files int           // of all; guarded by mu
+}
+
+// openedSite holds the objects of a manifest. It is immutable.
+type openedSite struct {
+	near    Near // for its objects, without Most
+	objects []siteObject
+}
+
+// siteObject is an object of a manifest with its size.
+type siteObject struct {
+	digest b3.Digest
+	size   int64
+}
+
+// objectsOf returns the distinct objects of a manifest, by digest. If a manifest gives one object
+// several sizes, the smallest counts.
+func objectsOf(m *site.Manifest) []siteObject {
+	all := make([]siteObject, m.Len())
+	for i := range all {
+		f := m.File(i)
+		all[i] = siteObject{f.Digest, f.Size}
+	}
+	slices.SortFunc(all, func(a, b siteObject) int {
+		if c := bytes.Compare(a.digest[:], b.digest[:]); c != 0 {
+			return c
+		}
+		return int(min(1, max(-1, a.size-b.size)))
+	})
+	return slices.CompactFunc(all, func(a, b siteObject) bool { return a.digest == b.digest })
+}
+
+// openedManifest records the objects of a manifest that is stored here. near names its owner, its
+// digest and its name. It is a no-op without a fleet.
+func (e *Engine) openedManifest(near Near, m *site.Manifest) {
+	if e.d.Fleet != nil && !e.listing.has(near.Manifest) {
+		e.listing.add(&openedSite{near, objectsOf(m)})
+	}
+}
+
+func (l *listing) has(manifest b3.Digest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.all, func(one *openedSite) bool { return one.near.Manifest == manifest })
+}
+
+func (l *listing) add(one *openedSite) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, one)
+	l.files += len(one.objects)
+	for len(l.all) > listedMost || l.files > listedFiles && len(l.all) > 1 {
+		l.files -= len(l.all[0].objects)
+		l.all = slices.Delete(l.all, 0, 1)
+	}
+}
+
+// near returns where an object of a manifest is likely stored. ok is false for other objects.
+func (l *listing) near(d b3.Digest) (near Near, ok bool) {
+	l.mu.Lock()
+	all := slices.Clone(l.all)
+	l.mu.Unlock()
+	for _, one := range slices.Backward(all) {
+		i, found := slices.BinarySearchFunc(one.objects, d, func(o siteObject, d b3.Digest) int {
+			return bytes.Compare(o.digest[:], d[:])
+		})
+		if found {
+			near = one.near
+			near.Most = atLeastOne(one.objects[i].size)
+			return near, true
+		}
+	}
+	return near, false
+}
+
+// atLeastOne returns the Most of an object of a size. An empty object is known by its hash.
+func atLeastOne(size int64) int64 { return max(size, 1) }
+
+// nameScheme begins the content of a placement that is a name.
+const nameScheme = "name:"

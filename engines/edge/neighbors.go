@@ -1,0 +1,266 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
+	"ronbox/engines/fleet"
+)
+
+// FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
+type FleetConfig struct {
+	Rule      upstream.NodeRule // which endpoints are called; Plain follows the node's own item
+	MaxPlaced int64             // bytes that placements may keep here; 0: half of edge.cas.max_bytes
+	Signer    Signer            // signs the statements of usage; nil: nothing is counted
+}
+
+// HopHeader asks a node to answer from its own store. It gives the sender no rights. Nodes send it
+// when they ask each other, so that only the node that a client asked looks elsewhere.
+const HopHeader = "Ron-Hop-Budget"
+
+// neighbors holds the other nodes of one view that have an edge. It is immutable once it is
+// current.
+type neighbors struct {
+	view   *fleet.View
+	region string      // of this node's item; "": none
+	nodes  []*neighbor // by id
+	byName map[string]*neighbor
+}
+
+// neighbor is another node of the fleet.
+type neighbor struct {
+	fleet.Node
+	*line
+}
+
+// line is the way to a node: its client and its breaker. It is kept over versions of the registry
+// as long as the endpoint and the keys of the node stay.
+type line struct {
+	origin
+	breaker *flow.Breaker
+	host    string // with its port, as lanes of work_tx are named
+	plain   bool   // the rule allowed HTTP when the line was made
+	gone    atomic.Bool
+}
+
+// Weights of failures in the breaker of a node, which counts a good answer as 1 and opens if most
+// of 20 results failed.
+const (
+	lieWeight   = 20 // bytes with another hash than the one that was asked for
+	stallWeight = 5  // a body that broke off, or that came too slowly
+)
+
+// SetFleet tells the engine the nodes of a version of the registry; nil means none. Nodes that stay
+// keep their breakers and connections. It is a no-op in an engine without Deps.Fleet. It must not
+// be called concurrently.
+func (e *Engine) SetFleet(v *fleet.View) {
+	if e.d.Fleet == nil {
+		return
+	}
+	old, _ := e.fleet.Load()
+	next := e.newNeighbors(v, old)
+	e.fleet.Store(next)
+	kept := map[*line]bool{}
+	if next != nil {
+		for _, n := range next.nodes {
+			kept[n.line] = true
+		}
+	}
+	if old == nil {
+		return
+	}
+	for _, n := range old.nodes {
+		if !kept[n.line] {
+			n.gone.Store(true)
+			n.Close()
+		}
+	}
+}
+
+// newFleet declares what a fleet needs, if there is one.
+func (e *Engine) newFleet() {
+	if e.d.Fleet == nil {
+		return
+	}
+	e.fleet = flow.NewWatch[*neighbors](e.d.Catalog, flow.Spec{
+		Service:   service,
+		Name:      "nodes",
+		Producers: []string{flow.HTTP},
+		Consumers: []string{flow.HTTP, taskPlacer, taskMeter},
+		Doc:       "the other nodes of the fleet",
+	}, nil)
+	e.seeks = flow.NewFlight[b3.Digest, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
+		Service: service, Name: "fetch", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
+	})
+	e.declarePlacer()
+	e.asks = make(chan struct{}, probesMost) //rawchan: a semaphore
+}
+
+// competing reports whether several hosts or nodes may be asked, so that none may take all workers.
+func (e *Engine) competing() bool {
+	hosts := len(e.Config().Allow)
+	if n := e.neighbors(); n != nil {
+		hosts += len(n.nodes)
+	}
+	return hosts > 1
+}
+
+// neighbors returns the current nodes, or nil.
+func (e *Engine) neighbors() *neighbors {
+	if e.fleet == nil {
+		return nil
+	}
+	n, _ := e.fleet.Load()
+	return n
+}
+
+// newNeighbors returns the nodes of a view, with the lines of old where they still fit. A node
+// whose endpoint may not be called is left out.
+func (e *Engine) newNeighbors(v *fleet.View, old *neighbors) *neighbors {
+	if v == nil {
+		return nil
+	}
+	next := &neighbors{view: v, byName: map[string]*neighbor{}}
+	rule := e.d.Fleet.Rule
+	if self, ok := v.Node(v.Self); ok {
+		next.region = self.Region
+		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
+	}
+	for _, n := range v.Nodes {
+		if n.ID == v.Self || !n.Has(fleet.ServiceEdge) {
+			continue
+		}
+		l := old.lineOf(n, rule.Plain)
+		if l == nil {
+			var err error
+			if l, err = e.newLine(n, rule); err != nil {
+				e.log.Warn("fleet.node", "node", n.ID, "reason", err.Error(), "effect", "it is not asked",
+					"next", "correct the endpoint or the keys of its item in the registry")
+				continue
+			}
+		}
+		one := &neighbor{n, l}
+		next.nodes = append(next.nodes, one)
+		next.byName[n.ID], next.byName[n.Identity] = one, one
+	}
+	return next
+}
+
+// lineOf returns the line of a node that has neither moved nor changed its keys, or nil.
+func (n *neighbors) lineOf(want fleet.Node, plain bool) *line {
+	if n == nil {
+		return nil
+	}
+	has := n.byName[want.ID]
+	if has == nil || has.Endpoint != want.Endpoint || has.plain != plain || !slices.Equal(has.SPKI, want.SPKI) {
+		return nil
+	}
+	return has.line
+}
+
+// newLine returns the line to a node, or an error if its endpoint may not be called.
+func (e *Engine) newLine(n fleet.Node, rule upstream.NodeRule) (*line, error) {
+	var pins []upstream.Pin
+	for _, text := range n.SPKI {
+		p, err := upstream.ParsePin(text)
+		if err != nil {
+			return nil, err
+		}
+		pins = append(pins, p)
+	}
+	breaker := flow.NewBreaker(flow.BreakerRule{
+		Ratio: 0.5, Min: 20, Window: faultWindow, Cooldown: e.cooldown, Probes: 1,
+	}).Counting(e.d.Catalog, service, svcNode)
+	spec, err := rule.Spec(n.Endpoint, pins, upstream.Spec{
+		Service: service,
+		Svc:     svcNode,
+		Op:      "fetch",
+		Timeout: e.Config().timeout(),
+		Tries:   1, // the next node is asked instead
+		Delay:   func(int) time.Duration { return 0 },
+		Breaker: breaker,
+	})
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(n.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{breaker: breaker, host: at.Host, plain: rule.Plain}
+	l.Client = upstream.New(e.d.Catalog, e.d.Metrics, spec)
+	return l, nil
+}
+
+// svcNode is the label svc of all nodes of a fleet: a registry may name very many over time.
+const svcNode = "node"
+
+// askNode requests an object from the store of a node, or the rest of an object if the header of r
+// has a Range. Like ask, it calls take with an answer that may be stored.
+func (e *Engine) askNode(
+	ctx context.Context,
+	n *neighbor,
+	r upstream.Request,
+	take func(*upstream.Answer) error,
+) error {
+	defer func() {
+		if n.gone.Load() {
+			n.Close() // the connection of this request, too
+		}
+	}()
+	r.URL = strings.TrimSuffix(n.Endpoint, "/") + r.URL
+	r.Blame = func(err error) bool { return n.blames(r.URL, err, time.Now()) }
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	r.Header.Set(HopHeader, "0")
+	r.Header.Set("Accept-Encoding", "identity")
+	r.Header.Set("User-Agent", "ronbox")
+	return n.Get(ctx, r, func(a *upstream.Answer) error {
+		if r.Head {
+			return nil
+		}
+		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
+		if err := storable(a, part); err != nil {
+			return err
+		}
+		return take(a)
+	})
+}
+
+// lied counts bytes with a wrong hash against the node that sent all of them.
+func (j *fillJob) lied(p *partial) {
+	if j.node != nil && p.from == j.host {
+		j.node.fault(lieWeight)
+	}
+}
+
+// stalled counts an answer that broke off, or whose bytes came too slowly, against its node. It
+// returns err.
+func (l *line) stalled(err error) error {
+	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch reasonOf(err) {
+	case Timeout, UpstreamTruncated:
+		l.fault(stallWeight)
+	}
+	return err
+}
+
+// fault counts a failure of a node that its status did not show.
+func (l *line) fault(weight int) {
+	if pass, ok := l.breaker.Permit(); ok {
+		l.breaker.Record(pass, flow.Failed, weight)
+	}
+	l.breaker.Step(time.Now())
+}

@@ -1,0 +1,245 @@
+package edge
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/site"
+	"ronbox/store"
+)
+
+// PutRequest stores an object that the caller sends. The object is kept under the pseudo URL
+// b3:<hex> and pinned.
+type PutRequest struct {
+	Body     io.Reader
+	Size     int64     // bytes of Body; -1 if unknown
+	Type     string    // media type, which site.Allowed permits; "" means site.Bytes
+	Expect   b3.Digest // the digest that the bytes must have; zero accepts any
+	Announce bool      // announce to other nodes that this node provides the object
+}
+
+// Put describes an object that was put.
+type Put struct {
+	Stored
+	New bool // false if the object was stored before
+}
+
+// DigestError is returned for a put of bytes that do not have the expected digest. Nothing was
+// stored.
+type DigestError struct{ Want, Got b3.Digest }
+
+func (e *DigestError) Error() string { return fmt.Sprintf("the bytes have %s, not %s", e.Got, e.Want) }
+
+// SizeError is returned for a put of an object that is too long. Nothing was stored.
+type SizeError struct{ Max int64 }
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("the object has more than edge.fill.max_object_bytes = %d bytes", e.Max)
+}
+
+// ErrType is returned for a put with a media type that is not in the list of package site.
+var ErrType = errors.New("the media type is not in the list of those that are served")
+
+// keyPrefix begins the pseudo URL of an object that has no URL.
+const keyPrefix = "b3:"
+
+// rowOf returns the row of an object that has no URL.
+func rowOf(d b3.Digest, size int64, kind string) Stored {
+	return Stored{URL: d.String(), Path: assetOf(d), Digest: d, Size: size, Type: kind}
+}
+
+// assetOf returns the path of an object below /edge/assets/.
+func assetOf(d b3.Digest) string { return "b3/" + hex.EncodeToString(d[:]) }
+
+// parseKey parses the URL or the pseudo URL of a stored object, for Keep.
+func parseKey(text string) (key string, err error) {
+	if !strings.HasPrefix(text, keyPrefix) {
+		t, _, err := parseURL(text)
+		return t.url, err
+	}
+	if _, err := b3.Parse(text); err != nil {
+		return "", &PathError{Path: text, Reason: "must be b3: and 64 lower-case hex digits, or a URL"}
+	}
+	return text, nil
+}
+
+// Put stores the object of a request and pins it. The object is hashed while it is written. Put
+// reads the body until ctx ends. It is idempotent. It returns a *PinsError if the pin would exceed
+// a cap, a *SizeError, a *DigestError, ErrType, an error of Body, or one of errors.go.
+func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
+	if err = e.mayPut(ctx, &r); err != nil {
+		return p, err
+	}
+	in := &partial{total: r.Size}
+	defer e.discard(in)
+	if err = e.receivePut(ctx, in, r.Body); err != nil {
+		return p, err
+	}
+	p.Stored = rowOf(b3.Digest{}, 0, r.Type)
+	digest, size := in.temp.Sum()
+	if !r.Expect.IsZero() && r.Expect != digest {
+		return p, &DigestError{Want: r.Expect, Got: digest}
+	}
+	p.Stored = rowOf(digest, size, r.Type)
+	there, err := e.hasPut(ctx, p.Stored, r.Announce)
+	if there || err != nil {
+		return p, err
+	}
+	missing := e.cas.Used(digest).IsZero() // after a restore an object has a row and no file
+	if err = in.temp.Seal(); err != nil {
+		return p, e.failed(err)
+	}
+	job := &writeJob{temp: in.temp, row: p.Stored, put: &putJob{announce: r.Announce}}
+	in.temp = nil // now owned by the writer
+	if err = e.write(ctx, job); err != nil {
+		return p, err
+	}
+	p.New = job.put.fresh || missing
+	if e.events.Publish(Event{Kind: "put", Of: p.URL, Size: size}); r.Announce {
+		e.announce(ctx, digest)
+	}
+	return p, nil
+}
+
+// mayPut returns an error if the put cannot succeed. Otherwise it counts the request.
+func (e *Engine) mayPut(ctx context.Context, r *PutRequest) error {
+	if r.Type == "" {
+		r.Type = site.Bytes
+	}
+	most := e.Config().Fill.MaxObjectBytes.Bytes()
+	switch {
+	case e.d.Amnesia:
+		return ErrAmnesia
+	case !e.opened.Load():
+		return ErrStore
+	case e.draining():
+		return flow.ErrClosed
+	case !site.Allowed(r.Type):
+		return ErrType
+	case r.Size > most:
+		return &SizeError{most}
+	}
+	if err := e.mayPin(ctx, r); err != nil {
+		return err
+	}
+	return e.count()
+}
+
+// mayPin returns a *PinsError if the pin of an object of known size and digest would exceed a cap.
+// The writer decides again; this keeps a caller from sending bytes for nothing.
+func (e *Engine) mayPin(ctx context.Context, r *PutRequest) error {
+	if r.Expect.IsZero() {
+		return nil // it may be pinned already
+	}
+	pinned, err := e.isPinned(ctx, r.Expect.String())
+	if err != nil || pinned {
+		return err
+	}
+	return e.pinRoom().refuse(max(0, r.Size), 1)
+}
+
+// receivePut writes the body of a request to in, and reserves room for it.
+func (e *Engine) receivePut(ctx context.Context, in *partial, body io.Reader) (err error) {
+	if err = e.extend(ctx, in, in.total); err != nil {
+		return err
+	}
+	if in.temp, err = e.cas.Create(); err != nil {
+		return e.failed(err)
+	}
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := body.Read(buf)
+		if most := e.Config().Fill.MaxObjectBytes.Bytes(); in.size+int64(n) > most {
+			return &SizeError{most}
+		}
+		if bad := e.extend(ctx, in, in.size+int64(n)); bad != nil {
+			return bad
+		}
+		if _, bad := in.temp.Write(buf[:n]); bad != nil {
+			return e.failed(bad)
+		}
+		in.size += int64(n)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// hasPut reports whether a put of an object would change nothing: the object is stored, pinned and,
+// if that is requested, announced.
+func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, error) {
+	o, stored, err := e.stored(ctx, target{url: row.URL, name: row.Path})
+	if err != nil {
+		if isMiss(err) {
+			err = nil
+		}
+		return false, err
+	}
+	o.Close()
+	pinned, err := e.isPinned(ctx, row.URL)
+	if err != nil || !pinned || stored.Digest != row.Digest {
+		return false, err
+	}
+	if announce {
+		_, err = find(ctx, e, announced, row.Digest)
+	}
+	return err == nil, ignore(err, ErrNotFound)
+}
+
+// putJob is the part of a writeJob that belongs to a put.
+type putJob struct {
+	announce bool
+	fresh    bool // the object was not stored; valid after the job has succeeded
+}
+
+// putCmd adds the row of an object that was put, and pins it.
+type putCmd struct {
+	Row      Stored
+	Announce bool
+	Left     pinRoom
+}
+
+// Kind returns a name that is stored in the file.
+func (putCmd) Kind() string { return "edge.put/1" }
+
+// Apply returns a *PinsError if the pin would exceed a cap.
+func (c putCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (change, error) {
+	done := c.Row.install(r, at, w, true)
+	if err := c.Left.refuse(done.pinned, done.pins); err != nil {
+		return change{}, err
+	}
+	if _, known := announced.Get(r, c.Row.Digest); c.Announce && !known {
+		announced.Put(w, c.Row.Digest, announcedRow{})
+	}
+	return done, nil
+}
+
+// pinRoom is how much more may be pinned, with the caps.
+type pinRoom struct {
+	bytes, urls       int64
+	maxBytes, maxURLs int64
+}
+
+// pinRoom returns how much more may be pinned now.
+func (e *Engine) pinRoom() pinRoom {
+	has, _ := e.room.held()
+	bytes, urls := e.Config().CAS.pinCaps()
+	return pinRoom{max(0, bytes-has.pinned), max(0, urls-has.pins), bytes, urls}
+}
+
+// refuse returns a *PinsError if so many more pins do not fit.
+func (p pinRoom) refuse(bytes, urls int64) error {
+	if bytes <= max(0, p.bytes) && urls <= p.urls || bytes <= 0 && urls <= 0 {
+		return nil
+	}
+	return &PinsError{p.maxBytes - p.bytes + bytes, p.maxURLs - p.urls + urls, p.maxBytes, p.maxURLs}
+}

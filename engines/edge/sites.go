@@ -1,0 +1,121 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/site"
+)
+
+// SiteRequest asks for a file of a site.
+type SiteRequest struct {
+	Name string     // of the site, as docs.example or docs.example@1.2.0
+	Path string     // decoded, relative; a directory is "" or ends with a slash
+	From netip.Addr // network of the caller; the zero Addr has no rate of lookups
+}
+
+// SiteFile is a file of a site. The caller must close it.
+type SiteFile struct {
+	*Object
+	Age time.Duration // of the lookup of the name
+}
+
+// SiteError is returned for a name whose manifest or file is not sound.
+type SiteError struct {
+	Manifest b3.Digest
+	Cause    error
+}
+
+func (e *SiteError) Error() string { return fmt.Sprintf("manifest %s: %v", e.Manifest, e.Cause) }
+
+// Unwrap returns the cause.
+func (e *SiteError) Unwrap() error { return e.Cause }
+
+// MissingError is returned for an object of a site that is not stored and could not be fetched in
+// time.
+type MissingError struct {
+	Object b3.Digest
+	Cause  error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not stored here: %v", e.Object, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *MissingError) Unwrap() error { return e.Cause }
+
+// Site returns a file of a site: the name leads to the manifest, and the manifest to the object. It
+// fetches missing objects until ctx ends, and at most for edge.ingress.timeout_secs each. The
+// object always belongs to the manifest that the name has now. Site returns ErrNotFound,
+// site.ErrDirectory, a *PathError, a *SiteError, a *MissingError, flow.ErrBusy, a *RateError, or an
+// error of the lookup of the name.
+func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error) {
+	named, err := e.named(ctx, r.Name, r.From)
+	if err != nil {
+		return f, err
+	}
+	m, err := e.manifest(ctx, named)
+	if err != nil {
+		return f, err
+	}
+	entry, ok, err := m.Look(r.Path)
+	if err != nil {
+		return f, err
+	}
+	if !ok {
+		return f, ErrNotFound
+	}
+	near := Near{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
+	e.openedManifest(near, m)
+	near.Most = atLeastOne(entry.Size)
+	o, err := e.object(ctx, entry.Digest, near)
+	if err != nil {
+		return f, err
+	}
+	if o.Size != entry.Size {
+		o.Close()
+		lie := &site.Error{Path: entry.Path, Reason: fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)}
+		return f, &SiteError{named.Manifest, lie}
+	}
+	o.Type, o.Immutable = site.Served(entry.Type), false
+	return SiteFile{o, named.Age}, nil
+}
+
+// object returns an object by its digest, and fetches it if it is missing.
+func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*Object, error) {
+	t := target{digest: d, name: assetOf(d)}
+	if o := e.warm(t.name); o != nil {
+		return o, nil
+	}
+	o, _, err := e.stored(ctx, t)
+	if !isMiss(err) {
+		return o, err
+	}
+	if err = e.fetchMissing(ctx, d, near); err != nil {
+		return nil, err
+	}
+	if o, _, err = e.stored(ctx, t); err == nil {
+		o.Filled = true
+	} else if isMiss(err) {
+		err = &MissingError{d, err}
+	}
+	return o, err
+}
+
+// fetchMissing fetches an object from other nodes.
+func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error {
+	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	defer cancel()
+	err := e.Fetch(ctx, d, near)
+	_, rate := errors.AsType[*RateError](err)
+	if err == nil || rate || errors.Is(err, flow.ErrBusy) {
+		return err
+	}
+	return &MissingError{d, err}
+}

@@ -1,0 +1,157 @@
+package edge
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
+)
+
+// Bounds of a search.
+const (
+	wave        = 5               // nodes that are asked at once whether they have an object
+	probeWithin = time.Second     // for the answer of a node to that
+	namesWithin = 2 * time.Second // for the providers that the index finds
+	probesMost  = 64              // such questions at one time, over all searches
+)
+
+// sources returns the nodes to fetch an object from, each once: the owner of its manifest, the
+// nodes of placements that have it, its providers in the index, and then all others. The owner and
+// the providers are asked for the object itself. The others are first asked in waves whether they
+// have it, and only those that do are returned.
+func (e *Engine) sources(ctx context.Context, n *neighbors, d b3.Digest, near Near) iter.Seq[*neighbor] {
+	return func(yield func(*neighbor) bool) {
+		seen := map[*neighbor]bool{nil: true}
+		fresh := func(all []*neighbor) (out []*neighbor) {
+			for _, one := range all {
+				if !seen[one] {
+					seen[one] = true
+					out = append(out, one)
+				}
+			}
+			return out
+		}
+		each := func(all []*neighbor) bool {
+			for _, one := range all {
+				if ctx.Err() != nil || !yield(one) {
+					return false
+				}
+			}
+			return true
+		}
+		if !each(fresh([]*neighbor{n.byName[near.Owner]})) ||
+			!e.waves(ctx, d, fresh(n.placed(d, near)), yield) ||
+			!each(fresh(e.providers(ctx, n, d, near))) {
+			return
+		}
+		e.waves(ctx, d, fresh(n.ordered(d)), yield)
+	}
+}
+
+// placed returns the nodes of the regions in which an object or its manifest is placed.
+func (n *neighbors) placed(d b3.Digest, near Near) []*neighbor {
+	regions := map[string]bool{}
+	for _, p := range n.view.Placements {
+		if p.Content == d.String() || p.Content == near.Manifest.String() || near.Name != "" && p.Content == near.Name {
+			regions[p.Region] = true
+		}
+	}
+	if len(regions) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(n.ordered(d), func(one *neighbor) bool { return !regions[one.Region] && !regions[""] })
+}
+
+// ordered returns all nodes: first those of this node's region, and within a region in an order
+// that differs between objects, so that no node is asked first for all of them.
+func (n *neighbors) ordered(d b3.Digest) []*neighbor {
+	weight := make(map[*neighbor]b3.Digest, len(n.nodes))
+	for _, one := range n.nodes {
+		weight[one] = b3.Sum(append([]byte(one.ID), d[:]...))
+	}
+	far := func(one *neighbor) int {
+		if n.region != "" && one.Region == n.region {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(slices.Values(n.nodes), func(a, b *neighbor) int {
+		x, y := weight[a], weight[b]
+		return cmp.Or(far(a)-far(b), bytes.Compare(x[:], y[:]))
+	})
+}
+
+// providers returns the nodes that have announced an object or its manifest.
+func (e *Engine) providers(ctx context.Context, n *neighbors, d b3.Digest, near Near) (out []*neighbor) {
+	if e.d.Names == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	defer cancel()
+	of := d
+	if !near.Manifest.IsZero() {
+		of = near.Manifest // its objects are not announced one by one
+	}
+	ids, err := e.d.Names.Providers(ctx, of)
+	if err != nil {
+		e.log.Debug("fleet.providers", "digest", of.String(), "reason", err.Error())
+	}
+	for _, id := range ids {
+		out = append(out, n.byName[id])
+	}
+	return out
+}
+
+// waves asks nodes in groups whether they have an object, and calls yield with those that do. It
+// returns false if ctx ended or yield did not ask for more.
+func (e *Engine) waves(ctx context.Context, d b3.Digest, all []*neighbor, yield func(*neighbor) bool) bool {
+	for group := range slices.Chunk(all, wave) {
+		for len(group) > 0 && ctx.Err() == nil {
+			holder := e.probe(ctx, d, group)
+			if holder == nil {
+				break
+			}
+			if !yield(holder) {
+				return false
+			}
+			// If that node failed, the rest of the group is asked again.
+			group = slices.DeleteFunc(slices.Clone(group), func(n *neighbor) bool { return n == holder })
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// errHolds ends the other questions of a wave.
+var errHolds = errors.New("a node has the object")
+
+// probe asks nodes at once whether they have an object. It returns the first that says so, or nil.
+func (e *Engine) probe(ctx context.Context, d b3.Digest, group []*neighbor) *neighbor {
+	found := make(chan *neighbor, len(group)) //rawchan: holds every answer, so nothing waits for it
+	_ = flow.Fan(ctx, len(group), func(ctx context.Context, i int) error {
+		select {
+		case e.asks <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		defer func() { <-e.asks }()
+		r := upstream.Request{URL: objectPath(d), Head: true, Timeout: probeWithin}
+		if err := e.askNode(ctx, group[i], r, nil); err != nil {
+			return nil
+		}
+		found <- group[i]
+		return errHolds
+	})
+	select {
+	case n := <-found:
+		return n
+	default:
+		return nil
+	}
+}
