@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 )
@@ -112,6 +114,20 @@ func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edg
 	return k, f.err
 }
 
+func (f *fakeEdge) Usage(_ context.Context, epoch uint64) ([]byte, error) {
+	s := usage.Statement{
+		Genesis:     b3.Sum(fakeBytes),
+		Node:        "node/a",
+		Identity:    "12D3KooWa",
+		Incarnation: "i",
+		Epoch:       epoch,
+		Length:      time.Hour,
+		Head:        2,
+		Rows:        []usage.Row{{Node: "node/b", Asked: 10, Objects: 1}},
+	}
+	return s.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))), f.err
+}
+
 func (f *fakeEdge) info() edge.PackInfo {
 	return edge.PackInfo{
 		ID:          fakePack,
@@ -164,6 +180,7 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"asset":   get("assets/" + fakeAsset),
 		"tile":    get("tiles/world/1/0/0.png"),
 		"no tile": get("tiles/world/1/1/0.png"),
+		"usage":   func() error { return only(c.Usage(ctx, 20_000)) },
 		"page":    get("preview/world"),
 		"static":  get("static/preview.js"),
 		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },

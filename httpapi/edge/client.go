@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -180,6 +181,12 @@ func NewClient(c *client.Client) Client { return Client{c} }
 // Catalog returns the packs.
 func (c Client) Catalog(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
+}
+
+// Usage returns the signed statement of an epoch. It does not verify it.
+func (c Client) Usage(ctx context.Context, epoch uint64) ([]byte, error) {
+	path := usagePath + strconv.FormatUint(epoch, 10)
+	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: path, Limit: usage.MaxSize})
 }
 
 // EdgeBytes returns an asset, a tile, a page or a file of a page, by its escaped path below /edge/.

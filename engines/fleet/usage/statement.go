@@ -105,23 +105,25 @@ func (s *Statement) object() canon.Object {
 	}
 }
 
-// document is the JSON of a statement.
-type document struct {
-	Format      string         `json:"format"`
-	Genesis     string         `json:"genesis"`
-	Node        string         `json:"node"`
-	Identity    string         `json:"identity"`
-	Incarnation string         `json:"incarnation"`
-	Epoch       string         `json:"epoch"`
-	Length      string         `json:"length"`
-	Head        string         `json:"head"`
-	Start       string         `json:"start"`
-	End         string         `json:"end"`
-	Rows        map[string]row `json:"rows"`
-	Signature   string         `json:"signature"`
+// Document is the JSON of a signed statement. Numbers are decimal strings, as in all documents that
+// are hashed or signed.
+type Document struct {
+	Format      string                 `json:"format"`
+	Genesis     string                 `json:"genesis"`
+	Node        string                 `json:"node"`
+	Identity    string                 `json:"identity"`
+	Incarnation string                 `json:"incarnation"`
+	Epoch       string                 `json:"epoch"`
+	Length      string                 `json:"length"`
+	Head        string                 `json:"head"`
+	Start       string                 `json:"start" format:"time"`
+	End         string                 `json:"end" format:"time"`
+	Rows        map[string]DocumentRow `json:"rows"`
+	Signature   string                 `json:"signature"`
 }
 
-type row struct {
+// DocumentRow is the JSON of a Row, whose node is its name.
+type DocumentRow struct {
 	Asked   string `json:"asked"`
 	Placed  string `json:"placed"`
 	Objects string `json:"objects"`
@@ -154,7 +156,7 @@ func parse(raw []byte) (s Statement, sig []byte, err error) {
 	if len(raw) > MaxSize {
 		return s, nil, fmt.Errorf("has %d bytes, at most %d", len(raw), MaxSize)
 	}
-	var d document
+	var d Document
 	if err := json.Unmarshal(raw, &d, json.RejectUnknownMembers(true)); err != nil {
 		return s, nil, fmt.Errorf("is not JSON of the form %s: %w", Format, err)
 	}
@@ -177,7 +179,7 @@ func parse(raw []byte) (s Statement, sig []byte, err error) {
 }
 
 // statement converts the texts of a document.
-func (d *document) statement() (s Statement, err error) {
+func (d *Document) statement() (s Statement, err error) {
 	number := func(name, text string, most uint64) uint64 {
 		n, bad := canon.ParseNumber(text)
 		if bad == nil && n > most {
