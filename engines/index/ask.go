@@ -112,11 +112,17 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
 }
 
+var errOlder = &RecordError{"seq", "is lower than that of an earlier record"}
+
 // compare compares the record of a name with earlier records. It refuses a record that is older
 // than the last one of the same signer, or that has another manifest at the same seq. A different
 // manifest by another trusted signer is a conflict, and not the fault of either peer.
 func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
 	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
+	if h := l.j.held; h != nil && h.Signer == signer &&
+		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.manifest) {
+		return errOlder
+	}
 	old, ok := l.e.past(l.j.text, l.e.now())
 	if !ok {
 		return nil
@@ -131,7 +137,7 @@ func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
 				n.conflict = was.manifest
 			}
 		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
-			return &RecordError{"seq", "is lower than that of an earlier record"}
+			return errOlder
 		}
 	}
 	// concurrent lookups may use the same entry

@@ -13,6 +13,7 @@ type PutName struct {
 	Key      Key
 	Manifest b3.Digest
 	Note     store.Event // audit row, without details
+	Restored bool        // the file was restored from a snapshot: see nextSeq
 }
 
 // Written is the result of a command on names.
@@ -36,16 +37,32 @@ func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written
 	if stands && prev.Manifest == c.Manifest {
 		return Written{Named: prev.named(c.Key), commit: at.Seq}, nil
 	}
-	next := nameRow{Manifest: c.Manifest, Seq: prev.Seq + 1, UpdatedMS: at.At / int64(time.Millisecond), Commit: at.Seq}
+	next := nameRow{
+		Manifest:  c.Manifest,
+		Seq:       nextSeq(prev, at, c.Restored),
+		UpdatedMS: at.At / int64(time.Millisecond),
+		Commit:    at.Seq,
+	}
 	names.Put(w, c.Key.text, next)
 	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, stands), "after", c.Manifest.String()))
 	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
 }
 
+// nextSeq returns the seq of the next write of a key. In a file that was restored from a snapshot it
+// is at least the time in Unix ms: writes after the snapshot are lost, and their seqs, which other
+// nodes have seen, must not come again.
+func nextSeq(prev nameRow, at store.Stamp, restored bool) uint64 {
+	if restored {
+		return max(prev.Seq+1, uint64(at.At/int64(time.Millisecond)))
+	}
+	return prev.Seq + 1
+}
+
 // DeleteName deletes a key.
 type DeleteName struct {
-	Key  Key
-	Note store.Event
+	Key      Key
+	Note     store.Event
+	Restored bool // as that of PutName
 }
 
 // Kind implements store.Command.
@@ -59,7 +76,7 @@ func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Writ
 	}
 	next := nameRow{
 		Manifest:  prev.Manifest,
-		Seq:       prev.Seq + 1,
+		Seq:       nextSeq(prev, at, c.Restored),
 		UpdatedMS: at.At / int64(time.Millisecond),
 		Commit:    at.Seq,
 		Deleted:   true,

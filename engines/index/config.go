@@ -298,7 +298,7 @@ func settle(c Config) *settings {
 	}
 }
 
-// keysFor returns the keys that are trusted for k.
+// keysFor returns the keys that index.trust names for k.
 func (s *settings) keysFor(k Key) (keys []ed25519.PublicKey) {
 	name := k.name()
 	for _, t := range s.trusted {

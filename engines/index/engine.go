@@ -56,6 +56,7 @@ type Deps struct {
 	Board    *obs.Board
 	Now      func() time.Time          // wall clock; nil: time.Now
 	Peers    []Peer                    // in the order of Config.Peers
+	Fleet    bool                      // SetFleet will be called: records of owners of names are kept
 	Identity func() ed25519.PrivateKey // called by Recover; nil: use a random key for this process
 	// Admit takes cost tokens of the rate of a network for a lookup that leaves the node, or
 	// returns the time until the next token. nil: no rate. It does not block.
@@ -96,7 +97,13 @@ type Engine struct {
 	cache  *cache.Cache[string, *entry] // open between Recover and Close
 	fences *fences
 	damage damage
-	peers  []*peer
+
+	configured []*peer // those of Config.Peers
+	set        atomic.Pointer[peerSet]
+
+	fleet     bool                     // of Deps; the two below are nil without it
+	records   *flow.Queue[ownerRecord] // of names that other nodes own
+	renewTick *flow.Ticker
 
 	meta   atomic.Pointer[CacheMeta] // written only by the cache janitor
 	purges atomic.Uint64             // calls of Purge
@@ -118,6 +125,7 @@ func New(cfg Config, d Deps) *Engine {
 		admit:    d.Admit,
 		identity: d.Identity,
 		fences:   newFences(),
+		fleet:    d.Fleet,
 	}
 	e.line = newLine(e.workers)
 	if e.now == nil {
@@ -132,8 +140,9 @@ func New(cfg Config, d Deps) *Engine {
 	e.m = newMetrics(d.Metrics, e)
 	e.declareChannels()
 	for _, p := range d.Peers {
-		e.peers = append(e.peers, e.newPeer(p))
+		e.configured = append(e.configured, e.newPeer(p))
 	}
+	e.set.Store(&peerSet{peers: e.configured})
 	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
@@ -159,12 +168,13 @@ const (
 )
 
 func (e *Engine) anyPeer() error {
-	for _, p := range e.peers {
+	peers := e.set.Load().peers
+	for _, p := range peers {
 		if p.breaker.State() != flow.BreakerOpen {
 			return nil
 		}
 	}
-	if len(e.peers) == 0 {
+	if len(peers) == 0 {
 		return nil
 	}
 	return errors.New("breakers of all peers are open")
@@ -182,12 +192,16 @@ func (e *Engine) declareChannels() {
 		Doc: "lookups among peers, one per key, with a share per network; " +
 			"full, or too long: 429, nothing happened",
 	})
+	background := []string{taskPrefetcher}
+	if e.fleet {
+		background = append(background, taskRenewer)
+	}
 	e.bg = flow.NewQueue[*job](c, flow.Spec{
 		Service:   service,
 		Name:      "bg_tx",
 		Cap:       bgCap,
 		Policy:    flow.Wait,
-		Producers: []string{taskPrefetcher},
+		Producers: background,
 		Consumers: []string{taskWorker},
 		Doc: "warm-up, reindexing and probes of peers, taken while work_tx is empty; " +
 			"jobs left at a stop are dropped",
@@ -251,11 +265,14 @@ func (e *Engine) declareChannels() {
 		Entry:     1 << 10,
 		Exit:      dropped,
 	})
+	if e.fleet {
+		e.declareFleet()
+	}
 }
 
 // Tasks lists the index's tasks for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return []flow.Task{
+	tasks := []flow.Task{
 		{
 			Service: service,
 			Name:    taskWorker,
@@ -290,6 +307,10 @@ func (e *Engine) Tasks() []flow.Task {
 		},
 		{Service: service, Name: taskObserver, Restart: flow.Always, Doc: "counts events", Run: e.runObserver},
 	}
+	if e.fleet {
+		tasks = append(tasks, e.renewer())
+	}
+	return tasks
 }
 
 // Recover opens the cache and takes the node's identity. It reads no rows.

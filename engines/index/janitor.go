@@ -104,13 +104,12 @@ func (e *Engine) Meta() CacheMeta { return *e.meta.Load() }
 // runBreakerJanitor steps the breakers. No other task changes their state.
 func (e *Engine) runBreakerJanitor(ctx context.Context) error {
 	defer e.breakerTick.Stop()
-	rule := e.boot.Breaker // the current rule of the breakers
 	for {
 		current, changed := e.config.Load()
-		if current.Breaker != rule {
-			rule = current.Breaker
-			for _, p := range e.peers {
-				p.breaker.Reload(rule.rule())
+		for _, p := range e.set.Load().peers {
+			if p.rule != current.Breaker {
+				p.rule = current.Breaker
+				p.breaker.Reload(p.rule.rule())
 			}
 		}
 		select {
@@ -118,7 +117,7 @@ func (e *Engine) runBreakerJanitor(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-changed:
 		case <-e.breakerTick.C():
-			for _, p := range e.peers {
+			for _, p := range e.set.Load().peers {
 				e.step(p)
 			}
 		}

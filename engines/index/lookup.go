@@ -39,6 +39,7 @@ type outcome struct {
 	err     error
 	without []*peer // of a "not found": the peers that gave this answer
 	late    bool    // the deadline ended the lookup
+	denied  bool    // of a "not found": the sole owner of the name gave it
 }
 
 // lookup asks peers for one key in two waves: alpha peers at once, and beta others if no peer of
@@ -52,6 +53,8 @@ type lookup struct {
 	j      *job
 	done   func(outcome) // called once, without mu
 	order  []*peer
+	owner  *peer // owner of the name, the first in order; nil: it has none
+	sole   bool  // the owner alone is trusted for the name, so that its "not found" is final
 	begun  time.Time
 	asOf   time.Time     // wall clock at which all answers count as received
 	second chan struct{} // closed when the second wave begins
@@ -66,6 +69,7 @@ type lookup struct {
 	calls    map[*peer]time.Time // beginnings of the running calls
 	heard    []heard             // good answers
 	without  []*peer             // peers that answered "not found"
+	denied   bool                // the sole owner answered "not found"
 	failed   int                 // calls without an answer
 	retries  int
 	past     bool // the hedge time has passed
@@ -87,6 +91,9 @@ type heard struct {
 // known, even if a leg ignores the end of its context.
 func (l *lookup) run(ctx context.Context) {
 	alpha, beta := l.s.DHT.Alpha, l.s.DHT.Beta
+	if l.owner != nil {
+		alpha = 1 // others may hold an older record of the owner, and answer sooner
+	}
 	l.waiting = alpha
 	l.left = [2]int{alpha, beta}
 	l.second = make(chan struct{})
@@ -161,22 +168,6 @@ func (l *lookup) step() {
 	}
 }
 
-// verdict returns the outcome if it is decided. The caller holds mu.
-func (l *lookup) verdict() (o outcome, over bool) {
-	out := l.left[0] > 0 || l.left[1] > 0 && (l.hedged || l.failed > 0) // a leg is running or will run
-	switch {
-	case len(l.heard) > 0:
-		if l.j.isName() || l.past || l.waiting <= 0 || !out {
-			return l.found(), true
-		}
-	case !out:
-		return l.final(), true
-	case !l.j.isName() && l.hedged && l.left[1] == 0 && l.mostWithout():
-		return l.nothing(), true // otherwise one dead peer would turn each miss into a timeout
-	}
-	return outcome{}, false
-}
-
 // leg asks one peer after another until one has answered. For a name, the answer of one peer does
 // not predict those of others, so the leg continues while there are peers.
 func (l *lookup) leg(ctx context.Context, wave int) {
@@ -198,7 +189,7 @@ func (l *lookup) leg(ctx context.Context, wave int) {
 			if got == nil || !retryable(err) { // keep an error that allows a retry
 				err = got
 			}
-			if got == nil || !l.j.isName() || ctx.Err() != nil {
+			if got == nil || !l.j.isName() || ctx.Err() != nil || l.isDenied() {
 				break
 			}
 		}
@@ -294,7 +285,14 @@ func (l *lookup) book(p *peer, err error) {
 		l.lastErr = err
 	case !slices.Contains(l.without, p):
 		l.without = append(l.without, p)
+		l.denied = l.denied || l.sole && p == l.owner
 	}
+}
+
+func (l *lookup) isDenied() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.denied
 }
 
 // addAnswer adds a good answer.
@@ -305,77 +303,6 @@ func (l *lookup) addAnswer(o outcome, p *peer, wave int) {
 	}
 	l.mu.Unlock()
 	l.step()
-}
-
-// silent returns the number of peers without an answer: of all peers for a name, of the tried ones
-// for a content id. The caller holds mu.
-func (l *lookup) silent() int {
-	if l.j.isName() {
-		return len(l.order) - len(l.without)
-	}
-	return l.asked + l.refused - len(l.without)
-}
-
-// mostWithout reports whether more peers answered "not found" than did not answer. The caller holds
-// mu.
-func (l *lookup) mostWithout() bool { return len(l.without) > l.silent() }
-
-// final returns the outcome after every leg has ended without a good answer. The caller holds mu.
-func (l *lookup) final() outcome {
-	switch {
-	case l.asked == 0 && l.refused > 0:
-		return outcome{err: l.e.allOpen()}
-	case l.silent() == 0 || l.mostWithout():
-		return l.nothing()
-	case !time.Now().Before(l.j.deadline):
-		return outcome{err: ErrTimeout}
-	}
-	return outcome{err: errors.Join(ErrUpstream, l.lastErr)}
-}
-
-// atDeadline returns the outcome at the deadline from the answers so far. The caller holds mu.
-func (l *lookup) atDeadline() (o outcome) {
-	switch {
-	case len(l.heard) > 0:
-		o = l.found()
-	case l.mostWithout():
-		o = l.nothing()
-	default:
-		return outcome{err: ErrTimeout}
-	}
-	o.late = true
-	return o
-}
-
-// found returns the outcome of the good answers: for a name the first answer, for a content id all
-// answers merged. It does not depend on their order. The caller holds mu.
-func (l *lookup) found() outcome {
-	o := l.heard[0].outcome
-	n := o.entry
-	if l.j.isName() {
-		n.from = []*peer{l.heard[0].from}
-		return o
-	}
-	n.from = make([]*peer, len(l.heard))
-	sets := make([][]Provider, len(l.heard), len(l.heard)+1)
-	for i, h := range l.heard {
-		n.from[i], sets[i] = h.from, h.entry.providers
-	}
-	n.providers = capped(merge(append(sets, l.j.known)...))
-	n.etag = etagOf(n.providers)
-	o.until = firstExpiry(n.providers)
-	return o
-}
-
-// nothing returns the outcome "not found". It is cached for half the time if a peer did not answer.
-// The caller holds mu.
-func (l *lookup) nothing() outcome {
-	o := outcome{entry: &entry{key: l.j.text, fence: l.j.fence}, ttl: l.s.neg, without: l.without}
-	if silent := l.silent(); silent > 0 {
-		o.entry.silent = &SilentError{silent}
-		o.ttl /= 2
-	}
-	return o
 }
 
 // publish calls done with the outcome and ends the other legs. It is called once.

@@ -115,7 +115,7 @@ func TestLookup(t *testing.T) {
 func (r *rig) orderedCID(peers []*fake) b3.Digest {
 	for i := range 100_000 {
 		cid := digest("%d", i)
-		if slices.EqualFunc(r.e.orderFor(cidText(cid), ""), peers,
+		if slices.EqualFunc(r.e.set.Load().orderFor(cidText(cid), "", nil), peers,
 			func(a *peer, b *fake) bool { return a.Peer == Peer(b) }) {
 			return cid
 		}

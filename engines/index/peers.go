@@ -15,7 +15,7 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// peer is a configured Peer with its breaker and counters.
+// peer is a Peer with its breaker and counters.
 type peer struct {
 	Peer
 	breaker *flow.Breaker
@@ -25,6 +25,7 @@ type peer struct {
 	failed  atomic.Uint64
 	last    atomic.Pointer[string] // error of the last failed call
 	late    atomic.Int64           // time until which lookups do not wait for it if others answer, Unix ns
+	rule    BreakerConfig          // rule of the breaker; owned by the breaker janitor once the peer is published
 }
 
 // isLate reports whether p recently missed the hedge time of a lookup although other peers had
@@ -39,7 +40,12 @@ func (p *peer) onTime() {
 }
 
 func (e *Engine) newPeer(p Peer) *peer {
-	out := &peer{Peer: p, breaker: flow.NewBreaker(e.boot.Breaker.rule()).Counting(e.catalog, service, p.Target())}
+	rule := e.live().Breaker
+	out := &peer{
+		Peer:    p,
+		breaker: flow.NewBreaker(rule.rule()).Counting(e.catalog, service, p.Target()),
+		rule:    rule,
+	}
 	out.refused = e.m.reg.Counter("breaker_open_total", service, "target", p.Target())
 	for s := range out.state {
 		out.state[s] = e.m.reg.Set("breaker_state", service, "target", p.Target(), "state",
@@ -49,10 +55,19 @@ func (e *Engine) newPeer(p Peer) *peer {
 	return out
 }
 
-// orderFor returns the peers in the order in which a key asks them: peers of the region first, then
-// by a hash of key and peer. Keys spread over the peers, and one key finds the same peers again.
-func (e *Engine) orderFor(key, region string) []*peer {
-	order := slices.Clone(e.peers)
+// forget removes the series of a peer that was removed.
+func (e *Engine) forget(p *peer) {
+	e.m.reg.Remove("breaker_open_total", service, "target", p.Target())
+	for s := range p.state {
+		e.m.reg.Remove("breaker_state", service, "target", p.Target(), "state", flow.BreakerState(s).String())
+	}
+}
+
+// orderFor returns the peers in the order in which a key asks them: head, which may be nil, then
+// peers of the region, then by a hash of key and peer. Keys spread over the peers, and one key finds
+// the same peers again.
+func (s *peerSet) orderFor(key, region string, head *peer) []*peer {
+	order := slices.Clone(s.peers)
 	hash := func(p *peer) uint64 {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key)) // a hash never fails
@@ -60,7 +75,7 @@ func (e *Engine) orderFor(key, region string) []*peer {
 		return h.Sum64()
 	}
 	slices.SortFunc(order, func(a, b *peer) int {
-		return cmp.Or(cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
+		return cmp.Or(first(a == head, b == head), cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
 			cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
 	})
 	return order
@@ -95,12 +110,19 @@ func kindOf(err error) string {
 	return "invalid"
 }
 
-// Peers returns the state of every configured peer, in the order of the configuration.
+// Peers returns the state of every peer: those of the configuration in its order, then those of the
+// fleet by the ids of their items.
 func (e *Engine) Peers() []PeerStatus {
-	out := make([]PeerStatus, len(e.peers))
-	for i, p := range e.peers {
+	set := e.set.Load()
+	nodes := make(map[*peer]string, len(set.nodes))
+	for node, p := range set.nodes {
+		nodes[p] = node
+	}
+	out := make([]PeerStatus, len(set.peers))
+	for i, p := range set.peers {
 		out[i] = PeerStatus{
 			Target:     p.Target(),
+			Node:       nodes[p],
 			Region:     p.Region(),
 			Breaker:    p.breaker.State().String(),
 			RetryAfter: p.breaker.RetryAfter(time.Now()),
@@ -191,10 +213,10 @@ func plainAddrs(addrs []string) []string {
 	return out
 }
 
-// allOpen returns the error for a lookup in which every breaker is open.
-func (e *Engine) allOpen() error {
+// allOpen returns the error for a lookup in which the breaker of every peer is open.
+func allOpen(peers []*peer) error {
 	now, least := time.Now(), time.Duration(0)
-	for i, p := range e.peers {
+	for i, p := range peers {
 		if d := p.breaker.RetryAfter(now); i == 0 || d < least {
 			least = d
 		}

@@ -83,7 +83,7 @@ func (e *Engine) runPrefetcher(ctx context.Context) error {
 				return err
 			}
 		case <-e.probeTick.C():
-			for _, p := range e.peers {
+			for _, p := range e.set.Load().peers {
 				if p.breaker.State() != flow.BreakerHalfOpen {
 					continue
 				}

@@ -32,6 +32,10 @@ const DefaultTTL = 24 * time.Hour
 // even if this node is gone.
 const nameTTL = time.Hour
 
+// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew it
+// every renewEvery, so that they serve the name for about two days without its owner.
+const siteTTL = 48 * time.Hour
+
 // ProviderRecord states that a peer serves the content of an id at some addresses for some time.
 // Its signed form is the signature, 64 bytes, followed by the canonical CBOR of the record.
 type ProviderRecord struct {

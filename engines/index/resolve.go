@@ -44,6 +44,10 @@ type job struct {
 	read         bool          // this node's file was read, and peers are to be asked
 	asked        time.Duration // time spent asking peers
 
+	set     *peerSet            // peers and owners when this node's file was read
+	owner   *owner              // other node that owns the name; nil: none
+	held    *held               // kept record of the owner; nil: none
+	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
 	trusted []ed25519.PublicKey // keys that are trusted for key
 	known   []Provider          // providers of cid in this node's file
 }
@@ -78,16 +82,29 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 		Conflict: n.conflict,
 	}
 	if o.Local {
-		r := NameRecord{
-			Key:       key,
-			Manifest:  n.manifest,
-			Seq:       n.seq,
-			UpdatedMS: n.updated,
-			ExpiresMS: begun.Add(nameTTL).UnixMilli(),
-		}
-		a.Record, err = r.Sign(e.key)
+		a.Record, err = e.recordOf(key, n, begun)
 	}
 	return a, err
+}
+
+// recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
+// this node's own file.
+func (e *Engine) recordOf(key Key, n *entry, now time.Time) ([]byte, error) {
+	if n.record != nil {
+		return n.record, nil
+	}
+	ttl := nameTTL
+	if e.set.Load().owns(key, e.id) {
+		ttl = siteTTL
+	}
+	r := NameRecord{
+		Key:       key,
+		Manifest:  n.manifest,
+		Seq:       n.seq,
+		UpdatedMS: n.updated,
+		ExpiresMS: now.Add(ttl).UnixMilli(),
+	}
+	return r.Sign(e.key)
 }
 
 // Providers returns the providers of cid, the best first: from this node's file or, if it has none,

@@ -14,13 +14,14 @@ var (
 	bName    = &store.Bucket{Name: "index/name"}
 	bProv    = &store.Bucket{Name: "index/prov"}
 	bProvExp = &store.Bucket{Name: "index/prov_exp"}
+	bHeld    = &store.Bucket{Name: "index/held"} // empty without a fleet
 )
 
 // Buckets lists the index's buckets.
-func Buckets() []*store.Bucket { return []*store.Bucket{bName, bProv, bProvExp} }
+func Buckets() []*store.Bucket { return []*store.Bucket{bName, bProv, bProvExp, bHeld} }
 
 // Unsummed lists the buckets with rows that have no checksum in schema 1.
-func Unsummed() []*store.Bucket { return Buckets() }
+func Unsummed() []*store.Bucket { return []*store.Bucket{bName, bProv, bProvExp} }
 
 // The tables. Each row has a checksum. A name counts as absent only if the neighbours of its place
 // are sound, since names cannot be rebuilt. A provider record can be announced again.
@@ -28,6 +29,7 @@ var (
 	names     = store.NewTable(bName, store.String[string](), nameCodec).Summed().Alone()
 	providers = store.NewTable(bProv, provKeyCodec, provCodec).Summed()
 	provEnds  = store.NewTable(bProvExp, endKeyCodec, store.None()).Summed()
+	helds     = store.NewTable(bHeld, store.String[string](), heldCodec).Summed()
 )
 
 // Codecs of rows that are also read without their tables.
@@ -36,6 +38,7 @@ var (
 	provCodec    = store.CBOR[provRow]()
 	nameCodec    = store.CBOR[nameRow]()
 	endKeyCodec  = endKeys()
+	heldCodec    = store.CBOR[heldRow]()
 )
 
 // nameRow is the row of a key. A deleted key keeps its row, so that its seq never falls and a
@@ -194,6 +197,11 @@ func checkRows(r store.Reader) error {
 		if end := k.end(&row); !provEnds.Has(r, end) {
 			return rowError(bProvExp, endKeyCodec.Append(nil, end),
 				errors.New("the row of a record's expiry is missing"))
+		}
+	}
+	for text, row := range helds.All(r) {
+		if err := checkHeld(text, &row); err != nil {
+			return rowError(bHeld, []byte(text), err)
 		}
 	}
 	for end := range provEnds.All(r) {

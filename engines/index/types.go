@@ -98,6 +98,7 @@ type Peer interface {
 // PeerStatus is the state of a peer.
 type PeerStatus struct {
 	Target     string
+	Node       string // id of its item in the registry; "": a peer of the configuration alone
 	Region     string
 	Breaker    string        // "closed", "open" or "half_open"
 	RetryAfter time.Duration // until an open breaker lets a call through

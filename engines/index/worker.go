@@ -133,8 +133,13 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		return
 	}
 	begun := time.Now()
-	l := &lookup{e: e, s: s, j: j, order: e.orderFor(j.text, j.region)}
+	l := e.newLookup(s, j)
 	l.done = func(o outcome) {
+		if held, ok := j.fromHeld(s, o); ok {
+			o = held
+		} else if j.owner != nil && o.entry != nil {
+			e.learn(j, &o)
+		}
 		if o.entry != nil {
 			e.finishFound(s, j, o, SourcePeer)
 		} else {
@@ -143,85 +148,6 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 	}
 	l.run(ctx)
 	j.asked = time.Since(begun)
-}
-
-// here answers j from this node's file. It returns false if peers are to be asked.
-func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
-	settled = true
-	defer func() {
-		if settled && j.call != nil {
-			j.call.Fail(ErrInternal) // of a panic; else it was answered
-		}
-	}()
-	o, source, final := e.lookUpHere(ctx, s, j)
-	if !final && e.admit != nil && j.cost > 0 {
-		if ok, wait := e.admit(j.from, j.cost); !ok {
-			o, final = outcome{err: &RateError{wait}}, true
-		}
-	}
-	switch {
-	case !final:
-		j.read = true
-		return false
-	case o.entry != nil:
-		e.finishFound(s, j, o, source)
-	default:
-		e.finish(s, j, o, "read")
-	}
-	return true
-}
-
-// syncedBy waits until a command is synced or the deadline of j passes.
-func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
-	if at, _ := e.synced.Load(); commit <= at {
-		return nil
-	}
-	ctx, stop := context.WithDeadlineCause(ctx, j.deadline, ErrTimeout)
-	defer stop()
-	return e.waitSynced(ctx, commit)
-}
-
-// lookUpHere reads this node's file. final is false if peers are to be asked.
-func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome, source Source, final bool) {
-	n := &entry{key: j.text, fence: j.fence}
-	if j.isName() {
-		row, err := e.readName(ctx, j.key)
-		if err == nil {
-			err = e.syncedBy(ctx, j, row.Commit)
-		}
-		if err == nil && !row.Deleted {
-			n.found = true
-			n.manifest, n.etag = row.Manifest, quoted(row.Manifest)
-			n.seq, n.updated = row.Seq, row.UpdatedMS
-			return outcome{entry: n, ttl: s.ttl}, SourceLocal, true
-		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return outcome{err: err}, "", true
-		}
-		j.trusted = s.keysFor(j.key)
-		ask := err != nil && len(j.trusted) > 0 && len(e.peers) > 0 // a tombstone is final
-		if ask && j.local {
-			return outcome{err: ErrNotFound}, "", true // peers may know the key
-		}
-		return outcome{entry: n, ttl: s.neg}, SourceLocal, !ask
-	}
-	known, last, err := e.readProviders(ctx, j.cid)
-	if err == nil {
-		err = e.syncedBy(ctx, j, last)
-	}
-	if err != nil {
-		return outcome{err: err}, "", true
-	}
-	j.known = known
-	ask := (len(j.known) == 0 || j.fresh) && len(e.peers) > 0
-	switch {
-	case len(j.known) > 0 && (!ask || j.local):
-		n.found, n.providers, n.etag = true, capped(j.known), etagOf(j.known)
-		return outcome{entry: n, ttl: s.ttl, until: firstExpiry(j.known)}, SourceLocal, true
-	case ask && j.local:
-		return outcome{err: ErrNotFound}, "", true
-	}
-	return outcome{entry: n, ttl: s.neg}, SourceLocal, !ask
 }
 
 // finishFound caches an answer or a "not found", and answers j.
@@ -234,7 +160,7 @@ func (e *Engine) finishFound(s *settings, j *job, o outcome, source Source) {
 		return
 	}
 	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == SourcePeer
-	if o.ttl > 0 {
+	if o.ttl > 0 && j.set.era == e.set.Load().era { // else the name may have another owner now
 		e.keep(s, o.entry, o.ttl, o.until)
 	}
 	if !o.entry.found {

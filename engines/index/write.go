@@ -37,7 +37,8 @@ func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
 
 // PutName sets the manifest of key and returns after the sync. created reports whether the key did
 // not exist. The node need not have the bytes of the manifest. If the lane is full it returns
-// flow.ErrBusy at once. If key is a version with another manifest it returns a *ConflictError.
+// flow.ErrBusy at once. If key is a version with another manifest it returns a *ConflictError, and
+// if the name belongs to another node of the fleet a *ForeignNameError.
 func (e *Engine) PutName(
 	ctx context.Context, by engines.Actor, key Key, manifest b3.Digest, corrID string,
 ) (named Named, created bool, err error) {
@@ -47,17 +48,23 @@ func (e *Engine) PutName(
 	if manifest.IsZero() {
 		return Named{}, false, &RecordError{"manifest", "must not be zero"}
 	}
-	cmd := PutName{key, manifest, note("index.name_put", by, corrID)}
+	if err := e.checkOwner(key); err != nil {
+		return Named{}, false, err
+	}
+	cmd := PutName{key, manifest, note("index.name_put", by, corrID), e.restored()}
 	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
 		e.committed(d.commit, eventPut, key.text, key.text)
 	})
 	return done.Named, done.Created, e.met(err)
 }
 
+// restored reports whether the file was once restored from a snapshot.
+func (e *Engine) restored() bool { return e.store.Info().RestoredFrom != "" }
+
 // DeleteName deletes key. A deleted version cannot be put with another manifest. It returns
 // ErrNotFound if the key does not exist.
 func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
-	cmd := DeleteName{key, note("index.name_deleted", by, corrID)}
+	cmd := DeleteName{key, note("index.name_deleted", by, corrID), e.restored()}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
 		e.committed(d.commit, eventDeleted, key.text, key.text)
 	})

@@ -1,0 +1,248 @@
+package index
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"maps"
+	"slices"
+
+	"ronbox/appliance/b3"
+	"ronbox/store"
+)
+
+// taskRenewer keeps the records of owners. It is the only writer of index/held.
+const taskRenewer = "renewer"
+
+// maxHeld bounds the kept records. They take 8 MiB of the file at most. Beyond it, the record that
+// expires first is dropped.
+const maxHeld = 4096
+
+// heldRow is the kept record of a name by its owner, as received. It was verified before it was
+// stored.
+type heldRow struct {
+	Raw       []byte   `cbor:"1,keyasint"`
+	Signer    [32]byte `cbor:"2,keyasint"` // key of the owner
+	Seq       uint64   `cbor:"3,keyasint"`
+	ExpiresMS int64    `cbor:"4,keyasint"` // that of the record, at most siteTTL after its receipt
+}
+
+// held is a kept record that is valid now.
+type held struct {
+	heldRow
+	manifest b3.Digest
+}
+
+// entry returns the record as an answer to j.
+func (h *held) entry(j *job) *entry {
+	return &entry{
+		key: j.text, fence: j.fence, found: true, manifest: h.manifest, etag: quoted(h.manifest), seq: h.Seq,
+		record: h.Raw, seen: []sighting{{h.Signer, h.Seq, h.manifest, h.ExpiresMS}},
+	}
+}
+
+// readHeld reads the kept record of a name by an owner. It returns nil if there is none that is
+// valid now: the record of an earlier owner and a damaged row count as none.
+func (e *Engine) readHeld(ctx context.Context, k Key, owner ed25519.PublicKey) *held {
+	var row heldRow
+	sound := false
+	_ = e.store.View(ctx, func(r store.Reader) error { // on an error the owner is asked
+		row, sound = parseHeld(r, k.text)
+		return nil
+	})
+	now := e.now()
+	if !sound || !bytes.Equal(row.Signer[:], owner) || row.ExpiresMS <= now.UnixMilli() {
+		return nil
+	}
+	record, _, err := ParseNameRecord(row.Raw, k, []ed25519.PublicKey{owner}, now)
+	if err != nil {
+		return nil
+	}
+	return &held{row, record.Manifest}
+}
+
+// parseHeld reads a row of index/held. It returns false if there is none, or a damaged one.
+func parseHeld(r store.Reader, key string) (row heldRow, sound bool) {
+	raw := r.Get(bHeld, []byte(key))
+	if raw == nil {
+		return row, false
+	}
+	value, err := store.CutSum([]byte(key), raw)
+	if err == nil {
+		row, err = heldCodec.Decode(value)
+	}
+	return row, err == nil
+}
+
+// checkHeld compares a row with the record that it holds.
+func checkHeld(text string, row *heldRow) error {
+	var rec NameRecord
+	body, err := unsealed(row.Raw, &rec)
+	if err != nil {
+		return err
+	}
+	if rec.Key.text != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS {
+		return errors.New("the record is not the one of this row")
+	}
+	return verify(nameDomain, row.Raw, body, row.Signer[:])
+}
+
+// ownerRecord is what the owner of a name has answered.
+type ownerRecord struct {
+	key string
+	row heldRow // without Raw: the owner has no such name
+}
+
+// learn hands the answer of the owner of j's name to the renewer.
+func (e *Engine) learn(j *job, o *outcome) {
+	switch n := o.entry; {
+	case o.denied:
+		_ = e.records.TrySend(ownerRecord{key: j.text}) // if it is full, the record expires
+	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.key):
+		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
+		_ = e.records.TrySend(ownerRecord{j.text, heldRow{n.record, n.seen[0].signer, n.seq, end}})
+	}
+}
+
+// Hold keeps the record of a name by its owner, and drops others.
+type Hold struct {
+	Key  string // "": none is kept
+	Row  heldRow
+	Drop []string // keys
+}
+
+// Kind implements store.Command.
+func (Hold) Kind() string { return "index.hold/1" }
+
+// Apply keeps a later record of the same owner.
+func (c Hold) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	for _, key := range c.Drop {
+		w.Delete(bHeld, []byte(key))
+	}
+	if c.Key == "" {
+		return struct{}{}, nil
+	}
+	if was, sound := parseHeld(r, c.Key); !sound || was.Signer != c.Row.Signer || was.Seq <= c.Row.Seq {
+		helds.Put(w, c.Key, c.Row)
+	}
+	return struct{}{}, nil
+}
+
+// runRenewer keeps the records that lookups bring, and every renewEvery asks each owner again.
+func (e *Engine) runRenewer(ctx context.Context) error {
+	defer e.renewTick.Stop()
+	kept, err := e.keptRecords(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case got, ok := <-e.records.C():
+			if !ok {
+				return nil // drained
+			}
+			err = e.hold(ctx, kept, got)
+		case <-e.renewTick.C():
+			err = e.renew(ctx, kept)
+		}
+		if err != nil {
+			e.log.Debug("records_not_kept", "reason", err.Error()) // a later lookup or renewal tries again
+		}
+	}
+}
+
+// keptRecords reads the kept records, without their bytes. A damaged one is dropped by the next
+// renewal.
+func (e *Engine) keptRecords(ctx context.Context) (map[string]heldRow, error) {
+	kept := map[string]heldRow{}
+	err := e.store.View(ctx, func(r store.Reader) error {
+		clear(kept)
+		for key := range r.Range(bHeld, nil, nil) {
+			row, _ := parseHeld(r, string(key))
+			row.Raw = nil
+			kept[string(key)] = row
+		}
+		return nil
+	})
+	return kept, err
+}
+
+// hold keeps a record unless the one that is kept is as good, or drops it. kept is owned by the
+// renewer.
+func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRecord) error {
+	was, known := kept[got.key]
+	if got.row.Raw == nil {
+		if !known {
+			return nil
+		}
+		return e.drop(ctx, kept, []string{got.key})
+	}
+	if known && was.Signer == got.row.Signer && (was.Seq > got.row.Seq ||
+		was.Seq == got.row.Seq && got.row.ExpiresMS < was.ExpiresMS+renewEvery.Milliseconds()/2) {
+		return nil
+	}
+	cmd := Hold{Key: got.key, Row: got.row}
+	if !known && len(kept) >= maxHeld {
+		cmd.Drop = []string{slices.MinFunc(slices.Collect(maps.Keys(kept)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(kept[a].ExpiresMS, kept[b].ExpiresMS), cmp.Compare(a, b))
+		})}
+	}
+	if _, err := store.TryCommit(ctx, e.store, store.Bulk, cmd); err != nil {
+		return err
+	}
+	for _, key := range cmd.Drop {
+		delete(kept, key)
+	}
+	got.row.Raw = nil
+	kept[got.key] = got.row
+	return nil
+}
+
+// drop drops kept records.
+func (e *Engine) drop(ctx context.Context, kept map[string]heldRow, keys []string) error {
+	for slice := range slices.Chunk(keys, maxPurge) {
+		if _, err := store.TryCommit(ctx, e.store, store.Bulk, Hold{Drop: slice}); err != nil {
+			return err
+		}
+		for _, key := range slice {
+			delete(kept, key)
+		}
+	}
+	return nil
+}
+
+// renew drops the records that have expired or are not by the owner of today, and queues lookups of
+// the others. It waits for room in bg_tx.
+func (e *Engine) renew(ctx context.Context, kept map[string]heldRow) error {
+	set, now := e.set.Load(), e.now().UnixMilli()
+	var gone []string
+	var due []Key
+	for _, text := range slices.Sorted(maps.Keys(kept)) {
+		key, err := ParseKey(text)
+		if err != nil { // of a damaged row
+			gone = append(gone, text)
+			continue
+		}
+		by := set.ownerOf(key, e.id)
+		row := kept[text]
+		switch {
+		case by == nil || !bytes.Equal(by.key, row.Signer[:]) || row.ExpiresMS <= now:
+			gone = append(gone, text)
+		case by.peer != nil:
+			due = append(due, key)
+		}
+	}
+	if err := e.drop(ctx, kept, gone); err != nil {
+		return err
+	}
+	for _, key := range due {
+		if err := e.bg.Send(ctx, &job{text: key.text, key: key, fresh: true, renews: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

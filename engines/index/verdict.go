@@ -1,0 +1,103 @@
+package index
+
+import (
+	"errors"
+	"time"
+)
+
+// verdict returns the outcome if it is decided. The caller holds mu.
+func (l *lookup) verdict() (o outcome, over bool) {
+	out := l.left[0] > 0 || l.left[1] > 0 && (l.hedged || l.failed > 0) // a leg is running or will run
+	switch {
+	case len(l.heard) > 0:
+		if l.j.isName() || l.past || l.waiting <= 0 || !out {
+			return l.found(), true
+		}
+	case l.denied:
+		return l.nothing(), true
+	case !out:
+		return l.final(), true
+	case !l.j.isName() && l.hedged && l.left[1] == 0 && l.mostWithout():
+		return l.nothing(), true // otherwise one dead peer would turn each miss into a timeout
+	}
+	return outcome{}, false
+}
+
+// silent returns the number of peers without an answer: of all peers for a name, of the tried ones
+// for a content id. The caller holds mu.
+func (l *lookup) silent() int {
+	switch {
+	case l.denied:
+		return 0
+	case l.j.isName():
+		return len(l.order) - len(l.without)
+	}
+	return l.asked + l.refused - len(l.without)
+}
+
+// mostWithout reports whether more peers answered "not found" than did not answer. Of a name with a
+// sole owner, the answers of others say nothing. The caller holds mu.
+func (l *lookup) mostWithout() bool { return !l.sole && len(l.without) > l.silent() }
+
+// final returns the outcome after every leg has ended without a good answer. The caller holds mu.
+func (l *lookup) final() outcome {
+	switch {
+	case l.asked == 0 && l.refused > 0:
+		return outcome{err: allOpen(l.order)}
+	case l.silent() == 0 || l.mostWithout():
+		return l.nothing()
+	case !time.Now().Before(l.j.deadline):
+		return outcome{err: ErrTimeout}
+	}
+	return outcome{err: errors.Join(ErrUpstream, l.lastErr)}
+}
+
+// atDeadline returns the outcome at the deadline from the answers so far. The caller holds mu.
+func (l *lookup) atDeadline() (o outcome) {
+	switch {
+	case len(l.heard) > 0:
+		o = l.found()
+	case l.mostWithout():
+		o = l.nothing()
+	default:
+		return outcome{err: ErrTimeout}
+	}
+	o.late = true
+	return o
+}
+
+// found returns the outcome of the good answers: for a name the first answer, for a content id all
+// answers merged. It does not depend on their order. The caller holds mu.
+func (l *lookup) found() outcome {
+	o := l.heard[0].outcome
+	n := o.entry
+	if l.j.isName() {
+		n.from = []*peer{l.heard[0].from}
+		return o
+	}
+	n.from = make([]*peer, len(l.heard))
+	sets := make([][]Provider, len(l.heard), len(l.heard)+1)
+	for i, h := range l.heard {
+		n.from[i], sets[i] = h.from, h.entry.providers
+	}
+	n.providers = capped(merge(append(sets, l.j.known)...))
+	n.etag = etagOf(n.providers)
+	o.until = firstExpiry(n.providers)
+	return o
+}
+
+// nothing returns the outcome "not found". It is cached for half the time if a peer did not answer.
+// The caller holds mu.
+func (l *lookup) nothing() outcome {
+	o := outcome{
+		entry:   &entry{key: l.j.text, fence: l.j.fence},
+		ttl:     l.s.neg,
+		without: l.without,
+		denied:  l.denied,
+	}
+	if silent := l.silent(); silent > 0 {
+		o.entry.silent = &SilentError{silent}
+		o.ttl /= 2
+	}
+	return o
+}
