@@ -183,10 +183,12 @@ func (c Client) Catalog(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
 }
 
+// UsagePath returns the path of the signed statement of an epoch.
+func UsagePath(epoch uint64) string { return usagePath + strconv.FormatUint(epoch, 10) }
+
 // Usage returns the signed statement of an epoch. It does not verify it.
 func (c Client) Usage(ctx context.Context, epoch uint64) ([]byte, error) {
-	path := usagePath + strconv.FormatUint(epoch, 10)
-	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: path, Limit: usage.MaxSize})
+	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: UsagePath(epoch), Limit: usage.MaxSize})
 }
 
 // EdgeBytes returns an asset, a tile, a page or a file of a page, by its escaped path below /edge/.
