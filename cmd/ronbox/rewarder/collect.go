@@ -142,7 +142,7 @@ func parseEpoch(text string) (uint64, error) {
 
 // collectUsage reads the statements and writes the files. usage.csv is written last.
 func (a app) collectUsage(ctx context.Context, c registryapi.Client, r *collection, out string) error {
-	v, err := r.version(ctx, c)
+	v, err := a.version(ctx, c, r)
 	if err != nil {
 		return err
 	}
@@ -178,19 +178,17 @@ func (a app) collectUsage(ctx context.Context, c registryapi.Client, r *collecti
 			return err
 		}
 	}
-	if err := a.Show(r, r.table); err != nil {
-		return err
-	}
 	switch {
 	case len(differ) > 0:
-		return cli.Fail(exitDiffer, "statements_differ", "show both files to the signers of the registry",
-			"two signed statements of one node and epoch differ: %s; %s was not written",
-			strings.Join(differ, ", "), usageName)
+		a.Exit = exitDiffer
+		a.Say("two signed statements of one node about the epoch differ: %s; %s was not written; "+
+			"show both files to the signers of the registry", strings.Join(differ, ", "), usageName)
 	case len(missing) > 0:
-		return cli.Fail(exitMissing, "statement_missing", "collect again later, or leave the node out: --without NODE",
-			"%s; %s was not written", strings.Join(missing, "; "), usageName)
+		a.Exit = exitMissing
+		a.Say("%s; %s was not written; collect again later, or leave the node out with --without",
+			strings.Join(missing, "; "), usageName)
 	}
-	return nil
+	return a.Show(r, r.table)
 }
 
 // csv returns the file that run takes.

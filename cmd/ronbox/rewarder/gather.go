@@ -35,8 +35,9 @@ const (
 
 // version sets the fields of r that describe the registry, and returns the view of the last version
 // before the end of the epoch. The end depends on the length of an epoch, which a version sets, so
-// versions are tried from the newest one until one was committed before the end that it sets.
-func (r *collection) version(ctx context.Context, c registryapi.Client) (*fleet.View, error) {
+// versions are tried from the newest one until one was committed before the end that it sets, and
+// that end has passed.
+func (a app) version(ctx context.Context, c registryapi.Client, r *collection) (*fleet.View, error) {
 	head, err := c.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func (r *collection) version(ctx context.Context, c registryapi.Client) (*fleet.
 		r.Genesis = first.PayloadB3
 	}
 	r.PairCap = r.share.String()
+	var open time.Time // the end of the epoch by a version for which it has not passed
 	for n := head.Version; n >= max(1, head.MinVersion); n-- {
 		v, err := c.Version(ctx, n, true)
 		if err != nil {
@@ -66,10 +68,20 @@ func (r *collection) version(ctx context.Context, c registryapi.Client) (*fleet.
 			}
 		}
 		view := fleet.New(n, r.Genesis, "", slices.Values(items))
-		if start, end := usage.Window(r.Epoch, view.Epoch); at.Before(end) {
+		start, end := usage.Window(r.Epoch, view.Epoch)
+		final := end.Add(usage.Grace(view.Epoch))
+		switch {
+		case !at.Before(end):
+		case a.Now().Before(final):
+			open = final
+		default:
 			r.Head, r.HeadAt, r.Start, r.End = n, v.CommittedAt, cli.FormatTime(start), cli.FormatTime(end)
 			return view, nil
 		}
+	}
+	if !open.IsZero() {
+		return nil, cli.Fail(exitMissing, "epoch_open", "collect again after that",
+			"epoch %d is not final before %s", r.Epoch, cli.FormatTime(open))
 	}
 	return nil, cli.Fail(cli.ExitFailed, "no_version", "check the epoch: it is Unix seconds divided by its length",
 		"the node has no version of the registry from before the end of epoch %d", r.Epoch)
@@ -77,10 +89,6 @@ func (r *collection) version(ctx context.Context, c registryapi.Client) (*fleet.
 
 // gather reads the statements of the nodes of v that have an edge.
 func (a app) gather(ctx context.Context, v *fleet.View, r *collection) error {
-	if _, end := usage.Window(r.Epoch, v.Epoch); time.Now().Before(end.Add(usage.Grace(v.Epoch))) {
-		return cli.Fail(exitMissing, "epoch_open", "collect again after that",
-			"epoch %d is not final before %s", r.Epoch, cli.FormatTime(end.Add(usage.Grace(v.Epoch))))
-	}
 	nodes := slices.DeleteFunc(slices.Clone(v.Nodes), func(n fleet.Node) bool { return !n.Has(fleet.ServiceEdge) })
 	for id := range r.without {
 		if !slices.ContainsFunc(nodes, func(n fleet.Node) bool { return n.ID == id }) {
