@@ -1,10 +1,12 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
@@ -26,7 +29,10 @@ type fakeEdge struct {
 	within   time.Duration // that the last Asset had
 	asked    string        // path and query of the last Asset
 	rejected []string
-	filled   bool // Asset fetches the object
+	filled   bool     // Asset fetches the object
+	sought   []string // paths of FetchAsset
+	put      edge.PutRequest
+	site     edge.SiteRequest
 	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
@@ -34,6 +40,7 @@ type fakeEdge struct {
 const (
 	fakeAsset = "cdn.example/a.txt"
 	fakePack  = "world"
+	fakeFar   = "b3/1111111111111111111111111111111111111111111111111111111111111111" // on another node
 )
 
 var fakeBytes = []byte("0123456789")
@@ -48,8 +55,28 @@ func (f *fakeEdge) Hit() { f.hits.Add(1) }
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
-func (f *fakeEdge) FetchAsset(context.Context, string, func() bool) (*edge.Object, error) {
-	return nil, edge.ErrNotFound
+// FetchAsset knows one digest, for callers with the scope, and notes who asks.
+func (f *fakeEdge) FetchAsset(_ context.Context, path string, may func() bool) (*edge.Object, error) {
+	f.sought = append(f.sought, path)
+	if path != fakeFar || !may() {
+		return nil, edge.ErrNotFound
+	}
+	return &edge.Object{
+		Digest:    b3.Sum(fakeBytes),
+		Size:      int64(len(fakeBytes)),
+		Type:      "text/plain",
+		Bytes:     fakeBytes,
+		From:      edge.FromCAS,
+		Filled:    true,
+		Immutable: true,
+	}, nil
+}
+
+func (f *fakeEdge) Placements() []edge.Placed {
+	return []edge.Placed{{
+		ID: "placement/docs", Content: "name:docs.example", State: edge.PlaceFetching, Manifest: b3.Sum(fakeBytes),
+		Objects: 3, Missing: 1, Wanted: 100, Bytes: 60, Reason: "no node has it",
+	}}
 }
 
 func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object, error) {
@@ -128,6 +155,33 @@ func (f *fakeEdge) Usage(_ context.Context, epoch uint64) ([]byte, error) {
 	return s.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))), f.err
 }
 
+func (f *fakeEdge) Put(_ context.Context, r edge.PutRequest) (p edge.Put, err error) {
+	if f.err != nil {
+		return p, f.err
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return p, err
+	}
+	d := b3.Sum(b)
+	f.put = r
+	p.Stored = edge.Stored{URL: d.String(), Path: "b3/" + d.String()[3:], Digest: d, Size: int64(len(b)), Type: r.Type}
+	p.New = d != b3.Sum(fakeBytes)
+	return p, nil
+}
+
+func (f *fakeEdge) Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error) {
+	f.site = r
+	if f.err == nil && strings.HasSuffix(r.Path, "dir") {
+		return edge.SiteFile{}, site.ErrDirectory
+	}
+	o, err := f.Asset(ctx, fakeAsset, "")
+	if err == nil {
+		o.Type = site.TypeOf("a.html")
+	}
+	return edge.SiteFile{Object: o, Age: 90 * time.Second}, err
+}
+
 func (f *fakeEdge) info() edge.PackInfo {
 	return edge.PackInfo{
 		ID:          fakePack,
@@ -177,14 +231,30 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			}
 			return err
 		},
-		"asset":   get("assets/" + fakeAsset),
-		"tile":    get("tiles/world/1/0/0.png"),
-		"no tile": get("tiles/world/1/1/0.png"),
-		"usage":   func() error { return only(c.Usage(ctx, 20_000)) },
-		"page":    get("preview/world"),
-		"static":  get("static/preview.js"),
-		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
-		"rescan":  func() error { return only(c.Rescan(ctx)) },
+		"usage":      func() error { return only(c.Usage(ctx, 20_000)) },
+		"asset":      get("assets/" + fakeAsset),
+		"placements": func() error { return only(c.EdgePlacements(ctx)) },
+		"tile":       get("tiles/world/1/0/0.png"),
+		"no tile":    get("tiles/world/1/1/0.png"),
+		"page":       get("preview/world"),
+		"static":     get("static/preview.js"),
+		"fill":       func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
+		"put": func() error {
+			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: strings.NewReader("hello"), Size: 5, Announce: true})
+			if err == nil && (o.B3 != b3.Sum([]byte("hello")).String() || !o.New || !o.Pinned) {
+				err = fmt.Errorf("%+v", o)
+			}
+			return err
+		},
+		"put again": func() error {
+			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: bytes.NewReader(fakeBytes), Size: int64(len(fakeBytes))})
+			if err == nil && o.New {
+				err = fmt.Errorf("%+v", o)
+			}
+			return err
+		},
+		"site":   get("sites/docs.example/"),
+		"rescan": func() error { return only(c.Rescan(ctx)) },
 		"keys": func() error {
 			l, err := c.EdgeKeys(ctx, "https://", "", 10, true)
 			if err == nil &&
@@ -274,6 +344,13 @@ func edgeCases() []problemCase {
 		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
 		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
 		{edge.ErrPackFailed, 503, "pack_failed", "edge_pack_failed", true},
+		{edge.ErrNames, 503, "names_unavailable", "edge_names_unavailable", true},
+		{edge.ErrType, 400, "malformed", "edge_malformed", false},
+		{&edge.SizeError{Max: 1}, 413, "body_cap", "edge_body_cap", false},
+		{&edge.DigestError{}, 422, "other_digest", "edge_other_digest", false},
+		{&edge.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", "edge_bad_manifest", false},
+		{&edge.MissingError{Cause: edge.ErrNotFound}, 504, "missing", "edge_missing", true},
+		{&edge.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", "edge_missing", true},
 		{context.DeadlineExceeded, 503, "timeout", "edge_timeout", true},
 		{flow.ErrClosed, 503, "draining", "edge_draining", true},
 		{flow.ErrCanceled, 503, "canceled", "edge_canceled", true},
@@ -411,6 +488,30 @@ func TestEdgeTakesHintsOfTime(t *testing.T) {
 		if longer := r.edge.within > 2*time.Second; w.Code != http.StatusOK || r.edge.within > tt.within ||
 			longer != (tt.within > 2*time.Second) {
 			t.Errorf("%s %q: %d, within %s, want %s", tt.name, tt.value, w.Code, r.edge.within, tt.within)
+		}
+	}
+}
+
+// What is not stored is sought in the fleet, for callers with the scope edge.fetch, but never for
+// another node that seeks it itself.
+func TestEdgeFetchesFromFleet(t *testing.T) {
+	r := newRig(t)
+	hop := header{edge.HopHeader: "0", "Authorization": "Bearer good"}
+	for _, tt := range []struct {
+		doc, path      string
+		h              header
+		status, sought int
+	}{
+		{"with the scope", fakeFar, writer, 200, 1},
+		{"a stranger", fakeFar, nil, 404, 1},
+		{"a token that is not known", fakeFar, header{"Authorization": "Bearer bad"}, 404, 1},
+		{"a node, with the scope", fakeFar, hop, 404, 0},
+		{"a stored object", fakeAsset, nil, 200, 0},
+	} {
+		r.edge.sought = nil
+		w := r.do(http.MethodGet, "/edge/assets/"+tt.path, "", tt.h)
+		if w.Code != tt.status || len(r.edge.sought) != tt.sought {
+			t.Errorf("%s: %d, sought %q", tt.doc, w.Code, r.edge.sought)
 		}
 	}
 }

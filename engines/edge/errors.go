@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Errors of the engine. Calls may also return *FillError, *RateError, *PathError, flow.ErrBusy if
-// the queue of fills is full, flow.ErrClosed and flow.ErrCanceled while the node drains,
+// Errors of the engine. Calls may also return *FillError, *RateError, *PathError, *PinsError,
+// *SizeError, *DigestError, *SiteError, *MissingError, flow.ErrBusy if the queue of fills is full, flow.ErrClosed and flow.ErrCanceled while the node drains,
 // context.DeadlineExceeded if a fill took too long (it continues), and the errors of the store.
 var (
 	// ErrNotFound is returned if there is no such pack or object and it may not be fetched.
@@ -18,6 +18,8 @@ var (
 	// ErrFull is returned if edge.cas or the disk has no room even after all evictions.
 	ErrFull    = errors.New("the content store is full")
 	ErrCorrupt = errors.New("stored object was corrupt and is set aside")
+	// ErrNames is returned if the index cannot look up the name of a site now.
+	ErrNames = errors.New("the name of the site cannot be looked up now")
 )
 
 // Reason names the cause of a failed fill. The set of reasons is closed.

@@ -14,8 +14,8 @@ type Names interface {
 	// Manifest returns the manifest of a name such as docs.example or docs.example@1.2.0. from is
 	// the network of the caller, for the share and the rate of lookups that leave the node; the
 	// zero Addr has no rate. Manifest returns ErrNotFound for an unknown name, a *PathError for an
-	// invalid one, and flow.ErrBusy or a *RateError beyond a limit. Any other error means that the
-	// lookup may succeed later.
+	// invalid one, flow.ErrBusy or a *RateError beyond a limit, and ErrNames if the lookup may
+	// succeed later.
 	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
 	// Providers returns the identities of the nodes that have announced an object.
 	Providers(ctx context.Context, object b3.Digest) ([]string, error)

@@ -107,9 +107,11 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("after a restart the node was asked for %d objects", n)
 	}
 	r.e.SetFleet(view(3, a))
-	until(t, "the pins have ended", func() bool { return len(r.pinnedURLs()) == 1 })
-	if !r.pinnedURLs()[put.String()] || len(r.e.Placements()) != 0 || index.count(root) != 0 {
-		t.Error("the pin of a put has ended, or the announcement stays")
+	until(t, "the pins and the announcement have ended", func() bool {
+		return len(r.pinnedURLs()) == 1 && index.count(root) == 0
+	})
+	if !r.pinnedURLs()[put.String()] || len(r.e.Placements()) != 0 {
+		t.Error("the pin of a put has ended, or the placement stays")
 	}
 	r.sound()
 }

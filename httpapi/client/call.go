@@ -36,6 +36,8 @@ type Call struct {
 	Query  Query       // may be nil
 	Header http.Header // in addition to those of every request
 	Body   any         // sent as JSON; a []byte is sent as is, with its type in Header; may be nil
+	Stream io.Reader   // sent instead of Body, with its type in Header; may be nil
+	Length int64       // bytes of Stream
 	Into   any         // decoded from JSON, or a *[]byte for the raw bytes; nil: discarded
 	Limit  int64       // of the answer in bytes; 0: 4 MiB
 	Accept []int       // statuses from 300 on that are answers, not errors
@@ -178,9 +180,15 @@ func (c *Client) request(ctx context.Context, k Call) (*http.Request, error) {
 		}
 		body = bytes.NewReader(raw)
 	}
+	if k.Stream != nil && k.Length > 0 {
+		body = k.Stream
+	}
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(k.Method, http.MethodGet), target, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k, err)
+	}
+	if k.Stream != nil {
+		req.ContentLength = k.Length
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,8 +10,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/fleet/usage"
+	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -96,14 +99,14 @@ type Fill struct {
 	NoPin   bool   `json:"no_pin,omitzero"`  // do not pin the URL, so that it may be evicted
 }
 
-// Object describes the stored object of a URL. It is the answer of POST /edge/fills.
+// Object describes a stored object. It is the answer of POST /edge/fills and PUT /edge/objects.
 type Object struct {
-	URL  string `json:"url"`
+	URL  string `json:"url"`  // of a put object the b3:… of its bytes
 	Path string `json:"path"` // the path that serves the object
 	B3   string `json:"b3"`
 	Size int64  `json:"size"`
 	Type string `json:"type"`
-	New  bool   `json:"new,omitzero"` // this fill fetched the object; false if it was stored before
+	New  bool   `json:"new,omitzero"` // this request stored the object; false if it was stored before
 
 	Pinned   bool   `json:"pinned,omitzero"`   // the URL is not evicted
 	Unpinned string `json:"unpinned,omitzero"` // why a requested pin was not made, or a refresh removed a pin
@@ -129,7 +132,7 @@ type StoredKey struct {
 
 // Keep is the body of POST /edge/keys/pin, unpin and rm.
 type Keep struct {
-	Keys []string `json:"keys"` // 1 to 256 URLs
+	Keys []string `json:"keys"` // 1 to 256 URLs, or b3:… of objects that were put
 }
 
 // Kept is the answer of POST /edge/keys/pin, unpin and rm.
@@ -199,6 +202,31 @@ func (c Client) EdgeBytes(ctx context.Context, path string) ([]byte, error) {
 // Fill fetches a URL on the node and waits for it.
 func (c Client) Fill(ctx context.Context, f Fill) (Object, error) {
 	return client.Ask[Object](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "fills", Body: f})
+}
+
+// ObjectPut describes an object to put.
+type ObjectPut struct {
+	Body     io.Reader
+	Size     int64
+	Type     string    // media type; "": bytes
+	Expect   b3.Digest // the digest that the bytes must have; zero accepts any
+	Announce bool      // announce the object to other nodes
+}
+
+// PutObject stores and pins an object on the node. It is idempotent. After a failure Body has been
+// read in part.
+func (c Client) PutObject(ctx context.Context, o ObjectPut) (Object, error) {
+	q := client.Query{}.Text("type", o.Type)
+	if !o.Expect.IsZero() {
+		q = q.Text("b3", o.Expect.String())
+	}
+	if !o.Announce {
+		q = q.Text("announce", "0")
+	}
+	return client.Ask[Object](ctx, c.Client, client.Call{
+		Method: http.MethodPut, Path: objectsPath, Query: q, Stream: o.Body, Length: o.Size,
+		Header: http.Header{"Content-Type": {httpapi.TypeBytes}},
+	})
 }
 
 // EdgeKeys returns a page of at most limit stored URLs that begin with prefix and follow after, or

@@ -20,8 +20,8 @@ var (
 	errPath         = &edge.PathError{Reason: "encodes a slash, a backslash or a control character"}
 	errTile         = errors.New("the path of a tile is /z/x/y.ext, with decimal numbers without leading zeros")
 	errExt          = errors.New("the tiles of the pack have another extension; see its TileJSON")
-	errScript       = errors.New("a page of this node may not run stored objects as script or style")
 	errEpoch        = errors.New("an epoch is a decimal number from 1, without leading zeros")
+	errScript       = errors.New("a page of this node may not run stored objects as script, style or worker")
 	errHost         = errors.New("the host of the request is not valid in URLs of tiles: set edge.public_url")
 )
 
@@ -65,12 +65,16 @@ func rules() []httpapi.ErrorRule {
 	amnesia := rule(503, httpapi.ReasonAmnesia, "Nothing may be stored", later, is(edge.ErrAmnesia))
 	amnesia.Retry = false
 	return []httpapi.ErrorRule{
+		// first, because they wrap the errors of fetches
+		rule(504, "missing", "Bytes of the site are missing", later, httpapi.IsA[*edge.MissingError]),
+		rule(502, "bad_manifest", "Manifest is not sound", never, httpapi.IsA[*edge.SiteError]),
 		passing,
 		final,
 		rule(400, "bad_path", "Malformed path", never, httpapi.IsA[*edge.PathError]),
 		rule(400, "bad_tile", "Invalid tile", never, any(is(edge.ErrBadTile), is(errTile))),
 		rule(400, "bad_ext", "Wrong extension", never, is(errExt)),
-		rule(400, httpapi.ReasonMalformed, "Malformed request", never, any(is(errHost), is(errEpoch))),
+		rule(400, httpapi.ReasonMalformed, "Malformed request", never,
+			any(is(errHost), is(errEpoch), is(edge.ErrType))),
 		rule(404, httpapi.ReasonNotFound, "Not found", never,
 			any(is(edge.ErrNotFound), is(edge.ErrNoPack), is(edge.ErrNoRaw), is(edge.ErrOutside))),
 		rule(403, string(edge.NotAllowed), "Nothing is fetched", never, is(edge.ErrOffline)).
@@ -84,6 +88,8 @@ func rules() []httpapi.ErrorRule {
 				return httpapi.Details{"final_at": e.Final.UTC().Format(time.RFC3339)}
 			})),
 		rule(409, "pins_full", "Too many pins", never, httpapi.IsA[*edge.PinsError]),
+		rule(413, httpapi.ReasonBodyCap, "Object is too large", never, httpapi.IsA[*edge.SizeError]),
+		rule(422, "other_digest", "Other bytes than expected", never, httpapi.IsA[*edge.DigestError]),
 		rule(412, httpapi.ReasonPrecondition, "Precondition failed", never, is(errPrecondition)),
 		rule(416, "invalid_range", "Range not satisfiable", never, is(errRange)),
 		// also if the object could not be set aside
@@ -93,6 +99,7 @@ func rules() []httpapi.ErrorRule {
 		amnesia.Say("the node writes nothing to a disk, so it fetches nothing; packs are served"),
 		rule(503, "cas_unavailable", "Content store is not open", later, is(edge.ErrStore)),
 		rule(503, "cas_full", "Content store is full", later, is(edge.ErrFull)),
+		rule(503, "names_unavailable", "Name cannot be looked up", later, is(edge.ErrNames)),
 		rule(503, "pack_opening", "Pack is being opened", later, is(edge.ErrPackOpening)),
 		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),
 		rule(503, "pack_failed", "Pack is invalid", later, is(edge.ErrPackFailed)),

@@ -61,11 +61,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	case o.From == edge.FromPack:
 		x.cache = httpapi.CacheAsk // so that ranges of two versions do not mix
 	}
-	from := "hit; detail=" + o.From
-	if o.Filled {
-		from = "fwd=uri-miss; stored"
-	}
-	c.Set("Cache-Status", "ronbox-edge; "+from) // RFC 9211
+	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(o))
 	if err := send(c, c.HTTP(), x); err != nil || o.Filled {
 		return err
 	}
@@ -89,9 +85,13 @@ func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 	return fetched, ferr
 }
 
-// runs reports whether a page of this node asks for an object as script or style. The console's
-// policy allows its own origin, which stored objects share.
+// runs reports whether a page of this node asks for an object as script or style, or any page as a
+// service worker. The console's policy allows its own origin, which stored objects and sites share.
+// A page of a site has another origin, because of its sandbox.
 func runs(h http.Header) bool {
+	if h["Service-Worker"] != nil {
+		return true
+	}
 	if h.Get("Sec-Fetch-Site") != "same-origin" {
 		return false
 	}

@@ -25,6 +25,9 @@ type Engine interface {
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
 	Usage(ctx context.Context, epoch uint64) (signed []byte, err error)
+	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
+	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
+	Placements() []edge.Placed
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.
@@ -98,7 +101,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Code:          code,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
-		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps()),
+		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
 		Params: []httpapi.PathParam{
 			text(paramPath, "b3/ and 64 hex digits, or <pack>.pmtiles, or <host[:port]>/<path> of an object of that "+
 				"host, whose query is part of its URL"),
@@ -109,6 +112,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 			text(paramTile, "row from the north, below 2^z, and the extension of the pack's tiles"),
 			text(paramFile, "path of an embedded file"),
 			httpapi.NumberParam(paramEpoch, 1, "Unix seconds divided by the length of an epoch, rounded down"),
+			text(paramSite, "name of a site, optionally with @ and a version, then / and the path of a file or directory"),
 		},
 		Refused: func(reason string) { e.Rejected(cmp.Or(seedWords[reason], reason)) },
 	}

@@ -81,7 +81,7 @@ func (a app) pinCmd() *cobra.Command {
 		Long: `Pin stored URLs, so that they are not evicted. A pin lasts through restarts, snapshots
 and restores, until ` + "`ronbox edge unpin`" + ` or ` + "`ronbox edge rm`" + `. ` + "`ronbox edge fill`" + ` pins
 the URLs that it fetches. A refresh keeps the pin unless the object has grown beyond
-the limit below.
+the limit below. An object that was put is named by its b3:….
 
 The limit of all pinned objects is edge.cas.max_pinned, by default half of
 edge.cas.max_bytes. A request beyond it is refused and pins none of its URLs, at most
@@ -108,7 +108,8 @@ func (a app) rmCmd() *cobra.Command {
 		Use:   "rm URL…",
 		Short: "Remove URLs and their objects",
 		Long: `Remove URLs, including pinned ones. An object is removed with its last URL. In live
-mode the next request for a removed URL fetches it again.
+mode the next request for a removed URL fetches it again. An object that was put is
+named by its b3:….
 Exit 1: a URL is not stored; it is printed, and the others are removed.`,
 		Example: "  ronbox edge rm https://cdn.example/fonts/a.woff2",
 	})

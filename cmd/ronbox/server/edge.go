@@ -47,6 +47,7 @@ func edgeService() service {
 				Lifecycle: n.phase,
 				DataDir:   c.Node.DataDir,
 				Amnesia:   c.Amnesia.Enabled,
+				Names:     n.edgeNames(c),
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },

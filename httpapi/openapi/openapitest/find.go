@@ -28,7 +28,7 @@ func fits(template, path string) (fixed int, ok bool) {
 			fixed++
 		case !strings.HasPrefix(w, "{") || got[i] == "":
 			return 0, false
-		case w == "{path}" && i == len(want)-1:
+		case (w == "{path}" || w == "{site}") && i == len(want)-1:
 			return fixed, true
 		}
 	}

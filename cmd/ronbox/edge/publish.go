@@ -1,0 +1,300 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
+	"ronbox/engines/index"
+	edgeapi "ronbox/httpapi/edge"
+	indexapi "ronbox/httpapi/index"
+)
+
+// published is the output of edge publish.
+type published struct {
+	Name     string   `json:"name"`
+	Manifest string   `json:"manifest"`
+	Path     string   `json:"path"` // that serves the site
+	URL      string   `json:"url,omitzero"`
+	Files    int      `json:"files"`
+	Bytes    int64    `json:"bytes"`
+	New      int      `json:"new"` // objects that were not stored, or with DryRun those the site did not have
+	NewBytes int64    `json:"new_bytes"`
+	Released int      `json:"released"` // objects that only the last edition had, and that are no longer pinned
+	Skipped  []string `json:"skipped,omitempty"`
+	DryRun   bool     `json:"dry_run,omitzero"`
+}
+
+func (a app) publishCmd() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "publish DIR NAME",
+		Short: "Publish a folder as a site under a name",
+		Long: `Publish the files of a folder as a site. Each file is stored under its hash and pinned,
+then a manifest of all files, and then the name is set to the manifest. So a visitor
+gets the last edition of the site or the new one. The node serves the site at
+/edge/sites/NAME/, with index.html for a folder. NAME is a key of the index, such as
+name:docs.example, or name:docs.example@1.2.0, which cannot be changed later.
+
+Only files that the node does not have are sent, so the command can be repeated. Files
+that only the last edition had are unpinned, unless another name of this node has them.
+Hidden files, links and devices are skipped and listed.
+
+A page of a site runs in a sandbox: its scripts cannot read cookies, storage or answers
+of the node. A token needs the scopes edge.put, edge.keep and index.write. In a fleet a
+name that belongs to another node is refused.`,
+		Example: `  ronbox edge publish ./public name:docs.example
+  ronbox edge publish --dry-run ./public name:docs.example@1.2.0`,
+		Args: cli.Exactly(2, "a folder and a name"),
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be published")
+	cmd.RunE = a.online(putTimeout, func(ctx context.Context, c edgeapi.Client, args []string) error {
+		key, err := parseName(args[1])
+		if err != nil {
+			return err
+		}
+		p, err := a.newPublisher(ctx, c, args[0], key)
+		if err != nil {
+			return err
+		}
+		if p.out.DryRun = dry; dry {
+			err = p.compare(ctx)
+		} else {
+			err = p.publish(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return a.Show(p.out, p.out.table)
+	})
+	return cmd
+}
+
+// parseName parses the name of a site.
+func parseName(text string) (index.Key, error) {
+	key, err := index.ParseKey(text)
+	if err != nil {
+		return key, cli.Usage("%q: %w", cli.Clip(text, 80), err)
+	}
+	if !strings.HasPrefix(key.String(), "name:") {
+		return key, cli.Usage("%q: want a name, as name:docs.example", cli.Clip(text, 80))
+	}
+	return key, nil
+}
+
+func (p published) table(t cli.Table) {
+	for _, path := range p.Skipped {
+		t.Row("SKIPPED", path)
+	}
+	t.Row("name", p.Name)
+	t.Row("manifest", p.Manifest)
+	t.Row("files", fmt.Sprintf("%d, %s", p.Files, cli.Bytes(p.Bytes)))
+	t.Row("new", fmt.Sprintf("%d, %s", p.New, cli.Bytes(p.NewBytes)))
+	if p.Released > 0 {
+		t.Row("unpinned", p.Released)
+	}
+	if p.DryRun {
+		t.Row("nothing was changed")
+		return
+	}
+	if p.URL != "" {
+		t.Row("url", p.URL)
+		return
+	}
+	t.Row("path", p.Path)
+}
+
+// publisher publishes one folder.
+type publisher struct {
+	app
+	c        edgeapi.Client
+	sites    sites
+	key      index.Key
+	files    []localFile
+	manifest []byte
+	out      published
+}
+
+// newPublisher reads and hashes a folder.
+func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key index.Key) (*publisher, error) {
+	p := &publisher{app: a, c: c, sites: sites{c, indexapi.NewClient(c.Client)}, key: key}
+	if err := p.walk(ctx, dir); err != nil {
+		return nil, err
+	}
+	all := make([]site.File, len(p.files))
+	for i, f := range p.files {
+		all[i] = f.File
+		p.out.Bytes += f.Size
+	}
+	var err error
+	if p.manifest, err = site.Encode(all); err != nil {
+		return nil, cli.Fail(cli.ExitFailed, "unfit", "rename or remove the file, or publish less", "%s: %w", dir, err)
+	}
+	p.out.Name, p.out.Files, p.out.Manifest = key.String(), len(all), b3.Sum(p.manifest).String()
+	p.out.Path = "/edge/sites/" + strings.TrimPrefix(key.String(), "name:") + "/"
+	if a.Flags.URL != "" {
+		p.out.URL = strings.TrimRight(a.Flags.URL, "/") + p.out.Path
+	}
+	return p, nil
+}
+
+// walk reads the regular files of a folder, without hidden ones.
+func (p *publisher) walk(ctx context.Context, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir) // the folder itself may be a link
+	if err != nil {
+		return err
+	}
+	if at, err := os.Stat(dir); err != nil || !at.IsDir() {
+		return errors.Join(err, &fs.PathError{Op: "read", Path: dir, Err: syscall.ENOTDIR})
+	}
+	show := p.Progress(cli.Bytes, "read "+dir)
+	defer show.End()
+	read := int64(0)
+	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		path, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		path = filepath.ToSlash(path)
+		hidden := strings.HasPrefix(e.Name(), ".") && name != dir
+		switch {
+		case hidden, !e.IsDir() && !e.Type().IsRegular():
+			p.out.Skipped = append(p.out.Skipped, path)
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case e.IsDir():
+			return nil
+		}
+		f, err := hashFile(name, path)
+		p.files = append(p.files, f)
+		read += f.Size
+		show.At(read, 0)
+		return err
+	})
+}
+
+// compare counts the files that the current edition of the site does not have.
+func (p *publisher) compare(ctx context.Context) error {
+	_, last, err := p.sites.current(ctx, p.key.String())
+	if err != nil {
+		return err
+	}
+	has := objectsOf(last)
+	for _, f := range p.files {
+		if !has[f.Digest] {
+			has[f.Digest] = true
+			p.out.New++
+			p.out.NewBytes += f.Size
+		}
+	}
+	return nil
+}
+
+// publish stores the files and the manifest, sets the name, and unpins what only the last edition
+// had.
+func (p *publisher) publish(ctx context.Context) error {
+	was, last, err := p.sites.current(ctx, p.key.String())
+	if err != nil {
+		return err
+	}
+	missing, err := p.pin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.putAll(ctx, missing); err != nil {
+		return err
+	}
+	digest := b3.Sum(p.manifest)
+	patience := p.Repeater()
+	err = patience.Repeat(ctx, "the manifest", func() error {
+		_, err := p.c.PutObject(ctx, edgeapi.ObjectPut{
+			Body: bytes.NewReader(p.manifest), Size: int64(len(p.manifest)), Type: site.MediaType, Expect: digest, Announce: true,
+		})
+		return err
+	})
+	if err == nil {
+		err = patience.Repeat(ctx, p.key.String(), func() error {
+			_, err := p.sites.names.Put(ctx, p.key.String(), digest.String())
+			return err
+		})
+	}
+	if err != nil || was.IsZero() || was == digest {
+		return err
+	}
+	p.out.Released, err = p.sites.release(ctx, p.key.String(), was, last, p.files)
+	return err
+}
+
+// pin pins the objects that the node has, and returns the files of the others.
+func (p *publisher) pin(ctx context.Context) (missing []localFile, err error) {
+	byDigest := map[string]localFile{}
+	for _, f := range p.files {
+		byDigest[f.Digest.String()] = f
+	}
+	keys := make([]string, 0, len(byDigest))
+	for key := range byDigest {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	patience := p.Repeater()
+	for part := range slices.Chunk(keys, edge.MaxKeep) {
+		var k edgeapi.Kept
+		err := patience.Repeat(ctx, "pins", func() (err error) {
+			k, err = p.c.EdgeKeep(ctx, edge.Pin, part)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range k.Missing {
+			missing = append(missing, byDigest[key])
+		}
+	}
+	return missing, nil
+}
+
+// putAll stores files, several at a time.
+func (p *publisher) putAll(ctx context.Context, files []localFile) error {
+	total := int64(0)
+	for _, f := range files {
+		total += f.Size
+	}
+	p.out.New, p.out.NewBytes = len(files), total
+	show := p.Progress(cli.Bytes, "publish")
+	defer show.End()
+	next, done := atomic.Int64{}, atomic.Int64{}
+	return flow.Fan(ctx, min(sideBySide, len(files)), func(ctx context.Context, leg int) error {
+		for i := next.Add(1) - 1; i < int64(len(files)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+			if _, err := p.put(ctx, p.c, files[i], false, nil); err != nil {
+				return fmt.Errorf("%s: %w", files[i].name, err)
+			}
+			if n := done.Add(files[i].Size); leg == 0 {
+				show.At(n, total)
+			}
+		}
+		return context.Cause(ctx)
+	})
+}

@@ -1,0 +1,177 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance/b3"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
+	edgeapi "ronbox/httpapi/edge"
+	indexapi "ronbox/httpapi/index"
+	"ronbox/httpapi/wire"
+)
+
+// unpublished is the output of edge unpublish.
+type unpublished struct {
+	Name     string `json:"name"`
+	Manifest string `json:"manifest"`
+	Released int    `json:"released"` // objects that are no longer pinned
+}
+
+func (a app) unpublishCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unpublish NAME",
+		Short: "Remove a site and unpin its files",
+		Long: `Remove a name of a site, and unpin the manifest and the files that no other name of this
+node has. They stay stored until the node needs room; ` + "`ronbox edge rm`" + ` removes an
+object at once. A file that ` + "`ronbox edge put`" + ` stored too is also unpinned: put it
+again to keep it.`,
+		Example: `  ronbox edge unpublish name:docs.example`,
+		Args:    cli.Exactly(1, "one name"),
+	}
+	cmd.RunE = a.online(0, func(ctx context.Context, c edgeapi.Client, args []string) error {
+		key, err := parseName(args[0])
+		if err != nil {
+			return err
+		}
+		s := sites{c, indexapi.NewClient(c.Client)}
+		was, last, err := s.current(ctx, key.String())
+		if err != nil {
+			return err
+		}
+		if was.IsZero() {
+			return cli.Fail(cli.ExitFailed, "not_found", "`ronbox index ls name:` lists the names of the node",
+				"%s is not a name of this node", key)
+		}
+		out := unpublished{Name: key.String(), Manifest: was.String()}
+		// Unpin first, so that the command can be repeated after a failure.
+		if out.Released, err = s.release(ctx, key.String(), was, last, nil); err != nil {
+			return err
+		}
+		if err := s.names.Delete(ctx, key.String()); err != nil {
+			return err
+		}
+		return a.Show(out, func(t cli.Table) {
+			t.Row("removed", out.Name)
+			t.Row("unpinned", fmt.Sprintf("%d objects", out.Released))
+		})
+	})
+	return cmd
+}
+
+// sites reads the sites of a node.
+type sites struct {
+	c     edgeapi.Client
+	names indexapi.Client
+}
+
+// current returns the manifest of a name of this node. The digest is zero if there is no such name,
+// and m is nil if the manifest is not stored or is not one of a site.
+func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Manifest, err error) {
+	row, err := s.names.Name(ctx, key)
+	if err != nil {
+		return d, nil, unlessNotFound(err)
+	}
+	if d, err = b3.Parse(row.Manifest); err != nil {
+		return d, nil, err
+	}
+	m, err = s.manifest(ctx, d)
+	return d, m, err
+}
+
+// manifest returns a stored manifest, or nil if it is not stored or is not one of a site.
+func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error) {
+	raw, err := s.c.EdgeBytes(ctx, "assets/b3/"+d.String()[len("b3:"):])
+	if err != nil {
+		return nil, unlessNotFound(err)
+	}
+	m, err := site.Parse(raw)
+	if err != nil {
+		return nil, nil // the name stands for something else
+	}
+	return m, nil
+}
+
+// unlessNotFound returns nil if the node answered that something does not exist.
+func unlessNotFound(err error) error {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "not_found" {
+		return nil
+	}
+	return err
+}
+
+// objectsOf returns the objects of a manifest, which may be nil.
+func objectsOf(m *site.Manifest) map[b3.Digest]bool {
+	out := map[b3.Digest]bool{}
+	if m != nil {
+		for i := range m.Len() {
+			out[m.File(i).Digest] = true
+		}
+	}
+	return out
+}
+
+// release unpins a manifest and its objects, except for those of kept and those that another name
+// of this node has, and returns their number.
+func (s sites) release(ctx context.Context, key string, was b3.Digest, m *site.Manifest, kept []localFile) (int, error) {
+	loose := objectsOf(m)
+	loose[was] = true
+	for _, f := range kept {
+		delete(loose, f.Digest)
+	}
+	for after := ""; len(loose) > 0; {
+		page, err := s.names.Names(ctx, "name:", after, 1000)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range page.Names {
+			if row.Key == key {
+				continue
+			}
+			if err := s.spare(ctx, row.Manifest, loose); err != nil {
+				return 0, err
+			}
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	keys := make([]string, 0, len(loose))
+	for d := range maps.Keys(loose) {
+		keys = append(keys, d.String())
+	}
+	slices.Sort(keys)
+	released := 0
+	for part := range slices.Chunk(keys, edge.MaxKeep) {
+		k, err := s.c.EdgeKeep(ctx, edge.Unpin, part)
+		if err != nil {
+			return released, err
+		}
+		released += len(k.Changed)
+	}
+	return released, nil
+}
+
+// spare removes a manifest and its objects from loose.
+func (s sites) spare(ctx context.Context, manifest string, loose map[b3.Digest]bool) error {
+	d, err := b3.Parse(manifest)
+	if err != nil {
+		return err
+	}
+	delete(loose, d)
+	m, err := s.manifest(ctx, d)
+	if err != nil {
+		return err
+	}
+	for one := range objectsOf(m) {
+		delete(loose, one)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines"
+	"ronbox/engines/edge"
+	"ronbox/engines/fleet"
+	"ronbox/engines/index"
+)
+
+// edgeNames is the index and the view of the fleet, for the edge.
+type edgeNames struct{ n *Node }
+
+// edgeNames returns the names for the edge, or nil if the index is off.
+func (n *Node) edgeNames(c *config.Config) edge.Names {
+	if !c.Index.Enabled {
+		return nil
+	}
+	return edgeNames{n}
+}
+
+// index returns the engine, or edge.ErrNames if the index was shut out because of damaged rows.
+func (e edgeNames) index() (*index.Engine, error) {
+	for i := range e.n.engines {
+		if found, ok := e.n.engines[i].engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
+			return found.Engine, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the index is shut out", edge.ErrNames)
+}
+
+// view returns the current view of the fleet, or nil.
+func (e edgeNames) view() *fleet.View { return nil }
+
+// Manifest implements edge.Names.
+func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (edge.Named, error) {
+	key, err := index.ParseKey("name:" + name)
+	if err != nil {
+		return edge.Named{}, &edge.PathError{Path: name, Reason: "is not the name of a site: " + err.Error()}
+	}
+	idx, err := e.index()
+	if err != nil {
+		return edge.Named{}, err
+	}
+	caller := index.Caller{Network: from}
+	if from.IsValid() {
+		caller.Cost = 1
+	}
+	a, err := idx.Resolve(ctx, key, index.ResolveOptions{From: caller})
+	if err != nil {
+		return edge.Named{}, lookupError(ctx, err)
+	}
+	out := edge.Named{Manifest: a.Manifest, Age: a.Age}
+	plain, _, _ := strings.Cut(strings.TrimPrefix(key.String(), "name:"), "@")
+	if owner, ok := e.view().Owner(plain); ok {
+		out.Owner = owner.ID
+	}
+	return out, nil
+}
+
+// lookupError converts an error of a lookup to one of the edge.
+func lookupError(ctx context.Context, err error) error {
+	rate, limited := errors.AsType[*index.RateError](err)
+	switch {
+	case errors.Is(err, index.ErrNotFound):
+		return edge.ErrNotFound
+	case limited:
+		return &edge.RateError{Wait: rate.Wait}
+	case errors.Is(err, flow.ErrBusy), ctx.Err() != nil:
+		return err
+	}
+	return fmt.Errorf("%w: %w", edge.ErrNames, err)
+}
+
+// Providers implements edge.Names.
+func (e edgeNames) Providers(ctx context.Context, object b3.Digest) (ids []string, err error) {
+	idx, err := e.index()
+	if err != nil {
+		return nil, err
+	}
+	set, err := idx.Providers(ctx, object, index.ProvidersOptions{})
+	if err != nil {
+		return nil, lookupError(ctx, err)
+	}
+	for _, p := range set.Providers {
+		if p.Verified {
+			ids = append(ids, string(p.Peer))
+		}
+	}
+	return ids, nil
+}
+
+// edgeActor names the edge in the audit rows of its provider records.
+var edgeActor = engines.Actor{Principal: "edge"}
+
+// Announce implements edge.Names. It fails until the registry has the item of this node.
+func (e edgeNames) Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) error {
+	idx, err := e.index()
+	if err != nil {
+		return err
+	}
+	v := e.view()
+	if v == nil {
+		return errors.New("the registry has no version yet")
+	}
+	self, ok := v.Node(v.Self)
+	if !ok {
+		return errors.New("the registry has no sound item of fleet.node")
+	}
+	addr, err := multiaddrOf(self.Endpoint)
+	if err != nil {
+		return err
+	}
+	list := make([]index.Announcement, len(objects))
+	for i, object := range objects {
+		list[i] = index.Announcement{CID: object, Addrs: []string{addr}, Region: self.Region, TTL: ttl}
+	}
+	done, err := idx.Announce(ctx, edgeActor, list, "")
+	for _, d := range done {
+		err = errors.Join(err, d.Err)
+	}
+	return err
+}
+
+// Withdraw implements edge.Names.
+func (e edgeNames) Withdraw(ctx context.Context, objects []b3.Digest) error {
+	idx, err := e.index()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		bad := idx.Withdraw(ctx, edgeActor, object, "", "")
+		if bad != nil && !errors.Is(bad, index.ErrNotFound) {
+			err = errors.Join(err, bad)
+		}
+	}
+	return err
+}
+
+// multiaddrOf returns the multiaddr of an endpoint, as /dns4/a.example/tcp/8443/https.
+func multiaddrOf(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Hostname() == "" {
+		return "", fmt.Errorf("endpoint %q of this node is not a URL", endpoint)
+	}
+	kind := "dns4"
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+		kind = map[bool]string{true: "ip4", false: "ip6"}[ip.Is4()]
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return fmt.Sprintf("/%s/%s/tcp/%s/%s", kind, u.Hostname(), port, u.Scheme), nil
+}

@@ -1,0 +1,166 @@
+package edge
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
+	"ronbox/httpapi"
+	"ronbox/httpapi/openapi"
+)
+
+const (
+	scopePut    = "edge.put"
+	objectsPath = prefix + "objects"
+	sitesPath   = prefix + "sites/"
+	paramSite   = "site"
+
+	// sandbox gives a page of a site an origin of its own, so that it reads neither the cookies nor
+	// the storage nor the answers of this node. It must never contain allow-same-origin.
+	sandbox = "sandbox allow-scripts allow-forms"
+
+	// putWithin is the time to send the longest object over a slow line, as for a fill.
+	putWithin = time.Hour
+	// maxPut is the largest edge.cas.max_bytes. The engine enforces edge.fill.max_object_bytes.
+	maxPut = 1 << 50
+)
+
+// sites returns the routes of published content.
+func (h handlers) sites() []httpapi.Route {
+	read := httpapi.Routes(asRead, httpapi.Route{
+		Pattern:  "sites/*" + paramSite,
+		Endpoint: "/edge/sites",
+		Handle:   h.getSite,
+		Summary:  "A file of a published site, by the name of the site and its path",
+		Others:   httpapi.QueryRaw,
+		CSP:      sandbox,
+		Headers: []openapi.Param{
+			{Name: "Range", Doc: "one range of bytes"},
+			{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
+		},
+		Answers: append(bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),
+			openapi.Answer{Status: http.StatusPermanentRedirect, Doc: "a directory; Location has the slash"}),
+		Problems: []int{http.StatusRequestedRangeNotSatisfiable, http.StatusForbidden, http.StatusBadGateway,
+			http.StatusGatewayTimeout},
+	})
+	return append(read, httpapi.Route{
+		Method:   http.MethodPut,
+		Pattern:  objectsPath,
+		Handle:   h.putObject,
+		Scope:    scopePut,
+		Class:    httpapi.ClassWrite,
+		Deadline: putWithin,
+		Endpoint: objectsPath,
+		Body:     httpapi.StreamBody,
+		Media:    httpapi.TypeBytes,
+		MaxBody:  maxPut,
+		Summary:  "Store and pin an object",
+		Query: []openapi.Param{
+			{Name: "b3", Doc: "the b3:… that the bytes must have"},
+			{Name: "type", Doc: "media type of the object, one of those that sites are served with"},
+			{Name: "announce", Enum: []string{"0", "1"}, Doc: "0: do not announce the object to other nodes"},
+		},
+		Answers:  append(stored(http.StatusCreated), stored(http.StatusOK)...),
+		Problems: []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
+	})
+}
+
+// stored declares an answer with a stored object.
+func stored(status int) []openapi.Answer {
+	out := httpapi.Answers(status, Object{})
+	out[0].Headers = []openapi.Param{{Name: "Location", Doc: "the path that serves the object", Required: true}}
+	return out
+}
+
+// putObject serves PUT /edge/objects.
+func (h handlers) putObject(c *httpapi.Request) error {
+	r := edge.PutRequest{
+		Body:     c.Stream(),
+		Size:     c.HTTP().ContentLength,
+		Type:     c.Query().Get("type"),
+		Announce: true,
+	}
+	if text := c.Query().Get("b3"); text != "" {
+		var err error
+		if r.Expect, err = b3.Parse(text); err != nil {
+			return httpapi.BadQuery("b3", "must be b3: and 64 hex digits")
+		}
+	}
+	switch v := c.Query().Get("announce"); {
+	case v == "0":
+		r.Announce = false
+	case v != "1" && c.Query().Has("announce"):
+		return httpapi.BadQuery("announce", "must be 0 or 1")
+	}
+	if r.Type != "" && !site.Allowed(r.Type) {
+		return httpapi.BadQuery("type", "must be a media type of sites, as image/png or text/html; charset=utf-8")
+	}
+	p, err := h.e.Put(c.Context(), r)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if p.New {
+		status = http.StatusCreated
+	}
+	path := assetsPath + p.Path
+	c.Set("Location", path)
+	return c.Respond(status,
+		Object{URL: p.URL, Path: path, B3: p.Digest.String(), Size: p.Size, Type: p.Type, New: p.New, Pinned: true})
+}
+
+// getSite serves GET /edge/sites/*site: a file of a site. A directory without a slash at its end is
+// redirected, so that relative links of its page work.
+func (h handlers) getSite(c *httpapi.Request) error {
+	if runs(c.HTTP().Header) {
+		return errScript
+	}
+	name, path, inside := strings.Cut(c.Param(paramSite), "/")
+	r := edge.SiteRequest{Name: name, Path: path}
+	r.From, _ = c.Network()
+	f, err := h.e.Site(c.Context(), r)
+	switch {
+	case errors.Is(err, site.ErrDirectory), err == nil && !inside:
+		if err == nil {
+			f.Close()
+		}
+		return addSlash(c)
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(f.Object))
+	c.Set("Age", strconv.FormatInt(int64(f.Age/time.Second), 10))
+	x := content{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
+	if err := send(c, c.HTTP(), x); err != nil || f.Filled {
+		return err
+	}
+	h.e.Hit()
+	return nil
+}
+
+// addSlash redirects to the path of the request with a slash at its end. The target is relative to
+// the last segment, so that it also works behind a proxy with another prefix.
+func addSlash(c *httpapi.Request) error {
+	u := c.HTTP().URL
+	last := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
+	to := url.URL{Path: "./" + last + "/", RawQuery: u.RawQuery}
+	c.Set("Cache-Control", httpapi.CacheAsk)
+	c.Set("Location", to.String())
+	c.WriteHeader(http.StatusPermanentRedirect)
+	return nil
+}
+
+// cacheStatus returns the parameters of Cache-Status (RFC 9211) for an object.
+func cacheStatus(o *edge.Object) string {
+	if o.Filled {
+		return "fwd=uri-miss; stored"
+	}
+	return "hit; detail=" + o.From
+}

@@ -1,0 +1,141 @@
+package httpapi_test
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/edge"
+)
+
+// A file of a site is served with its tag, in parts, as fresh as its name, and apart from the
+// origin of the node.
+func TestSiteAnswers(t *testing.T) {
+	r := newRig(t)
+	tag := `"` + b3.Sum(fakeBytes).String() + `"`
+	for _, tt := range []struct {
+		method, target string
+		header         map[string]string
+		status         int
+		body           string
+	}{
+		{"GET", "/edge/sites/docs.example/", nil, 200, "0123456789"},
+		{"GET", "/edge/sites/docs.example/a%20b/c?x=%zz;y", nil, 200, "0123456789"},
+		{"HEAD", "/edge/sites/docs.example@1.2.0/a", nil, 200, ""},
+		{"GET", "/edge/sites/docs.example/a", map[string]string{"If-None-Match": tag}, 304, ""},
+		{"GET", "/edge/sites/docs.example/a", map[string]string{"Range": "bytes=2-4"}, 206, "234"},
+		{"GET", "/edge/sites/docs.example/a", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "script"}, 200, "0123456789"},
+		{"GET", "/edge/sites/docs.example/a", map[string]string{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "document"}, 200, "0123456789"},
+	} {
+		w := r.do(tt.method, tt.target, "", tt.header)
+		h := w.Header()
+		if w.Code != tt.status || w.Body.String() != tt.body || h.Get("Etag") != tag || h.Get("Age") != "90" ||
+			h.Get("Cache-Control") != "no-cache" || h.Get("Content-Security-Policy") != "sandbox allow-scripts allow-forms" ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Set-Cookie")+h.Get("Service-Worker-Allowed") != "" ||
+			h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s %s: %d %q %v", tt.method, tt.target, w.Code, w.Body, h)
+		}
+		if kind := h.Get("Content-Type"); tt.status != 304 && kind != "text/html; charset=utf-8" {
+			t.Errorf("%s: %s", tt.target, kind)
+		}
+	}
+	if r.edge.site.Name != "docs.example" || r.edge.site.Path != "a" {
+		t.Errorf("%+v", r.edge.site)
+	}
+}
+
+// A directory is redirected to its path with a slash, relative to where it was asked for.
+func TestDirectoriesOfSites(t *testing.T) {
+	r := newRig(t)
+	for target, want := range map[string]string{
+		"docs.example":                "./docs.example/",
+		"docs.example@1.2.0?a=1":      "./docs.example@1.2.0/?a=1",
+		"docs.example/a/dir":          "./dir/",
+		"docs.example/a:%20%3Fdir?%7": "./a:%20%3Fdir/?%7",
+	} {
+		w := r.do(http.MethodGet, "/edge/sites/"+target, "", nil)
+		if w.Code != http.StatusPermanentRedirect || w.Header().Get("Location") != want || w.Body.Len() > 0 {
+			t.Errorf("%s: %d to %q, want %q", target, w.Code, w.Header().Get("Location"), want)
+		}
+	}
+}
+
+// A page of the node's own origin does not run a file of a site or an asset, and no page makes one a
+// service worker. A path that means another one when it is decoded is refused.
+func TestRefusedRequestsForSites(t *testing.T) {
+	r := newRig(t)
+	same := func(dest string) map[string]string {
+		return map[string]string{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": dest}
+	}
+	for _, path := range []string{"/edge/sites/docs.example/a", "/edge/assets/" + fakeAsset} {
+		for _, h := range []map[string]string{
+			same("script"), same("style"), same("worker"), same("sharedworker"), same("serviceworker"),
+			{"Service-Worker": "script"}, {"Service-Worker": "script", "Sec-Fetch-Site": "cross-site"},
+		} {
+			if w := r.do(http.MethodGet, path, "", h); w.Code != http.StatusForbidden {
+				t.Errorf("%s, %v: %d", path, h, w.Code)
+			}
+		}
+	}
+	r.undescribed = true
+	for target, status := range map[string]int{
+		"docs.example/a%2fb": 400, "docs.example/..%5cb": 400, "docs.example/%00": 400, "docs.example/%ff": 400,
+		"docs.example/../x": 400, "docs.example//x": 400, "docs.example/./x": 400, "docs.example/%2e%2e/x": 400, "": 404,
+	} {
+		if w := r.do(http.MethodGet, "/edge/sites/"+target, "", nil); w.Code != status {
+			t.Errorf("%s: %d, want %d: %s", target, w.Code, status, w.Body)
+		}
+	}
+}
+
+// A put answers 201 for a new object and 200 for one that was there, with the path of the object. It
+// needs its scope, and its parameters are checked before the body is read.
+func TestPutObject(t *testing.T) {
+	r := newRig(t)
+	header := map[string]string{"Content-Type": "application/octet-stream"}
+	maps.Copy(header, writer)
+	digest := b3.Sum([]byte("hello")).String()
+	for _, tt := range []struct {
+		query, body string
+		status      int
+	}{
+		{"", "hello", 201},
+		{"", string(fakeBytes), 200},
+		{"", "", 201},
+		{"?b3=" + digest + "&type=image/png&announce=0", "hello", 201},
+		{"?type=text/html;%20charset=utf-8&announce=1", "hello", 400}, // a semicolon in a query
+		{"?type=text/html%3B%20charset=utf-8&announce=1", "hello", 201},
+		{"?type=text/cache-manifest", "hello", 400},
+		{"?b3=hello", "hello", 400},
+		{"?announce=yes", "hello", 400},
+		{"?pin=1", "hello", 400},
+	} {
+		r.edge.put = edge.PutRequest{}
+		w := r.do(http.MethodPut, "/edge/objects"+tt.query, tt.body, header)
+		if w.Code != tt.status {
+			t.Errorf("%s: %d, want %d: %s", tt.query, w.Code, tt.status, w.Body)
+		}
+		if at := w.Header().Get("Location"); w.Code < 300 &&
+			(at != "/edge/assets/b3/"+b3.Sum([]byte(tt.body)).String()[3:] || r.edge.put.Size != int64(len(tt.body))) {
+			t.Errorf("%s: %s, %+v", tt.query, at, r.edge.put)
+		}
+		if w.Code >= 300 && r.edge.put.Body != nil {
+			t.Errorf("%s: the engine was asked", tt.query)
+		}
+	}
+	if r.do(http.MethodPut, "/edge/objects", "x", map[string]string{"Content-Type": "application/octet-stream"}).Code != 401 {
+		t.Error("a caller without a token may put")
+	}
+	header["Content-Type"] = "application/json"
+	if w := r.do(http.MethodPut, "/edge/objects", "{}", header); w.Code != 415 {
+		t.Errorf("JSON: %d", w.Code)
+	}
+	header["Content-Type"] = "application/octet-stream"
+	r.edge.err = &edge.PinsError{Bytes: 2, MaxBytes: 1}
+	if w := r.do(http.MethodPut, "/edge/objects", "x", header); w.Code != 409 ||
+		!strings.Contains(w.Body.String(), "edge.cas.max_pinned") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
