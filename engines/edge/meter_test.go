@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/usage"
 	"ronbox/store"
@@ -38,7 +39,10 @@ func fleetOf(version uint64, length time.Duration) *fleet.View {
 
 // metered lets a rig meter. Its clock is an hour ahead of the wall clock, at the start of an epoch.
 func metered(r *rig) {
-	r.fleet = &FleetConfig{Signer: func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey }}
+	r.fleet = &FleetConfig{
+		Rule:   func(*fleet.View) upstream.NodeRule { return upstream.NodeRule{} },
+		Signer: func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey },
+	}
 	next := time.Now().Add(epochLength).Truncate(epochLength)
 	r.clock.Store(int64(time.Until(next) + time.Second))
 }
