@@ -100,6 +100,7 @@ type Engine struct {
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
+	meter   *meter // nil without FleetConfig.Signer
 
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
@@ -148,6 +149,7 @@ func New(cfg Config, d Deps) *Engine {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
 	e.rehash = e.packs.Rehash
+	e.meter = newMeter(e)
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -234,7 +236,7 @@ func (e *Engine) Tasks() []flow.Task {
 	if e.d.Fleet != nil {
 		tasks = append(tasks, e.placerTask())
 	}
-	return tasks
+	return append(tasks, e.meter.tasks()...)
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its

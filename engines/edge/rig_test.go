@@ -89,11 +89,16 @@ func (r *rig) open() {
 	r.phase = flow.NewWatch(r.catalog,
 		flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}},
 		flow.Running)
+	var stamps func() time.Time
+	if r.fleet != nil && r.fleet.Signer != nil { // statements depend on both clocks
+		stamps = r.now
+	}
 	r.store = store.New(store.DefaultConfig(), store.Options{
+		Now:       stamps,
 		Path:      r.db(),
 		Catalog:   r.catalog,
 		Metrics:   r.metrics,
-		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
+		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.meter"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,

@@ -19,7 +19,10 @@ func Checks() []store.Check {
 		if err := readRows(r).fault(); err != nil {
 			return err
 		}
-		return checkPacks(r)
+		if err := checkPacks(r); err != nil {
+			return err
+		}
+		return checkUsage(r)
 	}}}
 }
 

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
 )
 
 // A follower has the log of the hub, over a change of signers, a rotation of the log key and a
@@ -49,6 +51,15 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	r.waitFor("the last version to be told", func() bool { return r.e.told.Load() == 21 })
 	if got := r.e.followStatus(); got.State != FollowOK || got.Version != 21 {
 		t.Errorf("%+v", got)
+	}
+	r.stop()
+	log, err := export.Open(r.exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.genesis})
+	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.Versions != 21 {
+		t.Errorf("the export: %+v, %v", rep, err)
 	}
 }
 

@@ -172,7 +172,7 @@ type stretch struct {
 
 // options returns the options of a verifier that checks signatures from a version on.
 func (f *follower) options(from uint64) rverify.Options {
-	return rverify.Options{Genesis: f.genesis, From: from, Fan: flow.Fan, Jobs: cap(f.e.slots), Followed: true}
+	return rverify.Options{Genesis: f.genesis, From: from, Fan: flow.Fan, Jobs: cap(f.e.slots)}
 }
 
 // base returns the state at HEAD.

@@ -95,8 +95,8 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 	}
 }
 
-// followed reports whether the log is a copy of that of another node, without its audit chain.
-func (l logReader) followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
+// Followed reports whether the log is a copy of that of another node, without its audit chain.
+func (l logReader) Followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
 
 // Horizon returns where a pruned log begins, nil if the log is complete.
 func (l logReader) Horizon() (*rverify.Horizon, error) {
@@ -213,7 +213,6 @@ func (l logReader) sets() *rverify.Problem {
 // ctx.
 func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Report, error) {
 	l := logReader{r: r, codec: newCodec()}
-	o.Followed = l.followed()
 	report, err := rverify.VerifyWhole(ctx, l, l, o)
 	if err != nil || !report.OK {
 		return report, err

@@ -102,8 +102,7 @@ const recoverSlice = 64
 // verifyFrom verifies the log from a state on. It returns the state at the end and the number of
 // verified versions.
 func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.State, uint64, error) {
-	o := rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots), Followed: e.follow != nil}
-	v := rverify.Resume(o, from)
+	v := rverify.Resume(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)}, from)
 	for more, done := true, int64(0); more; done += recoverSlice {
 		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {

@@ -92,7 +92,7 @@ func (p *pass) over(now time.Time, every time.Duration) bool {
 func (e *Engine) newPass(from rverify.State, begun time.Time) *pass {
 	head := e.Head()
 	p := &pass{
-		v: rverify.Resume(rverify.Options{Genesis: head.genesis, Followed: e.follow != nil}, from), begun: begun,
+		v: rverify.Resume(rverify.Options{Genesis: head.genesis}, from), begun: begun,
 		until: head.Head.Version, behind: true,
 	}
 	p.marked = from.Head.Version

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -183,6 +184,14 @@ func NewClient(c *client.Client) Client { return Client{c} }
 // Catalog returns the packs.
 func (c Client) Catalog(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
+}
+
+// UsagePath returns the path of the signed statement of an epoch.
+func UsagePath(epoch uint64) string { return usagePath + strconv.FormatUint(epoch, 10) }
+
+// Usage returns the signed statement of an epoch. It does not verify it.
+func (c Client) Usage(ctx context.Context, epoch uint64) ([]byte, error) {
+	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: UsagePath(epoch), Limit: usage.MaxSize})
 }
 
 // EdgeBytes returns an asset, a tile, a page or a file of a page, by its escaped path below /edge/.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
@@ -19,6 +20,7 @@ var (
 	errPath         = &edge.PathError{Reason: "encodes a slash, a backslash or a control character"}
 	errTile         = errors.New("the path of a tile is /z/x/y.ext, with decimal numbers without leading zeros")
 	errExt          = errors.New("the tiles of the pack have another extension; see its TileJSON")
+	errEpoch        = errors.New("an epoch is a decimal number from 1, without leading zeros")
 	errScript       = errors.New("a page of this node may not run stored objects as script, style or worker")
 	errHost         = errors.New("the host of the request is not valid in URLs of tiles: set edge.public_url")
 )
@@ -71,13 +73,20 @@ func rules() []httpapi.ErrorRule {
 		rule(400, "bad_path", "Malformed path", never, httpapi.IsA[*edge.PathError]),
 		rule(400, "bad_tile", "Invalid tile", never, any(is(edge.ErrBadTile), is(errTile))),
 		rule(400, "bad_ext", "Wrong extension", never, is(errExt)),
-		rule(400, httpapi.ReasonMalformed, "Malformed request", never, any(is(errHost), is(edge.ErrType))),
+		rule(400, httpapi.ReasonMalformed, "Malformed request", never,
+			any(is(errHost), is(errEpoch), is(edge.ErrType))),
 		rule(404, httpapi.ReasonNotFound, "Not found", never,
 			any(is(edge.ErrNotFound), is(edge.ErrNoPack), is(edge.ErrNoRaw), is(edge.ErrOutside))),
 		rule(403, string(edge.NotAllowed), "Nothing is fetched", never, is(edge.ErrOffline)).
 			Say(`edge.mode is "offline", so nothing is fetched: set it to "live" and add the host to edge.allow`),
 		rule(403, httpapi.ReasonForbidden, "Not for pages of this node", never, is(errScript)),
 		rule(406, "not_acceptable", "No acceptable coding", never, is(edge.ErrCoding)),
+		rule(404, httpapi.ReasonNotFound, "No statement", never, is(edge.ErrNoStatement)).
+			Say("this node ran in no fleet in that epoch, the epoch is in the future, or its statement is too old"),
+		rule(409, "epoch_open", "Epoch is not final", never, httpapi.IsA[*edge.OpenEpochError]).
+			With(httpapi.Detail(func(e *edge.OpenEpochError) httpapi.Details {
+				return httpapi.Details{"final_at": e.Final.UTC().Format(time.RFC3339)}
+			})),
 		rule(409, "pins_full", "Too many pins", never, httpapi.IsA[*edge.PinsError]),
 		rule(413, httpapi.ReasonBodyCap, "Object is too large", never, httpapi.IsA[*edge.SizeError]),
 		rule(422, "other_digest", "Other bytes than expected", never, httpapi.IsA[*edge.DigestError]),

@@ -181,6 +181,20 @@ func (h handlers) getTileJSON(c *httpapi.Request) error {
 	return sendJSON(c, TileJSONOf(p, base))
 }
 
+// getUsage serves GET /edge/usage/:epoch. A statement never changes.
+func (h handlers) getUsage(c *httpapi.Request) error {
+	text := c.Param(paramEpoch)
+	epoch, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || !httpapi.CanonicalNumber(text) {
+		return errEpoch
+	}
+	signed, err := h.e.Usage(c.Context(), epoch)
+	if err != nil {
+		return err
+	}
+	return c.SendTagged(httpapi.CacheForever, httpapi.TagOf(signed), signed)
+}
+
 // sendJSON sends doc with an entity tag.
 func sendJSON(c *httpapi.Request, doc any) error {
 	body, err := json.Marshal(doc)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/openapi"
@@ -23,8 +24,10 @@ type Engine interface {
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
+	Usage(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
+	Placements() []edge.Placed
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.
@@ -51,6 +54,7 @@ const (
 	assetsPath = prefix + "assets/"
 	tilesPath  = prefix + "tiles/"
 	keysPath   = prefix + "keys"
+	usagePath  = prefix + "usage/"
 	adminPath  = "/admin/v1/edge/"
 
 	paramPath     = "path"
@@ -60,6 +64,7 @@ const (
 	paramColumn   = "x"
 	paramTile     = "y"
 	paramFile     = "file"
+	paramEpoch    = "epoch"
 )
 
 // PreviewPath is the path of the pages that draw packs, before the id of a pack.
@@ -96,7 +101,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Code:          code,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
-		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites()),
+		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
 		Params: []httpapi.PathParam{
 			text(paramPath, "b3/ and 64 hex digits, or <pack>.pmtiles, or <host[:port]>/<path> of an object of that "+
 				"host, whose query is part of its URL"),
@@ -106,6 +111,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 			text(paramColumn, "column from the west, below 2^z"),
 			text(paramTile, "row from the north, below 2^z, and the extension of the pack's tiles"),
 			text(paramFile, "path of an embedded file"),
+			httpapi.NumberParam(paramEpoch, 1, "Unix seconds divided by the length of an epoch, rounded down"),
 			text(paramSite, "name of a site, optionally with @ and a version, then / and the path of a file or directory"),
 		},
 		Refused: func(reason string) { e.Rejected(cmp.Or(seedWords[reason], reason)) },
@@ -170,6 +176,13 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "previewPack",
 			Summary: "A page that draws a pack",
 			Answers: bytesOf("text/html", http.StatusOK, http.StatusNotModified),
+		},
+		httpapi.Route{
+			Pattern:  "usage/:epoch",
+			Handle:   h.getUsage,
+			Summary:  "The signed statement of what this node received from others in an epoch",
+			Answers:  httpapi.Tagged(usage.Document{}),
+			Problems: []int{http.StatusConflict},
 		},
 		httpapi.Route{
 			Pattern: "static/*file",

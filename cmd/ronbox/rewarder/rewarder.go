@@ -37,7 +37,7 @@ func Command(c *cli.App) *cobra.Command {
 	a.Advise(hint)
 	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute", a.runCmd(), a.retryCmd(),
 		a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(), a.keygenCmd(),
-		a.policyCmd(), a.filesCmd())
+		a.policyCmd(), a.filesCmd(), a.collectCmd())
 }
 
 // hint refines the outcome of refusals of the rewarder.

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,8 +15,11 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet"
+	"ronbox/engines/index"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
@@ -48,6 +52,7 @@ func edgeService() service {
 				DataDir:   c.Node.DataDir,
 				Amnesia:   c.Amnesia.Enabled,
 				Names:     n.edgeNames(c),
+				Fleet:     n.edgeFleet(c),
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
@@ -72,6 +77,21 @@ func edgeService() service {
 type edgeEngine struct{ *edge.Engine }
 
 func (e edgeEngine) Reload(c *config.Config) { e.Engine.Reload(c.Edge) }
+
+// edgeFleet returns what the edge needs of the fleet, or nil if it is off.
+func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
+	if !c.Fleet.Enabled {
+		return nil
+	}
+	return &edge.FleetConfig{
+		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
+		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
+		Signer: func() (string, ed25519.PrivateKey) {
+			key := n.indexKey()
+			return string(index.PeerIDOf(key.Public().(ed25519.PublicKey))), key
+		},
+	}
+}
 
 // edge returns the engine, or nil if it is disabled.
 func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }

@@ -211,11 +211,13 @@ func askEdge(t *testing.T, c *apiClient) {
 	_, _ = c.EdgeBytes(ctx, "tiles/none.json")
 	_, _ = c.EdgeBytes(ctx, "tiles/none/0/0/0.png")
 	_, _ = c.EdgeBytes(ctx, "preview/none")
+	_, _ = c.EdgeBytes(ctx, "usage/1") // of no fleet
 	_, _ = c.EdgeBytes(ctx, "assets/cdn.example/a")
 	if _, err := c.Fill(ctx, edgeapi.Fill{URL: "https://cdn.example/a"}); err == nil {
 		t.Error("a node that is offline has filled")
 	}
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
+	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
 	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
 	}

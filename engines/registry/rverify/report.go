@@ -66,9 +66,6 @@ type Options struct {
 	// Progress, unless nil, is called after each step with the verified and the total number of
 	// versions.
 	Progress func(done, total uint64)
-	// Followed marks a copy of the public part of a log: it has no audit chain, and none is
-	// checked.
-	Followed bool
 	// Seen, unless nil, is an earlier checkpoint of the log. VerifyWhole checks that the log begins
 	// with its tree.
 	Seen []byte
@@ -152,6 +149,9 @@ type LogReader interface {
 	// Head returns the end of the log, the zero Head for the empty log.
 	Head() (record.Head, error)
 	VersionReader
+	// Followed reports whether the log is a copy of the public part of a log: it has no audit
+	// chain.
+	Followed() bool
 	// Audit yields the existing records from…to, both included, in ascending order.
 	Audit(from, to uint64) iter.Seq2[uint64, []byte]
 	// AuditHead returns the number and hash of the last audit record, zero if there is none.

@@ -35,6 +35,8 @@ type Verifier struct {
 	due     []*record.Artifact   // entries of verified versions whose audit records are not verified yet, ascending
 	report  Report
 	problem *Problem
+
+	followed bool // the log has no audit chain
 }
 
 // New returns a Verifier at the beginning of a log.
@@ -57,7 +59,7 @@ func (v *Verifier) Problem() *Problem { return v.problem }
 func (v *Verifier) Report() Report {
 	r := v.report
 	r.Problem = v.problem
-	if v.o.Followed {
+	if v.followed {
 		r.Profile = ProfileFollowed
 	}
 	return r
@@ -104,6 +106,7 @@ func (v *Verifier) note(err error) error {
 }
 
 func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err error) {
+	v.followed = r.Followed()
 	head, err := r.Head()
 	if err != nil {
 		return false, problemf(KindIncomplete, 0, "HEAD: %v", err)
@@ -127,7 +130,7 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 			return false, err
 		}
 	}
-	if v.o.Followed {
+	if v.followed {
 		v.due = nil
 	}
 	if done, err := v.catchUp(ctx, r, &budget); !done || err != nil {
