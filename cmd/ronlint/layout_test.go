@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry"},
+		"engines/registry/export", "engines/registry", "engines/fleet"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",

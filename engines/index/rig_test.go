@@ -23,6 +23,8 @@ type rig struct {
 	path    string // "": in memory
 	cfg     Config
 	peers   []Peer
+	fleet   bool
+	ahead   atomic.Int64 // ns by which the wall clock of the engine is ahead
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
@@ -98,6 +100,8 @@ func (r *rig) open() {
 		Metrics:  r.metrics,
 		Board:    r.board,
 		Peers:    r.peers,
+		Fleet:    r.fleet,
+		Now:      func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) },
 		Identity: func() ed25519.PrivateKey { return own },
 	})
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})

@@ -214,6 +214,9 @@ func (v *HeadView) Doc() Head {
 	}
 }
 
+// Genesis returns the payload_b3 of version 1; zero before genesis.
+func (v *HeadView) Genesis() b3.Digest { return v.genesis }
+
 // ref returns the reference that a batch on this HEAD carries.
 func (v *HeadView) ref() HeadRef { return refOf(v.Head) }
 

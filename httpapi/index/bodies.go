@@ -87,7 +87,8 @@ type Reindexed struct {
 	Queued int `json:"queued"`
 }
 
-// PeerList is the body of GET /index/peers, in the order of the configuration.
+// PeerList is the body of GET /index/peers: the peers of the configuration in its order, then those
+// of the registry.
 type PeerList struct {
 	Peers []PeerState `json:"peers"`
 }
@@ -95,6 +96,7 @@ type PeerList struct {
 // PeerState is the state of a peer that the node asks.
 type PeerState struct {
 	Target       string `json:"target" doc:"host and port"`
+	Node         string `json:"node,omitzero" doc:"its item in the registry"`
 	Region       string `json:"region,omitzero"`
 	State        string `json:"state" enum:"closed|open|half_open" doc:"of its circuit breaker"`
 	RetryAfterMS int64  `json:"retry_after_ms,omitzero" doc:"until an open breaker lets a call through"`

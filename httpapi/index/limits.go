@@ -206,6 +206,12 @@ func rules() []httpapi.ErrorRule {
 			With(httpapi.Detail(func(e *index.ConflictError) httpapi.Details {
 				return httpapi.Details{"manifest": e.Has.String()}
 			})),
+		refusal(httpapi.IsA[*index.ForeignNameError], http.StatusForbidden, "foreign_name", "ForeignName",
+			"Name of another node").
+			Say("only the node whose item in the registry lists the name may put it").
+			With(httpapi.Detail(func(e *index.ForeignNameError) httpapi.Details {
+				return httpapi.Details{"node": e.Node}
+			})),
 		full.When(httpapi.Is(errRouteFull)),
 		full.When(httpapi.Is(errQuota)).As("quota"),
 		missRule(full),

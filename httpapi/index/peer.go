@@ -39,15 +39,16 @@ const peerTimeout = lookupDeadline
 type Peer struct {
 	catalog *flow.Catalog
 	metrics *obs.Metrics
-	base    string // URL without a trailing slash
 	target  string
-	region  string
+	region  atomic.Pointer[string] // a new version of a node's item may change it
 	access  atomic.Pointer[access]
 }
 
 // access holds the client and the headers for calls of a peer. It is immutable.
 type access struct {
 	Access
+	base   string    // URL without a trailing slash
+	node   *nodeRule // of a node of the fleet; nil: of a peer of the configuration
 	client *upstream.Client
 	header http.Header // of every request
 }
@@ -59,37 +60,43 @@ func NewPeer(c *flow.Catalog, m *obs.Metrics, entry string) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{catalog: c, metrics: m, base: at.Scheme + "://" + at.Host, target: at.Host, region: region}
-	p.access.Store(p.newAccess(Access{}))
+	p := &Peer{catalog: c, metrics: m, target: at.Host}
+	p.region.Store(&region)
+	p.access.Store(p.newAccess(at.Scheme+"://"+at.Host, Access{}))
 	return p, nil
 }
 
-func (p *Peer) newAccess(a Access) *access {
-	out := &access{
-		Access: a,
-		client: upstream.New(p.catalog, p.metrics, upstream.Spec{
-			Service: service,
-			Svc:     p.target,
-			Op:      "lookup",
-			Guard:   anywhere(),
-			Roots:   a.roots,
-			Timeout: peerTimeout,
-			Tries:   1,
-			Delay:   func(int) time.Duration { return 0 },
-		}),
-		header: http.Header{hopHeader: {"0"}, "Accept": {httpapi.TypeJSON}, "User-Agent": {"ronbox"}},
-	}
+func (p *Peer) newAccess(base string, a Access) *access {
+	spec := p.spec()
+	spec.Guard, spec.Roots = anywhere(), a.roots
+	out := &access{Access: a, base: base, client: upstream.New(p.catalog, p.metrics, spec), header: header()}
 	if a.token != "" {
 		out.header.Set("Authorization", "Bearer "+a.token)
 	}
 	return out
 }
 
+// spec returns the settings of calls that do not depend on the peer.
+func (p *Peer) spec() upstream.Spec {
+	return upstream.Spec{
+		Service: service,
+		Svc:     p.target,
+		Op:      "lookup",
+		Timeout: peerTimeout,
+		Tries:   1,
+		Delay:   func(int) time.Duration { return 0 },
+	}
+}
+
+func header() http.Header {
+	return http.Header{hopHeader: {"0"}, "Accept": {httpapi.TypeJSON}, "User-Agent": {"ronbox"}}
+}
+
 // SetAccess uses a for calls that begin from now on. It keeps the open connections if a is
 // unchanged.
 func (p *Peer) SetAccess(a Access) {
 	if now := p.access.Load(); now.token != a.token || !bytes.Equal(now.ca, a.ca) {
-		p.access.Swap(p.newAccess(a)).client.Close()
+		p.access.Swap(p.newAccess(now.base, a)).client.Close()
 	}
 }
 
@@ -99,9 +106,9 @@ func anywhere() upstream.Guard {
 	return upstream.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 }
 
-// Target returns the host and port of the peer. Region returns its configured region.
+// Target returns the host and port of the peer. Region returns its region.
 func (p *Peer) Target() string { return p.target }
-func (p *Peer) Region() string { return p.region }
+func (p *Peer) Region() string { return *p.region.Load() }
 
 // Close closes idle connections.
 func (p *Peer) Close() { p.access.Load().client.Close() }
@@ -158,7 +165,7 @@ func (p *Peer) Name(ctx context.Context, key index.Key) ([]byte, error) {
 // get fetches a JSON document and decodes it into into.
 func (p *Peer) get(ctx context.Context, path string, into any) error {
 	by := p.access.Load()
-	request := upstream.Request{URL: p.base + path, Header: by.header, Max: maxAnswer}
+	request := upstream.Request{URL: by.base + path, Header: by.header, Max: maxAnswer}
 	err := by.client.Get(ctx, request, func(a *upstream.Answer) error {
 		raw, err := io.ReadAll(a.Body)
 		if err != nil {

@@ -103,7 +103,7 @@ func (h handlers) getPeers(c *httpapi.Request) error {
 	out := PeerList{Peers: make([]PeerState, len(all))}
 	for i, p := range all {
 		out.Peers[i] = PeerState{
-			p.Target, p.Region, p.Breaker, p.RetryAfter.Milliseconds(), p.Asked, p.Failed, p.LastError,
+			p.Target, p.Node, p.Region, p.Breaker, p.RetryAfter.Milliseconds(), p.Asked, p.Failed, p.LastError,
 		}
 	}
 	return c.Respond(http.StatusOK, out)

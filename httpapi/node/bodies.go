@@ -24,7 +24,16 @@ type Status struct {
 	Causes        map[string]string            `json:"causes,omitempty" doc:"state of each key"`
 	Services      map[string]wire.ServiceReady `json:"services"`
 	Head          *registryapi.Head            `json:"head,omitzero"`
+	Fleet         *FleetStatus                 `json:"fleet,omitzero" doc:"if fleet.enabled"`
 	Store         StoreStatus                  `json:"store"`
+}
+
+// FleetStatus is the fleet's part of Status: how this node reads the registry.
+type FleetStatus struct {
+	Self    string `json:"self,omitzero" doc:"fleet.node"`
+	Version uint64 `json:"version" doc:"of the registry; 0: none yet"`
+	Nodes   int    `json:"nodes" doc:"sound node items"`
+	Faults  int    `json:"faults,omitzero" doc:"faults of items, which are ignored"`
 }
 
 // StoreStatus is the store's part of Status.

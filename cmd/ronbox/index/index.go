@@ -1,9 +1,11 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +42,8 @@ func hint(err error, o *cli.Outcome) {
 	case !ok || p.Service != "index":
 	case p.Status == http.StatusNotFound:
 		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` its peers"
+	case p.Reason == "foreign_name":
+		o.Next = "put it at the node that owns it, or propose an item that gives the name to this node"
 	case p.Reason == "breaker_open":
 		o.Next = "`ronbox index peers` shows which peers fail; try again"
 	case p.Reason == "corrupt":
@@ -137,22 +141,33 @@ func (a app) peersCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "peers",
 		Short: "Show the peers of the node and their state",
-		Long: `Show the nodes of index.peers with the state of their circuit breakers. A peer with a
-closed breaker is asked; with an open one it is not, until the cooldown ends; with a
-half_open one it gets a few probes. A peer that answers 401 or 403 needs a token:
+		Long: `Show the peers of the node with the state of their circuit breakers: those of index.peers
+and, with fleet.enabled, the nodes of the registry. A peer with a closed breaker is
+asked; with an open one it is not, until the cooldown ends; with a half_open one it gets
+a few probes. A peer of index.peers that answers 401 or 403 needs a token:
 index.peer_tokens names the file that holds it.`,
 		Example: `  ronbox index peers
   ronbox index peers --json | jq -r '.peers[] | select(.state != "closed").target'`,
-		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, func(t cli.Table, l indexapi.PeerList) {
-			if len(l.Peers) == 0 {
-				t.Row("index.peers is empty: this node has no peers")
-				return
-			}
-			t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
-			for _, p := range l.Peers {
-				t.Row(p.Target, p.Region, p.State, p.Asked, p.Failed, p.LastError)
-			}
-		}),
+		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, peersTable),
+	}
+}
+
+// peersTable shows the peers. Their nodes are shown if the registry names one.
+func peersTable(t cli.Table, l indexapi.PeerList) {
+	if len(l.Peers) == 0 {
+		t.Row("index.peers is empty: this node has no peers")
+		return
+	}
+	if !slices.ContainsFunc(l.Peers, func(p indexapi.PeerState) bool { return p.Node != "" }) {
+		t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
+		for _, p := range l.Peers {
+			t.Row(p.Target, p.Region, p.State, p.Asked, p.Failed, p.LastError)
+		}
+		return
+	}
+	t.Row("TARGET", "NODE", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
+	for _, p := range l.Peers {
+		t.Row(p.Target, cmp.Or(p.Node, "-"), cmp.Or(p.Region, "-"), p.State, p.Asked, p.Failed, p.LastError)
 	}
 }
 

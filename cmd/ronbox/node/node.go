@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,6 +75,10 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 	t.Row("uptime", (time.Duration(s.UptimeSeconds) * time.Second).String())
 	if s.Head != nil {
 		t.Row("registry head", registry.HeadLine(*s.Head))
+	}
+	if f := s.Fleet; f != nil {
+		self := cmp.Or(f.Self, "no item of its own")
+		t.Row("fleet", fmt.Sprintf("%s, %d nodes at version %d", self, f.Nodes, f.Version))
 	}
 	t.Row("database", s.Store.File)
 	t.Row("size", cli.Bytes(s.Store.Bytes)+" of "+cli.Bytes(s.Store.MaxBytes))

@@ -20,13 +20,14 @@ const (
 // checkNode returns the findings that only the running node can make.
 func (n *Node) checkNode() []host.Finding {
 	points, _ := n.series.points()
-	return []host.Finding{
+	found := []host.Finding{
 		n.checkReady(),
 		n.checkTasks(),
 		checkCommits(points),
 		checkGrowth(points, float64(n.store.BytesLeft())),
 		n.checkBackup(),
 	}
+	return append(found, n.checkFleet()...)
 }
 
 // CheckReady is the name of the finding about the readiness of the running node.

@@ -45,6 +45,7 @@ type indexEngine struct {
 	limits *indexapi.Limits
 	peers  []*indexapi.Peer
 	boot   index.Config
+	fleet  *fleetPeers // nil without a fleet
 }
 
 // Recover reads the certificate and token files of peers and recovers the engine.
@@ -93,13 +94,21 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 		Board:   n.board,
 		Now:     n.now,
 		Peers:   asked,
+		Fleet:   c.Fleet.Enabled,
 		Admit:   e.limits.Admit,
-		Identity: func() ed25519.PrivateKey {
-			seed := n.Derive(indexKeyUse)
-			return ed25519.NewKeyFromSeed(seed[:])
-		},
+
+		Identity: n.indexKey,
 	})
+	if c.Fleet.Enabled {
+		e.fleet = &fleetPeers{n: n, of: map[string]*indexapi.Peer{}}
+	}
 	return e
+}
+
+// indexKey derives the key that is the identity of the node.
+func (n *Node) indexKey() ed25519.PrivateKey {
+	seed := n.Derive(indexKeyUse)
+	return ed25519.NewKeyFromSeed(seed[:])
 }
 
 // Reload applies the values that need no restart.
@@ -112,6 +121,9 @@ func (e *indexEngine) Reload(c *config.Config) {
 func (e *indexEngine) Close(context.Context) error {
 	for _, p := range e.peers {
 		p.Close()
+	}
+	if e.fleet != nil {
+		e.fleet.close()
 	}
 	e.Engine.Close()
 	return nil

@@ -24,6 +24,7 @@ func services() []service {
 		rewarderService(),
 		edgeService(),
 		indexService(),
+		fleetService(),
 		consoleService(),
 	}
 }

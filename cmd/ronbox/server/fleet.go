@@ -1,0 +1,223 @@
+package server
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/fleet"
+	"ronbox/engines/index"
+	nodeapi "ronbox/httpapi/node"
+)
+
+// Names of the fleet's task and readiness key.
+const (
+	fleetName   = "fleet"
+	fleetViewer = "viewer"
+	keyIdentity = "identity" // soft: this node's item is used, and names this node's identity
+)
+
+// fleetEvery is the time after which a new HEAD is seen although no event told of it. Events are
+// lost under load, and off with registry.bus.emit_updates.
+const fleetEvery = 500 * time.Millisecond
+
+func fleetService() service {
+	return service{
+		name:  fleetName,
+		guest: true,
+		on:    func(c *config.Config) bool { return c.Fleet.Enabled },
+		build: func(n *Node, c *config.Config) engine { return n.newFleet(c) },
+		status: func(n *Node, out *nodeapi.Status) {
+			e := engineOf[*fleetEngine](n)
+			out.Fleet = &nodeapi.FleetStatus{Self: e.cfg.Node}
+			if v := e.view.Load(); v != nil {
+				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
+			}
+		},
+		outcome: func(err error) (outcome, bool) {
+			return outcome{ExitConfig, "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+		},
+	}
+}
+
+// fleetUser is an engine that uses the view of the fleet.
+type fleetUser interface {
+	// SetFleet makes v the view for work that begins from now on. v may be nil. It does not block.
+	SetFleet(v *fleet.View)
+}
+
+// fleetEngine computes the view of each HEAD of the registry and hands it to the engines.
+type fleetEngine struct {
+	n     *Node
+	cfg   fleet.Config
+	nets  []netip.Prefix
+	roots *x509.CertPool // of ca_file; nil: the system's
+	tick  *flow.Ticker
+	view  atomic.Pointer[fleet.View] // nil: the registry has no version
+
+	own  string      // identity of this node; set by Recover
+	seen *fleetInput // of view; nil before the first; owned by Recover, then by the viewer
+}
+
+// fleetInput is what a view and its use depend on.
+type fleetInput struct {
+	head b3.Digest // hash of the entry of HEAD; zero: none
+	addr string    // of this node's listener, which is never called
+}
+
+func (n *Node) newFleet(c *config.Config) *fleetEngine {
+	nets, _ := c.Fleet.PrivateNets() // checked by Validate
+	n.board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
+	return &fleetEngine{
+		n: n, cfg: c.Fleet, nets: nets,
+		tick: flow.Every(n.catalog, flow.Spec{
+			Service: fleetName, Name: "view_tick", Consumers: []string{fleetViewer}, Doc: "a look at HEAD",
+		}, fleetEvery),
+	}
+}
+
+// Tasks returns the viewer.
+func (e *fleetEngine) Tasks() []flow.Task {
+	return []flow.Task{{
+		Service: fleetName, Name: fleetViewer, Restart: flow.Always, Background: true,
+		Doc: "computes the view of each HEAD and hands it to the index and the edge", Run: e.run,
+	}}
+}
+
+// errFleetFile is returned when fleet.ca_file cannot be used.
+var errFleetFile = errors.New("fleet.ca_file cannot be used")
+
+// Recover reads fleet.ca_file and hands out the view of HEAD, so that the first request meets it.
+func (e *fleetEngine) Recover(context.Context) error {
+	if e.cfg.CAFile != "" {
+		raw, err := os.ReadFile(e.cfg.CAFile)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errFleetFile, err)
+		}
+		if e.roots = x509.NewCertPool(); !e.roots.AppendCertsFromPEM(raw) {
+			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
+		}
+	}
+	e.own = string(index.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
+	e.update()
+	return nil
+}
+
+// run hands out the view of each new HEAD.
+func (e *fleetEngine) run(ctx context.Context) error {
+	defer e.tick.Stop()
+	sub := e.n.registry().Subscribe(fleetName + "." + fleetViewer)
+	defer sub.Close()
+	for {
+		e.update()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-sub.Ready():
+			for _, _, more := sub.Next(); more; _, _, more = sub.Next() {
+				continue // HEAD is the newest
+			}
+			if sub.Closed() {
+				return nil // drained
+			}
+		case <-e.tick.C():
+		}
+	}
+}
+
+// update hands out the view of HEAD if HEAD or the listener has changed.
+func (e *fleetEngine) update() {
+	head := e.n.registry().Head()
+	now := &fleetInput{head.Head.Hash, e.n.server.Addr()}
+	if e.seen != nil && *now == *e.seen {
+		return
+	}
+	v := e.view.Load()
+	if head.Head.Version > 0 && (v == nil || now.head != e.seen.head) {
+		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
+		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
+	}
+	e.view.Store(v)
+	for _, r := range e.n.recovered() {
+		if user, ok := r.engine.(fleetUser); ok {
+			user.SetFleet(v)
+		}
+	}
+	e.n.board.Set(fleetName, keyIdentity, e.checkSelf(v))
+	e.seen = now
+}
+
+// checkSelf returns an error if this node's item is ignored or names another identity. A node
+// without an item is sound: its item may come with a later version.
+func (e *fleetEngine) checkSelf(v *fleet.View) error {
+	if v == nil || v.Self == "" {
+		return nil
+	}
+	if n, ok := v.Node(v.Self); ok && n.Identity != e.own {
+		return fmt.Errorf("%s is the item of %s, and this node is %s", v.Self, n.Identity, e.own)
+	}
+	for _, f := range v.Faults {
+		if f.ID == v.Self {
+			return fmt.Errorf("%s is ignored: %s %s", v.Self, f.Field, f.Reason)
+		}
+	}
+	return nil
+}
+
+// rule returns the rule by which this node calls the nodes of v.
+func (e *fleetEngine) rule(v *fleet.View) upstream.NodeRule {
+	rule := upstream.NodeRule{Allow: e.nets, Roots: e.roots}
+	if self, ok := v.Node(v.Self); ok {
+		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
+	}
+	if own, err := netip.ParseAddrPort(e.n.server.Addr()); err == nil {
+		rule.Own = []netip.AddrPort{own}
+	}
+	return rule
+}
+
+// checkFleet warns if this node's item cannot be used, and of items that are ignored.
+func (n *Node) checkFleet() []host.Finding {
+	e := engineOf[*fleetEngine](n)
+	if e == nil {
+		return nil
+	}
+	f := host.Finding{Check: fleetName, Level: host.OK, Seen: "the registry has no version yet"}
+	v := e.view.Load()
+	if v != nil {
+		f.Seen = fmt.Sprintf("%d nodes at version %d", len(v.Nodes), v.Version)
+	}
+	switch err := e.checkSelf(v); {
+	case err != nil:
+		f.Level, f.Seen = host.Warn, err.Error()
+		f.Advice = "correct fleet.node, or propose an item with the identity of `ronbox index identity`"
+	case v != nil && len(v.Faults) > 0:
+		bad := v.Faults[0]
+		f.Seen += fmt.Sprintf("; %d faults in its items, such as %s: %s %s",
+			len(v.Faults), bad.ID, bad.Field, bad.Reason)
+		f.Level, f.Advice = host.Warn, "propose corrected items; `ronbox registry lint` checks them before"
+	}
+	return []host.Finding{f}
+}
+
+// Reload does nothing: every key of the section needs a restart.
+func (e *fleetEngine) Reload(*config.Config) {}
+
+// Purge does nothing: there is no cache.
+func (e *fleetEngine) Purge() {}
+
+// Close does nothing: there is nothing to free.
+func (e *fleetEngine) Close(context.Context) error { return nil }

@@ -1,0 +1,230 @@
+package index
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/store"
+)
+
+var trustedOwn = []ed25519.PublicKey{publicOf(own)}
+
+// kept returns the keys of the rows of index/held.
+func (r *rig) kept() (keys []string) {
+	r.t.Helper()
+	synctest.Wait() // for the renewer
+	err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		keys = nil
+		for k := range rd.Range(bHeld, nil, nil) {
+			keys = append(keys, string(k))
+		}
+		return checkRows(rd)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return keys
+}
+
+// The record of an owner is kept, served to clients while the owner does not answer and to nodes
+// that ask, exactly as the owner signed it, and not beyond its expiry.
+func TestKeptRecord(t *testing.T) {
+	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
+	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(self(), a, b)
+		local := func() (Answer, error) { return r.e.Resolve(r.ctx(), docs, ResolveOptions{Local: true}) }
+		if _, err := local(); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("before a lookup: err = %v", err)
+		}
+		r.resolve(docs.text)
+		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+			t.Fatalf("kept %q", got)
+		}
+		a.dead.Store(true)
+		r.e.Purge()
+		if got := r.resolve(docs.text); got.Manifest != digest("1") || got.Seq != 5 || got.Source != SourcePeer {
+			t.Errorf("owner dead: %+v", got)
+		}
+		got, err := local()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, signer, err := ParseNameRecord(got.Record, docs, []ed25519.PublicKey{publicOf(seedKey(2))}, time.Now())
+		if err != nil || n.Seq != 5 || !bytes.Equal(signer, publicOf(seedKey(2))) {
+			t.Errorf("for a node: %+v, %v", n, err)
+		}
+		r.ahead.Store(int64(siteTTL))
+		if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+			t.Errorf("after its expiry: %+v", got)
+		}
+		if _, err := local(); err == nil {
+			t.Error("after its expiry it is served to nodes")
+		}
+		time.Sleep(renewEvery)
+		if got := r.kept(); len(got) != 0 {
+			t.Errorf("after its expiry %q is kept", got)
+		}
+	})
+}
+
+// Kept records are renewed every hour at their owners, without any lookup, and dropped once the
+// owner has no such name.
+func TestKeptRecordsAreRenewed(t *testing.T) {
+	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
+	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(self(), a, b)
+		r.resolve(docs.text)
+		time.Sleep(2 * renewEvery)
+		a.row.Store(&nameRow{Manifest: digest("2"), Seq: 6})
+		time.Sleep(renewEvery + time.Minute)
+		if asked := a.sends.Load(); asked != 4 {
+			t.Errorf("the owner was asked %d times in three hours, want 4", asked)
+		}
+		a.dead.Store(true)
+		r.ahead.Store(int64(siteTTL - time.Hour)) // past the expiry of the first record
+		if got := r.resolve(docs.text); got.Manifest != digest("2") {
+			t.Errorf("%+v", got)
+		}
+		if n := b.sends.Load(); n > 2 { // the lookup above; a renewal asks the owner alone
+			t.Errorf("another node was asked %d times", n)
+		}
+		a.dead.Store(false)
+		a.row.Store(nil)
+		r.ahead.Store(0)
+		time.Sleep(renewEvery)
+		if got := r.kept(); len(got) != 0 {
+			t.Errorf("%q is kept although its owner has no such name", got)
+		}
+	})
+}
+
+// An older record of the owner than the kept one is refused, whichever node serves it, also after a
+// restart.
+func TestOlderRecordIsRefused(t *testing.T) {
+	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
+	a.row.Store(&nameRow{Manifest: digest("new"), Seq: 6})
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(self(), a, b)
+		r.resolve(docs.text)
+		r.kept()
+		r.e.Purge() // as after a restart
+		a.dead.Store(true)
+		old := siteRecord(2, docs, digest("old"), 5)
+		b.held.Store(&old)
+		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+			t.Errorf("%+v, want the kept one", got)
+		}
+		a.dead.Store(false)
+		a.row.Store(&nameRow{Manifest: digest("fork"), Seq: 6})
+		r.e.Purge()
+		time.Sleep(time.Minute)
+		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+			t.Errorf("another manifest with the same seq: %+v", got)
+		}
+	})
+}
+
+// A kept record outlives a restart of the node. A damaged row counts as none.
+func TestKeptRecordAfterRestart(t *testing.T) {
+	a := newMember("a", 2, "a.example")
+	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	r := newRig(t, all(inFleet, onDisk(t))).start()
+	r.setFleet(self(), a)
+	r.resolve(docs.text)
+	r.waitKept(1)
+	r.stop()
+	a.dead.Store(true)
+	r.open()
+	r.start()
+	r.setFleet(self(), a)
+	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+		t.Errorf("%+v", got)
+	}
+	row := r.row(bHeld, docs.text)
+	r.rewrite(rewrite{row, row.flip(9, false)})
+	r.e.Purge()
+	if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+		t.Errorf("out of a damaged row: %+v", got)
+	}
+	a.dead.Store(false)
+	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// waitKept waits until the renewer has kept n records.
+func (r *rig) waitKept(n int) {
+	for got := -1; got != n; {
+		if err := r.store.View(r.ctx(), func(rd store.Reader) error {
+			got = 0
+			for range rd.Range(bHeld, nil, nil) {
+				got++
+			}
+			return nil
+		}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// The kept records are bounded: the one that expires first makes room.
+func TestKeptRecordsAreBounded(t *testing.T) {
+	bubble(t, nil, func(r *rig) {
+		kept := map[string]heldRow{}
+		at := func(i int) ownerRecord {
+			k := key(fmt.Sprintf("name:n%d.a.example", i))
+			row := heldRow{
+				Raw: siteRecord(2, k, digest("x"), 1), Signer: [32]byte(publicOf(seedKey(2))), Seq: 1,
+				ExpiresMS: int64(i + 1),
+			}
+			return ownerRecord{k.text, row}
+		}
+		for i := range maxHeld - 1 {
+			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{ExpiresMS: 1 << 40}
+		}
+		for i := range 5 {
+			if err := r.e.hold(r.ctx(), kept, at(i)); err != nil {
+				t.Fatal(err)
+			}
+			if len(kept) > maxHeld {
+				t.Fatalf("%d are kept", len(kept))
+			}
+		}
+		if got := r.kept(); !slices.Equal(got, []string{"name:n4.a.example"}) {
+			t.Errorf("kept %q, want the last of those that expire first", got)
+		}
+		if err := r.e.hold(r.ctx(), kept, ownerRecord{key: "name:n4.a.example"}); err != nil || len(r.kept()) != 0 {
+			t.Errorf("dropped: %v, %q", err, r.kept())
+		}
+	})
+}
+
+// Renewals drop the records that are not by the owner of today, and rows with damaged keys.
+func TestRenewalDrops(t *testing.T) {
+	a := newMember("a", 2, "a.example")
+	a.row.Store(&nameRow{Manifest: b3.Sum(nil), Seq: 1})
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(self(), a)
+		r.resolve(docs.text)
+		kept, err := r.e.keptRecords(r.ctx())
+		synctest.Wait()
+		if kept, err = r.e.keptRecords(r.ctx()); err != nil || len(kept) != 1 {
+			t.Fatalf("%v, %v", kept, err)
+		}
+		kept["no key"] = heldRow{}
+		a.names = nil
+		r.setFleet(self(), a)
+		if err := r.e.renew(r.ctx(), kept); err != nil || len(kept) != 0 || len(r.kept()) != 0 {
+			t.Errorf("%v: %v, %q", err, kept, r.kept())
+		}
+	})
+}
