@@ -27,7 +27,8 @@ type fakeEdge struct {
 	within   time.Duration // that the last Asset had
 	asked    string        // path and query of the last Asset
 	rejected []string
-	filled   bool // Asset fetches the object
+	filled   bool     // Asset fetches the object
+	sought   []string // paths of FetchAsset
 	put      edge.PutRequest
 	site     edge.SiteRequest
 	hits     atomic.Int64
@@ -37,6 +38,7 @@ type fakeEdge struct {
 const (
 	fakeAsset = "cdn.example/a.txt"
 	fakePack  = "world"
+	fakeFar   = "b3/1111111111111111111111111111111111111111111111111111111111111111" // on another node
 )
 
 var fakeBytes = []byte("0123456789")
@@ -51,8 +53,28 @@ func (f *fakeEdge) Hit() { f.hits.Add(1) }
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
-func (f *fakeEdge) FetchAsset(context.Context, string, func() bool) (*edge.Object, error) {
-	return nil, edge.ErrNotFound
+// FetchAsset knows one digest, for callers with the scope, and notes who asks.
+func (f *fakeEdge) FetchAsset(_ context.Context, path string, may func() bool) (*edge.Object, error) {
+	f.sought = append(f.sought, path)
+	if path != fakeFar || !may() {
+		return nil, edge.ErrNotFound
+	}
+	return &edge.Object{
+		Digest:    b3.Sum(fakeBytes),
+		Size:      int64(len(fakeBytes)),
+		Type:      "text/plain",
+		Bytes:     fakeBytes,
+		From:      edge.FromCAS,
+		Filled:    true,
+		Immutable: true,
+	}, nil
+}
+
+func (f *fakeEdge) Placements() []edge.Placed {
+	return []edge.Placed{{
+		ID: "placement/docs", Content: "name:docs.example", State: edge.PlaceFetching, Manifest: b3.Sum(fakeBytes),
+		Objects: 3, Missing: 1, Wanted: 100, Bytes: 60, Reason: "no node has it",
+	}}
 }
 
 func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object, error) {
@@ -193,12 +215,13 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			}
 			return err
 		},
-		"asset":   get("assets/" + fakeAsset),
-		"tile":    get("tiles/world/1/0/0.png"),
-		"no tile": get("tiles/world/1/1/0.png"),
-		"page":    get("preview/world"),
-		"static":  get("static/preview.js"),
-		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
+		"asset":      get("assets/" + fakeAsset),
+		"placements": func() error { return only(c.EdgePlacements(ctx)) },
+		"tile":       get("tiles/world/1/0/0.png"),
+		"no tile":    get("tiles/world/1/1/0.png"),
+		"page":       get("preview/world"),
+		"static":     get("static/preview.js"),
+		"fill":       func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
 		"put": func() error {
 			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: strings.NewReader("hello"), Size: 5, Announce: true})
 			if err == nil && (o.B3 != b3.Sum([]byte("hello")).String() || !o.New || !o.Pinned) {
@@ -448,6 +471,30 @@ func TestEdgeTakesHintsOfTime(t *testing.T) {
 		if longer := r.edge.within > 2*time.Second; w.Code != http.StatusOK || r.edge.within > tt.within ||
 			longer != (tt.within > 2*time.Second) {
 			t.Errorf("%s %q: %d, within %s, want %s", tt.name, tt.value, w.Code, r.edge.within, tt.within)
+		}
+	}
+}
+
+// What is not stored is sought in the fleet, for callers with the scope edge.fetch, but never for
+// another node that seeks it itself.
+func TestEdgeFetchesFromFleet(t *testing.T) {
+	r := newRig(t)
+	hop := header{edge.HopHeader: "0", "Authorization": "Bearer good"}
+	for _, tt := range []struct {
+		doc, path      string
+		h              header
+		status, sought int
+	}{
+		{"with the scope", fakeFar, writer, 200, 1},
+		{"a stranger", fakeFar, nil, 404, 1},
+		{"a token that is not known", fakeFar, header{"Authorization": "Bearer bad"}, 404, 1},
+		{"a node, with the scope", fakeFar, hop, 404, 0},
+		{"a stored object", fakeAsset, nil, 200, 0},
+	} {
+		r.edge.sought = nil
+		w := r.do(http.MethodGet, "/edge/assets/"+tt.path, "", tt.h)
+		if w.Code != tt.status || len(r.edge.sought) != tt.sought {
+			t.Errorf("%s: %d, sought %q", tt.doc, w.Code, r.edge.sought)
 		}
 	}
 }

@@ -99,6 +99,7 @@ type Engine struct {
 	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
 	// listing is empty if the fleet is off.
 	listing listing
+	placer  placer
 
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
@@ -229,6 +230,9 @@ func (e *Engine) Tasks() []flow.Task {
 	}, e.packs.Tasks()...)
 	if e.d.Fleet != nil && e.d.Names != nil {
 		tasks = append(tasks, e.announcer())
+	}
+	if e.d.Fleet != nil {
+		tasks = append(tasks, e.placerTask())
 	}
 	return tasks
 }

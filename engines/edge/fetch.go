@@ -101,7 +101,7 @@ func (e *Engine) fetchWithin(near Near) time.Duration {
 
 // seek asks one node after another for an object until one has sent it.
 func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f Filled, err error) {
-	var failed error
+	var failed *FillError
 	for node := range e.sources(ctx, n, d, near) {
 		f, err = e.fetchFrom(ctx, node, d, near)
 		if err == nil {
@@ -115,7 +115,7 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 			return f, err // the content store, the queue or a shutdown
 		}
 		if fault.Reason != UpstreamNotFound {
-			failed = err
+			failed = fault
 		}
 	}
 	last := &FillError{Reason: UpstreamNotFound, URL: objectURL(d), Cause: ErrNotFound}
@@ -124,6 +124,8 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 		return f, flow.ErrCanceled
 	case ctx.Err() != nil:
 		last.Reason, last.Cause = Timeout, context.Cause(ctx)
+	case failed != nil && failed.Reason == ObjectCap:
+		last.Reason, last.Cause = ObjectCap, failed
 	case failed != nil:
 		last.Reason, last.Cause = UpstreamUnavailable, failed
 	}

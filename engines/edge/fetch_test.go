@@ -170,7 +170,7 @@ func TestSourcesInOrder(t *testing.T) {
 	owner, placed, provider := newStation(t, "a", "x"), newStation(t, "b", "x"), newStation(t, "c", "x")
 	other := newStation(t, "d", "x")
 	placed.Region = "far"
-	r := newRig(t, inFleet(func(r *rig) { r.names = fleetNames{providers: []string{"id-c", "id-none", "id-a"}} }))
+	r := newRig(t, inFleet(func(r *rig) { r.names = newFleetNames("id-c", "id-none", "id-a") }))
 	v := view(1, owner, placed, provider, other)
 	v.Placements = []fleet.Placement{{ID: "placement/x", Region: "far", Content: d.String()}}
 	r.e.SetFleet(v)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/fleet"
 )
 
@@ -21,8 +22,9 @@ import (
 type station struct {
 	*httptest.Server
 	fleet.Node
-	objects map[b3.Digest]string
-	asked   atomic.Int64 // GETs
+	mu      sync.Mutex
+	objects map[b3.Digest]string // guarded by mu
+	asked   atomic.Int64         // GETs
 	heads   atomic.Int64
 	answer  http.HandlerFunc // nil: from objects
 }
@@ -43,7 +45,9 @@ func (s *station) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // serve answers from the objects, to a node that sends the hop header only.
 func (s *station) serve(w http.ResponseWriter, q *http.Request) {
 	d, err := b3.Parse("b3:" + strings.TrimPrefix(q.URL.Path, "/edge/assets/b3/"))
+	s.mu.Lock()
 	body, ok := s.objects[d]
+	s.mu.Unlock()
 	if err != nil || !ok || q.Header.Get(HopHeader) == "" {
 		http.Error(w, "not here", http.StatusNotFound)
 		return
@@ -51,6 +55,21 @@ func (s *station) serve(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("ETag", `"`+d.String()+`"`)
 	http.ServeContent(w, q, "object.txt", time.Time{}, strings.NewReader(body))
 }
+
+func (s *station) set(d b3.Digest, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[d] = body
+}
+
+func (s *station) unset(d b3.Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, d)
+}
+
+// fails reports whether a failure counts against a node.
+func (n *neighbor) fails() bool { return n.breaker.State() != flow.BreakerClosed }
 
 // newStation starts a node with objects.
 func newStation(t testing.TB, name string, bodies ...string) *station {
@@ -136,38 +155,63 @@ func names(prefix string, n int) (out []string) {
 // fleetNames is an index.
 type fleetNames struct {
 	providers []string
-	manifests map[string]Named
-	told      *told
+
+	mu        sync.Mutex
+	down      bool                // guarded by mu, as are the next two
+	named     map[string]Named    // by name
+	announced map[b3.Digest]int64 // times
 }
 
-// told holds what a node provides.
-type told struct {
-	mu  sync.Mutex
-	all map[b3.Digest]bool // guarded by mu
+func newFleetNames(providers ...string) *fleetNames {
+	return &fleetNames{providers: providers, named: map[string]Named{}, announced: map[b3.Digest]int64{}}
 }
 
-func (a *told) set(all []b3.Digest, is bool) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// set changes what a name stands for.
+func (f *fleetNames) set(name string, n Named) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.named[name] = n
+}
+
+// fail makes every later lookup fail.
+func (f *fleetNames) fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = true
+}
+
+func (f *fleetNames) count(d b3.Digest) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.announced[d]
+}
+
+func (f *fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, ok := f.named[name]
+	if !ok || f.down {
+		return Named{}, ErrNotFound
+	}
+	return n, nil
+}
+
+func (f *fleetNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
+
+func (f *fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, d := range all {
-		a.all[d] = is
+		f.announced[d]++
 	}
 	return nil
 }
 
-func (f fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
-	if n, ok := f.manifests[name]; ok {
-		return n, nil
+func (f *fleetNames) Withdraw(_ context.Context, all []b3.Digest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, d := range all {
+		delete(f.announced, d)
 	}
-	return Named{}, ErrNotFound
-}
-
-func (f fleetNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
-
-func (f fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) error {
-	return f.told.set(all, true)
-}
-
-func (f fleetNames) Withdraw(_ context.Context, all []b3.Digest) error {
-	return f.told.set(all, false)
+	return nil
 }

@@ -260,6 +260,21 @@ func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) 
 // scan calls visit for every row of a table, in order, until visit returns an error. It reads
 // slices of rows, each in one read transaction, and calls visit outside of them.
 func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit func(K, V) error) error {
+	var first K
+	return scanFrom(ctx, e, t, first, visit)
+}
+
+// errScanned ends a scan that has seen enough.
+var errScanned = errors.New("scanned")
+
+// scanFrom is scan from a key.
+func scanFrom[K, V any](
+	ctx context.Context,
+	e *Engine,
+	t store.Table[K, V],
+	from K,
+	visit func(K, V) error,
+) error {
 	type row struct {
 		key K
 		v   V
@@ -267,7 +282,6 @@ func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit f
 	if t.Bucket() == bPaths {
 		e.walks.Add(1)
 	}
-	var from K
 	for more := true; more; {
 		var slice []row
 		more = false

@@ -94,12 +94,13 @@ func (e *Engine) newFleet() {
 		Service:   service,
 		Name:      "nodes",
 		Producers: []string{flow.HTTP},
-		Consumers: []string{flow.HTTP},
+		Consumers: []string{flow.HTTP, taskPlacer},
 		Doc:       "the other nodes of the fleet",
 	}, nil)
 	e.seeks = flow.NewFlight[b3.Digest, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fetch", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
 	})
+	e.declarePlacer()
 	e.asks = make(chan struct{}, probesMost) //rawchan: a semaphore
 }
 

@@ -56,10 +56,7 @@ func (e *MissingError) Unwrap() error { return e.Cause }
 // site.ErrDirectory, a *PathError, a *SiteError, a *MissingError, flow.ErrBusy, a *RateError, or an
 // error of the lookup of the name.
 func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error) {
-	if e.d.Names == nil {
-		return f, ErrNotFound
-	}
-	named, err := e.d.Names.Manifest(ctx, r.Name, r.From)
+	named, err := e.named(ctx, r.Name, r.From)
 	if err != nil {
 		return f, err
 	}

@@ -13,8 +13,8 @@ import (
 	"ronbox/store"
 )
 
-// writeJob is one change of the content store. One of temp, aside, need, repair, keep and check is
-// set.
+// writeJob is one change of the content store. One of temp, aside, need, repair, keep, place and
+// check is set.
 type writeJob struct {
 	temp   *cas.Temp       // sealed; to install for row; owned by the writer
 	row    Stored          // of temp
@@ -24,6 +24,7 @@ type writeJob struct {
 	need   int64           // bytes to make room for
 	repair bool            // drop rows that do not read
 	keep   *keepJob        // URLs to pin, unpin or remove
+	place  *placeJob       // URLs of placements to add
 	check  bool            // open the content store, or try to write to it
 	reply  *flow.Reply[struct{}]
 }
@@ -119,6 +120,8 @@ func (e *Engine) change(ctx context.Context, j *writeJob) {
 		j.end(e.heal(ctx))
 	case j.keep != nil:
 		j.end(e.repairing(ctx, func() error { return e.keep(ctx, j.keep) }))
+	case j.place != nil:
+		j.end(e.repairing(ctx, func() error { return e.placeNow(ctx, j.place) }))
 	case j.need > 0:
 		j.end(e.repairing(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
 	default:

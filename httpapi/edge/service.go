@@ -25,6 +25,7 @@ type Engine interface {
 	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
+	Placements() []edge.Placed
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.
@@ -96,7 +97,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Code:          code,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
-		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites()),
+		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
 		Params: []httpapi.PathParam{
 			text(paramPath, "b3/ and 64 hex digits, or <pack>.pmtiles, or <host[:port]>/<path> of an object of that "+
 				"host, whose query is part of its URL"),

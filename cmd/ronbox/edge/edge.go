@@ -33,7 +33,7 @@ func Command(c *cli.App) *cobra.Command {
 	a.Advise(hint)
 	return cli.Group("edge", "Publish sites; fetch, pin and remove assets; list and verify packs",
 		a.packsCmd(), a.fillCmd(), a.putCmd(), a.publishCmd(), a.unpublishCmd(), a.lsCmd(), a.pinCmd(), a.unpinCmd(),
-		a.rmCmd(), a.verifyStoredCmd())
+		a.rmCmd(), a.placementsCmd(), a.verifyStoredCmd())
 }
 
 // hint adds the next step to refusals by the edge.

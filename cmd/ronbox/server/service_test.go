@@ -217,6 +217,7 @@ func askEdge(t *testing.T, c *apiClient) {
 		t.Error("a node that is offline has filled")
 	}
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
+	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
 	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
 	}

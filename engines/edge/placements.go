@@ -1,0 +1,196 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/edge/site"
+	"ronbox/engines/fleet"
+)
+
+// The states of a placement.
+const (
+	PlaceWaiting  = "waiting"  // its content is not known yet; Reason says why
+	PlaceFetching = "fetching" // objects are missing
+	PlaceComplete = "complete" // all objects are stored and pinned
+	PlaceRefused  = "refused"  // it does not fit, or it is not sound; nothing is fetched
+)
+
+// Placed describes a placement that the registry names for this node.
+type Placed struct {
+	ID, Content string // of the item
+	State       string
+	Manifest    b3.Digest // of the site, or the object; zero if it is not known
+	Objects     int       // distinct objects, with the manifest
+	Missing     int       // objects that are not pinned here yet
+	Wanted      int64     // bytes of all objects
+	Bytes       int64     // bytes of the objects that are pinned here
+	Reason      string    // why it waits, is refused, or did not proceed; "": no reason
+}
+
+// Placements returns the placements of this node, by id. It is empty without a fleet.
+func (e *Engine) Placements() []Placed {
+	if p := e.placer.states.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// placedSite is a site that a placement keeps here in full.
+type placedSite struct {
+	root  b3.Digest
+	owner string
+	at    time.Time // when its name was last looked up
+}
+
+// named returns the manifest of a site. A site that is placed here is served as it was when all of
+// its objects were there; others are looked up.
+func (e *Engine) named(ctx context.Context, name string, from netip.Addr) (Named, error) {
+	if sites := e.placer.sites.Load(); sites != nil {
+		if s, ok := (*sites)[name]; ok {
+			return Named{Manifest: s.root, Age: max(0, e.now().Sub(s.at)), Owner: s.owner}, nil
+		}
+	}
+	if e.d.Names == nil {
+		return Named{}, ErrNotFound
+	}
+	return e.d.Names.Manifest(ctx, name, from)
+}
+
+// plan is the progress of a placement. It is owned by the task placer.
+type plan struct {
+	fleet.Placement
+	root    b3.Digest // its object or manifest; zero until it is known
+	owner   string
+	objects []siteObject // distinct, the root first; nil until the root was read
+	unsound string       // why the objects are not those of the manifest; "": no reason is known
+	state   Placed
+	checked bool   // all objects were there in the epoch
+	epoch   uint64 // of the rows
+}
+
+// name returns the name of the site that is placed, or "".
+func (p *plan) name() string {
+	name, ok := strings.CutPrefix(p.Content, nameScheme)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// near returns where the objects of the placement are likely stored.
+func (p *plan) near(o siteObject) Near {
+	near := Near{Owner: p.owner, Manifest: p.root, Most: atLeastOne(o.size), Placed: true}
+	if p.name() != "" {
+		near.Name = p.Content
+	}
+	return near
+}
+
+func (p *plan) set(state, format string, args ...any) {
+	p.state.State, p.state.Reason = state, fmt.Sprintf(format, args...)
+}
+
+// resolveWithin bounds the lookup of the name of a placement.
+const resolveWithin = 10 * time.Second
+
+// resolve finds the root of a placement. If that fails, a root that was found before stays.
+func (e *Engine) resolve(ctx context.Context, p *plan) error {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	root, owner := b3.Digest{}, ""
+	switch name := p.name(); {
+	case name == "":
+		root, _ = b3.Parse(p.Content) // a sound item has a digest
+	case e.d.Names == nil:
+		return errors.New("the index of this node is off, and the content is a name")
+	default:
+		named, err := e.d.Names.Manifest(ctx, name, netip.Addr{})
+		if err != nil {
+			return fmt.Errorf("look up %s: %w", p.Content, err)
+		}
+		root, owner = named.Manifest, named.Owner
+	}
+	if root != p.root {
+		p.root, p.objects, p.checked, p.unsound = root, nil, false, ""
+	}
+	p.owner = owner
+	return nil
+}
+
+// read fetches the root of a placement, unless it is stored, and lists its objects. room is how
+// many bytes the root may have.
+func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
+	most := min(max(room, 0), e.Config().Fill.MaxObjectBytes.Bytes())
+	if p.name() != "" {
+		most = min(most, site.MaxBytes)
+	}
+	if err := e.Fetch(ctx, p.root, p.near(siteObject{p.root, most})); err != nil {
+		return err
+	}
+	b, err := find(ctx, e, blobs, p.root)
+	if err != nil {
+		return err
+	}
+	p.objects = []siteObject{{p.root, b.Size}}
+	m, err := e.manifest(ctx, Named{Manifest: p.root, Owner: p.owner})
+	if bad, unsound := errors.AsType[*SiteError](err); unsound {
+		if p.name() != "" {
+			return bad
+		}
+		return nil // a single object
+	}
+	if err != nil {
+		p.objects = nil
+		return err
+	}
+	near := p.near(siteObject{})
+	near.Most, near.Placed = 0, false
+	e.openedManifest(near, m)
+	p.objects = append(p.objects, objectsOf(m)...)
+	return nil
+}
+
+// sumOf returns the bytes of the objects that are not in taken, and adds them to it.
+func sumOf(objects []siteObject, taken map[b3.Digest]int64) (sum int64) {
+	for _, o := range objects {
+		if _, known := taken[o.digest]; !known {
+			taken[o.digest] = o.size
+			sum += o.size
+		}
+	}
+	return sum
+}
+
+// edition returns the objects of the edition of a site that is served, which stay until the next
+// one is complete. ok is false if it cannot be read now.
+func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObject, ok bool) {
+	b, err := find(ctx, e, blobs, root)
+	if err != nil {
+		return nil, false
+	}
+	if has, err := e.holds(ctx, root); !has || err != nil {
+		return nil, false
+	}
+	m, err := e.manifest(ctx, Named{Manifest: root})
+	if err != nil {
+		return nil, false
+	}
+	return append(objectsOf(m), siteObject{root, b.Size}), true
+}
+
+// cloneStates returns the states of plans for readers.
+func cloneStates(plans []*plan) *[]Placed {
+	out := make([]Placed, len(plans))
+	for i, p := range plans {
+		out[i] = p.state
+	}
+	slices.SortFunc(out, func(a, b Placed) int { return strings.Compare(a.ID, b.ID) })
+	return &out
+}

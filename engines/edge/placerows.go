@@ -1,0 +1,183 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ronbox/appliance/b3"
+	"ronbox/store"
+)
+
+// A placement pins objects by URLs of its own, beside the URL of a put or a fill: placed:b3:<hex>
+// leads to each object, and placed:name:<name> to the manifest of a site that is complete. So the
+// end of a placement takes away no pin that a caller has made, and the reverse.
+const placedPrefix = "placed:"
+
+// placedURL returns the URL by which placements pin an object.
+func placedURL(d b3.Digest) string { return placedPrefix + d.String() }
+
+// placedRow is a URL of a placement.
+type placedRow struct {
+	digest b3.Digest // zero if the object was lost by damage
+	size   int64
+}
+
+// placedRows returns the URLs of placements.
+func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
+	all := map[string]placedRow{}
+	err := scanFrom(ctx, e, keys, urlKey{head: placedPrefix}, func(k urlKey, row keyRow) error {
+		if !strings.HasPrefix(k.head, placedPrefix) {
+			return errScanned
+		}
+		all[row.url(k)] = placedRow{size: row.Size}
+		return nil
+	})
+	if err = ignore(err, errScanned); err != nil {
+		return nil, err
+	}
+	for url, row := range all {
+		stored, err := find(ctx, e, paths, pathKey(url))
+		if ignore(err, ErrNotFound) != nil {
+			return nil, err
+		}
+		row.digest = stored.Digest
+		all[url] = row
+	}
+	return all, nil
+}
+
+// placeJob adds URLs of placements on its way to the writer. The caller may read missing after the
+// job has succeeded.
+type placeJob struct {
+	rows     []Stored  // of distinct objects; a size below 0 is that of the object
+	announce b3.Digest // the object to announce; zero: none
+	missing  []string  // URLs whose object is not stored, or has another size
+}
+
+// place sends URLs of placements to the CAS writer and waits for them. It returns a PinsError, and
+// changes nothing, if the pins would exceed a cap.
+func (e *Engine) place(ctx context.Context, j *placeJob) error {
+	return e.write(ctx, &writeJob{place: j})
+}
+
+// placeNow processes a job. It is called by the task cas_writer.
+func (e *Engine) placeNow(ctx context.Context, j *placeJob) error {
+	if err := e.makeRoom(ctx, 0, int64(len(j.rows))); err != nil {
+		return err
+	}
+	c := placeCmd{Rows: j.rows, Announce: j.announce, Left: e.pinRoom()}
+	done, err := store.Commit(ctx, e.d.Store, store.Work, c)
+	if err != nil {
+		return err
+	}
+	e.applyChange(ctx, done.change)
+	j.missing = done.missing
+	return nil
+}
+
+// placeCmd adds URLs of placements, which are pinned.
+type placeCmd struct {
+	Rows     []Stored
+	Announce b3.Digest
+	Left     pinRoom
+}
+
+// placeDone describes the effect of a placeCmd.
+type placeDone struct {
+	change
+	missing []string
+}
+
+// Kind returns a name that is stored in the file.
+func (placeCmd) Kind() string { return "edge.place/1" }
+
+// Apply returns a *PinsError if the pins would exceed a cap.
+func (c placeCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done placeDone, err error) {
+	for _, row := range c.Rows {
+		b, stored := blobs.Get(r, row.Digest)
+		if !stored || row.Size >= 0 && row.Size != b.Size {
+			done.missing = append(done.missing, row.URL)
+			continue
+		}
+		row.Size, row.Type = b.Size, b.Type
+		done.add(row.install(r, at, w, true))
+	}
+	if err := c.Left.refuse(done.pinned, done.pins); err != nil {
+		return placeDone{}, err
+	}
+	if _, known := announced.Get(r, c.Announce); !c.Announce.IsZero() && !known {
+		announced.Put(w, c.Announce, announcedRow{})
+	}
+	return done, nil
+}
+
+// unplace removes URLs of placements. An object without another URL is removed, and no longer
+// announced.
+func (e *Engine) unplace(ctx context.Context, rows map[string]placedRow, urls []string) error {
+	for burst := range slices.Chunk(slices.Sorted(slices.Values(urls)), MaxKeep) {
+		if _, err := e.keepSoon(ctx, &keepJob{do: Remove, urls: burst}); err != nil {
+			return err
+		}
+		var ended []b3.Digest
+		for _, url := range burst {
+			d := rows[url].digest
+			delete(rows, url)
+			if _, err := find(ctx, e, announced, d); err != nil {
+				continue // most objects are announced by their manifest
+			}
+			if put, err := e.isPinned(ctx, d.String()); err == nil && !put {
+				ended = append(ended, d)
+			}
+		}
+		if err := e.endAnnouncements(ctx, ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endAnnouncements no longer announces objects.
+func (e *Engine) endAnnouncements(ctx context.Context, ended []b3.Digest) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	_, err := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: ended, Ended: true})
+	if err != nil {
+		return err
+	}
+	if err := e.withdraw(ctx, ended); err != nil {
+		e.log.Warn("withdraw", "objects", len(ended), "reason", err.Error(), "next",
+			"their records expire within a day")
+	}
+	return nil
+}
+
+// placedCap returns how many bytes placements may keep here.
+func (e *Engine) placedCap() int64 {
+	if most := e.d.Fleet.MaxPlaced; most > 0 {
+		return most
+	}
+	return e.Config().CAS.MaxBytes.Bytes() / 2
+}
+
+// unfit returns why a placement that needs so many bytes does not fit beside others that have
+// taken some, or "".
+func (e *Engine) unfit(p *plan, rows map[string]placedRow, need, taken int64) string {
+	if most := e.placedCap(); need > most-taken {
+		return fmt.Sprintf("it needs %d bytes, and other placements have %d; fleet.max_placed allows %d",
+			need, taken, most)
+	}
+	var bytes, urls int64 // still to pin
+	for _, o := range p.objects {
+		if _, pinned := rows[placedURL(o.digest)]; !pinned {
+			bytes += o.size
+			urls++
+		}
+	}
+	if err := e.pinRoom().refuse(bytes, urls); err != nil {
+		return err.Error()
+	}
+	return ""
+}
