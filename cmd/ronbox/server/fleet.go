@@ -206,7 +206,8 @@ func (n *Node) checkFleet() []host.Finding {
 		f.Advice = "correct fleet.node, or propose an item with the identity of `ronbox index identity`"
 	case v != nil && len(v.Faults) > 0:
 		bad := v.Faults[0]
-		f.Seen += fmt.Sprintf("; %d faults in its items, such as %s: %s %s", len(v.Faults), bad.ID, bad.Field, bad.Reason)
+		f.Seen += fmt.Sprintf("; %d faults in its items, such as %s: %s %s",
+			len(v.Faults), bad.ID, bad.Field, bad.Reason)
 		f.Level, f.Advice = host.Warn, "propose corrected items; `ronbox registry lint` checks them before"
 	}
 	return []host.Finding{f}
