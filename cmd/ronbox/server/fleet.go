@@ -20,7 +20,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Names of the fleet's task and readiness key.
