@@ -179,7 +179,7 @@ func (s *service) spell(r ErrorRule) ErrorRule {
 func (s *Server) refuse(c *Request, b *boundRoute, err error) bool {
 	r := s.classify(b.service, err)
 	c.reason = r.Reason
-	s.rejected(b.service.Name, r.Reason)
+	s.rejected(b.service.Name, r.Reason, 1)
 	if b.service.Refused != nil {
 		b.service.Refused(r.Reason)
 	}
