@@ -59,7 +59,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
-		"cmd/ronbox/server/load"},
+		"cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
 		"cmd/ronbox/registry",
