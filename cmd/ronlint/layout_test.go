@@ -68,9 +68,9 @@ var layers = [][]string{
 		"cmd/ronbox/rewarder",
 		"cmd/ronbox/edge",
 		"cmd/ronbox/index",
+		"cmd/ronbox/db",
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
-		"cmd/ronbox/db",
 	},
 	{"cmd/ronbox", "cmd/ronlint"},
 }

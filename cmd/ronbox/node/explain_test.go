@@ -113,7 +113,7 @@ func TestExplanationsNameKeys(t *testing.T) {
 		section, _, _ := strings.Cut(e.Key, ".")
 		sections[section] = true
 	}
-	for _, m := range regexp.MustCompile("([a-z_]+)\\.([a-z_]+(?:\\.[a-z_]+)*)").FindAllStringSubmatch(explained, -1) {
+	for _, m := range regexp.MustCompile(`([a-z_]+)\.([a-z_]+(?:\.[a-z_]+)*)`).FindAllStringSubmatch(explained, -1) {
 		known := slices.ContainsFunc(entries, func(e config.Entry) bool { return e.Key == m[0] })
 		if sections[m[1]] && !known {
 			t.Errorf("there is no key %s", m[0])
