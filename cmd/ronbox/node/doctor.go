@@ -33,10 +33,10 @@ cannot start or cannot guarantee its data. Each finding includes advice. Exit 3:
 finding is bad.
 
 With --bundle it writes the findings, and what else a maintainer needs to see, into a new
-.tar.gz with mode 0600: configuration without secrets, status, tasks, queues, the last hour
-of series, metrics, profiles and sizes of the database. README.txt in it describes each
-file. If the node does not run, it has what the file and the configuration tell. The exit
-code is then 0 even if a finding is bad.`,
+.tar.gz with mode 0600: configuration without secrets, status, tasks, queues, the last
+hour of series, metrics, profiles and sizes of the database. README.txt in it describes
+each file. If the node does not run, it has what the file and the configuration tell. The
+exit code is then 0 even if a finding is bad.`,
 		Example: `  ronbox --data-dir data doctor
   ronbox doctor --json | jq '.findings[] | select(.level != "ok")'
   ronbox --data-dir data doctor --bundle ronbox-bundle.tar.gz`,
