@@ -186,7 +186,7 @@ type RunE = func(cmd *cobra.Command, args []string) error
 func (a *App) Verb(run func(ctx context.Context, args []string) error) RunE {
 	return a.verb(func(ctx context.Context, args []string) error {
 		if a.Flags.PrintCurl {
-			return noRequest()
+			return NoRequest()
 		}
 		return run(ctx, args)
 	})

@@ -110,8 +110,8 @@ func wasPrinted(err error) bool {
 	return ok && p.Reason == reasonPrinted
 }
 
-// noRequest is the failure of --print-curl for a verb that does not begin with a request.
-func noRequest() error {
+// NoRequest is the failure of --print-curl for a verb that does not begin with a request.
+func NoRequest() error {
 	return Fail(ExitUsage, "usage", "--print-curl is for commands that ask a node", "%s",
 		"nothing was done: this command does not begin with a request that could be printed")
 }
