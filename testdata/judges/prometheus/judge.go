@@ -1,6 +1,7 @@
-// Command judge puts load on a node that a Prometheus scrapes, and evaluates each query of the
-// dashboard: none may be without a value, except the panels of mayBeEmpty. On a node that nobody
-// asks, a query may have no number, but it must have its series, except those of mayBeAbsent.
+// Command judge has the types of Grafana decode the dashboard strictly, puts load on a node that a
+// Prometheus scrapes, and evaluates each query of the dashboard: none may be without a value, except
+// those of mayBeEmpty. On a node that nobody asks, a query may have no number, but it must have its
+// series, except those of mayBeAbsent.
 package main
 
 import (
@@ -18,6 +19,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
 // mayBeEmpty lists the panels without a value on this node, with the reason.
@@ -38,7 +42,7 @@ var mayBeAbsent = map[string]string{
 	"Index/Breakers of peers":     "it has no peers",
 }
 
-type dashboard struct {
+type board struct {
 	Panels []struct {
 		Type, Title string
 		Targets     []struct{ Expr, LegendFormat string }
@@ -57,7 +61,8 @@ func main() {
 	must(err)
 	raw, err := os.ReadFile(*file)
 	must(err)
-	var d dashboard
+	must(decodes(raw))
+	var d board
 	must(json.Unmarshal(raw, &d))
 	l := load{url: *node, token: strings.TrimSpace(string(secret)), until: time.Now().Add(time.Duration(*seconds) * time.Second)}
 	var faults []string
@@ -81,6 +86,16 @@ func main() {
 		fmt.Println(strings.Join(faults, "\n"))
 		os.Exit(1)
 	}
+}
+
+// decodes returns the members that are unknown to Grafana, missing or of another type.
+func decodes(raw []byte) error {
+	plugins.RegisterDefaultPlugins()
+	var d dashboard.Dashboard
+	if err := d.UnmarshalJSONStrict(raw); err != nil && err.Error() != "" { // without faults it is an empty list
+		return err
+	}
+	return d.Validate()
 }
 
 func must(err error) {
@@ -175,7 +190,7 @@ type judge struct {
 
 // all returns the faults of the queries: those that fail, have no value, or lack a label of their
 // legend.
-func (j judge) all(d dashboard) (faults []string) {
+func (j judge) all(d board) (faults []string) {
 	row, panels, queries, excepted := "", 0, 0, 0
 	for _, p := range d.Panels {
 		if p.Type == "row" {

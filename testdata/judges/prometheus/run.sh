@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Has a real Prometheus scrape a node under load, and evaluates each query of `ronbox dashboard`: see judge.go. It wants Debian's prometheus.
+# Has a real Prometheus scrape a node under load, evaluates each query of `ronbox dashboard`, and has Grafana's types decode it: see
+# judge.go. It wants Debian's prometheus.
 # RONBOX is the binary, bin/ronbox without it. SECONDS_OF_LOAD is the time of the load, 40 without it.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,4 +52,5 @@ rb wallet issue pool:protocol 5000000 -q
   rb rewarder run 2008 testdata/rewarder/flights-2008.csv --policy testdata/rewarder/policy.json --key "$dir/d/rewarder/dev-policy.key" --pool 1000000 -q
   rb index put name:docs.example b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262 -q
 ) &
-go run "$here/judge.go" -node "$node" -quiet "${quiet#http://}" -token "$dir/d/admin.token" -prometheus "http://127.0.0.1:$port" -dashboard "$dir/dashboard.json" -seconds "${SECONDS_OF_LOAD:-40}"
+cd "$here"
+go run . -node "$node" -quiet "${quiet#http://}" -token "$dir/d/admin.token" -prometheus "http://127.0.0.1:$port" -dashboard "$dir/dashboard.json" -seconds "${SECONDS_OF_LOAD:-40}"

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The model of a dashboard, as Grafana 9 and later import it. Only members that differ from the
-// defaults of Grafana are set.
+// The model of a dashboard, as Grafana 9 and later import it. Members that are neither required nor
+// differ from their defaults are left out.
 type (
 	frameModel struct {
 		Title         string    `json:"title"`
@@ -20,7 +20,10 @@ type (
 		GraphTooltip  int       `json:"graphTooltip"` // 1: a crosshair in all panels
 		Refresh       string    `json:"refresh"`
 		Time          timeRange `json:"time"`
-		Templating    struct {
+		Annotations   struct {
+			List []any `json:"list"`
+		} `json:"annotations"`
+		Templating struct {
 			List []variable `json:"list"`
 		} `json:"templating"`
 	}
@@ -127,6 +130,7 @@ func frame() frameModel {
 			Multi: true, IncludeAll: true, AllValue: ".*", Current: &choice{"All", "$__all"}, Sort: 1,
 		}
 	}
+	f.Annotations.List = []any{}
 	f.Templating.List = []variable{
 		{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1},
 		labels("job", "Job", "label_values(ronbox_build_info, job)"),
@@ -195,15 +199,18 @@ func (p panel) options() map[string]any {
 		if p.bad > 0 || len(p.words) > 0 {
 			mode = "background"
 		}
-		return map[string]any{"colorMode": mode, "graphMode": "none", "textMode": "value_and_name",
-			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}}}
+		return map[string]any{
+			"colorMode": mode, "graphMode": "none", "textMode": "value_and_name", "justifyMode": "auto",
+			"orientation": "auto", "wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
+			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}},
+		}
 	case table:
-		return map[string]any{"showHeader": true}
+		return map[string]any{"showHeader": true, "frameIndex": 0}
 	case chart:
 	}
 	return map[string]any{
 		"legend": map[string]any{
-			"displayMode": "table", "placement": "bottom", "calcs": []string{"lastNotNull", "max"},
+			"showLegend": true, "displayMode": "table", "placement": "bottom", "calcs": []string{"lastNotNull", "max"},
 		},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 	}
