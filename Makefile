@@ -144,11 +144,11 @@ peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine 
 tour-index: build ## run four nodes of the index, and stop, resume and kill the peers of one
 	testdata/tour/index.sh
 
-judges: ## test ronbox with other implementations of its formats; needs npm, and Chromium for maps
+judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, and Prometheus
 	@set -e; for f in testdata/judges/*/run.sh; do echo "== $$f"; $$f; done
 
 golden: ## regenerate the golden files, then show the changes
-	$(GO) test ./cmd/ronbox/server ./httpapi -run Golden -update
+	$(GO) test ./cmd/ronbox/server ./cmd/ronbox/server/dashboard ./httpapi -run Golden -update
 	git --no-pager diff --stat -- testdata/golden
 
 clean: ## remove build results; the data folder stays

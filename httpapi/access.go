@@ -136,7 +136,7 @@ func (s *Server) record(c *Request, b *boundRoute, span obs.Span, err error) {
 		b.latency(took.Seconds())
 	}
 	if err == nil && status >= http.StatusBadRequest {
-		s.rejected(c.route.Service, ReasonDegraded)
+		s.rejected(c.route.Service, ReasonDegraded, 1)
 	}
 	s.log(c, &b.logged, status, took, err)
 	endSpan(c, span, status, err)
@@ -238,14 +238,20 @@ func tokenFields(to []any, tid, kid, tenant, b3 string) []any {
 	return to
 }
 
-// rejected counts one refusal.
-func (s *Server) rejected(service, reason string) {
+// loadReasons are the reasons that a node under load or in trouble refuses for. Their counters are
+// exported at 0, so that the first refusal is seen as an increase.
+var loadReasons = [...]string{
+	ReasonBusy, ReasonRate, ReasonInflight, ReasonTimeout, ReasonDegraded, ReasonStoreFull, ReasonInternal,
+}
+
+// rejected counts n refusals.
+func (s *Server) rejected(service, reason string, n int) {
 	key := service + "\xff" + reason
 	f, ok := s.refusals.Load(key)
 	if !ok {
 		f, _ = s.refusals.LoadOrStore(key, s.d.Metrics.Counter("rejected_total", service, "reason", reason))
 	}
-	f.(func(int))(1)
+	f.(func(int))(n)
 }
 
 // timedOut counts a request that was not read in time, or an answer that was not written in time.

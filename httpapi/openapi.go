@@ -57,22 +57,8 @@ func (s *Server) newDocument(routes []Route) (*document, error) {
 // words returns the codes and reasons of all refusals.
 func (s *Server) words() map[string][]string {
 	codes, reasons := map[string]bool{}, map[string]bool{}
-	add := func(o Outcome) {
-		if o.Reason != "" && o.Code != "" {
-			codes[o.Code], reasons[o.Reason] = true, true
-		}
-	}
-	for _, sv := range s.services {
-		for _, r := range s.rules {
-			add(sv.spell(r).Outcome)
-		}
-		add(sv.spell(internalRule()).Outcome)
-		for _, r := range sv.Errors {
-			add(r.Outcome)
-		}
-		for _, o := range sv.Words {
-			add(o)
-		}
+	for _, r := range s.Refusals() {
+		codes[r.Code], reasons[r.Reason] = true, true
 	}
 	return map[string][]string{
 		"Problem.code":   slices.Sorted(maps.Keys(codes)),

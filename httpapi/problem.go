@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -174,12 +175,42 @@ func (s *service) spell(r ErrorRule) ErrorRule {
 	return r
 }
 
+// Refusal is a kind of refusal that a service may answer.
+type Refusal struct {
+	Service string
+	Outcome
+	Title string // empty: it depends on the error
+}
+
+// Refusals returns all kinds of refusals, by service.
+func (s *Server) Refusals() (out []Refusal) {
+	add := func(service string, o Outcome, title string) {
+		if o.Reason != "" && o.Code != "" {
+			out = append(out, Refusal{service, o, title})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.services)) {
+		sv := s.services[name]
+		for _, r := range sv.Errors {
+			add(name, r.Outcome, r.Title)
+		}
+		for _, o := range sv.Words {
+			add(name, o, "")
+		}
+		for _, r := range append(s.rules, internalRule()) {
+			r = sv.spell(r)
+			add(name, r.Outcome, r.Title)
+		}
+	}
+	return out
+}
+
 // refuse answers the request with a problem for err, and counts it. It returns false if an answer
 // had begun.
 func (s *Server) refuse(c *Request, b *boundRoute, err error) bool {
 	r := s.classify(b.service, err)
 	c.reason = r.Reason
-	s.rejected(b.service.Name, r.Reason)
+	s.rejected(b.service.Name, r.Reason, 1)
 	if b.service.Refused != nil {
 		b.service.Refused(r.Reason)
 	}

@@ -200,7 +200,7 @@ func (s *Server) frontOptions(routes []Route) front.Options {
 	return front.Options{
 		Catalog: s.d.Catalog, Metrics: s.d.Metrics, Log: s.d.Log, Handler: s.router, Inherited: s.d.Inherited,
 		Bypass:  func(r *http.Request) bool { return bypass[r.URL.Path] },
-		Counted: func(reason string) { s.rejected(serviceNode, reason) },
+		Counted: func(reason string) { s.rejected(serviceNode, reason, 1) },
 		Problem: s.frontProblem, TimedOut: s.timedOut,
 		SocketMay: func(uid, gid uint32) bool {
 			_, ok := s.current.Load().peers.Scopes(uid, gid)

@@ -171,6 +171,9 @@ func (s *Server) newService(def Service, l Limits) *service {
 		sv.RetryAfter = nodeRetry
 	}
 	sv.set(l)
+	for _, reason := range loadReasons {
+		s.rejected(def.Name, reason, 0)
+	}
 	if def.Clients != nil {
 		m.Declare(*def.Clients)
 		m.Gauge(def.Clients.Name, def.Name, sv.streams.count)

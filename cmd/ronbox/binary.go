@@ -18,6 +18,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/dashboard"
 )
 
 // unreleased is the version of a binary whose build information has none.
@@ -96,6 +98,30 @@ after an upgrade.`,
 			return a.PrintJSON(struct {
 				Rules string `json:"rules"`
 			}{alerts.Rules})
+		}),
+	}
+}
+
+func dashboardCmd(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "dashboard",
+		Short: "Print a Grafana dashboard for this binary",
+		Long: `Print a Grafana dashboard as JSON, for Dashboards > Import or a provisioning directory. It
+has a row for the node, for its database and for each service. The data source, the
+scrape job and the nodes are variables at its top. The queries match the metrics of this
+binary: print the dashboard again after an upgrade.`,
+		Example: `  ronbox dashboard > ronbox.json
+  ronbox dashboard --json | jq -r '.panels[].title'`,
+		RunE: a.Verb(func(context.Context, []string) error {
+			node, err := server.New(config.Default(), a.Build, server.Options{})
+			if err != nil {
+				return fmt.Errorf("wire the node: %w", err)
+			}
+			made, err := dashboard.New(node.Metrics())
+			if err != nil {
+				return err
+			}
+			return a.Print(made)
 		}),
 	}
 }

@@ -112,6 +112,23 @@ func TestExamplesAreTaken(t *testing.T) {
 	}
 }
 
+var quotedVerb = regexp.MustCompile("`ronbox ([^`]+)`")
+
+// The explanations of codes name commands that exist.
+func TestExplanationsNameVerbs(t *testing.T) {
+	r := ronbox(t, "explain", "--json")
+	named := quotedVerb.FindAllStringSubmatch(r.stdout, -1)
+	if len(named) < 50 {
+		t.Fatalf("only %d commands: %.300s", len(named), r.stdout+r.stderr)
+	}
+	for _, m := range named {
+		verb, _, err := root(new(cli.App)).Find(commandWords(m[1]))
+		if err != nil || verb.HasSubCommands() || verb.Root() == verb {
+			t.Errorf("%s: no such verb: %v", m[1], err)
+		}
+	}
+}
+
 // No flag takes a secret as its value: a flag takes a file name or a public key instead. An
 // idempotency key is not a secret.
 func TestNoFlagTakesASecret(t *testing.T) {

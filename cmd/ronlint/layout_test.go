@@ -59,7 +59,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
-		"cmd/ronbox/server/load"},
+		"cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
 		"cmd/ronbox/registry",
@@ -68,9 +68,9 @@ var layers = [][]string{
 		"cmd/ronbox/rewarder",
 		"cmd/ronbox/edge",
 		"cmd/ronbox/index",
+		"cmd/ronbox/db",
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
-		"cmd/ronbox/db",
 	},
 	{"cmd/ronbox", "cmd/ronlint"},
 }

@@ -35,6 +35,8 @@ type App struct {
 	hints  []Hint
 	ran    bool // a verb was called: errors are its own, not those of the command line
 
+	printed bool // a request was printed for --print-curl
+
 	stopping atomic.Pointer[store.LockedError] // the process of a node that was asked while it stops
 }
 
@@ -50,6 +52,7 @@ type Flags struct {
 	JSON      bool
 	Quiet     bool
 	Yes       bool
+	PrintCurl bool
 }
 
 // New returns an App with these streams.
@@ -70,7 +73,7 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}
-	if err == nil {
+	if err == nil || wasPrinted(err) {
 		return a.Exit
 	}
 	// an invalid flag ends the parsing before --json is read
@@ -181,6 +184,16 @@ type RunE = func(cmd *cobra.Command, args []string) error
 // Verb returns the RunE of a verb that Ctrl-C cancels. If the verb is blocked in a system call,
 // such as opening a pipe without a writer, a second Ctrl-C ends the process.
 func (a *App) Verb(run func(ctx context.Context, args []string) error) RunE {
+	return a.verb(func(ctx context.Context, args []string) error {
+		if a.Flags.PrintCurl {
+			return NoRequest()
+		}
+		return run(ctx, args)
+	})
+}
+
+// verb is Verb without the check of --print-curl.
+func (a *App) verb(run func(ctx context.Context, args []string) error) RunE {
 	return func(cmd *cobra.Command, args []string) error {
 		a.ran = true
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -260,6 +273,7 @@ func (a *App) AddFlags(root *cobra.Command) {
 	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "time limit of one request (default 30s)")
 	f.BoolVar(&a.Flags.JSON, "json", false, "print one JSON document, or one per line for streams")
 	f.BoolVarP(&a.Flags.Quiet, "quiet", "q", false, "print only errors and the output of --json")
+	f.BoolVar(&a.Flags.PrintCurl, "print-curl", false, "print the first request as a curl command, and send nothing")
 	f.BoolVarP(&a.Flags.Yes, "yes", "y", false, "answer yes to every question")
 	root.MarkFlagsMutuallyExclusive("socket", "url")
 }
@@ -288,7 +302,7 @@ func checkEmptyFlags(args []string) error {
 // Confirm asks before something is replaced. With --yes it does not ask; otherwise a person at a
 // terminal must type target.
 func (a *App) Confirm(what, target string) error {
-	if a.Flags.Yes {
+	if a.Flags.Yes || a.Flags.PrintCurl {
 		return nil
 	}
 	if !IsTerminal(a.Stdin) || !IsTerminal(a.Stderr) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -166,5 +168,31 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("left over: %v", left)
+	}
+}
+
+// The printed command line quotes each word for a shell, and names the file of the token instead of
+// the token.
+func TestCurlLine(t *testing.T) {
+	a := New(nil, nil, nil, server.Build{})
+	a.Flags.TokenFile, a.Flags.CAFile = "/etc/my tokens/t", "/ca.pem"
+	for _, tt := range []struct{ method, url, body, socket, want string }{
+		{"GET", "http://h:1/a", "", "", `curl -sS --cacert /ca.pem AUTH http://h:1/a`},
+		{"GET", "http://h/a?b=c&d=$e", "", "/d/s", `curl -sS --unix-socket /d/s --cacert /ca.pem AUTH 'http://h/a?b=c&d=$e'`},
+		{"POST", "http://h/a", "", "", `curl -sS --cacert /ca.pem -X POST AUTH http://h/a`},
+		{"POST", "http://h/a", `{"a":"it's"}`, "", `curl -sS --cacert /ca.pem AUTH --data-raw '{"a":"it'\''s"}' http://h/a`},
+		{"PUT", "http://h/a", "\xff", "", `curl -sS --cacert /ca.pem -X PUT AUTH --data-binary @BODY http://h/a`},
+		{"DELETE", "http://h/a", "", "", `curl -sS --cacert /ca.pem -X DELETE AUTH http://h/a`},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tt.method, tt.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret")
+		r.Header.Set("User-Agent", "ronbox/1")
+		want := strings.Replace(tt.want, "AUTH", `-H "Authorization: Bearer $(cat '/etc/my tokens/t')"`, 1)
+		if got := (&curl{a, tt.socket}).line(r, []byte(tt.body)); got != want {
+			t.Errorf("%s %s:\n%s\nwant\n%s", tt.method, tt.url, got, want)
+		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // Online returns the RunE of a verb that calls the node. open returns the client of its service.
 func Online[C any](a *App, open func(*client.Client) C, run func(ctx context.Context, c C, args []string) error) RunE {
-	return a.Verb(func(ctx context.Context, args []string) error {
+	return a.verb(func(ctx context.Context, args []string) error {
 		c, err := a.Client()
 		if err != nil {
 			return err
@@ -83,6 +83,9 @@ func (a *App) ClientAt(socket string) (*client.Client, error) {
 	if a.Flags.URL == "" {
 		o.Socket = socket
 		o.Starting = func() bool { return a.starting(socket) }
+	}
+	if a.Flags.PrintCurl {
+		o.Transport = &curl{a, o.Socket}
 	}
 	c, err := client.New(o)
 	if _, file := errors.AsType[*fs.PathError](err); file {

@@ -40,7 +40,7 @@ it open.`,
   ronbox db info /backup/ronbox-….db --json`,
 		Args: cli.AtMost(1, "at most one database file"),
 		RunE: fromNodeOrFile(a, nodeapi.Client.DBInfo,
-			func(ctx context.Context, file string) (nodeapi.DBInfo, error) { return offlineInfo(ctx, file, false) },
+			func(ctx context.Context, file string) (nodeapi.DBInfo, error) { return ReadInfo(ctx, file, false) },
 			func(i nodeapi.DBInfo) error { return a.Show(i, func(t cli.Table) { infoTable(t, i) }) }),
 	}
 }
@@ -100,9 +100,9 @@ func infoTable(t cli.Table, i nodeapi.DBInfo) {
 	}
 }
 
-// offlineInfo reads the information of a file that no node has open. hash adds the state hash,
+// ReadInfo reads the information of a file that no node has open. hash adds the state hash,
 // which reads every row.
-func offlineInfo(ctx context.Context, file string, hash bool) (doc nodeapi.DBInfo, err error) {
+func ReadInfo(ctx context.Context, file string, hash bool) (doc nodeapi.DBInfo, err error) {
 	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
 		i := r.Info()
 		doc = nodeapi.DBInfo{
@@ -138,7 +138,7 @@ may have it open.`,
 		Example: `  ronbox --data-dir data db stats
   ronbox db stats --json | jq '.buckets | sort_by(.bytes) | last'`,
 		Args: cli.AtMost(1, "at most one database file"),
-		RunE: fromNodeOrFile(a, nodeapi.Client.DBStats, offlineStats,
+		RunE: fromNodeOrFile(a, nodeapi.Client.DBStats, ReadStats,
 			func(s nodeapi.DBStats) error { return a.Show(s, func(t cli.Table) { statsTable(t, s) }) }),
 	}
 }
@@ -179,8 +179,8 @@ func limit(most int64) string {
 	return " of " + cli.Bytes(most)
 }
 
-// offlineStats reads the statistics of a file that no node has open.
-func offlineStats(ctx context.Context, file string) (doc nodeapi.DBStats, err error) {
+// ReadStats reads the statistics of a file that no node has open.
+func ReadStats(ctx context.Context, file string) (doc nodeapi.DBStats, err error) {
 	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
 		s, err := r.Stats(ctx)
 		doc = nodeapi.DBStats{

@@ -163,7 +163,7 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 		return err
 	}
 	doc := restoreDoc{Ledger: found.Ledger}
-	if doc.DBInfo, err = offlineInfo(ctx, dst, true); err != nil {
+	if doc.DBInfo, err = ReadInfo(ctx, dst, true); err != nil {
 		return err
 	}
 	return a.Show(doc, func(t cli.Table) {

@@ -18,7 +18,8 @@ import (
 )
 
 func (a app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	var bundle string
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the machine and the data directory for problems",
 		Long: `Check the machine for problems: the configuration, whether the node runs, its port and
@@ -29,11 +30,25 @@ writes only a temporary file in the data directory.
 
 A finding is "warn" if it affects performance or convenience, and "bad" if the node
 cannot start or cannot guarantee its data. Each finding includes advice. Exit 3: a
-finding is bad.`,
+finding is bad.
+
+With --bundle it writes the findings, and what else a maintainer needs to see, into a new
+.tar.gz with mode 0600: configuration without secrets, status, tasks, queues, the last
+hour of series, metrics, profiles and sizes of the database. README.txt in it describes
+each file. If the node does not run, it has what the file and the configuration tell. The
+exit code is then 0 even if a finding is bad.`,
 		Example: `  ronbox --data-dir data doctor
-  ronbox doctor --json | jq '.findings[] | select(.level != "ok")'`,
-		RunE: a.Verb(a.doctor),
+  ronbox doctor --json | jq '.findings[] | select(.level != "ok")'
+  ronbox --data-dir data doctor --bundle ronbox-bundle.tar.gz`,
 	}
+	cmd.Flags().StringVar(&bundle, "bundle", "", "write a bundle for a maintainer to this new `file`")
+	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
+		if bundle != "" {
+			return a.bundle(ctx, bundle)
+		}
+		return a.doctor(ctx)
+	})
+	return cmd
 }
 
 // doctorDoc is the output of doctor.
@@ -42,32 +57,40 @@ type doctorDoc struct {
 	Findings []host.Finding `json:"findings"`
 }
 
-func (a app) doctor(ctx context.Context, _ []string) error {
-	cfg, first := a.examineConfig()
-	node, running := a.examineNode(ctx, cfg)
-	findings := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, running)...)
-	if running {
-		findings = append(findings, a.askDoctor(ctx, cfg, findings)...)
-	}
+func (a app) doctor(ctx context.Context) error {
+	findings := a.findings(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	doc := doctorDoc{OK: true, Findings: findings}
-	var worst host.Finding
-	for _, f := range findings {
-		if f.Level == host.Bad && doc.OK {
-			doc.OK, worst = false, f
-		}
-	}
-	err := a.Show(doc, func(t cli.Table) {
-		for _, f := range doc.Findings {
+	bad := firstBad(findings)
+	err := a.Show(doctorDoc{OK: bad == nil, Findings: findings}, func(t cli.Table) {
+		for _, f := range findings {
 			findingRows(t, f)
 		}
 	})
-	if err != nil || doc.OK {
+	if err != nil || bad == nil {
 		return err
 	}
-	return a.FoundBad(worst.Seen, worst.Check)
+	return a.FoundBad(bad.Seen, bad.Check)
+}
+
+// findings checks the configuration, the machine and, if it runs, the node.
+func (a app) findings(ctx context.Context) []host.Finding {
+	cfg, first := a.examineConfig()
+	node, running := a.examineNode(ctx, cfg)
+	out := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, running)...)
+	if running {
+		out = append(out, a.askDoctor(ctx, cfg, out)...)
+	}
+	return out
+}
+
+// firstBad returns the first bad finding, or nil.
+func firstBad(findings []host.Finding) *host.Finding {
+	if i := slices.IndexFunc(findings, func(f host.Finding) bool { return f.Level == host.Bad }); i >= 0 {
+		return &findings[i]
+	}
+	return nil
 }
 
 // askDoctor returns the findings that only the running node can make: those of checks that known

@@ -52,6 +52,9 @@ Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
 
 // serve runs the node and keeps its exit code in a.exit.
 func (a app) serve(ctx context.Context, hello bool) error {
+	if a.Flags.PrintCurl {
+		return cli.NoRequest()
+	}
 	load := func() (*config.Config, []config.Entry, error) { return config.Explain(a.ConfigOptions("")) }
 	cfg, entries, err := load()
 	if err != nil {

@@ -272,6 +272,12 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 // Catalog returns the catalogue of all channels, tasks and locks of the node.
 func (n *Node) Catalog() *flow.Catalog { return n.catalog }
 
+// Metrics returns the metrics of the node, which are declared before it runs.
+func (n *Node) Metrics() *obs.Metrics { return n.metrics }
+
+// Refusals returns all kinds of refusals that the routes of the node may answer.
+func (n *Node) Refusals() []httpapi.Refusal { return n.server.Refusals() }
+
 // Addr returns the current TCP address, or "" before the sockets are bound.
 func (n *Node) Addr() string { return n.server.Addr() }
 

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
+)
+
+// wired returns a node that is not started.
+func wired(t *testing.T) *server.Node {
+	t.Helper()
+	n, err := server.New(config.Default(), server.Build{}, server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Each reason of the API, each exit code and each readiness key has one explanation, and no other
+// code has one.
+func TestEveryCodeIsExplained(t *testing.T) {
+	n := wired(t)
+	want := map[string]bool{
+		"ready data": true, "ready amnesia_ok": true, "ready task": true, // keys that a healthy node does not have
+	}
+	for _, r := range n.Refusals() {
+		want[kindProblem+" "+r.Reason] = true
+	}
+	for code := range exitCodes(t) {
+		want[kindExit+" "+code] = true
+	}
+	shown, err := n.Metrics().Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range shown {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "readyz_degraded" && l.GetName() == "cause" {
+					key, _, _ := strings.Cut(l.GetValue(), ":")
+					want[kindReady+" "+key] = true
+				}
+			}
+		}
+	}
+	if len(want) < 140 {
+		t.Errorf("only %d codes are known", len(want))
+	}
+	for _, e := range explanations(explained, n.Refusals()) {
+		name := e.Kind + " " + e.Code
+		if !want[name] {
+			t.Errorf("%s is explained twice, or does not exist", name)
+		}
+		delete(want, name)
+		if e.Means == "" || e.Next == "" || (e.Changed == "") != (e.Kind == kindReady) {
+			t.Errorf("%s: %+v lacks a member", name, e)
+		}
+	}
+	for name := range want {
+		t.Errorf("%s has no explanation in explain.txt", name)
+	}
+}
+
+// exitCodes returns the values of all constants of the program whose names begin with Exit.
+func exitCodes(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, dir := range []string{"..", "../../../engines/registry"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				spec, ok := n.(*ast.ValueSpec)
+				for i := 0; ok && i < len(spec.Values); i++ {
+					value, literal := spec.Values[i].(*ast.BasicLit)
+					if literal && value.Kind == token.INT && regexp.MustCompile(`^[Ee]xit[A-Z]`).MatchString(spec.Names[i].Name) {
+						out[value.Value] = true
+					}
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// The explanations name keys of the configuration that exist.
+func TestExplanationsNameKeys(t *testing.T) {
+	_, entries, err := config.Explain(config.LoadOptions{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]bool{}
+	for _, e := range entries {
+		section, _, _ := strings.Cut(e.Key, ".")
+		sections[section] = true
+	}
+	for _, m := range regexp.MustCompile(`([a-z_]+)\.([a-z_]+(?:\.[a-z_]+)*)`).FindAllStringSubmatch(explained, -1) {
+		known := slices.ContainsFunc(entries, func(e config.Entry) bool { return e.Key == m[0] })
+		if sections[m[1]] && !known {
+			t.Errorf("there is no key %s", m[0])
+		}
+	}
+}
+
+// A code is found by its reason, its code in any case, its type, its number, and as a key of a
+// service.
+func TestExplainFindsCodes(t *testing.T) {
+	all := explanations(explained, wired(t).Refusals())
+	for _, tt := range []struct{ code, want string }{
+		{"nonce_gap", "problem nonce_gap"},
+		{"NONCE_CONFLICT", "problem nonce_gap, problem nonce_reused"},
+		{"nonce_conflict", "problem nonce_gap, problem nonce_reused"},
+		{"urn:ronbox:problem:wallet:nonce_gap", "problem nonce_gap"},
+		{"urn:ronbox:problem:edge:nonce_gap", ""}, // the edge has no nonces
+		{"edge_cas_full", "problem cas_full"},
+		{"74", "exit 74"},
+		{"fork_guard", "ready fork_guard"},
+		{"registry.fork_guard", "ready fork_guard"},
+		{"breaker:ledger", "ready breaker"},
+		{"wallet.task:worker", "ready task"},
+		{"99", ""},
+		{"", ""},
+	} {
+		var got []string
+		for _, e := range explanationsOf(all, tt.code) {
+			got = append(got, e.Kind+" "+e.Code)
+		}
+		if have := strings.Join(got, ", "); have != tt.want {
+			t.Errorf("%s: %q, want %q", tt.code, have, tt.want)
+		}
+	}
+	for code, want := range map[string]string{
+		"insuficient_funds":                   "did you mean insufficient_funds?",
+		"urn:ronbox:problem:wallet:nonce_gab": "did you mean nonce_gap?",
+		"409":                                 "is an HTTP status",
+		"urn:ronbox:problem:cli:usage":        "details.exit",
+		"zzzzzzzzzzzz":                        "lists all codes",
+	} {
+		if err := unexplained(all, code); !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", code, err, want)
+		}
+	}
+	for _, by := range explanationsOf(all, "urn:ronbox:problem:wallet:busy")[0].Answers {
+		if by.Service != "wallet" {
+			t.Errorf("the type of the wallet has the answers of the %s", by.Service)
+		}
+	}
+}
