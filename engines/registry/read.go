@@ -345,3 +345,29 @@ func (e *Engine) view(ctx context.Context, fn func(store.Reader) error) error {
 	}
 	return err
 }
+
+// Errors of HeadIn.
+var (
+	errNoHead = errors.New("the registry has no version yet")
+	errMoving = errors.New("a version of the registry is being committed")
+)
+
+// HeadIn returns HEAD as the transaction of r has it. r may be that of a command of another
+// service, which so decides by the version that is in force when it is committed. HeadIn returns an
+// error if there is no HEAD, if a version is committed in the same transaction, or if the node
+// follows another one that is not to be believed or has not signed for too long.
+func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
+	head, _ := metaHead.Get(store.Foreign(r, service), keyHead)
+	now := e.current.Load()
+	switch {
+	case head.Version == 0 || now == nil:
+		return nil, errNoHead
+	case head != now.view.Head:
+		return nil, errMoving
+	case e.follow != nil:
+		if err := e.followOK(); err != nil {
+			return nil, err
+		}
+	}
+	return now.view, nil
+}

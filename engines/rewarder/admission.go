@@ -1,10 +1,12 @@
 package rewarder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -167,14 +169,17 @@ func (e *Engine) accept(ctx context.Context, q *request, run Run) error {
 		if up, known := get(r, uploads, in.Upload); !ok || !known || up.Dropped {
 			return has, fmt.Errorf("input: %w", ErrNotFound)
 		}
+		next := run
+		next.Attempt = has.Attempt + 1
+		if err := e.checkPins(r, &next); err != nil {
+			return has, err
+		}
 		if err := countRun(r, w, &q.by); err != nil {
 			return has, err
 		}
-		next := run
-		next.Attempt = has.Attempt + 1
 		slots.Put(w, q.job.slot, next)
 		todos.Put(w, q.job.todo(toCompute), []byte(q.job.slot))
-		w.Audit(q.by.event("run.started", "", q.job.detail()))
+		w.Audit(q.by.event("run.started", "", next.started(q.job)))
 		used, fresh = in.Upload, true
 		return next, nil
 	}}
@@ -194,6 +199,15 @@ func (e *Engine) accept(ctx context.Context, q *request, run Run) error {
 		e.admitting.Add(-1)
 	}
 	return err
+}
+
+// started returns the members of the audit row of an accepted run.
+func (run *Run) started(j job) map[string]string {
+	detail := j.detail()
+	if run.PinVersion > 0 {
+		detail["registry"], detail["pin"] = strconv.FormatUint(run.PinVersion, 10), cmp.Or(run.Pin, "none")
+	}
+	return detail
 }
 
 // countRun counts a run against max_runs of the caller's token. A token and the tokens narrowed

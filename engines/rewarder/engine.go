@@ -45,6 +45,7 @@ type Deps struct {
 	Board     *obs.Board
 	Now       func() time.Time // wall clock
 	Artifacts string           // folder of artifact files; "": none are written
+	Pins      PinsOf           // of the registry; nil: the node is in no fleet, and every policy may run
 	Step      func(string)     // test hook, called at each durable step of a run; may end the process; may be nil
 }
 
@@ -60,6 +61,7 @@ type Engine struct {
 	board    *obs.Board
 	now      func() time.Time
 	m        *metrics
+	pins     PinsOf
 	folder   string
 	filing   atomic.Bool // a call of Files is running
 	step     func(string)
@@ -115,6 +117,7 @@ func New(cfg Config, d Deps) *Engine {
 		log:     log,
 		board:   d.Board,
 		now:     d.Now,
+		pins:    d.Pins,
 		folder:  d.Artifacts,
 		step:    d.Step,
 		answers: answerWithin,

@@ -184,6 +184,10 @@ type Run struct {
 	ParkedMinor string `json:"parked_minor,omitzero" doc:"the part of payout_minor owed to parked payees"`
 	SkipRefused bool   `json:"skip_refused,omitzero" doc:"payees that the ledger refuses are parked"`
 
+	// Only rows of a node in a fleet have these.
+	PinVersion uint64 `json:"pin_version,omitzero" doc:"version of the registry that permitted the policy"`
+	Pin        string `json:"pin,omitzero" doc:"item of that version that pins the policy; missing if the tenant has none"`
+
 	Again bool `json:"-" cbor:"again,omitempty"` // Emit was called while the run was being paid
 
 	Mark     string         `json:"mark,omitzero" cbor:"-" doc:"pass it as ?seen= to wait for the next change"`

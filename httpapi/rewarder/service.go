@@ -388,6 +388,18 @@ func rules() []httpapi.ErrorRule {
 			Hint:    "the deadline has passed: nothing was begun",
 		},
 		{
+			Is: httpapi.Is(rewarder.ErrNoPins),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusServiceUnavailable,
+				Reason: httpapi.ReasonDegraded,
+				Code:   "DEPENDENCY_UNAVAILABLE",
+				Retry:  true,
+			},
+			Title:   "Not ready",
+			Wait:    httpapi.WaitDegraded,
+			Details: httpapi.Told(httpapi.Details{"peer": "registry"}),
+		},
+		{
 			Is: httpapi.Is(rewarder.ErrNoLedger),
 			Outcome: httpapi.Outcome{
 				Status: http.StatusServiceUnavailable,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,9 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
+	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
+	"ronbox/store"
 )
 
 // Names of the fleet's task and readiness key.
@@ -221,3 +224,34 @@ func (e *fleetEngine) Purge() {}
 
 // Close does nothing: there is nothing to free.
 func (e *fleetEngine) Close(context.Context) error { return nil }
+
+// errRegistryOut is returned while the registry is shut out because its rows are damaged.
+var errRegistryOut = errors.New("the registry is damaged")
+
+// policyPins returns the function by which the rewarder reads the pinned policies, or nil if the
+// fleet is off.
+func (n *Node) policyPins(c *config.Config) rewarder.PinsOf {
+	if !c.Fleet.Enabled {
+		return nil
+	}
+	return func(r store.Reader, tenant string) (p rewarder.Pins, err error) {
+		if !slices.ContainsFunc(n.recovered(), func(one running) bool { return one.name == "registry" }) {
+			return p, errRegistryOut
+		}
+		head, err := n.registry().HeadIn(r)
+		if err != nil {
+			return p, err
+		}
+		v := engineOf[*fleetEngine](n).view.Load()
+		if v == nil || v.Version != head.Head.Version || v.Genesis != head.Genesis() { // the viewer is late
+			v = fleet.New(head.Head.Version, head.Genesis(), c.Fleet.Node, head.Items.All())
+		}
+		p.Version = v.Version
+		for _, pin := range v.Pins {
+			if pin.Tenant == strings.ToLower(tenant) {
+				p.Pins = append(p.Pins, rewarder.Pin{ID: pin.ID, Policy: pin.Policy, Hash: pin.Digest})
+			}
+		}
+		return p, nil
+	}
+}

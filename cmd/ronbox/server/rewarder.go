@@ -45,6 +45,7 @@ func rewarderService() service {
 				Board:     n.board,
 				Now:       n.now,
 				Artifacts: artifactDir(c),
+				Pins:      n.policyPins(c),
 				Step:      n.opt.RunStep,
 			})}
 		},
