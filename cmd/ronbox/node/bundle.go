@@ -22,7 +22,7 @@ import (
 	"ronbox/cmd/ronbox/db"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/httpapi/wire"
 )
 
