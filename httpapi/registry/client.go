@@ -119,6 +119,47 @@ func (c Client) Item(ctx context.Context, v uint64, id string) (ItemProof, error
 		client.Call{Path: "/registry/" + decimal(v) + "/item", Query: client.Query{"id": {id}}})
 }
 
+// ProofFormat is the format of a Proof.
+const ProofFormat = "ronbox-registry-proof-v1"
+
+// Proof is a proof that a version is in the log, with all data to check it except the trusted key.
+// The proof of a descriptor also has the payload and the item.
+type Proof struct {
+	Format     string         `json:"format"`
+	Checkpoint string         `json:"checkpoint"`
+	Version    uint64         `json:"version"`
+	Entry      string         `json:"entry"` // exact bytes
+	Inclusion  InclusionProof `json:"inclusion"`
+	Payload    string         `json:"payload,omitzero"` // exact bytes
+	Item       *ItemProof     `json:"item,omitzero"`
+}
+
+// VersionProof reads the parts of the proof that version v is in the log under the latest
+// checkpoint. If item is not empty, the proof also shows the descriptor with that id, or its
+// absence.
+func (c Client) VersionProof(ctx context.Context, v uint64, item string) (p Proof, err error) {
+	p = Proof{Format: ProofFormat, Version: v}
+	if p.Inclusion, err = c.Inclusion(ctx, v, 0); err != nil {
+		return p, err
+	}
+	p.Checkpoint, p.Inclusion.Checkpoint = p.Inclusion.Checkpoint, ""
+	entry, err := c.Entry(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	p.Entry = string(entry)
+	if item == "" {
+		return p, nil
+	}
+	payload, err := c.Payload(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	found, err := c.Item(ctx, v, item)
+	p.Payload, p.Item = string(payload), &found
+	return p, err
+}
+
 // Tile reads a tile by its path, such as "0/000.p/5".
 func (c Client) Tile(ctx context.Context, path string) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/tile/"+path)
