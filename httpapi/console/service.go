@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -106,7 +107,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 func (h *Console) Service() httpapi.Service {
 	page := func(r *httpapi.Route) {
 		r.Page, r.CSP, r.Others, r.Endpoint = true, policy, httpapi.QueryIgnore, httpapi.EndpointRead
-		r.Deadline, r.Drains = pageWithin, true
+		r.Deadline, r.Drains = cmp.Or(r.Deadline, pageWithin), true
 		if r.Method == "" {
 			r.Method = http.MethodGet
 		}
@@ -120,14 +121,13 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
-		httpapi.Route{Method: http.MethodPost, Pattern: prefix + "leave", Handle: h.form(h.postLeave)},
 	)
 	for _, p := range h.pages.all {
 		routes = append(routes, httpapi.Routes(page, httpapi.Route{Pattern: p.path, Handle: h.show(p)})...)
 	}
 	for _, f := range h.forms() {
 		routes = append(routes, httpapi.Routes(page,
-			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f.do)})...)
+			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f), Deadline: f.within})...)
 	}
 	return httpapi.Service{
 		Name:   service,
