@@ -22,7 +22,7 @@ const maxProof = 256 << 10
 // registryData is the data of the page of the registry.
 type registryData struct {
 	Head       part[registry.Head]
-	Versions   []part[registry.Version] // newest first
+	Versions   part[registry.VersionList]
 	Proposals  part[registry.ProposalList]
 	Signers    part[registry.Signers]
 	Set        signerSet
@@ -61,10 +61,8 @@ func registryPage(v *view) any {
 		return d
 	}
 	newest := d.Head.V.Version
-	oldest := max(d.Head.V.MinVersion, 1)
-	for at := newest; at >= oldest && newest-at < timeline; at-- {
-		d.Versions = append(d.Versions, read(h.registry.Version(ctx, at, false)))
-	}
+	before, _ := strconv.ParseUint(v.in.Get("before"), 10, 64)
+	d.Versions = read(h.registry.Versions(ctx, before, timeline))
 	d.Proposals = read(h.registry.Proposals(ctx, "", maxRows))
 	d.Signers = read(h.registry.Signers(ctx, 0))
 	_ = json.Unmarshal(d.Signers.V.SignerSet, &d.Set) // the node's own answer

@@ -35,6 +35,13 @@ func (c Client) Version(ctx context.Context, v uint64, items bool) (Version, err
 	return client.Ask[Version](ctx, c.Client, k)
 }
 
+// Versions reads a page of the versions below before, 0 for all, newest first. Limit 0 is the page
+// size of the node.
+func (c Client) Versions(ctx context.Context, before uint64, limit int) (VersionList, error) {
+	q := client.Query{}.Number("before", before).Number("limit", uint64(max(limit, 0)))
+	return client.Ask[VersionList](ctx, c.Client, client.Call{Path: "/registry/versions", Query: q})
+}
+
 // VersionStatus reads the properties of version v that may change.
 func (c Client) VersionStatus(ctx context.Context, v uint64) (VersionStatus, error) {
 	return client.Ask[VersionStatus](ctx, c.Client, client.Call{Path: "/registry/" + decimal(v) + "/status"})

@@ -157,6 +157,16 @@ func (h handlers) reads() []httpapi.Route {
 			Summary: "Properties of a version that may change", Answers: ok(VersionStatus{}),
 		},
 		httpapi.Route{
+			Pattern: "versions",
+			Handle:  h.getVersions,
+			Summary: "Versions, newest first",
+			Answers: ok(VersionList{}),
+			Query: []openapi.Param{
+				openapi.Number("before", "versions below this one", httpapi.MaxNumber),
+				openapi.Number("limit", "versions of a page", maxVersionPage),
+			},
+		},
+		httpapi.Route{
 			Pattern: "diff",
 			Handle:  h.getDiff,
 			Summary: "Changes between two versions",
