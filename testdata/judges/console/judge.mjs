@@ -98,6 +98,19 @@ const followed = `(async () => {
   return { live: records() !== before, open: details.isConnected && details.open, focus: document.activeElement === summary };
 })()`;
 
+// operated changes the log level by its form, and asks to revoke a token without doing so.
+const operated = `(async () => {
+  const send = async (form, level) => {
+    const data = new FormData(form);
+    if (level) data.set("level", level);
+    return (await fetch(form.action, { method: "POST", body: new URLSearchParams(data) })).text();
+  };
+  const level = await send(document.querySelector('form[action$="/level"]'), "debug");
+  const sure = await send(document.querySelector('form[action$="/revoke"]'));
+  const after = await (await fetch("/console/operations")).text();
+  return { level: level.includes("<option selected>debug"), sure: sure.includes("cannot be undone"), kept: !after.includes(">revoked<") };
+})()`;
+
 // ended waits until the page of a session that was revoked says so.
 const ended = `(async () => {
   const page = await (await fetch("/console/wallet")).text();
@@ -140,6 +153,8 @@ await withBrowser(async (open) => {
   for (const path of [...pages, new URL(paid.at[0]).pathname.slice("/console/".length) + new URL(paid.at[0]).search]) {
     await look(path, path.replace(/\?.*/, "").replaceAll("/", "-") || "overview");
   }
+  const { value: acted = {} } = await visit(`${node}/console/operations`, operated);
+  holds(acted.level && acted.sure && acted.kept, `the forms of operations change the log level, and ask again before a revocation: ${JSON.stringify(acted)}`);
   const { value: live } = await open({ url: `${node}/console/`, ready: `${loaded} && !!document.querySelector("details")`, evaluate: followed });
   holds(live?.live && live.open && live.focus, `the overview shows a payment as it happens, and keeps what is open and in focus: ${JSON.stringify(live)}`);
 });
