@@ -285,6 +285,17 @@ func (h handlers) getKeys(c *httpapi.Request) error {
 	return c.Respond(http.StatusOK, out)
 }
 
+// getStore serves GET /edge/store.
+func (h handlers) getStore(c *httpapi.Request) error {
+	u, err := h.e.Usage()
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, Store{
+		u.Bytes, u.MaxBytes, u.Pinned, u.MaxPinned, u.Free, u.Objects, u.URLs, u.Pins, u.Evicted,
+	})
+}
+
 // postKeep serves POST /edge/keys/pin, unpin and rm.
 func (h handlers) postKeep(do edge.Action) httpapi.Handler {
 	return func(c *httpapi.Request) error {

@@ -32,7 +32,7 @@ func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
 	return cli.Group("edge", "List and verify packs; fetch, pin and remove assets",
-		a.packsCmd(), a.fillCmd(), a.lsCmd(), a.pinCmd(), a.unpinCmd(), a.rmCmd(), a.verifyStoredCmd())
+		a.packsCmd(), a.fillCmd(), a.lsCmd(), a.storeCmd(), a.pinCmd(), a.unpinCmd(), a.rmCmd(), a.verifyStoredCmd())
 }
 
 // hint adds the next step to refusals by the edge.
