@@ -272,6 +272,7 @@ func readCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"head":             func() error { return only(c.Head(ctx)) },
 		"version":          func() error { return only(c.Version(ctx, 2, true)) },
 		"bare version":     func() error { return only(c.Version(ctx, 2, false)) },
+		"versions":         func() error { return only(c.Versions(ctx, 1, 5)) },
 		"version status":   func() error { return only(c.VersionStatus(ctx, 2)) },
 		"payload":          func() error { return only(c.Payload(ctx, 2)) },
 		"entry":            func() error { return only(c.Entry(ctx, 2)) },

@@ -134,6 +134,8 @@ func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, str
 	return []edge.KeyInfo{{Stored: fakeStored(), Pinned: q.Pinned, Used: time.Unix(5, 0)}}, "more", f.err
 }
 
+func (f *fakeEdge) Usage() (edge.Usage, error) { return edge.Usage{Bytes: 7, Objects: 1}, f.err }
+
 func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edge.KeepResult, err error) {
 	if k.Changed = urls; do == edge.Remove {
 		k.Freed = 10
@@ -260,6 +262,13 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			if err == nil &&
 				(len(l.Keys) != 1 || !l.Keys[0].Pinned || l.Keys[0].Missing || l.Keys[0].B3 != b3.Sum(fakeBytes).String() || l.Next != "more") {
 				err = fmt.Errorf("%+v", l)
+			}
+			return err
+		},
+		"store": func() error {
+			s, err := c.EdgeStore(ctx)
+			if err == nil && (s.Bytes != 7 || s.Objects != 1) {
+				err = fmt.Errorf("%+v", s)
 			}
 			return err
 		},

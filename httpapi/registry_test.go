@@ -350,6 +350,18 @@ func (r *rig) checkReads(t *testing.T, c registryapi.Committed) {
 		t.Errorf("version %+v", v)
 	}
 	r.into(t, &v, 200, "GET", "/registry/2?items=0", "")
+	var page, older, none registryapi.VersionList
+	r.into(t, &page, 200, "GET", "/registry/versions?limit=1", "")
+	if len(page.Versions) != 1 || page.Next != 2 || page.Versions[0].Hash != c.Hash ||
+		page.Versions[0].PayloadB3 != c.PayloadB3 || len(page.Versions[0].Signers) != 1 ||
+		page.Versions[0].Signers[0] != v.Approvals[0].SignerID {
+		t.Errorf("the newest version %+v", page)
+	}
+	r.into(t, &older, 200, "GET", "/registry/versions?before=2", "")
+	r.into(t, &none, 200, "GET", "/registry/versions?before=1", "")
+	if len(older.Versions) != 1 || older.Versions[0].Kind != "genesis" || older.Next != 0 || len(none.Versions) != 0 {
+		t.Errorf("the versions before it %+v, and before those %+v", older, none)
+	}
 	if raw := r.do("GET", "/registry/2/entry", "", nil).Body.Bytes(); b3.Sum(raw) != c.Hash {
 		t.Errorf("entry %s does not hash to %s", raw, c.Hash)
 	}

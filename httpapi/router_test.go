@@ -35,6 +35,7 @@ func TestPathsAreExact(t *testing.T) {
 		{"/registry/diff?from=1&to=2&x=1", 400}, {"/registry/diff?from=1&from=1&to=2", 400}, {"/registry/diff?from=1;to=2", 400},
 		{"/registry/head?x=1", 400}, {"/registry/1?items=0", 200}, {"/registry/1?items=2", 400}, {"/registry/1?items=", 400},
 		{"/registry/proposals?limit=100", 200}, {"/registry/proposals?limit=101", 400}, {"/registry/proposals?cursor=x", 400},
+		{"/registry/versions?before=1", 200}, {"/registry/versions?before=0", 400}, {"/registry/versions?limit=101", 400},
 		{"/healthz", 200}, {"/healthz/", 404}, {"/Healthz", 404}, {"/healthz?x=1", 400}, {"/", 404}, {"/registry/\x00", 400},
 		{"/admin/v1/status", 404},
 	} {

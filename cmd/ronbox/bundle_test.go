@@ -19,7 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/cmd/ronbox/cli"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // secretsOf returns each line of the secret files in the folders, and the other spellings of

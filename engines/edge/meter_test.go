@@ -73,7 +73,7 @@ func (r *rig) pass() {
 // statement returns the statement of an epoch, which must be signed.
 func (r *rig) statement(epoch uint64) usage.Statement {
 	r.t.Helper()
-	raw, err := r.e.Usage(context.Background(), epoch)
+	raw, err := r.e.Statement(context.Background(), epoch)
 	if err != nil {
 		r.t.Fatalf("epoch %d: %v", epoch, err)
 	}
@@ -107,12 +107,12 @@ func TestStatement(t *testing.T) {
 	r.e.received("node/stranger", object("5"), 1<<40, false) // of no member
 	r.step()
 	open := new(OpenEpochError)
-	if _, err := r.e.Usage(t.Context(), n); !errors.As(err, &open) || !open.Final.Equal(finalAt(n, epochLength)) {
+	if _, err := r.e.Statement(t.Context(), n); !errors.As(err, &open) || !open.Final.Equal(finalAt(n, epochLength)) {
 		t.Fatalf("an open epoch: %v", err)
 	}
 	r.clock.Add(int64(epochLength))
 	r.step()
-	if _, err := r.e.Usage(t.Context(), n); !errors.As(err, &open) {
+	if _, err := r.e.Statement(t.Context(), n); !errors.As(err, &open) {
 		t.Fatalf("in its grace: %v", err)
 	}
 	r.clock.Add(int64(usage.Grace(epochLength)))
@@ -129,15 +129,15 @@ func TestStatement(t *testing.T) {
 		t.Error("counts of a final epoch are kept")
 	}
 	for _, epoch := range []uint64{n - 1, n + 2, math.MaxUint64} {
-		if _, err := r.e.Usage(t.Context(), epoch); !errors.Is(err, ErrNoStatement) {
+		if _, err := r.e.Statement(t.Context(), epoch); !errors.Is(err, ErrNoStatement) {
 			t.Errorf("epoch %d: %v", epoch, err)
 		}
 	}
-	first, _ := r.e.Usage(t.Context(), n)
+	first, _ := r.e.Statement(t.Context(), n)
 	r.e.SetFleet(fleetOf(8, epochLength))
 	r.pass()
 	r.open2()
-	if again, err := r.e.Usage(t.Context(), n); err != nil || string(again) != string(first) {
+	if again, err := r.e.Statement(t.Context(), n); err != nil || string(again) != string(first) {
 		t.Errorf("the statement has changed: %s, %v", again, err)
 	}
 	if s := r.statement(n + 1); len(s.Rows) != 0 || s.Head != 8 {
@@ -352,7 +352,7 @@ func TestRestoredFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.pass()
-	if _, err := r.e.Usage(t.Context(), n); !errors.Is(err, ErrNoStatement) {
+	if _, err := r.e.Statement(t.Context(), n); !errors.Is(err, ErrNoStatement) {
 		t.Errorf("a statement of another incarnation: %v", err)
 	}
 	if row := r.counted(n); row.Length != 0 {
@@ -473,7 +473,7 @@ func TestDamagedCounts(t *testing.T) {
 	if row := r.counted(n + 1); row.Bytes != 3 {
 		t.Errorf("%+v", row)
 	}
-	if _, err := r.e.Usage(t.Context(), n); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := r.e.Statement(t.Context(), n); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a damaged statement: %v", err)
 	}
 	r.pass()
@@ -528,7 +528,7 @@ func TestNeverOver(t *testing.T) {
 		r.pass()
 		attested := uint64(0)
 		for n := first; n <= last; n++ {
-			raw, err := r.e.Usage(context.Background(), n)
+			raw, err := r.e.Statement(context.Background(), n)
 			if errors.Is(err, ErrNoStatement) {
 				continue // no step was made in this epoch
 			}

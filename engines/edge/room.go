@@ -18,6 +18,7 @@ type room struct {
 	has      tally  // guarded by mu
 	reserved int64  // bytes; guarded by mu
 	changes  uint64 // number of changes of has; guarded by mu
+	evicted  int64  // URLs since the start; guarded by mu
 	// denied is the smallest number of bytes that eviction could not free, at the time deniedAt of
 	// changes. Both are guarded by mu.
 	denied   int64
@@ -72,6 +73,13 @@ func (r *room) set(has tally) {
 	defer r.mu.Unlock()
 	r.has = has
 	r.changes++
+}
+
+// evict counts evicted URLs.
+func (r *room) evict(urls int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.evicted += urls
 }
 
 func (r *room) held() (has tally, reserved int64) {
@@ -136,6 +144,35 @@ func (e *Engine) bounds() (quota, disk int64, err error) {
 	free, err := e.diskFree()
 	c := e.Config().CAS
 	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.headroom(), err
+}
+
+// Usage describes how full the content store is. An object counts for each of its pinned URLs.
+type Usage struct {
+	Bytes, MaxBytes     int64 // of objects
+	Pinned, MaxPinned   int64 // bytes of objects with pinned URLs
+	Free                int64 // bytes that objects may still take, of the quota and of the disk
+	Objects, URLs, Pins int64
+	Evicted             int64 // URLs since the start
+}
+
+// Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
+func (e *Engine) Usage() (Usage, error) {
+	if e.d.Amnesia {
+		return Usage{}, ErrAmnesia
+	}
+	quota, disk, err := e.bounds()
+	if err != nil {
+		return Usage{}, err
+	}
+	pinned, _ := e.Config().CAS.pinCaps()
+	e.room.mu.Lock()
+	defer e.room.mu.Unlock()
+	has, reserved := e.room.has, e.room.reserved
+	return Usage{
+		Bytes: has.bytes, MaxBytes: quota, Pinned: has.pinned, MaxPinned: pinned,
+		Free:    max(0, min(quota-has.bytes, disk)-reserved),
+		Objects: has.objects, URLs: has.urls, Pins: has.pins, Evicted: e.room.evicted,
+	}, nil
 }
 
 // mostHeadroom is four growth steps of the database file.
@@ -215,6 +252,7 @@ func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 		left.add(done.tally)
 		e.applyChange(ctx, done)
 		evicted.tally.add(done.tally)
+		e.room.evict(-done.urls)
 	}
 	e.events.Publish(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
 	return nil

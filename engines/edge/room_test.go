@@ -69,6 +69,10 @@ func TestEvictionForOthers(t *testing.T) {
 	if n := objects(); n != 8 {
 		t.Errorf("%d objects where eviction does not help", n)
 	}
+	u, err := r.e.Usage()
+	if err != nil || u.Bytes != 8000 || u.Objects != 8 || u.URLs != 8 || u.Evicted != 2 || u.Free != 0 {
+		t.Errorf("%+v, %v", u, err)
+	}
 	r.sound()
 }
 

@@ -237,9 +237,9 @@ func (e *OpenEpochError) Error() string {
 // is too old, and for one that has not begun.
 var ErrNoStatement = errors.New("this node has no statement of the epoch")
 
-// Usage returns the signed statement of an epoch. It returns an *OpenEpochError before it is final,
+// Statement returns the signed statement of an epoch. It returns an *OpenEpochError before it is final,
 // and ErrNoStatement if there is none.
-func (e *Engine) Usage(ctx context.Context, epoch uint64) (signed []byte, err error) {
+func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
 	if e.meter == nil || epoch > usage.MaxEpoch {
 		return nil, ErrNoStatement
 	}

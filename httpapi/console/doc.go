@@ -26,11 +26,20 @@
 //     console.hosts.
 //  6. A token opens a session only if the node accepts it. A session ends no session of another
 //     token or user, but for one that entered with a code and has node.admin.
+//  7. A form has its own fields, each at most once. A revocation is done only when it was asked for
+//     twice. A session of a token needs the scopes of the token, and server.admin_on_tcp for a form
+//     that calls an admin route.
 //
 // A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
 // that nodes on one host do not end each other's sessions. A server of another user on the same
 // address that the operator's browser visits can read the cookie: on a shared machine, reach the
 // node by a name of its own, such as http://node.localhost:8080.
+//
+// # Proofs
+//
+// The page of a receipt and that of an item have a proof. Their scripts check its hashes up to the
+// root of the ledger's log, or up to the root of the registry's checkpoint. They check no
+// signature. The pages name the commands that check the whole proof.
 //
 // # Live updates and charts
 //

@@ -205,7 +205,7 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 	if err != nil {
 		return rights{}, notice("This is not a token of a ronbox node.")
 	}
-	r.who = "token:" + seen.TID
+	r.who, r.name, r.scopes = "token:"+seen.TID, seen.Sub, seen.Scopes
 	_, err = h.node.Status(as(c.Context(), &session{rights: r}, front.PeerOf(c.HTTP())))
 	switch p := problemOf(err); {
 	case err == nil, p != nil && p.Status == http.StatusForbidden: // the token is valid, and may have other scopes

@@ -50,8 +50,8 @@ func TestNewestEpoch(t *testing.T) {
 		figure string
 		newest string // "": none is named
 	}{
-		{1, "1 epoch<", "1: settled"}, {12, "12 epochs<", "12: settled"}, {120, "120 epochs<", "120: settled"},
-		{1000, "1\u202f000 epochs<", "1000: settled"}, {1001, "1\u202f000+ epochs<", ""},
+		{1, "1 epoch<", "1: settled"}, {12, "12 epochs<", "12: settled"}, {maxRows, "50 epochs<", "50: settled"},
+		{maxRows + 1, "50+ epochs<", ""},
 	} {
 		h := newGolden(t, epochNode(tt.n))
 		text := string(h.page(t, s, "/console/"))

@@ -106,6 +106,10 @@ func TestGoldenPages(t *testing.T) {
 	}
 	golden(t, "enter", execute(t, h, h.pages.enter, nil, entrance{Fault: "The node does not accept this token."}))
 	golden(t, "fault", execute(t, h, h.pages.fault, s, "Nothing was paid."))
+	golden(t, "sure", execute(t, h, h.pages.sure, s, question{
+		Text: "This cannot be undone.", Action: prefix + "operations/revoke", ID: "01M8TOKEN", Button: "Revoke it",
+		CLI: "ronbox token revoke 01M8TOKEN",
+	}))
 	golden(t, "unsure", execute(t, h, h.pages.unsure, s, unsure{"The node did not answer.", prefix + "wallet?reference=a"}))
 	golden(t, "off", execute(t, h, h.pages.all[1], s, nil))
 	if *record != "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"ronbox/httpapi/front"
 )
@@ -30,7 +31,10 @@ type caller struct {
 
 // inside carries the requests of the typed clients to the node's own router. The context of a
 // request has its caller.
-type inside struct{ node func() http.Handler }
+type inside struct {
+	node  func() http.Handler
+	asked *atomic.Uint64 // requests that the node has answered
+}
 
 // RoundTrip runs the request with the rights of its session.
 func (t inside) RoundTrip(r *http.Request) (answer *http.Response, err error) {
@@ -59,6 +63,7 @@ func (t inside) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 			answer, err = nil, io.ErrUnexpectedEOF
 		}
 	}()
+	defer t.asked.Add(1)
 	t.node().ServeHTTP(w, r.WithContext(front.WithPeer(r.Context(), peer)))
 	if w.over {
 		return nil, errTooLong

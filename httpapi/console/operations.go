@@ -1,8 +1,6 @@
 package console
 
 import (
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -23,6 +21,7 @@ type operationsData struct {
 	Snapshots part[node.SnapshotList]
 	Kept      int // snapshots, of which the first are listed
 	Level     part[node.LogLevel]
+	Levels    []string // that Level may become
 	Sessions  part[node.SessionList]
 }
 
@@ -46,6 +45,7 @@ func operationsPage(v *view) any {
 		Level:     read(h.node.LogLevel(ctx)),
 		Sessions:  read(h.node.Sessions(ctx)),
 	}
+	d.Levels = levelsFrom(d.Level.V.Level)
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)
 	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]
@@ -89,17 +89,11 @@ func groupTasks(all []node.TaskInfo) (out []taskRow) {
 	return out
 }
 
-// postEnd ends another session, for a session that entered with a code.
-func (h *Console) postEnd(v *view, in url.Values) error {
-	if !v.s.write {
-		return h.fault(v.c, v.s, http.StatusForbidden, errReadOnly.Error())
+// levelsFrom returns the log levels that a node may change to, and the level that it has.
+func levelsFrom(level string) []string {
+	all := []string{"trace", "debug", "info", "warn", "error"}
+	if !slices.Contains(all, level) {
+		all = append(all, level)
 	}
-	if v.s.token != "" {
-		return h.fault(v.c, v.s, http.StatusForbidden, "Only a session that entered with a code may end others.")
-	}
-	err := h.node.EndSession(v.ctx, in.Get("id"))
-	if p := problemOf(err); err != nil && (p == nil || p.Status != http.StatusNotFound) { // else it has ended already
-		return h.fault(v.c, v.s, http.StatusForbidden, explain(err))
-	}
-	return see(v.c, prefix+"operations#sessions")
+	return all
 }

@@ -81,7 +81,8 @@ func overview(v *view) any {
 		d.Assets = read(h.wallet.Assets(ctx))
 	}
 	if !d.Off["rewarder"] {
-		d.Epochs = read(h.epochs(ctx))
+		page := read(h.rewarder.Epochs(ctx, "", maxRows)) // one page only: an open overview asks every two seconds
+		d.Epochs = part[epochList]{epochList{page.V.Epochs, page.V.Next != ""}, page.Fault}
 	}
 	if !d.Off["edge"] {
 		d.Catalog = read(h.edge.Catalog(ctx))

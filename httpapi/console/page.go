@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"embed"
 	"errors"
 	"html/template"
@@ -44,6 +43,7 @@ type pages struct {
 	all   []*page
 	enter *page
 	fault *page
+	sure  *page // asks again before a change that cannot be undone
 	// a payment with an unknown outcome
 	unsure *page
 }
@@ -57,6 +57,7 @@ func newPages(files map[string]file) pages {
 	p := pages{
 		enter:  &page{title: "Enter", tmpl: read("enter")},
 		fault:  &page{title: "Not done", tmpl: read("fault")},
+		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
 		unsure: &page{title: "Not known", tmpl: read("unsure")},
 	}
 	for _, one := range allPages() {
@@ -138,36 +139,6 @@ func (h *Console) begin(c *httpapi.Request) (v *view, done bool, err error) {
 	v = &view{h: h, c: c, s: s, in: c.HTTP().URL.Query()}
 	v.ctx = as(c.Context(), s, front.PeerOf(c.HTTP()))
 	return v, false, nil
-}
-
-// formRoute is a form that changes something.
-type formRoute struct {
-	path string
-	do   func(*view, url.Values) error
-}
-
-// formFields are the fields of all forms but their own `form`.
-var formFields = []string{"form", "from", "to", "asset", "amount", "memo", "reference", "id"}
-
-// form returns the handler of a form: it is refused unless it comes from a page of this session.
-func (h *Console) form(do func(*view, url.Values) error) httpapi.Handler {
-	return func(c *httpapi.Request) error {
-		if err := h.cross.Check(c.HTTP()); err != nil {
-			return h.fault(c, nil, http.StatusForbidden, "This form was sent by a page of another site.")
-		}
-		v, done, err := h.begin(c)
-		if done || err != nil {
-			return err
-		}
-		in, err := readForm(c, formFields...)
-		if err != nil {
-			return h.fault(c, v.s, http.StatusBadRequest, err.Error())
-		}
-		if subtle.ConstantTimeCompare([]byte(in.Get("form")), []byte(v.s.form)) != 1 {
-			return h.fault(c, v.s, http.StatusForbidden, "This form is not of this session. Load its page again.")
-		}
-		return do(v, in)
-	}
 }
 
 // fault answers with an error page.

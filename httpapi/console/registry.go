@@ -15,10 +15,14 @@ const (
 	diffRows = 20 // items put, and items removed
 )
 
+// maxProof is the largest proof that a page has, bytes. Most of a proof is the payload of the
+// version.
+const maxProof = 256 << 10
+
 // registryData is the data of the page of the registry.
 type registryData struct {
 	Head       part[registry.Head]
-	Versions   []part[registry.Version] // newest first
+	Versions   part[registry.VersionList]
 	Proposals  part[registry.ProposalList]
 	Signers    part[registry.Signers]
 	Set        signerSet
@@ -33,6 +37,7 @@ type registryData struct {
 	Item       part[registry.ItemProof]
 	Text       string // the item that was searched for
 	Present    bool
+	Proof      part[string] // of Item; "": longer than maxProof
 }
 
 // signerSet is the part of a signer set that the page shows.
@@ -56,10 +61,8 @@ func registryPage(v *view) any {
 		return d
 	}
 	newest := d.Head.V.Version
-	oldest := max(d.Head.V.MinVersion, 1)
-	for at := newest; at >= oldest && newest-at < timeline; at-- {
-		d.Versions = append(d.Versions, read(h.registry.Version(ctx, at, false)))
-	}
+	before, _ := strconv.ParseUint(v.in.Get("before"), 10, 64)
+	d.Versions = read(h.registry.Versions(ctx, before, timeline))
 	d.Proposals = read(h.registry.Proposals(ctx, "", maxRows))
 	d.Signers = read(h.registry.Signers(ctx, 0))
 	_ = json.Unmarshal(d.Signers.V.SignerSet, &d.Set) // the node's own answer
@@ -77,16 +80,29 @@ func registryPage(v *view) any {
 	d.Removed = d.Diff.V.Remove[:min(len(d.Diff.V.Remove), diffRows)]
 	d.Cut = len(d.Put) < len(d.Diff.V.Put) || len(d.Removed) < len(d.Diff.V.Remove)
 	if d.ID = v.in.Get("item"); d.ID != "" {
-		d.Item = read(h.registry.Item(ctx, newest, d.ID))
-		if d.Present = d.Item.V.Item != nil; d.Present {
-			text, err := json.Marshal(d.Item.V.Item.Item)
-			d.Text = indented(text)
-			if err != nil {
-				d.Text = err.Error()
-			}
-		}
+		d.search(v, newest)
 	}
 	return d
+}
+
+// search looks for the item d.ID in a version. If the log cannot prove it yet, for instance before
+// the next checkpoint, the page shows the item without a proof.
+func (d *registryData) search(v *view, version uint64) {
+	proof, err := v.h.registry.VersionProof(v.ctx, version, d.ID)
+	if err == nil {
+		d.Item.V = *proof.Item
+		var text []byte
+		text, err = json.Marshal(proof)
+		if len(text) <= maxProof {
+			d.Proof.V = string(text)
+		}
+	} else {
+		d.Item = read(v.h.registry.Item(v.ctx, version, d.ID))
+	}
+	d.Proof = read(d.Proof.V, err)
+	if d.Present = d.Item.V.Item != nil; d.Present {
+		d.Text = indented(jsontext.Value(d.Item.V.Item.Item.Bytes))
+	}
 }
 
 // itemID returns the id of an item.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -62,6 +63,7 @@ type Console struct {
 	files    map[string]file
 	pages    pages
 	cross    *http.CrossOriginProtection
+	asked    atomic.Uint64
 
 	node     node.Client
 	registry registry.Client
@@ -73,23 +75,21 @@ type Console struct {
 
 // New returns a console. It starts nothing.
 func New(cfg Config, d Deps) (*Console, error) {
-	c, err := client.New(client.Options{URL: "http://console", Transport: inside{d.Node}, UserAgent: "ronbox-console"})
-	if err != nil {
-		return nil, err
-	}
 	h := &Console{
 		d:        d,
 		sessions: newSessions(d.Catalog),
 		entering: limit.NewKeyed[netip.Addr](networks, 1, entrances),
 		files:    staticFiles(),
 		cross:    http.NewCrossOriginProtection(),
-		node:     node.NewClient(c),
-		registry: registry.NewClient(c),
-		wallet:   wallet.NewClient(c),
-		rewarder: rewarder.NewClient(c),
-		edge:     edge.NewClient(c),
-		index:    index.NewClient(c),
 	}
+	c, err := client.New(client.Options{
+		URL: "http://console", Transport: inside{d.Node, &h.asked}, UserAgent: "ronbox-console",
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.node, h.registry, h.wallet = node.NewClient(c), registry.NewClient(c), wallet.NewClient(c)
+	h.rewarder, h.edge, h.index = rewarder.NewClient(c), edge.NewClient(c), index.NewClient(c)
 	h.pages = newPages(h.files)
 	h.Reload(cfg)
 	return h, nil
@@ -97,6 +97,9 @@ func New(cfg Config, d Deps) (*Console, error) {
 
 // Reload puts a valid configuration in force.
 func (h *Console) Reload(cfg Config) { h.rules.Store(newRules(cfg)) }
+
+// Asked returns the number of requests that the pages have made of the node since the start.
+func (h *Console) Asked() uint64 { return h.asked.Load() }
 
 // policy is the Content-Security-Policy of pages and their files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
@@ -106,7 +109,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 func (h *Console) Service() httpapi.Service {
 	page := func(r *httpapi.Route) {
 		r.Page, r.CSP, r.Others, r.Endpoint = true, policy, httpapi.QueryIgnore, httpapi.EndpointRead
-		r.Deadline, r.Drains = pageWithin, true
+		r.Deadline, r.Drains = cmp.Or(r.Deadline, pageWithin), true
 		if r.Method == "" {
 			r.Method = http.MethodGet
 		}
@@ -120,14 +123,13 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
-		httpapi.Route{Method: http.MethodPost, Pattern: prefix + "leave", Handle: h.form(h.postLeave)},
 	)
 	for _, p := range h.pages.all {
 		routes = append(routes, httpapi.Routes(page, httpapi.Route{Pattern: p.path, Handle: h.show(p)})...)
 	}
 	for _, f := range h.forms() {
 		routes = append(routes, httpapi.Routes(page,
-			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f.do)})...)
+			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f), Deadline: f.within})...)
 	}
 	return httpapi.Service{
 		Name:   service,

@@ -62,10 +62,10 @@ const (
 	epochsRead = 250 // at once
 )
 
-// epochList is the epochs of the node, in the order of their ids.
+// epochList is the first epochs of the node, in the order of their ids.
 type epochList struct {
 	All  []rewarder.Run
-	More bool // than maxEpochs
+	More bool // there are more
 }
 
 // epochs reads the epochs of the node, at most maxEpochs.
@@ -131,12 +131,14 @@ func shareIn(proof []byte, actor string) *share {
 // edgeData is the data of the page of the edge.
 type edgeData struct {
 	Catalog part[edge.Catalog]
+	Store   part[edge.Store]
 	Keys    part[edge.StoredList]
 	Prefix  string
 }
 
 func edgePage(v *view) any {
 	d := edgeData{Catalog: read(v.h.edge.Catalog(v.ctx)), Prefix: strings.TrimSpace(v.in.Get("prefix"))}
+	d.Store = read(v.h.edge.EdgeStore(v.ctx))
 	d.Keys = read(v.h.edge.EdgeKeys(v.ctx, d.Prefix, v.in.Get("after"), maxRows, false))
 	return d
 }

@@ -33,11 +33,14 @@ var (
 // rights holds the identity and the permissions of a session.
 type rights struct {
 	who   string // "token:" and its id, or "uid:" and the user's
+	name  string // the subject of the token
 	token string // the session acts with it; "": as the socket peer below
 	uid   uint32
 	gid   uint32
 	write bool
 	life  time.Duration
+
+	scopes []string // of the token
 }
 
 // session is one browser that has entered.
@@ -197,7 +200,7 @@ func (s *sessions) list(now time.Time) []node.Session {
 	s.expire(now)
 	for key, one := range s.open {
 		row := node.Session{
-			ID: sessionID(key), Kind: "code", Write: one.write, From: one.from,
+			ID: sessionID(key), Kind: "code", Who: one.who, Name: one.name, Write: one.write, From: one.from,
 			BeganAt: one.began.UTC(), SeenAt: one.seen.UTC(), ExpiresAt: one.began.Add(one.life).UTC(),
 		}
 		if one.token != "" {

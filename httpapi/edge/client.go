@@ -130,6 +130,19 @@ type StoredKey struct {
 	Missing bool      `json:"missing,omitzero"` // the file is missing or was damaged, so nothing is served
 }
 
+// Store is the answer of GET /edge/store. An object counts for each of its pinned URLs.
+type Store struct {
+	Bytes     int64 `json:"bytes"` // of objects
+	MaxBytes  int64 `json:"max_bytes"`
+	Pinned    int64 `json:"pinned_bytes"`
+	MaxPinned int64 `json:"max_pinned_bytes"`
+	Free      int64 `json:"free_bytes"` // that objects may still take, of max_bytes and of the disk
+	Objects   int64 `json:"objects"`
+	URLs      int64 `json:"urls"`
+	Pins      int64 `json:"pins"`      // URLs
+	Evictions int64 `json:"evictions"` // URLs since the start
+}
+
 // Keep is the body of POST /edge/keys/pin, unpin and rm.
 type Keep struct {
 	Keys []string `json:"keys"` // 1 to 256 URLs, or b3:… of objects that were put
@@ -237,6 +250,11 @@ func (c Client) EdgeKeys(ctx context.Context, prefix, after string, limit int, p
 		q = q.Text("pinned", "1")
 	}
 	return client.Ask[StoredList](ctx, c.Client, client.Call{Path: keysPath, Query: q})
+}
+
+// EdgeStore returns how full the content store is.
+func (c Client) EdgeStore(ctx context.Context) (Store, error) {
+	return client.Ask[Store](ctx, c.Client, client.Call{Path: storePath})
 }
 
 // EdgeKeep pins, unpins or removes URLs.

@@ -188,7 +188,7 @@ func (h handlers) getUsage(c *httpapi.Request) error {
 	if err != nil || !httpapi.CanonicalNumber(text) {
 		return errEpoch
 	}
-	signed, err := h.e.Usage(c.Context(), epoch)
+	signed, err := h.e.Statement(c.Context(), epoch)
 	if err != nil {
 		return err
 	}
@@ -313,6 +313,17 @@ func (h handlers) getKeys(c *httpapi.Request) error {
 		out.Keys[i] = key
 	}
 	return c.Respond(http.StatusOK, out)
+}
+
+// getStore serves GET /edge/store.
+func (h handlers) getStore(c *httpapi.Request) error {
+	u, err := h.e.Usage()
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, Store{
+		u.Bytes, u.MaxBytes, u.Pinned, u.MaxPinned, u.Free, u.Objects, u.URLs, u.Pins, u.Evicted,
+	})
 }
 
 // postKeep serves POST /edge/keys/pin, unpin and rm.

@@ -51,6 +51,7 @@ func (h handlers) placements() []httpapi.Route {
 		Class:    httpapi.ClassRead,
 		Deadline: httpapi.DefaultDeadline,
 		Endpoint: httpapi.EndpointRead,
+		ID:       "listPlacements",
 		Summary:  "What the registry places on this node, and how much of it is there",
 		Answers:  httpapi.Answers(http.StatusOK, PlacementList{}),
 	}}

@@ -24,10 +24,11 @@ type Engine interface {
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
-	Usage(ctx context.Context, epoch uint64) (signed []byte, err error)
+	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
 	Placements() []edge.Placed
+	Usage() (edge.Usage, error)
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.
@@ -55,6 +56,7 @@ const (
 	tilesPath  = prefix + "tiles/"
 	keysPath   = prefix + "keys"
 	usagePath  = prefix + "usage/"
+	storePath  = prefix + "store"
 	adminPath  = "/admin/v1/edge/"
 
 	paramPath     = "path"
@@ -180,6 +182,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern:  "usage/:epoch",
 			Handle:   h.getUsage,
+			ID:       "getUsageStatement",
 			Summary:  "The signed statement of what this node received from others in an epoch",
 			Answers:  httpapi.Tagged(usage.Document{}),
 			Problems: []int{http.StatusConflict},
@@ -283,7 +286,7 @@ func (h handlers) writes() []httpapi.Route {
 	})
 }
 
-// keeps returns the routes that list, pin and remove stored URLs.
+// keeps returns the routes that list, pin and remove stored URLs, and the route of their store.
 func (h handlers) keeps() []httpapi.Route {
 	keep := func(r *httpapi.Route) {
 		r.Pattern = keysPath + r.Pattern
@@ -295,7 +298,19 @@ func (h handlers) keeps() []httpapi.Route {
 			r.Problems = append(r.Problems, http.StatusInsufficientStorage)
 		}
 	}
-	return httpapi.Routes(
+	store := httpapi.Route{
+		Method:   http.MethodGet,
+		Pattern:  storePath,
+		Handle:   h.getStore,
+		Scope:    scopeKeep,
+		Class:    httpapi.ClassRead,
+		Deadline: httpapi.DefaultDeadline,
+		Endpoint: keysPath,
+		ID:       "getContentStore",
+		Summary:  "How full the content store is",
+		Answers:  httpapi.Answers(http.StatusOK, Store{}),
+	}
+	return append(httpapi.Routes(
 		keep,
 		httpapi.Route{Method: http.MethodGet, Class: httpapi.ClassRead, Handle: h.getKeys,
 			ID:      "listStoredUrls",
@@ -314,5 +329,5 @@ func (h handlers) keeps() []httpapi.Route {
 		httpapi.Route{Pattern: "/" + string(edge.Remove), Handle: h.postKeep(edge.Remove),
 			ID:      "removeUrls",
 			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it"},
-	)
+	), store)
 }

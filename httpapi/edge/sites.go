@@ -37,6 +37,7 @@ func (h handlers) sites() []httpapi.Route {
 		Pattern:  "sites/*" + paramSite,
 		Endpoint: "/edge/sites",
 		Handle:   h.getSite,
+		ID:       "getSiteFile",
 		Summary:  "A file of a published site, by the name of the site and its path",
 		Others:   httpapi.QueryRaw,
 		CSP:      sandbox,
@@ -60,6 +61,7 @@ func (h handlers) sites() []httpapi.Route {
 		Body:     httpapi.StreamBody,
 		Media:    httpapi.TypeBytes,
 		MaxBody:  maxPut,
+		ID:       "putObject",
 		Summary:  "Store and pin an object",
 		Query: []openapi.Param{
 			{Name: "b3", Doc: "the b3:… that the bytes must have"},

@@ -3,6 +3,7 @@ package registry
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
@@ -85,6 +86,23 @@ func checkpointBody(s checkpoint.Signed) Checkpoint {
 		out.At = record.FormatTime(s.At)
 	}
 	return out
+}
+
+// VersionList is the body of GET /registry/versions: newest first.
+type VersionList struct {
+	Versions []VersionLine `json:"versions"`
+	Next     uint64        `json:"next,omitzero" doc:"?before= of the next page"`
+}
+
+// VersionLine is one version of VersionList.
+type VersionLine struct {
+	Version     uint64    `json:"version" min:"1"`
+	Kind        string    `json:"kind" enum:"genesis|update|signers|supersede"`
+	PayloadB3   b3.Digest `json:"payload_b3" format:"b3"`
+	Hash        b3.Digest `json:"hash" format:"b3"`
+	CommittedAt string    `json:"committed_at" format:"time"`
+	ProposalID  string    `json:"proposal_id"`
+	Signers     []string  `json:"signers" doc:"ids of the signers whose approvals counted"`
 }
 
 // CatchUp is the body of POST /admin/v1/registry/catch-up.

@@ -35,6 +35,13 @@ func (c Client) Version(ctx context.Context, v uint64, items bool) (Version, err
 	return client.Ask[Version](ctx, c.Client, k)
 }
 
+// Versions reads a page of the versions below before, 0 for all, newest first. Limit 0 is the page
+// size of the node.
+func (c Client) Versions(ctx context.Context, before uint64, limit int) (VersionList, error) {
+	q := client.Query{}.Number("before", before).Number("limit", uint64(max(limit, 0)))
+	return client.Ask[VersionList](ctx, c.Client, client.Call{Path: "/registry/versions", Query: q})
+}
+
 // VersionStatus reads the properties of version v that may change.
 func (c Client) VersionStatus(ctx context.Context, v uint64) (VersionStatus, error) {
 	return client.Ask[VersionStatus](ctx, c.Client, client.Call{Path: "/registry/" + decimal(v) + "/status"})
@@ -127,6 +134,47 @@ func (c Client) ConsistencyProof(ctx context.Context, from, to uint64) (Consiste
 func (c Client) Item(ctx context.Context, v uint64, id string) (ItemProof, error) {
 	return client.Ask[ItemProof](ctx, c.Client,
 		client.Call{Path: "/registry/" + decimal(v) + "/item", Query: client.Query{"id": {id}}})
+}
+
+// ProofFormat is the format of a Proof.
+const ProofFormat = "ronbox-registry-proof-v1"
+
+// Proof is a proof that a version is in the log, with all data to check it except the trusted key.
+// The proof of a descriptor also has the payload and the item.
+type Proof struct {
+	Format     string         `json:"format"`
+	Checkpoint string         `json:"checkpoint"`
+	Version    uint64         `json:"version"`
+	Entry      string         `json:"entry"` // exact bytes
+	Inclusion  InclusionProof `json:"inclusion"`
+	Payload    string         `json:"payload,omitzero"` // exact bytes
+	Item       *ItemProof     `json:"item,omitzero"`
+}
+
+// VersionProof reads the parts of the proof that version v is in the log under the latest
+// checkpoint. If item is not empty, the proof also shows the descriptor with that id, or its
+// absence.
+func (c Client) VersionProof(ctx context.Context, v uint64, item string) (p Proof, err error) {
+	p = Proof{Format: ProofFormat, Version: v}
+	if p.Inclusion, err = c.Inclusion(ctx, v, 0); err != nil {
+		return p, err
+	}
+	p.Checkpoint, p.Inclusion.Checkpoint = p.Inclusion.Checkpoint, ""
+	entry, err := c.Entry(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	p.Entry = string(entry)
+	if item == "" {
+		return p, nil
+	}
+	payload, err := c.Payload(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	found, err := c.Item(ctx, v, item)
+	p.Payload, p.Item = string(payload), &found
+	return p, err
 }
 
 // Tile reads a tile by its path, such as "0/000.p/5".

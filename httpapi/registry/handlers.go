@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,6 +22,8 @@ import (
 const (
 	maxProposalPage = 100
 	maxAuditPage    = 1000
+	versionPage     = 20
+	maxVersionPage  = 100
 )
 
 // handlers serve the routes of the registry.
@@ -78,6 +81,57 @@ func (h handlers) getVersion(c *httpapi.Request) error {
 		return err
 	}
 	return h.encoder.send(c, httpapi.CacheForever, doc.ETag, doc.JSON)
+}
+
+// getVersions serves GET /registry/versions from the log entries. It ends the page at a version
+// that retention removes meanwhile.
+func (h handlers) getVersions(c *httpapi.Request) error {
+	before, err := c.Number("before", 0, 1, httpapi.MaxNumber)
+	limit, errLimit := c.Number("limit", versionPage, 1, maxVersionPage)
+	if err := cmp.Or(err, errLimit); err != nil {
+		return err
+	}
+	head := h.reg.Head()
+	newest, oldest := head.Head.Version, max(head.MinVersion, 1)
+	if before > 0 {
+		newest = min(newest, before-1)
+	}
+	out := VersionList{Versions: []VersionLine{}}
+	for v := newest; v >= oldest; v-- {
+		if uint64(len(out.Versions)) == limit {
+			out.Next = v + 1
+			break
+		}
+		line, err := h.versionLine(c.Context(), v)
+		if errors.Is(err, registry.ErrPruned) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		out.Versions = append(out.Versions, line)
+	}
+	return answer(c, out, nil)
+}
+
+// versionLine reads one version of a list.
+func (h handlers) versionLine(ctx context.Context, v uint64) (VersionLine, error) {
+	raw, err := h.reg.EntryBytes(ctx, v)
+	if err != nil {
+		return VersionLine{}, err
+	}
+	entry, err := record.ParseEntry(raw)
+	if err != nil {
+		return VersionLine{}, fmt.Errorf("entry of version %d: %w", v, err)
+	}
+	line := VersionLine{
+		Version: v, Kind: entry.Kind, PayloadB3: entry.PayloadB3, Hash: entry.Hash(),
+		CommittedAt: entry.CommittedAt, ProposalID: entry.ProposalID, Signers: make([]string, len(entry.Approvals)),
+	}
+	for i, a := range entry.Approvals {
+		line.Signers[i] = a.SignerID
+	}
+	return line, nil
 }
 
 // getBytes serves the exact payload or log entry of a version.

@@ -159,6 +159,17 @@ func (h handlers) reads() []httpapi.Route {
 			Answers: ok(VersionStatus{}),
 		},
 		httpapi.Route{
+			Pattern: "versions",
+			Handle:  h.getVersions,
+			ID:      "listVersions",
+			Summary: "Versions, newest first",
+			Answers: ok(VersionList{}),
+			Query: []openapi.Param{
+				openapi.Number("before", "versions below this one", httpapi.MaxNumber),
+				openapi.Number("limit", "versions of a page", maxVersionPage),
+			},
+		},
+		httpapi.Route{
 			Pattern: "diff",
 			Handle:  h.getDiff,
 			ID:      "diffVersions",
@@ -172,6 +183,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "sd",
 			Handle:  h.getServices,
+			ID:      "listScrapeTargets",
 			Summary: "The service items of the newest version, as targets for Prometheus (http_sd)",
 			Answers: httpapi.Tagged([]TargetGroup{}),
 			Query: []openapi.Param{

@@ -128,6 +128,8 @@ func bodies() []any {
 		registryapi.HighWater{},
 		registryapi.Objection{},
 		registryapi.RetentionPlan{},
+		registryapi.VersionList{},
+		registryapi.VersionLine{},
 		registryapi.CatchUp{},
 		registryapi.CaughtUp{},
 	}

@@ -74,6 +74,24 @@ func when(t time.Time) string {
 	return cli.FormatTime(t)
 }
 
+func (a app) storeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "store",
+		Short: "Show how full the content store is",
+		Long: `Show how full the content store is: the bytes of its objects and of those with pinned
+URLs, what may still be stored before older objects are evicted, and how many URLs were
+evicted since the node started.`,
+		Example: `  ronbox edge store --json | jq .free_bytes`,
+		RunE:    cli.Ask(a.App, edgeapi.NewClient, edgeapi.Client.EdgeStore, storeTable),
+	}
+}
+
+func storeTable(t cli.Table, s edgeapi.Store) {
+	t.Rows("used", cli.Bytes(s.Bytes)+" of "+cli.Bytes(s.MaxBytes), "free", cli.Bytes(s.Free),
+		"pinned", cli.Bytes(s.Pinned)+" of "+cli.Bytes(s.MaxPinned))
+	t.Rows("objects", s.Objects, "urls", s.URLs, "pins", s.Pins, "evicted urls", s.Evictions)
+}
+
 func (a app) pinCmd() *cobra.Command {
 	return a.keepCmd(edge.Pin, &cobra.Command{
 		Use:   "pin URL…",

@@ -22,8 +22,8 @@ import (
 	"ronbox/cmd/ronbox/db"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
-	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // part is a file of a bundle.

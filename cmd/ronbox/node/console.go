@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -70,10 +71,10 @@ func (a app) sessions(ctx context.Context, c nodeapi.Client) error {
 		return err
 	}
 	return a.Show(list, func(t cli.Table) {
-		t.Row("SESSION", "ENTERED WITH", "MAY CHANGE", "FROM", "BEGAN", "LAST REQUEST", "ENDS")
+		t.Row("SESSION", "ENTERED WITH", "WHO", "MAY CHANGE", "FROM", "BEGAN", "LAST REQUEST", "ENDS")
 		for _, s := range list.Sessions {
-			t.Row(s.ID, s.Kind, s.Write, s.From, s.BeganAt.Format(time.RFC3339), s.SeenAt.Format(time.RFC3339),
-				s.ExpiresAt.Format(time.RFC3339))
+			t.Row(s.ID, s.Kind, cmp.Or(s.Name, s.Who), s.Write, s.From, s.BeganAt.Format(time.RFC3339),
+				s.SeenAt.Format(time.RFC3339), s.ExpiresAt.Format(time.RFC3339))
 		}
 	})
 }

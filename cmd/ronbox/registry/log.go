@@ -81,19 +81,6 @@ func checkpointsTable(t cli.Table, all registryapi.CheckpointList) {
 	t.Row(fmt.Sprintf("%d archived checkpoints", len(all.Notes)))
 }
 
-// proofDoc is a proof with all data to check it, except the trusted key.
-type proofDoc struct {
-	Format     string                     `json:"format"`
-	Checkpoint string                     `json:"checkpoint"`
-	Version    uint64                     `json:"version"`
-	Entry      string                     `json:"entry"` // exact bytes
-	Inclusion  registryapi.InclusionProof `json:"inclusion"`
-	Payload    string                     `json:"payload,omitzero"` // exact bytes, of a proof of a descriptor
-	Item       *registryapi.ItemProof     `json:"item,omitzero"`
-}
-
-const proofFormat = "ronbox-registry-proof-v1"
-
 func (a app) proofCmd() *cobra.Command {
 	var item, out string
 	cmd := &cobra.Command{
@@ -112,36 +99,13 @@ the public log key alone.`,
 		if err != nil {
 			return err
 		}
-		doc, err := a.proof(ctx, c, v, item)
+		doc, err := c.VersionProof(ctx, v, item)
 		if err != nil {
 			return err
 		}
 		return a.deliver(doc, out, "check it with", "ronbox registry verify --proof "+out+" --log-key VKEY")
 	})
 	return cmd
-}
-
-func (a app) proof(ctx context.Context, c registryapi.Client, v uint64, item string) (doc proofDoc, err error) {
-	doc = proofDoc{Format: proofFormat, Version: v}
-	if doc.Inclusion, err = c.Inclusion(ctx, v, 0); err != nil {
-		return doc, err
-	}
-	doc.Checkpoint, doc.Inclusion.Checkpoint = doc.Inclusion.Checkpoint, ""
-	entry, err := c.Entry(ctx, v)
-	if err != nil {
-		return doc, err
-	}
-	doc.Entry = string(entry)
-	if item == "" {
-		return doc, nil
-	}
-	payload, err := c.Payload(ctx, v)
-	if err != nil {
-		return doc, err
-	}
-	proof, err := c.Item(ctx, v, item)
-	doc.Payload, doc.Item = string(payload), &proof
-	return doc, err
 }
 
 func (a app) itemCmd() *cobra.Command {

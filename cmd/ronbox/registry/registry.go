@@ -47,7 +47,7 @@ func Command(c *cli.App) *cobra.Command {
 	a.Advise(hint)
 	group := cli.Group("registry", "Sign, change, read and check the registry",
 		a.applyCmd(),
-		a.headCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),
+		a.headCmd(), a.versionsCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),
 		a.proposeCmd(), a.supersedeCmd(), a.approveCmd(), a.commitCmd(), a.withdrawCmd(), a.proposalsCmd(),
 		a.lintCmd(), a.keygenCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
 		a.logCmd(), a.proofCmd(), a.itemCmd(), a.catchUpCmd(), a.exportCmd(), a.pruneCmd(), a.auditNodeCmd(),
@@ -150,6 +150,39 @@ func headTable(t cli.Table, h registryapi.Head) {
 	}
 	t.Rows("version", h.Version, "payload", h.PayloadB3, "hash", h.Hash, "committed", h.CommittedAt,
 		"signer epoch", h.Epoch, "incarnation", h.Incarnation)
+}
+
+func (a app) versionsCmd() *cobra.Command {
+	var before uint64
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "versions",
+		Short: "List the versions of the log, newest first",
+		Long: `List the versions that the node keeps, newest first, a page at a time: when each was
+committed, its kind, the hash of its log entry, and the signers that approved it.`,
+		Example: `  ronbox registry versions --limit 5
+  ronbox registry versions --json | jq -r '.versions[] | .version'`,
+	}
+	cmd.Flags().Uint64Var(&before, "before", 0, "list the versions below this `version`")
+	cmd.Flags().IntVar(&limit, "limit", 20, "largest `number` of versions, 1 to 100")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+		return shown(a, versionsTable)(c.Versions(ctx, before, limit))
+	})
+	return cmd
+}
+
+func versionsTable(t cli.Table, list registryapi.VersionList) {
+	if len(list.Versions) == 0 {
+		t.Row("no versions")
+		return
+	}
+	t.Row("VERSION", "COMMITTED", "KIND", "HASH", "SIGNED BY")
+	for _, v := range list.Versions {
+		t.Row(v.Version, v.CommittedAt, v.Kind, cli.ShortHash(v.Hash.String()), strings.Join(v.Signers, " "))
+	}
+	if list.Next > 0 {
+		t.Row("more: --before " + cli.Decimal(list.Next))
+	}
 }
 
 func (a app) getCmd() *cobra.Command {

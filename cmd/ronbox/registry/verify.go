@@ -19,6 +19,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	registryapi "ronbox/httpapi/registry"
 	"ronbox/store"
 )
 
@@ -95,8 +96,9 @@ func (a app) verifyProof(f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	var doc proofDoc
-	if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil || doc.Format != proofFormat {
+	var doc registryapi.Proof
+	err = json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true))
+	if err != nil || doc.Format != registryapi.ProofFormat {
 		return cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry proof`", "%s is not a proof (%v)",
 			file, err)
 	}
@@ -120,7 +122,8 @@ func (a app) verifyProof(f verifyFlags) error {
 }
 
 // judgeProof judges the checkpoint of a proof that holds.
-func (a app) judgeProof(f judgeFlags, doc proofDoc, keys checkpoint.Keys, bad error) (*checkpointFault, error) {
+func (a app) judgeProof(f judgeFlags, doc registryapi.Proof, keys checkpoint.Keys,
+	bad error) (*checkpointFault, error) {
 	j, err := a.newJudge(f, nil)
 	if err != nil || bad != nil {
 		return nil, err
@@ -159,7 +162,7 @@ const maxProof = 16 << 20
 
 // checkProof checks the entry under the checkpoint, then the payload and the descriptor under the
 // entry.
-func checkProof(doc proofDoc, keys checkpoint.Keys) (out provenDoc, err error) {
+func checkProof(doc registryapi.Proof, keys checkpoint.Keys) (out provenDoc, err error) {
 	signed, err := keys.Open([]byte(doc.Checkpoint))
 	if err != nil {
 		return out, fmt.Errorf("checkpoint: %w", err)

@@ -34,7 +34,8 @@ func TestConsoleIsLikeNothingToOthers(t *testing.T) {
 	r := start(t, cfg)
 	b := newBrowser(t, r)
 	paths := []string{"/console/enter", "/console/leave", "/console/wallet/pay", "/console/operations/end",
-		"/console/static/x/console.css"}
+		"/console/operations/snapshot", "/console/operations/reload", "/console/operations/level",
+		"/console/operations/revoke", "/console/static/x/console.css"}
 	for _, host := range []string{"Host: evil.example", "Forwarded: for=10.0.0.1"} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
 			want := b.told(method, "/nothing/at/all", "", host)

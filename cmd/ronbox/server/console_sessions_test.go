@@ -67,3 +67,20 @@ func TestConsoleEndsSessions(t *testing.T) {
 	}
 	r.halt()
 }
+
+// The requests that a page makes of the node are not among those that the series count.
+func TestPagesDoNotCountTheirRequests(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	b.enter(r, false)
+	before := figuresOf(t, r.Node)
+	const pages = 5
+	for range pages {
+		b.wants(http.StatusOK, "GET", "/console/", "")
+	}
+	if n := figuresOf(t, r.Node).requests - before.requests; n != pages {
+		t.Errorf("%v requests of %d pages", n, pages)
+	}
+	r.halt()
+}

@@ -150,7 +150,7 @@ func (s *series) points() (out []point, end time.Time) {
 }
 
 // Series returns the series of the last hour. A node that started less than an hour ago has fewer
-// points. The requests include those that pages of the console make of the node.
+// points. The requests do not include those that pages of the console make of the node.
 func (n *Node) Series() nodeapi.SeriesList {
 	points, end := n.series.points()
 	names := seriesNames()
@@ -213,6 +213,9 @@ func (n *Node) figures() (figures, error) {
 		for _, m := range f.GetMetric() {
 			out.count(f.GetName(), m)
 		}
+	}
+	if pages := engineOf[consoleEngine](n); pages.Console != nil {
+		out.requests -= float64(pages.Asked())
 	}
 	return out, nil
 }

@@ -151,6 +151,8 @@ func readAll(t *testing.T, c *apiClient) {
 	told[registryapi.Head](t)(c.Head(ctx))
 	told[registryapi.Version](t)(c.Version(ctx, 2, true))
 	told[registryapi.Version](t)(c.Version(ctx, 1, false))
+	told[registryapi.VersionList](t)(c.Versions(ctx, 0, 0))
+	told[registryapi.VersionList](t)(c.Versions(ctx, 2, 1))
 	told[registryapi.VersionStatus](t)(c.VersionStatus(ctx, 2))
 	told[registryapi.Diff](t)(c.Diff(ctx, 1, 2))
 	told[registryapi.ProposalList](t)(c.Proposals(ctx, "", 5))
@@ -217,6 +219,7 @@ func askEdge(t *testing.T, c *apiClient) {
 	if _, err := c.Fill(ctx, edgeapi.Fill{URL: "https://cdn.example/a"}); err == nil {
 		t.Error("a node that is offline has filled")
 	}
+	told[edgeapi.Store](t)(c.EdgeStore(ctx))
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
 	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
 	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {

@@ -3,31 +3,15 @@
 // kind of record and every member.
 
 import { derived, sum } from "./blake3.js";
+import { fromBase64, joined, need, show } from "./verdict.js";
 
 const HEADER = 100; // bytes of a batch header that its root covers
 const OPS = { 1: "open", 2: "asset", 3: "flags", 4: "once", 5: "issue", 6: "transfer", 7: "burn", 8: "hold", 9: "capture", 10: "release", 11: "expire", 12: "batch" };
 
-class Fault extends Error {}
-
-function need(what, holds) {
-  if (!holds) throw new Fault(what);
-}
-
-const fromBase64 = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const hex = (bytes) => "b3:" + Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.slice(3).match(/../g), (two) => parseInt(two, 16));
 const view = (bytes) => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 const u64 = (bytes, at) => view(bytes).getBigUint64(at, true);
-
-function joined(...parts) {
-  const out = new Uint8Array(parts.reduce((n, p) => n + p.length, 0));
-  let at = 0;
-  for (const p of parts) {
-    out.set(p, at);
-    at += p.length;
-  }
-  return out;
-}
 
 const leaf = (bytes) => sum(joined([0], bytes));
 const node = (left, right) => sum(joined([1], left, right));
@@ -128,23 +112,7 @@ function txid(record) {
   return "tx_" + text;
 }
 
-// show writes the verdict into the page.
-function show(place) {
-  let text, kind = "good";
-  try {
-    check(JSON.parse(place.dataset.proof), JSON.parse(place.dataset.receipt));
-    text = "verified in this browser: the ledger's log holds this record";
-  } catch (fault) {
-    kind = "bad";
-    text = "this proof does not hold: " + fault.message;
-  }
-  const light = document.createElement("span");
-  light.className = "light " + kind;
-  light.textContent = text;
-  place.replaceChildren(light);
-}
-
-if (typeof document !== "undefined") {
-  const place = document.getElementById("verdict");
-  if (place?.dataset.proof) show(place);
-}
+show(({ proof, receipt }) => {
+  check(JSON.parse(proof), JSON.parse(receipt));
+  return "the ledger's log holds this record";
+});

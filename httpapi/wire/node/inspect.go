@@ -66,6 +66,8 @@ type SessionList struct {
 type Session struct {
 	ID        string    `json:"id" doc:"names the session; it does not open it"`
 	Kind      string    `json:"kind" enum:"code|token" doc:"how it entered"`
+	Who       string    `json:"who" doc:"token: and the id of its token, or uid: and the user that asked for the code"`
+	Name      string    `json:"name,omitzero" doc:"subject of the token"`
 	Write     bool      `json:"write" doc:"it may change things"`
 	From      string    `json:"from" doc:"address of the browser that began it"`
 	BeganAt   time.Time `json:"began_at"`

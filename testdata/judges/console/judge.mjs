@@ -42,6 +42,37 @@ const flipped = `(async () => {
   return { verdict: document.querySelector("#verdict .light")?.className, refused, bits: bytes.length * 8 };
 })()`;
 
+// flippedItem counts the changes of one bit that the page of an item refuses: in the log entry, in places of the payload, in the descriptors and paths of the proof.
+const flippedItem = `(async () => {
+  const { check } = await import(document.querySelector('script[src$="item.js"]').src);
+  const { dataset } = document.getElementById("verdict");
+  const proof = JSON.parse(dataset.proof);
+  const changed = (one) => check(one, dataset.id, dataset.text).then(() => 0, () => 1);
+  let refused = 0, bits = 0;
+  const flip = async (text, put) => {
+    for (let at = 0; at < text.length; at += Math.ceil(text.length / 200), bits++) {
+      const one = structuredClone(proof);
+      put(one, text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ 1 << bits % 7) + text.slice(at + 1));
+      refused += await changed(one);
+    }
+  };
+  await flip(proof.entry, (one, text) => one.entry = text);
+  await flip(proof.payload, (one, text) => one.payload = text);
+  const path = async (hashes, of) => {
+    for (let i = 0; i < hashes.length; i++) await flip(hashes[i].slice(0, 42), (one, text) => of(one)[i] = text + hashes[i].slice(42));
+  };
+  await path(proof.inclusion.hashes, (one) => one.inclusion.hashes);
+  for (const part of ["item", "left", "right"]) {
+    const at = proof.item[part];
+    if (!at) continue;
+    await flip(at.item.id, (one, text) => one.item[part].item.id = text);
+    await path(at.hashes, (one) => one.item[part].hashes);
+  }
+  const other = await check(proof, dataset.id, dataset.text ? "" : "{}").then(() => false, () => true);
+  const verdict = document.querySelector("#verdict .light");
+  return { verdict: verdict?.className, says: verdict?.textContent, refused, bits, other };
+})()`;
+
 // audited has axe look at the page, and says whether it is wider than its window.
 const audited = `(async () => {
   ${axe};
@@ -67,6 +98,19 @@ const followed = `(async () => {
   return { live: records() !== before, open: details.isConnected && details.open, focus: document.activeElement === summary };
 })()`;
 
+// operated changes the log level by its form, and asks to revoke a token without doing so.
+const operated = `(async () => {
+  const send = async (form, level) => {
+    const data = new FormData(form);
+    if (level) data.set("level", level);
+    return (await fetch(form.action, { method: "POST", body: new URLSearchParams(data) })).text();
+  };
+  const level = await send(document.querySelector('form[action$="/level"]'), "debug");
+  const sure = await send(document.querySelector('form[action$="/revoke"]'));
+  const after = await (await fetch("/console/operations")).text();
+  return { level: level.includes("<option selected>debug"), sure: sure.includes("cannot be undone"), kept: !after.includes(">revoked<") };
+})()`;
+
 // ended waits until the page of a session that was revoked says so.
 const ended = `(async () => {
   const page = await (await fetch("/console/wallet")).text();
@@ -82,7 +126,7 @@ const borrowed = `new Promise((done) => {
   document.head.append(script);
 })`;
 
-const pages = ["", "registry?item=region/none", "registry?from=1&to=2", "wallet?account=alice", "rewards?epoch=2008&actor=airport/ATL", "edge",
+const pages = ["", "registry?item=service/codebuild@eu-west-1", "registry?item=region/none", "registry?from=1&to=2", "wallet?account=alice", "rewards?epoch=2008&actor=airport/ATL", "edge",
   "index?key=name:docs.example", "operations"];
 const looks = [{ name: "light", width: 1280 }, { name: "dark", width: 1280, dark: true }, { name: "360", width: 360 }];
 
@@ -110,6 +154,11 @@ await withBrowser(async (open) => {
   const { value: seen = {} } = await visit(paid.at[0], flipped);
   holds(seen.verdict === "light good", `the proof of the receipt is verified in the page: ${JSON.stringify(seen)}`);
   holds(seen.refused === seen.bits && seen.bits > 0, "each flipped bit of the record is refused");
+  for (const [id, says] of [["service/codebuild@eu-west-1", "has this item"], ["region/none", "has no such item"]]) {
+    const { value: item = {} } = await visit(`${node}/console/registry?item=${id}`, flippedItem);
+    holds(item.verdict === "light good" && item.says.includes(says), `the proof of ${id} is verified in the page: ${item.says}`);
+    holds(item.refused === item.bits && item.bits > 0 && item.other, `each of ${item.bits} flipped bits of its proof is refused: ${item.refused}`);
+  }
   for (const path of [...pages, new URL(paid.at[0]).pathname.slice("/console/".length) + new URL(paid.at[0]).search]) {
     await look(path, path.replace(/\?.*/, "").replaceAll("/", "-") || "overview");
   }
@@ -121,6 +170,8 @@ await withBrowser(async (open) => {
   holds(Object.keys(reads).length === 8 && Object.values(reads).every((v) => v.startsWith("refused")), `a site reads nothing of the node: ${JSON.stringify(reads)}`);
   const { value: ran } = await open({ url: `${node}/console/wallet`, ready: loaded, evaluate: borrowed });
   holds(ran === "refused", `the console runs no script of a site: ${ran}`);
+  const { value: acted = {} } = await visit(`${node}/console/operations`, operated);
+  holds(acted.level && acted.sure && acted.kept, `the forms of operations change the log level, and ask again before a revocation: ${JSON.stringify(acted)}`);
   const { value: live } = await open({ url: `${node}/console/`, ready: `${loaded} && !!document.querySelector("details")`, evaluate: followed });
   holds(live?.live && live.open && live.focus, `the overview shows a payment as it happens, and keeps what is open and in focus: ${JSON.stringify(live)}`);
 });

@@ -1,0 +1,153 @@
+package console
+
+import (
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/wire/node"
+)
+
+// Deadlines of forms that may take longer than a page.
+const (
+	snapshotWithin = 10 * time.Minute
+	reloadWithin   = 40 * time.Second // the node tries for half a minute
+)
+
+// formRoute is a form that changes something.
+type formRoute struct {
+	path   string
+	fields []string // beside `form`
+	writes bool     // only a session that may change things may send it
+	scope  string   // that the token of a session needs; "": the call that the form makes checks it
+	within time.Duration
+	do     func(*view, url.Values) error
+}
+
+// forms returns the forms that change something.
+func (h *Console) forms() []formRoute {
+	const at = prefix + "operations/"
+	payment := []string{"from", "to", "asset", "amount", "memo", "reference"}
+	return []formRoute{
+		{path: prefix + "leave", do: h.postLeave},
+		{path: prefix + "wallet/pay", fields: payment, writes: true, do: h.postPay},
+		{path: at + "end", fields: []string{"id"}, writes: true, do: h.postEnd},
+		{path: at + "snapshot", writes: true, scope: auth.ScopeAdmin, within: snapshotWithin, do: h.postSnapshot},
+		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
+		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
+		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
+	}
+}
+
+// form returns the handler of a form. It refuses a form that does not come from a page of this
+// session, and a session that lacks the rights.
+func (h *Console) form(f formRoute) httpapi.Handler {
+	known := append([]string{"form"}, f.fields...)
+	return func(c *httpapi.Request) error {
+		if err := h.cross.Check(c.HTTP()); err != nil {
+			return h.fault(c, nil, http.StatusForbidden, "This form was sent by a page of another site.")
+		}
+		v, done, err := h.begin(c)
+		if done || err != nil {
+			return err
+		}
+		in, err := readForm(c, known...)
+		if err != nil {
+			return h.fault(c, v.s, http.StatusBadRequest, err.Error())
+		}
+		if subtle.ConstantTimeCompare([]byte(in.Get("form")), []byte(v.s.form)) != 1 {
+			return h.fault(c, v.s, http.StatusForbidden, "This form is not of this session. Load its page again.")
+		}
+		if f.writes && !v.s.write {
+			return h.fault(c, v.s, http.StatusForbidden, errReadOnly.Error())
+		}
+		if f.scope != "" && v.s.token != "" && !auth.Implies(v.s.scopes, f.scope) {
+			return h.fault(c, v.s, http.StatusForbidden, "Nothing was changed. This needs the scope "+f.scope+".")
+		}
+		return f.do(v, in)
+	}
+}
+
+// changed answers a form of the page of operations: with the part of the page that shows the
+// change, or with the reason why there is none.
+func (h *Console) changed(v *view, part string, err error) error {
+	p := problemOf(err)
+	switch {
+	case err == nil:
+		return see(v.c, prefix+"operations#"+part)
+	case p == nil || p.Unknown():
+		return h.fault(v.c, v.s, http.StatusGatewayTimeout, "It is not known whether this was done. "+
+			"Look at the page of operations before you try again. "+explain(err))
+	case v.s.token != "" && (p.Status == http.StatusNotFound || p.Status == http.StatusMethodNotAllowed):
+		return h.fault(v.c, v.s, http.StatusForbidden, "Nothing was changed. The node takes this change over its "+
+			"admin socket only, or does not know its object: enter with a code of `ronbox console --write`, or set "+
+			"server.admin_on_tcp.")
+	}
+	return h.fault(v.c, v.s, p.Status, "Nothing was changed. "+explain(err))
+}
+
+// postSnapshot takes a snapshot into the folder of scheduled snapshots.
+func (h *Console) postSnapshot(v *view, _ url.Values) error {
+	list, err := h.node.Snapshots(v.ctx)
+	if err == nil {
+		_, err = h.node.Snapshot(v.ctx, node.SnapshotRequest{Dir: list.Dir}, nil)
+	}
+	return h.changed(v, "snapshots", err)
+}
+
+// postReload makes the node read its configuration again.
+func (h *Console) postReload(v *view, _ url.Values) error {
+	_, err := h.node.Reload(v.ctx)
+	return h.changed(v, "config", err)
+}
+
+// postLevel changes the log level until the next reload or start.
+func (h *Console) postLevel(v *view, in url.Values) error {
+	_, err := h.node.SetLogLevel(v.ctx, node.LogLevel{Level: in.Get("level")})
+	return h.changed(v, "config", err)
+}
+
+// question is the data of the page that asks again.
+type question struct {
+	Text   string // what happens, and that it is for ever
+	Action string // the path of the form
+	ID     string
+	Button string
+	CLI    string // the command that does the same
+}
+
+// postRevoke revokes a token. It asks again first, because a revocation cannot be undone.
+func (h *Console) postRevoke(v *view, in url.Values) error {
+	id := strings.TrimSpace(in.Get("id"))
+	if id == "" {
+		return h.fault(v.c, v.s, http.StatusBadRequest, "id: must not be empty")
+	}
+	if in.Get("sure") != "yes" {
+		return h.render(v.c, http.StatusOK, h.pages.sure, v.s, question{
+			Text: "The node refuses this token from then on, and the tokens that were made of it. " +
+				"This cannot be undone.",
+			Action: prefix + "operations/revoke",
+			ID:     id,
+			Button: "Revoke it",
+			CLI:    "ronbox token revoke " + id,
+		})
+	}
+	_, err := h.node.Revoke(v.ctx, node.RevokeRequest{TID: id, Reason: "console"})
+	return h.changed(v, "tokens", err)
+}
+
+// postEnd ends another session, for a session that entered with a code.
+func (h *Console) postEnd(v *view, in url.Values) error {
+	if v.s.token != "" {
+		return h.fault(v.c, v.s, http.StatusForbidden, "Only a session that entered with a code may end others.")
+	}
+	err := h.node.EndSession(v.ctx, in.Get("id"))
+	if p := problemOf(err); p != nil && p.Status == http.StatusNotFound { // it has ended already
+		err = nil
+	}
+	return h.changed(v, "sessions", err)
+}
