@@ -60,6 +60,13 @@
 //  15. No log line, event or text of a FillError contains the query of a URL, because the query of
 //     a signed URL is a credential. Whole URLs are returned by Keys, Keep, Fill and Verify only;
 //     their routes need edge.keep, edge.fill or admin.
+//  16. In a fleet the edge counts the bytes that it received from each other node: an object once
+//     in an epoch, after its hash was verified, in the epoch of the stamp of the command that
+//     counts it. Counts that a crash or an unknown outcome may have lost are not counted again, and what
+//     exceeds a bound of meter.go is not counted. So a statement of [Engine.Usage] attests at most
+//     what was received. It is signed once, min(5 min, epoch/4) after the end of its epoch, and
+//     never changes. If the length of an epoch changes, counts go to the numbers of the new length;
+//     the epoch of the old length that was open ends at its time, with what was counted before.
 //
 // # Tasks and queues
 //
@@ -71,6 +78,7 @@
 //   - pack_scanner, 1: lists the folder of packs
 //   - pack_opener, 1: opens new packs, at most 2 s each
 //   - verifier, 2: verifies packs, the smallest first
+//   - meter, 1, in a fleet: once a minute writes what was received, and the statements of epochs
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //
@@ -83,9 +91,9 @@
 //   - packs, watch: the current packs, tasks of packs -> tasks of packs and HTTP
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick and scrub_tick merge missed ticks. shutdown_rx is the lifecycle of the
-// node. Caches have set buffers that drop when full. The flight hash bounds the hashing of large
-// objects to two at a time.
+// The tickers metrics_tick, scrub_tick and meter_tick merge missed ticks. shutdown_rx is the
+// lifecycle of the node. Caches have set buffers that drop when full. The flight hash bounds the
+// hashing of large objects to two at a time.
 //
 // # Lock order
 //

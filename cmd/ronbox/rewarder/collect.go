@@ -168,7 +168,7 @@ func (a app) collectUsage(ctx context.Context, c registryapi.Client, r *collecti
 		}
 	}
 	sum := usage.Count(counted, members, r.share)
-	r.Attested, r.Nodes, r.Cut = sum.Attested, append([]usage.Node{}, sum.Nodes...), append([]usage.Pair{}, sum.Pairs...)
+	r.Attested, r.Nodes, r.Cut = sum.Attested, sum.Nodes, sum.Pairs
 	for _, n := range r.Nodes {
 		r.Counted += n.Bytes
 	}
