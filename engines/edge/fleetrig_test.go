@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
 )
 
@@ -90,12 +91,15 @@ func newStation(t testing.TB, name string, bodies ...string) *station {
 func inFleet(more ...func(*rig)) func(*rig) {
 	return func(r *rig) {
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine
-		r.fleet = &FleetConfig{}
+		r.fleet = &FleetConfig{Rule: plainRule}
 		for _, f := range more {
 			f(r)
 		}
 	}
 }
+
+// plainRule is the rule of a node whose own endpoint is plain HTTP.
+func plainRule(*fleet.View) upstream.NodeRule { return upstream.NodeRule{Plain: true} }
 
 // self is the item of the node under test.
 var self = fleet.Node{ID: "node/self", Endpoint: "http://127.0.0.1:1", Region: "r1", Identity: "id-self"}

@@ -18,8 +18,9 @@ import (
 
 // FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
 type FleetConfig struct {
-	Rule      upstream.NodeRule // which endpoints are called; Plain follows the node's own item
-	MaxPlaced int64             // bytes that placements may keep here; 0: half of edge.cas.max_bytes
+	// Rule returns the rule by which this node calls the nodes of a view.
+	Rule      func(v *fleet.View) upstream.NodeRule
+	MaxPlaced int64 // bytes that placements may keep here; 0: half of edge.cas.max_bytes
 }
 
 // HopHeader asks a node to answer from its own store. It gives the sender no rights. Nodes send it
@@ -30,6 +31,7 @@ const HopHeader = "Ron-Hop-Budget"
 // current.
 type neighbors struct {
 	view   *fleet.View
+	rule   upstream.NodeRule
 	region string      // of this node's item; "": none
 	nodes  []*neighbor // by id
 	byName map[string]*neighbor
@@ -47,7 +49,6 @@ type line struct {
 	origin
 	breaker *flow.Breaker
 	host    string // with its port, as lanes of work_tx are named
-	plain   bool   // the rule allowed HTTP when the line was made
 	gone    atomic.Bool
 }
 
@@ -128,20 +129,18 @@ func (e *Engine) newNeighbors(v *fleet.View, old *neighbors) *neighbors {
 	if v == nil {
 		return nil
 	}
-	next := &neighbors{view: v, byName: map[string]*neighbor{}}
-	rule := e.d.Fleet.Rule
+	next := &neighbors{view: v, rule: e.d.Fleet.Rule(v), byName: map[string]*neighbor{}}
 	if self, ok := v.Node(v.Self); ok {
 		next.region = self.Region
-		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
 	}
 	for _, n := range v.Nodes {
 		if n.ID == v.Self || !n.Has(fleet.ServiceEdge) {
 			continue
 		}
-		l := old.lineOf(n, rule.Plain)
+		l := old.lineOf(n, next.rule)
 		if l == nil {
 			var err error
-			if l, err = e.newLine(n, rule); err != nil {
+			if l, err = e.newLine(n, next.rule); err != nil {
 				e.log.Warn("fleet.node", "node", n.ID, "reason", err.Error(), "effect", "it is not asked",
 					"next", "correct the endpoint or the keys of its item in the registry")
 				continue
@@ -154,13 +153,14 @@ func (e *Engine) newNeighbors(v *fleet.View, old *neighbors) *neighbors {
 	return next
 }
 
-// lineOf returns the line of a node that has neither moved nor changed its keys, or nil.
-func (n *neighbors) lineOf(want fleet.Node, plain bool) *line {
-	if n == nil {
+// lineOf returns the line of a node that has neither moved nor changed its keys, or nil. Under
+// another rule every line is made again.
+func (n *neighbors) lineOf(want fleet.Node, rule upstream.NodeRule) *line {
+	if n == nil || n.rule.Plain != rule.Plain || !slices.Equal(n.rule.Own, rule.Own) {
 		return nil
 	}
 	has := n.byName[want.ID]
-	if has == nil || has.Endpoint != want.Endpoint || has.plain != plain || !slices.Equal(has.SPKI, want.SPKI) {
+	if has == nil || has.Endpoint != want.Endpoint || !slices.Equal(has.SPKI, want.SPKI) {
 		return nil
 	}
 	return has.line
@@ -195,7 +195,7 @@ func (e *Engine) newLine(n fleet.Node, rule upstream.NodeRule) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{breaker: breaker, host: at.Host, plain: rule.Plain}
+	l := &line{breaker: breaker, host: at.Host}
 	l.Client = upstream.New(e.d.Catalog, e.d.Metrics, spec)
 	return l, nil
 }

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
+	"ronbox/engines/fleet"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
@@ -48,6 +50,7 @@ func edgeService() service {
 				DataDir:   c.Node.DataDir,
 				Amnesia:   c.Amnesia.Enabled,
 				Names:     n.edgeNames(c),
+				Fleet:     n.edgeFleet(c),
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
@@ -72,6 +75,17 @@ func edgeService() service {
 type edgeEngine struct{ *edge.Engine }
 
 func (e edgeEngine) Reload(c *config.Config) { e.Engine.Reload(c.Edge) }
+
+// edgeFleet returns what the edge needs of the fleet, or nil if it is off.
+func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
+	if !c.Fleet.Enabled {
+		return nil
+	}
+	return &edge.FleetConfig{
+		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
+		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
+	}
+}
 
 // edge returns the engine, or nil if it is disabled.
 func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
