@@ -22,6 +22,11 @@ func TestFetchWithoutFleet(t *testing.T) {
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) || r.e.fleet != nil || r.e.seeks != nil {
 		t.Errorf("the fleet is off: %v", err)
 	}
+	for _, task := range r.e.Tasks() {
+		if task.Name == taskPlacer || task.Name == taskAnnouncer {
+			t.Errorf("the fleet is off, and there is a task %s", task.Name)
+		}
+	}
 	r = newRig(t, inFleet()).start()
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no version: %v", err)
