@@ -48,9 +48,9 @@ func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written
 	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
 }
 
-// nextSeq returns the seq of the next write of a key. In a file that was restored from a snapshot it
-// is at least the time in Unix ms: writes after the snapshot are lost, and their seqs, which other
-// nodes have seen, must not come again.
+// nextSeq returns the seq of the next write of a key. In a file that was restored from a snapshot
+// it is at least the time in Unix ms: writes after the snapshot are lost, and their seqs, which
+// other nodes have seen, must not come again.
 func nextSeq(prev nameRow, at store.Stamp, restored bool) uint64 {
 	if restored {
 		return max(prev.Seq+1, uint64(at.At/int64(time.Millisecond)))

@@ -26,10 +26,10 @@ type NodePeer struct {
 	Peer Peer   // may be a peer of the configuration
 }
 
-// SetFleet makes v the view of the fleet for lookups that begin from now on, and nodes its peers, in
-// the order of their ids. Peers that stay keep their breakers and counters; a peer stays if it is
-// the same Peer. If a name gets another owner, the cache is emptied. Calls must not overlap. v may
-// be nil; otherwise Deps.Fleet must have been set. SetFleet does not block.
+// SetFleet makes v the view of the fleet for lookups that begin from now on, and nodes its peers,
+// in the order of their ids. Peers that stay keep their breakers and counters; a peer stays if it
+// is the same Peer. If a name gets another owner, the cache is emptied. Calls must not overlap. v
+// may be nil; otherwise Deps.Fleet must have been set. SetFleet does not block.
 func (e *Engine) SetFleet(v *fleet.View, nodes []NodePeer) {
 	was := e.set.Load()
 	next := &peerSet{

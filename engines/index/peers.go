@@ -64,8 +64,8 @@ func (e *Engine) forget(p *peer) {
 }
 
 // orderFor returns the peers in the order in which a key asks them: head, which may be nil, then
-// peers of the region, then by a hash of key and peer. Keys spread over the peers, and one key finds
-// the same peers again.
+// peers of the region, then by a hash of key and peer. Keys spread over the peers, and one key
+// finds the same peers again.
 func (s *peerSet) orderFor(key, region string, head *peer) []*peer {
 	order := slices.Clone(s.peers)
 	hash := func(p *peer) uint64 {
@@ -75,7 +75,8 @@ func (s *peerSet) orderFor(key, region string, head *peer) []*peer {
 		return h.Sum64()
 	}
 	slices.SortFunc(order, func(a, b *peer) int {
-		return cmp.Or(first(a == head, b == head), cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
+		return cmp.Or(first(a == head, b == head),
+			cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
 			cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
 	})
 	return order

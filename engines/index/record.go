@@ -32,8 +32,8 @@ const DefaultTTL = 24 * time.Hour
 // even if this node is gone.
 const nameTTL = time.Hour
 
-// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew it
-// every renewEvery, so that they serve the name for about two days without its owner.
+// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
+// it every renewEvery, so that they serve the name for about two days without its owner.
 const siteTTL = 48 * time.Hour
 
 // ProviderRecord states that a peer serves the content of an id at some addresses for some time.

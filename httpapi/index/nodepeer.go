@@ -43,9 +43,9 @@ func NodeTarget(n fleet.Node) (string, error) {
 	return at.Host, nil
 }
 
-// SetNode uses a newer version of the node's item, with the same host and port, for calls that begin
-// from now on. It keeps the open connections if the item allows the same. On an error the peer
-// stays as it was, and must not be asked.
+// SetNode uses a newer version of the node's item, with the same host and port, for calls that
+// begin from now on. It keeps the open connections if the item allows the same. On an error the
+// peer stays as it was, and must not be asked.
 func (p *Peer) SetNode(n fleet.Node, rule upstream.NodeRule) error {
 	next, err := p.nodeAccess(n, rule)
 	if err != nil {

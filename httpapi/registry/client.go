@@ -56,6 +56,16 @@ func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	return client.Ask[Diff](ctx, c.Client, client.Call{Path: "/registry/diff", Query: q, Limit: maxItems})
 }
 
+// Services reads the service items of the newest version as targets for Prometheus. what selects
+// services of one kind; "" selects all.
+func (c Client) Services(ctx context.Context, what string) ([]TargetGroup, error) {
+	k := client.Call{Path: "/registry/sd", Limit: maxItems}
+	if what != "" {
+		k.Query = client.Query{"what": {what}}
+	}
+	return client.Ask[[]TargetGroup](ctx, c.Client, k)
+}
+
 // Proposals reads one page of the live proposals, oldest first. cursor is the Next of the page
 // before. Limit 0 is the page size of the node.
 func (c Client) Proposals(ctx context.Context, cursor string, limit int) (ProposalList, error) {

@@ -25,8 +25,9 @@ const (
 
 // handlers serve the routes of the registry.
 type handlers struct {
-	reg     Engine
-	encoder *encoder
+	reg       Engine
+	encoder   *encoder
+	discovery *discovery
 }
 
 // answer sends a result of the engine that a cache must revalidate.

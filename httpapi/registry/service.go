@@ -80,7 +80,7 @@ const (
 
 // New returns the part of the HTTP surface for the registry.
 func New(e Engine) httpapi.Service {
-	h := handlers{e, newEncoder()}
+	h := handlers{e, newEncoder(), &discovery{}}
 	return httpapi.Service{
 		Name:   service,
 		Prefix: prefix,
@@ -164,6 +164,15 @@ func (h handlers) reads() []httpapi.Route {
 			Query: []openapi.Param{
 				required("from", "the first version; 0: the empty set", 0),
 				required("to", "the second version", 0),
+			},
+		},
+		httpapi.Route{
+			Pattern: "sd",
+			Handle:  h.getServices,
+			Summary: "The service items of the newest version, as targets for Prometheus (http_sd)",
+			Answers: httpapi.Tagged([]TargetGroup{}),
+			Query: []openapi.Param{
+				{Name: "what", Doc: "only services of this kind, as in service/<what>@<region>#<n>"},
 			},
 		},
 	), httpapi.Route{

@@ -77,7 +77,8 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 		t.Row("registry head", registry.HeadLine(*s.Head))
 	}
 	if f := s.Fleet; f != nil {
-		t.Row("fleet", fmt.Sprintf("%s, %d nodes at version %d", cmp.Or(f.Self, "no item of its own"), f.Nodes, f.Version))
+		self := cmp.Or(f.Self, "no item of its own")
+		t.Row("fleet", fmt.Sprintf("%s, %d nodes at version %d", self, f.Nodes, f.Version))
 	}
 	t.Row("database", s.Store.File)
 	t.Row("size", cli.Bytes(s.Store.Bytes)+" of "+cli.Bytes(s.Store.MaxBytes))

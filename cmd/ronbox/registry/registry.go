@@ -49,7 +49,7 @@ func Command(c *cli.App) *cobra.Command {
 		a.applyCmd(),
 		a.headCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),
 		a.proposeCmd(), a.supersedeCmd(), a.approveCmd(), a.commitCmd(), a.withdrawCmd(), a.proposalsCmd(),
-		a.keygenCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
+		a.lintCmd(), a.keygenCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
 		a.logCmd(), a.proofCmd(), a.itemCmd(), a.catchUpCmd(), a.exportCmd(), a.pruneCmd(), a.auditNodeCmd(),
 	)
 	cli.Add(group, former(a.checkpointCmd()), former(a.highwaterCmd()), former(a.logKeyCmd()))

@@ -15,8 +15,8 @@ type fleetPeers struct {
 	of map[string]*indexapi.Peer
 }
 
-// SetFleet makes the nodes of v that offer the index its peers, beside those of the configuration. A
-// peer stays the same as long as host and port of its node do.
+// SetFleet makes the nodes of v that offer the index its peers, beside those of the configuration.
+// A peer stays the same as long as host and port of its node do.
 func (e *indexEngine) SetFleet(v *fleet.View) {
 	configured := make(map[string]*indexapi.Peer, len(e.peers))
 	for _, p := range e.peers {

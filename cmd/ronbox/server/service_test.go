@@ -23,6 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/site"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi/client"
@@ -152,6 +153,7 @@ func readAll(t *testing.T, c *apiClient) {
 	told[registryapi.Version](t)(c.Version(ctx, 1, false))
 	told[registryapi.VersionStatus](t)(c.VersionStatus(ctx, 2))
 	told[registryapi.Diff](t)(c.Diff(ctx, 1, 2))
+	told[[]registryapi.TargetGroup](t)(c.Services(ctx, "metrics"))
 	told[registryapi.ProposalList](t)(c.Proposals(ctx, "", 5))
 	told[registryapi.Signers](t)(c.Signers(ctx, 0))
 	told[registryapi.Signers](t)(c.Signers(ctx, 1))
@@ -220,6 +222,42 @@ func askEdge(t *testing.T, c *apiClient) {
 	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
 	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
+	}
+	askSites(t, c)
+}
+
+// askSites publishes a site of one page, and reads it.
+func askSites(t *testing.T, c *apiClient) {
+	ctx := t.Context()
+	page := "<h1>A page"
+	put := func(body, kind string) edgeapi.Object {
+		return told[edgeapi.Object](t)(c.PutObject(ctx, edgeapi.ObjectPut{
+			Body: strings.NewReader(body), Size: int64(len(body)), Type: kind, Expect: b3.Sum([]byte(body)),
+		}))
+	}
+	for _, fresh := range []bool{true, false} {
+		if o := put(page, "text/html; charset=utf-8"); o.New != fresh || o.B3 != b3.Sum([]byte(page)).String() {
+			t.Errorf("%+v", o)
+		}
+	}
+	manifest, err := site.Encode([]site.File{
+		{Path: site.Index, Digest: b3.Sum([]byte(page)), Size: int64(len(page)), Type: site.TypeOf(site.Index)},
+	})
+	must(t, err)
+	o := put(string(manifest), site.MediaType)
+	told[indexapi.NameRow](t)(indexapi.NewClient(c.Client).Put(ctx, "name:site.example@1.0.0", o.B3))
+	for path, want := range map[string]string{
+		"sites/site.example@1.0.0/": page, "sites/site.example@1.0.0/index.html": page,
+		"assets/b3/" + o.B3[len("b3:"):]: string(manifest),
+	} {
+		if got := told[[]byte](t)(c.EdgeBytes(ctx, path)); string(got) != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	for _, path := range []string{"sites/none.example/", "sites/site.example@1.0.0", "sites/_/", "sites/site.example@1.0.0/x"} {
+		if _, err := c.EdgeBytes(ctx, path); err == nil {
+			t.Errorf("%s is served", path)
+		}
 	}
 }
 

@@ -73,6 +73,15 @@ const ended = `(async () => {
   return page.includes("no longer accepted");
 })()`;
 
+// borrowed tries to run a script of a site in a page of the console.
+const borrowed = `new Promise((done) => {
+  const script = document.createElement("script");
+  script.onload = () => done("ran");
+  script.onerror = () => done("refused");
+  script.src = "/edge/sites/site.example/run.js";
+  document.head.append(script);
+})`;
+
 const pages = ["", "registry?item=region/none", "registry?from=1&to=2", "wallet?account=alice", "rewards?epoch=2008&actor=airport/ATL", "edge",
   "index?key=name:docs.example", "operations"];
 const looks = [{ name: "light", width: 1280 }, { name: "dark", width: 1280, dark: true }, { name: "360", width: 360 }];
@@ -104,6 +113,14 @@ await withBrowser(async (open) => {
   for (const path of [...pages, new URL(paid.at[0]).pathname.slice("/console/".length) + new URL(paid.at[0]).search]) {
     await look(path, path.replace(/\?.*/, "").replaceAll("/", "-") || "overview");
   }
+  const site = await open({ url: `${node}/edge/sites/site.example`, ready: `!!document.documentElement?.dataset.tried`,
+    evaluate: `({ at: location.pathname, ...JSON.parse(document.documentElement.dataset.tried) })` });
+  const { at, style, origin, frame, ...reads } = site.value ?? {};
+  holds(at === "/edge/sites/site.example/" && style === "rgb(1, 2, 3)", `a site is shown with its style and its script: ${at} ${style}`);
+  holds(origin === "null" && frame === "closed", `a site has an origin of its own: ${origin} ${frame}`);
+  holds(Object.keys(reads).length === 8 && Object.values(reads).every((v) => v.startsWith("refused")), `a site reads nothing of the node: ${JSON.stringify(reads)}`);
+  const { value: ran } = await open({ url: `${node}/console/wallet`, ready: loaded, evaluate: borrowed });
+  holds(ran === "refused", `the console runs no script of a site: ${ran}`);
   const { value: live } = await open({ url: `${node}/console/`, ready: `${loaded} && !!document.querySelector("details")`, evaluate: followed });
   holds(live?.live && live.open && live.focus, `the overview shows a payment as it happens, and keeps what is open and in focus: ${JSON.stringify(live)}`);
 });

@@ -25,5 +25,6 @@ rb rewarder run 2008 testdata/rewarder/flights-2008.csv --policy testdata/reward
 content=b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
 rb index put name:docs.example $content -q
 rb index announce $content --addr /dns4/node.example/tcp/443/https --region eu-west-3 -q
+rb edge publish "$here/site" name:site.example -q
 url=$(rb status --json | sed -n 's/.*"url":"\([^"]*\)".*/\1/p')
 node "$dir/judge.mjs" "$url" "$ronbox" "$dir/d" "${PICTURES:-}"
