@@ -61,6 +61,13 @@ func TestRefusals(t *testing.T) {
 		{"reading another service", func(r Reader, _ Stamp, _ *Writes) (int, error) {
 			return len(r.Get(otherRows, []byte("x"))), nil
 		}, ErrInternal},
+		{"a write after a read of another service", func(r Reader, _ Stamp, w *Writes) (int, error) {
+			for range Foreign(r, "other").Range(otherRows, nil, nil) {
+				continue
+			}
+			w.Put(otherRows, []byte("x"), nil)
+			return 0, nil
+		}, ErrInternal},
 		{"the store's own bucket", func(_ Reader, _ Stamp, w *Writes) (int, error) {
 			w.Put(metaBucket, keyClean, nil)
 			return 0, nil
@@ -100,6 +107,31 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := r.Err(); err != nil {
 		t.Errorf("refusals poisoned the store: %v", err)
+	}
+}
+
+// A command reads the rows of another service as the commands before it have left them.
+func TestForeign(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	for _, value := range []string{"1", "2"} {
+		mustCommit(r, do[int]{"other.do/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			w.Put(otherRows, []byte("k"), []byte(value))
+			return 0, nil
+		}})
+		mustCommit(r, do[int]{"test.do/1", func(r Reader, _ Stamp, w *Writes) (int, error) {
+			other := Foreign(r, "other")
+			if got := string(other.Get(otherRows, []byte("k"))); got != value {
+				t.Errorf("get: %q, want %q", got, value)
+			}
+			for _, v := range other.RangeBack(otherRows, nil, nil) {
+				rows.Put(w, "seen", slices.Clone(v)) // its own rows, while the range is open
+			}
+			return 0, nil
+		}})
+		if r.get("seen") != value {
+			t.Errorf("range: %q, want %q", r.get("seen"), value)
+		}
 	}
 }
 

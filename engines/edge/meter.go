@@ -27,7 +27,7 @@ const (
 	// second for a minute, in 8 MiB of memory.
 	maxPending = 60_000
 	// maxCounted is the number of objects that are counted in an epoch. Each has a row until the
-	// statement of the epoch is final, so that it is counted once; together they take 20 MiB.
+	// statement of the epoch is final, so that it is counted once; together they take 17 MB.
 	maxCounted = 250_000
 	// maxOpenEpochs is the number of epochs without a final statement. There are two, unless the
 	// store refuses writes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"reflect"
 	"sync"
 	"testing"
@@ -175,6 +176,38 @@ func TestEvictAndFetch(t *testing.T) {
 	r.step()
 	if row := r.counted(n + 1); row.Bytes != 10 {
 		t.Errorf("in the next epoch: %+v", row)
+	}
+}
+
+// What is fetched from another node is counted, once for an evict-and-fetch loop. Bytes with another
+// hash are not counted, for the node that sent them or for any other.
+func TestFetchIsCounted(t *testing.T) {
+	t.Parallel()
+	a, liar := newStation(t, "a", "one"), newStation(t, "b")
+	liar.answer = func(w http.ResponseWriter, _ *http.Request) { serve(w, "lies") }
+	r := newRig(t, metered)
+	r.fleet.Rule = plainRule
+	r.open2()
+	r.start()
+	v := view(1, a, liar)
+	v.Epoch = epochLength
+	r.e.SetFleet(v)
+	n := r.epoch()
+	for range 3 {
+		one := object("one")
+		if got, err := r.fetch(one, Near{Owner: "node/a"}); got != "one" {
+			t.Fatal(got, err)
+		}
+		if _, err := r.e.Keep(t.Context(), Remove, []string{objectURL(one)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.fetch(object("two"), Near{Owner: "node/b"}); err == nil || liar.asked.Load() == 0 {
+		t.Fatalf("lies are stored: %v", err)
+	}
+	r.open2() // the task writes what waits
+	if row := r.counted(n); len(row.Nodes) != 1 || row.Nodes[0] != (nodeCount{Node: "node/a", Asked: 3, Objects: 1}) {
+		t.Errorf("%+v", row)
 	}
 }
 

@@ -38,6 +38,10 @@
 //  10. A damaged row fails the calls and delays the runs that need it. It is logged once and fails
 //     store_ok until it reads well again. Other runs and uploads go on. A run is paid only from
 //     rows that were checked against its commitment.
+//  11. In a fleet, the command that accepts a run reads HEAD of the registry in its own
+//     transaction. If HEAD pins a policy of the tenant, only pinned policies are accepted; if HEAD is missing,
+//     stale or not to be believed, nothing is. The run and its audit row record the version and
+//     the pin.
 //
 // # Tasks and queues
 //

@@ -43,6 +43,7 @@ type rig struct {
 	key       *record.Key
 	stopped   bool
 	log       hclog.Logger // of the engine
+	pins      PinsOf
 	audited   func([]store.AuditRow)
 	before    func(*rig)           // called after the store was created, before the engine
 	memory    *store.AmnesiaConfig // keep the file in memory: no syncs, lost at a reboot
@@ -159,6 +160,7 @@ func (r *rig) open() {
 		Now:       r.now,
 		Artifacts: r.artifacts,
 		Log:       r.log,
+		Pins:      r.pins,
 		Step: func(s string) {
 			if f := r.step.Load(); f != nil {
 				(*f)(s)

@@ -38,6 +38,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 			httpapi.Details{"key": "rewarder.inputs.max_bytes", "limit_bytes": uint64(2)}},
 		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
 		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
+		{fmt.Errorf("%w: %w", rewarder.ErrNoPins, errors.New("stale")), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "registry"}},
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
 	} {
 		err := fmt.Errorf("what was done: %w", tt.err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"ronbox/engines/index"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
+	"ronbox/httpapi/wire"
 )
 
 // published is the output of edge publish.
@@ -221,30 +223,57 @@ func (p *publisher) publish(ctx context.Context) error {
 		return err
 	}
 	missing, err := p.pin(ctx)
+	if err == nil {
+		err = p.putAll(ctx, missing)
+	}
+	if err == nil {
+		err = p.setName(ctx)
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, p.undo(ctx, err, missing))
 	}
-	if err := p.putAll(ctx, missing); err != nil {
-		return err
+	loose := objectsOf(last)
+	loose[was] = true
+	for _, f := range p.files {
+		delete(loose, f.Digest)
 	}
-	digest := b3.Sum(p.manifest)
-	patience := p.Repeater()
-	err = patience.Repeat(ctx, "the manifest", func() error {
+	if delete(loose, b3.Sum(p.manifest)); was.IsZero() {
+		return nil
+	}
+	p.out.Released, err = p.sites.release(ctx, p.key.String(), loose)
+	return err
+}
+
+// setName stores the manifest and sets the name to it.
+func (p *publisher) setName(ctx context.Context) error {
+	digest, patience := b3.Sum(p.manifest), p.Repeater()
+	err := patience.Repeat(ctx, "the manifest", func() error {
 		_, err := p.c.PutObject(ctx, edgeapi.ObjectPut{
 			Body: bytes.NewReader(p.manifest), Size: int64(len(p.manifest)), Type: site.MediaType, Expect: digest, Announce: true,
 		})
 		return err
 	})
-	if err == nil {
-		err = patience.Repeat(ctx, p.key.String(), func() error {
-			_, err := p.sites.names.Put(ctx, p.key.String(), digest.String())
-			return err
-		})
+	if err != nil {
+		return fmt.Errorf("the manifest: %w", err)
 	}
-	if err != nil || was.IsZero() || was == digest {
+	return patience.Repeat(ctx, p.key.String(), func() error {
+		_, err := p.sites.names.Put(ctx, p.key.String(), digest.String())
 		return err
+	})
+}
+
+// undo unpins the files that were sent, if the node has refused the site. After any other failure
+// they stay, so that the command can be repeated without sending them again.
+func (p *publisher) undo(ctx context.Context, cause error, sent []localFile) error {
+	refusal, ok := errors.AsType[*wire.Problem](cause)
+	if !ok || refusal.Status != http.StatusForbidden && refusal.Status != http.StatusConflict {
+		return nil
 	}
-	p.out.Released, err = p.sites.release(ctx, p.key.String(), was, last, p.files)
+	loose := map[b3.Digest]bool{b3.Sum(p.manifest): true}
+	for _, f := range sent {
+		loose[f.Digest] = true
+	}
+	_, err := p.sites.release(ctx, "", loose)
 	return err
 }
 

@@ -52,7 +52,9 @@ again to keep it.`,
 		}
 		out := unpublished{Name: key.String(), Manifest: was.String()}
 		// Unpin first, so that the command can be repeated after a failure.
-		if out.Released, err = s.release(ctx, key.String(), was, last, nil); err != nil {
+		loose := objectsOf(last)
+		loose[was] = true
+		if out.Released, err = s.release(ctx, key.String(), loose); err != nil {
 			return err
 		}
 		if err := s.names.Delete(ctx, key.String()); err != nil {
@@ -118,14 +120,9 @@ func objectsOf(m *site.Manifest) map[b3.Digest]bool {
 	return out
 }
 
-// release unpins a manifest and its objects, except for those of kept and those that another name
-// of this node has, and returns their number.
-func (s sites) release(ctx context.Context, key string, was b3.Digest, m *site.Manifest, kept []localFile) (int, error) {
-	loose := objectsOf(m)
-	loose[was] = true
-	for _, f := range kept {
-		delete(loose, f.Digest)
-	}
+// release unpins the objects of loose, except for those that a name of this node other than key
+// has, and returns their number. It changes loose.
+func (s sites) release(ctx context.Context, key string, loose map[b3.Digest]bool) (int, error) {
 	for after := ""; len(loose) > 0; {
 		page, err := s.names.Names(ctx, "name:", after, 1000)
 		if err != nil {

@@ -78,24 +78,26 @@ func (a app) collectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect EPOCH --from-fleet --out DIR",
 		Short: "Collect what the nodes of a fleet received in an epoch, as usage for run",
-		Long: `Collect the signed statements of the nodes of a fleet about an epoch, and write usage.csv for
-` + "`ronbox rewarder run`" + `: one row node/NAME,bytes,N for each node that served others. The statements
-are kept in DIR/statements. EPOCH is a number: Unix seconds divided by the length of an epoch.
+		Long: `Collect the signed statements of the nodes of a fleet about an epoch, and write usage.csv
+for ` + "`ronbox rewarder run`" + `: a row node/NAME,bytes,N for each node that served others. The
+statements are kept in DIR/statements. EPOCH is a number: Unix seconds divided by the length
+of an epoch. A statement is final a few minutes after the end of its epoch.
 
 The nodes are those of the last version of the registry before the end of the epoch. Each
 statement must be signed by the identity of its node, and be of this registry, epoch and
-length. What a node attests about itself does not count. A statement is final a few minutes
-after the end of its epoch.
+length. What a node attests about itself does not count. N is the sum of the bytes that were
+asked for and of those that the registry has placed; --json tells them apart.
 
-Who received bytes attests them. Two nodes that collude can attest any number of bytes to
-each other, and only --pair-cap bounds what they gain: a pair of nodes counts for at most
-that share of the bytes that are attested, and of those that count. With few pairs the
-second share cannot be kept, and each pair counts for at most an equal part. N nodes that
-collude have N*(N-1)/2 pairs. A signed-in node that cannot be trusted must leave the registry.
+The node that received bytes attests them. Two signed-in nodes that collude can attest any
+number of bytes to each other, and --pair-cap alone bounds what they gain: a pair of nodes
+counts for at most that share of the bytes that are attested, and of those that count. With
+fewer pairs than that share allows for, each pair counts for at most an equal part. Several
+nodes that collude are several pairs: have the signers remove nodes that you do not trust.
 
-Exit 22: the statement of a node is missing, and usage.csv is not written; --without leaves the
-node out, and what others received from it still counts. Exit 23: a node has signed two statements that
-differ; both are kept as evidence, and usage.csv is not written.`,
+Exit 22: the statement of a node is missing or refused, and usage.csv is not written.
+--without leaves the node out; what others received from it still counts. Exit 23: a node
+has signed two statements that differ. Both are kept as evidence, and usage.csv is not
+written.`,
 		Example: "  ronbox rewarder collect 20785 --from-fleet --out epoch-20785\n" +
 			"  ronbox rewarder run 20785 epoch-20785/usage.csv --policy policy.json --pool 1000000",
 		Args: cli.Exactly(1, "an epoch"),
@@ -168,7 +170,7 @@ func (a app) collectUsage(ctx context.Context, c registryapi.Client, r *collecti
 		}
 	}
 	sum := usage.Count(counted, members, r.share)
-	r.Attested, r.Nodes, r.Cut = sum.Attested, append([]usage.Node{}, sum.Nodes...), append([]usage.Pair{}, sum.Pairs...)
+	r.Attested, r.Nodes, r.Cut = sum.Attested, sum.Nodes, sum.Pairs
 	for _, n := range r.Nodes {
 		r.Counted += n.Bytes
 	}

@@ -96,8 +96,8 @@ func (a app) gather(ctx context.Context, v *fleet.View, r *collection) error {
 		}
 	}
 	if len(nodes) > usage.MaxNodes {
-		return cli.Fail(cli.ExitFailed, "too_many_nodes", "", "version %d has %d nodes with an edge, at most %d are collected",
-			r.Head, len(nodes), usage.MaxNodes)
+		return cli.Fail(cli.ExitFailed, "too_many_nodes", "",
+			"version %d has %d nodes with an edge, at most %d are collected", r.Head, len(nodes), usage.MaxNodes)
 	}
 	ask, err := a.asker(v)
 	if err != nil {

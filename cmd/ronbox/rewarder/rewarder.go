@@ -59,6 +59,8 @@ func hint(err error, o *cli.Outcome) {
 		o.Next = "the node writes no files of runs: with amnesia, rewarder.artifact_dir must be in memory"
 	case p.Reason == "conflict" && (p.Details["what"] == "artifact" || p.Details["what"] == "state"):
 		o.Code, o.Next = cli.ExitBusy, "wait until the node is done: `ronbox rewarder show EPOCH` shows the progress"
+	case p.Reason == "conflict" && p.Details["what"] == rewarder.WhatPin:
+		o.Code, o.Next = exitConflict, "run a policy that the registry pins, or have its signers pin this one"
 	case p.Reason == "conflict" && p.Details["what"] == "epoch":
 		o.Code, o.Next = exitConflict, "`ronbox rewarder show EPOCH` shows the existing run; "+
 			"other usage, policy or pool needs another epoch"

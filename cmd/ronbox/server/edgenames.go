@@ -41,7 +41,13 @@ func (e edgeNames) index() (*index.Engine, error) {
 }
 
 // view returns the current view of the fleet, or nil.
-func (e edgeNames) view() *fleet.View { return nil }
+func (e edgeNames) view() *fleet.View {
+	f := engineOf[*fleetEngine](e.n)
+	if f == nil {
+		return nil
+	}
+	return f.view.Load()
+}
 
 // Manifest implements edge.Names.
 func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (edge.Named, error) {

@@ -73,17 +73,17 @@ type Pair struct {
 // Count adds up the statements of the members of a fleet: one statement of each node. It leaves out
 // rows about the node itself and about nodes that are not members.
 //
-// A pair of nodes, both directions together, counts for at most the share of the cap of the attested
-// bytes, and for at most the same share of the bytes that count. So one pair that attests any number
-// of bytes moves at most that share. With n pairs of which 1/n is more than the cap, the second
-// share is 1/n, since no less is possible. Sums are rounded down.
+// A pair of nodes, both directions together, counts for at most two bounds: the share of the bytes
+// that are attested, and the share of the bytes that count. So a pair that attests any number of
+// bytes has at most the share. If there are n pairs and 1/n is more than the share, the second
+// bound is 1/n, since no less is possible. Sums are rounded down.
 func Count(statements []Statement, members []string, share Cap) Counted {
 	member := map[string]bool{}
 	for _, id := range members {
 		member[id] = true
 	}
 	pairs, nodes := map[[2]string]uint64{}, map[string]*Node{}
-	var out Counted
+	out := Counted{Nodes: []Node{}, Pairs: []Pair{}}
 	each := func(visit func(pair [2]string, r Row)) {
 		for i := range statements {
 			for _, r := range statements[i].Rows {

@@ -23,7 +23,7 @@ const (
 )
 
 // metrics lists the metrics that a policy may weigh. They are work that a node can measure.
-var metrics = []string{"bytes_served", "bytes_stored", "cpu_units", "requests", "uptime_seconds"}
+var metrics = []string{"bytes", "bytes_served", "bytes_stored", "cpu_units", "requests", "uptime_seconds"}
 
 // Metrics returns the metrics that a policy may weigh, sorted.
 func Metrics() []string { return slices.Clone(metrics) }

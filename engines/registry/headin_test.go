@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"ronbox/store"
+)
+
+// ask is a command of another service.
+type ask struct{ do func(store.Reader) error }
+
+func (ask) Kind() string { return "rewarder.ask/1" }
+
+func (c ask) Apply(r store.Reader, _ store.Stamp, _ *store.Writes) (struct{}, error) {
+	return struct{}{}, c.do(r)
+}
+
+// headIn reads HEAD in a command of another service.
+func (r *rig) headIn() (v *HeadView, err error) {
+	_, err = store.Commit(r.ctx(), r.store, store.Work, ask{func(tx store.Reader) (err error) {
+		v, err = r.e.HeadIn(tx)
+		return err
+	}})
+	return v, err
+}
+
+// Another service reads HEAD in its own transaction. It gets none if there is none, and none of a
+// hub that is silent for too long or not to be believed.
+func TestHeadIn(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	if v, err := h.of.headIn(); err != nil || v != h.of.e.Head() {
+		t.Fatalf("%v, %v", v, err)
+	}
+	r := newFollower(t, h)
+	if _, err := r.headIn(); !errors.Is(err, errNoHead) {
+		t.Errorf("without HEAD: %v", err)
+	}
+	f := r.rounds()
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	if v, err := r.headIn(); err != nil || v.Head.Version != 3 {
+		t.Errorf("%v, %v", v, err)
+	}
+	state := func() string {
+		_, err := r.headIn()
+		fault, _ := errors.AsType[*FollowFault](err)
+		if fault == nil {
+			t.Fatalf("no fault: %v", err)
+		}
+		return fault.State
+	}
+	r.advance(25 * time.Hour)
+	if got := state(); got != FollowStale {
+		t.Errorf("after a day without the hub: %s", got)
+	}
+	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	if got := state(); got != FollowFork {
+		t.Errorf("of a forked hub: %s", got)
+	}
+}
+
+// next makes the row of HEAD one that is not published yet.
+type next struct{}
+
+func (next) Kind() string { return "registry.next/1" }
+
+func (next) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	head, _ := metaHead.Get(r, keyHead)
+	head.Version++
+	metaHead.Put(w, keyHead, head)
+	return struct{}{}, nil
+}
+
+// Items that are older than HEAD of the transaction are not returned.
+func TestHeadInOfAVersionInCommit(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s, "a")
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, next{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.headIn(); !errors.Is(err, errMoving) {
+		t.Errorf("%v", err)
+	}
+}
