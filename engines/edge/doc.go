@@ -6,7 +6,9 @@
 // Terms: a pack is a map file in PMTiles or MBTiles format. An object is a file of the content
 // store, named by the BLAKE3 of its bytes. A URL leads to an object by its row in edge/paths. A
 // fill fetches the object of a URL and installs it. A partial is the beginning of an object after
-// an interrupted fetch. A pinned URL is not evicted.
+// an interrupted fetch. A pinned URL is not evicted. An object without a URL of a host is stored
+// under the pseudo URL b3:<hex>. A site is a set of files under a name: the index leads from the
+// name to a manifest, and the manifest to the objects of the files.
 //
 // # Invariants
 //
@@ -60,6 +62,14 @@
 //  15. No log line, event or text of a FillError contains the query of a URL, because the query of
 //     a signed URL is a credential. Whole URLs are returned by Keys, Keep, Fill and Verify only;
 //     their routes need edge.keep, edge.fill or admin.
+//  16. An object that was put is named by the hash of the bytes that were written, and its row and
+//     its pin are one command. A put that is refused or cut off leaves no file, no row and no
+//     reserved room.
+//  17. A path of a site is served with the object that the current manifest of the name lists, with
+//     the size that it lists and a type of the list of package site, or not at all. A manifest
+//     that does not match an object harms the site only, and never the object.
+//  18. An object of edge/announced is announced again when half of the life of its record has
+//     passed, until it is removed, unpinned or lost.
 //
 // # Tasks and queues
 //
@@ -73,6 +83,7 @@
 //   - verifier, 2: verifies packs, the smallest first
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
+//   - announcer, 1, in a fleet only: renews the announcements of edge/announced
 //
 // Queues (name, capacity, policy, producer -> consumer):
 //   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
@@ -85,11 +96,12 @@
 //
 // The tickers metrics_tick and scrub_tick merge missed ticks. shutdown_rx is the lifecycle of the
 // node. Caches have set buffers that drop when full. The flight hash bounds the hashing of large
-// objects to two at a time.
+// objects to two at a time, and the flight manifest the parsing of manifests to eight.
 //
 // # Lock order
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of faultyPaths, sums and partials are leaves, held for a few lines.
+// of work_tx. The mutexes of faultyPaths, sums, partials, manifests and listing are leaves, held
+// for a few lines.
 package edge

@@ -80,8 +80,8 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	}
 	if o.Size != entry.Size {
 		o.Close()
-		lie := &site.Error{Path: entry.Path, Reason: fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)}
-		return f, &SiteError{named.Manifest, lie}
+		lie := fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)
+		return f, &SiteError{named.Manifest, &site.Error{Path: entry.Path, Reason: lie}}
 	}
 	o.Type, o.Immutable = site.Served(entry.Type), false
 	return SiteFile{o, named.Age}, nil

@@ -249,7 +249,11 @@ func (p *publisher) setName(ctx context.Context) error {
 	digest, patience := b3.Sum(p.manifest), p.Repeater()
 	err := patience.Repeat(ctx, "the manifest", func() error {
 		_, err := p.c.PutObject(ctx, edgeapi.ObjectPut{
-			Body: bytes.NewReader(p.manifest), Size: int64(len(p.manifest)), Type: site.MediaType, Expect: digest, Announce: true,
+			Body:     bytes.NewReader(p.manifest),
+			Size:     int64(len(p.manifest)),
+			Type:     site.MediaType,
+			Expect:   digest,
+			Announce: true,
 		})
 		return err
 	})
