@@ -110,15 +110,11 @@ func (p published) table(t cli.Table) {
 	if p.Released > 0 {
 		t.Row("unpinned", p.Released)
 	}
+	t.Row("path", p.Path)
+	t.Opt("url", p.URL)
 	if p.DryRun {
 		t.Row("nothing was changed")
-		return
 	}
-	if p.URL != "" {
-		t.Row("url", p.URL)
-		return
-	}
-	t.Row("path", p.Path)
 }
 
 // publisher publishes one folder.
