@@ -7,8 +7,9 @@ import (
 )
 
 // Errors of the engine. Calls may also return *FillError, *RateError, *PathError, *PinsError,
-// *SizeError, *DigestError, *SiteError, *MissingError, flow.ErrBusy if the queue of fills is full, flow.ErrClosed and flow.ErrCanceled while the node drains,
-// context.DeadlineExceeded if a fill took too long (it continues), and the errors of the store.
+// *SizeError, *DigestError, *SiteError, *MissingError, flow.ErrBusy if the queue of fills is full,
+// flow.ErrClosed and flow.ErrCanceled while the node drains, context.DeadlineExceeded if a fill
+// took too long (it continues), and the errors of the store.
 var (
 	// ErrNotFound is returned if there is no such pack or object and it may not be fetched.
 	ErrNotFound = errors.New("not found")

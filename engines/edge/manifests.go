@@ -40,7 +40,8 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 	}
 	defer o.Close()
 	if o.Size > site.MaxBytes {
-		p.err = &SiteError{d, &site.Error{Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", o.Size, site.MaxBytes)}}
+		long := fmt.Sprintf("has %d bytes, at most %d are allowed", o.Size, site.MaxBytes)
+		p.err = &SiteError{d, &site.Error{Reason: long}}
 		return e.manifests.put(d, p), nil
 	}
 	raw := o.Bytes

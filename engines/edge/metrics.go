@@ -13,7 +13,8 @@ import (
 )
 
 // Event describes something that happened, for the log. Its kinds are live_fill, put, reject,
-// cas_evict, cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind are zero.
+// cas_evict, cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind
+// are zero.
 type Event struct {
 	Kind   string
 	Of     string // the URL without its query, the digest of the object, or the id of the pack

@@ -91,7 +91,10 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if there || err != nil {
 		return p, err
 	}
-	missing := e.cas.Used(digest).IsZero() // after a restore an object has a row and no file
+	lost, err := e.isLost(ctx, digest)
+	if err != nil {
+		return p, err
+	}
 	if err = in.temp.Seal(); err != nil {
 		return p, e.failed(err)
 	}
@@ -100,7 +103,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err = e.write(ctx, job); err != nil {
 		return p, err
 	}
-	p.New = job.put.fresh || missing
+	p.New = job.put.fresh || lost
 	if e.events.Publish(Event{Kind: "put", Of: p.URL, Size: size}); r.Announce {
 		e.announce(ctx, digest)
 	}
@@ -195,6 +198,12 @@ func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, e
 	return err == nil, ignore(err, ErrNotFound)
 }
 
+// isLost reports whether an object has a row and no file, as after a restore.
+func (e *Engine) isLost(ctx context.Context, d b3.Digest) (bool, error) {
+	_, err := find(ctx, e, blobs, d)
+	return err == nil && e.cas.Used(d).IsZero(), ignore(err, ErrNotFound)
+}
+
 // putJob is the part of a writeJob that belongs to a put.
 type putJob struct {
 	announce bool
@@ -236,9 +245,18 @@ func (e *Engine) pinRoom() pinRoom {
 	return pinRoom{max(0, bytes-has.pinned), max(0, urls-has.pins), bytes, urls}
 }
 
+// pin subtracts the pin of an object from p, if it fits. listed is the row of its URL.
+func (p *pinRoom) pin(row Stored, listed keyRow) {
+	has := listed.pins()
+	bytes, urls := row.Size-has.pinned, 1-has.pins
+	if p.refuse(bytes, urls) == nil {
+		p.bytes, p.urls = p.bytes-bytes, p.urls-urls
+	}
+}
+
 // refuse returns a *PinsError if so many more pins do not fit.
 func (p pinRoom) refuse(bytes, urls int64) error {
-	if bytes <= max(0, p.bytes) && urls <= p.urls || bytes <= 0 && urls <= 0 {
+	if bytes <= p.bytes && urls <= p.urls || bytes <= 0 && urls <= 0 {
 		return nil
 	}
 	return &PinsError{p.maxBytes - p.bytes + bytes, p.maxURLs - p.urls + urls, p.maxBytes, p.maxURLs}

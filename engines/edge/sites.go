@@ -12,6 +12,30 @@ import (
 	"ronbox/engines/edge/site"
 )
 
+// Names looks up names and publishes which objects this node provides. The node implements it with
+// the index. Its methods return soon after ctx ends and are safe for concurrent use.
+type Names interface {
+	// Manifest returns the manifest of a name such as docs.example or docs.example@1.2.0. from is
+	// the network of the caller, for the share and the rate of lookups that leave the node; the
+	// zero Addr has no rate. Manifest returns ErrNotFound for an unknown name, a *PathError for an
+	// invalid one, flow.ErrBusy or a *RateError beyond a limit, and ErrNames if the lookup may
+	// succeed later.
+	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
+	// Providers returns the identities of the nodes that have announced an object.
+	Providers(ctx context.Context, object b3.Digest) ([]string, error)
+	// Announce publishes that this node provides objects, for ttl. Withdraw ends that; an object
+	// that was not announced is not an error.
+	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) error
+	Withdraw(ctx context.Context, objects []b3.Digest) error
+}
+
+// Named is the manifest of a name.
+type Named struct {
+	Manifest b3.Digest
+	Age      time.Duration // since this node read it or another node answered
+	Owner    string        // identity of the node that owns the name; "" if unknown
+}
+
 // SiteRequest asks for a file of a site.
 type SiteRequest struct {
 	Name string     // of the site, as docs.example or docs.example@1.2.0
@@ -80,8 +104,8 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	}
 	if o.Size != entry.Size {
 		o.Close()
-		lie := &site.Error{Path: entry.Path, Reason: fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)}
-		return f, &SiteError{named.Manifest, lie}
+		lie := fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)
+		return f, &SiteError{named.Manifest, &site.Error{Path: entry.Path, Reason: lie}}
 	}
 	o.Type, o.Immutable = site.Served(entry.Type), false
 	return SiteFile{o, named.Age}, nil

@@ -272,22 +272,23 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 // installCmds returns the commands that add the rows of jobs. Their limits together keep the pins
 // below the caps, whatever other jobs of the burst do.
 func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Command[change] {
-	left := e.pinRoom()
+	left, pins := e.pinRoom(), map[string]bool{}
 	all := make([]store.Command[change], len(jobs))
 	for i, j := range jobs {
-		if j.put != nil {
-			all[i] = putCmd{Row: j.row, Announce: j.put.announce, Left: left}
-		} else {
-			all[i] = installCmd{Row: j.row, Grow: left.bytes}
-		}
 		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
 		damaged := err != nil && !errors.Is(err, ErrNotFound) // the row may be pinned
 		grows := j.row.Size - listed.Size
-		if damaged || grows > 0 && (j.put != nil || listed.Pinned && grows <= left.bytes) {
-			left.bytes = max(0, left.bytes-grows)
+		if j.put == nil {
+			all[i] = installCmd{Row: j.row, Grow: left.bytes}
+			if damaged || listed.Pinned && grows > 0 && grows <= left.bytes {
+				left.bytes = max(0, left.bytes-grows)
+			}
+			continue
 		}
-		if j.put != nil && !listed.Pinned {
-			left.urls = max(0, left.urls-1)
+		all[i] = putCmd{Row: j.row, Announce: j.put.announce, Left: left}
+		if !pins[j.row.URL] { // a second put of the burst adds no pin
+			pins[j.row.URL] = true
+			left.pin(j.row, listed)
 		}
 	}
 	return all

@@ -1,6 +1,6 @@
 // Package edge serves the HTTP routes of the edge: assets by path or hash with ranges, map tiles
-// with their TileJSON, a page that draws a pack, fills, and the list of stored URLs. New creates
-// the service; Client calls it.
+// with their TileJSON, a page that draws a pack, fills, puts, sites, and the list of stored URLs.
+// New creates the service; Client calls it.
 //
 // # Invariants
 //
@@ -11,8 +11,9 @@
 //  3. An answer may be cached for ever only if its URL identifies its bytes: the URL contains a
 //     hash, or it is a tile URL with the version of the pack.
 //  4. A path that contains an escaped slash or backslash is refused.
-//  5. Fetched content does not run on the origin of the node, and pages load nothing from another
-//     origin.
+//  5. Fetched and published content does not run on the origin of the node, and pages of the node
+//     load nothing from another origin. A page of a site runs in a sandbox, and so has an origin
+//     of its own; its type is one of a list. No content becomes a service worker.
 //  6. Every refusal counts once in edge_rejects_total under its reason, including refusals by
 //     package httpapi.
 //  7. The query of a stored URL may be a credential. GET /edge/keys returns whole URLs, because

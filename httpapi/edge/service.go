@@ -114,7 +114,8 @@ func New(e Engine, packs Packs) httpapi.Service {
 			text(paramTile, "row from the north, below 2^z, and the extension of the pack's tiles"),
 			text(paramFile, "path of an embedded file"),
 			httpapi.NumberParam(paramEpoch, 1, "Unix seconds divided by the length of an epoch, rounded down"),
-			text(paramSite, "name of a site, optionally with @ and a version, then / and the path of a file or directory"),
+			text(paramSite,
+				"name of a site, optionally with @ and a version, then / and the path of a file or directory"),
 		},
 		Refused: func(reason string) { e.Rejected(cmp.Or(seedWords[reason], reason)) },
 	}

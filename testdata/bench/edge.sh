@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the edge beside nginx, Caddy (Debian's packages) and a bare net/http file server, all on loopback, one after the other: warm assets of 4 and 16 KiB, and
-# 64 KiB out of 100 MiB; the memory that 50 downloads of 1 GiB cost; and a tile inside the process. Usage: edge.sh [SECONDS]. It wants wrk, nginx, caddy, openssl and
+# 64 KiB out of 100 MiB, and the same files as those of a site; the memory that 50 downloads of 1 GiB cost; and a tile inside the process. Usage: edge.sh [SECONDS]. It wants wrk, nginx, caddy, openssl and
 # curl. Run it on a machine that does nothing else. RONBOX is the binary, bin/ronbox without it.
 set -euo pipefail
 seconds=${1:-10}
@@ -46,6 +46,13 @@ for row in "4K" "16K" "100M Range: bytes=50000000-50065535"; do
   for who in ronbox nginx caddy bare; do got[$who]=$(rate ${range:+-H "$range"} "${base[$who]}/$file"); done
   awk -v row="$row" -v r="${got[ronbox]}" -v n="${got[nginx]}" -v c="${got[caddy]}" -v b="${got[bare]}" 'BEGIN {
     printf "%s\tronbox %d/s, nginx %d/s (%.2f x), Caddy %d/s (%.2f x), bare net/http %d/s (%.2f x)\n", row, r, n, r/n, c, r/c, b, r/b }'
+done
+mkdir "$dir/site"
+cp "$dir/www/4K" "$dir/www/16K" "$dir/site"
+"$ronbox" --data-dir "$dir/d" edge publish -q "$dir/site" name:bench.example
+for file in 4K 16K; do
+  asset=$(rate "${base[ronbox]}/$file") site=$(rate "$url/edge/sites/bench.example/$file")
+  awk -v row="$file" -v s="$site" -v a="$asset" 'BEGIN { printf "%s of a site\tronbox %d/s (%.2f x of the asset)\n", row, s, s/a }'
 done
 rss() { awk '/VmRSS/ {print int($2 / 1024)}' "/proc/$node/status"; }
 idle=$(rss) most=0

@@ -110,15 +110,11 @@ func (p published) table(t cli.Table) {
 	if p.Released > 0 {
 		t.Row("unpinned", p.Released)
 	}
+	t.Row("path", p.Path)
+	t.Opt("url", p.URL)
 	if p.DryRun {
 		t.Row("nothing was changed")
-		return
 	}
-	if p.URL != "" {
-		t.Row("url", p.URL)
-		return
-	}
-	t.Row("path", p.Path)
 }
 
 // publisher publishes one folder.
@@ -249,7 +245,11 @@ func (p *publisher) setName(ctx context.Context) error {
 	digest, patience := b3.Sum(p.manifest), p.Repeater()
 	err := patience.Repeat(ctx, "the manifest", func() error {
 		_, err := p.c.PutObject(ctx, edgeapi.ObjectPut{
-			Body: bytes.NewReader(p.manifest), Size: int64(len(p.manifest)), Type: site.MediaType, Expect: digest, Announce: true,
+			Body:     bytes.NewReader(p.manifest),
+			Size:     int64(len(p.manifest)),
+			Type:     site.MediaType,
+			Expect:   digest,
+			Announce: true,
 		})
 		return err
 	})
