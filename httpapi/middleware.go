@@ -43,6 +43,7 @@ func stages() []stage {
 		{"auth", protected, authorize},
 		{"rate", guarded, limitRate},
 		{"caller", countsCaller, limitCaller},
+		{"refuse", refusable, refuse},
 		{"content", guarded, checkContent},
 		{"body", readsBody, readBody},
 		{"stream", streamsBody, openBody},
@@ -57,6 +58,7 @@ func guarded(r *Route) bool      { return r.Class != ClassBypass && r.Class != C
 func takesSlot(r *Route) bool    { return guarded(r) && r.Class != ClassStream }
 func protected(r *Route) bool    { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
 func countsCaller(r *Route) bool { return protected(r) && r.Writes() }
+func refusable(r *Route) bool    { return guarded(r) && r.Refuse != nil }
 func takesBody(r *Route) bool    { return guarded(r) && r.Body != NoBody }
 func readsBody(r *Route) bool    { return takesBody(r) && r.Body != StreamBody }
 func streamsBody(r *Route) bool  { return takesBody(r) && r.Body == StreamBody }
@@ -70,6 +72,16 @@ func (s *Server) fit(b *boundRoute) Handler {
 		}
 	}
 	return h
+}
+
+// refuse refuses requests that the state of the service excludes, whatever they contain.
+func refuse(_ *Server, b *boundRoute, next Handler) Handler {
+	return func(c *Request) error {
+		if err := b.route.Refuse(); err != nil {
+			return err
+		}
+		return next(c)
+	}
 }
 
 // corrHeader is X-Corr-ID in canonical form.

@@ -42,6 +42,7 @@ func TestStagesStandInTheirOrder(t *testing.T) {
 		"auth",
 		"rate",
 		"caller",
+		"refuse",
 		"content",
 		"body",
 		"stream",

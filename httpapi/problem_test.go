@@ -123,6 +123,7 @@ func problemCases() []problemCase {
 			"PendingLimit",
 			false,
 		},
+		{&registry.FollowerError{Hub: "https://hub.example"}, 409, "follower", "Follower", false},
 		{&registry.NotReadyError{Cause: "no_genesis"}, 503, "degraded", "NotReady", true},
 		{&registry.TimeoutError{Op: "commit"}, 504, "timeout", "Timeout", true},
 		{store.ErrPoisoned, 503, "store_failed", "StoreFailed", true},
@@ -307,6 +308,7 @@ var notTold = map[string]string{
 	"store.CommandError":            "is ErrInternal",
 	"auth.InvalidError":             "is ErrUnauthenticated",
 	"registry.GenesisMismatchError": "at boot",
+	"registry.FollowMismatchError":  "at boot",
 	"record.ErrSnapshot":            "of a kept set: the file is corrupt",
 }
 

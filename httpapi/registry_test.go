@@ -35,6 +35,7 @@ func TestRegistryReads(t *testing.T) {
 		{"/registry/2/payload", `{"payload":2}`, httpapi.CacheForever, httpapi.TagOf([]byte(`{"payload":2}`))},
 		{"/registry/2/entry", `{"entry":2}`, httpapi.CacheForever, httpapi.TagOf([]byte(`{"entry":2}`))},
 		{"/registry/2/status", `{"pruned":false,"covered_by":2}`, httpapi.CacheAsk, ""},
+		{"/registry/sd", `[]`, httpapi.CacheAsk, `"3"`},
 		{"/registry/diff?from=1&to=2", `{"put":[{"id":"a"}],"remove":["b"]}`, httpapi.CacheAsk, ""},
 		{"/registry/proposals/" + proposal + "/payload", `{"type":"x"}`, httpapi.CacheAsk, httpapi.TagOf([]byte(`{"type":"x"}`))},
 	} {

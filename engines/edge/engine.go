@@ -163,12 +163,16 @@ const (
 
 func (e *Engine) declareChannels() {
 	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
+	writers := []string{flow.HTTP, taskWorker, taskMetrics, taskScrubber}
+	if e.d.Fleet != nil {
+		writers = append(writers, taskPlacer)
+	}
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "cas_tx",
 		Cap:       writeQueue,
 		Policy:    flow.Wait,
-		Producers: []string{flow.HTTP, taskWorker, taskMetrics, taskScrubber},
+		Producers: writers,
 		Consumers: []string{taskWriter},
 		Doc:       "changes of the content store; a worker waits for room, others are refused",
 	})

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
 )
 
@@ -21,6 +23,11 @@ func TestFetchWithoutFleet(t *testing.T) {
 	r.e.SetFleet(view(1))
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) || r.e.fleet != nil || r.e.seeks != nil {
 		t.Errorf("the fleet is off: %v", err)
+	}
+	for _, task := range r.e.Tasks() {
+		if task.Name == taskPlacer || task.Name == taskAnnouncer {
+			t.Errorf("the fleet is off, and there is a task %s", task.Name)
+		}
 	}
 	r = newRig(t, inFleet()).start()
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) {
@@ -185,5 +192,32 @@ func TestSourcesInOrder(t *testing.T) {
 	cancel()
 	for n := range r.e.sources(ended, r.e.neighbors(), d, Near{Owner: "node/a"}) {
 		t.Errorf("%s after the deadline", n.ID)
+	}
+}
+
+// A node with a pinned key is asked over TLS although no CA knows it, and not after its key changed.
+func TestFetchOverPinnedTLS(t *testing.T) {
+	t.Parallel()
+	a := newStation(t, "a", "one", "two")
+	secure := httptest.NewTLSServer(a)
+	t.Cleanup(func() { secure.CloseClientConnections(); secure.Close() })
+	a.Endpoint = secure.URL
+	a.SPKI = []string{upstream.PinOf(secure.Certificate().RawSubjectPublicKeyInfo).String()}
+	r := newRig(t, inFleet()).start()
+	r.e.SetFleet(view(1, a))
+	if got, err := r.fetch(b3.Sum([]byte("one")), Near{Owner: a.ID}); got != "one" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	version := uint64(1)
+	for doc, keys := range map[string][]string{
+		"another key": {upstream.Pin{1}.String()}, "no key": nil, "not a key": {"sha256:x"},
+	} {
+		a.SPKI = keys
+		version++ // so that a failed search is not remembered
+		r.e.SetFleet(view(version, a))
+		before := a.asked.Load() + a.heads.Load()
+		if _, err := r.fetch(b3.Sum([]byte("two")), Near{Owner: a.ID}); err == nil || a.asked.Load()+a.heads.Load() != before {
+			t.Errorf("%s: %v", doc, err)
+		}
 	}
 }

@@ -346,7 +346,7 @@ func (e *Engine) clean(ctx context.Context, plans []*plan, rows map[string]place
 		if p.objects == nil && p.name() == "" && !served.IsZero() {
 			return nil
 		}
-		if p.name() == "" || served.IsZero() {
+		if p.name() == "" || served.IsZero() || p.state.State == PlaceRefused && served == p.root {
 			continue
 		}
 		keep[placedPrefix+p.Content] = true

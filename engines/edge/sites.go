@@ -88,6 +88,8 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if err != nil {
 		return f, err
 	}
+	near := Near{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
+	e.openedManifest(near, m)
 	entry, ok, err := m.Look(r.Path)
 	if err != nil {
 		return f, err
@@ -95,8 +97,6 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if !ok {
 		return f, ErrNotFound
 	}
-	near := Near{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
-	e.openedManifest(near, m)
 	near.Most = atLeastOne(entry.Size)
 	o, err := e.object(ctx, entry.Digest, near)
 	if err != nil {

@@ -248,8 +248,11 @@ func (r *verification) refetched(ctx context.Context, urls []Stored) (done strin
 	return done
 }
 
-// refetch fetches a URL after its object was set aside.
+// refetch fetches a URL, or an object without one from the fleet, after it was set aside.
 func (e *Engine) refetch(ctx context.Context, row Stored) error {
+	if row.URL == objectURL(row.Digest) {
+		return e.Fetch(ctx, row.Digest, Near{Placed: true})
+	}
 	t, path, err := parseURL(row.URL)
 	if err == nil {
 		_, err = e.fill(ctx, &fillJob{target: t, path: path, try: postTry, counted: true})

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/site"
 )
 
 // runWorker executes fills, one at a time.
@@ -92,6 +93,9 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 		return f, e.fillError(j, err, tries)
 	}
 	row := Stored{URL: j.url, Path: j.path, Type: p.kind}
+	if j.node != nil {
+		row.Type = site.Served(p.kind) // the hash says nothing of it
+	}
 	row.Digest, row.Size = p.temp.Sum()
 	if err := row.expect(j.expect); err != nil {
 		j.lied(p)

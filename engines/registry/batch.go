@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/oklog/ulid/v2"
@@ -189,10 +188,7 @@ func (op GenesisOp) apply(s *scratch) (guard string) {
 	if len(op.Packed) == 0 || len(v.Set) == 0 || op.Origin == "" || v.Epoch != 1 {
 		return "genesis_complete"
 	}
-	metaRaw.Put(s.w, keyOrigin, []byte(op.Origin))
-	metaRaw.Put(s.w, keyGenesis, bytes.Clone(v.PayloadB3[:]))
-	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
-	metaNumber.Put(s.w, keyMin, 1)
+	s.begin(op.Origin, v.PayloadB3)
 	if guard := s.append(v, op.Packed); guard != "" {
 		return guard
 	}

@@ -62,6 +62,8 @@ var (
 
 	metaVerified = store.NewTable(bMeta, store.String[string](), store.CBOR[verifyMark]()).Summed() // "verified"
 
+	metaFollowed = store.NewTable(bMeta, store.String[string](), store.CBOR[followRow]()).Summed() // "followed"
+
 	metaTree    = store.NewTable(bMeta, store.String[string](), store.CBOR[treeRow]()) // "tree"
 	tiles       = store.NewTable(bTile, tileKeys(), store.Raw())
 	checkpoints = store.NewTable(bCP, store.U64(), store.Raw()) // archived notes, by size
@@ -90,6 +92,7 @@ const (
 	keyAdoptedOld = "adopted"    // the same without a checksum, as schema 1 has it
 	keyObjections = "objections" // of witnesses; absent: there are none
 	keyVerified   = "verified"   // progress of the deep verifier; absent: none
+	keyFollowed   = "followed"   // the log is a copy of that of another node; absent: it is not
 )
 
 // schemaVersion is the version of the table layout. It is stored at genesis.

@@ -36,6 +36,9 @@ type CaughtUp struct {
 // high-water mark. It returns ErrConflict if the fork guard is not tripped.
 func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.LogReader,
 	corrID string) (out CaughtUp, err error) {
+	if err := e.Follows(); err != nil {
+		return out, err
+	}
 	if e.guard.Load() == nil {
 		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
 	}

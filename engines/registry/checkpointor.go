@@ -151,7 +151,7 @@ func (c *checkpointor) tick(ctx context.Context) error {
 	if e.store.Info().Restored || e.guard.Load() != nil || e.chainError.Load() != nil || e.Head().Head.Version == 0 {
 		return nil
 	}
-	if err := c.keepSet(ctx); err != nil {
+	if err := c.keepSet(ctx); err != nil || e.follow != nil { // a follower signs nothing and prunes nothing
 		return err
 	}
 	head, last, cfg := e.Head().Head.Version, e.latest.Load(), e.live()
@@ -333,6 +333,9 @@ func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
 // CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *NotReadyError, ErrConflict
 // if the signers admit no log key of this node.
 func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
+	if err := e.Follows(); err != nil {
+		return Checkpoint{}, err
+	}
 	if e.Head().Head.Version == 0 {
 		return Checkpoint{}, &NotReadyError{Cause: CauseNoGenesis}
 	}

@@ -3,6 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -31,6 +33,17 @@ type Config struct {
 	Checkpoint CheckpointConfig `toml:"checkpoint" reload:"r"`
 	Retention  RetentionConfig  `toml:"retention" reload:"r"`
 	Witness    WitnessConfig    `toml:"witness" reload:"r"`
+
+	Follow FollowConfig `toml:"follow" reload:"x"`
+}
+
+// FollowConfig names the node whose log this node copies. Such a node takes no versions of its own.
+type FollowConfig struct {
+	URL     string `toml:"url"`     // of that node; empty: this node has a log of its own
+	Genesis string `toml:"genesis"` // payload_b3 of version 1 of its log; set with url
+	// age of its newest checkpoint from which this node is not ready; at least two of
+	// storage.checkpoint_interval
+	MaxAge unit.Duration `toml:"max_age" reload:"r"`
 }
 
 // StorageConfig sets the pace of archived checkpoints.
@@ -148,6 +161,7 @@ func DefaultConfig() Config {
 		Checkpoint: CheckpointConfig{EveryVersions: 256},
 		Retention:  RetentionConfig{Policy: RetainAll, MaxAge: unit.Duration(30 * 24 * time.Hour), MaxCount: 10_000},
 		Witness:    WitnessConfig{Timeout: seconds(1), Interval: seconds(30)},
+		Follow:     FollowConfig{MaxAge: unit.Duration(24 * time.Hour)},
 		SSE:        SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
 	}
 }
@@ -156,7 +170,7 @@ func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time
 
 // Validate returns all faults of c, joined.
 func (c Config) Validate() error {
-	return errors.Join(c.validateWords(), unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
+	return errors.Join(c.validateWords(), c.validateFollow(), unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
 		unit.Within("queues.proposals", c.Queues.Proposals, 1, c.Limits.Inflight-1),
 		unit.Within("queues.approvals", c.Queues.Approvals, 1, c.Limits.Inflight-1),
 		unit.Within("limits.rps", c.Limits.RPS, 0, 1_000_000),
@@ -185,6 +199,49 @@ func (c Config) Validate() error {
 		unit.Within("retention.max_count", c.Retention.MaxCount, 100, 1_000_000_000),
 		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
 		unit.Between("witness.interval", c.Witness.Interval, time.Second, time.Minute))
+}
+
+// validateFollow returns the faults of the section follow, and of the keys that it excludes.
+func (c Config) validateFollow() (err error) {
+	f := c.Follow
+	if least := 2 * c.Storage.CheckpointInterval.D(); f.MaxAge.D() < least || f.MaxAge.D() > maxFollowAge {
+		err = fmt.Errorf("follow.max_age = %q: must be %s..%s, two of storage.checkpoint_interval at least",
+			f.MaxAge, unit.Duration(least), unit.Duration(maxFollowAge))
+	}
+	if f.URL == "" && f.Genesis == "" {
+		return err
+	}
+	if bad := checkHub(f.URL); bad != nil {
+		err = errors.Join(err, fmt.Errorf("follow.url = %q: %w", f.URL, bad))
+	}
+	if genesis, bad := b3.Parse(f.Genesis); bad != nil {
+		err = errors.Join(err, fmt.Errorf("follow.genesis = %q: must be the payload_b3 of version 1: %w", f.Genesis, bad))
+	} else if genesis.IsZero() {
+		err = errors.Join(err, fmt.Errorf("follow.genesis = %q: no payload has this hash", f.Genesis))
+	}
+	if roots := c.Bootstrap.TrustRootsHash; roots != "" && roots != f.Genesis {
+		err = errors.Join(err, fmt.Errorf("bootstrap.trust_roots_hash = %q: must be empty or follow.genesis", roots))
+	}
+	return err
+}
+
+// maxFollowAge bounds follow.max_age.
+const maxFollowAge = 365 * 24 * time.Hour
+
+// checkHub returns an error unless raw is an https URL, or an http URL of this host, without a
+// path.
+func checkHub(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
+		u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("must be a URL such as https://hub.example:8443")
+	}
+	host := u.Hostname()
+	at, err := netip.ParseAddr(host)
+	if u.Scheme == "http" && host != "localhost" && (err != nil || !at.IsLoopback()) {
+		return errors.New("must be https: only a node on this host is followed without TLS")
+	}
+	return nil
 }
 
 // validateWords returns the faults of the values that are not numbers.

@@ -8,6 +8,8 @@
 //
 //   - payload: the canonical bytes that signers sign; a draft is a payload with members left out
 //   - entry: the log entry of a version, with its approvals; its hash covers the log before it
+//   - follower: a node whose log is a verified copy of that of another node, the hub. It has
+//     neither the audit chain nor the proposals of the hub, signs nothing and prunes nothing
 //   - fork guard: refuses writes while the file may be older than its log
 //   - mark: the last signed checkpoint, kept outside the database (the high-water mark)
 //   - set: the items of a version, stored in chunks so that reads of old versions replay few
@@ -18,7 +20,8 @@
 // # Invariants
 //
 //  1. Only the pipeline task advances HEAD, by a compare-and-set on {version, hash} inside the
-//     transaction of the store. Versions rise by exactly one.
+//     transaction of the store. Versions rise by exactly one. On a follower only the follower task
+//     does, and the pipeline gets no job.
 //  2. Every version has signatures of at least the threshold of distinct keys in force. The
 //     pipeline checks them when it decides, and anyone can check them offline. No call bypasses
 //     the quorum.
@@ -45,11 +48,18 @@
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
 //     closed.
+//  11. A follower writes a version only after every version up to a checkpoint of the hub, the
+//     checkpoint under the log keys in force at its size, and its consistency with the high-water
+//     mark are verified. The mark is written before the versions. A hub that has forked, fallen
+//     back or sent bad bytes moves nothing, and follow_ok fails. A hub that does not answer is
+//     no fault: follow_ok then fails when the newest checkpoint is older than follow.max_age.
 //
 // # Tasks and queues
 //
 // Tasks:
-//   - pipeline, 1: the only producer of commands that change HEAD
+//   - pipeline, 1: the only producer of commands that change HEAD, except on a follower
+//   - follower, 1, only with follow.url: copies the log of the hub, woken by the hub's event
+//     stream and at least every 30 s; at most 8 requests at a time; ends when the node drains
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
 //   - checkpointor, 1: signs checkpoints and stores sets of items; ends with the pipeline
 //   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
@@ -64,11 +74,12 @@
 //   - approvals_tx, 512, reject new: HTTP to pipeline
 //   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
 //   - retention_cmd_tx, 8, reject new: checkpointor to pruner
-//   - committed_tx, broadcast, 1024, drop oldest: pipeline to publisher, deep_verifier and
+//   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher, deep_verifier and
 //     checkpointor
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
 //     gap as lagged
 //   - archived, watch: checkpointor to witness
+//   - heard, watch, only with follow.url: the newest version that the hub's stream named
 //
 // Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge. The cache of old
 // versions has a buffer that drops when full. testdata/golden/topology.md draws the shutdown

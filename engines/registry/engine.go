@@ -32,6 +32,8 @@ const (
 	taskCheckpointor = "checkpointor"
 	taskPruner       = "pruner"
 	taskWitness      = "witness"
+
+	taskFollower = "follower" // on a node that follows another
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
@@ -49,6 +51,7 @@ type Deps struct {
 	// LogKeyFile holds the key that signs checkpoints. HighWaterFile keeps the last checkpoint
 	// outside the database. Both are "" in a node that keeps nothing.
 	LogKeyFile, HighWaterFile string
+	Hub                       Hub // read if Config.Follow names a node
 }
 
 // Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
@@ -100,6 +103,8 @@ type Engine struct {
 	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
 	segment        uint64              // versions of a segment of retention
 
+	follow *follow // nil unless the node follows another
+
 	loaded     atomic.Bool            // Recover has ended
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
 	running    atomic.Bool            // the pipeline runs
@@ -138,6 +143,9 @@ func New(cfg Config, d Deps) *Engine {
 	e.log = e.log.Named(service)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
+	if cfg.Follow.URL != "" {
+		e.follow = e.newFollow(d.Hub)
+	}
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
 	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).
 		Counting(d.Catalog, service, "read")
@@ -162,9 +170,13 @@ func (e *Engine) declareChannels() {
 	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, no effect")
 	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals,
 		"approve, commit and withdraw, in order; full: 429, no effect")
+	own := func(task string) []string { return []string{task} }
+	if e.boot.Follow.URL != "" {
+		own = func(task string) []string { return []string{task, taskFollower} }
+	}
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
+		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
 		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
 	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
@@ -189,7 +201,7 @@ func (e *Engine) declareChannels() {
 		Doc: "requests for a checkpoint; full: 429, no effect",
 	})
 	e.checkpointed = flow.NewWatch[Checkpoint](e.catalog, flow.Spec{
-		Service: service, Name: "checkpoints", Producers: []string{taskCheckpointor},
+		Service: service, Name: "checkpoints", Producers: own(taskCheckpointor),
 		Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
 	}, Checkpoint{})
 	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
@@ -212,7 +224,7 @@ func (e *Engine) declareChannels() {
 
 // Tasks returns the tasks of the registry for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return []flow.Task{
+	tasks := []flow.Task{
 		{
 			Service: service,
 			Name:    taskPipeline,
@@ -267,6 +279,10 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runVerifier,
 		},
 	}
+	if e.follow != nil {
+		tasks = append(tasks, e.followTask())
+	}
+	return tasks
 }
 
 // Reload applies a valid configuration to the calls and batches that begin from now on. Keys that

@@ -132,6 +132,12 @@ func (e *GenesisMismatchError) Error() string {
 	return fmt.Sprintf("%s = %q, but the log in the file has %q", e.Key, e.Want, e.Has)
 }
 
+// FollowMismatchError is returned when the configuration and the file disagree about the node that
+// is followed. The node must not start on the file.
+type FollowMismatchError struct{ Reason string }
+
+func (e *FollowMismatchError) Error() string { return "registry.follow: " + e.Reason }
+
 // Exit codes of the CLI for refusals of the registry, beside those of every verb.
 const (
 	ExitQuorum    = 20 // too few approvals or cosignatures, or one that does not count
@@ -205,6 +211,9 @@ var faults = []Fault{
 		Details: members(func(e *DuplicateApprovalError) map[string]any {
 			return map[string]any{"identical": e.Identical}
 		})},
+	{Is: isA[*FollowerError], Reason: "follower", Code: "Follower", Title: "This node follows another",
+		Status:  http.StatusConflict,
+		Details: members(func(e *FollowerError) map[string]any { return map[string]any{"hub": e.Hub} })},
 	{Is: is(ErrConflict), Reason: "conflict", Code: "Conflict", Title: "Not in this state",
 		Status: http.StatusConflict, Exit: ExitStale,
 		Details: members(func(e *StateError) map[string]any { return map[string]any{"state": e.State} })},

@@ -46,10 +46,18 @@ type HighWater struct {
 	Objections []Objection `json:"objections,omitzero" doc:"of witnesses that have seen another log under this name"`
 
 	Retention RetentionPlan `json:"retention" doc:"the plan of the next cycle of retention"`
+
+	Follow *FollowStatus `json:"follow,omitzero" doc:"of a node that follows another"`
 }
 
 // checkGuard looks for signs that the file is not the newest copy of its log.
+//
+// A follower has no guard: it does not extend the log, and reads again what its file has lost.
 func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, error) {
+	if e.follow != nil {
+		_, err := e.loadObjections(ctx)
+		return nil, err
+	}
 	info := e.store.Info()
 	var adopted []byte
 	var signed bool
@@ -189,7 +197,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if why := e.guard.Load(); why != nil {
 		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
 	}
-	out.Objections = e.objections.Load().shown()
+	out.Objections, out.Follow = e.objections.Load().shown(), e.followStatus()
 	var err error
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
@@ -211,6 +219,9 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 // signatures go on, and the objections of witnesses so far are settled. The audit log gets a
 // record. It returns ErrConflict if neither the guard nor a witness objects.
 func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
+	if err := e.Follows(); err != nil {
+		return err
+	}
 	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
 		return fmt.Errorf("adopt: %w: the log already accepts writes", ErrConflict)
 	}

@@ -95,6 +95,9 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 	}
 }
 
+// Followed reports whether the log is a copy of that of another node, without its audit chain.
+func (l logReader) Followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
+
 // Horizon returns where a pruned log begins, nil if the log is complete.
 func (l logReader) Horizon() (*rverify.Horizon, error) {
 	first, err := decoded(l.r, bMeta, keyMin, u64Value())

@@ -19,6 +19,9 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 	corrID string) (out Approved, err error) {
 	ctx, span := e.span(ctx, "approve", corrID)
 	defer func() { span.end(err) }()
+	if err := e.Follows(); err != nil {
+		return Approved{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	prop, err := e.livingProposal(ctx, id)
@@ -79,6 +82,9 @@ func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.App
 func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (out Committed, err error) {
 	ctx, span := e.span(ctx, "commit", corrID)
 	defer func() { span.end(err) }()
+	if err := e.Follows(); err != nil {
+		return Committed{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	prop, how, known, err := e.find(ctx, id)
@@ -102,6 +108,9 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 // Withdraw ends a live proposal and every proposal stacked on it. It returns ErrForbidden unless
 // the actor is the capability that proposed it or an admin.
 func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
+	if err := e.Follows(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	prop, err := e.livingProposal(ctx, id)

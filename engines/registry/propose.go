@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,7 +27,7 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	wantB3, corrID string) (out Proposed, err error) {
 	ctx, span := e.span(ctx, "propose", corrID)
 	defer func() { span.end(err) }()
-	if err := e.ready(); err != nil {
+	if err := cmp.Or(e.Follows(), e.ready()); err != nil {
 		return Proposed{}, err
 	}
 	st := e.current.Load()
@@ -153,6 +154,9 @@ func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 // another genesis, and a *GenesisApprovalError if an approval is invalid, foreign or repeated.
 func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval,
 	corrID string) (Committed, error) {
+	if err := e.Follows(); err != nil {
+		return Committed{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	begun := e.Head()

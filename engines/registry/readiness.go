@@ -23,6 +23,7 @@ const (
 	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
 	keyRows         = "stored_rows"        // soft: a damaged row is left out
 	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
+	keyFollow       = "follow_ok"          // soft: the hub is not to be believed, or its newest checkpoint is old
 )
 
 // Bounds of the probes.
@@ -36,7 +37,7 @@ const (
 
 func (e *Engine) probes() []obs.Probe {
 	queues := &queueWatch{e: e}
-	return []obs.Probe{
+	probes := []obs.Probe{
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
@@ -54,6 +55,12 @@ func (e *Engine) probes() []obs.Probe {
 			Bad: 1, Good: 1, Func: e.hasGenesis,
 		},
 	}
+	if e.follow == nil {
+		return probes
+	}
+	return append(probes, obs.Probe{
+		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.followOK,
+	})
 }
 
 // commitReady returns the reason why a commit would fail now.
@@ -79,9 +86,9 @@ func (e *Engine) hasGenesis() error {
 }
 
 // hasLogKey returns an error if the log key is missing. A log without a genesis, or without a log
-// key in its signer set, needs none.
+// key in its signer set, needs none, and neither does a follower.
 func (e *Engine) hasLogKey() error {
-	if head := e.Head(); e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
+	if head := e.Head(); e.follow != nil || e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
 		return nil
 	}
 	_, err := os.Stat(e.keyFile)

@@ -33,6 +33,9 @@ func (e *Engine) Recover(ctx context.Context) error {
 }
 
 func (e *Engine) recover(ctx context.Context) error {
+	if err := e.checkFollow(ctx); err != nil {
+		return err
+	}
 	from, signed, err := e.covered(ctx)
 	if err != nil {
 		return err
@@ -200,7 +203,8 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 	if err != nil {
 		return at, err
 	}
-	if at.Signers == nil || p.B3() != a.PayloadB3 || at.Signers.B3() != p.SignerSetB3 || audit == nil {
+	if at.Signers == nil || p.B3() != a.PayloadB3 || at.Signers.B3() != p.SignerSetB3 ||
+		audit == nil && e.follow == nil {
 		return at, errors.New("payload, signer set and audit record are not those that the entry names")
 	}
 	if at.Items, err = e.materialise(ctx, v); err != nil {
@@ -210,8 +214,39 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 		Version: v, Hash: a.Hash(), PayloadB3: a.PayloadB3, CommittedAt: a.CommittedAt,
 		Epoch: at.Signers.Epoch,
 	}
-	at.Origin, at.AuditSeq, at.AuditB3 = a.Origin, a.AuditSeq+1, b3.Sum(audit)
+	at.Origin = a.Origin
+	if e.follow == nil {
+		at.AuditSeq, at.AuditB3 = a.AuditSeq+1, b3.Sum(audit)
+	}
 	return at, nil
+}
+
+// checkFollow returns a *FollowMismatchError if the log in the file is that of another node than the
+// configured one.
+func (e *Engine) checkFollow(ctx context.Context) error {
+	var head record.Head
+	var row followRow
+	var copied bool
+	err := e.view(ctx, func(r store.Reader) error {
+		head, _ = metaHead.Get(r, keyHead)
+		row, copied = metaFollowed.Get(r, keyFollowed)
+		return nil
+	})
+	switch {
+	case err != nil || head.Version == 0:
+		return err
+	case copied && e.follow == nil:
+		return &FollowMismatchError{"the log in the file is a copy of that of another node: " +
+			"set registry.follow.url and registry.follow.genesis, which is " + row.Genesis.String()}
+	case e.follow == nil:
+		return nil
+	case !copied:
+		return &FollowMismatchError{"the log in the file has a genesis of its own, so the node cannot follow another one"}
+	case row.Genesis != e.follow.genesis:
+		return &FollowMismatchError{fmt.Sprintf("registry.follow.genesis is %s, the log in the file begins with %s",
+			e.follow.genesis, row.Genesis)}
+	}
+	return nil
 }
 
 // checkGenesis compares version 1 with reg/meta and with the pinned genesis.

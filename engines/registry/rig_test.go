@@ -42,6 +42,7 @@ type rig struct {
 	log     hclog.Logger
 	keyFile string // of the log key; "" for none, and no high-water mark then
 	segment uint64 // versions of one; 0: as many as in production
+	hub     Hub    // of a follower
 }
 
 const testOrigin = "ronbox.local/test"
@@ -124,6 +125,7 @@ func (r *rig) wire() {
 		Progress:      func(string, int64, int64) { r.steps.Add(1) },
 		LogKeyFile:    r.keyFile,
 		HighWaterFile: r.markFile(),
+		Hub:           r.hub,
 	})
 	if r.segment > 0 {
 		r.e.segment = r.segment

@@ -19,7 +19,7 @@ import (
 // metaKeys lists all keys of reg/meta.
 var metaKeys = []string{
 	keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint,
-	keyAdopted, keyAdoptedOld, keyObjections, keyVerified,
+	keyAdopted, keyAdoptedOld, keyObjections, keyVerified, keyFollowed,
 }
 
 // sides compares the rows beside a verified log with it: reg/meta, the outcomes of proposals, and
@@ -92,6 +92,7 @@ func (s *sides) meta() {
 	metaAdopted.Get(s.r, keyAdopted)
 	metaObjections.Get(s.r, keyObjections)
 	metaVerified.Get(s.r, keyVerified)
+	followed, copied := metaFollowed.Get(s.r, keyFollowed)
 	if s.head.Version == 0 {
 		return
 	}
@@ -113,6 +114,7 @@ func (s *sides) meta() {
 		condition{(s.min == 1) != metaNumber.Has(s.r, keyAuditMin), "min_version and audit_min do not go together"},
 		condition{string(origin) == first.Origin, "the origin is not that of genesis"},
 		condition{bytes.Equal(genesis, first.PayloadB3[:]), "the genesis is not version 1"},
+		condition{!copied || followed.Genesis == first.PayloadB3, "the followed genesis is not version 1"},
 		condition{string(schema) == schemaVersion, "the schema is unknown"})
 }
 

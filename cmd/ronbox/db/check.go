@@ -195,6 +195,10 @@ func (d *proofs) describe(rep *store.Report) {
 		case s.Name == "registry" && d.Registry != nil:
 			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions,
 				d.Registry.Approvals, d.Registry.AuditRecords)
+			if d.Registry.Profile == rverify.ProfileFollowed {
+				rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals; followed: without the audit chain of the hub",
+					d.Registry.Versions, d.Registry.Approvals)
+			}
 		case s.Name == "rewarder" && s.Detail == "":
 			rep.Steps[i].Detail = rowsBelow(rep, "rw/")
 		case (s.Name == "edge" || s.Name == "index") && s.Detail == "":

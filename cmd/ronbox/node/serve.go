@@ -143,6 +143,7 @@ type initDoc = server.InitResult
 type initFlags struct {
 	dev, start, systemd bool
 	packs               string
+	follow, genesis     string
 }
 
 func (a app) initCmd() *cobra.Command {
@@ -159,9 +160,13 @@ machine as ` + "`ronbox doctor`" + ` does and serves the node, whether new or ex
 writes systemd units beside the configuration and prints the commands that install and
 start the service, which runs as the system user ronbox if root runs init, else as the
 calling user. A binary in a home or temporary directory, and a data directory in /tmp or
-/run, are refused: a service cannot see them, or they are lost at a reboot.`,
+/run, are refused: a service cannot see them, or they are lost at a reboot.
+
+--follow makes a node whose registry is a verified copy of the log of another node, which
+--genesis names by the payload hash of its version 1. It takes no versions of its own.`,
 		Example: `  ronbox --data-dir data init --dev --start
   ronbox --data-dir data init --dev --packs testdata/packs --start
+  ronbox --data-dir site init --follow https://hub.example:8443 --genesis b3:4487…
   sudo /usr/local/bin/ronbox --data-dir /var/lib/ronbox init --systemd`,
 	}
 	cmd.Flags().
@@ -169,6 +174,10 @@ calling user. A binary in a home or temporary directory, and a data directory in
 	cmd.Flags().BoolVar(&f.systemd, "systemd", false, "write systemd units")
 	cmd.Flags().StringVar(&f.packs, "packs", "", "copy the map packs from this `directory`")
 	cmd.Flags().BoolVar(&f.start, "start", false, "serve the node, whether new or existing")
+	cmd.Flags().StringVar(&f.follow, "follow", "", "copy the registry of the node at this `URL`")
+	cmd.Flags().StringVar(&f.genesis, "genesis", "", "payload `hash` of version 1 of that registry")
+	cmd.MarkFlagsRequiredTogether("follow", "genesis")
+	cmd.MarkFlagsMutuallyExclusive("follow", "dev")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.Verb(func(ctx context.Context, _ []string) error { return a.init(ctx, f) })(cmd, nil); err != nil ||
 			!f.start {
@@ -186,7 +195,15 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.start && cli.Exists(cfg.Path(server.DatabaseName)) {
+	exists := cli.Exists(cfg.Path(server.DatabaseName))
+	if follows := &cfg.Registry.Follow; f.follow != "" {
+		if exists && (follows.URL != f.follow || follows.Genesis != f.genesis) {
+			return cli.Fail(cli.ExitFailed, "not_empty", "choose an empty --data-dir",
+				"%s is a node already, and it does not follow %s", cfg.Node.DataDir, f.follow)
+		}
+		follows.URL, follows.Genesis = f.follow, f.genesis
+	}
+	if f.start && exists {
 		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
 			return a.runsAlready(cfg, runs)
 		}
@@ -232,7 +249,14 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}
+	o.Unheard = func() {
+		a.Say("warning: %s does not answer: the node follows it once it does", cfg.Registry.Follow.URL)
+	}
 	made, err := server.Init(ctx, cfg, o)
+	if hub, ok := errors.AsType[*server.HubError](err); ok {
+		return cli.Fail(cli.ExitConfig, "follow", "ask the owner of that node for its URL and the hash of its genesis",
+			"--follow: %w", hub)
+	}
 	if errors.Is(err, server.ErrNotEmpty) {
 		return cli.Fail(cli.ExitFailed, "not_empty",
 			"choose an empty --data-dir, or add --start to serve the existing node", "%w", err)
@@ -287,6 +311,10 @@ func initTable(t cli.Table, m initDoc, started bool) {
 	t.Opt("policy key", m.PolicyKey)
 	if m.SignerKey != "" {
 		t.Row("signer key", m.SignerKey)
+		t.Row("genesis", m.Genesis)
+	}
+	if m.Follows != "" {
+		t.Row("follows", m.Follows)
 		t.Row("genesis", m.Genesis)
 	}
 	if m.Account != "" {

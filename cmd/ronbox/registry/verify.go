@@ -292,8 +292,14 @@ func verifyTable(t cli.Table, d rverify.Report) {
 		t.Row("pruned",
 			fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
 	}
-	t.Rows("approvals", d.Approvals, "audit records", d.AuditRecords,
-		"head", fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
+	t.Row("approvals", d.Approvals)
+	if d.Profile == rverify.ProfileFollowed {
+		t.Row("profile", "followed: a copy without the audit chain of the hub, which is not public")
+	} else {
+		t.Row("audit records", d.AuditRecords)
+	}
+	t.Row("head",
+		fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
 	if d.OK {
 		t.Row("sound", "every signature, quorum, chain, root and checkpoint holds")
 		return

@@ -150,7 +150,6 @@ func (e *fleetEngine) update() {
 		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
-	e.view.Store(v)
 	for _, r := range e.n.recovered() {
 		if user, ok := r.engine.(fleetUser); ok {
 			user.SetFleet(v)
@@ -158,6 +157,7 @@ func (e *fleetEngine) update() {
 	}
 	e.n.board.Set(fleetName, keyIdentity, e.checkSelf(v))
 	e.seen = now
+	e.view.Store(v) // last: a reader of the view meets engines that use it
 }
 
 // checkSelf returns an error if this node's item is ignored or names another identity. A node

@@ -39,6 +39,7 @@ type InitOptions struct {
 	Systemd bool   // write systemd units into the directory
 	Packs   string // folder of map packs to copy; "": none
 	Claimed func() // called once this init owns the directory; may be nil
+	Unheard func() // called if the node that the configuration follows does not answer; may be nil
 }
 
 // InitResult describes the node that Init has created.
@@ -48,7 +49,8 @@ type InitResult struct {
 	Socket    string   `json:"socket"`
 	TokenFile string   `json:"token_file"`
 	SignerKey string   `json:"signer_key,omitzero"` // of a dev node
-	Genesis   string   `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
+	Genesis   string   `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node or a follower
+	Follows   string   `json:"follows,omitzero"`    // URL of the node that is followed
 	PolicyKey string   `json:"policy_key,omitzero"` // of a dev node, which trusts it
 	Account   string   `json:"account,omitzero"`    // of a dev node, with its asset and amount
 	Asset     string   `json:"asset,omitzero"`
@@ -78,6 +80,15 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 			return InitResult{}, err
 		}
 		service = &s
+	}
+	if cfg.Registry.Follow.URL != "" {
+		reached, err := lookAtHub(ctx, cfg)
+		if err != nil {
+			return InitResult{}, err
+		}
+		if !reached && o.Unheard != nil {
+			o.Unheard()
+		}
 	}
 	made, err := claim(cfg.Node.DataDir)
 	if err != nil {
@@ -113,13 +124,21 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	if err != nil {
 		return InitResult{}, err
 	}
-	if cfg.Registry.Origin == "" {
+	follow := cfg.Registry.Follow
+	if cfg.Registry.Origin == "" && follow.URL == "" {
 		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
 	}
 	res := InitResult{
 		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
 	}
-	set := map[string]string{"registry.origin": cfg.Registry.Origin}
+	set := map[string]string{}
+	if cfg.Registry.Origin != "" {
+		set["registry.origin"] = cfg.Registry.Origin
+	}
+	if follow.URL != "" {
+		set["registry.follow.url"], set["registry.follow.genesis"] = follow.URL, follow.Genesis
+		res.Follows, res.Genesis = follow.URL, follow.Genesis
+	}
 	if o.Dev {
 		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {
 			return InitResult{}, err
@@ -176,6 +195,9 @@ func address(cfg *config.Config) string {
 func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
 	if err := n.firstToken(ctx, o.Dev); err != nil {
 		return err
+	}
+	if n.boot.Registry.Follow.URL != "" {
+		return nil // it signs nothing, and its log is that of the hub
 	}
 	if _, err := LogKeyOf(n.boot, true); err != nil {
 		return err

@@ -42,7 +42,8 @@ func registryService() service {
 		drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
 		buckets: registry.Buckets(),
 		build: func(n *Node, c *config.Config) engine {
-			return registryEngine{registry.New(c.Registry, registry.Deps{
+			e := registryEngine{hub: newHub(n.catalog, n.metrics, c), caFile: c.Fleet.CAFile}
+			deps := registry.Deps{
 				Catalog:       n.catalog,
 				Store:         n.store,
 				Metrics:       n.metrics,
@@ -53,9 +54,20 @@ func registryService() service {
 				Progress:      n.bootProgress,
 				LogKeyFile:    registryFile(c, c.Registry.Checkpoint.LogKeyPath, LogKeyName),
 				HighWaterFile: registryFile(c, c.Registry.Checkpoint.HighwaterPath, HighWaterName),
-			})}
+			}
+			if e.hub != nil {
+				deps.Hub = e.hub
+			}
+			e.Engine = registry.New(c.Registry, deps)
+			return e
 		},
-		api: func(n *Node) httpapi.Service { return registryapi.New(n.registry()) },
+		api: func(n *Node) httpapi.Service {
+			api := registryapi.New(n.registry())
+			if n.boot.Registry.Follow.URL != "" {
+				api = registryapi.Follower(api, n.registry())
+			}
+			return api
+		},
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Registry.Limits
 			return httpapi.Limits{
@@ -73,6 +85,9 @@ func registryService() service {
 		},
 		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
 		outcome: func(err error) (outcome, bool) {
+			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
+				return outcome{ExitConfig, "correct registry.follow.* in this file, or use another data directory"}, true
+			}
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
 			return outcome{
 				ExitConfig,
@@ -85,7 +100,33 @@ func registryService() service {
 }
 
 // registryEngine is the registry as the node runs it.
-type registryEngine struct{ *registry.Engine }
+type registryEngine struct {
+	*registry.Engine
+	hub    *registryapi.Hub // nil unless the node follows another
+	caFile string           // of the hub
+}
+
+// Recover makes the hub callable and recovers the engine.
+func (e registryEngine) Recover(ctx context.Context) error {
+	if e.hub != nil {
+		roots, err := caPool(e.caFile)
+		if err == nil {
+			err = e.hub.Open(roots)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return e.Engine.Recover(ctx)
+}
+
+// Close closes the connections to the hub and frees the memory of the engine.
+func (e registryEngine) Close(ctx context.Context) error {
+	if e.hub != nil {
+		e.hub.Close()
+	}
+	return e.Engine.Close(ctx)
+}
 
 func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
 
@@ -148,7 +189,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 // If the node is running, only the key file is checked.
 func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
 	path := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
-	if path == "" || !cfg.Registry.Enabled {
+	if path == "" || !cfg.Registry.Enabled || cfg.Registry.Follow.URL != "" {
 		return nil
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -153,6 +153,7 @@ func readAll(t *testing.T, c *apiClient) {
 	told[registryapi.Version](t)(c.Version(ctx, 1, false))
 	told[registryapi.VersionStatus](t)(c.VersionStatus(ctx, 2))
 	told[registryapi.Diff](t)(c.Diff(ctx, 1, 2))
+	told[[]registryapi.TargetGroup](t)(c.Services(ctx, "metrics"))
 	told[registryapi.ProposalList](t)(c.Proposals(ctx, "", 5))
 	told[registryapi.Signers](t)(c.Signers(ctx, 0))
 	told[registryapi.Signers](t)(c.Signers(ctx, 1))

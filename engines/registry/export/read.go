@@ -86,6 +86,9 @@ func (l *Log) Head() (record.Head, error) {
 	return l.Index.Head, nil
 }
 
+// Followed reports whether the export is of a copy without the audit chain.
+func (l *Log) Followed() bool { return l.Profile == rverify.ProfileFollowed }
+
 // AuditHead returns the number and hash of the last audit record of the export.
 func (l *Log) AuditHead() (uint64, b3.Digest, error) { return l.AuditSeq, l.AuditB3, nil }
 

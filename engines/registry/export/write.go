@@ -57,6 +57,8 @@ type Index struct {
 	// of a pruned log: the first complete version, and the first audit record
 	MinVersion uint64 `json:"min_version,omitzero"`
 	MinAudit   uint64 `json:"min_audit,omitzero"`
+
+	Profile string `json:"profile,omitzero"` // rverify.ProfileFollowed: the log has no audit chain
 }
 
 // Source is a log with its tree.
@@ -248,9 +250,19 @@ func (w *writer) epochs() error {
 	return nil
 }
 
-// audit writes the records up to that of the commit of the last version.
+// audit completes HEAD and writes the records up to that of the commit of the last version. A
+// followed log has none.
 func (w *writer) audit(ctx context.Context) error {
-	last := w.last.AuditSeq + 1
+	e := w.last
+	w.index.Head = record.Head{
+		Version: e.Version, Hash: e.Hash(), PayloadB3: e.PayloadB3,
+		CommittedAt: e.CommittedAt, Epoch: w.index.Head.Epoch,
+	}
+	if w.src.Followed() {
+		w.index.Profile = rverify.ProfileFollowed
+		return nil
+	}
+	last := e.AuditSeq + 1
 	for first := uint64(1); first <= last; first += auditBundle {
 		if first+auditBundle <= w.index.MinAudit {
 			continue // it is pruned
@@ -272,11 +284,6 @@ func (w *writer) audit(ctx context.Context) error {
 	}
 	if w.index.AuditSeq != last {
 		return fmt.Errorf("audit record %d: %w", last, rverify.ErrMissing)
-	}
-	e := w.last
-	w.index.Head = record.Head{
-		Version: e.Version, Hash: e.Hash(), PayloadB3: e.PayloadB3,
-		CommittedAt: e.CommittedAt, Epoch: w.index.Head.Epoch,
 	}
 	return nil
 }

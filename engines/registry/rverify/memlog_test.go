@@ -29,6 +29,8 @@ type memLog struct {
 	auditSeq  uint64
 	auditHead b3.Digest
 
+	followed bool
+
 	event string // of the next commits' audit records, "" for the right one
 	base  record.Base
 	keys  []*record.Key
@@ -36,6 +38,7 @@ type memLog struct {
 }
 
 func (l *memLog) Head() (record.Head, error)                  { return l.head, nil }
+func (l *memLog) Followed() bool                              { return l.followed }
 func (l *memLog) Horizon() (*Horizon, error)                  { return nil, nil }
 func (l *memLog) Entry(v uint64) ([]byte, error)              { return found(l.entries, v) }
 func (l *memLog) Payload(v uint64) ([]byte, error)            { return found(l.payloads, v) }

@@ -43,11 +43,12 @@ func problemf(kind Kind, version uint64, format string, args ...any) error {
 // Report is the result of a check. OK means that everything up to HEAD was checked and holds.
 type Report struct {
 	OK           bool        `json:"ok"`
-	First        uint64      `json:"first,omitzero"` // of a pruned log: the first complete version
-	Head         record.Head `json:"head"`           // the last version verified
-	Versions     uint64      `json:"versions"`       // verified
-	Approvals    uint64      `json:"approvals"`      // whose signature was checked
-	AuditRecords uint64      `json:"audit_records"`  // verified
+	Profile      string      `json:"profile,omitzero"` // ProfileFollowed, or "" for a whole log
+	First        uint64      `json:"first,omitzero"`   // of a pruned log: the first complete version
+	Head         record.Head `json:"head"`             // the last version verified
+	Versions     uint64      `json:"versions"`         // verified
+	Approvals    uint64      `json:"approvals"`        // whose signature was checked
+	AuditRecords uint64      `json:"audit_records"`    // verified
 	Problem      *Problem    `json:"problem,omitzero"`
 }
 
@@ -69,6 +70,9 @@ type Options struct {
 	// with its tree.
 	Seen []byte
 }
+
+// ProfileFollowed is the profile of a log without its audit chain, which is not public.
+const ProfileFollowed = "followed"
 
 // slice is the number of versions that Verify checks per step.
 const slice = 256
@@ -131,15 +135,23 @@ func (o *Options) each(ctx context.Context, n int, piece func(i int) error) (sou
 // ErrMissing is returned by a LogReader for a missing entry or payload.
 var ErrMissing = errors.New("not in the log")
 
+// VersionReader reads the versions of a log.
+type VersionReader interface {
+	// Entry returns the bytes of an entry, or ErrMissing.
+	Entry(version uint64) ([]byte, error)
+	// Payload returns the canonical bytes of a payload, unpacked, or ErrMissing.
+	Payload(version uint64) ([]byte, error)
+}
+
 // LogReader reads one consistent state of a log. Bytes stay valid until the call of Verify or Step
 // that read them returns.
 type LogReader interface {
 	// Head returns the end of the log, the zero Head for the empty log.
 	Head() (record.Head, error)
-	// Entry returns the bytes of an entry, or ErrMissing.
-	Entry(version uint64) ([]byte, error)
-	// Payload returns the canonical bytes of a payload, unpacked, or ErrMissing.
-	Payload(version uint64) ([]byte, error)
+	VersionReader
+	// Followed reports whether the log is a copy of the public part of a log: it has no audit
+	// chain.
+	Followed() bool
 	// Audit yields the existing records from…to, both included, in ascending order.
 	Audit(from, to uint64) iter.Seq2[uint64, []byte]
 	// AuditHead returns the number and hash of the last audit record, zero if there is none.

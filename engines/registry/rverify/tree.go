@@ -105,10 +105,9 @@ func checkSeen(tree logtree.Reader, size uint64, keys checkpoint.Keys, note []by
 	return nil
 }
 
-// trustedKeys returns the log keys and the witnesses of all signer sets. A policy that cannot be
-// parsed names no witness.
+// trustedKeys returns the log keys and the witnesses of all signer sets of a log.
 func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
-	var vkeys []string
+	var sets []*record.SignerSet
 	for epoch, raw := range r.Epochs() {
 		if len(raw) < 8 {
 			return keys, nil, problemf(KindChain, 0, "epoch %d is cut", epoch)
@@ -117,6 +116,19 @@ func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witn
 		if err != nil {
 			return keys, nil, problemf(KindChain, 0, "epoch %d: %v", epoch, err)
 		}
+		sets = append(sets, set)
+	}
+	if keys, witnesses, err = KeysOf(sets); err != nil {
+		err = problemf(KindChain, 0, "%v", err)
+	}
+	return keys, witnesses, err
+}
+
+// KeysOf returns the log keys and the witnesses of signer sets. A policy that cannot be parsed
+// names no witness.
+func KeysOf(sets []*record.SignerSet) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
+	var vkeys []string
+	for _, set := range sets {
 		vkeys = append(vkeys, set.LogKeys...)
 		policy, err := checkpoint.ParsePolicy(set.WitnessPolicy)
 		if err != nil {
@@ -126,9 +138,7 @@ func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witn
 			witnesses = append(witnesses, w.Witness)
 		}
 	}
-	if keys, err = checkpoint.NewKeys(vkeys); err != nil {
-		err = problemf(KindChain, 0, "%v", err)
-	}
+	keys, err = checkpoint.NewKeys(vkeys)
 	return keys, witnesses, err
 }
 

@@ -35,6 +35,8 @@ type Verifier struct {
 	due     []*record.Artifact   // entries of verified versions whose audit records are not verified yet, ascending
 	report  Report
 	problem *Problem
+
+	followed bool // the log has no audit chain
 }
 
 // New returns a Verifier at the beginning of a log.
@@ -57,6 +59,9 @@ func (v *Verifier) Problem() *Problem { return v.problem }
 func (v *Verifier) Report() Report {
 	r := v.report
 	r.Problem = v.problem
+	if v.followed {
+		r.Profile = ProfileFollowed
+	}
 	return r
 }
 
@@ -77,6 +82,22 @@ func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err
 	return more, v.note(err)
 }
 
+// Extend checks the versions up to and including to. It checks no audit records and no end of the
+// log. The error is a *Problem if a version is bad, and every later call returns it. Otherwise it
+// is the cause of ctx.
+func (v *Verifier) Extend(ctx context.Context, r VersionReader, to uint64) error {
+	for v.problem == nil && v.at.Head.Version < to {
+		if err := v.note(v.versions(ctx, r, to)); err != nil {
+			return err
+		}
+		v.due = nil
+	}
+	if v.problem != nil {
+		return v.problem
+	}
+	return nil
+}
+
 // note records err if it is a *Problem. Any other error leaves the log unverified.
 func (v *Verifier) note(err error) error {
 	v.report.OK = v.report.OK && err == nil
@@ -85,6 +106,7 @@ func (v *Verifier) note(err error) error {
 }
 
 func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err error) {
+	v.followed = r.Followed()
 	head, err := r.Head()
 	if err != nil {
 		return false, problemf(KindIncomplete, 0, "HEAD: %v", err)
@@ -107,6 +129,9 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 		if err := v.versions(ctx, r, min(head.Version, v.at.Head.Version+uint64(n))); err != nil {
 			return false, err
 		}
+	}
+	if v.followed {
+		v.due = nil
 	}
 	if done, err := v.catchUp(ctx, r, &budget); !done || err != nil {
 		return true, err

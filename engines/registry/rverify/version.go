@@ -27,7 +27,7 @@ const maxSliceBytes = 8 << 20
 // versions checks the versions after the current one, up to to. It reads them, parses them
 // concurrently, links them in order, and verifies their signatures concurrently. It accepts the
 // versions before the first fault.
-func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
+func (v *Verifier) versions(ctx context.Context, r VersionReader, to uint64) error {
 	var docs []document
 	var fault error // of the version after docs
 	hold := func(sound int, err error) {
@@ -67,7 +67,7 @@ func (v *Verifier) accept(docs []document, at State) {
 	}
 }
 
-func (d *document) read(r LogReader) error {
+func (d *document) read(r VersionReader) error {
 	var err error
 	if d.rawEntry, err = r.Entry(d.version); err != nil || len(d.rawEntry) == 0 {
 		return problemf(KindIncomplete, d.version, "entry: %v", cmp.Or(err, ErrMissing))

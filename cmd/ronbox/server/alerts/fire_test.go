@@ -53,6 +53,7 @@ func rows() []row {
 		one("RonboxLedgerStalled", "2m", `readyz_degraded{service="wallet", cause="ledger_ready"}`, "1x99"),
 		one("RonboxBreakerOpened", "2m", `circuit_open_total{service="wallet", svc="ledger"}`, "0x2 1x99"),
 		one("RonboxForkGuard", "1m", `registry_fork_guard{service="registry"}`, "1x99"),
+		one("RonboxFollow", "3m", `readyz_degraded{service="registry", cause="follow_ok"}`, "1x99"),
 		one("RonboxWitnessObjects", "1m", `registry_witness_objections{service="registry"}`, "1x99"),
 		one("RonboxRewardPaused", "5m", `reward_paused_runs{service="rewarder"}`, "0x4 1x99"),
 		one("RonboxLogKeyMissing", "2m", `readyz_degraded{service="registry", cause="log_key"}`, "1x99"),

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+)
+
+// newHub returns the node that the configuration follows, nil if it follows none.
+func newHub(c *flow.Catalog, m *obs.Metrics, cfg *config.Config) *registryapi.Hub {
+	if cfg.Registry.Follow.URL == "" {
+		return nil
+	}
+	allow, _ := cfg.Fleet.PrivateNets() // Validate has checked them
+	var own []netip.AddrPort
+	if bound, err := netip.ParseAddrPort(cfg.Server.Bind); err == nil && bound.Port() != 0 {
+		own = append(own, bound)
+	}
+	return registryapi.NewHub(c, m, cfg.Registry.Follow.URL, allow, own)
+}
+
+// caPool returns the certificates of a PEM file, nil for "": those of the system.
+func caPool(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("fleet.ca_file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("fleet.ca_file: %s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// HubError is returned by Init for a hub whose log cannot be followed.
+type HubError struct{ Hub, Reason string }
+
+func (e *HubError) Error() string { return e.Hub + ": " + e.Reason }
+
+// hubWithin bounds the look at the hub in Init.
+const hubWithin = 5 * time.Second
+
+// lookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
+// or has no log key, without which nothing vouches for it. reached reports whether the hub
+// answered: if it did not, the node follows it later.
+func lookAtHub(ctx context.Context, cfg *config.Config) (reached bool, err error) {
+	roots, err := caPool(cfg.Fleet.CAFile)
+	if err != nil {
+		return false, err
+	}
+	m := obs.NewMetrics()
+	hub := newHub(flow.NewCatalog(m, nil), m, cfg)
+	if err := hub.Open(roots); err != nil {
+		return false, err
+	}
+	defer hub.Close()
+	ctx, cancel := context.WithTimeout(ctx, hubWithin)
+	defer cancel()
+	raw, err := hub.Payload(ctx, 1)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return true, &HubError{hub.URL(), "its log has no genesis yet"}
+	case err != nil:
+		return false, nil
+	case b3.Sum(raw).String() != cfg.Registry.Follow.Genesis:
+		return true, &HubError{hub.URL(), fmt.Sprintf("its log begins with genesis %s, not with %s",
+			b3.Sum(raw), cfg.Registry.Follow.Genesis)}
+	}
+	genesis, err := record.ParsePayload(raw)
+	if err != nil {
+		return true, &HubError{hub.URL(), fmt.Sprintf("its genesis is malformed: %v", err)}
+	}
+	_, err = hub.Checkpoint(ctx)
+	if errors.Is(err, registry.ErrNotFound) && len(genesis.SignerSet.LogKeys) == 0 {
+		return true, &HubError{hub.URL(), "its signers admit no log key, so nothing vouches for what it serves"}
+	}
+	return true, nil
+}

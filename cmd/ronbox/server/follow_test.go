@@ -1,0 +1,140 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/registry"
+)
+
+// initFollower makes a node that follows the node at a URL.
+func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
+	t.Helper()
+	cfg := newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = hub, genesis
+	res, err := Init(t.Context(), cfg, InitOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if res.Follows != hub || res.Genesis != genesis || exists(cfg.Path(LogKeyName)) {
+		t.Errorf("init --follow: %+v", res)
+	}
+	return loaded(t, cfg), nil
+}
+
+// A node that follows another over HTTP has its HEAD and its checkpoint, also after the hub was
+// gone and after a restart of its own, and refuses writes whatever they contain.
+func TestFollowerOverHTTP(t *testing.T) {
+	hubConfig, res := devConfig(t)
+	hub := start(t, hubConfig)
+	url, key := "http://"+hub.Addr(), signer(t, hubConfig)
+	cfg, err := initFollower(t, url, res.Genesis)
+	must(t, err)
+	r := start(t, cfg)
+	equal := func() {
+		t.Helper()
+		r.await("the HEAD and the checkpoint of the hub", func() bool {
+			theirs, err := hub.registry().LatestCheckpoint()
+			ours, errOurs := r.registry().LatestCheckpoint()
+			return err == nil && errOurs == nil && bytes.Equal(ours.Note, theirs.Note) &&
+				r.registry().Head().Head == hub.registry().Head().Head
+		})
+	}
+	c := hub.socket()
+	for v := uint64(2); v < 6; v++ {
+		hub.mustPut(c, key, v, fmt.Sprint("s", v))
+	}
+	equal()
+	if err := r.Catalog().Check(); err != nil {
+		t.Error(err)
+	}
+	r.sound()
+
+	note, err := r.tcp().Checkpoint(t.Context())
+	theirs, errTheirs := hub.tcp().Checkpoint(t.Context())
+	if err != nil || errTheirs != nil || !bytes.Equal(note, theirs) {
+		t.Errorf("the served checkpoint differs: %v, %v", err, errTheirs)
+	}
+	wantRefusals(t, r, url)
+
+	hubConfig.Server.Bind = hub.Addr()
+	hub.halt()
+	hub = start(t, hubConfig)
+	hub.mustPut(hub.socket(), key, 6, "s6")
+	equal()
+	r.halt()
+	hub.mustPut(hub.socket(), key, 7, "s7")
+	r = start(t, cfg)
+	equal()
+}
+
+// wantRefusals sends writes to a follower, all of them malformed.
+func wantRefusals(t *testing.T, r *rig, hub string) {
+	t.Helper()
+	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	must(t, err)
+	for _, call := range []string{
+		"POST /registry/proposals", "POST /registry/approvals/x", "POST /registry/commit/x", "DELETE /registry/proposals/x",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		for _, body := range []io.Reader{nil, strings.NewReader("{")} {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.Addr()+path, body)
+			must(t, err)
+			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+			res, err := http.DefaultClient.Do(req)
+			must(t, err)
+			text, err := io.ReadAll(res.Body)
+			must(t, errors.Join(err, res.Body.Close()))
+			if res.StatusCode != http.StatusConflict || !bytes.Contains(text, []byte(`"code":"Follower"`)) ||
+				!bytes.Contains(text, []byte(hub)) {
+				t.Errorf("%s: %d %s", call, res.StatusCode, text)
+			}
+		}
+	}
+	_, err = r.socket().Genesis(t.Context(), []byte(`{}`), nil)
+	if p := problem(t, err); p.Code != "Follower" {
+		t.Errorf("genesis: %v", err)
+	}
+	w, err := r.socket().HighWater(t.Context())
+	if err != nil || w.Follow == nil || w.Follow.State != registry.FollowOK || w.Follow.Hub != hub {
+		t.Errorf("the status of the follower: %+v, %v", w.Follow, err)
+	}
+	res, err := http.Get("http://" + r.Addr() + "/registry/head")
+	must(t, err)
+	if must(t, res.Body.Close()); res.Header.Get("X-Registry-Age") == "" {
+		t.Errorf("no age: %v", res.Header)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// init --follow looks at the hub: a wrong genesis is refused, a hub that does not answer is
+// followed later.
+func TestInitLooksAtTheHub(t *testing.T) {
+	hubConfig, res := devConfig(t)
+	hub := start(t, hubConfig)
+	url := "http://" + hub.Addr()
+	wrong := strings.Repeat("0", 63) + "1"
+	_, err := initFollower(t, url, "b3:"+wrong)
+	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
+		t.Errorf("another genesis: %v", err)
+	}
+	hub.halt()
+	cfg := newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = url, res.Genesis
+	unheard := false
+	if _, err := Init(t.Context(), cfg, InitOptions{Unheard: func() { unheard = true }}); err != nil || !unheard {
+		t.Errorf("a hub that is not there: %v, told %v", err, unheard)
+	}
+	r := start(t, loaded(t, cfg))
+	ready := r.board.Report("registry", "")
+	if !ready.WriteReady || ready.Causes["registry.follow_ok"] == "" {
+		t.Errorf("before anything was read: %+v", ready)
+	}
+}

@@ -1,0 +1,175 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+)
+
+// A follower has the log of the hub, over a change of signers, a rotation of the log key and a
+// restart, and tells its own readers of each version.
+func TestFollowerHasTheLogOfTheHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 4)
+	r := newFollower(t, h).start()
+	sub := r.e.Subscribe("test")
+	defer sub.Close()
+	equal := func() {
+		t.Helper()
+		r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
+			ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
+			return ours != nil && bytes.Equal(ours.Note, theirs.Note)
+		})
+		r.wantEqual(h)
+	}
+	equal()
+	h.add(s, 5)
+	head := h.of.e.Head()
+	p, _ := h.of.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+		func(n *record.SignerSet) { n.Signers = append(n.Signers, newSigners(2, 1).keys[1].Signer(11)) })
+	h.of.approve(p, append(s.keys, newSigners(2, 1).keys[1])...)
+	h.of.commit(p)
+	h.of.cover()
+	equal()
+	h.rotateLogKey(s)
+	r.stop()
+	h.add(s, 4)
+	r.open()
+	r.start()
+	equal()
+	h.add(s, 5)
+	equal()
+	if v := r.e.Head().Head.Version; v != 21 {
+		t.Errorf("HEAD is %d", v)
+	}
+	r.waitFor("the last version to be told", func() bool { return r.e.told.Load() == 21 })
+	if got := r.e.followStatus(); got.State != FollowOK || got.Version != 21 {
+		t.Errorf("%+v", got)
+	}
+	r.stop()
+	log, err := export.Open(r.exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.genesis})
+	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.Versions != 21 {
+		t.Errorf("the export: %+v, %v", rep, err)
+	}
+}
+
+// A follower takes no version and signs nothing, whatever it is asked, and leaves no audit record.
+func TestFollowerRefusesWrites(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	calls := map[string]func() error{
+		"propose":  func() error { _, err := r.e.Propose(r.ctx(), alice, []byte("{"), "", ""); return err },
+		"approve":  func() error { _, err := r.e.Approve(r.ctx(), alice, "x", record.Approval{}, ""); return err },
+		"commit":   func() error { _, err := r.e.Commit(r.ctx(), alice, "x", ""); return err },
+		"withdraw": func() error { return r.e.Withdraw(r.ctx(), alice, "x", "") },
+		"genesis":  func() error { _, err := r.e.Genesis(r.ctx(), alice, nil, nil, ""); return err },
+		"adopt":    func() error { return r.e.Adopt(r.ctx(), alice, "") },
+		"catch up": func() error { _, err := r.e.CatchUp(r.ctx(), alice, nil, ""); return err },
+		"sign":     func() error { _, err := r.e.CheckpointNow(r.ctx()); return err },
+	}
+	for _, synced := range []bool{false, true} {
+		if synced {
+			r.start()
+			r.waitFor("HEAD", func() bool { return r.e.Head().Head.Version == 2 })
+		}
+		for name, call := range calls {
+			var follows *FollowerError
+			if err := call(); !errors.As(err, &follows) || follows.Hub != h.URL() {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if r.e.current.Load().audit != (AuditRef{}) {
+		t.Error("a refusal left an audit record")
+	}
+}
+
+// A file follows the log that it was begun with, or its own, and no other.
+func TestFollowerKeepsItsLog(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	if got := r.rounds().try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	wrong := func(name string, r *rig, change func(c *Config)) {
+		t.Helper()
+		r.stop()
+		cfg := r.cfg
+		change(&r.cfg)
+		r.wire()
+		if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+			t.Fatal(err)
+		}
+		r.sup.Start(r.store.Tasks()...)
+		r.stopped = false
+		var mismatch *FollowMismatchError
+		if err := r.e.Recover(r.ctx()); !errors.As(err, &mismatch) {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.stop()
+		r.cfg = cfg
+	}
+	wrong("no longer a follower", r, func(c *Config) { c.Follow = FollowConfig{} })
+	wrong("another genesis", r, func(c *Config) { c.Follow.Genesis = b3.Sum([]byte("x")).String() })
+	wrong("a hub of its own", h.of, func(c *Config) { c.Follow = r.cfg.Follow })
+	r.open()
+	r.wantFollowed()
+}
+
+// What a follower has is as old as the newest checkpoint of the hub: a hub that is frozen, or does
+// not answer, is no fork and is not fresh either.
+func TestFollowerOfAFrozenHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	f := r.rounds()
+	if err := r.e.followOK(); err == nil {
+		t.Error("ready before anything was read")
+	}
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	r.advance(time.Hour)
+	if age, known := r.e.Age(); !known || age < time.Hour || age > time.Hour+patience {
+		t.Errorf("age %s, %v", age, known)
+	}
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("after an hour: %+v", got)
+	}
+	h.set(func(h *fakeHub) { h.fail = func(string) error { return errors.New("429") } })
+	if got := f.try(t); got.State != FollowWaiting || r.e.followOK() != nil {
+		t.Errorf("of a busy hub: %+v, %v", got, r.e.followOK())
+	}
+	r.advance(24 * time.Hour)
+	if got := f.try(t); got.State != FollowStale {
+		t.Errorf("after a day: %+v", got)
+	}
+	h.set(func(h *fakeHub) { h.fail = nil })
+	if got := f.try(t); got.State != FollowStale {
+		t.Errorf("the old checkpoint again: %+v", got)
+	}
+	h.of.advance(25 * time.Hour)
+	h.of.cover()
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("signed again: %+v", got)
+	}
+	r.wantEqual(h)
+	h.of.advance(6 * time.Minute)
+	h.of.cover()
+	before := r.e.latest.Load()
+	if got := f.try(t); got.State != FollowUnsound || r.e.latest.Load() != before {
+		t.Errorf("signed ahead of this clock: %+v", got)
+	}
+}

@@ -1,0 +1,287 @@
+package registry
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/store"
+)
+
+// audited returns the reasons of the follower's rows in the audit chain of the store.
+func (r *rig) audited() (reasons []string) {
+	r.t.Helper()
+	var rows []store.AuditRow
+	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
+		rows, err = store.Audit(rd, 0, 100)
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Event.Event == "registry.follow" {
+			reasons = append(reasons, row.Reason)
+		}
+	}
+	return reasons
+}
+
+// A hub whose log is another one from some version on is not believed, however long it is, and the
+// follower serves what it had. It goes on when the log that it knows comes back.
+func TestFollowerOfAForkedHub(t *testing.T) {
+	for name, more := range map[string]int{"shorter": 1, "as long": 2, "longer": 4} {
+		t.Run(name, func(t *testing.T) {
+			h, s := newHub(t)
+			h.add(s, 2)
+			other := h.fork()
+			h.add(s, 2)
+			r := newFollower(t, h)
+			f := r.rounds()
+			if got := f.try(t); got.State != FollowOK {
+				t.Fatalf("%+v", got)
+			}
+			other.of.advance(time.Second) // so that its versions differ
+			other.add(s, more)
+			f.hub = other
+			for range 2 {
+				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
+					t.Fatalf("%+v", got)
+				}
+			}
+			r.wantEqual(h)
+			f.hub = h
+			h.add(s, 1)
+			if got := f.try(t); got.State != FollowOK {
+				t.Errorf("%+v", got)
+			}
+			r.wantEqual(h)
+			if got := fmt.Sprint(r.audited()); got != "[fork ok]" {
+				t.Errorf("audited %s", got)
+			}
+		})
+	}
+}
+
+// A hub that serves less than was seen is not believed. A follower that was itself restored knows
+// by its mark what it has seen.
+func TestFollowerOfARolledBackHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	old := h.fork()
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	early := r.path + ".early"
+	copyFile(t, r.path, early)
+	h.add(s, 3)
+	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
+		t.Fatalf("%+v", got)
+	}
+	f.hub = old
+	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
+		t.Fatalf("%+v", got)
+	}
+	r.wantEqual(h)
+	r.stop()
+	copyFile(t, early, r.path)
+	r.hub = old
+	r.open()
+	f = r.rounds()
+	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+		t.Fatalf("restored, at the same version: %+v", got)
+	}
+	old.of.advance(time.Second)
+	old.add(s, 1)
+	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+		t.Fatalf("restored, at a version that was not seen: %+v", got)
+	}
+	old.add(s, 4)
+	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
+		t.Fatalf("restored, and the hub is another log: %+v", got)
+	}
+	f.hub = h
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	r.wantEqual(h)
+}
+
+// Bytes that are not those of the log are not written, whatever is wrong with them.
+func TestFollowerOfALyingHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 3)
+	cut := func(raw []byte) []byte { return raw[:len(raw)/2] }
+	flip := func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }
+	empty := func([]byte) []byte { return nil }
+	for _, call := range []string{"checkpoint", "entry", "payload"} {
+		for name, wrong := range map[string]func([]byte) []byte{"cut": cut, "flipped": flip, "empty": empty} {
+			r := newFollower(t, h)
+			f := r.rounds()
+			h.set(func(h *fakeHub) {
+				h.lie = func(what string, v uint64, raw []byte) []byte {
+					if what == call && (v == 0 || v == 3) {
+						return wrong(raw)
+					}
+					return raw
+				}
+			})
+			if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+				t.Errorf("%s %s: %+v", call, name, got)
+			}
+			r.wantFollowed()
+			h.set(func(h *fakeHub) { h.lie = nil })
+			if got := f.try(t); got.State != FollowOK {
+				t.Errorf("%s %s, then sound: %+v", call, name, got)
+			}
+			r.wantEqual(h)
+			r.stop()
+		}
+	}
+}
+
+// After a rotation the old log key vouches only for sizes before it.
+func TestFollowerKnowsTheKeyInForce(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	old, err := h.of.e.logKey(h.of.e.Head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.rotateLogKey(s)
+	h.add(s, 1)
+	tree := h.of.e.latest.Load().Tree
+	forged, err := old.Sign(tree, h.of.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.set(func(h *fakeHub) {
+		h.lie = func(what string, _ uint64, raw []byte) []byte {
+			if what == "checkpoint" {
+				return forged.Note
+			}
+			return raw
+		}
+	})
+	if got := f.try(t); got.State != FollowUnsound || got.Version != 3 || !strings.Contains(got.Detail, "epoch 2") {
+		t.Errorf("%+v", got)
+	}
+	h.set(func(h *fakeHub) { h.lie = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("%+v", got)
+	}
+	r.wantEqual(h)
+}
+
+// A hub that has pruned the versions which are missing is told with both numbers.
+func TestFollowerBehindTheHorizon(t *testing.T) {
+	h, s := newHub(t)
+	h.of.stop()
+	h.of.segment = 2
+	h.set(func(h *fakeHub) { h.of.open() })
+	h.of.start()
+	h.of.commitDeltas(s, 20)
+	h.of.retain(RetainByCount, 4)
+	h.of.cover()
+	h.of.waitFor("the hub to prune", func() bool { return h.of.e.Head().MinVersion > 1 })
+	r := newFollower(t, h)
+	got := r.rounds().try(t)
+	want := fmt.Sprintf("it keeps versions from %d on, and this node has 0", h.of.e.Head().MinVersion)
+	if got.State != FollowHorizon || !strings.Contains(got.Detail, want) {
+		t.Errorf("%+v, want %s", got, want)
+	}
+}
+
+// A follower that is killed at any moment goes on from its file and its mark: after each request
+// to the hub, and so also after each step, a copy of both is made, and each copy becomes equal.
+// Versions that were not kept in memory are read twice.
+func TestKilledFollowerGoesOn(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 3)
+	h.rotateLogKey(s)
+	h.add(s, 8)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.slice, f.keep = 4, 1<<10
+	type copied struct {
+		file, mark []byte
+		head       uint64
+	}
+	var copies []copied
+	h.set(func(h *fakeHub) {
+		h.fail = func(string) error {
+			c := copied{head: r.e.Head().Head.Version}
+			var err error
+			if c.file, err = os.ReadFile(r.path); err != nil {
+				t.Fatal(err)
+			}
+			if c.mark, err = os.ReadFile(r.markFile()); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) || !bytes.Equal(copies[n-1].mark, c.mark) {
+				copies = append(copies, c)
+			}
+			return nil
+		}
+	})
+	f.slice = 4
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	h.set(func(h *fakeHub) { h.fail = nil })
+	r.wantEqual(h)
+	r.stop()
+	heads := map[uint64]bool{}
+	for _, c := range copies {
+		heads[c.head] = true
+		killed := &rig{t: t, path: r.path, cfg: r.cfg, keyFile: r.keyFile, hub: h}
+		if err := os.WriteFile(r.path, c.file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(r.markFile())
+		if c.mark != nil {
+			if err := os.WriteFile(r.markFile(), c.mark, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		killed.open()
+		if v := killed.e.Head().Head.Version; v < c.head {
+			t.Errorf("HEAD was %d, and is %d after the kill", c.head, v)
+		}
+		killed.wantFollowed()
+		if got := killed.rounds().try(t); got.State != FollowOK {
+			t.Errorf("killed at version %d: %+v", c.head, got)
+		}
+		killed.wantEqual(h)
+		killed.stop()
+	}
+	if len(heads) < 3 {
+		t.Errorf("killed at versions %v only", heads)
+	}
+}
+
+// A step is refused if HEAD is not the one that it was made for.
+func TestFollowStepIsGuarded(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	last := r.e.latest.Load()
+	for name, step := range map[string]FollowStep{
+		"head": {Note: last.Note, Covers: 2},
+		"size": {Head: r.e.Head().ref(), Note: last.Note, Covers: 3},
+	} {
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, step); !isGuard(err) ||
+			!strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.wantEqual(h)
+}

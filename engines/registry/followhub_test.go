@@ -1,0 +1,250 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// fakeHub is a Hub over an engine in this process. Its hooks let it fail and lie.
+type fakeHub struct {
+	mu   sync.Mutex
+	of   *rig                                           // guarded by mu, as the hooks are
+	fail func(call string) error                        // before each call
+	lie  func(call string, v uint64, raw []byte) []byte // about bytes
+}
+
+// set changes the hub.
+func (h *fakeHub) set(change func(h *fakeHub)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h)
+}
+
+// call returns the engine, or the error of the hook.
+func (h *fakeHub) call(name string) (*Engine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fail != nil {
+		if err := h.fail(name); err != nil {
+			return nil, err
+		}
+	}
+	return h.of.e, nil
+}
+
+// bytes passes the result of a read through the hook.
+func (h *fakeHub) bytes(call string, v uint64, read func(e *Engine) ([]byte, error)) ([]byte, error) {
+	e, err := h.call(call)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := read(e)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil && h.lie != nil {
+		raw = h.lie(call, v, bytes.Clone(raw))
+	}
+	return raw, err
+}
+
+func (h *fakeHub) URL() string { return "https://hub.test" }
+
+func (h *fakeHub) Checkpoint(context.Context) ([]byte, error) {
+	return h.bytes("checkpoint", 0, func(e *Engine) ([]byte, error) {
+		s, err := e.LatestCheckpoint()
+		if err != nil {
+			return nil, err
+		}
+		return s.Note, nil
+	})
+}
+
+func (h *fakeHub) Entry(ctx context.Context, v uint64) ([]byte, error) {
+	return h.bytes("entry", v, func(e *Engine) ([]byte, error) { return e.EntryBytes(ctx, v) })
+}
+
+func (h *fakeHub) Payload(ctx context.Context, v uint64) ([]byte, error) {
+	return h.bytes("payload", v, func(e *Engine) ([]byte, error) { return e.PayloadBytes(ctx, v) })
+}
+
+func (h *fakeHub) MinVersion(context.Context) (uint64, error) {
+	e, err := h.call("min")
+	if err != nil {
+		return 0, err
+	}
+	return e.Head().MinVersion, nil
+}
+
+func (h *fakeHub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
+	e, err := h.call("consistency")
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.Consistency(ctx, from, to)
+	return p.Hashes, err
+}
+
+func (h *fakeHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) error {
+	e, err := h.call("hear")
+	if err != nil {
+		return err
+	}
+	sub := e.Subscribe("sse")
+	defer sub.Close()
+	heard(e.Head().Head.Version)
+	for {
+		ev, _, err := sub.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		heard(ev.Version)
+	}
+}
+
+// newHub returns a hub whose log has a genesis.
+func newHub(t testing.TB) (*fakeHub, signers) {
+	t.Helper()
+	r, s := newLogRig(t)
+	r.genesis(s, "a")
+	return &fakeHub{of: r}, s
+}
+
+// newFollower returns a rig of a node that follows the hub. It runs no task of the registry yet.
+func newFollower(t testing.TB, h *fakeHub) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: h}
+	r.cfg = DefaultConfig()
+	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().genesis.String()
+	if err := r.cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := store.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Create(r.path, id); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// rounds returns the follower of r, to make rounds one by one.
+func (r *rig) rounds() *follower {
+	r.t.Helper()
+	f := r.e.newFollower()
+	if err := f.resume(r.ctx()); err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+// round makes a round and returns the state after it.
+func (f *follower) try(t testing.TB) *FollowStatus {
+	t.Helper()
+	f.report(context.Background(), f.round(context.Background()))
+	return f.e.followStatus()
+}
+
+// wantEqual demands that r has the log of the hub, in every byte that is public, and that its file
+// verifies.
+func (r *rig) wantEqual(h *fakeHub) {
+	r.t.Helper()
+	ours, theirs := r.e.Head(), h.of.e.Head()
+	if ours.Head != theirs.Head || ours.Items.Root() != theirs.Items.Root() || ours.Origin != theirs.Origin ||
+		ours.Expiry != theirs.Expiry || ours.Signers.B3() != theirs.Signers.B3() ||
+		ours.MinVersion != theirs.MinVersion || ours.CheckpointSize != theirs.CheckpointSize {
+		r.t.Fatalf("HEAD here %+v, of the hub %+v", ours.Doc(), theirs.Doc())
+	}
+	if !bytes.Equal(r.e.latest.Load().Note, h.of.e.latest.Load().Note) {
+		r.t.Error("the checkpoint is not that of the hub")
+	}
+	for v := uint64(1); v <= ours.Head.Version; v++ {
+		for _, read := range []func(e *Engine) ([]byte, error){
+			func(e *Engine) ([]byte, error) { return e.EntryBytes(r.ctx(), v) },
+			func(e *Engine) ([]byte, error) { return e.PayloadBytes(r.ctx(), v) },
+			func(e *Engine) ([]byte, error) { d, err := e.Version(r.ctx(), v, true); return d.JSON, err },
+		} {
+			a, errA := read(r.e)
+			b, errB := read(h.of.e)
+			if errA != nil || errB != nil || !bytes.Equal(a, b) {
+				r.t.Fatalf("version %d differs: %v, %v", v, errA, errB)
+			}
+		}
+	}
+	r.wantFollowed()
+}
+
+// wantFollowed demands that the file verifies in the profile of a follower.
+func (r *rig) wantFollowed() {
+	r.t.Helper()
+	err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		rep, err := Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.genesis})
+		if err == nil && (!rep.OK || rep.Profile != rverify.ProfileFollowed || rep.AuditRecords != 0) {
+			err = fmt.Errorf("%+v, %w", rep, rep.Problem)
+		}
+		return err
+	})
+	if err != nil && r.e.Head().Head.Version > 0 {
+		r.t.Errorf("the file does not verify: %v", err)
+	}
+}
+
+// add commits n versions at the hub and waits until a checkpoint covers them.
+func (h *fakeHub) add(s signers, n int) {
+	h.of.t.Helper()
+	for range n {
+		v := h.of.e.Head().Head.Version + 1
+		p := h.of.propose(v, fmt.Sprint("item", v))
+		h.of.approve(p, s.keys...)
+		h.of.commit(p)
+	}
+	h.of.cover()
+}
+
+// rotateLogKey gives the hub another log key, which its signers admit instead of the first.
+func (h *fakeHub) rotateLogKey(s signers) {
+	h.of.t.Helper()
+	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{9}, 64)), testOrigin)
+	if err != nil {
+		h.of.t.Fatal(err)
+	}
+	head := h.of.e.Head()
+	p, _ := h.of.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+		func(n *record.SignerSet) { n.LogKeys = []string{vkey} })
+	h.of.approve(p, s.keys...)
+	h.of.commit(p)
+	h.of.stop()
+	if err := os.WriteFile(h.of.keyFile, []byte(skey+"\n"), 0o600); err != nil {
+		h.of.t.Fatal(err)
+	}
+	h.set(func(h *fakeHub) { h.of.open() })
+	h.of.start().cover()
+}
+
+// fork returns a copy of the hub that goes on alone, with the same keys.
+func (h *fakeHub) fork() *fakeHub {
+	h.of.t.Helper()
+	was := h.of.snapshot()
+	was.keyFile = filepath.Join(filepath.Dir(was.path), "log.key")
+	copyFile(h.of.t, h.of.keyFile, was.keyFile)
+	copyFile(h.of.t, h.of.markFile(), was.markFile())
+	was.open()
+	h.of.t.Cleanup(was.stop)
+	return &fakeHub{of: was.start()}
+}

@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// hubDoc is a version as the hub sends it.
+type hubDoc struct{ entry, payload []byte }
+
+func (d hubDoc) bytes() int { return len(d.entry) + len(d.payload) }
+
+// hubDocs are consecutive versions from first on. They are an rverify.VersionReader.
+type hubDocs struct {
+	first uint64
+	all   []hubDoc
+}
+
+func (h hubDocs) last() uint64 { return h.first + uint64(len(h.all)) - 1 }
+
+func (h hubDocs) find(v uint64) (hubDoc, error) {
+	if v < h.first || v-h.first >= uint64(len(h.all)) {
+		return hubDoc{}, rverify.ErrMissing
+	}
+	return h.all[v-h.first], nil
+}
+
+// Entry returns the entry of a version.
+func (h hubDocs) Entry(v uint64) ([]byte, error) {
+	d, err := h.find(v)
+	return d.entry, err
+}
+
+// Payload returns the payload of a version.
+func (h hubDocs) Payload(v uint64) ([]byte, error) {
+	d, err := h.find(v)
+	return d.payload, err
+}
+
+// fetch reads the versions from…to of the hub, both included.
+func (f *follower) fetch(ctx context.Context, from, to uint64) (hubDocs, error) {
+	docs := hubDocs{first: from, all: make([]hubDoc, to-from+1)}
+	err := flow.Fan(ctx, min(followFlights, len(docs.all)), func(ctx context.Context, leg int) (err error) {
+		for i := leg; i < len(docs.all) && err == nil; i += followFlights {
+			d := &docs.all[i]
+			if d.entry, err = f.hub.Entry(ctx, from+uint64(i)); err == nil {
+				d.payload, err = f.hub.Payload(ctx, from+uint64(i))
+			}
+		}
+		return err
+	})
+	if errors.Is(err, ErrPruned) {
+		return docs, f.horizon(ctx, err)
+	}
+	return docs, err
+}
+
+// horizon returns the fault of a hub that has pruned versions which are missing here.
+func (f *follower) horizon(ctx context.Context, cause error) error {
+	first, err := f.hub.MinVersion(ctx)
+	if err != nil {
+		return cause
+	}
+	return faultf(FollowHorizon, "it keeps versions from %d on, and this node has %d: "+
+		"follow a node that keeps all of them", first, f.e.Head().Head.Version)
+}
+
+// write moves the high-water mark to the checkpoint of a verified stretch and then appends its
+// versions. A crash in between leaves a mark beyond HEAD, and the next round goes on.
+func (f *follower) write(ctx context.Context, s *stretch) error {
+	if f.e.mark.Path != "" {
+		if err := f.e.mark.Write(s.note); err != nil {
+			return &keepError{err}
+		}
+	}
+	f.seen = s.note.Tree
+	v := rverify.Resume(f.options(s.note.Size+1), f.base()) // judge has checked the signatures
+	for {
+		step, next, err := f.step(ctx, s, v)
+		if err != nil {
+			return err
+		}
+		if err := f.commit(ctx, s, step, next); err != nil {
+			return &keepError{err}
+		}
+		if step.Note != nil {
+			return nil
+		}
+	}
+}
+
+// step returns the command for the next versions of a stretch, and the state after them. The last one
+// has the checkpoint.
+func (f *follower) step(ctx context.Context, s *stretch, v *rverify.Verifier) (step FollowStep, next *state, err error) {
+	head := f.e.Head()
+	step = FollowStep{Head: head.ref(), Genesis: f.genesis}
+	view := *head
+	if head.Head.Version < s.note.Size {
+		docs, err := f.take(ctx, s, head.Head.Version+1)
+		if err != nil {
+			return step, nil, err
+		}
+		if err := v.Extend(ctx, docs, docs.last()); err != nil {
+			return step, nil, f.changed(err)
+		}
+		at, _ := v.State()
+		view.Head, view.Origin, view.Items, view.Signers = at.Head, at.Origin, at.Items, at.Signers
+		view.signersB3, view.genesis, view.MinVersion = at.Signers.B3(), f.genesis, max(1, head.MinVersion)
+		if view.Expiry, err = f.append(&step, docs, head.Head.Epoch); err != nil {
+			return step, nil, err
+		}
+	}
+	if view.Head.Version == s.note.Size {
+		every := f.e.live()
+		step.Note, step.Covers = s.note.Note, s.note.Size
+		step.Archive = step.Covers > f.archived && (step.Covers-f.archived >= uint64(every.Checkpoint.EveryVersions) ||
+			f.e.now().Sub(f.archivedAt) >= every.Storage.CheckpointInterval.D())
+	}
+	return step, newState(newHeadView(view)), nil
+}
+
+// changed returns the fault of a hub that sends another version than the one that was verified.
+func (f *follower) changed(err error) error {
+	if problem, bad := errors.AsType[*rverify.Problem](err); bad {
+		return faultf(FollowUnsound, "%v", problem)
+	}
+	return err
+}
+
+// append adds versions to a step. It returns the expiry of the last one.
+func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry string, err error) {
+	for _, d := range docs.all {
+		entry, err := record.ParseEntry(d.entry)
+		if err != nil {
+			return "", &keepError{err}
+		}
+		payload, err := record.ParsePayload(d.payload)
+		if err != nil {
+			return "", &keepError{err}
+		}
+		made, err := f.e.followed(entry, payload, epoch)
+		if err != nil {
+			return "", faultf(FollowUnsound, "%v", err)
+		}
+		step.Versions = append(step.Versions, made)
+		step.events = append(step.events, made.update(entry.Kind))
+		epoch, expiry = made.Epoch, payload.Expiry
+	}
+	return expiry, nil
+}
+
+// take returns the versions of a stretch from a version on, as many as one step writes. It reads those
+// that were not kept again.
+func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
+	if from > s.docs.last() {
+		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {
+			return out, err
+		}
+		for i, d := range s.docs.all {
+			if v := from + uint64(i); b3.Sum(d.entry) != s.sums[v-s.first] {
+				return out, faultf(FollowUnsound, "it has sent another entry of version %d before", v)
+			}
+		}
+	}
+	out = hubDocs{first: from}
+	size := 0
+	for v := from; v <= s.docs.last() && uint64(len(out.all)) < f.slice; v++ {
+		d, _ := s.docs.find(v)
+		if size += d.bytes(); size > maxBatchBytes && len(out.all) > 0 {
+			break
+		}
+		out.all = append(out.all, d)
+	}
+	return out, nil
+}
+
+// commit writes a step and publishes it.
+func (f *follower) commit(ctx context.Context, s *stretch, step FollowStep, next *state) error {
+	note := &s.note
+	if step.Note == nil {
+		note = nil
+	}
+	begun := time.Now()
+	_, err := store.Commit(ctx, f.e.store, store.Work, step, func(row treeRow) {
+		f.e.publishFollowed(next, row, note, step.events, time.Since(begun))
+	})
+	if err != nil {
+		return err
+	}
+	if step.Head.Version == 0 {
+		f.e.board.Set(service, keyHasGenesis, f.e.hasGenesis())
+	}
+	if step.Archive {
+		f.archived, f.archivedAt = step.Covers, f.e.now()
+	}
+	if note != nil {
+		f.e.checkpointed.Store(Checkpoint{*note, step.Archive})
+	}
+	if len(step.events) > 0 {
+		f.e.log.Info("follow.copied", "hub", f.hub.URL(), "from", step.events[0].Version,
+			"version", next.view.Head.Version, "payload_b3", next.view.Head.PayloadB3.String())
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// Bounds of a round.
+const (
+	followFlights = 8        // requests at a time
+	followSlice   = 32       // versions read at once
+	maxKept       = 32 << 20 // bytes of verified versions that are kept to be written; others are read again
+)
+
+// round reads the checkpoint of the hub and copies the versions under it. It writes nothing before
+// all of them, the checkpoint, and its consistency with the high-water mark are verified. The error
+// is a *FollowFault if the hub is not to be believed, and a *keepError if this node failed.
+func (f *follower) round(ctx context.Context) error {
+	if f.e.store.Info().Restored || f.e.chainError.Load() != nil {
+		return nil
+	}
+	raw, err := f.hub.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	tree, err := checkpoint.TreeOf(raw)
+	if err != nil {
+		return faultf(FollowUnsound, "checkpoint: %v", err)
+	}
+	if tree.Size <= f.e.Head().Head.Version {
+		return f.renew(ctx, raw, tree.Size)
+	}
+	if tree.Size < f.seen.Size {
+		return f.rolledBack(tree.Size)
+	}
+	s, err := f.judge(ctx, raw, tree)
+	if err != nil {
+		return err
+	}
+	return f.write(ctx, s)
+}
+
+func (f *follower) rolledBack(size uint64) error {
+	return faultf(FollowRollback, "its checkpoint is of %d versions, one of %d was seen here", size, f.seen.Size)
+}
+
+// renew takes a checkpoint of size versions, all of which this node has.
+func (f *follower) renew(ctx context.Context, raw []byte, size uint64) error {
+	sets, err := f.sets(ctx, size)
+	if err != nil {
+		return err
+	}
+	signed, err := f.open(raw, sets)
+	if err != nil {
+		return err
+	}
+	err = f.e.withTree(ctx, func(t logtree.Reader) error { return f.compare(t, signed) })
+	if err != nil {
+		return err
+	}
+	if size < f.seen.Size || size < f.e.Head().Head.Version {
+		return f.rolledBack(size)
+	}
+	last := f.e.latest.Load()
+	if last != nil && (bytes.Equal(last.Note, signed.Note) || signed.At.Before(last.At)) {
+		return nil // an older copy of the same tree, or nothing new
+	}
+	return f.write(ctx, &stretch{note: signed})
+}
+
+// compare checks the tree of t against a checkpoint, and against the high-water mark as far as t
+// goes.
+func (f *follower) compare(t logtree.Reader, signed checkpoint.Signed) error {
+	root, err := t.Root(signed.Size)
+	if err != nil {
+		return &keepError{err}
+	}
+	if root != signed.Root {
+		return faultf(FollowFork, "it has signed root %s for %d versions, those read have %s",
+			signed.Root, signed.Size, root)
+	}
+	if f.seen.Size > signed.Size {
+		return nil // a rollback
+	}
+	if root, err = t.Root(f.seen.Size); err != nil {
+		return &keepError{err}
+	}
+	if f.seen.Size > 0 && root != f.seen.Root {
+		return faultf(FollowFork, "it has signed root %s for %d versions before, and root %s now",
+			f.seen.Root, f.seen.Size, root)
+	}
+	return nil
+}
+
+// sets returns the signer sets that the file has up to a version.
+func (f *follower) sets(ctx context.Context, version uint64) (out []*record.SignerSet, err error) {
+	err = f.e.view(ctx, func(r store.Reader) error {
+		out = nil
+		for epoch, installed := range epochs.All(r) {
+			if installed.version > version {
+				break
+			}
+			set, err := record.ParseSignerSet(installed.set)
+			if err != nil {
+				return fmt.Errorf("signer set of epoch %d: %w", epoch, err)
+			}
+			out = append(out, set)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, &keepError{err}
+	}
+	return out, nil
+}
+
+// open verifies a checkpoint under the log keys of the last set, which is the one in force at its
+// size. Further lines must be signatures of earlier log keys or of witnesses that a set names.
+func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
+	if len(sets) == 0 {
+		return signed, faultf(FollowUnsound, "its checkpoint is of an empty log")
+	}
+	inForce := sets[len(sets)-1]
+	if len(inForce.LogKeys) == 0 {
+		return signed, faultf(FollowUnsound, "the signer set of epoch %d admits no log key, so nothing vouches for the log",
+			inForce.Epoch)
+	}
+	keys, err := checkpoint.NewKeys(inForce.LogKeys)
+	if err == nil {
+		signed, err = keys.Open(raw)
+	}
+	if err != nil {
+		return signed, faultf(FollowUnsound, "checkpoint, under the log keys of epoch %d: %v", inForce.Epoch, err)
+	}
+	all, witnesses, err := rverify.KeysOf(sets)
+	if err == nil {
+		err = all.Whole(raw, witnesses)
+	}
+	if err != nil {
+		return signed, faultf(FollowUnsound, "checkpoint: %v", err)
+	}
+	switch ahead := signed.At.Sub(f.e.now()); {
+	case signed.At.IsZero():
+		return signed, faultf(FollowUnsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
+	case ahead > maxClockLag:
+		return signed, faultf(FollowUnsound, "the checkpoint of %d versions was signed at %s, %s ahead of this clock",
+			signed.Size, record.FormatTime(signed.At), ahead.Round(time.Second))
+	}
+	return signed, nil
+}
+
+// stretch is the verified part of the hub's log that this node does not have.
+type stretch struct {
+	first uint64            // version
+	note  checkpoint.Signed // over the last version
+	sums  []b3.Digest       // of the entries
+	docs  hubDocs           // the next ones to write, as many as were kept
+}
+
+// options returns the options of a verifier that checks signatures from a version on.
+func (f *follower) options(from uint64) rverify.Options {
+	return rverify.Options{Genesis: f.genesis, From: from, Fan: flow.Fan, Jobs: cap(f.e.slots)}
+}
+
+// base returns the state at HEAD.
+func (f *follower) base() rverify.State {
+	head := f.e.Head()
+	return rverify.State{Head: head.Head, Origin: head.Origin, Items: head.Items, Signers: head.Signers}
+}
+
+// judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint.
+func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (*stretch, error) {
+	head := f.e.Head().Head.Version
+	sets, err := f.sets(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	s := &stretch{first: head + 1, docs: hubDocs{first: head + 1}}
+	v, tree, kept := rverify.Resume(f.options(0), f.base()), f.newLeaves(ctx, head), 0
+	for at := head + 1; at <= to.Size; at += f.slice {
+		docs, err := f.fetch(ctx, at, min(to.Size, at+f.slice-1))
+		if err != nil {
+			return nil, err
+		}
+		if err := v.Extend(ctx, docs, docs.last()); err != nil {
+			return nil, f.blame(ctx, raw, to, sets, err)
+		}
+		for _, d := range docs.all {
+			if err := tree.add(d.entry); err != nil {
+				return nil, &keepError{err}
+			}
+			s.sums = append(s.sums, b3.Sum(d.entry))
+			kept += d.bytes()
+			sets = append(sets, setOf(d.payload)...)
+		}
+		if kept <= f.keep {
+			s.docs.all = append(s.docs.all, docs.all...)
+		}
+	}
+	if s.note, err = f.open(raw, sets); err != nil {
+		return nil, err
+	}
+	return s, f.compare(logtree.Reader{Tiles: tree.tile}, s.note)
+}
+
+// setOf returns the signer set that a verified payload installs, if any.
+func setOf(payload []byte) []*record.SignerSet {
+	if !bytes.Contains(payload, []byte(`"signer_set":`)) {
+		return nil
+	}
+	p, err := record.ParsePayload(payload)
+	if err != nil || p.SignerSet == nil {
+		return nil
+	}
+	return []*record.SignerSet{p.SignerSet}
+}
+
+// blame returns the fault of a hub whose versions do not verify: a fork if it has signed a tree
+// that does not begin with the log of this node, else bytes that are not those of its log.
+func (f *follower) blame(ctx context.Context, raw []byte, to checkpoint.Tree, sets []*record.SignerSet,
+	err error) error {
+	problem, bad := errors.AsType[*rverify.Problem](err)
+	if !bad {
+		return err
+	}
+	head := f.e.Head().Head.Version
+	if _, unsigned := f.open(raw, sets); head == 0 || unsigned != nil {
+		return faultf(FollowUnsound, "%v", problem)
+	}
+	root, err := f.e.root(ctx, head)
+	if err != nil {
+		return &keepError{err}
+	}
+	proof, err := f.hub.Consistency(ctx, head, to.Size)
+	if err == nil && tlog.CheckTree(proof, int64(to.Size), to.Root, int64(head), root) != nil {
+		return faultf(FollowFork, "its checkpoint of %d versions does not continue the %d versions here: %v",
+			to.Size, head, problem)
+	}
+	return faultf(FollowUnsound, "%v", problem)
+}
+
+// leaves extends the tree of the file in memory.
+type leaves struct {
+	stored logtree.Tiles
+	made   map[logtree.At][]byte
+	size   uint64
+}
+
+func (f *follower) newLeaves(ctx context.Context, size uint64) *leaves {
+	stored := func(at logtree.At) (raw []byte) {
+		_ = f.e.view(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
+			raw = tilesOf(r)(at)
+			return nil
+		})
+		return raw
+	}
+	return &leaves{stored: stored, made: map[logtree.At][]byte{}, size: size}
+}
+
+func (l *leaves) tile(at logtree.At) []byte {
+	if raw := l.made[at]; raw != nil {
+		return raw
+	}
+	return l.stored(at)
+}
+
+func (l *leaves) add(entry []byte) error {
+	err := logtree.Append(l.tile, l.size, logtree.Leaf(entry), func(at logtree.At, raw []byte) { l.made[at] = raw })
+	l.size++
+	return err
+}
