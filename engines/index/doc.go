@@ -6,7 +6,9 @@
 //
 // Terms: a lookup is a search among peers, and a leg is one of its concurrent strands. A wave is a
 // group of peers that are asked at once: alpha peers first, and beta others at the hedge time. A
-// fence is the write counter of a key. A stale answer is one past its TTL.
+// fence is the write counter of a key. A stale answer is one past its TTL. The owner of a name is
+// the node whose item in the registry lists the longest suffix of it; without a fleet there is
+// none.
 //
 // # Invariants
 //
@@ -18,15 +20,19 @@
 //  2. Reads never return unsynced rows. A read of a row or of a page of names blocks until all its
 //     rows are synced. A page of names visits at most maxWalk rows.
 //  3. A version is written once. The seq of a key grows with each write and survives its deletion.
-//     ForgetName gives up both: it removes the row, even if it is damaged.
+//     In a file that was restored from a snapshot it is at least the time in Unix ms. ForgetName
+//     gives up both: it removes the row, even if it is damaged.
 //  4. The file holds only signed provider records, which were verified before they were queued.
-//     Answers of peers stay in memory, and are served to clients but not to other nodes. The name
-//     record of another node is accepted only under a key that is trusted for the name. Its seq is
-//     compared with earlier records by the same key. Two trusted keys that disagree are a conflict,
-//     which is counted and reported in the answer, and does not count against a peer.
+//     Answers of peers stay in memory, and are served to clients but not to other nodes. Records
+//     of names by their owners are the exception: they are kept in index/held, at most maxHeld,
+//     and served as the owner signed them. The name record of another node is accepted only under
+//     a key that is trusted for the name: the keys of index.trust and that of its owner. Its seq
+//     is compared with earlier records by the same key. Two trusted keys that disagree are a
+//     conflict, which is counted and reported in the answer, and does not count against a peer.
 //  5. Concurrent callers of a key share one lookup. It takes one place in work_tx, has one deadline
 //     from its admission, and makes at most alpha + beta calls and three retries; a lookup of a
-//     name may ask each peer once. No call outlives the job that made it.
+//     name may ask each peer once. The owner of a name is asked first, and alone until the hedge
+//     time or its failure. No call outlives the job that made it.
 //  6. A lookup of a name ends with the first good answer. A lookup of a content id waits for the
 //     alpha peers until all have answered, at most until the hedge time. If it then has a good
 //     answer, it ends. Otherwise it asks beta other peers and ends with the next good answer. The
@@ -37,10 +43,11 @@
 //     until it answers in time. A call that the deadline ends before twice the hedge time does not
 //     count either.
 //  7. A lookup ends with "not found" only if the peers that answered "not found" outnumber the
-//     peers that did not answer. If some did not answer, the error is a SilentError and is cached
-//     for half of neg_ttl_ms. Failures are never cached as "not found". A stale answer is served
-//     only while a peer that gave it does not answer, never past a signed expiry, and never after a
-//     write or a tombstone.
+//     peers that did not answer. If the owner alone is trusted for a name, its "not found" is
+//     final, and that of others counts for nothing. If some did not answer, the error is a
+//     SilentError and is cached for half of neg_ttl_ms. Failures are never cached as "not found". A
+//     stale answer is served only while a peer that gave it does not answer, never past a signed
+//     expiry, and never after a write or a tombstone.
 //  8. Every accepted job is answered exactly once, including at shutdown and after a panic.
 //  9. A lookup reads this node's file in the goroutine of its caller, and takes a place in work_tx
 //     only before it asks peers. While another network waits, one network holds at most a quarter
@@ -53,7 +60,10 @@
 //     absent. A page of names lists it by its key. A damaged row of a provider or of an expiry is
 //     skipped and removed. Damaged rows end neither a task nor a boot.
 //  12. Only the breaker janitor changes the state of a breaker. Only the cache janitor writes
-//     cache_meta.
+//     cache_meta. Only the renewer writes index/held.
+//  13. Peers and owners are one snapshot, which SetFleet replaces; a lookup uses one snapshot. A
+//     name that another node owns cannot be put, and a row of it counts for nothing. When a name
+//     gets another owner, no call that begins later gets an answer of the earlier one.
 //
 // # Tasks and queues
 //
@@ -65,19 +75,22 @@
 //   - breaker_janitor (1, every 250 ms): steps the breakers. It uses no network.
 //   - prefetcher (1): queues warm-up, reindexing and probes.
 //   - observer (1): counts events.
+//   - renewer (1, every hour; only with a fleet): keeps the records of owners and asks the owners
+//     again.
 //
 // Queues and broadcasts:
 //
 //   - work_tx, 512, reject new: HTTP -> worker. Its items are turns; the jobs are in the line, by
 //     network.
-//   - bg_tx, 64, wait: prefetcher -> worker, taken while work_tx is empty.
+//   - bg_tx, 64, wait: prefetcher, renewer -> worker, taken while work_tx is empty.
+//   - records_tx, 4096, drop new (only with a fleet): worker -> renewer.
 //   - reindex_tx, 16, reject new: HTTP -> prefetcher.
 //   - fills_tx, 1024, drop new: HTTP, worker -> cache_janitor.
 //   - events_tx, 1024, drop oldest: HTTP, worker, cache_janitor -> observer.
 //   - cfg_watch, synced: watches of the configuration and of the last synced command.
 //
 // Handlers write through the store's lane work, which refuses writes when it is full. Expired
-// records are removed through the lane bulk.
+// records are removed, and records of owners kept, through the lane bulk.
 //
 // A lookup holds its worker until it ends. With λ lookups a second, a share p of hits, S seconds of
 // work and D seconds of peers each, choose M ≥ ceil(λ·(p·S + (1−p)·(S+D)) / 0.7) workers.

@@ -12,11 +12,12 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// flightKey identifies a lookup that callers may join. It includes the fence: a caller that has
-// seen a write does not join a lookup that began before the write.
+// flightKey identifies a lookup that callers may join. It includes the fence and the era of the
+// owners: a caller that has seen a write, or another owner, does not join a lookup that began
+// before.
 type flightKey struct {
 	text         string
-	fence        uint64
+	fence, era   uint64
 	fresh, local bool
 }
 
@@ -179,7 +180,7 @@ func refused(err error) bool {
 
 func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
 	j.fence = e.mark(s, j)
-	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, j.fresh, j.local}, struct{}{})
+	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.set.Load().era, j.fresh, j.local}, struct{}{})
 	switch {
 	case err != nil:
 		return result{}, true, err

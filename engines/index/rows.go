@@ -14,7 +14,9 @@ var (
 	bName    = &store.Bucket{Name: "index/name"}
 	bProv    = &store.Bucket{Name: "index/prov"}
 	bProvExp = &store.Bucket{Name: "index/prov_exp"}
-	bHeld    = &store.Bucket{Name: "index/held"} // empty without a fleet
+	// bHeld holds what other nodes have signed, which can be asked for again. Without a fleet it is
+	// empty.
+	bHeld = &store.Bucket{Name: "index/held", Class: store.Derived}
 )
 
 // Buckets lists the index's buckets.
