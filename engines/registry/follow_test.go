@@ -3,10 +3,12 @@ package registry
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -171,5 +173,45 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	before := r.e.latest.Load()
 	if got := f.try(t); got.State != FollowUnsound || r.e.latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
+	}
+}
+
+// A follower names a hub and its genesis, both or none, and calls no other host without TLS.
+func TestFollowConfig(t *testing.T) {
+	genesis := b3.Sum([]byte("x")).String()
+	for _, tt := range []struct {
+		url, genesis string
+		change       func(c *Config)
+		fault        string
+	}{
+		{"https://hub.example:8443", genesis, nil, ""},
+		{"https://hub.example/", genesis, nil, ""},
+		{"http://127.0.0.1:8080", genesis, nil, ""},
+		{"http://[::1]:8080", genesis, nil, ""},
+		{"http://localhost:8080", genesis, nil, ""},
+		{"", "", func(c *Config) { c.Storage.CheckpointInterval = unit.Duration(24 * time.Hour) }, ""},
+		{"http://hub.example", genesis, nil, "follow.url"},
+		{"http://10.0.0.1", genesis, nil, "follow.url"},
+		{"https://a:b@hub.example", genesis, nil, "follow.url"},
+		{"https://hub.example/path", genesis, nil, "follow.url"},
+		{"https://hub.example?x=1", genesis, nil, "follow.url"},
+		{"ftp://hub.example", genesis, nil, "follow.url"},
+		{"hub.example", genesis, nil, "follow.url"},
+		{"", genesis, nil, "follow.url"},
+		{"https://hub.example", "", nil, "follow.genesis"},
+		{"https://hub.example", "b3:00", nil, "follow.genesis"},
+		{"https://hub.example", b3.Digest{}.String(), nil, "follow.genesis"},
+		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() }, "bootstrap"},
+		{"https://hub.example", genesis, func(c *Config) { c.Follow.MaxAge = unit.Duration(19 * time.Minute) }, "follow.max_age"},
+	} {
+		c := DefaultConfig()
+		c.Follow.URL, c.Follow.Genesis = tt.url, tt.genesis
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		err := c.Validate()
+		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%q, %q: %v, want %q", tt.url, tt.genesis, err, tt.fault)
+		}
 	}
 }

@@ -96,9 +96,10 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 	}
 }
 
-// step returns the command for the next versions of a stretch, and the state after them. The last one
-// has the checkpoint.
-func (f *follower) step(ctx context.Context, s *stretch, v *rverify.Verifier) (step FollowStep, next *state, err error) {
+// step returns the command for the next versions of a stretch, and the state after them. The last
+// one has the checkpoint.
+func (f *follower) step(ctx context.Context, s *stretch,
+	v *rverify.Verifier) (step FollowStep, next *state, err error) {
 	head := f.e.Head()
 	step = FollowStep{Head: head.ref(), Genesis: f.genesis}
 	view := *head
@@ -111,6 +112,7 @@ func (f *follower) step(ctx context.Context, s *stretch, v *rverify.Verifier) (s
 			return step, nil, f.changed(err)
 		}
 		at, _ := v.State()
+		step.Origin = at.Origin
 		view.Head, view.Origin, view.Items, view.Signers = at.Head, at.Origin, at.Items, at.Signers
 		view.signersB3, view.genesis, view.MinVersion = at.Signers.B3(), f.genesis, max(1, head.MinVersion)
 		if view.Expiry, err = f.append(&step, docs, head.Head.Epoch); err != nil {
@@ -156,8 +158,8 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 	return expiry, nil
 }
 
-// take returns the versions of a stretch from a version on, as many as one step writes. It reads those
-// that were not kept again.
+// take returns the versions of a stretch from a version on, as many as one step writes. It reads
+// those that were not kept again.
 func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
 		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {

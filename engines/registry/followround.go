@@ -135,8 +135,8 @@ func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint
 	}
 	inForce := sets[len(sets)-1]
 	if len(inForce.LogKeys) == 0 {
-		return signed, faultf(FollowUnsound, "the signer set of epoch %d admits no log key, so nothing vouches for the log",
-			inForce.Epoch)
+		return signed, faultf(FollowUnsound,
+			"the signer set of epoch %d admits no log key, so nothing vouches for the log", inForce.Epoch)
 	}
 	keys, err := checkpoint.NewKeys(inForce.LogKeys)
 	if err == nil {
