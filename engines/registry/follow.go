@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"time"
@@ -132,10 +133,13 @@ func (f *follower) resume(ctx context.Context) error {
 		return err
 	}
 	mark, err := checkpoint.TreeOf(raw)
-	if err == nil && mark.Size >= f.seen.Size {
+	if err != nil {
+		return fmt.Errorf("%s: %w: remove it only if this is the newest copy of the file", f.e.mark.Path, err)
+	}
+	if mark.Size >= f.seen.Size {
 		f.seen = mark
 	}
-	return err
+	return nil
 }
 
 // hear follows the event stream of the hub until ctx ends. It opens a broken one again.

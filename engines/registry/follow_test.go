@@ -54,6 +54,10 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	if got := r.e.followStatus(); got.State != FollowOK || got.Version != 21 {
 		t.Errorf("%+v", got)
 	}
+	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 21 })
+	if why := r.e.chainError.Load(); why != nil {
+		t.Error(*why)
+	}
 	r.stop()
 	log, err := export.Open(r.exported())
 	if err != nil {

@@ -249,8 +249,8 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}
-	o.Unheard = func() {
-		a.Say("warning: %s does not answer: the node follows it once it does", cfg.Registry.Follow.URL)
+	o.Unheard = func(why error) {
+		a.Say("warning: %s does not answer: %v\n  -> the node follows it once it does", cfg.Registry.Follow.URL, why)
 	}
 	made, err := server.Init(ctx, cfg, o)
 	if hub, ok := errors.AsType[*server.HubError](err); ok {
