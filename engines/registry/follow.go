@@ -21,11 +21,7 @@ import (
 // ErrNotFound and ErrPruned.
 type Hub interface {
 	URL() string
-	// Checkpoint returns the latest checkpoint, or ErrNotFound before the first.
-	Checkpoint(ctx context.Context) ([]byte, error)
-	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
-	Entry(ctx context.Context, version uint64) ([]byte, error)
-	Payload(ctx context.Context, version uint64) ([]byte, error)
+	PublicLog
 	// MinVersion returns the first version that is not pruned.
 	MinVersion(ctx context.Context) (uint64, error)
 	// Consistency returns a proof that the log of from versions is a prefix of that of to.
@@ -33,6 +29,15 @@ type Hub interface {
 	// Hear calls heard with the number of each version after one, as it is committed. It blocks
 	// until the connection breaks or ctx ends, which is always an error.
 	Hear(ctx context.Context, after uint64, heard func(version uint64)) error
+}
+
+// PublicLog reads the versions of a log, and the checkpoint over them, from another node.
+type PublicLog interface {
+	// Checkpoint returns the latest checkpoint, or ErrNotFound before the first.
+	Checkpoint(ctx context.Context) ([]byte, error)
+	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
+	Entry(ctx context.Context, version uint64) ([]byte, error)
+	Payload(ctx context.Context, version uint64) ([]byte, error)
 }
 
 // Pace of the follower.

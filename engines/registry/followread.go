@@ -46,19 +46,24 @@ func (h hubDocs) Payload(v uint64) ([]byte, error) {
 
 // fetch reads the versions from…to of the hub, both included.
 func (f *follower) fetch(ctx context.Context, from, to uint64) (hubDocs, error) {
+	docs, err := fetchDocs(ctx, f.hub, from, to)
+	if errors.Is(err, ErrPruned) {
+		return docs, f.horizon(ctx, err)
+	}
+	return docs, err
+}
+
+func fetchDocs(ctx context.Context, hub PublicLog, from, to uint64) (hubDocs, error) {
 	docs := hubDocs{first: from, all: make([]hubDoc, to-from+1)}
 	err := flow.Fan(ctx, min(followFlights, len(docs.all)), func(ctx context.Context, leg int) (err error) {
 		for i := leg; i < len(docs.all) && err == nil; i += followFlights {
 			d := &docs.all[i]
-			if d.entry, err = f.hub.Entry(ctx, from+uint64(i)); err == nil {
-				d.payload, err = f.hub.Payload(ctx, from+uint64(i))
+			if d.entry, err = hub.Entry(ctx, from+uint64(i)); err == nil {
+				d.payload, err = hub.Payload(ctx, from+uint64(i))
 			}
 		}
 		return err
 	})
-	if errors.Is(err, ErrPruned) {
-		return docs, f.horizon(ctx, err)
-	}
 	return docs, err
 }
 

@@ -130,6 +130,10 @@ func (f *follower) sets(ctx context.Context, version uint64) (out []*record.Sign
 // open verifies a checkpoint under the log keys of the last set, which is the one in force at its
 // size. Further lines must be signatures of earlier log keys or of witnesses that a set names.
 func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
+	return openNote(raw, sets, f.e.now())
+}
+
+func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed checkpoint.Signed, err error) {
 	if len(sets) == 0 {
 		return signed, faultf(FollowUnsound, "its checkpoint is of an empty log")
 	}
@@ -152,7 +156,7 @@ func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint
 	if err != nil {
 		return signed, faultf(FollowUnsound, "checkpoint: %v", err)
 	}
-	switch ahead := signed.At.Sub(f.e.now()); {
+	switch ahead := signed.At.Sub(now); {
 	case signed.At.IsZero():
 		return signed, faultf(FollowUnsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
 	case ahead > maxClockLag:
