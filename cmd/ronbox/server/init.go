@@ -39,7 +39,7 @@ type InitOptions struct {
 	Systemd bool   // write systemd units into the directory
 	Packs   string // folder of map packs to copy; "": none
 	Claimed func() // called once this init owns the directory; may be nil
-	// called if the node that the configuration follows does not answer, with the reason; may be nil
+	// called with the reason if the node that the configuration follows does not answer; may be nil
 	Unheard func(why error)
 }
 
