@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -218,4 +219,74 @@ func TestFollowConfig(t *testing.T) {
 			t.Errorf("%q, %q: %v, want %q", tt.url, tt.genesis, err, tt.fault)
 		}
 	}
+}
+
+// A version is here within two seconds of its commit while the hub's stream is heard, within a poll
+// if it is not, and after a fault the hub is asked once in a poll.
+func TestFollowerPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newHub(t)
+		r := newFollower(t, h).start()
+		commit := func() time.Duration {
+			t.Helper()
+			v := h.of.e.Head().Head.Version + 1
+			p := h.of.propose(v, "later")
+			h.of.approve(p, s.keys...)
+			h.of.commit(p)
+			begun := time.Now()
+			r.waitFor("the version", func() bool { return r.e.Head().Head.Version == v })
+			return time.Since(begun)
+		}
+		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
+		for range 5 {
+			if took := commit(); took > 2*time.Second {
+				t.Errorf("a version took %s", took)
+			}
+		}
+		asked := 0
+		h.set(func(h *fakeHub) {
+			h.fail = func(call string) error {
+				if call == "checkpoint" {
+					asked++
+				}
+				return nil
+			}
+			h.lie = func(call string, _ uint64, raw []byte) []byte {
+				if call == "payload" {
+					return raw[1:]
+				}
+				return raw
+			}
+		})
+		h.add(s, 1)
+		r.waitFor("the fault", func() bool { return r.e.followStatus().State == FollowUnsound })
+		before := asked
+		for range 10 {
+			h.add(s, 1)
+			time.Sleep(time.Second)
+		}
+		if asked != before {
+			t.Errorf("a bad hub was asked %d times within 10 s", asked-before)
+		}
+		h.set(func(h *fakeHub) { h.lie = nil })
+		if took := commit(); took > followPoll {
+			t.Errorf("the sound hub was noticed after %s", took)
+		}
+		h.set(func(h *fakeHub) {
+			h.fail = func(call string) error {
+				if call == "hear" {
+					return errors.New("503")
+				}
+				return nil
+			}
+		})
+		h.of.stop() // ends the stream
+		h.set(func(h *fakeHub) { h.of.open() })
+		h.of.start()
+		if took := commit(); took > followPoll+2*time.Second {
+			t.Errorf("without a stream a version took %s", took)
+		}
+		r.stop()
+		h.of.stop()
+	})
 }

@@ -27,6 +27,9 @@ func (r *rig) audited() (reasons []string) {
 	for _, row := range rows {
 		if row.Event.Event == "registry.follow" {
 			reasons = append(reasons, row.Reason)
+			if row.Reason == FollowFork && !strings.HasPrefix(row.Detail["checkpoint"], testOrigin) {
+				r.t.Errorf("the row of a fork has no evidence: %v", row.Detail)
+			}
 		}
 	}
 	return reasons

@@ -109,7 +109,7 @@ func (f *follower) step(ctx context.Context, s *stretch,
 	step = FollowStep{Head: head.ref(), Genesis: f.genesis}
 	view := *head
 	if head.Head.Version < s.note.Size {
-		docs, err := f.take(ctx, s, head.Head.Version+1)
+		docs, err := f.next(ctx, s, head.Head.Version+1)
 		if err != nil {
 			return step, nil, err
 		}
@@ -163,9 +163,9 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 	return expiry, nil
 }
 
-// take returns the versions of a stretch from a version on, as many as one step writes. It reads
+// next returns the versions of a stretch from a version on, as many as one step writes. It reads
 // those that were not kept again.
-func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
+func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
 		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {
 			return out, err

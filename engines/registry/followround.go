@@ -36,6 +36,15 @@ func (f *follower) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = f.take(ctx, raw)
+	if fault, bad := errors.AsType[*FollowFault](err); bad {
+		fault.note = raw
+	}
+	return err
+}
+
+// take copies the versions under a checkpoint of the hub.
+func (f *follower) take(ctx context.Context, raw []byte) error {
 	tree, err := checkpoint.TreeOf(raw)
 	if err != nil {
 		return faultf(FollowUnsound, "checkpoint: %v", err)
