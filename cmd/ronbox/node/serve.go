@@ -202,6 +202,9 @@ func (a app) init(ctx context.Context, f initFlags) error {
 				"%s is a node already, and it does not follow %s", cfg.Node.DataDir, f.follow)
 		}
 		follows.URL, follows.Genesis = f.follow, f.genesis
+		if err := cfg.Registry.Validate(); err != nil {
+			return cli.Usage("--follow: %w", err)
+		}
 	}
 	if f.start && exists {
 		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
