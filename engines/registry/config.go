@@ -170,7 +170,8 @@ func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time
 
 // Validate returns all faults of c, joined.
 func (c Config) Validate() error {
-	return errors.Join(c.validateWords(), c.validateFollow(), unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
+	return errors.Join(c.validateWords(), c.validateFollow(),
+		unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
 		unit.Within("queues.proposals", c.Queues.Proposals, 1, c.Limits.Inflight-1),
 		unit.Within("queues.approvals", c.Queues.Approvals, 1, c.Limits.Inflight-1),
 		unit.Within("limits.rps", c.Limits.RPS, 0, 1_000_000),
@@ -204,18 +205,16 @@ func (c Config) Validate() error {
 // validateFollow returns the faults of the section follow, and of the keys that it excludes.
 func (c Config) validateFollow() (err error) {
 	f := c.Follow
-	if least := 2 * c.Storage.CheckpointInterval.D(); f.MaxAge.D() < least || f.MaxAge.D() > maxFollowAge {
-		err = fmt.Errorf("follow.max_age = %q: must be %s..%s, two of storage.checkpoint_interval at least",
-			f.MaxAge, unit.Duration(least), unit.Duration(maxFollowAge))
-	}
 	if f.URL == "" && f.Genesis == "" {
-		return err
+		return unit.Between("follow.max_age", f.MaxAge, minFollowAge, maxFollowAge)
 	}
+	err = unit.Between("follow.max_age", f.MaxAge, 2*c.Storage.CheckpointInterval.D(), maxFollowAge)
 	if bad := checkHub(f.URL); bad != nil {
 		err = errors.Join(err, fmt.Errorf("follow.url = %q: %w", f.URL, bad))
 	}
 	if genesis, bad := b3.Parse(f.Genesis); bad != nil {
-		err = errors.Join(err, fmt.Errorf("follow.genesis = %q: must be the payload_b3 of version 1: %w", f.Genesis, bad))
+		err = errors.Join(err,
+			fmt.Errorf("follow.genesis = %q: must be the payload_b3 of version 1: %w", f.Genesis, bad))
 	} else if genesis.IsZero() {
 		err = errors.Join(err, fmt.Errorf("follow.genesis = %q: no payload has this hash", f.Genesis))
 	}
@@ -225,8 +224,11 @@ func (c Config) validateFollow() (err error) {
 	return err
 }
 
-// maxFollowAge bounds follow.max_age.
-const maxFollowAge = 365 * 24 * time.Hour
+// Bounds of follow.max_age. The lower one is twice the least storage.checkpoint_interval.
+const (
+	minFollowAge = 2 * time.Minute
+	maxFollowAge = 365 * 24 * time.Hour
+)
 
 // checkHub returns an error unless raw is an https URL, or an http URL of this host, without a
 // path.

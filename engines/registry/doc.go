@@ -74,8 +74,8 @@
 //   - approvals_tx, 512, reject new: HTTP to pipeline
 //   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
 //   - retention_cmd_tx, 8, reject new: checkpointor to pruner
-//   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher, deep_verifier and
-//     checkpointor
+//   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher,
+//     deep_verifier and checkpointor
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
 //     gap as lagged
 //   - archived, watch: checkpointor to witness

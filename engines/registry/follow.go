@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,7 @@ import (
 // ErrNotFound and ErrPruned.
 type Hub interface {
 	URL() string
-	// Checkpoint returns the latest checkpoint, or ErrNotFound before the first.
-	Checkpoint(ctx context.Context) ([]byte, error)
-	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
-	Entry(ctx context.Context, version uint64) ([]byte, error)
-	Payload(ctx context.Context, version uint64) ([]byte, error)
+	PublicLog
 	// MinVersion returns the first version that is not pruned.
 	MinVersion(ctx context.Context) (uint64, error)
 	// Consistency returns a proof that the log of from versions is a prefix of that of to.
@@ -32,6 +29,15 @@ type Hub interface {
 	// Hear calls heard with the number of each version after one, as it is committed. It blocks
 	// until the connection breaks or ctx ends, which is always an error.
 	Hear(ctx context.Context, after uint64, heard func(version uint64)) error
+}
+
+// PublicLog reads the versions of a log, and the checkpoint over them, from another node.
+type PublicLog interface {
+	// Checkpoint returns the latest checkpoint, or ErrNotFound before the first.
+	Checkpoint(ctx context.Context) ([]byte, error)
+	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
+	Entry(ctx context.Context, version uint64) ([]byte, error)
+	Payload(ctx context.Context, version uint64) ([]byte, error)
 }
 
 // Pace of the follower.
@@ -132,10 +138,13 @@ func (f *follower) resume(ctx context.Context) error {
 		return err
 	}
 	mark, err := checkpoint.TreeOf(raw)
-	if err == nil && mark.Size >= f.seen.Size {
+	if err != nil {
+		return fmt.Errorf("%s: %w: remove it only if this is the newest copy of the file", f.e.mark.Path, err)
+	}
+	if mark.Size >= f.seen.Size {
 		f.seen = mark
 	}
-	return err
+	return nil
 }
 
 // hear follows the event stream of the hub until ctx ends. It opens a broken one again.

@@ -3,10 +3,13 @@ package registry
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -51,6 +54,10 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	r.waitFor("the last version to be told", func() bool { return r.e.told.Load() == 21 })
 	if got := r.e.followStatus(); got.State != FollowOK || got.Version != 21 {
 		t.Errorf("%+v", got)
+	}
+	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 21 })
+	if why := r.e.chainError.Load(); why != nil {
+		t.Error(*why)
 	}
 	r.stop()
 	log, err := export.Open(r.exported())
@@ -172,4 +179,114 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowUnsound || r.e.latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
 	}
+}
+
+// A follower names a hub and its genesis, both or none, and calls no other host without TLS.
+func TestFollowConfig(t *testing.T) {
+	genesis := b3.Sum([]byte("x")).String()
+	for _, tt := range []struct {
+		url, genesis string
+		change       func(c *Config)
+		fault        string
+	}{
+		{"https://hub.example:8443", genesis, nil, ""},
+		{"https://hub.example/", genesis, nil, ""},
+		{"http://127.0.0.1:8080", genesis, nil, ""},
+		{"http://[::1]:8080", genesis, nil, ""},
+		{"http://localhost:8080", genesis, nil, ""},
+		{"", "", func(c *Config) { c.Storage.CheckpointInterval = unit.Duration(24 * time.Hour) }, ""},
+		{"http://hub.example", genesis, nil, "follow.url"},
+		{"http://10.0.0.1", genesis, nil, "follow.url"},
+		{"https://a:b@hub.example", genesis, nil, "follow.url"},
+		{"https://hub.example/path", genesis, nil, "follow.url"},
+		{"https://hub.example?x=1", genesis, nil, "follow.url"},
+		{"ftp://hub.example", genesis, nil, "follow.url"},
+		{"hub.example", genesis, nil, "follow.url"},
+		{"", genesis, nil, "follow.url"},
+		{"https://hub.example", "", nil, "follow.genesis"},
+		{"https://hub.example", "b3:00", nil, "follow.genesis"},
+		{"https://hub.example", b3.Digest{}.String(), nil, "follow.genesis"},
+		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() }, "bootstrap"},
+		{"https://hub.example", genesis, func(c *Config) { c.Follow.MaxAge = unit.Duration(19 * time.Minute) }, "follow.max_age"},
+	} {
+		c := DefaultConfig()
+		c.Follow.URL, c.Follow.Genesis = tt.url, tt.genesis
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		err := c.Validate()
+		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%q, %q: %v, want %q", tt.url, tt.genesis, err, tt.fault)
+		}
+	}
+}
+
+// A version is here within two seconds of its commit while the hub's stream is heard, within a poll
+// if it is not, and after a fault the hub is asked once in a poll.
+func TestFollowerPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newHub(t)
+		r := newFollower(t, h).start()
+		commit := func() time.Duration {
+			t.Helper()
+			v := h.of.e.Head().Head.Version + 1
+			p := h.of.propose(v, "later")
+			h.of.approve(p, s.keys...)
+			h.of.commit(p)
+			begun := time.Now()
+			r.waitFor("the version", func() bool { return r.e.Head().Head.Version == v })
+			return time.Since(begun)
+		}
+		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
+		for range 5 {
+			if took := commit(); took > 2*time.Second {
+				t.Errorf("a version took %s", took)
+			}
+		}
+		asked := 0
+		h.set(func(h *fakeHub) {
+			h.fail = func(call string) error {
+				if call == "checkpoint" {
+					asked++
+				}
+				return nil
+			}
+			h.lie = func(call string, _ uint64, raw []byte) []byte {
+				if call == "payload" {
+					return raw[1:]
+				}
+				return raw
+			}
+		})
+		h.add(s, 1)
+		r.waitFor("the fault", func() bool { return r.e.followStatus().State == FollowUnsound })
+		before := asked
+		for range 10 {
+			h.add(s, 1)
+			time.Sleep(time.Second)
+		}
+		if asked != before {
+			t.Errorf("a bad hub was asked %d times within 10 s", asked-before)
+		}
+		h.set(func(h *fakeHub) { h.lie = nil })
+		if took := commit(); took > followPoll {
+			t.Errorf("the sound hub was noticed after %s", took)
+		}
+		h.set(func(h *fakeHub) {
+			h.fail = func(call string) error {
+				if call == "hear" {
+					return errors.New("503")
+				}
+				return nil
+			}
+		})
+		h.of.stop() // ends the stream
+		h.set(func(h *fakeHub) { h.of.open() })
+		h.of.start()
+		if took := commit(); took > followPoll+2*time.Second {
+			t.Errorf("without a stream a version took %s", took)
+		}
+		r.stop()
+		h.of.stop()
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
 
@@ -25,6 +27,9 @@ func (r *rig) audited() (reasons []string) {
 	for _, row := range rows {
 		if row.Event.Event == "registry.follow" {
 			reasons = append(reasons, row.Reason)
+			if row.Reason == FollowFork && !strings.HasPrefix(row.Detail["checkpoint"], testOrigin) {
+				r.t.Errorf("the row of a fork has no evidence: %v", row.Detail)
+			}
 		}
 	}
 	return reasons
@@ -284,4 +289,53 @@ func TestFollowStepIsGuarded(t *testing.T) {
 		}
 	}
 	r.wantEqual(h)
+}
+
+// The log of another node is verified without a file: a sound one whole, a bad one with its fault.
+func TestVerifyPublic(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	early := h.of.e.latest.Load().Note
+	h.rotateLogKey(s)
+	h.add(s, 40)
+	genesis := h.of.e.Head().genesis
+	verify := func(o rverify.Options) PublicReport {
+		t.Helper()
+		rep, err := VerifyPublic(t.Context(), h, o, h.of.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep
+	}
+	rep := verify(rverify.Options{Genesis: genesis, Seen: early})
+	if !rep.OK || rep.Versions != 44 || rep.Approvals != 44 || rep.Head != h.of.e.Head().Head ||
+		rep.Profile != rverify.ProfileFollowed || rep.Checkpoint.Size != 44 || rep.Signers.Epoch != 2 {
+		t.Errorf("%+v", rep)
+	}
+	if rep := verify(rverify.Options{Genesis: b3.Sum(nil)}); rep.OK || rep.Problem.Kind != rverify.KindChain {
+		t.Errorf("another genesis: %+v", rep)
+	}
+	other := h.fork()
+	other.of.advance(time.Second)
+	other.add(s, 1)
+	seen := other.of.e.latest.Load().Note
+	h.add(s, 1)
+	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK || rep.Problem.Kind != rverify.KindCheckpoint {
+		t.Errorf("another log was seen: %+v", rep)
+	}
+	for call, kind := range map[string]rverify.Kind{
+		"checkpoint": rverify.KindCheckpoint, "entry": rverify.KindChain, "payload": rverify.KindChain,
+	} {
+		h.set(func(h *fakeHub) {
+			h.lie = func(what string, v uint64, raw []byte) []byte {
+				if what == call && (v == 0 || v == 40) {
+					return raw[:len(raw)-2]
+				}
+				return raw
+			}
+		})
+		if rep := verify(rverify.Options{Genesis: genesis}); rep.OK || rep.Problem == nil || rep.Problem.Kind != kind {
+			t.Errorf("%s cut: %+v", call, rep)
+		}
+	}
 }

@@ -46,19 +46,24 @@ func (h hubDocs) Payload(v uint64) ([]byte, error) {
 
 // fetch reads the versions from…to of the hub, both included.
 func (f *follower) fetch(ctx context.Context, from, to uint64) (hubDocs, error) {
+	docs, err := fetchDocs(ctx, f.hub, from, to)
+	if errors.Is(err, ErrPruned) {
+		return docs, f.horizon(ctx, err)
+	}
+	return docs, err
+}
+
+func fetchDocs(ctx context.Context, hub PublicLog, from, to uint64) (hubDocs, error) {
 	docs := hubDocs{first: from, all: make([]hubDoc, to-from+1)}
 	err := flow.Fan(ctx, min(followFlights, len(docs.all)), func(ctx context.Context, leg int) (err error) {
 		for i := leg; i < len(docs.all) && err == nil; i += followFlights {
 			d := &docs.all[i]
-			if d.entry, err = f.hub.Entry(ctx, from+uint64(i)); err == nil {
-				d.payload, err = f.hub.Payload(ctx, from+uint64(i))
+			if d.entry, err = hub.Entry(ctx, from+uint64(i)); err == nil {
+				d.payload, err = hub.Payload(ctx, from+uint64(i))
 			}
 		}
 		return err
 	})
-	if errors.Is(err, ErrPruned) {
-		return docs, f.horizon(ctx, err)
-	}
 	return docs, err
 }
 
@@ -96,14 +101,15 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 	}
 }
 
-// step returns the command for the next versions of a stretch, and the state after them. The last one
-// has the checkpoint.
-func (f *follower) step(ctx context.Context, s *stretch, v *rverify.Verifier) (step FollowStep, next *state, err error) {
+// step returns the command for the next versions of a stretch, and the state after them. The last
+// one has the checkpoint.
+func (f *follower) step(ctx context.Context, s *stretch,
+	v *rverify.Verifier) (step FollowStep, next *state, err error) {
 	head := f.e.Head()
 	step = FollowStep{Head: head.ref(), Genesis: f.genesis}
 	view := *head
 	if head.Head.Version < s.note.Size {
-		docs, err := f.take(ctx, s, head.Head.Version+1)
+		docs, err := f.next(ctx, s, head.Head.Version+1)
 		if err != nil {
 			return step, nil, err
 		}
@@ -111,6 +117,7 @@ func (f *follower) step(ctx context.Context, s *stretch, v *rverify.Verifier) (s
 			return step, nil, f.changed(err)
 		}
 		at, _ := v.State()
+		step.Origin = at.Origin
 		view.Head, view.Origin, view.Items, view.Signers = at.Head, at.Origin, at.Items, at.Signers
 		view.signersB3, view.genesis, view.MinVersion = at.Signers.B3(), f.genesis, max(1, head.MinVersion)
 		if view.Expiry, err = f.append(&step, docs, head.Head.Epoch); err != nil {
@@ -156,9 +163,9 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 	return expiry, nil
 }
 
-// take returns the versions of a stretch from a version on, as many as one step writes. It reads those
-// that were not kept again.
-func (f *follower) take(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
+// next returns the versions of a stretch from a version on, as many as one step writes. It reads
+// those that were not kept again.
+func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
 		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {
 			return out, err

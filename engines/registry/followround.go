@@ -36,6 +36,15 @@ func (f *follower) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = f.take(ctx, raw)
+	if fault, bad := errors.AsType[*FollowFault](err); bad {
+		fault.note = raw
+	}
+	return err
+}
+
+// take copies the versions under a checkpoint of the hub.
+func (f *follower) take(ctx context.Context, raw []byte) error {
 	tree, err := checkpoint.TreeOf(raw)
 	if err != nil {
 		return faultf(FollowUnsound, "checkpoint: %v", err)
@@ -130,13 +139,17 @@ func (f *follower) sets(ctx context.Context, version uint64) (out []*record.Sign
 // open verifies a checkpoint under the log keys of the last set, which is the one in force at its
 // size. Further lines must be signatures of earlier log keys or of witnesses that a set names.
 func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
+	return openNote(raw, sets, f.e.now())
+}
+
+func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed checkpoint.Signed, err error) {
 	if len(sets) == 0 {
 		return signed, faultf(FollowUnsound, "its checkpoint is of an empty log")
 	}
 	inForce := sets[len(sets)-1]
 	if len(inForce.LogKeys) == 0 {
-		return signed, faultf(FollowUnsound, "the signer set of epoch %d admits no log key, so nothing vouches for the log",
-			inForce.Epoch)
+		return signed, faultf(FollowUnsound,
+			"the signer set of epoch %d admits no log key, so nothing vouches for the log", inForce.Epoch)
 	}
 	keys, err := checkpoint.NewKeys(inForce.LogKeys)
 	if err == nil {
@@ -152,7 +165,7 @@ func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint
 	if err != nil {
 		return signed, faultf(FollowUnsound, "checkpoint: %v", err)
 	}
-	switch ahead := signed.At.Sub(f.e.now()); {
+	switch ahead := signed.At.Sub(now); {
 	case signed.At.IsZero():
 		return signed, faultf(FollowUnsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
 	case ahead > maxClockLag:

@@ -21,7 +21,11 @@ const (
 )
 
 // FollowFault is the reason why a follower does not believe the hub, or cannot go on.
-type FollowFault struct{ State, Detail string }
+type FollowFault struct {
+	State, Detail string
+
+	note []byte // the checkpoint that the hub served: the evidence of a fork or a rollback
+}
 
 func (f *FollowFault) Error() string { return f.State + ": " + f.Detail }
 
@@ -110,6 +114,7 @@ func (e *Engine) followEvent(fault *FollowFault) store.Event {
 	if fault != nil {
 		note.Decision, note.Reason = "deny", fault.State
 		note.Detail["detail"] = fault.Detail
+		note.Detail["checkpoint"] = string(fault.note)
 	}
 	return note
 }

@@ -22,6 +22,7 @@ type followRow struct {
 type FollowStep struct {
 	Head     HeadRef // HEAD before the first version
 	Genesis  b3.Digest
+	Origin   string
 	Versions []FollowedVersion
 	Note     []byte // over the last version; nil: more versions follow
 	Covers   uint64 // versions under the checkpoint
@@ -56,7 +57,7 @@ func (c FollowStep) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeR
 		return treeRow{}, &GuardError{Op: -1, Guard: "head"}
 	}
 	for i := range c.Versions {
-		if guard := s.follow(&c.Versions[i], c.Genesis); guard != "" {
+		if guard := s.follow(&c.Versions[i], &c); guard != "" {
 			return treeRow{}, &GuardError{Op: i, Guard: guard}
 		}
 	}
@@ -77,17 +78,13 @@ func (c FollowStep) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeR
 }
 
 // follow appends a version of the hub. The first one begins the log.
-func (s *scratch) follow(v *FollowedVersion, genesis b3.Digest) (guard string) {
+func (s *scratch) follow(v *FollowedVersion, c *FollowStep) (guard string) {
 	if s.head.Version == 0 {
-		if v.PayloadB3 != genesis || len(v.Set) == 0 || v.Epoch != 1 {
+		if v.PayloadB3 != c.Genesis || len(v.Set) == 0 || v.Epoch != 1 || c.Origin == "" {
 			return "genesis"
 		}
-		entry, err := record.ParseEntry(v.Entry)
-		if err != nil {
-			return "entry"
-		}
-		s.begin(entry.Origin, genesis)
-		metaFollowed.Put(s.w, keyFollowed, followRow{Genesis: genesis})
+		s.begin(c.Origin, c.Genesis)
+		metaFollowed.Put(s.w, keyFollowed, followRow{Genesis: c.Genesis})
 	}
 	if guard := s.append(&v.NewVersion, v.Packed); guard != "" {
 		return guard

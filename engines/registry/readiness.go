@@ -88,7 +88,8 @@ func (e *Engine) hasGenesis() error {
 // hasLogKey returns an error if the log key is missing. A log without a genesis, or without a log
 // key in its signer set, needs none, and neither does a follower.
 func (e *Engine) hasLogKey() error {
-	if head := e.Head(); e.follow != nil || e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
+	head := e.Head()
+	if e.follow != nil || e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
 		return nil
 	}
 	_, err := os.Stat(e.keyFile)

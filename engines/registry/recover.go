@@ -221,8 +221,8 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 	return at, nil
 }
 
-// checkFollow returns a *FollowMismatchError if the log in the file is that of another node than the
-// configured one.
+// checkFollow returns a *FollowMismatchError if the log in the file is that of another node than
+// the configured one.
 func (e *Engine) checkFollow(ctx context.Context) error {
 	var head record.Head
 	var row followRow
@@ -241,7 +241,8 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 	case e.follow == nil:
 		return nil
 	case !copied:
-		return &FollowMismatchError{"the log in the file has a genesis of its own, so the node cannot follow another one"}
+		return &FollowMismatchError{"the log in the file has a genesis of its own, " +
+			"so the node cannot follow another one"}
 	case row.Genesis != e.follow.genesis:
 		return &FollowMismatchError{fmt.Sprintf("registry.follow.genesis is %s, the log in the file begins with %s",
 			e.follow.genesis, row.Genesis)}

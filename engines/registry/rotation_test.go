@@ -420,6 +420,7 @@ type forged struct {
 }
 
 func (f forged) Head() (record.Head, error)           { return f.head, nil }
+func (f forged) Followed() bool                       { return false }
 func (f forged) Horizon() (*rverify.Horizon, error)   { return nil, nil }
 func (f forged) Entry(uint64) ([]byte, error)         { return f.entry, nil }
 func (f forged) Payload(v uint64) (b []byte, e error) { return f.payload, nil }

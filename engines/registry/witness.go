@@ -104,7 +104,8 @@ func (e *Engine) runWitness(ctx context.Context) error {
 		if last := e.latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
 			signed = last
 		}
-		if signed != nil && e.follow == nil && e.live().Witness.Enabled && e.guard.Load() == nil && !e.store.Info().Restored &&
+		if signed != nil && e.follow == nil && e.live().Witness.Enabled &&
+			e.guard.Load() == nil && !e.store.Info().Restored &&
 			(signed.Size != shown || !complete) {
 			var err error
 			if complete, err = e.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {

@@ -156,7 +156,10 @@ func (h *Hub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof,
 
 // Hear implements registry.Hub.
 func (h *Hub) Hear(ctx context.Context, after uint64, heard func(version uint64)) error {
-	header := http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {decimal(after)}}
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if after > 0 {
+		header["Last-Event-Id"] = []string{decimal(after)}
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	return h.http.Get(ctx, upstream.Request{

@@ -196,7 +196,8 @@ func (d *proofs) describe(rep *store.Report) {
 			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions,
 				d.Registry.Approvals, d.Registry.AuditRecords)
 			if d.Registry.Profile == rverify.ProfileFollowed {
-				rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals; followed: without the audit chain of the hub",
+				rep.Steps[i].Detail = fmt.Sprintf(
+					"%d versions, %d approvals; followed: without the audit chain of the hub",
 					d.Registry.Versions, d.Registry.Approvals)
 			}
 		case s.Name == "rewarder" && s.Detail == "":

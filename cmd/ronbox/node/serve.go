@@ -205,6 +205,9 @@ func (a app) init(ctx context.Context, f initFlags) error {
 				"%s is a node already, and it does not follow %s", cfg.Node.DataDir, f.follow)
 		}
 		follows.URL, follows.Genesis = f.follow, f.genesis
+		if err := cfg.Registry.Validate(); err != nil {
+			return cli.Usage("--follow: %w", err)
+		}
 	}
 	if f.start && exists {
 		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
@@ -252,8 +255,8 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}
-	o.Unheard = func() {
-		a.Say("warning: %s does not answer: the node follows it once it does", cfg.Registry.Follow.URL)
+	o.Unheard = func(why error) {
+		a.Say("warning: %s does not answer: %v\n  -> the node follows it once it does", cfg.Registry.Follow.URL, why)
 	}
 	made, err := server.Init(ctx, cfg, o)
 	if hub, ok := errors.AsType[*server.HubError](err); ok {

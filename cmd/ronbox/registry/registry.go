@@ -78,6 +78,7 @@ var nextSteps = map[string]string{
 	"chain_mismatch": lookAtHead,
 	"version_skew":   lookAtHead,
 	"pending_limit":  "`ronbox registry proposals` lists the live proposals",
+	"follower":       "send it to the node that is followed, with --url and a token of that node",
 }
 
 // exitOf returns the exit code for the reason of a refusal, or 0 for that of any refusal.

@@ -33,7 +33,7 @@ type verifyFlags struct {
 func (a app) verifyCmd() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
-		Use: "verify (--db FILE | --export DIR | --proof FILE)",
+		Use: "verify (--db FILE | --export DIR | --url URL | --proof FILE)",
 		Example: `  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
   ronbox registry verify --proof a.proof --log-key registry.example/main+1a2b3c4d+AT…`,
 		Short: "Check a whole log with its genesis hash alone, or one proof with the log key alone",
@@ -42,6 +42,9 @@ signer set in force at its version, the three chains, the item root of every ver
 every tile and every checkpoint. With --checkpoint it also checks that the log begins
 with an earlier checkpoint. With --proof it checks the output of
 ` + "`ronbox registry proof`" + ` with the public log key.
+
+With --url it checks the log of a node by its public routes, as a node that follows it
+does: without the audit chain, which is not public.
 
 A frozen or forked log is sound in itself. With --policy a checkpoint over all of it must
 have the cosignatures that a witness policy demands. With --max-age that checkpoint must
@@ -61,9 +64,11 @@ checkpoint is too old (too_old).`,
 	f.add(cmd)
 	cmd.Args = f.wants(0, "no arguments")
 	cmd.MarkFlagsMutuallyExclusive("db", "export", "proof")
-	cmd.MarkFlagsOneRequired("db", "export", "proof")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
 		f.take(args, 0)
+		if err := a.sourceOf(f); err != nil {
+			return err
+		}
 		switch {
 		case f.proof != "" && (f.genesis != "" || f.seen != "" || f.logKey == ""):
 			return cli.Usage("a proof is checked with --log-key, and with --policy and --max-age alone")
@@ -242,9 +247,12 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	p := a.Progress(cli.Count, "verify, versions")
 	o.Progress = p.Of
 	var doc rverify.Report
-	if f.export != "" {
+	switch {
+	case f.export != "":
 		doc, err = a.verifyExport(ctx, f, o)
-	} else {
+	case f.db == "":
+		doc, err = a.verifyNode(ctx, f, o)
+	default:
 		err = cli.ViewDatabase(ctx, f.db, func(r store.Reader) (err error) {
 			if doc, err = registry.Verify(ctx, r, o); err != nil {
 				return err
@@ -276,6 +284,42 @@ func (a app) verifyExport(ctx context.Context, f verifyFlags, o rverify.Options)
 	return doc, a.judgeReport(f.judgeFlags, &doc, l, l)
 }
 
+// verifyNode checks the log of the node at --url by its public routes.
+func (a app) verifyNode(ctx context.Context, f verifyFlags, o rverify.Options) (doc rverify.Report, err error) {
+	c, err := a.Client()
+	if err != nil {
+		return doc, err
+	}
+	defer c.Close()
+	found, err := registry.VerifyPublic(ctx, registryapi.NewClient(c), o, a.Now())
+	doc = found.Report
+	if err != nil || !doc.OK || !f.asked() {
+		return doc, err
+	}
+	j, err := a.newJudge(f.judgeFlags, func() (string, error) { return found.Signers.WitnessPolicy, nil })
+	if err == nil {
+		_, err = j.pick([]checkpoint.Signed{found.Checkpoint}, doc.Head.Version)
+	}
+	return failed(doc, err)
+}
+
+// failed makes an unacceptable checkpoint the problem of a report.
+func failed(doc rverify.Report, err error) (rverify.Report, error) {
+	if fault := asFault(err); fault != nil {
+		doc.OK, doc.Problem = false, &rverify.Problem{Kind: fault.kind, Detail: fault.detail}
+	}
+	return doc, err
+}
+
+// sourceOf checks that one source of a log is named: a file, an export, a proof, or a node by its
+// URL.
+func (a app) sourceOf(f verifyFlags) error {
+	if f.db == "" && f.export == "" && f.proof == "" && a.Flags.URL == "" {
+		return cli.Usage("want --db FILE, --export DIR, --proof FILE, or --url URL of a node")
+	}
+	return nil
+}
+
 // judgeReport judges the newest checkpoint of a log that holds. A *checkpointFault also becomes the
 // problem of the report.
 func (a app) judgeReport(f judgeFlags, doc *rverify.Report, r rverify.LogReader, t rverify.TreeReader) error {
@@ -283,9 +327,7 @@ func (a app) judgeReport(f judgeFlags, doc *rverify.Report, r rverify.LogReader,
 		return nil
 	}
 	_, err := a.judgeLog(f, r, t, doc.Head.Version)
-	if fault := asFault(err); fault != nil {
-		doc.OK, doc.Problem = false, &rverify.Problem{Kind: fault.kind, Detail: fault.detail}
-	}
+	*doc, err = failed(*doc, err)
 	return err
 }
 

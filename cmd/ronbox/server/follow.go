@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
@@ -56,17 +57,17 @@ func (e *HubError) Error() string { return e.Hub + ": " + e.Reason }
 const hubWithin = 5 * time.Second
 
 // lookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
-// or has no log key, without which nothing vouches for it. reached reports whether the hub
-// answered: if it did not, the node follows it later.
-func lookAtHub(ctx context.Context, cfg *config.Config) (reached bool, err error) {
+// or has no log key, without which nothing vouches for it. unheard is the reason if the hub did not
+// answer: the node then follows it later.
+func lookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 	roots, err := caPool(cfg.Fleet.CAFile)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	m := obs.NewMetrics()
 	hub := newHub(flow.NewCatalog(m, nil), m, cfg)
 	if err := hub.Open(roots); err != nil {
-		return false, err
+		return nil, err
 	}
 	defer hub.Close()
 	ctx, cancel := context.WithTimeout(ctx, hubWithin)
@@ -74,20 +75,22 @@ func lookAtHub(ctx context.Context, cfg *config.Config) (reached bool, err error
 	raw, err := hub.Payload(ctx, 1)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return true, &HubError{hub.URL(), "its log has no genesis yet"}
+		return nil, &HubError{hub.URL(), "its log has no genesis yet"}
+	case errors.Is(err, upstream.ErrAddress):
+		return nil, &HubError{hub.URL(), "its address is not public: name its network in fleet.allow_private"}
 	case err != nil:
-		return false, nil
+		return err, nil
 	case b3.Sum(raw).String() != cfg.Registry.Follow.Genesis:
-		return true, &HubError{hub.URL(), fmt.Sprintf("its log begins with genesis %s, not with %s",
+		return nil, &HubError{hub.URL(), fmt.Sprintf("its log begins with genesis %s, not with %s",
 			b3.Sum(raw), cfg.Registry.Follow.Genesis)}
 	}
 	genesis, err := record.ParsePayload(raw)
 	if err != nil {
-		return true, &HubError{hub.URL(), fmt.Sprintf("its genesis is malformed: %v", err)}
+		return nil, &HubError{hub.URL(), fmt.Sprintf("its genesis is malformed: %v", err)}
 	}
 	_, err = hub.Checkpoint(ctx)
 	if errors.Is(err, registry.ErrNotFound) && len(genesis.SignerSet.LogKeys) == 0 {
-		return true, &HubError{hub.URL(), "its signers admit no log key, so nothing vouches for what it serves"}
+		return nil, &HubError{hub.URL(), "its signers admit no log key, so nothing vouches for what it serves"}
 	}
-	return true, nil
+	return nil, nil
 }

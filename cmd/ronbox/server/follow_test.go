@@ -121,15 +121,20 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	hub := start(t, hubConfig)
 	url := "http://" + hub.Addr()
 	wrong := strings.Repeat("0", 63) + "1"
-	_, err := initFollower(t, url, "b3:"+wrong)
+	_, err := initFollower(t, strings.Replace(url, "http:", "https:", 1), res.Genesis)
+	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "allow_private") {
+		t.Errorf("a private address: %v", err)
+	}
+	_, err = initFollower(t, url, "b3:"+wrong)
 	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
 		t.Errorf("another genesis: %v", err)
 	}
 	hub.halt()
 	cfg := newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = url, res.Genesis
-	unheard := false
-	if _, err := Init(t.Context(), cfg, InitOptions{Unheard: func() { unheard = true }}); err != nil || !unheard {
+	var unheard error
+	o := InitOptions{Unheard: func(why error) { unheard = why }}
+	if _, err := Init(t.Context(), cfg, o); err != nil || unheard == nil {
 		t.Errorf("a hub that is not there: %v, told %v", err, unheard)
 	}
 	r := start(t, loaded(t, cfg))

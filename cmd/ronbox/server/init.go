@@ -39,7 +39,8 @@ type InitOptions struct {
 	Systemd bool   // write systemd units into the directory
 	Packs   string // folder of map packs to copy; "": none
 	Claimed func() // called once this init owns the directory; may be nil
-	Unheard func() // called if the node that the configuration follows does not answer; may be nil
+	// called with the reason if the node that the configuration follows does not answer; may be nil
+	Unheard func(why error)
 }
 
 // InitResult describes the node that Init has created.
@@ -82,12 +83,12 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 		service = &s
 	}
 	if cfg.Registry.Follow.URL != "" {
-		reached, err := lookAtHub(ctx, cfg)
+		unheard, err := lookAtHub(ctx, cfg)
 		if err != nil {
 			return InitResult{}, err
 		}
-		if !reached && o.Unheard != nil {
-			o.Unheard()
+		if unheard != nil && o.Unheard != nil {
+			o.Unheard(unheard)
 		}
 	}
 	made, err := claim(cfg.Node.DataDir)
@@ -138,6 +139,9 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	if follow.URL != "" {
 		set["registry.follow.url"], set["registry.follow.genesis"] = follow.URL, follow.Genesis
 		res.Follows, res.Genesis = follow.URL, follow.Genesis
+		if cfg.Fleet.CAFile != "" {
+			set["fleet.ca_file"] = cfg.Fleet.CAFile
+		}
 	}
 	if o.Dev {
 		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {

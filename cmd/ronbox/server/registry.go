@@ -86,7 +86,8 @@ func registryService() service {
 		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
 		outcome: func(err error) (outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
-				return outcome{ExitConfig, "correct registry.follow.* in this file, or use another data directory"}, true
+				const next = "correct registry.follow.* in this file, or use another data directory"
+				return outcome{ExitConfig, next}, true
 			}
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
 			return outcome{

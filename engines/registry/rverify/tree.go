@@ -88,6 +88,23 @@ func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses
 	return nil
 }
 
+// CheckPublic compares a verified tree with a checkpoint over all of it and, unless it is nil, with
+// an earlier checkpoint, which a log key of one of the sets must have signed.
+func CheckPublic(tree logtree.Reader, s checkpoint.Signed, sets []*record.SignerSet, seen []byte) error {
+	if root, err := tree.Root(s.Size); err != nil || root != s.Root {
+		return problemf(KindCheckpoint, s.Size, "the signed root is %s, but that of the entries is %s (%v)",
+			s.Root, root, err)
+	}
+	if seen == nil {
+		return nil
+	}
+	keys, _, err := KeysOf(sets)
+	if err != nil {
+		return problemf(KindChain, 0, "%v", err)
+	}
+	return checkSeen(tree, s.Size, keys, seen)
+}
+
 // checkSeen checks that the log begins with the tree of an earlier checkpoint.
 func checkSeen(tree logtree.Reader, size uint64, keys checkpoint.Keys, note []byte) error {
 	seen, err := keys.Open(note)
