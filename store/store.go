@@ -106,7 +106,8 @@ func New(cfg Config, o Options) *Store {
 	return s
 }
 
-// Declare registers the buckets of a service. The commands of the service may use no other buckets.
+// Declare registers the buckets of a service. The commands of the service write no other buckets,
+// and read others only with [Foreign].
 // It must be called before Open.
 func (s *Store) Declare(service string, b ...*Bucket) {
 	if s.db != nil {

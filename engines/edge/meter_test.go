@@ -95,6 +95,26 @@ func (r *rig) counted(epoch uint64) (row countRow) {
 	return row
 }
 
+// Without a signer there is no task, no bucket and no statement.
+func TestNoMeter(t *testing.T) {
+	t.Parallel()
+	for _, r := range []*rig{newRig(t), newRig(t, inFleet())} {
+		for _, task := range r.e.Tasks() {
+			if task.Name == taskMeter {
+				t.Error("there is a task")
+			}
+		}
+		r.e.meter.received("node/a", object("1"), 1, false)
+		if _, err := r.e.Usage(t.Context(), r.epoch()); r.e.meter != nil || !errors.Is(err, ErrNoStatement) {
+			t.Errorf("%v", err)
+		}
+		_, err := store.Commit(t.Context(), r.store, store.Work, resetCounts{})
+		if !errors.Is(err, store.ErrInternal) {
+			t.Errorf("a bucket is declared: %v", err)
+		}
+	}
+}
+
 // A statement has what was received from others, asked for and placed, under the identity of the
 // node. It is final after the grace, and does not change after that.
 func TestStatement(t *testing.T) {

@@ -34,8 +34,8 @@ var (
 const (
 	// statementsFor is the least time that a statement is kept after the end of its epoch.
 	statementsFor = 90 * 24 * time.Hour
-	// maxStatements bounds their number. Statements of epochs of less than 32 minutes are kept for a
-	// shorter time.
+	// maxStatements bounds their number. Statements of epochs of less than 32 minutes are kept for
+	// a shorter time.
 	maxStatements = 4096
 )
 

@@ -78,26 +78,29 @@ func (a app) collectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect EPOCH --from-fleet --out DIR",
 		Short: "Collect what the nodes of a fleet received in an epoch, as usage for run",
-		Long: `Collect the signed statements of the nodes of a fleet about an epoch, and write usage.csv
-for ` + "`ronbox rewarder run`" + `: a row node/NAME,bytes,N for each node that served others. The
-statements are kept in DIR/statements. EPOCH is a number: Unix seconds divided by the length
-of an epoch. A statement is final a few minutes after the end of its epoch.
+		Long: `Collect the signed statements of the nodes of a fleet about an epoch, and write
+usage.csv for ` + "`ronbox rewarder run`" + `: a row node/NAME,bytes,N for each node that served
+others. The statements are kept in DIR/statements. EPOCH is a number: Unix seconds
+divided by the length of an epoch. A statement is final a few minutes after the end of
+its epoch.
 
-The nodes are those of the last version of the registry before the end of the epoch. Each
-statement must be signed by the identity of its node, and be of this registry, epoch and
-length. What a node attests about itself does not count. N is the sum of the bytes that were
-asked for and of those that the registry has placed; --json tells them apart.
+The nodes are those of the last version of the registry before the end of the epoch.
+Each statement must be signed by the identity of its node, and be of this registry,
+epoch and length. What a node attests about itself does not count. N is the sum of the
+bytes that were asked for and of those that the registry has placed; --json tells them
+apart.
 
-The node that received bytes attests them. Two signed-in nodes that collude can attest any
-number of bytes to each other, and --pair-cap alone bounds what they gain: a pair of nodes
-counts for at most that share of the bytes that are attested, and of those that count. With
-fewer pairs than that share allows for, each pair counts for at most an equal part. Several
-nodes that collude are several pairs: have the signers remove nodes that you do not trust.
+The node that received bytes attests them. Two signed-in nodes that collude can attest
+any number of bytes to each other, and --pair-cap alone bounds what they gain: a pair of
+nodes counts for at most that share of the bytes that are attested, and of those that
+count. With fewer pairs than that share allows for, each pair counts for at most an
+equal part. Several nodes that collude are several pairs: have the signers remove nodes
+that you do not trust.
 
 Exit 22: the statement of a node is missing or refused, and usage.csv is not written.
---without leaves the node out; what others received from it still counts. Exit 23: a node
-has signed two statements that differ. Both are kept as evidence, and usage.csv is not
-written.`,
+--without leaves the node out; what others received from it still counts. Exit 23: a
+node has signed two statements that differ. Both are kept as evidence, and usage.csv is
+not written.`,
 		Example: "  ronbox rewarder collect 20785 --from-fleet --out epoch-20785\n" +
 			"  ronbox rewarder run 20785 epoch-20785/usage.csv --policy policy.json --pool 1000000",
 		Args: cli.Exactly(1, "an epoch"),
