@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 
 	"ronbox/appliance/unit"
 )
@@ -30,18 +29,15 @@ const maxNetworks = 256
 
 // Validate returns all faults of c, joined.
 func (c Config) Validate() error {
-	var node, file, many error
+	var node, many error
 	if c.Node != "" && !ValidNodeID(c.Node) {
 		node = fmt.Errorf("node = %q: must be node/ and [a-z0-9][a-z0-9_-]{0,62}, the id of an item", c.Node)
-	}
-	if c.CAFile != "" && !filepath.IsAbs(c.CAFile) {
-		file = fmt.Errorf("ca_file = %q: must be an absolute path", c.CAFile)
 	}
 	if len(c.AllowPrivate) > maxNetworks {
 		many = fmt.Errorf("allow_private: names %d networks, at most %d", len(c.AllowPrivate), maxNetworks)
 	}
 	_, nets := c.PrivateNets()
-	return errors.Join(node, file, many, nets)
+	return errors.Join(node, many, nets)
 }
 
 // PrivateNets returns the networks of AllowPrivate.

@@ -177,6 +177,25 @@ func TestFourthNodeIsAsked(t *testing.T) {
 	})
 }
 
+// Of forty nodes, the owner of each name is found with one call.
+func TestNamesOfFortyNodes(t *testing.T) {
+	members := []*member{self("self.example")}
+	for i := range 40 {
+		m := newMember(fmt.Sprintf("n%02d", i), byte(i+2), fmt.Sprintf("n%02d.example", i))
+		m.row.Store(&nameRow{Manifest: digest("%d", i), Seq: 1})
+		members = append(members, m)
+	}
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(members...)
+		for i, m := range members[1:] {
+			got := r.resolve("name:www." + m.names[0])
+			if got.Manifest != digest("%d", i) || m.sends.Load() != 1 {
+				t.Errorf("%s: %+v, asked %d times", m.id, got, m.sends.Load())
+			}
+		}
+	})
+}
+
 // The owner of a name is asked first, and others only if it does not answer in time: they may hold
 // an older record.
 func TestOwnerIsAskedFirst(t *testing.T) {
