@@ -84,8 +84,15 @@ func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
 // Paces of a fetch that no request waits for.
 const (
 	placedBase = 30 * time.Second
-	placedRate = 64 << 10 // bytes that add a second
+	placedRate = slowRate // bytes that add a second
 )
+
+// slowRate is the number of bytes a second below which a node counts as too slow.
+const slowRate = 64 << 10
+
+// leastTry is the shortest try of a node. With less time left, no other node is asked: a try that
+// this node cuts off says nothing about the other one.
+const leastTry = 500 * time.Millisecond
 
 // fetchWithin returns the longest time of a search.
 func (e *Engine) fetchWithin(near Near) time.Duration {
@@ -103,6 +110,10 @@ func (e *Engine) fetchWithin(near Near) time.Duration {
 func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f Filled, err error) {
 	var failed *FillError
 	for node := range e.sources(ctx, n, d, near) {
+		if end, _ := ctx.Deadline(); time.Until(end) < leastTry {
+			failed = &FillError{Reason: Timeout, URL: objectURL(d), Cause: context.DeadlineExceeded}
+			break
+		}
 		f, err = e.fetchFrom(ctx, node, d, near)
 		if err == nil {
 			if f.New {
@@ -149,7 +160,7 @@ func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, why Reason) {
 // leaves half of the time that is left to the other nodes.
 func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near Near) (f Filled, err error) {
 	end, _ := ctx.Deadline()
-	try := time.Until(end) / 2
+	try := max(time.Until(end)/2, leastTry)
 	j := &fillJob{
 		target:  target{url: objectURL(d), host: n.host, digest: d, name: objectURL(d)},
 		path:    assetOf(d),

@@ -264,3 +264,49 @@ func TestFetchAndShutdown(t *testing.T) {
 		t.Error("an aborted fetch has succeeded")
 	}
 }
+
+// A node that sends a large object steadily, but not in time, is not blamed: the next requests go
+// on where the last one ended.
+func TestFetchLargeObjectInParts(t *testing.T) {
+	t.Parallel()
+	body := loud("large", 3<<20)
+	a := newStation(t, "a", body)
+	a.answer = func(w http.ResponseWriter, q *http.Request) {
+		a.serve(&slowWriter{w, q.Context()}, q)
+	}
+	r := newRig(t, inFleet(quick)).start()
+	r.e.SetFleet(view(1, a))
+	var err error
+	for range 40 {
+		if err = r.e.Fetch(t.Context(), b3.Sum([]byte(body)), Near{Owner: a.ID, Most: 3 << 20}); err == nil {
+			break
+		}
+		r.clock.Add(int64(time.Minute)) // so that the failure is forgotten
+	}
+	if err != nil || a.asked.Load() < 2 || r.e.neighbors().byName[a.ID].fails() {
+		t.Errorf("%v after %d requests", err, a.asked.Load())
+	}
+	r.sound()
+}
+
+// slowWriter writes about a megabyte a second.
+type slowWriter struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+func (w *slowWriter) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		var m int
+		m, err = w.ResponseWriter.Write(b[:min(len(b), 32<<10)])
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		n += m
+		b = b[m:]
+		select {
+		case <-w.ctx.Done():
+			return n, w.ctx.Err()
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+	return n, err
+}

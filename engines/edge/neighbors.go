@@ -244,17 +244,21 @@ func (j *fillJob) lied(p *partial) {
 	}
 }
 
-// stalled counts an answer that broke off, or whose bytes came too slowly, against its node. It
-// returns err.
-func (l *line) stalled(err error) error {
+// stalled counts an answer that broke off against its node, and one that timed out unless its bytes
+// came at slowRate.
+func (l *line) stalled(err error, got int64, took time.Duration) {
 	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
-		return err
+		return
 	}
 	switch reasonOf(err) {
-	case Timeout, UpstreamTruncated:
+	case Timeout:
+		if got > 0 && float64(got) >= slowRate*took.Seconds() {
+			return
+		}
+		l.fault(stallWeight)
+	case UpstreamTruncated:
 		l.fault(stallWeight)
 	}
-	return err
 }
 
 // fault counts a failure of a node that its status did not show.

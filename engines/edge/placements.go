@@ -185,6 +185,40 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObj
 	return append(objectsOf(m), siteObject{root, b.Size}), true
 }
 
+// settled reports whether a look would find what the last one left: everything complete, under the
+// same names. It notes that the names were looked up.
+func (e *Engine) settled(ctx context.Context, n *neighbors) bool {
+	if e.placer.seen != n || e.placer.epoch != e.epoch.Load() {
+		return false
+	}
+	for _, p := range e.placer.plans {
+		root := p.root
+		if p.state.State != PlaceComplete || e.resolve(ctx, p) != nil || p.root != root {
+			e.placer.seen = nil
+			return false
+		}
+	}
+	sites := map[string]placedSite{}
+	for name, s := range *e.placer.sites.Load() {
+		s.at = e.now()
+		sites[name] = s
+	}
+	e.placer.sites.Store(&sites)
+	return true
+}
+
+// serveSites tells requests which sites are here in full.
+func (e *Engine) serveSites(plans []*plan, rows map[string]placedRow) {
+	sites := map[string]placedSite{}
+	for _, p := range plans {
+		root := rows[placedPrefix+p.Content].digest
+		if p.name() != "" && !root.IsZero() {
+			sites[p.name()] = placedSite{root, p.owner, e.now()}
+		}
+	}
+	e.placer.sites.Store(&sites)
+}
+
 // cloneStates returns the states of plans for readers.
 func cloneStates(plans []*plan) *[]Placed {
 	out := make([]Placed, len(plans))

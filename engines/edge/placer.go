@@ -29,7 +29,9 @@ const (
 // placer keeps here what the registry places here.
 type placer struct {
 	tick   *flow.Ticker     // nil if the fleet is off
-	plans  map[string]*plan // by id of the placement; owned by the task placer
+	plans  map[string]*plan // by id of the placement; owned by the task placer, as are the next two
+	seen   *neighbors       // of the last look; nil: none has ended
+	epoch  uint64           // of the rows at its beginning
 	states atomic.Pointer[[]Placed]
 	sites  atomic.Pointer[map[string]placedSite] // by name
 }
@@ -58,7 +60,7 @@ func (e *Engine) placerTask() flow.Task {
 // runPlacer looks at the placements after each version of the registry, and regularly.
 func (e *Engine) runPlacer(ctx context.Context) error {
 	defer e.placer.tick.Stop()
-	e.placer.plans = map[string]*plan{}
+	e.placer.plans, e.placer.seen = map[string]*plan{}, nil
 	tick := e.placer.tick.C()
 	for {
 		n, changed := e.fleet.Load()
@@ -79,6 +81,11 @@ func (e *Engine) runPlacer(ctx context.Context) error {
 // placeAll fetches and pins what a version of the registry places here, and unpins what it places
 // here no more. It stops early when changed is closed.
 func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan struct{}) error {
+	if e.settled(ctx, n) {
+		return nil
+	}
+	e.placer.seen = nil
+	epoch := e.epoch.Load()
 	plans := e.plansOf(n)
 	rows, err := e.placedRows(ctx)
 	if err != nil {
@@ -102,7 +109,10 @@ func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan stru
 		e.placer.states.Store(cloneStates(plans))
 	}
 	e.serveSites(plans, rows)
-	return errors.Join(err, e.clean(ctx, plans, rows))
+	if err = errors.Join(err, e.clean(ctx, plans, rows)); err == nil {
+		e.placer.seen, e.placer.epoch = n, epoch
+	}
+	return err
 }
 
 // plansOf returns the plans of the placements of this node, with the progress of earlier ones.
@@ -317,18 +327,6 @@ func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRo
 	rows[row.URL] = placedRow{digest: p.root}
 	e.announce(ctx, p.root)
 	return nil
-}
-
-// serveSites tells requests which sites are here in full.
-func (e *Engine) serveSites(plans []*plan, rows map[string]placedRow) {
-	sites := map[string]placedSite{}
-	for _, p := range plans {
-		root := rows[placedPrefix+p.Content].digest
-		if p.name() != "" && !root.IsZero() {
-			sites[p.name()] = placedSite{root, p.owner, e.now()}
-		}
-	}
-	e.placer.sites.Store(&sites)
 }
 
 // clean removes the URLs of objects that no placement names any more. It keeps the edition of a

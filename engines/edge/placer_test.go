@@ -159,6 +159,38 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	r.sound()
 }
 
+// A look at complete placements ends early, until a name or a row changes.
+func TestPlacerRests(t *testing.T) {
+	t.Parallel()
+	a := newStation(t, "a")
+	index := newFleetNames()
+	first, second := a.adds(t, "one"), a.adds(t, "two")
+	index.set("docs.example", Named{Manifest: first})
+	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
+	r.sup.Start(r.e.Tasks()[:2]...)
+	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	n := r.e.neighbors()
+	r.e.placer.plans = map[string]*plan{}
+	look := func(want bool) {
+		t.Helper()
+		if got := r.e.settled(t.Context(), n); got != want {
+			t.Fatalf("settled %t", got)
+		}
+		if err := r.e.placeAll(t.Context(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(false)
+	look(true)
+	index.set("docs.example", Named{Manifest: second})
+	look(false) // which switches the name: a row has changed
+	look(false)
+	look(true)
+	if p := r.e.Placements()[0]; p.State != PlaceComplete || p.Manifest != second {
+		t.Errorf("%+v", p)
+	}
+}
+
 // What does not fit is refused before its first byte.
 func TestPlacementTooLarge(t *testing.T) {
 	t.Parallel()

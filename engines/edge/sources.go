@@ -143,6 +143,9 @@ func (e *Engine) probe(ctx context.Context, d b3.Digest, group []*neighbor) *nei
 		defer func() { <-e.asks }()
 		r := upstream.Request{URL: objectPath(d), Head: true, Timeout: probeWithin}
 		if err := e.askNode(ctx, group[i], r, nil); err != nil {
+			if ctx.Err() == nil { // otherwise the search has ended, and the node is not to blame
+				group[i].stalled(err, 0, probeWithin)
+			}
 			return nil
 		}
 		found <- group[i]

@@ -132,8 +132,15 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 		return e.receive(within, p, a)
 	}
 	if j.node != nil {
+		began, had := time.Now(), p.size
 		r.URL = objectPath(j.digest)
-		return tries, j.node.stalled(e.askNode(ctx, j.node, r, take))
+		err = e.askNode(ctx, j.node, r, take)
+		got := p.size - had
+		if got < 0 { // it started over
+			got = p.size
+		}
+		j.node.stalled(err, got, time.Since(began))
+		return tries, err
 	}
 	err = e.get(ctx, j.host, r, take)
 	return tries, err
