@@ -116,10 +116,10 @@
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick, scrub_tick, place_tick and announce_tick merge missed ticks. shutdown_rx
-// is the lifecycle of the node. Caches have set buffers that drop when full. The flight hash bounds
-// the hashing of large objects to two at a time, and the flight manifest the parsing of manifests
-// to eight.
+// The tickers metrics_tick, scrub_tick, place_tick and announce_tick merge missed ticks.
+// shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The flight
+// hash bounds the hashing of large objects to two at a time, and the flight manifest the parsing of
+// manifests to eight.
 //
 // # Lock order
 //
