@@ -143,7 +143,7 @@ func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edg
 	return k, f.err
 }
 
-func (f *fakeEdge) Usage(_ context.Context, epoch uint64) ([]byte, error) {
+func (f *fakeEdge) Statement(_ context.Context, epoch uint64) ([]byte, error) {
 	s := usage.Statement{
 		Genesis:     b3.Sum(fakeBytes),
 		Node:        "node/a",

@@ -105,7 +105,7 @@ func TestNoMeter(t *testing.T) {
 			}
 		}
 		r.e.meter.received("node/a", object("1"), 1, false)
-		if _, err := r.e.Usage(t.Context(), r.epoch()); r.e.meter != nil || !errors.Is(err, ErrNoStatement) {
+		if _, err := r.e.Statement(t.Context(), r.epoch()); r.e.meter != nil || !errors.Is(err, ErrNoStatement) {
 			t.Errorf("%v", err)
 		}
 		_, err := store.Commit(t.Context(), r.store, store.Work, resetCounts{})

@@ -25,7 +25,7 @@ import (
 	"ronbox/engines/index"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
-	nodeapi "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // temps returns the number of objects that are being written.
