@@ -132,7 +132,9 @@ func refusals() []refusal {
 			415,
 			httpapi.ReasonMediaType,
 		},
-		{"a body beyond the cap", httpapi.TakesBody, nil, func(q *http.Request) {
+		{"a body beyond the cap", func(r *httpapi.Route) bool {
+			return httpapi.TakesBody(r) && r.Body != httpapi.StreamBody // such a route has a cap and a type of its own
+		}, nil, func(q *http.Request) {
 			q.ContentLength = 2 << 20
 			q.Header.Set("Content-Type", httpapi.TypeJSON)
 		}, nil, 413, httpapi.ReasonBodyCap},
@@ -147,7 +149,9 @@ func refusals() []refusal {
 		},
 		{
 			"a parameter that is none",
-			func(r *httpapi.Route) bool { return r.In == nil && r.Others == httpapi.QueryStrict },
+			func(r *httpapi.Route) bool {
+				return r.In == nil && !httpapi.TakesBody(r) && r.Others == httpapi.QueryStrict
+			},
 			nil,
 			func(q *http.Request) { q.URL.RawQuery = "unheard_of=1" },
 			nil,

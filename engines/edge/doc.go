@@ -8,9 +8,9 @@
 // fill fetches the object of a URL and installs it. A partial is the beginning of an object after
 // an interrupted fetch. A pinned URL is not evicted. An object without a URL of a host is stored
 // under the pseudo URL b3:<hex>. A site is a set of files under a name: the index leads from the
-// name to a manifest, and the manifest to the objects of the files.
-// The fleet is the set of nodes that a registry names; a placement is an item of the registry that
-// names content for the nodes of a region.
+// name to a manifest, and the manifest to the objects of the files. The fleet is the set of nodes
+// that a registry names; a placement is an item of the registry that names content for the nodes
+// of a region.
 //
 // # Invariants
 //
@@ -64,31 +64,31 @@
 //  15. No log line, event or text of a FillError contains the query of a URL, because the query of
 //     a signed URL is a credential. Whole URLs are returned by Keys, Keep, Fill and Verify only;
 //     their routes need edge.keep, edge.fill or admin.
-//  16. An object that was put is named by the hash of the bytes that were written, and its row and
-//     its pin are one command. A put that is refused or cut off leaves no file, no row and no
-//     reserved room.
-//  17. A path of a site is served with the object that the current manifest of the name lists, with
-//     the size that it lists and a type of the list of package site, or not at all. A manifest
-//     that does not match an object harms the site only, and never the object.
-//  18. An object of edge/announced is announced again when half of the life of its record has
-//     passed, until it is removed, unpinned or lost.
-//  19. Without Deps.Fleet no node is asked, and the tasks, queues and rows are those of a node
+//  16. Without Deps.Fleet no node is asked, and the tasks, queues and rows are those of a node
 //     without a fleet. edge.mode rules hosts, not nodes.
-//  20. Fetch believes the bytes of a node by their BLAKE3 alone. At most one search runs for each
+//  17. Fetch believes the bytes of a node by their BLAKE3 alone. At most one search runs for each
 //     digest. It asks at most 5 nodes at once, and reads the body of one at a time. Each node is
 //     asked for its own store alone, so a request causes no more than one search. An object longer
 //     than its manifest says is not stored. Room for an object of unknown length is reserved as
 //     its bytes arrive.
-//  21. The breaker of a node counts what that of a host counts, bodies that broke off or came too
+//  18. The breaker of a node counts what that of a host counts, bodies that broke off or came too
 //     slowly, and bytes with a wrong hash, if this node sent all of them. It is kept as long as
 //     the endpoint and the keys of the node stay. No node is blamed for the size in a manifest.
-//  22. A request without the scope edge.fetch causes a search only for an object of a manifest
+//  19. A request without the scope edge.fetch causes a search only for an object of a manifest
 //     that this process has opened. A failed search is remembered like an answer of a host, until
 //     another version of the registry.
-//  23. A placement is refused before its first object is fetched if its objects, by the sizes in
+//  20. A placement is refused before its first object is fetched if its objects, by the sizes in
 //     its manifest, exceed fleet.max_placed or the room for pins. Its pins are URLs of their own:
 //     they neither end nor outlast a pin of a caller. A placed site is served in the edition that
 //     was complete last. Nothing of a placement is unpinned while its objects are not known.
+//  21. An object that was put is named by the hash of the bytes that were written, and its row and
+//     its pin are one command. A put that is refused or cut off leaves no file, no row and no
+//     reserved room.
+//  22. A path of a site is served with the object that the current manifest of the name lists, with
+//     the size that it lists and a type of the list of package site, or not at all. A manifest
+//     that does not match an object harms the site only, and never the object.
+//  23. An object of edge/announced is announced again when half of the life of its record has
+//     passed, until it is removed, unpinned or lost.
 //
 // # Tasks and queues
 //
@@ -116,10 +116,10 @@
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick, scrub_tick and place_tick merge missed ticks. shutdown_rx is the
-// lifecycle of the node. Caches have set buffers that drop when full. The flight hash bounds the
-// hashing of large objects to two at a time, and the flight manifest the parsing of manifests to
-// eight.
+// The tickers metrics_tick, scrub_tick, place_tick and announce_tick merge missed ticks.
+// shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The flight
+// hash bounds the hashing of large objects to two at a time, and the flight manifest the parsing of
+// manifests to eight.
 //
 // # Lock order
 //

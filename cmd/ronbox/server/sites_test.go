@@ -24,6 +24,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/engines/index"
 	edgeapi "ronbox/httpapi/edge"
+	indexapi "ronbox/httpapi/index"
 	nodeapi "ronbox/httpapi/node"
 )
 
@@ -189,4 +190,42 @@ func TestMultiaddr(t *testing.T) {
 	if _, err := multiaddrOf("nonsense"); err == nil {
 		t.Error("no error")
 	}
+}
+
+// In a fleet an object that is put is announced under the endpoint of the node's item, and withdrawn
+// when it is removed. Without an item the put succeeds, and the announcement waits for the item.
+func TestPutIsAnnounced(t *testing.T) {
+	t.Parallel()
+	r := fleetNode(t, "a")
+	ctx := t.Context()
+	put := func(body string) string {
+		o := told[edgeapi.Object](t)(r.socket().PutObject(ctx,
+			edgeapi.ObjectPut{Body: strings.NewReader(body), Size: int64(len(body)), Announce: true}))
+		return o.B3
+	}
+	providers := func(object string) []indexapi.Provider {
+		p, err := r.index().Providers(ctx, indexapi.ProvidersQuery{CID: object})
+		if err != nil {
+			return nil
+		}
+		return p.Providers
+	}
+	early := put("early")
+	if p := providers(early); p != nil {
+		t.Errorf("announced without an item: %+v", p)
+	}
+	r.list(2, r.fleetItem(r, "a.example"))
+	now := put("now")
+	addr, err := multiaddrOf("http://" + r.Addr())
+	must(t, err)
+	p := providers(now)
+	if len(p) != 1 || !p[0].Valid || len(p[0].Addrs) != 1 || p[0].Addrs[0] != addr ||
+		time.Until(p[0].Expires()) < 23*time.Hour {
+		t.Errorf("%+v, want %s", p, addr)
+	}
+	told[edgeapi.Kept](t)(r.socket().EdgeKeep(ctx, edge.Remove, []string{now}))
+	if p := providers(now); p != nil {
+		t.Errorf("removed: %+v", p)
+	}
+	r.halt()
 }
