@@ -60,6 +60,7 @@ func (h handlers) sites() []httpapi.Route {
 		Body:     httpapi.StreamBody,
 		Media:    httpapi.TypeBytes,
 		MaxBody:  maxPut,
+		In:       []byte(nil),
 		Summary:  "Store and pin an object",
 		Query: []openapi.Param{
 			{Name: "b3", Doc: "the b3:… that the bytes must have"},
