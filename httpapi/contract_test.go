@@ -275,6 +275,7 @@ func readCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"payload":          func() error { return only(c.Payload(ctx, 2)) },
 		"entry":            func() error { return only(c.Entry(ctx, 2)) },
 		"diff":             func() error { return only(c.Diff(ctx, 1, 2)) },
+		"services":         func() error { return only(c.Services(ctx, "metrics")) },
 		"proposals":        func() error { return only(c.Proposals(ctx, proposal, 5)) },
 		"proposal":         func() error { return only(c.Proposal(ctx, proposal)) },
 		"proposal payload": func() error { return only(c.ProposalPayload(ctx, proposal)) },

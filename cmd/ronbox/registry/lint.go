@@ -18,8 +18,8 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// maxLint bounds the file: twice the largest set of descriptors of a payload, in any spelling.
-const maxLint = 8 << 20
+// maxLint bounds the file: 65,536 descriptors of 1 KiB on average.
+const maxLint = 64 << 20
 
 // lintDoc is the output of lint.
 type lintDoc struct {

@@ -50,6 +50,9 @@ func (r *rig) index() indexapi.Client { return indexapi.NewClient(r.socket().Cli
 func TestFleetOfThree(t *testing.T) {
 	t.Parallel()
 	a, b, c := fleetNode(t, "a"), fleetNode(t, "b"), fleetNode(t, "c")
+	if err := a.Catalog().Check(); err != nil {
+		t.Error(err)
+	}
 	manifest := b3.Sum([]byte("site")).String()
 	items := []string{a.fleetItem(a, "a.example"), b.fleetItem(b, "b.example")}
 	for _, r := range []*rig{a, b, c} {
