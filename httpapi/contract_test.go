@@ -491,8 +491,8 @@ func others(route *httpapi.Route, p openapi.Param) (query string) {
 func TestEveryBodyIsReadStrictly(t *testing.T) {
 	r := newRig(t)
 	for _, route := range r.Table() {
-		if route.In == nil {
-			continue
+		if route.In == nil || route.Body == httpapi.StreamBody {
+			continue // a stream has no members
 		}
 		members := plain(t, r, reflect.TypeOf(route.In).Name())
 		names := slices.Sorted(maps.Keys(members))

@@ -150,7 +150,7 @@ func refusals() []refusal {
 		{
 			"a parameter that is none",
 			func(r *httpapi.Route) bool {
-				return r.In == nil && !httpapi.TakesBody(r) && r.Others == httpapi.QueryStrict
+				return r.In == nil && r.Others == httpapi.QueryStrict
 			},
 			nil,
 			func(q *http.Request) { q.URL.RawQuery = "unheard_of=1" },

@@ -39,9 +39,9 @@
 //     store_ok until it reads well again. Other runs and uploads go on. A run is paid only from
 //     rows that were checked against its commitment.
 //  11. In a fleet, the command that accepts a run reads HEAD of the registry in its own
-//     transaction. If HEAD pins a policy of the tenant, only pinned policies are accepted; if HEAD is missing,
-//     stale or not to be believed, nothing is. The run and its audit row record the version and
-//     the pin.
+//     transaction. If HEAD pins a policy of the tenant, only pinned policies are accepted; if HEAD
+//     is missing, stale or not to be believed, nothing is. The run and its audit row record the
+//     version and the pin.
 //
 // # Tasks and queues
 //
