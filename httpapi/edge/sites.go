@@ -61,11 +61,8 @@ func (h handlers) sites() []httpapi.Route {
 		Body:     httpapi.StreamBody,
 		Media:    httpapi.TypeBytes,
 		MaxBody:  maxPut,
-<<<<<<< HEAD
 		ID:       "putObject",
-=======
 		In:       []byte(nil),
->>>>>>> h-site
 		Summary:  "Store and pin an object",
 		Query: []openapi.Param{
 			{Name: "b3", Doc: "the b3:… that the bytes must have"},
