@@ -67,6 +67,7 @@ func bodies() []any {
 		nodeapi.NodeFinding{},
 		nodeapi.SnapshotInfo{},
 		nodeapi.SnapshotList{},
+		nodeapi.FleetStatus{},
 		nodeapi.Session{},
 		nodeapi.SessionList{},
 		nodeapi.Series{},
