@@ -40,7 +40,7 @@ begin() {
 # follow NODE REGION: a site begins with the URL of the hub and the hash of the genesis.
 follow() {
   on "$1" init --follow "${url[hub]}" --genesis "$genesis" -q
-  begin "$@"
+  begin "$1" "$2"
 }
 
 # item NODE [NAME]: the node's descriptor, with the name that it owns.
@@ -54,6 +54,9 @@ sign() { on hub registry apply "$1" --key "$dir/alice.key" --key "$dir/bob.key" 
 head_of() { on "$1" registry head --json | member payload_b3; }
 agree() { local n; for n in "$@"; do [ "$(head_of "$n")" = "$(head_of hub)" ] || return 1; done; }
 
+# epoch: the number of the current epoch of 20 s.
+epoch() { echo $(($(date +%s) / 20)); }
+
 step "A hub, whose registry two of three owners must sign"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
   -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
@@ -63,7 +66,8 @@ for who in alice bob carol; do
   on hub registry keygen --signer-id "org:mesh#$who" --out "$dir/$who.key" --json >"$dir/$who.pub"
   signers+=(--signer "$dir/$who.pub")
 done
-begin hub eu-west
+trust=$(on hub rewarder keygen --out "$dir/policy.key" --json | member public_key)
+begin hub eu-west RONBOX_REWARDER__POLICY_TRUST_KEYS="$trust"
 on hub registry genesis "${signers[@]}" --threshold 2 --out "$dir/genesis.json" -q
 on hub registry init --payload "$dir/genesis.json" --key "$dir/alice.key" --key "$dir/bob.key" --key "$dir/carol.key" -q
 genesis=$(head_of hub)
@@ -74,7 +78,7 @@ follow a eu-west
 follow b eu-north
 follow c us-east
 { item a docs.example; item b; item c; printf '{"id":"service/fleet","kind":"service","meta":{"epoch":"20s"}}\n'; } >"$dir/items.ndjson"
-show hub registry lint "$dir/items.ndjson" || true
+show hub registry lint "$dir/items.ndjson" | sed "s#$dir/##"
 sign "$dir/items.ndjson"
 until_so "the sites have the hub's HEAD" agree a b c
 show c registry head
@@ -86,6 +90,9 @@ find "$(go env GOROOT)/src/net" "$(go env GOROOT)/src/crypto" -name '*.go' | sor
   while read -r file; do cp "$file" "$dir/site/$(basename "$(dirname "$file")")-$(basename "$file").txt"; done
 ls "$dir/site" | sed 's#.*#<a href="&">&</a>#' >"$dir/index.html"
 mv "$dir/index.html" "$dir/site/index.html"
+young() { [ $(($(date +%s) % 20)) -lt 2 ]; }
+until_so "an epoch that begins" young
+served=$(epoch)
 show a edge publish "$dir/site" name:docs.example | sed "s#$dir/##"
 read_site() { # NODE: reads every file of the site at a node
   local n=$1; rm -rf "$dir/read"; mkdir "$dir/read"
@@ -109,3 +116,45 @@ read_site c
 
 step "Nobody can publish under the name of another node"
 show b edge publish "$dir/site" name:docs.example 2>&1 | sed "s#$dir/##" || printf 'exit %s\n' "${PIPESTATUS[0]}"
+
+step "A fourth node is signed in, and is asked within a second"
+cp -r "$dir/hub" "$dir/fork"                                            # the hub as it was, for the last step
+follow d us-west
+content=$(on d edge put LICENSE | cut -d' ' -f1)
+on d index put name:maps.example "$content" -q
+{ cat "$dir/placed.ndjson"; item d maps.example; } >"$dir/four.ndjson"
+sign "$dir/four.ndjson"
+from=$EPOCHREALTIME
+found() { [ "$(on c index resolve name:maps.example --json 2>/dev/null | member manifest)" = "$content" ]; }
+until_so "c finds the name of d" found
+printf 'c has an answer of d after %s ms\n' $(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
+
+step "The epoch is collected from what the receivers attest, shared and paid"
+collect() { on hub rewarder collect "$served" --from-fleet --without node/a --out "$dir/usage" >"$dir/collected.txt" 2>&1; }
+until_so "the statements are final" collect
+sed "s#$dir/##" "$dir/collected.txt"
+on hub wallet assets --declare ron -q
+on hub wallet issue pool:fleet 1000000 -q
+sed 's/pool:protocol/pool:fleet/; s/"requests"/"bytes"/; s/"id":"flights"/"id":"bytes"/' testdata/rewarder/policy.json >"$dir/policy.json"
+show hub rewarder run "$served" "$dir/usage/usage.csv" --policy "$dir/policy.json" --key "$dir/policy.key" --pool 1000 | sed "s#$dir/##g"
+show hub wallet balance node/a
+"$ronbox" rewarder verify "$dir/hub/rewarder/default/$served"/* | head -1
+on hub db snapshot "$dir/backup" -q
+"$ronbox" ledger verify "$dir"/backup/*.db | tail -1
+for n in hub c; do
+  on $n db snapshot "$dir/backup/$n" -q
+  "$ronbox" registry verify --db "$dir/backup/$n"/*.db --genesis "$genesis" | tail -1
+done
+
+step "A hub with another version 4 is believed by nobody"
+kill -9 "${pid[hub]}"
+before=$(head_of c) at=${url[hub]##*:}
+begin fork eu-west
+head -3 "$dir/items.ndjson" >"$dir/other.ndjson"
+on fork registry apply "$dir/other.ndjson" --key "$dir/alice.key" --key "$dir/bob.key" --force -q
+kill -9 "${pid[fork]}"
+begin fork eu-west RONBOX_SERVER__BIND=127.0.0.1:"$at"
+refused() { on "$1" registry log highwater show --json | grep -q '"fork"'; }
+for n in b c d; do until_so "$n refuses the fork" refused "$n"; done
+show c registry log highwater show | sed "s#$dir/##"
+[ "$(head_of c)" = "$before" ] || fail "c believes the fork"
