@@ -22,7 +22,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-index judges golden dist clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-fleet tour-index judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ test: ## run all tests, shuffled; a test whose tool is missing is skipped, or fa
 	$(GO) test -vet=off $(STRIP) -shuffle=on -timeout 30m ./...
 	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -shuffle=on ./...
 
-check: fmt vet lint staticcheck tidy schedules long race ## run the other CI checks: linters, schedules of flow, long kill tests, index tour, race detector (needs gcc)
+check: fmt vet lint staticcheck tidy schedules long race ## run the other CI checks: linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }
@@ -87,10 +87,10 @@ tools:
 	@lacks=$$(for t in gcc:gcc strace:strace promtool:prometheus systemd-analyze:systemd; do command -v $${t%:*} >/dev/null || echo $${t#*:}; done); \
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
-# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind and runs the tour of the index.
+# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind and runs the tours.
 # It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
 long:
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTourOfTheIndex$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
@@ -140,6 +140,9 @@ soak: ## run a mixed load with restarts for SECONDS (300); memory, goroutines an
 
 peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine (packages of Debian)
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
+
+tour-fleet: build ## run a hub and three sites that follow its registry, share a site and are paid for it
+	testdata/tour/fleet.sh
 
 tour-index: build ## run four nodes of the index, and stop, resume and kill the peers of one
 	testdata/tour/index.sh

@@ -7,15 +7,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -166,58 +161,5 @@ func TestNamesAreLinearizable(t *testing.T) {
 	}
 	if got := porcupine.CheckOperationsTimeout(model, h.ops, patience); got != porcupine.Ok {
 		t.Errorf("%d operations on %d names: %s", len(h.ops), nameKeys, got)
-	}
-}
-
-// tourMasks replace values of a tour that differ between runs. They extend the masks of every
-// transcript.
-var tourMasks = []maskRule{
-	{regexp.MustCompile(`(took|after) [0-9]+ ms`), "$1 N ms"},
-	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
-	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
-	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // the peer that answered last
-	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},
-	// peers that never hang, which are late on a busy machine
-	{regexp.MustCompile(`(127\.0\.0\.1:PORT  (?:eu-west-1|us-east-1)  closed  N  N  ).+`), "$1"},
-}
-
-// The tour in the README runs four nodes and stops, resumes and kills some of them. It exits with 1
-// if a step fails.
-func TestTourOfTheIndex(t *testing.T) {
-	if !*tours {
-		t.Skip("half a minute: `make check` runs it, with -tour")
-	}
-	t.Parallel()
-	script, file := "../../testdata/tour/index.sh", "../../testdata/tour/index.txt"
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, hosttest.Tool(t, "bash", "bash"), script)
-	// on a busy machine a hedged request must not overtake a peer that answers
-	cmd.Env = append(os.Environ(), "RONBOX="+binary,
-		"RONBOX_INDEX__DHT__HEDGE_MS=1000", "RONBOX_INDEX__DHT__DEADLINE_MS=5000")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it ends its nodes
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, errs.String())
-	}
-	got := (&transcript{vars: map[string]string{"T": "no such text"}}).mask(string(out))
-	for _, m := range tourMasks {
-		got = m.re.ReplaceAllString(got, m.by)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the tour differs from %s; run with -update and read the diff. It should be:\n%s", file,
-			firstDifference(got, string(want)))
 	}
 }

@@ -36,7 +36,7 @@ var disk string
 var (
 	kills = flag.Int("kills", 5,
 		"how often TestKill9 kills the node; make check has it 50 times, make kill as often as one likes")
-	tours = flag.Bool("tour", false, "run the tour of the index too")
+	tours = flag.Bool("tour", false, "run the tours too")
 )
 
 // killCycles returns the number of kills, or of other faults, in a test: few if TestKill9 has a few

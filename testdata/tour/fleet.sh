@@ -13,7 +13,7 @@ step() { printf '\n== %s\n' "$*"; }
 fail() { printf 'the tour ends here: %s\n' "$*" >&2; exit 1; }
 on() { local n=$1; shift; "$ronbox" --data-dir "$dir/$n" "$@"; }        # a command on a node
 show() { printf '%s$ ronbox %s\n' "$1" "${*:2}"; on "$@"; }             # a command with its output
-member() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" | head -1; }     # a text member of a JSON document
+member() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" | sed -n 1p; }     # a text member of a JSON document
 get() { curl -sf --cacert "$dir/cert.pem" "$@"; }
 
 # until_so WHAT CMD…: repeats a command until it succeeds, for a minute at most.
@@ -86,7 +86,7 @@ show c index peers
 
 step "A site of some 500 files is published at a and read at c, byte for byte"
 mkdir "$dir/site"
-find "$(go env GOROOT)/src/net" "$(go env GOROOT)/src/crypto" -name '*.go' | sort | head -520 |
+find "$(go env GOROOT)/src/net" "$(go env GOROOT)/src/crypto" -name '*.go' | sort | sed -n 1,520p |
   while read -r file; do cp "$file" "$dir/site/$(basename "$(dirname "$file")")-$(basename "$file").txt"; done
 ls "$dir/site" | sed 's#.*#<a href="&">&</a>#' >"$dir/index.html"
 mv "$dir/index.html" "$dir/site/index.html"
@@ -138,7 +138,7 @@ on hub wallet issue pool:fleet 1000000 -q
 sed 's/pool:protocol/pool:fleet/; s/"requests"/"bytes"/; s/"id":"flights"/"id":"bytes"/' testdata/rewarder/policy.json >"$dir/policy.json"
 show hub rewarder run "$served" "$dir/usage/usage.csv" --policy "$dir/policy.json" --key "$dir/policy.key" --pool 1000 | sed "s#$dir/##g"
 show hub wallet balance node/a
-"$ronbox" rewarder verify "$dir/hub/rewarder/default/$served"/* | head -1
+"$ronbox" rewarder verify "$dir/hub/rewarder/default/$served"/* | sed -n 1p
 on hub db snapshot "$dir/backup" -q
 "$ronbox" ledger verify "$dir"/backup/*.db | tail -1
 for n in hub c; do
