@@ -40,6 +40,7 @@ func (h *Console) forms() []formRoute {
 		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
 		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
 		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
+		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
 	}
 }
 
@@ -113,9 +114,9 @@ func (h *Console) postLevel(v *view, in url.Values) error {
 
 // question is the data of the page that asks again.
 type question struct {
-	Text   string // what happens, and that it is for ever
+	Text   string // what happens, and that it cannot be taken back
 	Action string // the path of the form
-	ID     string
+	ID     string // field of the form; "": the form has none
 	Button string
 	CLI    string // the command that does the same
 }
@@ -138,6 +139,23 @@ func (h *Console) postRevoke(v *view, in url.Values) error {
 	}
 	_, err := h.node.Revoke(v.ctx, node.RevokeRequest{TID: id, Reason: "console"})
 	return h.changed(v, "tokens", err)
+}
+
+// postDrain stops the node. It asks again first, because only its host can start it again.
+func (h *Console) postDrain(v *view, in url.Values) error {
+	if in.Get("sure") != "yes" {
+		return h.render(v.c, http.StatusOK, h.pages.sure, v.s, question{
+			Text: "The node answers the requests in flight and stops. These pages stop with it. " +
+				"It is started again on its host.",
+			Action: prefix + "operations/drain",
+			Button: "Stop the node",
+			CLI:    "ronbox drain",
+		})
+	}
+	if err := h.node.Drain(v.ctx, "console"); err != nil {
+		return h.changed(v, "config", err)
+	}
+	return h.fault(v.c, v.s, http.StatusAccepted, "The node stops. It is started again on its host.")
 }
 
 // postEnd ends another session, for a session that entered with a code.
