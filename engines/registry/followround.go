@@ -29,8 +29,11 @@ const (
 // all of them, the checkpoint, and its consistency with the high-water mark are verified. The error
 // is a *FollowFault if the hub is not to be believed, and a *keepError if this node failed.
 func (f *follower) round(ctx context.Context) error {
-	if f.e.store.Info().Restored || f.e.chainError.Load() != nil {
-		return nil
+	switch {
+	case f.e.store.Info().Restored:
+		return errors.New("the file was restored from a snapshot, and nothing is copied before accept-restore")
+	case f.e.chainError.Load() != nil:
+		return &NotReadyError{Cause: CauseChainError}
 	}
 	raw, err := f.hub.Checkpoint(ctx)
 	if err != nil {
