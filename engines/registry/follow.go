@@ -235,7 +235,7 @@ func (f *follower) report(ctx context.Context, err error) {
 	default:
 		f.e.log.Info("follow.sound", "hub", f.hub.URL())
 	}
-	note := NoteFollow{f.e.followEvent(fault)}
+	note := NoteFollow{f.e.followEvent(fault), fault}
 	if _, err := store.Commit(ctx, f.e.store, store.Work, note); err != nil && ctx.Err() == nil {
 		f.e.log.Warn("follow.unnoted", "reason", err.Error())
 	}

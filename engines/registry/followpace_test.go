@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ronbox/store"
 )
 
 // chattyHub names a version each microsecond and counts the requests for its checkpoint.
@@ -91,5 +95,59 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	}
 	if got := r.e.followStatus(); got.State != FollowWaiting || !strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A fault of the hub outlives a restart: the hub cannot be silent until it is forgotten.
+func TestFollowerRemembersTheFault(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	other := h.fork()
+	h.add(s, 1)
+	other.of.advance(time.Second)
+	other.add(s, 3)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	f.hub = other
+	if got := f.try(t); got.State != FollowFork {
+		t.Fatalf("%+v", got)
+	}
+	silent := func(string) error { return errors.New("503") }
+	h.set(func(h *fakeHub) { h.fail = silent })
+	r.stop()
+	r.open()
+	f = r.rounds()
+	for range 2 {
+		if got := f.try(t); got.State != FollowFork || got.Detail == "" {
+			t.Errorf("after a restart: %+v", got)
+		}
+		if _, err := r.headIn(); err == nil {
+			t.Error("after a restart HEAD decides")
+		}
+	}
+	r.wantFollowed()
+	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, NoteFollow{r.e.followEvent(quoted), quoted}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.open()
+	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*maxFault {
+		t.Errorf("of bytes of the hub: %+v", got)
+	}
+	f = r.rounds()
+	h.set(func(h *fakeHub) { h.fail = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("%+v", got)
+	}
+	r.stop()
+	r.open()
+	if err := r.e.followOK(); err != nil {
+		t.Errorf("after the fault is over: %v", err)
+	}
+	r.wantEqual(h)
+	if got := fmt.Sprint(r.audited()); got != "[fork unsound ok]" {
+		t.Errorf("audited %s", got)
 	}
 }
