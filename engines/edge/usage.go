@@ -238,8 +238,8 @@ func (e *OpenEpochError) Error() string {
 // is too old, and for one that has not begun.
 var ErrNoStatement = errors.New("this node has no statement of the epoch")
 
-// Statement returns the signed statement of an epoch. It returns an *OpenEpochError before it is final,
-// and ErrNoStatement if there is none.
+// Statement returns the signed statement of an epoch. It returns an *OpenEpochError before it is
+// final, and ErrNoStatement if there is none.
 func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
 	if e.meter == nil || epoch > usage.MaxEpoch {
 		return nil, ErrNoStatement
