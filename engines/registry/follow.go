@@ -91,6 +91,7 @@ type follower struct {
 	slice      uint64          // versions read at once
 	keep       int             // bytes of verified versions that are kept until they are written
 	seen       checkpoint.Tree // the high-water mark; the zero Tree before the first checkpoint
+	begun      *judgment       // what the last round has read; nil: it ended, or the hub is not believed
 	archived   uint64          // size of the last archived checkpoint
 	archivedAt time.Time
 }

@@ -151,3 +151,34 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 		t.Errorf("audited %s", got)
 	}
 }
+
+// A long log is read in the end from a hub that is often busy, and each version once.
+func TestFollowerOfABusyHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 30)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.slice = 2
+	var asked, served int
+	h.set(func(h *fakeHub) {
+		h.fail = func(call string) error {
+			if call != "entry" {
+				return nil
+			}
+			if asked++; asked%12 == 0 {
+				return errors.New("429")
+			}
+			served++
+			return nil
+		}
+	})
+	for n := 0; f.try(t).State != FollowOK; n++ {
+		if n == 10 {
+			t.Fatalf("not read after %d rounds: %+v", n, r.e.followStatus())
+		}
+	}
+	if served > 40 {
+		t.Errorf("%d entries were read of 31", served)
+	}
+	r.wantEqual(h)
+}
