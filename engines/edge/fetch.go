@@ -116,8 +116,8 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 		}
 		f, err = e.fetchFrom(ctx, node, d, near)
 		if err == nil {
-			if f.New {
-				e.received(node.ID, d, f.Size, near.Placed)
+			if f.New { // an earlier search may have begun the fill, at another node
+				e.received(f.from, d, f.sent, near.Placed)
 			}
 			return f, nil
 		}
@@ -188,7 +188,8 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 	return f, err
 }
 
-// received is called after each object that a node of the fleet has sent.
+// received is called after each object that a node of the fleet has sent, with the bytes that it
+// sent itself.
 func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 	kind := "fleet_fetch"
 	if placed {

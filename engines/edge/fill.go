@@ -24,6 +24,9 @@ type Filled struct {
 	New      bool   // the object was fetched; false if it was stored before
 	Pinned   bool   // the URL is not evicted
 	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
+
+	from string // node that sent the end of the object, or all of it; "": a host
+	sent int64  // bytes that it sent; an earlier try of another node may have left the rest
 }
 
 // fillCall is a fill together with the callers that wait for it.
@@ -44,6 +47,7 @@ type fillJob struct {
 	call    *fillCall
 	node    *neighbor // of the fleet, which is asked for the digest; nil: the host is asked for the URL
 	most    int64     // bytes that the object may have; 0: as many as any object
+	sent    int64     // bytes that the node has sent; owned by the worker
 }
 
 // posted reports whether a POST or a search of the fleet began the fill, so that it continues

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -227,6 +228,36 @@ func TestFetchIsCounted(t *testing.T) {
 	}
 	r.open2() // the task writes what waits
 	if row := r.counted(n); len(row.Nodes) != 1 || row.Nodes[0] != (nodeCount{Node: "node/a", Asked: 3, Objects: 1}) {
+		t.Errorf("%+v", row)
+	}
+}
+
+// A node counts for the bytes that it sent, and not for those that another one had sent before.
+func TestResumedFetchIsCounted(t *testing.T) {
+	t.Parallel()
+	body := loud("body", 200_000)
+	first, second := newStation(t, "a", body), newStation(t, "b", body)
+	first.answer = func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("ETag", `"`+object(body).String()+`"`)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write([]byte(body[:150_000]))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	r := newRig(t, metered)
+	r.fleet.Rule = plainRule
+	r.open2()
+	r.start()
+	v := view(1, first, second)
+	v.Epoch = epochLength
+	r.e.SetFleet(v)
+	n := r.epoch()
+	if got, err := r.fetch(object(body), Near{Owner: first.ID}); got != body {
+		t.Fatal(len(got), err)
+	}
+	r.open2() // the task writes what waits
+	row := r.counted(n)
+	if len(row.Nodes) != 1 || row.Nodes[0].Node != second.ID || row.Bytes == 0 || row.Bytes >= uint64(len(body)) {
 		t.Errorf("%+v", row)
 	}
 }

@@ -106,7 +106,10 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	}
 	install := &writeJob{row: row, temp: p.temp}
 	p.temp = nil // now owned by the writer
-	f, err = Filled{Stored: row, New: true}, e.write(ctx, install)
+	f, err = Filled{Stored: row, New: true, sent: j.sent}, e.write(ctx, install)
+	if j.node != nil {
+		f.from = j.node.ID
+	}
 	if err == nil {
 		f.Unpinned = install.loose
 	}
@@ -139,6 +142,7 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 		if got < 0 { // it started over
 			got = p.size
 		}
+		j.sent = got
 		j.node.stalled(err, got, time.Since(began))
 		return tries, err
 	}

@@ -153,8 +153,9 @@ func (d *item) epoch() time.Duration {
 		return DefaultEpoch
 	}
 	epoch, err := unit.ParseDuration(*meta.Epoch)
-	if err != nil || epoch.D() < minEpoch || epoch.D() > maxEpoch {
-		d.fault("meta.epoch", "must be a duration from %s to %s", unit.Duration(minEpoch), unit.Duration(maxEpoch))
+	if err != nil || epoch.D() < minEpoch || epoch.D() > maxEpoch || epoch.D()%time.Second != 0 {
+		d.fault("meta.epoch", "must be a duration from %s to %s, of whole seconds",
+			unit.Duration(minEpoch), unit.Duration(maxEpoch))
 	}
 	return epoch.D()
 }

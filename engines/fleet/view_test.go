@@ -149,6 +149,10 @@ func TestFaults(t *testing.T) {
 		{"no content", `{"id":"placement/x","kind":"placement","meta":{}}`, "meta.content"},
 		{"placement without a name", `{"id":"placement/","kind":"placement","meta":{"content":"name:a"}}`, "id"},
 		{"a short epoch", `{"id":"service/fleet","kind":"service","meta":{"epoch":"1s"}}`, "meta.epoch"},
+		{
+			"an epoch of half a second more, which no statement can name",
+			`{"id":"service/fleet","kind":"service","meta":{"epoch":"10s500ms"}}`, "meta.epoch",
+		},
 		{"an epoch as number", `{"id":"service/fleet","kind":"service","meta":{"epoch":20}}`, "meta.epoch"},
 		{"a service without number", `{"id":"service/m@eu","kind":"service","endpoint":"http://m","meta":{}}`, "id"},
 		{"a number with zero", `{"id":"service/m@eu#01","kind":"service","endpoint":"http://m","meta":{}}`, "id"},

@@ -16,8 +16,8 @@ import (
 // taskRenewer keeps the records of owners. It is the only writer of index/held.
 const taskRenewer = "renewer"
 
-// maxHeld bounds the kept records. They take 8 MiB of the file at most. Beyond it, the record that
-// expires first is dropped.
+// maxHeld bounds the kept records. They take 8 MiB of the file at most. Beyond it, one of the owner
+// with the most records is dropped, so that an owner of many names displaces its own alone.
 const maxHeld = 4096
 
 // heldRow is the kept record of a name by its owner, as received. It was verified before it was
@@ -187,9 +187,7 @@ func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRec
 	}
 	cmd := Hold{Key: got.key, Row: got.row}
 	if !known && len(kept) >= maxHeld {
-		cmd.Drop = []string{slices.MinFunc(slices.Collect(maps.Keys(kept)), func(a, b string) int {
-			return cmp.Or(cmp.Compare(kept[a].ExpiresMS, kept[b].ExpiresMS), cmp.Compare(a, b))
-		})}
+		cmd.Drop = []string{leastOf(kept)}
 	}
 	if _, err := store.TryCommit(ctx, e.store, store.Bulk, cmd); err != nil {
 		return err
@@ -200,6 +198,20 @@ func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRec
 	got.row.Raw = nil
 	kept[got.key] = got.row
 	return nil
+}
+
+// leastOf returns the key of the record that is dropped first: of the owner with the most records,
+// the one that expires first.
+func leastOf(kept map[string]heldRow) string {
+	records := map[[32]byte]int{} // by owner
+	for _, row := range kept {
+		records[row.Signer]++
+	}
+	return slices.MinFunc(slices.Collect(maps.Keys(kept)), func(a, b string) int {
+		x, y := kept[a], kept[b]
+		return cmp.Or(cmp.Compare(records[y.Signer], records[x.Signer]), bytes.Compare(x.Signer[:], y.Signer[:]),
+			cmp.Compare(x.ExpiresMS, y.ExpiresMS), cmp.Compare(a, b))
+	})
 }
 
 // drop drops kept records.

@@ -176,20 +176,19 @@ func (r *rig) waitKept(n int) {
 	}
 }
 
-// The kept records are bounded: the one that expires first makes room.
+// The kept records are bounded: of one owner, the one that expires first makes room.
 func TestKeptRecordsAreBounded(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
-		kept := map[string]heldRow{}
+		kept, owner := map[string]heldRow{}, [32]byte(publicOf(seedKey(2)))
 		at := func(i int) ownerRecord {
 			k := key(fmt.Sprintf("name:n%d.a.example", i))
 			row := heldRow{
-				Raw: siteRecord(2, k, digest("x"), 1), Signer: [32]byte(publicOf(seedKey(2))), Seq: 1,
-				ExpiresMS: int64(i + 1),
+				Raw: siteRecord(2, k, digest("x"), 1), Signer: owner, Seq: 1, ExpiresMS: int64(i + 1),
 			}
 			return ownerRecord{k.text, row}
 		}
 		for i := range maxHeld - 1 {
-			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{ExpiresMS: 1 << 40}
+			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{Signer: owner, ExpiresMS: 1 << 40}
 		}
 		for i := range 5 {
 			if err := r.e.hold(r.ctx(), kept, at(i)); err != nil {
@@ -227,4 +226,17 @@ func TestRenewalDrops(t *testing.T) {
 			t.Errorf("%v: %v, %q", err, kept, r.kept())
 		}
 	})
+}
+
+// An owner of many names displaces its own records and not those of others, however late they
+// expire.
+func TestLeastKeptRecord(t *testing.T) {
+	many, few := [32]byte{2}, [32]byte{1}
+	kept := map[string]heldRow{
+		"name:a.many": {Signer: many, ExpiresMS: 90}, "name:b.many": {Signer: many, ExpiresMS: 80},
+		"name:c.many": {Signer: many, ExpiresMS: 85}, "name:a.few": {Signer: few, ExpiresMS: 10},
+	}
+	if got := leastOf(kept); got != "name:b.many" {
+		t.Errorf("dropped %s", got)
+	}
 }

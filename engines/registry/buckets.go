@@ -62,7 +62,8 @@ var (
 
 	metaVerified = store.NewTable(bMeta, store.String[string](), store.CBOR[verifyMark]()).Summed() // "verified"
 
-	metaFollowed = store.NewTable(bMeta, store.String[string](), store.CBOR[followRow]()).Summed() // "followed"
+	metaFollowed    = store.NewTable(bMeta, store.String[string](), store.CBOR[followRow]()).Summed() // "followed"
+	metaFollowFault = store.NewTable(bMeta, store.String[string](), store.CBOR[faultRow]()).Summed()  // "follow_fault"
 
 	metaTree    = store.NewTable(bMeta, store.String[string](), store.CBOR[treeRow]()) // "tree"
 	tiles       = store.NewTable(bTile, tileKeys(), store.Raw())
@@ -86,13 +87,14 @@ const (
 	keyAuditHead = "audit_head"
 	keySchema    = "schema"
 
-	keyTree       = "tree"
-	keyCheckpoint = "cp_latest"  // the latest note
-	keyAdopted    = "adopted_in" // incarnation whose log an operator has adopted
-	keyAdoptedOld = "adopted"    // the same without a checksum, as schema 1 has it
-	keyObjections = "objections" // of witnesses; absent: there are none
-	keyVerified   = "verified"   // progress of the deep verifier; absent: none
-	keyFollowed   = "followed"   // the log is a copy of that of another node; absent: it is not
+	keyTree        = "tree"
+	keyCheckpoint  = "cp_latest"    // the latest note
+	keyAdopted     = "adopted_in"   // incarnation whose log an operator has adopted
+	keyAdoptedOld  = "adopted"      // the same without a checksum, as schema 1 has it
+	keyObjections  = "objections"   // of witnesses; absent: there are none
+	keyVerified    = "verified"     // progress of the deep verifier; absent: none
+	keyFollowed    = "followed"     // the log is a copy of that of another node; absent: it is not
+	keyFollowFault = "follow_fault" // why the hub of a follower is not believed; absent: it is
 )
 
 // schemaVersion is the version of the table layout. It is stored at genesis.

@@ -124,6 +124,9 @@ func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, cor
 
 // checkSource verifies the copy and that this log is a prefix of it.
 func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogReader) error {
+	if src.Followed() {
+		return fmt.Errorf("%w: it is a copy of a follower, whose audit records are not verified", ErrSource)
+	}
 	h, err := src.Horizon()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSource, err)

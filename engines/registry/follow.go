@@ -91,6 +91,7 @@ type follower struct {
 	slice      uint64          // versions read at once
 	keep       int             // bytes of verified versions that are kept until they are written
 	seen       checkpoint.Tree // the high-water mark; the zero Tree before the first checkpoint
+	begun      *judgment       // what the last round has read; nil: it ended, or the hub is not believed
 	archived   uint64          // size of the last archived checkpoint
 	archivedAt time.Time
 }
@@ -103,7 +104,7 @@ func (e *Engine) newFollower() *follower {
 func (e *Engine) runFollower(ctx context.Context) error {
 	f := e.newFollower()
 	if err := f.resume(ctx); err != nil {
-		return err
+		return f.stuck(err)
 	}
 	return flow.Fan(ctx, 2, func(ctx context.Context, leg int) error {
 		if leg == 0 {
@@ -159,20 +160,26 @@ func (f *follower) hear(ctx context.Context) error {
 			break
 		}
 		f.e.log.Debug("follow.stream_ended", "hub", f.hub.URL(), "reason", err.Error(), "again_in", pause.String())
-		again := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-again.C:
-		}
-		again.Stop()
+		rest(ctx, pause, nil)
 		pause = min(2*pause, followPoll)
 	}
 	return context.Cause(ctx)
 }
 
-// run makes a round when the stream names a version, and at least each followPoll. After a fault of
-// the hub it does not listen to the stream, so that a bad hub causes no more rounds than a silent
-// one.
+// rest waits for d, or until early is closed or ctx ends.
+func rest(ctx context.Context, d time.Duration, early <-chan struct{}) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+	case <-early:
+	case <-over.C:
+	}
+}
+
+// run makes a round when the stream names a version, and at least each followPoll, with a rest of
+// followSoon between two rounds, however often the stream names one. After a fault of the hub it
+// does not listen to the stream, so that a bad hub causes no more rounds than a silent one.
 func (f *follower) run(ctx context.Context) error {
 	for {
 		heard, newer := f.heard.Load()
@@ -181,7 +188,7 @@ func (f *follower) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if bad, ok := errors.AsType[*keepError](err); ok {
-			return bad.error
+			return f.stuck(bad.error)
 		}
 		f.report(ctx, err)
 		pause := followPoll
@@ -191,13 +198,8 @@ func (f *follower) run(ctx context.Context) error {
 		case err == nil && heard.version > f.e.Head().Head.Version && f.e.now().Sub(heard.at) < followFor:
 			pause = followSoon
 		}
-		next := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-newer:
-		case <-next.C:
-		}
-		next.Stop()
+		rest(ctx, followSoon, nil)
+		rest(ctx, pause-followSoon, newer)
 	}
 }
 
@@ -205,6 +207,13 @@ func (f *follower) run(ctx context.Context) error {
 type keepError struct{ error }
 
 func (e *keepError) Unwrap() error { return e.error }
+
+// stuck publishes an error of this node's own file or mark, and returns it.
+func (f *follower) stuck(err error) error {
+	text := "this node cannot go on: " + err.Error()
+	f.lost.Store(&text)
+	return err
+}
 
 // report publishes the result of a round. A fault of the hub, and its end, get a row of the store's
 // audit chain.
@@ -227,7 +236,7 @@ func (f *follower) report(ctx context.Context, err error) {
 	default:
 		f.e.log.Info("follow.sound", "hub", f.hub.URL())
 	}
-	note := NoteFollow{f.e.followEvent(fault)}
+	note := NoteFollow{f.e.followEvent(fault), fault}
 	if _, err := store.Commit(ctx, f.e.store, store.Work, note); err != nil && ctx.Err() == nil {
 		f.e.log.Warn("follow.unnoted", "reason", err.Error())
 	}

@@ -29,8 +29,11 @@ const (
 // all of them, the checkpoint, and its consistency with the high-water mark are verified. The error
 // is a *FollowFault if the hub is not to be believed, and a *keepError if this node failed.
 func (f *follower) round(ctx context.Context) error {
-	if f.e.store.Info().Restored || f.e.chainError.Load() != nil {
-		return nil
+	switch {
+	case f.e.store.Info().Restored:
+		return errors.New("the file was restored from a snapshot, and nothing is copied before accept-restore")
+	case f.e.chainError.Load() != nil:
+		return &NotReadyError{Cause: CauseChainError}
 	}
 	raw, err := f.hub.Checkpoint(ctx)
 	if err != nil {
@@ -194,39 +197,70 @@ func (f *follower) base() rverify.State {
 	return rverify.State{Head: head.Head, Origin: head.Origin, Items: head.Items, Signers: head.Signers}
 }
 
-// judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint.
-func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (*stretch, error) {
-	head := f.e.Head().Head.Version
+// judgment is a stretch that is being read. It outlives a round in which the hub did not answer, so
+// that a long log is read in the end although the hub is busy now and then.
+type judgment struct {
+	stretch
+	next uint64 // version
+	v    *rverify.Verifier
+	tree *leaves
+	sets []*record.SignerSet // up to next
+	kept int                 // bytes read
+}
+
+func (f *follower) newJudgment(ctx context.Context, head uint64) (*judgment, error) {
 	sets, err := f.sets(ctx, head)
-	if err != nil {
-		return nil, err
-	}
-	s := &stretch{first: head + 1, docs: hubDocs{first: head + 1}}
-	v, tree, kept := rverify.Resume(f.options(0), f.base()), f.newLeaves(ctx, head), 0
-	for at := head + 1; at <= to.Size; at += f.slice {
-		docs, err := f.fetch(ctx, at, min(to.Size, at+f.slice-1))
-		if err != nil {
+	return &judgment{
+		stretch: stretch{first: head + 1, docs: hubDocs{first: head + 1}}, next: head + 1,
+		v: rverify.Resume(f.options(0), f.base()), tree: f.newLeaves(ctx, head), sets: sets,
+	}, err
+}
+
+// judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint.
+func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_ *stretch, err error) {
+	head := f.e.Head().Head.Version
+	j := f.begun
+	if f.begun = nil; j == nil || j.first != head+1 || j.next > to.Size {
+		if j, err = f.newJudgment(ctx, head); err != nil {
 			return nil, err
 		}
-		if err := v.Extend(ctx, docs, docs.last()); err != nil {
-			return nil, f.blame(ctx, raw, to, sets, err)
-		}
-		for _, d := range docs.all {
-			if err := tree.add(d.entry); err != nil {
-				return nil, &keepError{err}
+	}
+	for j.next <= to.Size {
+		docs, err := f.fetch(ctx, j.next, min(to.Size, j.next+f.slice-1))
+		if _, bad := errors.AsType[*FollowFault](err); err != nil {
+			if !bad {
+				f.begun = j
 			}
-			s.sums = append(s.sums, b3.Sum(d.entry))
-			kept += d.bytes()
-			sets = append(sets, setOf(d.payload)...)
+			return nil, err
 		}
-		if kept <= f.keep {
-			s.docs.all = append(s.docs.all, docs.all...)
+		if err := j.v.Extend(ctx, docs, docs.last()); err != nil {
+			return nil, f.blame(ctx, raw, to, j.sets, err)
+		}
+		if err := j.add(docs, f.keep); err != nil {
+			return nil, err
 		}
 	}
-	if s.note, err = f.open(raw, sets); err != nil {
+	if j.note, err = f.open(raw, j.sets); err != nil {
 		return nil, err
 	}
-	return s, f.compare(logtree.Reader{Tiles: tree.tile}, s.note)
+	return &j.stretch, f.compare(logtree.Reader{Tiles: j.tree.tile}, j.note)
+}
+
+// add adds verified versions, and keeps their bytes if all kept ones have at most keep.
+func (j *judgment) add(docs hubDocs, keep int) error {
+	for _, d := range docs.all {
+		if err := j.tree.add(d.entry); err != nil {
+			return &keepError{err}
+		}
+		j.sums = append(j.sums, b3.Sum(d.entry))
+		j.kept += d.bytes()
+		j.sets = append(j.sets, setOf(d.payload)...)
+	}
+	if j.kept <= keep {
+		j.docs.all = append(j.docs.all, docs.all...)
+	}
+	j.next = docs.last() + 1
+	return nil
 }
 
 // setOf returns the signer set that a verified payload installs, if any.

@@ -12,7 +12,7 @@ import (
 // and the last sound version is served.
 const (
 	FollowOK       = "ok"
-	FollowWaiting  = "waiting"  // the hub did not answer the last request, or covers no version yet
+	FollowWaiting  = "waiting"  // the last round did not end, or the hub covers no version yet
 	FollowStale    = "stale"    // the newest checkpoint is older than follow.max_age
 	FollowFork     = "fork"     // the hub has signed a log that does not continue the one seen here
 	FollowRollback = "rollback" // the hub serves less than was seen here

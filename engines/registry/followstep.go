@@ -3,9 +3,11 @@ package registry
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
@@ -147,15 +149,33 @@ func (e *Engine) publishFollowed(next *state, row treeRow, note *checkpoint.Sign
 	}
 }
 
+// faultRow is the row "follow_fault" of reg/meta: a fault of the hub is not forgotten by a restart.
+type faultRow struct {
+	State  string `cbor:"1,keyasint"`
+	Detail string `cbor:"2,keyasint"`
+}
+
+// maxFault bounds the detail of a kept fault, in bytes.
+const maxFault = 1 << 10
+
 // NoteFollow adds a row to the audit chain of the store: the follower has found a fault of the hub,
-// or that it is over.
-type NoteFollow struct{ Note store.Event }
+// which it keeps, or that it is over.
+type NoteFollow struct {
+	Note  store.Event
+	Fault *FollowFault // nil: it is over
+}
 
 // Kind returns the stable name of the command.
 func (NoteFollow) Kind() string { return "registry.note_follow/1" }
 
-// Apply adds the row.
+// Apply adds the row, and keeps or deletes the fault.
 func (c NoteFollow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	if c.Fault != nil {
+		detail := strings.ToValidUTF8(unit.Clip(c.Fault.Detail, maxFault), "?") // it may quote the hub
+		metaFollowFault.Put(w, keyFollowFault, faultRow{c.Fault.State, detail})
+	} else {
+		metaFollowFault.Delete(w, keyFollowFault)
+	}
 	w.Audit(c.Note)
 	return struct{}{}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
 
@@ -136,6 +137,12 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 	}
 }
 
+// followedSource is a copy that says it is one of a follower, so that its audit records are not
+// compared with the versions.
+type followedSource struct{ rverify.LogReader }
+
+func (followedSource) Followed() bool { return true }
+
 // A restored copy that gets the missing versions is the log again: same entries, same audit chain,
 // same root.
 func TestCatchUp(t *testing.T) {
@@ -164,6 +171,13 @@ func TestCatchUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = src.Close() }()
+	err = src.View(c.ctx(), func(rd store.Reader) error {
+		_, err := c.e.CatchUp(c.ctx(), alice, followedSource{NewSource(rd)}, "")
+		return err
+	})
+	if !errors.Is(err, ErrSource) || c.e.Head().Head.Version != 4 {
+		t.Fatalf("from audit records that nothing vouches for: %v", err)
+	}
 	var done CaughtUp
 	err = src.View(c.ctx(), func(rd store.Reader) error {
 		done, err = c.e.CatchUp(c.ctx(), alice, NewSource(rd), "corr-catchup")

@@ -63,6 +63,25 @@ func TestHeadIn(t *testing.T) {
 	}
 }
 
+// HEAD of a file that is not the newest copy of its log, or that does not verify, decides nothing.
+func TestHeadInOfABadFile(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s, "a")
+	r.e.guard.Store(&Rollback{Reason: RollbackOlder})
+	if v, err := r.headIn(); err == nil || v != nil {
+		t.Errorf("of an old copy: %v, %v", v, err)
+	}
+	r.e.guard.Store(nil)
+	if _, err := r.headIn(); err != nil {
+		t.Error(err)
+	}
+	why := "version 1: flipped"
+	r.e.chainError.Store(&why)
+	if v, err := r.headIn(); err == nil || v != nil {
+		t.Errorf("of a damaged log: %v, %v", v, err)
+	}
+}
+
 // next makes the row of HEAD one that is not published yet.
 type next struct{}
 

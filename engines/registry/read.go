@@ -354,8 +354,9 @@ var (
 
 // HeadIn returns HEAD as the transaction of r has it. r may be that of a command of another
 // service, which so decides by the version that is in force when it is committed. HeadIn returns an
-// error if there is no HEAD, if a version is committed in the same transaction, or if the node
-// follows another one that is not to be believed or has not signed for too long.
+// error if there is no HEAD, if a version is committed in the same transaction, if the file is not
+// the newest copy of its log or does not verify, or if the node follows another one that is not to
+// be believed or has not signed for too long.
 func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
 	head, _ := metaHead.Get(store.Foreign(r, service), keyHead)
 	now := e.current.Load()
@@ -364,6 +365,10 @@ func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
 		return nil, errNoHead
 	case head != now.view.Head:
 		return nil, errMoving
+	case e.guard.Load() != nil:
+		return nil, e.guard.Load().err()
+	case e.chainError.Load() != nil:
+		return nil, &NotReadyError{Cause: CauseChainError}
 	case e.follow != nil:
 		if err := e.followOK(); err != nil {
 			return nil, err

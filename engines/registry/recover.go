@@ -222,7 +222,7 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 }
 
 // checkFollow returns a *FollowMismatchError if the log in the file is that of another node than
-// the configured one.
+// the configured one. It takes up a fault of the hub that was not over at the stop.
 func (e *Engine) checkFollow(ctx context.Context) error {
 	var head record.Head
 	var row followRow
@@ -230,6 +230,9 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 	err := e.view(ctx, func(r store.Reader) error {
 		head, _ = metaHead.Get(r, keyHead)
 		row, copied = metaFollowed.Get(r, keyFollowed)
+		if kept, bad := metaFollowFault.Get(r, keyFollowFault); bad && e.follow != nil {
+			e.follow.fault.Store(&FollowFault{State: kept.State, Detail: kept.Detail})
+		}
 		return nil
 	})
 	switch {

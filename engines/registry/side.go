@@ -19,7 +19,7 @@ import (
 // metaKeys lists all keys of reg/meta.
 var metaKeys = []string{
 	keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint,
-	keyAdopted, keyAdoptedOld, keyObjections, keyVerified, keyFollowed,
+	keyAdopted, keyAdoptedOld, keyObjections, keyVerified, keyFollowed, keyFollowFault,
 }
 
 // sides compares the rows beside a verified log with it: reg/meta, the outcomes of proposals, and
@@ -92,6 +92,7 @@ func (s *sides) meta() {
 	metaAdopted.Get(s.r, keyAdopted)
 	metaObjections.Get(s.r, keyObjections)
 	metaVerified.Get(s.r, keyVerified)
+	metaFollowFault.Get(s.r, keyFollowFault)
 	followed, copied := metaFollowed.Get(s.r, keyFollowed)
 	if s.head.Version == 0 {
 		return

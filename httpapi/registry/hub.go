@@ -19,6 +19,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -29,7 +30,7 @@ const (
 	hubTimeout = 30 * time.Second // of a try, with its body
 	hubTries   = 5                // of a request that the hub was too busy for, or that broke off
 	hubDelay   = 250 * time.Millisecond
-	hubAnswer  = 4 << 20 // bytes; a payload has at most 2.5 MiB
+	hubAnswer  = 4 << 20 // bytes of an answer that is no version
 	hubIdle    = 45 * time.Second
 	hubStream  = 24 * time.Hour // then the stream is opened again
 	hubHeard   = 1 << 30        // bytes of a stream
@@ -100,9 +101,9 @@ func tryAgain(err error) bool {
 // URL returns the URL of the hub.
 func (h *Hub) URL() string { return h.url }
 
-// get reads an answer of the hub.
-func (h *Hub) get(ctx context.Context, path string) (raw []byte, err error) {
-	err = h.http.Get(ctx, upstream.Request{URL: h.url + path, Max: hubAnswer}, func(a *upstream.Answer) (err error) {
+// get reads an answer of the hub of at most most bytes.
+func (h *Hub) get(ctx context.Context, path string, most int64) (raw []byte, err error) {
+	err = h.http.Get(ctx, upstream.Request{URL: h.url + path, Max: most}, func(a *upstream.Answer) (err error) {
 		if a.Unframed {
 			return errors.New("the answer has no length")
 		}
@@ -122,7 +123,7 @@ func (h *Hub) get(ctx context.Context, path string) (raw []byte, err error) {
 
 // ask reads an answer in JSON.
 func ask[T any](ctx context.Context, h *Hub, path string) (out T, err error) {
-	raw, err := h.get(ctx, path)
+	raw, err := h.get(ctx, path, hubAnswer)
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -130,16 +131,18 @@ func ask[T any](ctx context.Context, h *Hub, path string) (out T, err error) {
 }
 
 // Checkpoint implements registry.Hub.
-func (h *Hub) Checkpoint(ctx context.Context) ([]byte, error) { return h.get(ctx, prefix+"checkpoint") }
+func (h *Hub) Checkpoint(ctx context.Context) ([]byte, error) {
+	return h.get(ctx, prefix+"checkpoint", hubAnswer)
+}
 
 // Entry implements registry.Hub.
 func (h *Hub) Entry(ctx context.Context, v uint64) ([]byte, error) {
-	return h.get(ctx, prefix+decimal(v)+"/entry")
+	return h.get(ctx, prefix+decimal(v)+"/entry", record.MaxEntry)
 }
 
 // Payload implements registry.Hub.
 func (h *Hub) Payload(ctx context.Context, v uint64) ([]byte, error) {
-	return h.get(ctx, prefix+decimal(v)+"/payload")
+	return h.get(ctx, prefix+decimal(v)+"/payload", record.MaxPayload)
 }
 
 // MinVersion implements registry.Hub.

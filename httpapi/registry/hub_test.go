@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
 )
 
 // hubOf returns a hub at a server with the handler.
@@ -56,7 +57,9 @@ func TestHubAnswers(t *testing.T) {
 		case "/registry/4/entry":
 			http.Redirect(w, r, "/registry/1/entry", http.StatusFound)
 		case "/registry/5/entry":
-			_, _ = w.Write(make([]byte, hubAnswer+1))
+			_, _ = w.Write(make([]byte, record.MaxEntry+1))
+		case "/registry/5/payload":
+			_, _ = w.Write(make([]byte, record.MaxPayload+1))
 		case "/registry/6/entry":
 			w.WriteHeader(http.StatusForbidden)
 		case "/registry/head":
@@ -73,6 +76,9 @@ func TestHubAnswers(t *testing.T) {
 		if raw, err := hub.Entry(t.Context(), v); !errors.Is(err, want) || raw != nil {
 			t.Errorf("%d: %d bytes, %v, want %v", v, len(raw), err, want)
 		}
+	}
+	if raw, err := hub.Payload(t.Context(), 5); !errors.Is(err, upstream.ErrTooLarge) || raw != nil {
+		t.Errorf("a payload beyond the limit: %d bytes, %v", len(raw), err)
 	}
 	if _, err := hub.Entry(t.Context(), 6); upstream.StatusOf(err) != http.StatusForbidden {
 		t.Errorf("refused: %v", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,12 +133,17 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	hub.halt()
 	cfg := newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = url, res.Genesis
+	cfg.Fleet.AllowPrivate = []string{"10.0.0.0/8", "fd00::/8"} // the hub may be in one of them
 	var unheard error
 	o := InitOptions{Unheard: func(why error) { unheard = why }}
 	if _, err := Init(t.Context(), cfg, o); err != nil || unheard == nil {
 		t.Errorf("a hub that is not there: %v, told %v", err, unheard)
 	}
-	r := start(t, loaded(t, cfg))
+	written := loaded(t, cfg)
+	if got := written.Fleet.AllowPrivate; !slices.Equal(got, cfg.Fleet.AllowPrivate) {
+		t.Errorf("fleet.allow_private is %q in the file", got)
+	}
+	r := start(t, written)
 	ready := r.board.Report("registry", "")
 	if !ready.WriteReady || ready.Causes["registry.follow_ok"] == "" {
 		t.Errorf("before anything was read: %+v", ready)

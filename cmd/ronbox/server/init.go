@@ -142,6 +142,9 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 		if cfg.Fleet.CAFile != "" {
 			set["fleet.ca_file"] = cfg.Fleet.CAFile
 		}
+		if nets := cfg.Fleet.AllowPrivate; len(nets) > 0 { // the hub may be in one of them
+			set["fleet.allow_private"] = strings.Join(nets, ",")
+		}
 	}
 	if o.Dev {
 		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {

@@ -250,8 +250,8 @@ func tomlString(s string) string {
 var commented string
 
 // Template returns the file that init writes: every key with its default, commented out. Keys in
-// set are not commented out and have the value from set. For a list, that value is its only
-// element.
+// set are not commented out and have the value from set. For a list, that value is its
+// elements between commas.
 func Template(set map[string]string) string {
 	section := ""
 	lines := strings.SplitAfter(commented, "\n")
@@ -265,7 +265,7 @@ func Template(set map[string]string) string {
 			text := tomlString(value)
 			switch {
 			case strings.HasPrefix(unset, "["):
-				text = "[" + text + "]"
+				text = "[" + strings.ReplaceAll(text, ",", `", "`) + "]"
 			case strings.HasPrefix(unset, "true"), strings.HasPrefix(unset, "false"):
 				text = value
 			}

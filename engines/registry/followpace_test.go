@@ -1,0 +1,184 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/store"
+)
+
+// chattyHub names a version each microsecond and counts the requests for its checkpoint.
+type chattyHub struct {
+	*fakeHub
+	asked atomic.Int64
+}
+
+func (h *chattyHub) Checkpoint(ctx context.Context) ([]byte, error) {
+	h.asked.Add(1)
+	return h.fakeHub.Checkpoint(ctx)
+}
+
+func (h *chattyHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) error {
+	for ctx.Err() == nil {
+		heard(1)
+		rest(ctx, 100*time.Microsecond, nil)
+	}
+	return context.Cause(ctx)
+}
+
+// A hub that tells of versions without end causes few rounds, and so few writes of what it has
+// signed anew.
+func TestFollowerOfAChattyHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t)
+		h.of.cover()
+		r := newFollower(t, h)
+		chatty := &chattyHub{fakeHub: h}
+		r.e.follow.hub = chatty
+		r.start()
+		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
+		before := chatty.asked.Load()
+		time.Sleep(time.Second)
+		if n := chatty.asked.Load() - before; n > 10 {
+			t.Errorf("the hub was asked %d times within a second", n)
+		}
+		r.stop()
+		h.of.stop()
+	})
+}
+
+// A follower that makes no rounds keeps what it knows of the hub: a fork is not over because the
+// own log was found damaged.
+func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	why := "version 1: flipped"
+	r.e.chainError.Store(&why)
+	if got := f.try(t); got.State != FollowFork {
+		t.Errorf("%+v", got)
+	}
+	if got := r.audited(); len(got) > 0 {
+		t.Errorf("audited %v", got)
+	}
+	r.e.follow.fault.Store(nil)
+	if got := f.try(t); got.State != FollowWaiting || !strings.Contains(got.Detail, "chain") {
+		t.Errorf("without a fault: %+v", got)
+	}
+}
+
+// A follower whose own mark cannot be written says so.
+func TestFollowerWithoutAMark(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 1)
+	r := newFollower(t, h)
+	mark := r.markFile()
+	_ = os.Remove(mark)
+	if err := os.MkdirAll(filepath.Join(mark, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(r.ctx(), patience)
+	defer stop()
+	if err := r.e.runFollower(ctx); err == nil || ctx.Err() != nil {
+		t.Fatalf("the task ended with %v", err)
+	}
+	if got := r.e.followStatus(); got.State != FollowWaiting || !strings.Contains(got.Detail, "this node cannot go on") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A fault of the hub outlives a restart: the hub cannot be silent until it is forgotten.
+func TestFollowerRemembersTheFault(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	other := h.fork()
+	h.add(s, 1)
+	other.of.advance(time.Second)
+	other.add(s, 3)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.try(t)
+	f.hub = other
+	if got := f.try(t); got.State != FollowFork {
+		t.Fatalf("%+v", got)
+	}
+	silent := func(string) error { return errors.New("503") }
+	h.set(func(h *fakeHub) { h.fail = silent })
+	r.stop()
+	r.open()
+	f = r.rounds()
+	for range 2 {
+		if got := f.try(t); got.State != FollowFork || got.Detail == "" {
+			t.Errorf("after a restart: %+v", got)
+		}
+		if _, err := r.headIn(); err == nil {
+			t.Error("after a restart HEAD decides")
+		}
+	}
+	r.wantFollowed()
+	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, NoteFollow{r.e.followEvent(quoted), quoted}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.open()
+	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*maxFault {
+		t.Errorf("of bytes of the hub: %+v", got)
+	}
+	f = r.rounds()
+	h.set(func(h *fakeHub) { h.fail = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("%+v", got)
+	}
+	r.stop()
+	r.open()
+	if err := r.e.followOK(); err != nil {
+		t.Errorf("after the fault is over: %v", err)
+	}
+	r.wantEqual(h)
+	if got := fmt.Sprint(r.audited()); got != "[fork unsound ok]" {
+		t.Errorf("audited %s", got)
+	}
+}
+
+// A long log is read in the end from a hub that is often busy, and each version once.
+func TestFollowerOfABusyHub(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 30)
+	r := newFollower(t, h)
+	f := r.rounds()
+	f.slice = 2
+	var asked, served int
+	h.set(func(h *fakeHub) {
+		h.fail = func(call string) error {
+			if call != "entry" {
+				return nil
+			}
+			if asked++; asked%12 == 0 {
+				return errors.New("429")
+			}
+			served++
+			return nil
+		}
+	})
+	for n := 0; f.try(t).State != FollowOK; n++ {
+		if n == 10 {
+			t.Fatalf("not read after %d rounds: %+v", n, r.e.followStatus())
+		}
+	}
+	if served > 40 {
+		t.Errorf("%d entries were read of 31", served)
+	}
+	r.wantEqual(h)
+}
