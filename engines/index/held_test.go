@@ -214,9 +214,9 @@ func TestRenewalDrops(t *testing.T) {
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a)
 		r.resolve(docs.text)
-		kept, err := r.e.keptRecords(r.ctx())
 		synctest.Wait()
-		if kept, err = r.e.keptRecords(r.ctx()); err != nil || len(kept) != 1 {
+		kept, err := r.e.keptRecords(r.ctx())
+		if err != nil || len(kept) != 1 {
 			t.Fatalf("%v, %v", kept, err)
 		}
 		kept["no key"] = heldRow{}
