@@ -18,7 +18,7 @@ func (e *Engine) manifest(ctx context.Context, named Named) (*site.Manifest, err
 	if p, ok := e.manifests.get(d); ok {
 		return p.m, p.err
 	}
-	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d})
+	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes})
 	if err != nil {
 		return nil, err
 	}
