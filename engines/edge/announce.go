@@ -80,7 +80,9 @@ func (e *Engine) renew(ctx context.Context) error {
 			gone = append(gone, name)
 			return nil
 		}
-		due = append(due, name)
+		if !e.cas.Used(name).IsZero() { // after a restore it has a row and no file, until it is put again
+			due = append(due, name)
+		}
 		return err
 	})
 	if errors.Is(err, store.ErrCorrupt) {

@@ -59,6 +59,31 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	r.sound()
 }
 
+// An object whose file is missing, as after a restore, is not announced again.
+func TestNothingMissingIsAnnounced(t *testing.T) {
+	t.Parallel()
+	index := newFleetNames()
+	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
+	var all []b3.Digest
+	for _, body := range []string{"here", "missing"} {
+		p, err := r.e.Put(t.Context(), PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.Digest)
+	}
+	if err := r.e.cas.Remove(all[1]); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Add(int64(announceFor))
+	if err := r.e.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if here, missing := index.count(all[0]), index.count(all[1]); here != 2 || missing != 1 {
+		t.Errorf("announced %d times, and the missing one %d times", here, missing)
+	}
+}
+
 // Manifests that nobody has opened yet are parsed a few at a time, and listed once.
 func TestManifestsAreParsedInTurn(t *testing.T) {
 	t.Parallel()
