@@ -25,6 +25,7 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
 		t.Error("more is placed here than fleet.max_placed allows")
 	}
+	r.written()
 	r.sound()
 }
 
@@ -56,5 +57,6 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	if err != nil || len(done.Changed) != 4 || len(done.Missing) != 1 || len(r.pinnedURLs()) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
+	r.written()
 	r.sound()
 }
