@@ -40,7 +40,8 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	if has, err := e.holds(ctx, d); has || err != nil {
 		return err
 	}
-	_, err := e.seeks.Do(ctx, seekKey{d, near.Most}, struct{}{}, e.fetchWithin(near), func(ctx context.Context) (Filled, error) {
+	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
+	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (Filled, error) {
 		return e.seek(ctx, n, d, near)
 	})
 	return busyIfFull(err)
@@ -82,8 +83,8 @@ func (n *neighbors) absentKey(d b3.Digest) string {
 	return fmt.Sprint(objectURL(d), "@", n.view.Version)
 }
 
-// longKey returns the key under which it is remembered that an object is longer than most. That says
-// nothing of searches with another limit.
+// longKey returns the key under which it is remembered that an object is longer than most, which
+// says nothing of searches with another limit.
 func (n *neighbors) longKey(d b3.Digest, most int64) string {
 	return fmt.Sprint(n.absentKey(d), ">", most)
 }
