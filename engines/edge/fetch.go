@@ -206,6 +206,7 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 		if ctx.Err() != nil && err != nil {
 			return f, &FillError{Reason: Timeout, URL: j.url, Cause: context.Cause(ctx)}
 		}
+		f.New = f.New && first // the search that began the fill counts it for its node
 		capped, _ := errors.AsType[*FillError](err)
 		if first || capped == nil || capped.Reason != ObjectCap { // otherwise its limit was that of another search
 			return f, err

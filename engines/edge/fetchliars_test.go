@@ -82,6 +82,47 @@ func TestFetchJoinsNoSmallerOne(t *testing.T) {
 	r.sound()
 }
 
+// The node that sent an object is counted, and not the owner of another manifest whose search has
+// joined the fetch.
+func TestJoinedFetchCountsSender(t *testing.T) {
+	t.Parallel()
+	a, b := newStation(t, "a"), newStation(t, "b")
+	body := "a file of both"
+	d := b3.Sum([]byte(body))
+	a.set(d, body)
+	begun, going := make(chan struct{}, 9), make(chan struct{})
+	a.answer = func(w http.ResponseWriter, q *http.Request) {
+		begun <- struct{}{}
+		<-going
+		a.serve(w, q)
+	}
+	r := newRig(t, inFleet()).start()
+	sub := r.e.events.Subscribe("test")
+	defer sub.Close()
+	r.e.SetFleet(view(1, a, b))
+	done := make(chan error, 2)
+	go func() { done <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: 100}) }()
+	<-begun
+	go func() { done <- r.e.Fetch(t.Context(), d, Near{Owner: b.ID, Most: 200}) }()
+	until(t, "both wait", func() bool { return r.e.seeks.Len() == 2 })
+	close(going)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	var from []string
+	for event, _, more := sub.Next(); more; event, _, more = sub.Next() {
+		if event.Kind == "fleet_fetch" {
+			from = append(from, event.Result)
+		}
+	}
+	if len(from) != 1 || from[0] != a.ID {
+		t.Errorf("counted for %q", from)
+	}
+	r.sound()
+}
+
 // A liar that sends wrong bytes and breaks off does not spoil the fetch from the only node that has
 // the object.
 func TestFetchAfterPartOfLiar(t *testing.T) {
