@@ -75,6 +75,7 @@ func TestEndpointAddresses(t *testing.T) {
 		{"[fe80::1%lo]:80", wide, pins, false},
 		{"[fd00:ec2::254]:80", wide, pins, false},
 		{"100.100.100.200:80", wide, pins, false},
+		{"168.63.129.16:443", NodeRule{}, nil, false},
 		{"0.0.0.0:80", wide, pins, false},
 		{"[::]:80", wide, pins, false},
 		{"224.0.0.1:80", wide, pins, false},

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -79,24 +80,30 @@ func (e *Engine) renew(ctx context.Context) error {
 			gone = append(gone, name)
 			return nil
 		}
-		due = append(due, name)
+		if !e.cas.Used(name).IsZero() { // after a restore it has a row and no file, until it is put again
+			due = append(due, name)
+		}
 		return err
 	})
 	if errors.Is(err, store.ErrCorrupt) {
 		return errors.Join(err, e.repairSoon(ctx, writeWithin))
 	}
-	for len(due) > 0 && err == nil {
-		n := min(len(due), announceBurst)
-		err = e.announceNow(ctx, due[:n])
-		due = due[n:]
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = e.withdraw(ctx, gone)
+	for burst := range slices.Chunk(due, announceBurst) { // one that is refused holds up no others
+		if ctx.Err() == nil {
+			err = errors.Join(err, e.announceNow(ctx, burst))
+		}
 	}
-	if err == nil && len(gone) > 0 {
-		_, err = store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: gone, Ended: true})
+	if len(gone) == 0 {
+		return err
 	}
-	return err
+	ended := e.withdraw(ctx, gone)
+	if ended == nil {
+		_, ended = store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: gone, Ended: true})
+	}
+	return errors.Join(err, ended)
 }
 
 // announce announces an object that was marked, if the node is in a fleet. If that fails, the task

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -95,8 +94,8 @@ type Engine struct {
 
 	// Of the fleet; nil if it is off.
 	fleet *flow.Watch[*neighbors]
-	seeks *flow.Flight[b3.Digest, struct{}, Filled] // searches, by digest
-	asks  chan struct{}                             // a semaphore of questions whether nodes have an object
+	seeks *flow.Flight[seekKey, struct{}, Filled]
+	asks  chan struct{} // a semaphore of questions whether nodes have an object
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer

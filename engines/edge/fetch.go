@@ -40,15 +40,26 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	if has, err := e.holds(ctx, d); has || err != nil {
 		return err
 	}
-	_, err := e.seeks.Do(ctx, d, struct{}{}, e.fetchWithin(near), func(ctx context.Context) (Filled, error) {
+	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
+	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (Filled, error) {
 		return e.seek(ctx, n, d, near)
 	})
 	return busyIfFull(err)
 }
 
+// seekKey identifies a search. Searches with different limits are not joined: the manifest that
+// names the limit may lie.
+type seekKey struct {
+	object b3.Digest
+	most   int64 // as in Near
+}
+
 // mayFetch returns an error if no search may begin now. Otherwise it counts the request.
 func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 	past, known := e.past(n.absentKey(d))
+	if !known {
+		past, known = e.past(n.longKey(d, near.Most))
+	}
 	switch {
 	case e.d.Amnesia:
 		return ErrAmnesia
@@ -70,6 +81,12 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 // registry may name another node that has the object.
 func (n *neighbors) absentKey(d b3.Digest) string {
 	return fmt.Sprint(objectURL(d), "@", n.view.Version)
+}
+
+// longKey returns the key under which it is remembered that an object is longer than most, which
+// says nothing of searches with another limit.
+func (n *neighbors) longKey(d b3.Digest, most int64) string {
+	return fmt.Sprint(n.absentKey(d), ">", most)
 }
 
 // holds reports whether an object is stored. A row without a file is a miss.
@@ -140,7 +157,7 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 	case failed != nil:
 		last.Reason, last.Cause = UpstreamUnavailable, failed
 	}
-	e.rememberAbsent(n, d, last.Reason)
+	e.rememberAbsent(n, d, near, last.Reason)
 	if last.Reason == UpstreamNotFound {
 		return f, ErrNotFound
 	}
@@ -148,12 +165,15 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 }
 
 // rememberAbsent remembers that a search has failed, so that the next requests do not repeat it.
-func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, why Reason) {
-	keep := faultyFor
-	if why == UpstreamNotFound {
+func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why Reason) {
+	key, keep := n.absentKey(d), faultyFor
+	switch why {
+	case UpstreamNotFound:
 		keep = negativeFor
+	case ObjectCap:
+		key = n.longKey(d, near.Most)
 	}
-	e.absent.SetFor(n.absentKey(d), pastAnswer{reason: why, until: e.now().Add(keep)}, 1, keep)
+	e.absent.SetFor(key, pastAnswer{reason: why, until: e.now().Add(keep)}, 1, keep)
 }
 
 // fetchFrom fetches an object from one node by a fill, with the workers and the queue of fills. It
@@ -171,21 +191,27 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 		node:    n,
 		most:    near.Most,
 	}
-	c, first, err := e.flights.Join(j.url, struct{}{})
-	if err != nil {
-		return f, busyIfFull(err)
+	for {
+		c, first, err := e.flights.Join(j.url, struct{}{})
+		if err != nil {
+			return f, busyIfFull(err)
+		}
+		if first {
+			e.enqueue(ctx, j, c)
+		}
+		f, err = c.Await(ctx)
+		if c.Canceled() {
+			e.work.drop(j.host, c)
+		}
+		if ctx.Err() != nil && err != nil {
+			return f, &FillError{Reason: Timeout, URL: j.url, Cause: context.Cause(ctx)}
+		}
+		f.New = f.New && first // the search that began the fill counts it for its node
+		capped, _ := errors.AsType[*FillError](err)
+		if first || capped == nil || capped.Reason != ObjectCap { // otherwise its limit was that of another search
+			return f, err
+		}
 	}
-	if first {
-		e.enqueue(ctx, j, c)
-	}
-	f, err = c.Await(ctx)
-	if c.Canceled() {
-		e.work.drop(j.host, c)
-	}
-	if ctx.Err() != nil && err != nil {
-		err = &FillError{Reason: Timeout, URL: j.url, Cause: context.Cause(ctx)}
-	}
-	return f, err
 }
 
 // received is called after each object that a node of the fleet has sent, with the bytes that it

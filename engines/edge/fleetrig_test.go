@@ -144,6 +144,14 @@ func (r *rig) stores(body string) b3.Digest {
 	return d
 }
 
+// written waits until the writer has counted what it has committed.
+func (r *rig) written() {
+	r.t.Helper()
+	if _, err := r.e.keepSoon(context.Background(), &keepJob{do: Unpin, urls: []string{"none"}}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // loud returns a body of size bytes.
 func loud(seed string, size int) string {
 	return string(bytes.Repeat([]byte(seed+"\n"), size/(len(seed)+1)+1)[:size])

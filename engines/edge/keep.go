@@ -67,7 +67,7 @@ func (c CASConfig) pinCaps() (bytes, urls int64) {
 func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult, error) {
 	k := &keepJob{do: do}
 	for _, text := range urls {
-		url, err := parseKey(text)
+		url, err := parseKey(do, text)
 		if err != nil {
 			return KeepResult{}, err
 		}

@@ -64,12 +64,21 @@ func (e *Engine) openedManifest(near Near, m *site.Manifest) {
 func (l *listing) has(manifest b3.Digest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.holds(manifest)
+}
+
+// holds is called with mu held.
+func (l *listing) holds(manifest b3.Digest) bool {
 	return slices.ContainsFunc(l.all, func(one *openedSite) bool { return one.near.Manifest == manifest })
 }
 
+// add adds a manifest, unless another caller has added it meanwhile.
 func (l *listing) add(one *openedSite) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.holds(one.near.Manifest) {
+		return
+	}
 	l.all = append(l.all, one)
 	l.files += len(one.objects)
 	for len(l.all) > listedMost || l.files > listedFiles && len(l.all) > 1 {

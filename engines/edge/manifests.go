@@ -18,7 +18,7 @@ func (e *Engine) manifest(ctx context.Context, named Named) (*site.Manifest, err
 	if p, ok := e.manifests.get(d); ok {
 		return p.m, p.err
 	}
-	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d})
+	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,12 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 		return e.manifests.put(d, p), nil
 	}
 	raw := o.Bytes
+	select {
+	case e.manifests.slots <- struct{}{}:
+	case <-ctx.Done():
+		return p, context.Cause(ctx)
+	}
+	defer func() { <-e.manifests.slots }()
 	if o.File != nil {
 		raw = make([]byte, o.Size)
 		if _, err = io.ReadFull(o.File, raw); err != nil {
@@ -60,7 +66,8 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 // Bounds of parsed manifests.
 const (
 	parseWithin   = 10 * time.Second // with the hashing of a large manifest
-	parseAtOnce   = 8                // each may need 64 MiB for a moment
+	parseAtOnce   = 8                // with those that wait for a slot
+	parseSlots    = 2                // each may need 64 MiB for a moment, and keeps a core busy
 	manifestBytes = 64 << 20         // of all in memory; one of the largest has 33 MiB
 	manifestCost  = 512              // bytes of one beside its own
 )
@@ -82,6 +89,7 @@ func (p *parsed) cost() int64 {
 // manifests holds the manifests that were used last.
 type manifests struct {
 	flights *flow.Flight[b3.Digest, struct{}, parsed]
+	slots   chan struct{}
 
 	mu   sync.Mutex
 	all  map[b3.Digest]*parsed // guarded by mu; nil before the first put
@@ -90,9 +98,12 @@ type manifests struct {
 }
 
 func newManifests(c *flow.Catalog) *manifests {
-	return &manifests{flights: flow.NewFlight[b3.Digest, struct{}, parsed](c, flow.FlightSpec{
-		Service: service, Name: "manifest", Waiters: maxWaiters, Calls: parseAtOnce,
-	})}
+	return &manifests{
+		flights: flow.NewFlight[b3.Digest, struct{}, parsed](c, flow.FlightSpec{
+			Service: service, Name: "manifest", Waiters: maxWaiters, Calls: parseAtOnce,
+		}),
+		slots: make(chan struct{}, parseSlots), //rawchan: a semaphore
+	}
 }
 
 func (s *manifests) get(d b3.Digest) (p parsed, ok bool) {

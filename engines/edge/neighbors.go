@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
@@ -99,7 +98,7 @@ func (e *Engine) newFleet() {
 		Consumers: []string{flow.HTTP, taskPlacer, taskMeter},
 		Doc:       "the other nodes of the fleet",
 	}, nil)
-	e.seeks = flow.NewFlight[b3.Digest, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
+	e.seeks = flow.NewFlight[seekKey, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fetch", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
 	})
 	e.declarePlacer()

@@ -185,6 +185,17 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObj
 	return append(objectsOf(m), siteObject{root, b.Size}), true
 }
 
+// takeServed adds to taken what a placement keeps here although its content is not known now or is
+// refused: the edition of its site that is served.
+func (e *Engine) takeServed(ctx context.Context, p *plan, rows map[string]placedRow, taken map[b3.Digest]int64) {
+	served := rows[placedPrefix+p.Content].digest
+	if p.name() == "" || served.IsZero() || p.state.State == PlaceRefused && served == p.root {
+		return
+	}
+	old, _ := e.edition(ctx, served)
+	sumOf(old, taken)
+}
+
 // settled reports whether a look would find what the last one left: everything complete, under the
 // same names. It notes that the names were looked up.
 func (e *Engine) settled(ctx context.Context, n *neighbors) bool {

@@ -95,6 +95,9 @@ func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan stru
 	taken := map[b3.Digest]int64{}
 	for _, p := range plans {
 		e.prepare(ctx, p, rows, taken)
+		if p.state.State != PlaceFetching {
+			e.takeServed(ctx, p, rows, taken)
+		}
 	}
 	e.placer.states.Store(cloneStates(plans))
 	if err := e.clean(ctx, plans, rows); err != nil {

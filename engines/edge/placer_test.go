@@ -99,6 +99,7 @@ func TestPlacement(t *testing.T) {
 	if index.count(put) != 0 || len(r.pinnedURLs()) != 72 {
 		t.Errorf("%d pins", len(r.pinnedURLs()))
 	}
+	r.written()
 	r.sound()
 	r.reboot()
 	r.e.SetFleet(places(view(2, a), root.String()))
@@ -113,6 +114,7 @@ func TestPlacement(t *testing.T) {
 	if !r.pinnedURLs()[put.String()] || len(r.e.Placements()) != 0 {
 		t.Error("the pin of a put has ended, or the placement stays")
 	}
+	r.written()
 	r.sound()
 }
 
@@ -156,6 +158,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	until(t, "the old edition is unpinned", func() bool { return !r.pinnedURLs()[placedURL(b3.Sum([]byte("old one")))] })
 	index.fail() // the owner of the name is gone
 	reads("f001.txt", "both")
+	r.written()
 	r.sound()
 }
 
@@ -214,6 +217,7 @@ func TestPlacementTooLarge(t *testing.T) {
 	if r.pinnedURLs()[placedURL(huge)] {
 		t.Error("the manifest of a refused placement is pinned")
 	}
+	r.written()
 	r.sound()
 }
 
@@ -238,6 +242,7 @@ func TestPlacementOfLies(t *testing.T) {
 	if r.e.neighbors().byName["node/a"].fails() {
 		t.Error("the node is blamed for the manifest")
 	}
+	r.written()
 	r.sound()
 }
 
@@ -266,5 +271,6 @@ func TestPlacementWhileOffline(t *testing.T) {
 	far.Placements[0].Region = "elsewhere"
 	r.e.SetFleet(far)
 	until(t, "it is placed elsewhere", func() bool { return len(r.e.Placements()) == 0 && len(r.pinnedURLs()) == 0 })
+	r.written()
 	r.sound()
 }

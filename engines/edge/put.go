@@ -57,8 +57,12 @@ func rowOf(d b3.Digest, size int64, kind string) Stored {
 // assetOf returns the path of an object below /edge/assets/.
 func assetOf(d b3.Digest) string { return "b3/" + hex.EncodeToString(d[:]) }
 
-// parseKey parses the URL or the pseudo URL of a stored object, for Keep.
-func parseKey(text string) (key string, err error) {
+// parseKey parses the URL or the pseudo URL of a stored object, for Keep. A URL of a placement can
+// only be removed; the placer adds it again if the registry still names the placement.
+func parseKey(do Action, text string) (key string, err error) {
+	if do == Remove && strings.HasPrefix(text, placedPrefix) {
+		return text, nil
+	}
 	if !strings.HasPrefix(text, keyPrefix) {
 		t, _, err := parseURL(text)
 		return t.url, err

@@ -83,7 +83,7 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p.guess = j.node != nil && j.most == 0
 	defer func() { e.keepPartial(j.url, p, err) }()
 	tries, err := e.download(ctx, j, p)
-	if p.outdated(err) {
+	if p.outdated(err) || err == nil && j.spoilt(p) {
 		e.discard(p)
 		var more int
 		more, err = e.download(ctx, j, p)
@@ -114,6 +114,13 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 		f.Unpinned = install.loose
 	}
 	return f, err
+}
+
+// spoilt reports whether p is not the object that the job expects, and several nodes have sent it.
+// Then one that sent the whole object may be asked again.
+func (j *fillJob) spoilt(p *partial) bool {
+	digest, _ := p.temp.Sum()
+	return j.node != nil && p.from == "" && digest != j.expect
 }
 
 // download requests the missing bytes of p from the host, and returns the number of tries.

@@ -1,0 +1,62 @@
+package edge
+
+import (
+	"testing"
+
+	"ronbox/appliance/b3"
+)
+
+// What placements keep counts against fleet.max_placed while the name of their site cannot be
+// looked up.
+func TestPlacementBesideUnknownName(t *testing.T) {
+	t.Parallel()
+	a := newStation(t, "a")
+	index := newFleetNames()
+	index.set("docs.example", Named{Manifest: a.adds(t, loud("site", 30_000)), Owner: a.Identity})
+	other := loud("other", 30_000)
+	a.set(b3.Sum([]byte(other)), other)
+	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
+	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.placed(PlaceComplete)
+	r.reboot()
+	index.fail()
+	r.e.SetFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
+	r.placed(PlaceWaiting, PlaceRefused)
+	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
+		t.Error("more is placed here than fleet.max_placed allows")
+	}
+	r.written()
+	r.sound()
+}
+
+// The pins of placements can be removed after the node has left the fleet.
+func TestPlacementsOfFormerNode(t *testing.T) {
+	t.Parallel()
+	a := newStation(t, "a")
+	index := newFleetNames()
+	root := a.adds(t, "one", "two")
+	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
+	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
+	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.placed(PlaceComplete)
+	r.fleet = nil
+	r.reboot()
+	var keys []string
+	for url := range r.pinnedURLs() {
+		keys = append(keys, url)
+	}
+	if len(keys) != 4 {
+		t.Fatalf("pins: %q", keys)
+	}
+	for _, do := range []Action{Pin, Unpin} {
+		if _, err := r.e.Keep(t.Context(), do, keys); err == nil {
+			t.Errorf("%s of a URL of a placement is accepted", do)
+		}
+	}
+	done, err := r.e.Keep(t.Context(), Remove, append(keys, "placed:none"))
+	if err != nil || len(done.Changed) != 4 || len(done.Missing) != 1 || len(r.pinnedURLs()) != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	r.written()
+	r.sound()
+}
