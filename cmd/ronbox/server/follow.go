@@ -88,6 +88,9 @@ func lookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 	if err != nil {
 		return nil, &HubError{hub.URL(), fmt.Sprintf("its genesis is malformed: %v", err)}
 	}
+	if genesis.SignerSet == nil {
+		return nil, &HubError{hub.URL(), "its version 1 names no signers: the hash is that of a later version"}
+	}
 	_, err = hub.Checkpoint(ctx)
 	if errors.Is(err, registry.ErrNotFound) && len(genesis.SignerSet.LogKeys) == 0 {
 		return nil, &HubError{hub.URL(), "its signers admit no log key, so nothing vouches for what it serves"}

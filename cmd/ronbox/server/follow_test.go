@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
 )
@@ -129,6 +131,21 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	_, err = initFollower(t, url, "b3:"+wrong)
 	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
 		t.Errorf("another genesis: %v", err)
+	}
+	hub.mustPut(hub.socket(), signer(t, hubConfig), 2, "s2")
+	second, err := hub.tcp().Payload(t.Context(), 2)
+	must(t, err)
+	liar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/payload") {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(second)
+	}))
+	defer liar.Close()
+	_, err = initFollower(t, liar.URL, b3.Sum(second).String())
+	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "no signers") {
+		t.Errorf("a later version as the genesis: %v", err)
 	}
 	hub.halt()
 	cfg := newConfig(t)
