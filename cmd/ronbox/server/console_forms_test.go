@@ -113,8 +113,16 @@ func TestConsoleOperates(t *testing.T) {
 	}
 	b.wants(http.StatusBadRequest, "POST", "/console/operations/level", "form="+b.form()+"&level=loud")
 	b.wants(http.StatusBadRequest, "POST", "/console/operations/revoke", "form="+b.form()+"&sure=yes")
+	r.halt()
+}
 
-	asked = b.wants(http.StatusOK, "POST", "/console/operations/drain", "form="+b.form())
+// The form that stops the node asks again first.
+func TestConsoleStopsTheNode(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	b.enter(r, true)
+	asked := b.wants(http.StatusOK, "POST", "/console/operations/drain", "form="+b.form())
 	if !strings.Contains(asked, `name="sure" value="yes"`) || !strings.Contains(asked, "ronbox drain") {
 		t.Errorf("the page does not ask again: %s", asked)
 	}
