@@ -17,9 +17,21 @@ type catalogue map[string]obs.Family
 // scraped are the labels that a scrape adds, and the one of each family.
 var scraped = []string{"job", "instance", "service"}
 
+// process lists the families of the process that panels use. They are read from /proc, which need
+// not be mounted where the dashboard is printed.
+var process = []obs.Family{
+	{Name: "process_cpu_seconds_total", Type: obs.Counter},
+	{Name: "process_open_fds", Type: obs.Gauge},
+	{Name: "process_resident_memory_bytes", Type: obs.Gauge},
+	{Name: "process_start_time_seconds", Type: obs.Gauge},
+}
+
 // catalogueOf returns the declared families of m, and those of the Go runtime and the process.
 func catalogueOf(m *obs.Metrics) (catalogue, error) {
 	out := catalogue{}
+	for _, f := range process {
+		out[f.Name] = f
+	}
 	for _, f := range m.Families() {
 		out[f.Name] = f
 	}

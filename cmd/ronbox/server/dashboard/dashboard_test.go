@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	dto "github.com/prometheus/client_model/go"
 
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server"
@@ -41,6 +42,20 @@ func TestDashboardGolden(t *testing.T) {
 	}
 	if want, err := os.ReadFile(goldenFile); err != nil || string(want) != string(made) {
 		t.Errorf("%s differs (%v): run `make golden` and read the diff", goldenFile, err)
+	}
+}
+
+// The listed families of the process are those that a node shows where /proc is mounted.
+func TestProcessFamilies(t *testing.T) {
+	shown, err := metrics(t).Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range process {
+		i := slices.IndexFunc(shown, func(s *dto.MetricFamily) bool { return s.GetName() == f.Name })
+		if i < 0 || (shown[i].GetType() == dto.MetricType_COUNTER) != (f.Type == obs.Counter) {
+			t.Errorf("no node shows %s as a %s", f.Name, f.Type)
+		}
 	}
 }
 
