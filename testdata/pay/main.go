@@ -1,4 +1,4 @@
-// Pay pays with the token in RONBOX_TOKEN: pay URL FROM TO MINOR KEY. The same key pays once.
+// Command pay pays with the token in RONBOX_TOKEN: pay URL FROM TO MINOR KEY. The same key pays once.
 package main
 
 import (
