@@ -94,7 +94,8 @@ func TestEndpointAddresses(t *testing.T) {
 			t.Errorf("%s, %d pins, %v: %v, want ok %t", tt.to, len(tt.pins), tt.rule.Allow, err, tt.ok)
 		}
 	}
-	if s, _ := (NodeRule{Plain: true}).Spec("http://localhost:1", nil, Spec{}); s.Guard.Check(netip.IPv6Loopback()) != nil {
+	s, err := NodeRule{Plain: true}.Spec("http://localhost:1", nil, Spec{})
+	if err != nil || s.Guard.Check(netip.IPv6Loopback()) != nil {
 		t.Error("plain HTTP does not reach this host")
 	}
 }
@@ -203,7 +204,8 @@ func TestHead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := c.Get(t.Context(), Request{URL: server.URL + "/not", Head: true}, func(*Answer) error { return nil }); StatusOf(err) != 404 {
+	missing := Request{URL: server.URL + "/not", Head: true}
+	if err := c.Get(t.Context(), missing, func(*Answer) error { return nil }); StatusOf(err) != 404 {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrPin is returned when the key of a host is none of the pinned keys.
+// ErrPin is returned when a host has another key than the pinned ones.
 var ErrPin = errors.New("upstream: the key of the host is not pinned")
 
 // Pin is the SHA-256 of the SubjectPublicKeyInfo of a certificate. It stays the same when the

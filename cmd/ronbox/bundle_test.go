@@ -96,8 +96,8 @@ type bundled struct {
 	Missing []struct{ Name, Reason string }
 }
 
-// makeBundle has doctor write a bundle, and checks it: the list of its files, the mode, valid JSON,
-// and that it contains none of the secrets.
+// makeBundle has doctor write a bundle. It checks the list of its files, its mode, its JSON, and
+// that the secrets are not in it.
 func makeBundle(t *testing.T, b *box, secrets []string) (map[string][]byte, bundled) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")

@@ -216,7 +216,8 @@ func TestFetchOverPinnedTLS(t *testing.T) {
 		version++ // so that a failed search is not remembered
 		r.e.SetFleet(view(version, a))
 		before := a.asked.Load() + a.heads.Load()
-		if _, err := r.fetch(b3.Sum([]byte("two")), Near{Owner: a.ID}); err == nil || a.asked.Load()+a.heads.Load() != before {
+		_, err := r.fetch(b3.Sum([]byte("two")), Near{Owner: a.ID})
+		if err == nil || a.asked.Load()+a.heads.Load() != before {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}

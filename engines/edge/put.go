@@ -236,7 +236,7 @@ func (c putCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (change, 
 	return done, nil
 }
 
-// pinRoom is how much more may be pinned, with the caps.
+// pinRoom holds the bytes and URLs that may still be pinned, with the caps.
 type pinRoom struct {
 	bytes, urls       int64
 	maxBytes, maxURLs int64

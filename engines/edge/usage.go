@@ -49,7 +49,7 @@ type countRow struct {
 	Nodes []nodeCount `cbor:"5,keyasint"`
 }
 
-// nodeCount is what was received from one node.
+// nodeCount counts the bytes received from one node.
 type nodeCount struct {
 	Node    string `cbor:"1,keyasint"`
 	Asked   uint64 `cbor:"2,keyasint"`

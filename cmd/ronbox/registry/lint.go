@@ -74,7 +74,8 @@ func (d *lintDoc) table(t cli.Table) {
 	}
 }
 
-// lint checks the descriptors of a file. It returns an error if the file has none of the forms.
+// lint checks the descriptors of a file. It returns an error if the form of the file is
+// unknown.
 func lint(name string, raw []byte) (*lintDoc, error) {
 	parts, err := descriptors(raw)
 	if err != nil {

@@ -269,8 +269,8 @@ func TestRefusedStatements(t *testing.T) {
 			if code != exitMissing || !strings.Contains(said, tt.reason) || r.shares() != nil {
 				t.Fatalf("exit %d, %s, %v", code, said, r.shares())
 			}
-			if code, _, said := r.collect("--without", "node/a", "--pair-cap", "100%"); code != 0 || r.shares()["node/a"] != "300" ||
-				r.shares()["node/b"] != "200" {
+			code, _, said = r.collect("--without", "node/a", "--pair-cap", "100%")
+			if code != 0 || r.shares()["node/a"] != "300" || r.shares()["node/b"] != "200" {
 				t.Fatalf("without it: exit %d, %s, %v", code, said, r.shares())
 			}
 		})

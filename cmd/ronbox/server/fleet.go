@@ -75,7 +75,7 @@ type fleetEngine struct {
 	seen *fleetInput // of view; nil before the first; owned by Recover, then by the viewer
 }
 
-// fleetInput is what a view and its use depend on.
+// fleetInput holds the inputs of a view and of its use.
 type fleetInput struct {
 	head b3.Digest // hash of the entry of HEAD; zero: none
 	addr string    // of this node's listener, which is never called

@@ -257,7 +257,9 @@ func askSites(t *testing.T, c *apiClient) {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
-	for _, path := range []string{"sites/none.example/", "sites/site.example@1.0.0", "sites/_/", "sites/site.example@1.0.0/x"} {
+	for _, path := range []string{
+		"sites/none.example/", "sites/site.example@1.0.0", "sites/_/", "sites/site.example@1.0.0/x",
+	} {
 		if _, err := c.EdgeBytes(ctx, path); err == nil {
 			t.Errorf("%s is served", path)
 		}

@@ -52,6 +52,7 @@ func TestPutIsCutOff(t *testing.T) {
 	_, token := r.putToken()
 	head := "PUT /edge/objects HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token +
 		"\r\nContent-Type: application/octet-stream\r\n"
+	other := strings.Replace(head, "objects", "objects?b3="+b3.Sum(nil).String(), 1)
 	for doc, try := range map[string]struct {
 		text  string
 		close bool
@@ -65,7 +66,7 @@ func TestPutIsCutOff(t *testing.T) {
 		"beyond all":   {head + "Content-Length: 1125899906842625\r\n\r\n", false, 413},
 		"encoded":      {head + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", false, 415},
 		"no token":     {strings.Replace(head, token, "none", 1) + "Content-Length: 1\r\n\r\nx", false, 401},
-		"other digest": {strings.Replace(head, "objects", "objects?b3="+b3.Sum(nil).String(), 1) + "Content-Length: 1\r\n\r\nx", false, 422},
+		"other digest": {other + "Content-Length: 1\r\n\r\nx", false, 422},
 	} {
 		c, err := net.Dial("tcp", r.Addr())
 		must(t, err)
@@ -165,7 +166,8 @@ func TestErrorsOfNames(t *testing.T) {
 		}
 	}
 	var rate *edge.RateError
-	if err := lookupError(t.Context(), &index.RateError{Wait: time.Second}); !errors.As(err, &rate) || rate.Wait != time.Second {
+	err := lookupError(t.Context(), &index.RateError{Wait: time.Second})
+	if !errors.As(err, &rate) || rate.Wait != time.Second {
 		t.Error(err)
 	}
 }

@@ -46,7 +46,7 @@ func (c Cap) String() string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "%"
 }
 
-// Counted is what an epoch counts for.
+// Counted is the usage of an epoch, after the cap of each pair.
 type Counted struct {
 	Nodes    []Node // by id; nodes that served nothing are left out
 	Pairs    []Pair // those that the cap has cut, by their nodes
@@ -54,7 +54,7 @@ type Counted struct {
 	Limit    uint64 // bytes that a pair counts for at most
 }
 
-// Node is what a node has served.
+// Node is the usage that a node has earned by serving others.
 type Node struct {
 	Node   string `json:"node"`
 	Bytes  uint64 `json:"bytes"`  // that count

@@ -34,7 +34,7 @@ const (
 	MaxSize = 192 << 10
 )
 
-// Statement is what a node attests about an epoch.
+// Statement is the claim of a node about the bytes that it received in an epoch.
 type Statement struct {
 	Genesis     b3.Digest // of the registry that names the nodes
 	Node        string    // item of the node that received, as "node/a"
