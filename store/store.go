@@ -35,6 +35,8 @@ type Options struct {
 	// unknown; may be nil
 	Progress func(stage string, done, total int64)
 
+	Replicator Replicator // the log of the cluster; nil: a node alone
+
 	Migrations []Migration // one from each older schema
 	schema     int         // the schema that Migrations lead to; 0: Schema; set by tests
 }
@@ -56,6 +58,7 @@ type Store struct {
 	info       atomic.Pointer[Info]
 	failure    atomic.Pointer[PoisonError]
 	failed     chan struct{}
+	deposed    chan struct{}
 	closed     atomic.Bool
 	running    atomic.Bool // the committer runs
 	restored   atomic.Bool // Work and Bulk are refused until AcceptRestore
@@ -87,6 +90,8 @@ func New(cfg Config, o Options) *Store {
 		born:   time.Now(),
 		schema: newSchema(),
 		failed: make(chan struct{}),
+
+		deposed: make(chan struct{}),
 	}
 	s.cfg.Store(&cfg)
 	audit := DefaultAuditConfig()
