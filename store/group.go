@@ -309,7 +309,7 @@ func (g *group) chain(at int64) error {
 // write it.
 func (g *group) putMeta() error {
 	if g.s.inUseUnset {
-		if err := g.meta.rows.Put(keyClean, cleanFlag(false)); err != nil {
+		if err := putClean(g.reader.tx, false); err != nil {
 			return err
 		}
 	}

@@ -61,11 +61,5 @@ func (s *Store) Lead() error { return errors.ErrUnsupported }
 // Deposed is closed once a proposal has failed.
 func (s *Store) Deposed() <-chan struct{} { return s.deposed }
 
-// Applied returns the last entry that is in the file.
-func (s *Store) Applied() Applied { return Applied{} }
-
-// KeepMembers keeps the configuration of the cluster, which the next group or Follow writes.
-func (s *Store) KeepMembers(index uint64, raw []byte) {}
-
 // EntryNonce returns the random number that identifies an entry.
 func EntryNonce(e []byte) (nonce [16]byte, ok bool) { return nonce, false }
