@@ -158,7 +158,7 @@ func (p *position) readFirst(raw []byte) error {
 }
 
 // put writes the position; from is the position in the file.
-func (p position) put(meta *bolt.Bucket, from position) error {
+func (p position) put(meta rowWriter, from position) error {
 	if p.auditFirst != from.auditFirst {
 		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(p.auditFirst))); err != nil {
 			return err

@@ -271,7 +271,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 		err = fmt.Errorf("a step of %d rows: the limit is %d", len(w.ops), MigrationKeys)
 	}
 	if err == nil {
-		err = w.merge()
+		err = w.merge(&pen{})
 	}
 	if err != nil {
 		return 0, false, err

@@ -58,7 +58,6 @@ type Store struct {
 	info       atomic.Pointer[Info]
 	failure    atomic.Pointer[PoisonError]
 	failed     chan struct{}
-	deposed    chan struct{}
 	applied    atomic.Pointer[Applied]   // of the last commit; nil: a node alone
 	members    atomic.Pointer[memberRow] // kept by KeepMembers and not yet written
 	closed     atomic.Bool
@@ -72,6 +71,7 @@ type Store struct {
 	inUseUnset bool // the clean flag is still set because the file was full at boot; owned by the committer
 	views      viewGauge
 	metrics    *metrics
+	replica    replica
 }
 
 // New declares the lanes and the committer. It opens no file and starts nothing.
@@ -92,8 +92,6 @@ func New(cfg Config, o Options) *Store {
 		born:   time.Now(),
 		schema: newSchema(),
 		failed: make(chan struct{}),
-
-		deposed: make(chan struct{}),
 	}
 	s.cfg.Store(&cfg)
 	audit := DefaultAuditConfig()
@@ -110,6 +108,9 @@ func New(cfg Config, o Options) *Store {
 	})
 	o.Catalog.DeclareTask(s.Tasks()...)
 	s.metrics = newMetrics(o.Metrics, s)
+	if o.Replicator != nil {
+		s.declareReplica()
+	}
 	return s
 }
 
@@ -332,6 +333,9 @@ func (s *Store) Path() string {
 func (s *Store) CloseLanes() {
 	for _, q := range s.lanes {
 		q.Close()
+	}
+	if s.replica.follows != nil {
+		s.replica.follows.Close()
 	}
 }
 
