@@ -129,7 +129,7 @@ func (g *group) fits(tx *bolt.Tx, n int) error {
 	// every page that was opened is written again, rows split pages in halves, and the list of free
 	// pages has 8 bytes for each
 	need := stats.GetNodeCount()*PageSize + 2*int64(n) + 8*(p.size-p.used)/PageSize
-	if need <= p.left() && g.pen.large == 0 || p.holds(need, 2*int64(g.pen.large), g.s.room.pending) {
+	if p.holds(need, 2*int64(g.pen.large), g.s.room.pending) {
 		return nil
 	}
 	return fmt.Errorf("%w: the group may need %d KiB; make room, raise store.max_bytes, or compact the file", ErrFull,
