@@ -203,10 +203,22 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 	return roomError(closing(db, err))
 }
 
-// KeepMembers keeps a configuration of the cluster in memory. The next group, Follow or Close
-// writes it.
+// KeepMembers keeps a committed configuration of the cluster in memory, unless the file has it or a
+// later one. The next group, Follow, boot or Close writes it.
 func (s *Store) KeepMembers(index uint64, raw []byte) {
-	s.members.Store(&memberRow{index, bytes.Clone(raw)})
+	for at := s.membersAt.Load(); index > at; at = s.membersAt.Load() {
+		if s.membersAt.CompareAndSwap(at, index) {
+			s.members.Store(&memberRow{index, bytes.Clone(raw)})
+		}
+	}
+}
+
+// putKept writes the configuration that KeepMembers has kept.
+func (s *Store) putKept(tx *bolt.Tx) error {
+	if m := s.members.Load(); m != nil {
+		return putMembers(localRows(tx), m)
+	}
+	return nil
 }
 
 // Applied returns the place of the last entry in the file, as of the last commit.
