@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/b3"
@@ -22,8 +23,6 @@ import (
 type Hub interface {
 	URL() string
 	PublicLog
-	// MinVersion returns the first version that is not pruned.
-	MinVersion(ctx context.Context) (uint64, error)
 	// Consistency returns a proof that the log of from versions is a prefix of that of to.
 	Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error)
 	// Hear calls heard with the number of each version after one, as it is committed. It blocks
@@ -38,6 +37,12 @@ type PublicLog interface {
 	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
 	Entry(ctx context.Context, version uint64) ([]byte, error)
 	Payload(ctx context.Context, version uint64) ([]byte, error)
+	// Horizon returns where the log begins.
+	Horizon(ctx context.Context) (Horizon, error)
+	// Items returns the descriptors of a version that is not pruned.
+	Items(ctx context.Context, version uint64) ([]jsontext.Value, error)
+	// Tile returns the hashes of a tile of the log, by its path, such as "0/000.p/5".
+	Tile(ctx context.Context, path string) ([]byte, error)
 }
 
 // Pace of the follower.
@@ -123,6 +128,9 @@ func (f *follower) resume(ctx context.Context) error {
 	err := f.e.view(ctx, func(r store.Reader) error {
 		if size, _, known := checkpoints.Last(r); known {
 			f.archived = size
+		}
+		if _, note, pruned := retentions.Last(r); pruned && last == nil { // it was killed on the way to a checkpoint
+			f.seen = statedTree(note)
 		}
 		return nil
 	})
