@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func TestManifestsAreParsedInTurn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m, err := r.e.manifest(t.Context(), Named{Manifest: root})
+	m, err := r.e.manifest(t.Context(), Named{Manifest: root}, netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}

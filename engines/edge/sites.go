@@ -40,7 +40,7 @@ type Named struct {
 type SiteRequest struct {
 	Name string     // of the site, as docs.example or docs.example@1.2.0
 	Path string     // decoded, relative; a directory is "" or ends with a slash
-	From netip.Addr // network of the caller; the zero Addr has no rate of lookups
+	From netip.Addr // network of the caller; the zero Addr has no rate of lookups and no share of searches
 }
 
 // SiteFile is a file of a site. The caller must close it.
@@ -84,7 +84,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if err != nil {
 		return f, err
 	}
-	m, err := e.manifest(ctx, named)
+	m, err := e.manifest(ctx, named, r.From)
 	if err != nil {
 		return f, err
 	}
@@ -97,7 +97,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if !ok {
 		return f, ErrNotFound
 	}
-	near.Most = atLeastOne(entry.Size)
+	near.Most, near.From = atLeastOne(entry.Size), r.From
 	o, err := e.object(ctx, entry.Digest, near)
 	if err != nil {
 		return f, err
