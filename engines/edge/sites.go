@@ -23,9 +23,10 @@ type Names interface {
 	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
 	// Providers returns the identities of the nodes that have announced an object.
 	Providers(ctx context.Context, object b3.Digest) ([]string, error)
-	// Announce publishes that this node provides objects, for ttl. Withdraw ends that; an object
-	// that was not announced is not an error.
-	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) error
+	// Announce publishes that this node provides objects, for ttl. It returns those that it has
+	// announced, and the reasons of the others. Withdraw ends that; an object that was not
+	// announced is not an error.
+	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) (done []b3.Digest, err error)
 	Withdraw(ctx context.Context, objects []b3.Digest) error
 }
 
