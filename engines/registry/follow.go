@@ -50,7 +50,7 @@ const (
 	followPoll = 30 * time.Second       // between two reads of the checkpoint if nothing is heard
 	followSoon = 100 * time.Millisecond // the same while the hub is about to sign a version that was heard of
 	followFor  = 5 * time.Second        // how long a hub is about to sign
-	hearFirst  = time.Second            // pause before the stream is opened again; it doubles up to followPoll
+	hearFirst  = time.Second            // pause before the stream is used again; it doubles up to followPoll
 )
 
 // follow is the part of the engine of a node that follows another.
@@ -186,9 +186,11 @@ func rest(ctx context.Context, d time.Duration, early <-chan struct{}) {
 }
 
 // run makes a round when the stream names a version, and at least each followPoll, with a rest of
-// followSoon between two rounds, however often the stream names one. After a fault of the hub it
-// does not listen to the stream, so that a bad hub causes no more rounds than a silent one.
+// followSoon between two rounds, however often the stream names one. After a fault of the hub the
+// rest is that of hearFirst, and it doubles with each further one, so that a bad hub soon causes no
+// more rounds than a silent one.
 func (f *follower) run(ctx context.Context) error {
+	wary := hearFirst
 	for {
 		heard, newer := f.heard.Load()
 		err := f.round(ctx)
@@ -199,15 +201,17 @@ func (f *follower) run(ctx context.Context) error {
 			return f.stuck(bad.error)
 		}
 		f.report(ctx, err)
-		pause := followPoll
+		pause, least := followPoll, followSoon
 		switch {
 		case f.fault.Load() != nil:
-			newer = nil
+			least, wary = wary, min(2*wary, followPoll)
 		case err == nil && heard.version > f.e.Head().Head.Version && f.e.now().Sub(heard.at) < followFor:
-			pause = followSoon
+			pause, wary = followSoon, hearFirst
+		default:
+			wary = hearFirst
 		}
-		rest(ctx, followSoon, nil)
-		rest(ctx, pause-followSoon, newer)
+		rest(ctx, least, nil)
+		rest(ctx, pause-least, newer)
 	}
 }
 
