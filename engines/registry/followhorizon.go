@@ -85,7 +85,7 @@ func beginAt(ctx context.Context, log PublicLog, v *rverify.Verifier, size uint6
 	case b.Min <= 1:
 		return nil, cause
 	case b.Min > size:
-		return nil, treeProblem(0, "it is complete from version %d on, and its checkpoint is of %d versions", b.Min, size)
+		return nil, treeProblem(0, "it is complete from version %d on, its checkpoint is of %d versions", b.Min, size)
 	case b.Min > maxHorizon:
 		return nil, treeProblem(0, "it has pruned %d versions, and at most %d can be left out", b.Min-1, maxHorizon)
 	case !ascending(b.kept, b.Min):

@@ -98,8 +98,8 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 // Followed reports whether the log is a copy of that of another node, without its audit chain.
 func (l logReader) Followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
 
-// Horizon returns where a pruned log begins, nil if the log is complete. It has no statement while a
-// copy has no checkpoint: the copy may not have all that the statement is about.
+// Horizon returns where a pruned log begins, nil if the log is complete. It has no statement while
+// a copy has no checkpoint: the copy may not have all that the statement is about.
 func (l logReader) Horizon() (*rverify.Horizon, error) {
 	first, err := decoded(l.r, bMeta, keyMin, u64Value())
 	if err != nil || first <= 1 {

@@ -166,3 +166,35 @@ func TestInitLooksAtTheHub(t *testing.T) {
 		t.Errorf("before anything was read: %+v", ready)
 	}
 }
+
+// A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
+func TestFollowerOfAPrunedHub(t *testing.T) {
+	hubConfig, res := devConfig(t)
+	hubConfig.Registry.Limits.RPS = 0
+	hubConfig.Registry.Retention = registry.RetentionConfig{
+		Policy: registry.RetainByCount, MaxCount: 1, MaxAge: hubConfig.Registry.Retention.MaxAge,
+	}
+	hub := start(t, hubConfig)
+	key, c := signer(t, hubConfig), hub.socket()
+	const versions = 520
+	for v := uint64(2); v <= versions; v++ {
+		hub.mustPut(c, key, v, fmt.Sprint("s", v%7))
+	}
+	_, err := hub.registry().CheckpointNow(t.Context())
+	must(t, err)
+	hub.await("the hub to prune", func() bool { return hub.registry().Head().MinVersion == 257 })
+	cfg, err := initFollower(t, "http://"+hub.Addr(), res.Genesis)
+	must(t, err)
+	r := start(t, cfg)
+	r.await("HEAD of the hub", func() bool { return r.registry().Head().Head == hub.registry().Head().Head })
+	if first := r.registry().Head().MinVersion; first != 257 {
+		t.Errorf("the copy begins at version %d", first)
+	}
+	r.sound()
+	at, err := r.tcp().Horizon(t.Context())
+	if err != nil || at.MinVersion != 257 || at.Statement == "" || !slices.Equal(at.Kept, []uint64{1}) {
+		t.Errorf("%+v, %v", at, err)
+	}
+	hub.mustPut(c, key, versions+1, "more")
+	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
+}
