@@ -15,6 +15,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/export"
+	"ronbox/store"
 )
 
 // initFollower makes a node that follows the node at a URL.
@@ -197,4 +199,36 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	}
 	hub.mustPut(c, key, versions+1, "more")
 	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
+
+	hub.halt()
+	o := InitOptions{FromExport: exportOf(t, hubConfig)}
+	cfg = newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), res.Genesis
+	_, err = Init(t.Context(), cfg, o)
+	must(t, err)
+	began := start(t, loaded(t, cfg))
+	if head := began.registry().Head(); head.Head.Version != versions+1 || head.MinVersion != 257 {
+		t.Errorf("from the export: %+v", head.Doc())
+	}
+	began.sound()
+	cfg = newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
+	_, err = Init(t.Context(), cfg, o)
+	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(DatabaseName)) {
+		t.Errorf("from the export of another log: %v", err)
+	}
+}
+
+// exportOf writes an export of the log of a stopped node.
+func exportOf(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, err := store.OpenReader(cfg.Path(DatabaseName))
+	must(t, err)
+	err = file.View(t.Context(), func(r store.Reader) error {
+		_, err := export.Write(t.Context(), dir, registry.NewSource(r), func(uint64, uint64) {})
+		return err
+	})
+	must(t, errors.Join(err, file.Close()))
+	return dir
 }
