@@ -243,12 +243,14 @@ func TestEvictAndFetchAgain(t *testing.T) {
 func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
 	t.Parallel()
 	a := newStation(t, "a", "x")
+	index := newFleetNames()
+	index.set("docs.example", Named{Manifest: a.adds(t, "one"), Owner: a.ID})
 	hostile, honest := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	left := map[netip.Addr]int{hostile: 3, honest: 3}
 	r := newRig(t, inFleet(func(r *rig) {
-		r.cfg.Ingress.RPSLimit = 5
+		r.names, r.cfg.Ingress.RPSLimit = index, 10
 		r.fleet.Share = func(network netip.Addr, rps int) (bool, time.Duration) {
-			if rps != 5 {
+			if rps != 10 {
 				t.Errorf("a share of %d", rps)
 			}
 			left[network]--
@@ -274,6 +276,19 @@ func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
 		t.Fatalf("another network: %v", err)
 	}
 	o.Close()
+	site := func(from netip.Addr) error {
+		f, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "f000.txt", From: from})
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	if _, limited := errors.AsType[*RateError](site(hostile)); !limited {
+		t.Error("the network has a share of its own for sites")
+	}
+	if err := site(honest); err != nil {
+		t.Errorf("a site for another network: %v", err)
+	}
 }
 
 // A caller that leaves does not end the fetch for others, and a shutdown ends it for all.
