@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
@@ -29,7 +28,7 @@ func (e *Engine) BeginFrom(ctx context.Context, dir string) error {
 		return err
 	}
 	f := e.newFollower()
-	f.follow = &follow{hub: &exportHub{dir: dir, log: log}, genesis: e.follow.genesis}
+	f.follow = &follow{hub: newExportHub(dir, log), genesis: e.follow.genesis}
 	if err := f.resume(ctx); err != nil {
 		return err
 	}
@@ -38,9 +37,13 @@ func (e *Engine) BeginFrom(ctx context.Context, dir string) error {
 
 // exportHub is an export as a follower reads it.
 type exportHub struct {
-	dir string
-	mu  sync.Mutex
-	log *export.Log // guarded by mu
+	dir  string
+	log  *export.Log
+	turn chan struct{} // holds a token while log reads a version: it keeps the last file
+}
+
+func newExportHub(dir string, log *export.Log) *exportHub {
+	return &exportHub{dir: dir, log: log, turn: make(chan struct{}, 1)}
 }
 
 // URL returns the directory.
@@ -51,17 +54,17 @@ func (h *exportHub) Checkpoint(context.Context) ([]byte, error) { return h.log.L
 
 // Entry implements Hub.
 func (h *exportHub) Entry(_ context.Context, v uint64) ([]byte, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
 	raw, err := h.log.Entry(v)
+	<-h.turn
 	return bytes.Clone(raw), h.absent(v, err)
 }
 
 // Payload implements Hub.
 func (h *exportHub) Payload(_ context.Context, v uint64) ([]byte, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
 	raw, err := h.log.Payload(v)
+	<-h.turn
 	return bytes.Clone(raw), h.absent(v, err)
 }
 
