@@ -152,6 +152,10 @@ func (f *fakeRegistry) Tile(ctx context.Context, at logtree.At, width int, ofEnt
 	return make([]byte, 32*width), f.call(ctx, engines.Actor{})
 }
 
+func (f *fakeRegistry) Horizon(ctx context.Context) (registry.Horizon, error) {
+	return registry.Horizon{MinVersion: 257, Statement: "note", Kept: []uint64{1}}, f.call(ctx, engines.Actor{})
+}
+
 func (f *fakeRegistry) HighWater(ctx context.Context) (registry.HighWater, error) {
 	return registry.HighWater{
 		Path:      "/d/highwater.note",
@@ -395,6 +399,8 @@ func logCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"checkpoints": func() error { return only(c.Checkpoints(ctx, 7)) },
 		"inclusion":   func() error { return only(c.Inclusion(ctx, 2, 2)) },
 		"consistency": func() error { return only(c.ConsistencyProof(ctx, 1, 2)) },
+		"horizon":     func() error { return only(c.Horizon(ctx)) },
+		"items":       func() error { return only(c.Items(ctx, 2)) },
 		"item":        func() error { return only(c.Item(ctx, 2, "a")) },
 		"tile":        func() error { return only(c.Tile(ctx, "0/000.p/2")) },
 		"sign now":    func() error { return only(c.CheckpointNow(ctx)) },

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,7 @@ func (f *fakeEdge) Hit() { f.hits.Add(1) }
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
 // FetchAsset knows one digest, for callers with the scope, and notes who asks.
-func (f *fakeEdge) FetchAsset(_ context.Context, path string, may func() bool) (*edge.Object, error) {
+func (f *fakeEdge) FetchAsset(_ context.Context, path string, _ netip.Addr, may func() bool) (*edge.Object, error) {
 	f.sought = append(f.sought, path)
 	if path != fakeFar || !may() {
 		return nil, edge.ErrNotFound

@@ -91,7 +91,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for burst := range slices.Chunk(due, announceBurst) { // one that is refused holds up no others
+	for burst := range slices.Chunk(due, announceBurst) {
 		if ctx.Err() == nil {
 			err = errors.Join(err, e.announceNow(ctx, burst))
 		}
@@ -117,13 +117,15 @@ func (e *Engine) announce(ctx context.Context, name b3.Digest) {
 	}
 }
 
-// announceNow publishes that this node provides objects, and records the time.
+// announceNow publishes that this node provides objects, and records the time of those that were
+// not refused.
 func (e *Engine) announceNow(ctx context.Context, names []b3.Digest) error {
-	if err := e.d.Names.Announce(ctx, names, announceFor); err != nil {
+	done, err := e.d.Names.Announce(ctx, names, announceFor)
+	if len(done) == 0 {
 		return err
 	}
-	_, err := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: names})
-	return err
+	_, noted := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: done})
+	return errors.Join(err, noted)
 }
 
 // withdraw ends the announcements of objects.

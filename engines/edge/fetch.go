@@ -4,19 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 )
 
-// Near says where an object is likely stored, and what is known of it. Each field may be zero.
+// Near says where an object is likely stored, what is known of it, and who asks. Each field may be
+// zero.
 type Near struct {
 	Owner    string    // id or identity of the node that owns the manifest of the object
 	Manifest b3.Digest // the manifest that lists the object
 	Name     string    // "name:…", which stands for the manifest
 	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
 	Placed   bool      // a placement asks for it, not a caller
+
+	From netip.Addr // network of the caller; the zero Addr has no share
 }
 
 // objectURL returns the URL under which an object without a URL of a host is stored.
@@ -73,6 +77,11 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 		return ErrNotFound
 	case known:
 		return &FillError{Reason: past.reason, URL: objectURL(d), Cause: errors.New("no node had it a moment ago")}
+	}
+	if share := e.d.Fleet.Share; share != nil && near.From.IsValid() {
+		if ok, wait := share(near.From, e.Config().Ingress.RPSLimit); !ok {
+			return &RateError{Wait: wait}
+		}
 	}
 	return e.count()
 }
@@ -227,8 +236,9 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 
 // FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
 // the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
-// may returns true. It returns ErrNotFound for any other path.
-func (e *Engine) FetchAsset(ctx context.Context, path string, may func() bool) (*Object, error) {
+// may returns true. from is the network of the caller, as in Near. It returns ErrNotFound for any
+// other path.
+func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*Object, error) {
 	t, err := parsePath(path, "")
 	if err != nil || t.digest.IsZero() || e.neighbors() == nil {
 		return nil, ErrNotFound
@@ -237,6 +247,7 @@ func (e *Engine) FetchAsset(ctx context.Context, path string, may func() bool) (
 	if !known && !may() {
 		return nil, ErrNotFound
 	}
+	near.From = from
 	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
 	defer cancel()
 	if err := e.Fetch(ctx, t.digest, near); err != nil {

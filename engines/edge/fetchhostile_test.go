@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -137,7 +138,7 @@ func (s *station) mirror(r *rig) {
 		path := strings.TrimPrefix(q.URL.Path, "/edge/assets/")
 		o, err := r.e.Asset(q.Context(), path, "")
 		if errors.Is(err, ErrNotFound) && q.Header[HopHeader] == nil {
-			o, err = r.e.FetchAsset(q.Context(), path, func() bool { return true })
+			o, err = r.e.FetchAsset(q.Context(), path, netip.Addr{}, func() bool { return true })
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
@@ -181,7 +182,7 @@ func TestStrangersFetchListedObjects(t *testing.T) {
 	r.e.SetFleet(view(1, a))
 	asks := func(body string, may bool) error {
 		d := b3.Sum([]byte(body))
-		o, err := r.e.FetchAsset(t.Context(), assetOf(d), func() bool { return may })
+		o, err := r.e.FetchAsset(t.Context(), assetOf(d), netip.Addr{}, func() bool { return may })
 		if err == nil {
 			o.Close()
 		}
@@ -235,6 +236,59 @@ func TestEvictAndFetchAgain(t *testing.T) {
 		t.Errorf("%d fetches, %d refused", n, refused)
 	}
 	r.sound()
+}
+
+// A network that asks for absent objects of a manifest uses up its own share, for objects by hash as
+// for those of sites, and another network is served.
+func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
+	t.Parallel()
+	a := newStation(t, "a", "x")
+	index := newFleetNames()
+	index.set("docs.example", Named{Manifest: a.adds(t, "one"), Owner: a.ID})
+	hostile, honest := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	left := map[netip.Addr]int{hostile: 3, honest: 3}
+	r := newRig(t, inFleet(func(r *rig) {
+		r.names, r.cfg.Ingress.RPSLimit = index, 10
+		r.fleet.Share = func(network netip.Addr, rps int) (bool, time.Duration) {
+			if rps != 10 {
+				t.Errorf("a share of %d", rps)
+			}
+			left[network]--
+			return left[network] >= 0, time.Minute
+		}
+	})).start()
+	r.e.SetFleet(view(1, a))
+	refused := 0
+	for i := range 10 {
+		path := assetOf(b3.Sum(fmt.Append(nil, "absent ", i)))
+		_, err := r.e.FetchAsset(t.Context(), path, hostile, func() bool { return true })
+		if rate, ok := errors.AsType[*RateError](err); ok && rate.Wait == time.Minute {
+			refused++
+		} else if !errors.Is(err, ErrNotFound) {
+			t.Errorf("absent object %d: %v", i, err)
+		}
+	}
+	if refused != 7 {
+		t.Errorf("%d of 10 are refused", refused)
+	}
+	o, err := r.e.FetchAsset(t.Context(), assetOf(b3.Sum([]byte("x"))), honest, func() bool { return true })
+	if err != nil {
+		t.Fatalf("another network: %v", err)
+	}
+	o.Close()
+	site := func(from netip.Addr) error {
+		f, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "f000.txt", From: from})
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	if _, limited := errors.AsType[*RateError](site(hostile)); !limited {
+		t.Error("the network has a share of its own for sites")
+	}
+	if err := site(honest); err != nil {
+		t.Errorf("a site for another network: %v", err)
+	}
 }
 
 // A caller that leaves does not end the fetch for others, and a shutdown ends it for all.

@@ -210,13 +210,13 @@ func (f *fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Nam
 
 func (f *fleetNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
 
-func (f *fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) error {
+func (f *fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) ([]b3.Digest, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, d := range all {
 		f.announced[d]++
 	}
-	return nil
+	return all, nil
 }
 
 func (f *fleetNames) Withdraw(_ context.Context, all []b3.Digest) error {

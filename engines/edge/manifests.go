@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,13 +13,14 @@ import (
 	"ronbox/engines/edge/site"
 )
 
-// manifest returns the parsed manifest of a name, from memory or from its object.
-func (e *Engine) manifest(ctx context.Context, named Named) (*site.Manifest, error) {
+// manifest returns the parsed manifest of a name, from memory or from its object. from is the
+// network of the caller, as in Near.
+func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*site.Manifest, error) {
 	d := named.Manifest
 	if p, ok := e.manifests.get(d); ok {
 		return p.m, p.err
 	}
-	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes})
+	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ type FleetConfig struct {
 	Rule      func(v *fleet.View) upstream.NodeRule
 	MaxPlaced int64  // bytes that placements may keep here; 0: half of edge.cas.max_bytes
 	Signer    Signer // signs the statements of usage; nil: nothing is counted
+
+	// Share takes a token of the share that a network has of rps searches a second, or returns the
+	// time until the next token. nil: no share. It does not block.
+	Share func(network netip.Addr, rps int) (ok bool, wait time.Duration)
 }
 
 // HopHeader asks a node to answer from its own store. It gives the sender no rights. Nodes send it

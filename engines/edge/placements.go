@@ -139,7 +139,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 		return err
 	}
 	p.objects = []siteObject{{p.root, b.Size}}
-	m, err := e.manifest(ctx, Named{Manifest: p.root, Owner: p.owner})
+	m, err := e.manifest(ctx, Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
 	if bad, unsound := errors.AsType[*SiteError](err); unsound {
 		if p.name() != "" {
 			return bad
@@ -178,7 +178,7 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObj
 	if has, err := e.holds(ctx, root); !has || err != nil {
 		return nil, false
 	}
-	m, err := e.manifest(ctx, Named{Manifest: root})
+	m, err := e.manifest(ctx, Named{Manifest: root}, netip.Addr{})
 	if err != nil {
 		return nil, false
 	}

@@ -329,16 +329,16 @@ func (f *fakeNames) count(d b3.Digest) int {
 	return f.announced[d]
 }
 
-func (f *fakeNames) Announce(_ context.Context, objects []b3.Digest, ttl time.Duration) error {
+func (f *fakeNames) Announce(_ context.Context, objects []b3.Digest, ttl time.Duration) ([]b3.Digest, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ttl != announceFor || f.err != nil {
-		return errors.Join(f.err, errors.New("not announced"))
+		return nil, errors.Join(f.err, errors.New("not announced"))
 	}
 	for _, d := range objects {
 		f.announced[d]++
 	}
-	return nil
+	return objects, nil
 }
 
 func (f *fakeNames) Withdraw(_ context.Context, objects []b3.Digest) error {

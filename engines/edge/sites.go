@@ -23,9 +23,10 @@ type Names interface {
 	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
 	// Providers returns the identities of the nodes that have announced an object.
 	Providers(ctx context.Context, object b3.Digest) ([]string, error)
-	// Announce publishes that this node provides objects, for ttl. Withdraw ends that; an object
-	// that was not announced is not an error.
-	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) error
+	// Announce publishes that this node provides objects, for ttl. It returns those that it has
+	// announced, and the reasons of the others. Withdraw ends that; an object that was not
+	// announced is not an error.
+	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) (done []b3.Digest, err error)
 	Withdraw(ctx context.Context, objects []b3.Digest) error
 }
 
@@ -40,7 +41,7 @@ type Named struct {
 type SiteRequest struct {
 	Name string     // of the site, as docs.example or docs.example@1.2.0
 	Path string     // decoded, relative; a directory is "" or ends with a slash
-	From netip.Addr // network of the caller; the zero Addr has no rate of lookups
+	From netip.Addr // network of the caller; the zero Addr has no rate of lookups and no share of searches
 }
 
 // SiteFile is a file of a site. The caller must close it.
@@ -84,7 +85,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if err != nil {
 		return f, err
 	}
-	m, err := e.manifest(ctx, named)
+	m, err := e.manifest(ctx, named, r.From)
 	if err != nil {
 		return f, err
 	}
@@ -97,7 +98,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if !ok {
 		return f, ErrNotFound
 	}
-	near.Most = atLeastOne(entry.Size)
+	near.Most, near.From = atLeastOne(entry.Size), r.From
 	o, err := e.object(ctx, entry.Digest, near)
 	if err != nil {
 		return f, err

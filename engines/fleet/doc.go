@@ -7,8 +7,10 @@
 // # Invariants
 //
 //  1. A View is a function of the version, the genesis and the items. It never changes.
-//  2. An item that breaks a convention is in no list of the View, and Faults names it. Items of
-//     kinds without a convention, and members of a meta that no convention names, are legal.
+//  2. An item that breaks a convention has no effect, and Faults names it. A pin of a policy is the
+//     exception: it pins nothing, but BadPins has it, and it binds its tenant, since who wrote it
+//     wanted no other policy to run. Items of kinds without a convention, and members of a meta
+//     that no convention names, are legal.
 //  3. No two nodes of a View share an identity or a name suffix. If two items claim one, both are
 //     left out.
 //

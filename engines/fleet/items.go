@@ -169,6 +169,16 @@ func (d *item) pin() Pin {
 	return Pin{ID: d.ID, Tenant: tenant, Policy: policy, Digest: digest}
 }
 
+// tenant returns the tenant that the id of a pin with a fault names, or "".
+func (d *item) tenant() string {
+	rest, ok := strings.CutPrefix(d.ID, policyPrefix)
+	tenant, _, _ := strings.Cut(rest, "/")
+	if !ok || !isWord(tenant, maxWord, "_-") {
+		return ""
+	}
+	return tenant
+}
+
 // isWord reports whether s is 1 to most bytes of a-z, 0-9 and others, and begins with a letter or a
 // digit.
 func isWord(s string, most int, others string) bool {

@@ -43,6 +43,7 @@ func New(version uint64, genesis b3.Digest, self string, items iter.Seq[record.I
 	slices.SortFunc(v.Placements, func(a, b Placement) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(v.Services, func(a, b Service) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(v.Pins, func(a, b Pin) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(v.BadPins, func(a, b BadPin) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(v.Faults, func(a, b Fault) int { return strings.Compare(a.ID, b.ID) })
 	v.owners = make(map[string]int)
 	for i, n := range v.Nodes {
@@ -67,6 +68,9 @@ func (v *View) read(it record.Item) {
 		readInto(&v.Placements, &d, (*item).placement)
 	case d.Kind == "policy_pin":
 		readInto(&v.Pins, &d, (*item).pin)
+		if len(d.faults) > 0 {
+			v.BadPins = append(v.BadPins, BadPin{d.faults[0], d.tenant()})
+		}
 	case d.ID == fleetItem && d.Kind == "service":
 		if epoch := d.epoch(); len(d.faults) == 0 {
 			v.Epoch = epoch

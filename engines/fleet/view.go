@@ -28,6 +28,7 @@ type View struct {
 	Placements []Placement // sorted by id
 	Services   []Service   // sorted by id
 	Pins       []Pin       // sorted by id
+	BadPins    []BadPin    // sorted by id; they pin no policy
 	Epoch      time.Duration
 	Faults     []Fault // items that are ignored, sorted by id
 
@@ -66,6 +67,29 @@ type Pin struct {
 	Tenant string
 	Policy string
 	Digest b3.Digest
+}
+
+// BadPin is an item of kind policy_pin with a fault. It was to bind its tenant, so of that tenant
+// nothing runs that no sound item pins.
+type BadPin struct {
+	Fault
+	Tenant string // "": its id names none, and it binds every tenant
+}
+
+// PinsOf returns the sound pins of a tenant, and those with a fault that bind it.
+func (v *View) PinsOf(tenant string) (pins []Pin, bad []BadPin) {
+	tenant = strings.ToLower(tenant)
+	for _, p := range v.Pins {
+		if p.Tenant == tenant {
+			pins = append(pins, p)
+		}
+	}
+	for _, p := range v.BadPins {
+		if p.Tenant == tenant || p.Tenant == "" {
+			bad = append(bad, p)
+		}
+	}
+	return pins, bad
 }
 
 // Fault is the reason why an item is ignored.

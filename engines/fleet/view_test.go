@@ -108,6 +108,27 @@ func TestView(t *testing.T) {
 	}
 }
 
+// A pin with a fault binds the tenant that it names, and every tenant if it names none.
+func TestBadPinsBind(t *testing.T) {
+	hash := b3.Sum([]byte("p")).String()
+	v := viewOf(t,
+		`{"id":"policy/acme/base","kind":"policy_pin","meta":{"policy":"b3:00"}}`,
+		`{"id":"policy/acme/next","kind":"policy_pin","meta":{"policy":"`+hash+`"}}`,
+		`{"id":"policy/other","kind":"policy_pin","meta":{"policy":"`+hash+`"}}`,
+		`{"id":"placement/x","kind":"placement","meta":{}}`,
+	)
+	for tenant, want := range map[string][2]int{"acme": {1, 1}, "ACME": {1, 1}, "other": {0, 1}, "free": {0, 0}} {
+		pins, bad := v.PinsOf(tenant)
+		if len(pins) != want[0] || len(bad) != want[1] {
+			t.Errorf("%s: pins %v, with a fault %v", tenant, pins, bad)
+		}
+	}
+	v = viewOf(t, `{"id":"policies/acme/base","kind":"policy_pin","meta":{"policy":"`+hash+`"}}`)
+	if _, bad := v.PinsOf("free"); len(bad) != 1 || bad[0].ID != "policies/acme/base" || bad[0].Field != "id" {
+		t.Errorf("a pin of no tenant: %v", bad)
+	}
+}
+
 func TestLongestSuffixOwns(t *testing.T) {
 	v := viewOf(t, nodeItem("a", 1, "example"), nodeItem("b", 2, "docs.example"), nodeItem("c", 3, "x.docs.example"))
 	for name, want := range map[string]string{

@@ -188,7 +188,7 @@ func (op GenesisOp) apply(s *scratch) (guard string) {
 	if len(op.Packed) == 0 || len(v.Set) == 0 || op.Origin == "" || v.Epoch != 1 {
 		return "genesis_complete"
 	}
-	s.begin(op.Origin, v.PayloadB3)
+	s.begin(op.Origin, v.PayloadB3, 1)
 	if guard := s.append(v, op.Packed); guard != "" {
 		return guard
 	}

@@ -38,7 +38,8 @@
 //     record.
 //  8. A row is deleted only after a signed statement of retention is synced, and only if an
 //     archived checkpoint covers it. HEAD, genesis, changes of signers, tiles and checkpoints are
-//     never deleted: a pruned log verifies from genesis.
+//     never deleted: a pruned log verifies from genesis, and another node can read what of it is
+//     kept (Horizon).
 //  9. An answer of a witness is stored only if it is a cosignature of that checkpoint by the key
 //     that the signer set names. A witness delays no commit and no checkpoint. Every objection is
 //     stored, shown and counted. If the signed witness policy cannot be met without the witnesses
@@ -53,6 +54,11 @@
 //     mark are verified. The mark is written before the versions. A hub that has forked, fallen
 //     back or sent bad bytes moves nothing, and follow_ok fails. A hub that does not answer is
 //     no fault: follow_ok then fails when the newest checkpoint is older than follow.max_age.
+//  12. A follower without a version begins at the horizon of a pruned hub, in one command. It is
+//     verified before as the versions are: genesis and the changes of signers each under the set
+//     before it, the items of the first complete version under their signed root, all of them in
+//     the tree of the checkpoint, and the statement of retention by a log key. A follower that has
+//     versions never leaves them for a horizon.
 //
 // # Tasks and queues
 //

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/b3"
@@ -22,8 +23,6 @@ import (
 type Hub interface {
 	URL() string
 	PublicLog
-	// MinVersion returns the first version that is not pruned.
-	MinVersion(ctx context.Context) (uint64, error)
 	// Consistency returns a proof that the log of from versions is a prefix of that of to.
 	Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error)
 	// Hear calls heard with the number of each version after one, as it is committed. It blocks
@@ -38,6 +37,12 @@ type PublicLog interface {
 	// Entry and Payload return the exact bytes of a version, ErrNotFound beyond HEAD, or ErrPruned.
 	Entry(ctx context.Context, version uint64) ([]byte, error)
 	Payload(ctx context.Context, version uint64) ([]byte, error)
+	// Horizon returns where the log begins.
+	Horizon(ctx context.Context) (Horizon, error)
+	// Items returns the descriptors of a version that is not pruned.
+	Items(ctx context.Context, version uint64) ([]jsontext.Value, error)
+	// Tile returns the hashes of a tile of the log, by its path, such as "0/000.p/5".
+	Tile(ctx context.Context, path string) ([]byte, error)
 }
 
 // Pace of the follower.
@@ -45,7 +50,7 @@ const (
 	followPoll = 30 * time.Second       // between two reads of the checkpoint if nothing is heard
 	followSoon = 100 * time.Millisecond // the same while the hub is about to sign a version that was heard of
 	followFor  = 5 * time.Second        // how long a hub is about to sign
-	hearFirst  = time.Second            // pause before the stream is opened again; it doubles up to followPoll
+	hearFirst  = time.Second            // pause before the stream is used again; it doubles up to followPoll
 )
 
 // follow is the part of the engine of a node that follows another.
@@ -124,6 +129,9 @@ func (f *follower) resume(ctx context.Context) error {
 		if size, _, known := checkpoints.Last(r); known {
 			f.archived = size
 		}
+		if _, note, pruned := retentions.Last(r); pruned && last == nil { // it was killed on the way to a checkpoint
+			f.seen = statedTree(note)
+		}
 		return nil
 	})
 	if err != nil || f.e.mark.Path == "" {
@@ -178,9 +186,11 @@ func rest(ctx context.Context, d time.Duration, early <-chan struct{}) {
 }
 
 // run makes a round when the stream names a version, and at least each followPoll, with a rest of
-// followSoon between two rounds, however often the stream names one. After a fault of the hub it
-// does not listen to the stream, so that a bad hub causes no more rounds than a silent one.
+// followSoon between two rounds, however often the stream names one. After a fault of the hub the
+// rest is that of hearFirst, and it doubles with each further one, so that a bad hub soon causes no
+// more rounds than a silent one.
 func (f *follower) run(ctx context.Context) error {
+	wary := hearFirst
 	for {
 		heard, newer := f.heard.Load()
 		err := f.round(ctx)
@@ -191,15 +201,17 @@ func (f *follower) run(ctx context.Context) error {
 			return f.stuck(bad.error)
 		}
 		f.report(ctx, err)
-		pause := followPoll
+		pause, least := followPoll, followSoon
 		switch {
 		case f.fault.Load() != nil:
-			newer = nil
+			least, wary = wary, min(2*wary, followPoll)
 		case err == nil && heard.version > f.e.Head().Head.Version && f.e.now().Sub(heard.at) < followFor:
-			pause = followSoon
+			pause, wary = followSoon, hearFirst
+		default:
+			wary = hearFirst
 		}
-		rest(ctx, followSoon, nil)
-		rest(ctx, pause-followSoon, newer)
+		rest(ctx, least, nil)
+		rest(ctx, pause-least, newer)
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
@@ -80,12 +83,42 @@ func (h *fakeHub) Payload(ctx context.Context, v uint64) ([]byte, error) {
 	return h.bytes("payload", v, func(e *Engine) ([]byte, error) { return e.PayloadBytes(ctx, v) })
 }
 
-func (h *fakeHub) MinVersion(context.Context) (uint64, error) {
-	e, err := h.call("min")
+func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
+	e, err := h.call("horizon")
 	if err != nil {
-		return 0, err
+		return out, err
 	}
-	return e.Head().MinVersion, nil
+	if out, err = e.Horizon(ctx); err != nil {
+		return out, err
+	}
+	raw, err := h.bytes("horizon doc", 0, func(*Engine) ([]byte, error) { return json.Marshal(out) })
+	out = Horizon{}
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
+}
+
+func (h *fakeHub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
+	raw, err := h.bytes("items", v, func(e *Engine) ([]byte, error) {
+		d, err := e.Version(ctx, v, true)
+		return d.JSON, err
+	})
+	var out Version
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out.Items, err
+}
+
+func (h *fakeHub) Tile(ctx context.Context, path string) ([]byte, error) {
+	return h.bytes("tile", 0, func(e *Engine) ([]byte, error) {
+		at, width, ofEntries, err := logtree.ParsePath("tile/" + path)
+		if err != nil {
+			return nil, err
+		}
+		return e.Tile(ctx, at, width, ofEntries)
+	})
 }
 
 func (h *fakeHub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
@@ -174,7 +207,7 @@ func (r *rig) wantEqual(h *fakeHub) {
 	if !bytes.Equal(r.e.latest.Load().Note, h.of.e.latest.Load().Note) {
 		r.t.Error("the checkpoint is not that of the hub")
 	}
-	for v := uint64(1); v <= ours.Head.Version; v++ {
+	for v := max(1, ours.MinVersion); v <= ours.Head.Version; v++ {
 		for _, read := range []func(e *Engine) ([]byte, error){
 			func(e *Engine) ([]byte, error) { return e.EntryBytes(r.ctx(), v) },
 			func(e *Engine) ([]byte, error) { return e.PayloadBytes(r.ctx(), v) },

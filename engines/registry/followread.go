@@ -44,22 +44,25 @@ func (h hubDocs) Payload(v uint64) ([]byte, error) {
 	return d.payload, err
 }
 
-// fetch reads the versions from…to of the hub, both included.
-func (f *follower) fetch(ctx context.Context, from, to uint64) (hubDocs, error) {
-	docs, err := fetchDocs(ctx, f.hub, from, to)
-	if errors.Is(err, ErrPruned) {
-		return docs, f.horizon(ctx, err)
+// fetchDocs reads the versions from…to of a log, both included.
+func fetchDocs(ctx context.Context, log PublicLog, from, to uint64) (docs hubDocs, err error) {
+	versions := make([]uint64, to-from+1)
+	for i := range versions {
+		versions[i] = from + uint64(i)
 	}
+	docs.first = from
+	docs.all, err = fetchVersions(ctx, log, versions)
 	return docs, err
 }
 
-func fetchDocs(ctx context.Context, hub PublicLog, from, to uint64) (hubDocs, error) {
-	docs := hubDocs{first: from, all: make([]hubDoc, to-from+1)}
-	err := flow.Fan(ctx, min(followFlights, len(docs.all)), func(ctx context.Context, leg int) (err error) {
-		for i := leg; i < len(docs.all) && err == nil; i += followFlights {
-			d := &docs.all[i]
-			if d.entry, err = hub.Entry(ctx, from+uint64(i)); err == nil {
-				d.payload, err = hub.Payload(ctx, from+uint64(i))
+// fetchVersions reads versions of a log.
+func fetchVersions(ctx context.Context, log PublicLog, versions []uint64) ([]hubDoc, error) {
+	docs := make([]hubDoc, len(versions))
+	err := flow.Fan(ctx, min(followFlights, len(docs)), func(ctx context.Context, leg int) (err error) {
+		for i := leg; i < len(docs) && err == nil; i += followFlights {
+			d := &docs[i]
+			if d.entry, err = log.Entry(ctx, versions[i]); err == nil {
+				d.payload, err = log.Payload(ctx, versions[i])
 			}
 		}
 		return err
@@ -67,14 +70,14 @@ func fetchDocs(ctx context.Context, hub PublicLog, from, to uint64) (hubDocs, er
 	return docs, err
 }
 
-// horizon returns the fault of a hub that has pruned versions which are missing here.
-func (f *follower) horizon(ctx context.Context, cause error) error {
-	first, err := f.hub.MinVersion(ctx)
+// behind returns the fault of a hub that has pruned versions which are missing here, or cause.
+func (f *follower) behind(ctx context.Context, cause error) error {
+	h, err := f.hub.Horizon(ctx)
 	if err != nil {
 		return cause
 	}
-	return faultf(FollowHorizon, "it keeps versions from %d on, and this node has %d: "+
-		"follow a node that keeps all of them", first, f.e.Head().Head.Version)
+	return faultf(FollowHorizon, "it keeps versions from %d on, and this node has %d: follow a node that keeps them, "+
+		"or begin at the horizon in a new data directory (ronbox init --follow)", h.MinVersion, f.e.Head().Head.Version)
 }
 
 // write moves the high-water mark to the checkpoint of a verified stretch and then appends its
@@ -86,6 +89,11 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 		}
 	}
 	f.seen = s.note.Tree
+	if s.begin != nil {
+		if err := f.beginHere(ctx, s.begin); err != nil {
+			return &keepError{err}
+		}
+	}
 	v := rverify.Resume(f.options(s.note.Size+1), f.base()) // judge has checked the signatures
 	for {
 		step, next, err := f.step(ctx, s, v)
@@ -167,7 +175,11 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 // those that were not kept again.
 func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
-		if s.docs, err = f.fetch(ctx, from, min(s.note.Size, from+f.slice-1)); err != nil {
+		s.docs, err = fetchDocs(ctx, f.hub, from, min(s.note.Size, from+f.slice-1))
+		switch {
+		case errors.Is(err, ErrPruned):
+			return out, f.behind(ctx, err)
+		case err != nil:
 			return out, err
 		}
 		for i, d := range s.docs.all {

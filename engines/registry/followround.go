@@ -180,6 +180,7 @@ func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed check
 
 // stretch is the verified part of the hub's log that this node does not have.
 type stretch struct {
+	begin *beginning        // of a pruned hub; nil: this node has the version before first
 	first uint64            // version
 	note  checkpoint.Signed // over the last version
 	sums  []b3.Digest       // of the entries
@@ -201,6 +202,7 @@ func (f *follower) base() rverify.State {
 // that a long log is read in the end although the hub is busy now and then.
 type judgment struct {
 	stretch
+	head uint64 // HEAD when it was begun
 	next uint64 // version
 	v    *rverify.Verifier
 	tree *leaves
@@ -211,26 +213,35 @@ type judgment struct {
 func (f *follower) newJudgment(ctx context.Context, head uint64) (*judgment, error) {
 	sets, err := f.sets(ctx, head)
 	return &judgment{
-		stretch: stretch{first: head + 1, docs: hubDocs{first: head + 1}}, next: head + 1,
-		v: rverify.Resume(f.options(0), f.base()), tree: f.newLeaves(ctx, head), sets: sets,
+		stretch: stretch{first: head + 1, docs: hubDocs{first: head + 1}}, head: head, next: head + 1,
+		v: rverify.Resume(f.options(0), f.base()), tree: f.leavesHere(ctx, head), sets: sets,
 	}, err
 }
 
-// judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint.
+// judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint. A
+// node without a version begins at the horizon of a pruned hub.
 func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_ *stretch, err error) {
 	head := f.e.Head().Head.Version
 	j := f.begun
-	if f.begun = nil; j == nil || j.first != head+1 || j.next > to.Size {
+	if f.begun = nil; j == nil || j.head != head || j.next > to.Size {
 		if j, err = f.newJudgment(ctx, head); err != nil {
 			return nil, err
 		}
 	}
 	for j.next <= to.Size {
-		docs, err := f.fetch(ctx, j.next, min(to.Size, j.next+f.slice-1))
-		if _, bad := errors.AsType[*FollowFault](err); err != nil {
-			if !bad {
-				f.begun = j
+		docs, err := fetchDocs(ctx, f.hub, j.next, min(to.Size, j.next+f.slice-1))
+		switch {
+		case errors.Is(err, ErrPruned) && head > 0:
+			return nil, f.behind(ctx, err)
+		case errors.Is(err, ErrPruned) && j.begin == nil:
+			if j, err = atHorizon(ctx, f.hub, f.options(0), to.Size, err); err != nil {
+				return nil, f.changed(err)
 			}
+			continue
+		case errors.Is(err, ErrPruned):
+			return nil, err // more was pruned meanwhile
+		case err != nil:
+			f.begun = j
 			return nil, err
 		}
 		if err := j.v.Extend(ctx, docs, docs.last()); err != nil {
@@ -243,7 +254,10 @@ func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_
 	if j.note, err = f.open(raw, j.sets); err != nil {
 		return nil, err
 	}
-	return &j.stretch, f.compare(logtree.Reader{Tiles: j.tree.tile}, j.note)
+	if err := f.compare(logtree.Reader{Tiles: j.tree.tile}, j.note); err != nil || j.begin == nil {
+		return &j.stretch, err
+	}
+	return &j.stretch, f.changed(j.begin.check(j.sets, j.sums))
 }
 
 // add adds verified versions, and keeps their bytes if all kept ones have at most keep.
@@ -297,35 +311,4 @@ func (f *follower) blame(ctx context.Context, raw []byte, to checkpoint.Tree, se
 			to.Size, head, problem)
 	}
 	return faultf(FollowUnsound, "%v", problem)
-}
-
-// leaves extends the tree of the file in memory.
-type leaves struct {
-	stored logtree.Tiles
-	made   map[logtree.At][]byte
-	size   uint64
-}
-
-func (f *follower) newLeaves(ctx context.Context, size uint64) *leaves {
-	stored := func(at logtree.At) (raw []byte) {
-		_ = f.e.view(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
-			raw = tilesOf(r)(at)
-			return nil
-		})
-		return raw
-	}
-	return &leaves{stored: stored, made: map[logtree.At][]byte{}, size: size}
-}
-
-func (l *leaves) tile(at logtree.At) []byte {
-	if raw := l.made[at]; raw != nil {
-		return raw
-	}
-	return l.stored(at)
-}
-
-func (l *leaves) add(entry []byte) error {
-	err := logtree.Append(l.tile, l.size, logtree.Leaf(entry), func(at logtree.At, raw []byte) { l.made[at] = raw })
-	l.size++
-	return err
 }

@@ -85,7 +85,7 @@ func (s *scratch) follow(v *FollowedVersion, c *FollowStep) (guard string) {
 		if v.PayloadB3 != c.Genesis || len(v.Set) == 0 || v.Epoch != 1 || c.Origin == "" {
 			return "genesis"
 		}
-		s.begin(c.Origin, c.Genesis)
+		s.begin(c.Origin, c.Genesis, 1)
 		metaFollowed.Put(s.w, keyFollowed, followRow{Genesis: c.Genesis})
 	}
 	if guard := s.append(&v.NewVersion, v.Packed); guard != "" {
@@ -95,12 +95,12 @@ func (s *scratch) follow(v *FollowedVersion, c *FollowStep) (guard string) {
 	return ""
 }
 
-// begin writes the rows of reg/meta that describe the log.
-func (s *scratch) begin(origin string, genesis b3.Digest) {
+// begin writes the rows of reg/meta that describe the log, which is complete from version first on.
+func (s *scratch) begin(origin string, genesis b3.Digest, first uint64) {
 	metaRaw.Put(s.w, keyOrigin, []byte(origin))
 	metaRaw.Put(s.w, keyGenesis, bytes.Clone(genesis[:]))
 	metaRaw.Put(s.w, keySchema, []byte(schemaVersion))
-	metaNumber.Put(s.w, keyMin, 1)
+	metaNumber.Put(s.w, keyMin, first)
 }
 
 // followed returns a version of the hub as a step appends it. epoch is that of the set in force
@@ -132,19 +132,19 @@ func (v *FollowedVersion) update(kind string) Update {
 // It runs in the committer and must not wait.
 func (e *Engine) publishFollowed(next *state, row treeRow, note *checkpoint.Signed, events []Update,
 	took time.Duration) {
-	before := e.Head()
+	signers := e.Head().Signers
 	e.tree.Store(&row)
 	if note != nil {
 		e.latest.Store(note)
 	}
-	e.current.Store(next.bounded(before.MinVersion, e.checkpointSize()))
+	e.current.Store(next.bounded(next.view.MinVersion, e.checkpointSize()))
 	for _, ev := range events {
 		e.committed.Publish(ev)
 		e.m.commitSeconds(took.Seconds())
 	}
 	e.m.updates["accepted"](len(events))
 	e.m.commits(len(events))
-	if before.Signers != next.view.Signers {
+	if signers != next.view.Signers {
 		e.m.signers(next.view.Signers)
 	}
 }

@@ -31,40 +31,51 @@ func VerifyPublic(ctx context.Context, log PublicLog, o rverify.Options, now tim
 	if err != nil {
 		return out.bad(err), nil
 	}
-	v, sets := rverify.New(o), []*record.SignerSet(nil)
-	tree := &leaves{stored: func(logtree.At) []byte { return nil }, made: map[logtree.At][]byte{}}
-	for at := uint64(1); at <= to.Size; at += followSlice {
-		docs, err := fetchDocs(ctx, log, at, min(to.Size, at+followSlice-1))
+	j := &judgment{stretch: stretch{first: 1}, next: 1, v: rverify.New(o), tree: newLeaves()}
+	for j.next <= to.Size {
+		docs, err := fetchDocs(ctx, log, j.next, min(to.Size, j.next+followSlice-1))
+		if err != nil && j.next == 1 && ctx.Err() == nil { // it may be pruned
+			pruned, fault := atHorizon(ctx, log, o, to.Size, err)
+			if _, bad := errors.AsType[*rverify.Problem](fault); bad {
+				return out.bad(fault), nil
+			}
+			if fault == nil {
+				j = pruned
+				continue
+			}
+		}
 		if err != nil {
 			return out, err
 		}
-		err = v.Extend(ctx, docs, docs.last())
-		out.Report = v.Report()
+		err = j.v.Extend(ctx, docs, docs.last())
+		out.Report = j.v.Report()
 		if out.Problem != nil {
 			return out.bad(nil), nil
 		}
+		if err == nil {
+			err = j.add(docs, 0)
+		}
 		if err != nil {
 			return out, err
-		}
-		for _, d := range docs.all {
-			if err := tree.add(d.entry); err != nil {
-				return out, err
-			}
-			sets = append(sets, setOf(d.payload)...)
 		}
 		if o.Progress != nil {
 			o.Progress(docs.last(), to.Size)
 		}
 	}
-	signed, err := openNote(raw, sets, now)
+	out.Report = j.v.Report()
+	signed, err := openNote(raw, j.sets, now)
 	if err != nil {
 		return out.bad(err), nil
 	}
-	if problem := rverify.CheckPublic(logtree.Reader{Tiles: tree.tile}, signed, sets, o.Seen); problem != nil {
-		return out.bad(problem), nil
+	err = rverify.CheckPublic(logtree.Reader{Tiles: j.tree.tile}, signed, j.sets, o.Seen)
+	if err == nil && j.begin != nil {
+		err = j.begin.check(j.sets, j.sums)
+	}
+	if err != nil {
+		return out.bad(err), nil
 	}
 	out.OK, out.Profile = true, rverify.ProfileFollowed
-	out.Checkpoint, out.Signers = signed, sets[len(sets)-1]
+	out.Checkpoint, out.Signers = signed, j.sets[len(j.sets)-1]
 	return out, nil
 }
 

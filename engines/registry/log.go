@@ -98,19 +98,21 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 // Followed reports whether the log is a copy of that of another node, without its audit chain.
 func (l logReader) Followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
 
-// Horizon returns where a pruned log begins, nil if the log is complete.
+// Horizon returns where a pruned log begins, nil if the log is complete. It has no statement while
+// a copy has no checkpoint: the copy may not have all that the statement is about.
 func (l logReader) Horizon() (*rverify.Horizon, error) {
 	first, err := decoded(l.r, bMeta, keyMin, u64Value())
 	if err != nil || first <= 1 {
 		return nil, err
 	}
 	audit, err := decoded(l.r, bMeta, keyAuditMin, u64Value())
-	return &rverify.Horizon{
-		Min:   first,
-		Audit: audit,
-		Note:  l.r.Get(bRet, store.U64().Append(nil, first)),
-		Items: func() (record.Items, error) { return l.set(first) },
-	}, err
+	h := &rverify.Horizon{
+		Min: first, Audit: audit, Items: func() (record.Items, error) { return l.set(first) },
+	}
+	if !l.Followed() || l.Latest() != nil {
+		h.Note = l.r.Get(bRet, store.U64().Append(nil, first))
+	}
+	return h, err
 }
 
 // set returns the stored set of items of a version.

@@ -28,9 +28,24 @@ func (e *Engine) known(v uint64) error {
 	return nil
 }
 
+// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
+// changes of signers.
+func (e *Engine) held(ctx context.Context, v uint64) error {
+	pruned := e.known(v)
+	if !errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return e.view(ctx, func(r store.Reader) error {
+		if keptVersions(r)[v] {
+			return nil
+		}
+		return pruned
+	})
+}
+
 // EntryBytes returns the exact bytes of the log entry of a version.
 func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
-	if err := e.known(v); err != nil {
+	if err := e.held(ctx, v); err != nil {
 		return nil, err
 	}
 	raw, _, err := rowOf(ctx, e, entries, v)
@@ -63,7 +78,7 @@ func (e *Engine) orPruned(v uint64, err error) error {
 
 // PayloadBytes returns the exact signed bytes of a version.
 func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
-	if err := e.known(v); err != nil {
+	if err := e.held(ctx, v); err != nil {
 		return nil, err
 	}
 	p, err := e.payloadAt(ctx, v)

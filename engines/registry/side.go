@@ -112,7 +112,9 @@ func (s *sides) meta() {
 	schema, _ := metaRaw.Get(s.r, keySchema)
 	s.all(1, "reg/meta",
 		condition{s.min >= 1 && s.min <= s.head.Version, fmt.Sprintf("min_version is %d", s.min)},
-		condition{(s.min == 1) != metaNumber.Has(s.r, keyAuditMin), "min_version and audit_min do not go together"},
+		condition{
+			(s.min > 1 && !copied) == metaNumber.Has(s.r, keyAuditMin), "min_version and audit_min do not go together",
+		},
 		condition{string(origin) == first.Origin, "the origin is not that of genesis"},
 		condition{bytes.Equal(genesis, first.PayloadB3[:]), "the genesis is not version 1"},
 		condition{!copied || followed.Genesis == first.PayloadB3, "the followed genesis is not version 1"},

@@ -68,9 +68,8 @@ func (c PutSet) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 	return struct{}{}, nil
 }
 
-// keepSet stores the items of a version, one command for each chunk. It returns the stored bytes.
-func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items) (int64, error) {
-	var chunks [][]byte
+// packSet returns the rows of a stored set.
+func (e *Engine) packSet(items record.Items) (head setHeader, chunks [][]byte) {
 	var raw []byte
 	flush := func() {
 		chunks = append(chunks, e.codec.pack(raw))
@@ -83,10 +82,16 @@ func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items
 		raw = it.AppendSnapshot(raw)
 	}
 	flush()
-	head := setHeader{Count: items.Len(), Root: items.Root(), Chunks: len(chunks)}
+	head = setHeader{Count: items.Len(), Root: items.Root(), Chunks: len(chunks)}
 	for _, c := range chunks {
 		head.Bytes += int64(len(c))
 	}
+	return head, chunks
+}
+
+// keepSet stores the items of a version, one command for each chunk. It returns the stored bytes.
+func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items) (int64, error) {
+	head, chunks := e.packSet(items)
 	for i, c := range chunks {
 		put := PutSet{Version: version, Part: uint16(i + 1), Packed: c}
 		if i+1 == len(chunks) {

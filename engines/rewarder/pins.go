@@ -3,6 +3,7 @@ package rewarder
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ronbox/appliance/b3"
@@ -20,6 +21,10 @@ type Pin struct {
 	ID     string // of its item in the registry
 	Policy string // id in lower case
 	Hash   b3.Digest
+
+	// Fault is the reason why the item cannot be read. Such a pin permits no policy, but it binds
+	// the tenant: a policy was to be pinned. "": it can be read.
+	Fault string
 }
 
 // PinsOf returns the pins of a tenant as the transaction of r has them. An error means that they
@@ -46,13 +51,17 @@ func (e *Engine) checkPins(r store.Reader, run *Run) error {
 		return nil
 	}
 	for _, pin := range p.Pins {
-		if pin.Hash == run.PolicyHash && pin.Policy == strings.ToLower(run.PolicyID) {
+		if pin.Fault == "" && pin.Hash == run.PolicyHash && pin.Policy == strings.ToLower(run.PolicyID) {
 			run.Pin = pin.ID
 			return nil
 		}
 	}
 	first := p.Pins[0]
 	has := first.ID + " " + first.Hash.String()
+	if i := slices.IndexFunc(p.Pins, func(pin Pin) bool { return pin.Fault != "" }); i >= 0 {
+		has = fmt.Sprintf("not known: the item %s has a fault (%s); propose a corrected item, "+
+			"which `ronbox registry lint` checks, or remove it", p.Pins[i].ID, p.Pins[i].Fault)
+	}
 	if n := len(p.Pins) - 1; n > 0 {
 		has += fmt.Sprintf(" and %d others", n)
 	}

@@ -19,6 +19,7 @@ func TestPins(t *testing.T) {
 	p := policy()
 	other := pinned(b3.Sum([]byte("other")))
 	renamed := Pin{ID: "policy/default/rev2", Policy: "rev2", Hash: p.Hash()}
+	broken := Pin{ID: "policy/default/x", Fault: "meta.policy must be the hash of a policy"}
 	for _, tt := range []struct {
 		doc  string
 		pins PinsOf
@@ -31,6 +32,9 @@ func TestPins(t *testing.T) {
 		{"the pinned policy", given(Pins{4, []Pin{other, pinned(p.Hash())}}, nil), "policy/default/rev1", 4, ""},
 		{"another hash", given(Pins{5, []Pin{other}}, nil), "", 0, "pinned policy is policy/default/rev1"},
 		{"another id", given(Pins{5, []Pin{renamed, other}}, nil), "", 0, "and 1 others"},
+		{"a pin with a fault", given(Pins{6, []Pin{broken}}, nil), "", 0, "policy/default/x has a fault (meta.policy must"},
+		{"one beside the pinned policy", given(Pins{7, []Pin{broken, pinned(p.Hash())}}, nil), "policy/default/rev1", 7, ""},
+		{"one beside another policy", given(Pins{8, []Pin{other, broken}}, nil), "", 0, "registry lint"},
 		{"an unknown registry", given(Pins{}, errors.New("stale: the hub is silent")), "", 0, "stale"},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {

@@ -78,7 +78,8 @@ func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 	if hops || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
 		return o, err
 	}
-	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), func() bool { return c.Holds(scopeFetch) })
+	from, _ := c.Network()
+	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), from, func() bool { return c.Holds(scopeFetch) })
 	if errors.Is(ferr, edge.ErrNotFound) {
 		return o, err
 	}

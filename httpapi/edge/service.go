@@ -5,6 +5,7 @@ import (
 	"context"
 	"html/template"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
 )
 
@@ -19,7 +21,7 @@ import (
 type Engine interface {
 	Config() *edge.Config
 	Asset(ctx context.Context, path, query string) (*edge.Object, error)
-	FetchAsset(ctx context.Context, path string, may func() bool) (*edge.Object, error)
+	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*edge.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
@@ -41,6 +43,20 @@ type Packs interface {
 	Info(id string) (edge.PackInfo, error)
 	Tile(ctx context.Context, at edge.TileRef, accept func(edge.Coding) bool) (edge.Tile, error)
 	Rescan(ctx context.Context) ([]edge.PackInfo, error)
+}
+
+// searchNetworks bounds the number of networks with a share of searches. The network that has been
+// idle longest is evicted first.
+const searchNetworks = 65_536
+
+// NewShare returns the share of a fleet: a network may begin four fifths of the searches of a
+// second, so that it leaves room for another.
+func NewShare(now func() time.Time) func(network netip.Addr, rps int) (ok bool, wait time.Duration) {
+	shares := limit.NewKeyed[netip.Addr](searchNetworks, 0, 0)
+	return func(network netip.Addr, rps int) (ok bool, wait time.Duration) {
+		most := max(1, rps*4/5)
+		return shares.TakeAt(network, now(), limit.Per(float64(most), most))
+	}
 }
 
 // Names of the service, its scopes, paths and parameters.

@@ -33,6 +33,7 @@ type (
 	RetentionPlan    = registry.RetentionPlan
 	Objection        = registry.Objection
 	CaughtUp         = registry.CaughtUp
+	Horizon          = registry.Horizon
 )
 
 // Propose is the body of POST /registry/proposals.

@@ -57,6 +57,17 @@ func (c Client) Entry(ctx context.Context, v uint64) ([]byte, error) {
 	return c.Bytes(ctx, "/registry/"+decimal(v)+"/entry")
 }
 
+// Items reads the descriptors of version v.
+func (c Client) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
+	doc, err := c.Version(ctx, v, true)
+	return doc.Items, err
+}
+
+// Horizon reads where the log begins.
+func (c Client) Horizon(ctx context.Context) (Horizon, error) {
+	return client.Ask[Horizon](ctx, c.Client, client.Call{Path: "/registry/horizon"})
+}
+
 // Diff reads the delta from version from to version to.
 func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	q := client.Query{"from": {decimal(from)}, "to": {decimal(to)}}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/flow"
@@ -121,9 +122,9 @@ func (h *Hub) get(ctx context.Context, path string, most int64) (raw []byte, err
 	return nil, fmt.Errorf("GET %s%s: %w", h.url, path, err)
 }
 
-// ask reads an answer in JSON.
-func ask[T any](ctx context.Context, h *Hub, path string) (out T, err error) {
-	raw, err := h.get(ctx, path, hubAnswer)
+// ask reads an answer in JSON of at most most bytes.
+func ask[T any](ctx context.Context, h *Hub, path string, most int64) (out T, err error) {
+	raw, err := h.get(ctx, path, most)
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -145,15 +146,26 @@ func (h *Hub) Payload(ctx context.Context, v uint64) ([]byte, error) {
 	return h.get(ctx, prefix+decimal(v)+"/payload", record.MaxPayload)
 }
 
-// MinVersion implements registry.Hub.
-func (h *Hub) MinVersion(ctx context.Context) (uint64, error) {
-	head, err := ask[Head](ctx, h, prefix+"head")
-	return head.MinVersion, err
+// Horizon implements registry.Hub.
+func (h *Hub) Horizon(ctx context.Context) (Horizon, error) {
+	return ask[Horizon](ctx, h, prefix+"horizon", hubAnswer)
+}
+
+// Items implements registry.Hub.
+func (h *Hub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
+	doc, err := ask[Version](ctx, h, prefix+decimal(v), maxItems)
+	return doc.Items, err
+}
+
+// Tile implements registry.Hub.
+func (h *Hub) Tile(ctx context.Context, path string) ([]byte, error) {
+	return h.get(ctx, prefix+"tile/"+path, hubAnswer)
 }
 
 // Consistency implements registry.Hub.
 func (h *Hub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
-	p, err := ask[ConsistencyProof](ctx, h, prefix+"proof/consistency?from="+decimal(from)+"&to="+decimal(to))
+	p, err := ask[ConsistencyProof](ctx, h, prefix+"proof/consistency?from="+decimal(from)+"&to="+decimal(to),
+		hubAnswer)
 	return p.Hashes, err
 }
 

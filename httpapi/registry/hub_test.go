@@ -62,8 +62,12 @@ func TestHubAnswers(t *testing.T) {
 			_, _ = w.Write(make([]byte, record.MaxPayload+1))
 		case "/registry/6/entry":
 			w.WriteHeader(http.StatusForbidden)
-		case "/registry/head":
-			_, _ = io.WriteString(w, `{"version":9,"min_version":257}`)
+		case "/registry/horizon":
+			_, _ = io.WriteString(w, `{"min_version":257,"statement":"note","kept":[1,9]}`)
+		case "/registry/257":
+			_, _ = io.WriteString(w, `{"version":257,"items":[{"id": "a"}]}`)
+		case "/registry/tile/0/000.p/5":
+			_, _ = io.WriteString(w, "hashes")
 		}
 	})
 	raw, err := hub.Entry(t.Context(), 1)
@@ -83,8 +87,15 @@ func TestHubAnswers(t *testing.T) {
 	if _, err := hub.Entry(t.Context(), 6); upstream.StatusOf(err) != http.StatusForbidden {
 		t.Errorf("refused: %v", err)
 	}
-	if first, err := hub.MinVersion(t.Context()); err != nil || first != 257 {
-		t.Errorf("min_version %d, %v", first, err)
+	at, err := hub.Horizon(t.Context())
+	if err != nil || at.MinVersion != 257 || at.Statement != "note" || !slices.Equal(at.Kept, []uint64{1, 9}) {
+		t.Errorf("horizon %+v, %v", at, err)
+	}
+	if items, err := hub.Items(t.Context(), 257); err != nil || len(items) != 1 || string(items[0]) != `{"id": "a"}` {
+		t.Errorf("items %s, %v", items, err)
+	}
+	if raw, err := hub.Tile(t.Context(), "0/000.p/5"); err != nil || string(raw) != "hashes" {
+		t.Errorf("tile %q, %v", raw, err)
 	}
 }
 

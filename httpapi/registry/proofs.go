@@ -86,6 +86,11 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	return send(c, httpapi.TypeBytes, httpapi.CacheForever, raw)
 }
 
+func (h handlers) getHorizon(c *httpapi.Request) error {
+	out, err := h.reg.Horizon(c.Context())
+	return answer(c, out, err)
+}
+
 func (h handlers) postCheckpoint(c *httpapi.Request) error {
 	made, err := h.reg.CheckpointNow(c.Context())
 	return done(c, checkpointBody(made.Signed), err)
@@ -172,6 +177,13 @@ func (h handlers) proofs() []httpapi.Route {
 			ID:      "getLogTile",
 			Summary: "A tile of the log tree, in the C2SP tlog-tiles layout",
 			Answers: httpapi.AnswersRaw(httpapi.TypeBytes, "hashes of 32 bytes, or entries, each after its length"),
+		},
+		httpapi.Route{
+			Pattern: "horizon",
+			Handle:  h.getHorizon,
+			ID:      "getHorizon",
+			Summary: "Where the log begins: what a pruned log has kept of the versions before",
+			Answers: ok(Horizon{}),
 		},
 		httpapi.Route{
 			Pattern: "audit",

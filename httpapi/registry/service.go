@@ -57,6 +57,7 @@ type Engine interface {
 	Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error)
 	ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error)
 	Tile(ctx context.Context, at logtree.At, width int, entries bool) ([]byte, error)
+	Horizon(ctx context.Context) (registry.Horizon, error)
 
 	HighWater(ctx context.Context) (registry.HighWater, error)
 	Adopt(ctx context.Context, by engines.Actor, corrID string) error

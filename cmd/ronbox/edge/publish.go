@@ -58,7 +58,10 @@ that only the last edition had are unpinned, unless another name of this node ha
 Hidden files, links and devices are skipped and listed.
 
 A page of a site runs in a sandbox: its scripts cannot read cookies, storage or answers
-of the node. A token needs the scopes edge.put, edge.keep and index.write. In a fleet a
+of the node. Answers of sites have no CORS headers, so files that a browser loads only
+with CORS do not load there: module scripts (<script type="module" src>), web fonts, and
+files that a script fetches. Use plain scripts, and put fonts into the style sheet as
+data: URLs. A token needs the scopes edge.put, edge.keep and index.write. In a fleet a
 name that belongs to another node is refused.`,
 		Example: `  ronbox edge publish ./public name:docs.example
   ronbox edge publish --dry-run ./public name:docs.example@1.2.0`,
@@ -218,6 +221,10 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ours, err := p.unpinned(ctx)
+	if err != nil {
+		return err
+	}
 	missing, err := p.pin(ctx)
 	if err == nil {
 		err = p.putAll(ctx, missing)
@@ -226,7 +233,7 @@ func (p *publisher) publish(ctx context.Context) error {
 		err = p.setName(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, p.undo(ctx, err, missing))
+		return errors.Join(err, p.undo(ctx, err, ours))
 	}
 	loose := objectsOf(last)
 	loose[was] = true
@@ -262,19 +269,41 @@ func (p *publisher) setName(ctx context.Context) error {
 	})
 }
 
-// undo unpins the files that were sent, if the node has refused the site. After any other failure
-// they stay, so that the command can be repeated without sending them again.
-func (p *publisher) undo(ctx context.Context, cause error, sent []localFile) error {
+// undo unpins the objects that this command has pinned, if the node has refused the site. After any
+// other failure they stay, so that the command can be repeated without sending them again.
+func (p *publisher) undo(ctx context.Context, cause error, ours map[b3.Digest]bool) error {
 	refusal, ok := errors.AsType[*wire.Problem](cause)
 	if !ok || refusal.Status != http.StatusForbidden && refusal.Status != http.StatusConflict {
 		return nil
 	}
-	loose := map[b3.Digest]bool{b3.Sum(p.manifest): true}
-	for _, f := range sent {
-		loose[f.Digest] = true
-	}
-	_, err := p.sites.release(ctx, "", loose)
+	_, err := p.sites.release(ctx, "", ours)
 	return err
+}
+
+// unpinned returns the objects of the site that the node has not pinned yet.
+func (p *publisher) unpinned(ctx context.Context) (map[b3.Digest]bool, error) {
+	ours := map[b3.Digest]bool{b3.Sum(p.manifest): true}
+	for _, f := range p.files {
+		ours[f.Digest] = true
+	}
+	patience := p.Repeater()
+	for after, more := "", true; more; more = after != "" {
+		var page edgeapi.StoredList
+		err := patience.Repeat(ctx, "pinned objects", func() (err error) {
+			page, err = p.c.EdgeKeys(ctx, "b3:", after, edge.MaxKeys, true)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range page.Keys {
+			if d, err := b3.Parse(row.Key); err == nil {
+				delete(ours, d)
+			}
+		}
+		after = page.Next
+	}
+	return ours, nil
 }
 
 // pin pins the objects that the node has, and returns the files of the others.

@@ -147,6 +147,7 @@ type initFlags struct {
 	dev, start, systemd bool
 	packs               string
 	follow, genesis     string
+	fromExport          string
 }
 
 func (a app) initCmd() *cobra.Command {
@@ -166,7 +167,10 @@ calling user. A binary in a home or temporary directory, and a data directory in
 /run, are refused: a service cannot see them, or they are lost at a reboot.
 
 --follow makes a node whose registry is a verified copy of the log of another node, which
---genesis names by the payload hash of its version 1. It takes no versions of its own.`,
+--genesis names by the payload hash of its version 1. It takes no versions of its own. If
+that node has pruned its log, the copy begins where that log does; --from-export begins
+it with an export of the log instead (ronbox registry export), which may reach back
+further, and is verified as what the other node sends is.`,
 		Example: `  ronbox --data-dir data init --dev --start
   ronbox --data-dir data init --dev --packs testdata/packs --start
   ronbox --data-dir site init --follow https://hub.example:8443 --genesis b3:4487…
@@ -179,6 +183,7 @@ calling user. A binary in a home or temporary directory, and a data directory in
 	cmd.Flags().BoolVar(&f.start, "start", false, "serve the node, whether new or existing")
 	cmd.Flags().StringVar(&f.follow, "follow", "", "copy the registry of the node at this `URL`")
 	cmd.Flags().StringVar(&f.genesis, "genesis", "", "payload `hash` of version 1 of that registry")
+	cmd.Flags().StringVar(&f.fromExport, "from-export", "", "begin the copy with the export in this `directory`")
 	cmd.MarkFlagsRequiredTogether("follow", "genesis")
 	cmd.MarkFlagsMutuallyExclusive("follow", "dev")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -208,6 +213,9 @@ func (a app) init(ctx context.Context, f initFlags) error {
 		if err := cfg.Registry.Validate(); err != nil {
 			return cli.Usage("--follow: %w", err)
 		}
+	}
+	if f.fromExport != "" && cfg.Registry.Follow.URL == "" {
+		return cli.Usage("--from-export: needs --follow and --genesis")
 	}
 	if f.start && exists {
 		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
@@ -251,7 +259,7 @@ func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs}
+	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport}
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}

@@ -40,7 +40,8 @@ func (a app) lintCmd() *cobra.Command {
 them: node/NAME, service/WHAT@REGION#N, service/fleet, placement/NAME and
 policy/TENANT/ID. The file is a payload or a draft, as for propose, or one descriptor a
 line, as for apply; "-" is stdin. Nodes ignore a descriptor with a fault, and both of two
-nodes with one identity or one name. Of a delta, only the descriptors in the file are
+nodes with one identity or one name; under a policy pin with a fault, no policy of its
+tenant runs that another does not pin. Of a delta, only the descriptors in the file are
 compared with one another.
 
 Exit 0: no faults. Exit 3: nodes ignore a descriptor.`,

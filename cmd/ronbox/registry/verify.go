@@ -44,7 +44,8 @@ with an earlier checkpoint. With --proof it checks the output of
 ` + "`ronbox registry proof`" + ` with the public log key.
 
 With --url it checks the log of a node by its public routes, as a node that follows it
-does: without the audit chain, which is not public.
+does: without the audit chain, which is not public. A pruned log is checked from what is
+kept of it on.
 
 A frozen or forked log is sound in itself. With --policy a checkpoint over all of it must
 have the cosignatures that a witness policy demands. With --max-age that checkpoint must

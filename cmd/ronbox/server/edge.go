@@ -86,6 +86,7 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 	return &edge.FleetConfig{
 		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
 		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
+		Share:     edgeapi.NewShare(n.now),
 		Signer: func() (string, ed25519.PrivateKey) {
 			key := n.indexKey()
 			return string(index.PeerIDOf(key.Public().(ed25519.PublicKey))), key

@@ -111,32 +111,39 @@ func (e edgeNames) Providers(ctx context.Context, object b3.Digest) (ids []strin
 var edgeActor = engines.Actor{Principal: "edge"}
 
 // Announce implements edge.Names. It fails until the registry has the item of this node.
-func (e edgeNames) Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) error {
+func (e edgeNames) Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) ([]b3.Digest, error) {
 	idx, err := e.index()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v := e.view()
 	if v == nil {
-		return errors.New("the registry has no version yet")
+		return nil, errors.New("the registry has no version yet")
 	}
 	self, ok := v.Node(v.Self)
 	if !ok {
-		return errors.New("the registry has no sound item of fleet.node")
+		return nil, errors.New("the registry has no sound item of fleet.node")
 	}
 	addr, err := multiaddrOf(self.Endpoint)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list := make([]index.Announcement, len(objects))
 	for i, object := range objects {
 		list[i] = index.Announcement{CID: object, Addrs: []string{addr}, Region: self.Region, TTL: ttl}
 	}
-	done, err := idx.Announce(ctx, edgeActor, list, "")
-	for _, d := range done {
-		err = errors.Join(err, d.Err)
+	all, err := idx.Announce(ctx, edgeActor, list, "")
+	if err != nil {
+		return nil, err
 	}
-	return err
+	var done []b3.Digest
+	for i, one := range all {
+		if one.Err == nil {
+			done = append(done, objects[i])
+		}
+		err = errors.Join(err, one.Err)
+	}
+	return done, err
 }
 
 // Withdraw implements edge.Names.

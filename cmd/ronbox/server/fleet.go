@@ -247,10 +247,12 @@ func (n *Node) policyPins(c *config.Config) rewarder.PinsOf {
 			v = fleet.New(head.Head.Version, head.Genesis(), c.Fleet.Node, head.Items.All())
 		}
 		p.Version = v.Version
-		for _, pin := range v.Pins {
-			if pin.Tenant == strings.ToLower(tenant) {
-				p.Pins = append(p.Pins, rewarder.Pin{ID: pin.ID, Policy: pin.Policy, Hash: pin.Digest})
-			}
+		pins, bad := v.PinsOf(tenant)
+		for _, pin := range pins {
+			p.Pins = append(p.Pins, rewarder.Pin{ID: pin.ID, Policy: pin.Policy, Hash: pin.Digest})
+		}
+		for _, pin := range bad {
+			p.Pins = append(p.Pins, rewarder.Pin{ID: pin.ID, Fault: pin.Field + " " + pin.Reason})
 		}
 		return p, nil
 	}

@@ -15,6 +15,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/export"
+	"ronbox/store"
 )
 
 // initFollower makes a node that follows the node at a URL.
@@ -165,4 +167,68 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	if !ready.WriteReady || ready.Causes["registry.follow_ok"] == "" {
 		t.Errorf("before anything was read: %+v", ready)
 	}
+}
+
+// A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
+func TestFollowerOfAPrunedHub(t *testing.T) {
+	hubConfig, res := devConfig(t)
+	hubConfig.Registry.Limits.RPS = 0
+	hubConfig.Registry.Retention = registry.RetentionConfig{
+		Policy: registry.RetainByCount, MaxCount: 1, MaxAge: hubConfig.Registry.Retention.MaxAge,
+	}
+	hub := start(t, hubConfig)
+	key, c := signer(t, hubConfig), hub.socket()
+	const versions = 520
+	for v := uint64(2); v <= versions; v++ {
+		hub.mustPut(c, key, v, fmt.Sprint("s", v%7))
+	}
+	_, err := hub.registry().CheckpointNow(t.Context())
+	must(t, err)
+	hub.await("the hub to prune", func() bool { return hub.registry().Head().MinVersion == 257 })
+	cfg, err := initFollower(t, "http://"+hub.Addr(), res.Genesis)
+	must(t, err)
+	r := start(t, cfg)
+	r.await("HEAD of the hub", func() bool { return r.registry().Head().Head == hub.registry().Head().Head })
+	if first := r.registry().Head().MinVersion; first != 257 {
+		t.Errorf("the copy begins at version %d", first)
+	}
+	r.sound()
+	at, err := r.tcp().Horizon(t.Context())
+	if err != nil || at.MinVersion != 257 || at.Statement == "" || !slices.Equal(at.Kept, []uint64{1}) {
+		t.Errorf("%+v, %v", at, err)
+	}
+	hub.mustPut(c, key, versions+1, "more")
+	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
+
+	hub.halt()
+	o := InitOptions{FromExport: exportOf(t, hubConfig)}
+	cfg = newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), res.Genesis
+	_, err = Init(t.Context(), cfg, o)
+	must(t, err)
+	began := start(t, loaded(t, cfg))
+	if head := began.registry().Head(); head.Head.Version != versions+1 || head.MinVersion != 257 {
+		t.Errorf("from the export: %+v", head.Doc())
+	}
+	began.sound()
+	cfg = newConfig(t)
+	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
+	_, err = Init(t.Context(), cfg, o)
+	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(DatabaseName)) {
+		t.Errorf("from the export of another log: %v", err)
+	}
+}
+
+// exportOf writes an export of the log of a stopped node.
+func exportOf(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, err := store.OpenReader(cfg.Path(DatabaseName))
+	must(t, err)
+	err = file.View(t.Context(), func(r store.Reader) error {
+		_, err := export.Write(t.Context(), dir, registry.NewSource(r), func(uint64, uint64) {})
+		return err
+	})
+	must(t, errors.Join(err, file.Close()))
+	return dir
 }

@@ -38,7 +38,9 @@ type InitOptions struct {
 	Dev     bool
 	Systemd bool   // write systemd units into the directory
 	Packs   string // folder of map packs to copy; "": none
-	Claimed func() // called once this init owns the directory; may be nil
+	// directory of an export with which the log of a follower begins; "": it begins with the hub
+	FromExport string
+	Claimed    func() // called once this init owns the directory; may be nil
 	// called with the reason if the node that the configuration follows does not answer; may be nil
 	Unheard func(why error)
 }
@@ -180,6 +182,9 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	if err != nil {
 		return InitResult{}, err
 	}
+	if o.FromExport != "" {
+		n.begin = func(ctx context.Context) error { return n.beginFrom(ctx, o.FromExport) }
+	}
 	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
 }
 
@@ -256,7 +261,10 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 		return errors.Join(err, n.store.Close())
 	}
 	n.sup.Start(n.store.Tasks()...)
-	if err = n.recoverParts(ctx); err == nil {
+	if err = n.recoverParts(ctx); err == nil && n.begin != nil {
+		err = n.begin(ctx)
+	}
+	if err == nil {
 		n.startEngines()
 		err = work(ctx)
 	}

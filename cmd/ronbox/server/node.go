@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -76,6 +77,7 @@ type Node struct {
 	healthy *flow.Watch[bool]       // no probe fails; written by the health gate
 	config  *flow.Watch[current]    // written by the reloader
 	reloads *flow.Queue[*reload]
+	begin   func(ctx context.Context) error // called by offline before the tasks of the engines; may be nil
 	slow    *flow.Queue[slowCommit]
 	audited *flow.Broadcast[nodeapi.AuditRow]
 

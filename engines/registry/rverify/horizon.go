@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 )
 
@@ -14,18 +15,14 @@ import (
 // trust still rests on genesis.
 type Horizon struct {
 	Min   uint64
-	Audit uint64                       // the record of the commit of version Min-1
-	Note  []byte                       // the signed statement of retention
+	Audit uint64                       // the record of the commit of version Min-1; a followed log has none
+	Note  []byte                       // the signed statement of retention; nil: see CheckStatement
 	Items func() (record.Items, error) // of version Min
 }
 
 // statement checks and returns the signed statement of a horizon: by a log key, of this log and
 // this place.
-func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, err error) {
-	keys, _, err := trustedKeys(r)
-	if err != nil {
-		return said, err
-	}
+func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, err error) {
 	text, err := keys.OpenText(h.Note)
 	if err == nil {
 		said, err = checkpoint.ParseRetention(text)
@@ -41,50 +38,127 @@ func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, err error) 
 	return said, err
 }
 
-// begin moves the place to version Min. It checks genesis and the versions that changed the
-// signers, each under the set before it, and takes the items of version Min that its signers have
-// signed. The tree, which VerifyWhole checks, covers the pruned versions.
-func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
-	said, err := h.statement(r)
+// CheckStatement checks the statement of the horizon where Begin began, once the signer sets up to
+// its checkpoint are known. at is the place that Begin reached, and entry returns the hash of the
+// entry of a version from Min on.
+//
+// Until then a follower has no checkpoint, and the horizon of its file has no statement: only the
+// signers vouch for what it has.
+func (h *Horizon) CheckStatement(sets []*record.SignerSet, at State, tree logtree.Reader,
+	entry func(version uint64) (b3.Digest, error)) error {
+	keys, _, err := KeysOf(sets)
+	if err != nil {
+		return problemf(KindChain, 0, "%v", err)
+	}
+	said, err := h.statement(keys)
+	if err == nil {
+		err = h.fits(said, at)
+	}
 	if err != nil {
 		return err
 	}
-	var docs []document
+	if sum, err := entry(said.Size); err != nil || sum != said.Head {
+		return otherEntry(said, err)
+	}
+	return checkStated(tree, said)
+}
+
+func otherEntry(said checkpoint.Retention, cause error) error {
+	return problemf(KindChain, said.Size, "the statement of retention names another entry (%v)", cause)
+}
+
+// fits compares a statement with the state at version Min.
+func (h *Horizon) fits(said checkpoint.Retention, at State) error {
+	if said.Origin != at.Origin || said.ItemsRoot != at.Items.Root() || said.Snapshot != b3.Sum(at.Items.Snapshot()) {
+		return problemf(KindTree, h.Min, "the statement of retention is of other items, or of another log")
+	}
+	return nil
+}
+
+// begin moves the place to version Min, and checks the statement. The tree, which VerifyWhole
+// checks, covers the pruned versions.
+func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
+	var said checkpoint.Retention
+	partial := r.Followed() && h.Note == nil
+	if !partial {
+		keys, _, err := trustedKeys(r)
+		if err == nil {
+			said, err = h.statement(keys)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var kept []uint64
 	for _, raw := range r.Epochs() {
 		if version := binary.BigEndian.Uint64(raw); version < h.Min {
-			docs = append(docs, document{version: version})
+			kept = append(kept, version)
 		}
 	}
-	docs = append(docs, document{version: h.Min})
-	var at State
-	for i := range docs {
-		d := &docs[i]
-		if err := d.read(r); err != nil {
-			return err
-		}
-		if err := d.parse(); err != nil {
-			return err
-		}
-		if err := v.linkApart(&at, d); err != nil {
-			return err
-		}
-	}
-	if err := h.takeItems(&at, &docs[len(docs)-1], said); err != nil {
+	at, docs, err := v.apart(ctx, r, h, kept)
+	if err != nil {
 		return err
 	}
-	if err := h.takeAudit(&at, r); err != nil {
-		return err
+	if !partial {
+		if err := h.fits(said, at); err != nil {
+			return err
+		}
+		if raw, err := r.Entry(said.Size); err != nil || b3.Sum(raw) != said.Head {
+			return otherEntry(said, err)
+		}
 	}
-	if raw, err := r.Entry(said.Size); err != nil || b3.Sum(raw) != said.Head {
-		return problemf(KindChain, said.Size, "the statement of retention names another entry (%v)", err)
+	if !r.Followed() {
+		if err := h.takeAudit(&at, r); err != nil {
+			return err
+		}
 	}
-	if _, err := v.o.each(ctx, len(docs), func(i int) error { return docs[i].checkApprovals(v.o.From) }); err != nil {
-		return err
+	v.said = said
+	v.take(h, docs, at)
+	return nil
+}
+
+// Begin moves the place to version Min of the public part of a pruned log. kept lists genesis and
+// the versions before Min that changed the signers. The error is as that of Extend. The caller
+// checks the tree, and the statement with CheckStatement.
+func (v *Verifier) Begin(ctx context.Context, r VersionReader, h *Horizon, kept []uint64) error {
+	at, docs, err := v.apart(ctx, r, h, kept)
+	if err != nil {
+		return v.note(err)
 	}
-	v.report, v.said = Report{First: h.Min}, said
+	v.take(h, docs, at)
+	v.due = nil
+	return nil
+}
+
+// take accepts the versions that apart has checked.
+func (v *Verifier) take(h *Horizon, docs []document, at State) {
+	v.report = Report{First: h.Min}
 	v.accept(docs, at)
 	v.due = v.due[len(v.due)-1:] // the audit records of the others are pruned
-	return nil
+}
+
+// apart checks genesis and the versions that changed the signers, each under the set before it, and
+// takes the items of version Min that its signers have signed.
+func (v *Verifier) apart(ctx context.Context, r VersionReader, h *Horizon,
+	kept []uint64) (at State, docs []document, err error) {
+	for _, version := range append(kept[:len(kept):len(kept)], h.Min) {
+		d := document{version: version}
+		if err := d.read(r); err != nil {
+			return at, nil, err
+		}
+		if err := d.parse(); err != nil {
+			return at, nil, err
+		}
+		if err := v.linkApart(&at, &d); err != nil {
+			return at, nil, err
+		}
+		docs = append(docs, d)
+	}
+	if err := h.takeItems(&at, &docs[len(docs)-1]); err != nil {
+		return at, nil, err
+	}
+	_, err = v.o.each(ctx, len(docs), func(i int) error { return docs[i].checkApprovals(v.o.From) })
+	return at, docs, err
 }
 
 // linkApart checks d under the set in force before it. It trusts the link of d to the version
@@ -107,16 +181,13 @@ func (v *Verifier) linkApart(at *State, d *document) error {
 }
 
 // takeItems checks and takes the stored items of version Min.
-func (h *Horizon) takeItems(at *State, d *document, said checkpoint.Retention) error {
+func (h *Horizon) takeItems(at *State, d *document) error {
 	items, err := h.Items()
 	if err == nil {
 		err = d.payload.CheckItems(items)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return problemf(KindTree, h.Min, "kept items: %v", err)
-	case said.Origin != at.Origin || said.ItemsRoot != items.Root() || said.Snapshot != b3.Sum(items.Snapshot()):
-		return problemf(KindTree, h.Min, "the statement of retention is of other items, or of another log")
 	}
 	at.Items = items
 	return nil

@@ -48,20 +48,32 @@ func (v *Verifier) verifyTree(ctx context.Context, r LogReader, t TreeReader) er
 	}
 	tree := logtree.Reader{Tiles: t.Tile}
 	for at, raw := range t.Notes() {
+		if v.report.First > 0 && v.said.Size == 0 {
+			return problemf(KindIncomplete, v.report.First, "versions before it are gone, and no statement says so")
+		}
 		if err := checkNote(tree, size, keys, witnesses, at, raw); err != nil {
 			return err
 		}
 	}
-	if gone := v.said; gone.Size > 0 { // under the root that the statement names
-		if root, err := tree.Root(gone.Size); err != nil || root != gone.Root {
-			return problemf(KindCheckpoint, gone.Size, "the statement of retention names root %s, the tree has %s (%v)",
-				gone.Root, root, err)
+	if v.said.Size > 0 {
+		if err := checkStated(tree, v.said); err != nil {
+			return err
 		}
 	}
 	if v.o.Seen == nil {
 		return nil
 	}
 	return checkSeen(tree, size, keys, v.o.Seen)
+}
+
+// checkStated checks that the pruned versions are under the root that a statement names.
+func checkStated(tree logtree.Reader, said checkpoint.Retention) error {
+	root, err := tree.Root(said.Size)
+	if err != nil || root != said.Root {
+		return problemf(KindCheckpoint, said.Size, "the statement of retention names root %s, the tree has %s (%v)",
+			said.Root, root, err)
+	}
+	return nil
 }
 
 // checkNote compares a stored checkpoint with the tree.

@@ -1,0 +1,79 @@
+package registry
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// exported writes an export of the log of the hub, which goes on after it.
+func (h *fakeHub) exported() string {
+	h.of.t.Helper()
+	h.of.stop()
+	dir := h.of.exported()
+	h.set(func(h *fakeHub) { h.of.open() })
+	h.of.start()
+	return dir
+}
+
+// A follower that begins from an export has all versions of it, also those that the hub prunes
+// later, and goes on from the hub.
+func TestFollowerBeginsFromAnExport(t *testing.T) {
+	whole, s := newHub(t)
+	whole.add(s, 3)
+	pruned, p := newPrunedHub(t)
+	for name, tt := range map[string]struct {
+		h *fakeHub
+		s signers
+	}{"a whole one": {whole, s}, "a pruned one": {pruned, p}} {
+		dir := tt.h.exported()
+		at := tt.h.of.e.Head()
+		r := newFollower(t, tt.h)
+		if err := r.e.BeginFrom(r.ctx(), dir); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if head := r.e.Head(); head.Head != at.Head || head.MinVersion != at.MinVersion {
+			t.Errorf("%s: HEAD is %+v", name, head.Doc())
+		}
+		r.wantFollowed()
+		tt.h.add(tt.s, 2)
+		if got := r.rounds().try(t); got.State != FollowOK {
+			t.Errorf("%s: %+v", name, got)
+		}
+		r.wantEqual(tt.h)
+		if err := r.e.BeginFrom(r.ctx(), dir); !errors.Is(err, ErrConflict) {
+			t.Errorf("%s, again: %v", name, err)
+		}
+	}
+}
+
+// An export of another log, or one that was changed, is not taken.
+func TestFollowerOfABadExport(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 3)
+	dir := h.exported()
+	other, _ := newHub(t)
+	other.of.cover()
+	fault := func(name string, r *rig) {
+		t.Helper()
+		var bad *FollowFault
+		if err := r.e.BeginFrom(r.ctx(), dir); !errors.As(err, &bad) || r.e.Head().Head.Version != 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	fault("another genesis", newFollower(t, other))
+	path := filepath.Join(dir, "payload", "000")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fault("a flipped bit", newFollower(t, h))
+	if err := newFollower(t, h).e.BeginFrom(t.Context(), t.TempDir()); err == nil {
+		t.Error("an empty directory was taken")
+	}
+}

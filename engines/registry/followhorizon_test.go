@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/rverify"
+)
+
+// prune waits until the hub has pruned, and ends its retention.
+func (h *fakeHub) prune() {
+	h.of.t.Helper()
+	h.of.waitFor("the hub to prune", func() bool { return h.of.e.Head().MinVersion > 4 })
+	h.of.retain(RetainAll, 0)
+	h.of.swept(h.of.e.Head().MinVersion)
+}
+
+// newPrunedHub returns a hub of 21 versions that has pruned the older ones, but for genesis and a
+// rotation of its log key.
+func newPrunedHub(t testing.TB) (*fakeHub, signers) {
+	t.Helper()
+	h, s := newHub(t)
+	h.add(s, 3)
+	h.rotateLogKey(s)
+	h.of.stop()
+	h.of.segment = 2
+	h.set(func(h *fakeHub) { h.of.open() })
+	h.of.start()
+	h.add(s, 12)
+	h.of.retain(RetainByCount, 9)
+	h.add(s, 4)
+	h.prune()
+	if first := h.of.e.Head().MinVersion; first < 7 || first > 13 {
+		t.Fatalf("the hub has pruned up to version %d", first)
+	}
+	return h, s
+}
+
+// A follower begins at the horizon of a pruned hub, goes on from there, and is a whole copy to its
+// own verifier, to a reader of its routes, and to a follower of its own.
+func TestFollowerBeginsAtTheHorizon(t *testing.T) {
+	h, s := newPrunedHub(t)
+	r := newFollower(t, h).start()
+	equal := func() {
+		t.Helper()
+		r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
+			ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
+			return ours != nil && bytes.Equal(ours.Note, theirs.Note)
+		})
+		r.wantEqual(h)
+	}
+	equal()
+	h.add(s, 3)
+	equal()
+	first := h.of.e.Head().MinVersion
+	ours, err := r.e.Horizon(r.ctx())
+	theirs, errTheirs := h.of.e.Horizon(r.ctx())
+	if err != nil || errTheirs != nil || fmt.Sprint(ours) != fmt.Sprint(theirs) || len(ours.Kept) != 2 {
+		t.Errorf("horizon %+v of %+v, %v, %v", ours, theirs, err, errTheirs)
+	}
+	r.stop()
+	r.open()
+	r.start()
+	h.rotateLogKey(s)
+	h.add(s, 1)
+	equal()
+	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
+	if why := r.e.chainError.Load(); why != nil {
+		t.Error(*why)
+	}
+	chained := &fakeHub{of: r}
+	next := newFollower(t, chained)
+	if got := next.rounds().try(t); got.State != FollowOK {
+		t.Errorf("a follower of the follower: %+v", got)
+	}
+	next.wantEqual(h)
+	for _, hub := range []*fakeHub{h, chained} {
+		o := rverify.Options{Genesis: h.of.e.Head().genesis, Seen: h.of.e.latest.Load().Note}
+		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
+		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
+			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
+		}
+	}
+	r.stop()
+	log, err := export.Open(r.exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.genesis})
+	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.First != first {
+		t.Errorf("the export: %+v, %v", rep, err)
+	}
+}
+
+// A follower that has versions, but not those before the horizon of the hub, keeps what it has and
+// says what to do.
+func TestFollowerBehindTheHorizon(t *testing.T) {
+	h, s := newHub(t)
+	h.add(s, 2)
+	r := newFollower(t, h)
+	f := r.rounds()
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	h.of.stop()
+	h.of.segment = 2
+	h.set(func(h *fakeHub) { h.of.open() })
+	h.of.start()
+	h.add(s, 16)
+	h.of.retain(RetainByCount, 4)
+	h.add(s, 4)
+	h.prune()
+	got := f.try(t)
+	want := fmt.Sprintf("it keeps versions from %d on, and this node has 3", h.of.e.Head().MinVersion)
+	if got.State != FollowHorizon || !strings.Contains(got.Detail, want) || !strings.Contains(got.Detail, "init") {
+		t.Errorf("%+v, want %s", got, want)
+	}
+	if raw, err := r.e.EntryBytes(r.ctx(), 2); err != nil || len(raw) == 0 {
+		t.Errorf("version 2: %v", err)
+	}
+	r.wantFollowed()
+}
+
+// What a pruned hub says of its horizon is written only if all of it holds.
+func TestFollowerOfALyingPrunedHub(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	first := h.of.e.Head().MinVersion
+	flip := func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }
+	replace := func(from, to string) func([]byte) []byte {
+		return func(raw []byte) []byte {
+			if !bytes.Contains(raw, []byte(from)) {
+				t.Errorf("%s has no %s", raw, from)
+			}
+			return bytes.Replace(raw, []byte(from), []byte(to), 1)
+		}
+	}
+	for name, lie := range map[string]struct {
+		call  string
+		v     uint64
+		wrong func([]byte) []byte
+	}{
+		"an entry":             {"entry", 5, flip},
+		"the genesis":          {"payload", 1, flip},
+		"version Min":          {"payload", first, flip},
+		"a version after Min":  {"entry", first + 1, flip},
+		"a hash":               {"tile", 0, flip},
+		"a short tile":         {"tile", 0, func(raw []byte) []byte { return raw[:len(raw)-32] }},
+		"no tile":              {"tile", 0, func([]byte) []byte { return nil }},
+		"a cut checkpoint":     {"checkpoint", 0, func(raw []byte) []byte { return raw[:len(raw)-9] }},
+		"an item":              {"items", first, replace(`"of item2"`, `"of item3"`)},
+		"no statement":         {"horizon doc", 0, replace(`"statement":"`, `"statement":"x`)},
+		"another statement":    {"horizon doc", 0, replace(fmt.Sprintf("\\nmin %d", first), `\nmin 9`)},
+		"a later horizon":      {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), fmt.Sprintf(`"min_version":%d`, first+1))},
+		"one beyond the log":   {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), `"min_version":999`)},
+		"no change of signers": {"horizon doc", 0, replace(`[1,5]`, `[1]`)},
+		"none of the kept":     {"horizon doc", 0, replace(`[1,5]`, `[]`)},
+		"not in order":         {"horizon doc", 0, replace(`[1,5]`, `[1,5,5]`)},
+	} {
+		r := newFollower(t, h)
+		f := r.rounds()
+		h.set(func(h *fakeHub) {
+			h.lie = func(call string, v uint64, raw []byte) []byte {
+				if call == lie.call && (v == lie.v || lie.v == 0) {
+					return lie.wrong(raw)
+				}
+				return raw
+			}
+		})
+		if got := f.try(t); got.State != FollowUnsound && got.State != FollowFork || got.Version != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		h.set(func(h *fakeHub) { h.lie = nil })
+		if got := f.try(t); got.State != FollowOK {
+			t.Errorf("after %s: %+v", name, got)
+		}
+		r.wantEqual(h)
+		r.stop()
+	}
+}
+
+// A pruned hub whose log is another one is not believed by those who know its log.
+func TestFollowerOfAForkedPrunedHub(t *testing.T) {
+	h, s := newPrunedHub(t)
+	other := h.fork()
+	h.add(s, 2)
+	r := newFollower(t, h)
+	f := r.rounds()
+	if got := f.try(t); got.State != FollowOK {
+		t.Fatalf("%+v", got)
+	}
+	other.of.advance(time.Second)
+	other.add(s, 3)
+	f.hub = other
+	if got := f.try(t); got.State != FollowFork {
+		t.Errorf("%+v", got)
+	}
+	r.wantEqual(h)
+}
+
+// A follower that is killed while it begins at the horizon of a pruned hub goes on from its file.
+func TestKilledAtTheHorizon(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	heads := h.killed()
+	if !heads[0] || len(heads) < 3 {
+		t.Errorf("killed at versions %v only", heads)
+	}
+}
