@@ -77,6 +77,9 @@ func (c *committer) run(ctx context.Context) (err error) {
 		if err != nil || !more {
 			return err
 		}
+		if err := c.answerFollows(); err != nil {
+			return err
+		}
 		if err := c.group.run(ctx, c.batch); err != nil {
 			return err
 		}
