@@ -206,17 +206,27 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 // KeepMembers keeps a committed configuration of the cluster in memory, unless the file has it or a
 // later one. The next group, Follow, boot or Close writes it.
 func (s *Store) KeepMembers(index uint64, raw []byte) {
-	for at := s.membersAt.Load(); index > at; at = s.membersAt.Load() {
-		if s.membersAt.CompareAndSwap(at, index) {
-			s.members.Store(&memberRow{index, bytes.Clone(raw)})
+	row := &memberRow{index, bytes.Clone(raw)}
+	for {
+		old := s.members.Load()
+		if old != nil && old.Index >= index || s.members.CompareAndSwap(old, row) {
+			return
 		}
 	}
 }
 
 // putKept writes the configuration that KeepMembers has kept.
 func (s *Store) putKept(tx *bolt.Tx) error {
-	if m := s.members.Load(); m != nil {
+	if m := s.unwrittenMembers(); m != nil {
 		return putMembers(localRows(tx), m)
+	}
+	return nil
+}
+
+// unwrittenMembers returns the configuration that the file lacks, or nil.
+func (s *Store) unwrittenMembers() *memberRow {
+	if m := s.members.Load(); m != nil && m.Index > s.membersAt {
+		return m
 	}
 	return nil
 }

@@ -217,7 +217,7 @@ func (g *group) putLocal() error {
 	if err := local.Put(keyApplied, g.turn.applied.row()); err != nil {
 		return err
 	}
-	g.turn.members = g.s.members.Load()
+	g.turn.members = g.s.unwrittenMembers()
 	if m := g.turn.members; m != nil {
 		return putMembers(local, m)
 	}
@@ -229,7 +229,7 @@ func (g *group) publishLocal() {
 	at := g.turn.applied
 	g.s.applied.Store(&at)
 	if m := g.turn.members; m != nil {
-		g.s.members.CompareAndSwap(m, nil) // unless there is a newer one
+		g.s.membersAt = m.Index
 	}
 	g.turn.members = nil
 }
