@@ -357,6 +357,9 @@ func TestFailuresAfterAQuorum(t *testing.T) {
 		if !errors.Is(err, ErrPoisoned) || !errors.Is(err, ErrUnknown) || errors.Is(err, ErrDied) != (name == "a panic") {
 			t.Errorf("%s: %v", name, err)
 		}
+		if r.Err() == nil {
+			t.Fatalf("%s: not poisoned", name)
+		}
 		r.abandon()
 		if es := log.taken(t); (len(es) == 0) != (name == "a panic") {
 			t.Errorf("%s: %d entries", name, len(es))
