@@ -14,7 +14,7 @@ import (
 // place.
 type Placed struct {
 	Place
-	Entry []byte // must not change before Follow returns
+	Entry []byte // must not change, even if the ctx of Follow ends
 }
 
 // followed is a call to Follow.

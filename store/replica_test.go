@@ -197,13 +197,18 @@ func TestProposal(t *testing.T) {
 // No command writes local rows, not even one of the store.
 func TestLocalRowsAreOfNoCommand(t *testing.T) {
 	r := member(t, clusterFile(t), &fakeLog{}).lead()
-	for _, kind := range []string{"store.local/1", "test.local/1"} {
-		c := do[int]{kind, func(_ Reader, _ Stamp, w *Writes) (int, error) {
-			w.Put(localBucket, keyApplied, nil)
-			return 0, nil
-		}}
-		if _, err := Commit(t.Context(), r.Store, Control, c); !errors.Is(err, ErrInternal) {
-			t.Errorf("%s: %v", kind, err)
+	for what, write := range map[string]func(w *Writes){
+		"put":   func(w *Writes) { w.Put(localBucket, keyApplied, nil) },
+		"clear": func(w *Writes) { w.Clear(localBucket) },
+	} {
+		for _, kind := range []string{"store.local/1", "test.local/1"} {
+			c := do[int]{kind, func(_ Reader, _ Stamp, w *Writes) (int, error) {
+				write(w)
+				return 0, nil
+			}}
+			if _, err := Commit(t.Context(), r.Store, Control, c); !errors.Is(err, ErrInternal) {
+				t.Errorf("%s, %s: %v", what, kind, err)
+			}
 		}
 	}
 	r.stop()
