@@ -380,6 +380,20 @@ func TestFailuresAfterAQuorum(t *testing.T) {
 	}
 }
 
+// A caller that panics on its answer ends the store, and the log is told once all the same.
+func TestAppliedOnce(t *testing.T) {
+	log := &fakeLog{}
+	r := member(t, clusterFile(t), log).lead()
+	if err := Hand(t.Context(), r.Store, Work, put{Key: "k"}, func(uint64, error) { panic("a bug") }); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Failed()
+	r.abandon()
+	if es := log.taken(t); len(es) != 1 || r.Applied().Place != es[0].Place {
+		t.Errorf("%d entries, %+v", len(es), r.Applied())
+	}
+}
+
 // What may not fit is refused before it is proposed.
 func TestRoomBeforeAProposal(t *testing.T) {
 	cfg := testConfig()
