@@ -27,6 +27,9 @@ func TestFollowEndsBeforeProposal(t *testing.T) {
 			log.hook = func([]byte) error {
 				<-ended
 				<-ended
+				if r.Applied().Index != 1 {
+					t.Errorf("%+v: the place moved after Lead", r.Applied())
+				}
 				return nil
 			}
 			var queued error
