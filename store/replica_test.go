@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -413,6 +414,19 @@ func TestRoomBeforeAProposal(t *testing.T) {
 		if _, err := Commit(t.Context(), r.Store, Control, remove{fmt.Sprintf("%03d", i)}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	r.stop()
+}
+
+// The map of the file is as large as the file can become: a commit beyond max_bytes waits for no
+// reader.
+func TestMapBeyondMaxBytes(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxBytes = minBytes
+	r := memberOf(t, clusterFile(t), cfg, &fakeLog{})
+	mapped := *(*int)(fieldOf(t, r.db, "datasz", unsafe.Sizeof(0)))
+	if mapped < r.db.MaxSize || r.db.MaxSize != minBytes+overshoot {
+		t.Errorf("%d bytes are mapped, the file may have %d", mapped, r.db.MaxSize)
 	}
 	r.stop()
 }

@@ -125,6 +125,15 @@ func (s *Store) groupBytes(c *Config) int {
 // must be written, and the room that it needs is an estimate.
 const overshoot = 64 << 20
 
+// mostBytes returns the size that the file never exceeds, which is also that of its map: a commit
+// that must map more waits for all readers, and then the log waits, too.
+func (s *Store) mostBytes() int64 {
+	if s.opt.Replicator != nil {
+		return s.maxBytes() + overshoot
+	}
+	return s.maxBytes()
+}
+
 // holds reports whether the file can take n more bytes, whatever must be kept free. large of them
 // are in runs of pages, which may find no place between the rows. With firm set the disk has
 // refused a write, and only pages that the file already has count.

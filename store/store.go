@@ -170,9 +170,6 @@ func (s *Store) Open(ctx context.Context) error {
 		return err
 	}
 	db.StrictMode = s.opt.Strict
-	if s.replica.follows != nil {
-		db.MaxSize += overshoot
-	}
 	s.db = db
 	return nil
 }
@@ -202,7 +199,7 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := opening{maxBytes: s.maxBytes(), wait: wait}
+	o := opening{maxBytes: s.mostBytes(), wait: wait}
 	db, err := openBolt(s.opt.Path, &o)
 	if err != nil {
 		return nil, err
