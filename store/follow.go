@@ -68,8 +68,8 @@ func (s *Store) refusesEntries(es []Placed) error {
 	return nil
 }
 
-// answerFollows ends the calls to Follow that were queued before Lead. A group may wait for the log,
-// and the reader of the log for them.
+// answerFollows ends the calls to Follow that were queued before Lead. A group may wait for the
+// log, and the reader of the log for them.
 func (c *committer) answerFollows() error {
 	for c.follows != nil {
 		select {
