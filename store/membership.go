@@ -70,11 +70,12 @@ func (m *Membership) check() error {
 	return nil
 }
 
-// readMembership returns the membership that the file holds, or nil for the file of a node alone.
+// readMembership returns the membership that the file holds, or nil for the file of a node alone. A
+// file with one of its two rows is damaged: the disk may have changed the key of the other.
 func readMembership(tx *bolt.Tx) (*Membership, error) {
 	local := localRows(tx)
 	raw := local.Get(keyMembers)
-	if raw == nil {
+	if raw == nil && local.Get(keyApplied) == nil {
 		return nil, nil
 	}
 	var row memberRow

@@ -276,3 +276,17 @@ func TestLatestMembersAreKept(t *testing.T) {
 		t.Errorf("%d is kept", m.Index)
 	}
 }
+
+// A file that has lost one row of its membership is damaged, not that of a node alone.
+func TestHalfAMembership(t *testing.T) {
+	for _, key := range [][]byte{keyMembers, keyApplied} {
+		path := counted(t, 1)
+		if err := SetMembership(path, testMembership()); err != nil {
+			t.Fatal(err)
+		}
+		edited(t, path, func(tx *bolt.Tx) error { return localRows(tx).Delete(key) })
+		if m, err := ReadMembership(path); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("without %s: %+v, %v", key, m, err)
+		}
+	}
+}
