@@ -77,6 +77,9 @@ func (c *committer) run(ctx context.Context) (err error) {
 		if err != nil || !more {
 			return err
 		}
+		if err := c.answerFollows(); err != nil {
+			return err
+		}
 		if err := c.group.run(ctx, c.batch); err != nil {
 			return err
 		}
@@ -306,8 +309,8 @@ func (h *heartbeat) cause(now int64) error {
 	return nil
 }
 
-// Health returns nil if the store accepts writes in time, else ErrPoisoned, ErrClosed, ErrSlow or
-// ErrFull. It reads no disk and does not block.
+// Health returns nil if the store can write in time, else ErrPoisoned, ErrClosed, ErrSlow or
+// ErrFull. A node that does not lead is healthy, too. Health reads no disk and does not block.
 func (s *Store) Health() error {
 	if err := s.Err(); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // place.
 type Placed struct {
 	Place
-	Entry []byte // must not change before Follow returns
+	Entry []byte // must not change, even if the ctx of Follow ends
 }
 
 // followed is a call to Follow.
@@ -30,9 +30,9 @@ type followed struct {
 //
 // ErrDiverged and ErrCorrupt, for an entry that does not follow the file or is damaged, poison the
 // store. ErrFormat and ErrFull mean that nothing was written and that another call may succeed,
-// with another program or after there is space. Once Lead was called, an entry is refused with
-// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it. Follow
-// then does not wait for the committer, which may be waiting for the log.
+// with another program or after there is space. Once Lead was called, even while Follow waits, an
+// entry is refused with ErrNotLeader, and a place without an entry has no effect: the next group is
+// beyond it. Follow then does not wait for a group, which may be waiting for the log.
 func (s *Store) Follow(ctx context.Context, es []Placed) error {
 	if s.opt.Replicator == nil {
 		return errors.New("store: Follow on a node alone")
@@ -50,6 +50,9 @@ func (s *Store) Follow(ctx context.Context, es []Placed) error {
 	if err := s.replica.follows.Send(ctx, f); err != nil {
 		return errors.Join(s.Err(), err)
 	}
+	if office(s.replica.office.Load()) != standby && f.reply.Claim() { // Lead was called since
+		return s.refusesEntries(es)
+	}
 	_, err := f.reply.Wait(ctx)
 	return err
 }
@@ -60,6 +63,26 @@ func (s *Store) refusesEntries(es []Placed) error {
 	for _, e := range es {
 		if e.Entry != nil && e.Index > s.Applied().Index {
 			return fmt.Errorf("%w: it wrote entry %d while this one was told to lead", ErrNotLeader, e.Index)
+		}
+	}
+	return nil
+}
+
+// answerFollows ends the calls to Follow that were queued before Lead. A group may wait for the
+// log, and the reader of the log for them.
+func (c *committer) answerFollows() error {
+	for c.follows != nil {
+		select {
+		case f, more := <-c.follows:
+			if !more {
+				c.follows = nil
+				return nil
+			}
+			if err := c.follow(f); err != nil {
+				return err
+			}
+		default:
+			return nil
 		}
 	}
 	return nil

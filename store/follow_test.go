@@ -245,7 +245,7 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 		if r.dump() != before || r.Applied().Index != 1 {
 			t.Errorf("%s: %+v", tt.name, r.Applied())
 		}
-		if poisoned {
+		if r.Err() != nil {
 			r.abandon()
 			continue
 		}

@@ -70,11 +70,12 @@ func (m *Membership) check() error {
 	return nil
 }
 
-// readMembership returns the membership that the file holds, or nil for the file of a node alone.
+// readMembership returns the membership that the file holds, or nil for the file of a node alone. A
+// file with one of its two rows is damaged: the disk may have changed the key of the other.
 func readMembership(tx *bolt.Tx) (*Membership, error) {
 	local := localRows(tx)
 	raw := local.Get(keyMembers)
-	if raw == nil {
+	if raw == nil && local.Get(keyApplied) == nil {
 		return nil, nil
 	}
 	var row memberRow
@@ -116,8 +117,8 @@ func ReadMembership(path string) (*Membership, error) {
 
 // SetMembership makes the file that of a clustered node, or with nil that of a node alone. It
 // returns ErrLocked if a process has the file open, and ErrSchema if the file must be migrated
-// first. With Origin "install" the file counts as closed in order, because its receiver has verified
-// it.
+// first. With Origin "install" the file counts as closed in order, because its receiver has
+// verified it.
 func SetMembership(path string, m *Membership) error {
 	if m != nil {
 		if err := m.check(); err != nil {
@@ -206,17 +207,27 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 // KeepMembers keeps a committed configuration of the cluster in memory, unless the file has it or a
 // later one. The next group, Follow, boot or Close writes it.
 func (s *Store) KeepMembers(index uint64, raw []byte) {
-	for at := s.membersAt.Load(); index > at; at = s.membersAt.Load() {
-		if s.membersAt.CompareAndSwap(at, index) {
-			s.members.Store(&memberRow{index, bytes.Clone(raw)})
+	row := &memberRow{index, bytes.Clone(raw)}
+	for {
+		old := s.members.Load()
+		if old != nil && old.Index >= index || s.members.CompareAndSwap(old, row) {
+			return
 		}
 	}
 }
 
 // putKept writes the configuration that KeepMembers has kept.
 func (s *Store) putKept(tx *bolt.Tx) error {
-	if m := s.members.Load(); m != nil {
+	if m := s.unwrittenMembers(); m != nil {
 		return putMembers(localRows(tx), m)
+	}
+	return nil
+}
+
+// unwrittenMembers returns the configuration that the file lacks, or nil.
+func (s *Store) unwrittenMembers() *memberRow {
+	if m := s.members.Load(); m != nil && m.Index > s.membersAt {
+		return m
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -255,5 +256,37 @@ func TestReincarnate(t *testing.T) {
 	want.Index, want.Raw, want.Applied.Term = 9, []byte("me"), 2
 	if m, err := ReadMembership(path); err != nil || !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, %v, want %+v", m, err, want)
+	}
+}
+
+// Of configurations that are kept at the same time, the latest is written.
+func TestLatestMembersAreKept(t *testing.T) {
+	const callers, calls = 4, 2000
+	s := newStore(newFile(t), testConfig())
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range calls {
+				s.KeepMembers(uint64(i*callers+caller+1), []byte("voters"))
+			}
+		})
+	}
+	wg.Wait()
+	if m := s.members.Load(); m.Index != callers*calls {
+		t.Errorf("%d is kept", m.Index)
+	}
+}
+
+// A file that has lost one row of its membership is damaged, not that of a node alone.
+func TestHalfAMembership(t *testing.T) {
+	for _, key := range [][]byte{keyMembers, keyApplied} {
+		path := counted(t, 1)
+		if err := SetMembership(path, testMembership()); err != nil {
+			t.Fatal(err)
+		}
+		edited(t, path, func(tx *bolt.Tx) error { return localRows(tx).Delete(key) })
+		if m, err := ReadMembership(path); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("without %s: %+v, %v", key, m, err)
+		}
 	}
 }

@@ -320,7 +320,7 @@ func (s *Store) openMemory() (*bolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := opening{fresh: true, memory: f, maxBytes: s.maxBytes(), mlock: s.opt.Mlock}
+	o := opening{fresh: true, memory: f, maxBytes: s.mostBytes(), mlock: s.opt.Mlock}
 	db, err := openBolt(memoryName, &o)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -197,13 +198,18 @@ func TestProposal(t *testing.T) {
 // No command writes local rows, not even one of the store.
 func TestLocalRowsAreOfNoCommand(t *testing.T) {
 	r := member(t, clusterFile(t), &fakeLog{}).lead()
-	for _, kind := range []string{"store.local/1", "test.local/1"} {
-		c := do[int]{kind, func(_ Reader, _ Stamp, w *Writes) (int, error) {
-			w.Put(localBucket, keyApplied, nil)
-			return 0, nil
-		}}
-		if _, err := Commit(t.Context(), r.Store, Control, c); !errors.Is(err, ErrInternal) {
-			t.Errorf("%s: %v", kind, err)
+	for what, write := range map[string]func(w *Writes){
+		"put":   func(w *Writes) { w.Put(localBucket, keyApplied, nil) },
+		"clear": func(w *Writes) { w.Clear(localBucket) },
+	} {
+		for _, kind := range []string{"store.local/1", "test.local/1"} {
+			c := do[int]{kind, func(_ Reader, _ Stamp, w *Writes) (int, error) {
+				write(w)
+				return 0, nil
+			}}
+			if _, err := Commit(t.Context(), r.Store, Control, c); !errors.Is(err, ErrInternal) {
+				t.Errorf("%s, %s: %v", what, kind, err)
+			}
 		}
 	}
 	r.stop()
@@ -357,6 +363,9 @@ func TestFailuresAfterAQuorum(t *testing.T) {
 		if !errors.Is(err, ErrPoisoned) || !errors.Is(err, ErrUnknown) || errors.Is(err, ErrDied) != (name == "a panic") {
 			t.Errorf("%s: %v", name, err)
 		}
+		if r.Err() == nil {
+			t.Fatalf("%s: not poisoned", name)
+		}
 		r.abandon()
 		if es := log.taken(t); (len(es) == 0) != (name == "a panic") {
 			t.Errorf("%s: %d entries", name, len(es))
@@ -369,6 +378,20 @@ func TestFailuresAfterAQuorum(t *testing.T) {
 		if rep, err := Verify(t.Context(), r.Path(), nil, nil, nil); err != nil || !rep.OK || rep.Info.Seq != 0 {
 			t.Errorf("%s: %+v, %v", name, rep, err)
 		}
+	}
+}
+
+// A caller that panics on its answer ends the store, and the log is told once all the same.
+func TestAppliedOnce(t *testing.T) {
+	log := &fakeLog{}
+	r := member(t, clusterFile(t), log).lead()
+	if err := Hand(t.Context(), r.Store, Work, put{Key: "k"}, func(uint64, error) { panic("a bug") }); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Failed()
+	r.abandon()
+	if es := log.taken(t); len(es) != 1 || r.Applied().Place != es[0].Place {
+		t.Errorf("%d entries, %+v", len(es), r.Applied())
 	}
 }
 
@@ -391,6 +414,19 @@ func TestRoomBeforeAProposal(t *testing.T) {
 		if _, err := Commit(t.Context(), r.Store, Control, remove{fmt.Sprintf("%03d", i)}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	r.stop()
+}
+
+// The map of the file is as large as the file can become: a commit beyond max_bytes waits for no
+// reader.
+func TestMapBeyondMaxBytes(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxBytes = minBytes
+	r := memberOf(t, clusterFile(t), cfg, &fakeLog{})
+	mapped := *(*int)(fieldOf(t, r.db, "datasz", unsafe.Sizeof(0)))
+	if mapped < r.db.MaxSize || r.db.MaxSize != minBytes+overshoot {
+		t.Errorf("%d bytes are mapped, the file may have %d", mapped, r.db.MaxSize)
 	}
 	r.stop()
 }

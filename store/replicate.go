@@ -125,6 +125,15 @@ func (s *Store) groupBytes(c *Config) int {
 // must be written, and the room that it needs is an estimate.
 const overshoot = 64 << 20
 
+// mostBytes returns the size that the file never exceeds, which is also that of its map: a commit
+// that must map more waits for all readers, and then the log waits, too.
+func (s *Store) mostBytes() int64 {
+	if s.opt.Replicator != nil {
+		return s.maxBytes() + overshoot
+	}
+	return s.maxBytes()
+}
+
 // holds reports whether the file can take n more bytes, whatever must be kept free. large of them
 // are in runs of pages, which may find no place between the rows. With firm set the disk has
 // refused a write, and only pages that the file already has count.
@@ -217,7 +226,7 @@ func (g *group) putLocal() error {
 	if err := local.Put(keyApplied, g.turn.applied.row()); err != nil {
 		return err
 	}
-	g.turn.members = g.s.members.Load()
+	g.turn.members = g.s.unwrittenMembers()
 	if m := g.turn.members; m != nil {
 		return putMembers(local, m)
 	}
@@ -229,7 +238,7 @@ func (g *group) publishLocal() {
 	at := g.turn.applied
 	g.s.applied.Store(&at)
 	if m := g.turn.members; m != nil {
-		g.s.members.CompareAndSwap(m, nil) // unless there is a newer one
+		g.s.membersAt = m.Index
 	}
 	g.turn.members = nil
 }

@@ -59,8 +59,8 @@ type Store struct {
 	failure    atomic.Pointer[PoisonError]
 	failed     chan struct{}
 	applied    atomic.Pointer[Applied]   // of the last commit; nil: a node alone
-	members    atomic.Pointer[memberRow] // kept by KeepMembers and not yet written
-	membersAt  atomic.Uint64             // index of the latest configuration, in the file or kept
+	members    atomic.Pointer[memberRow] // the latest configuration; nil: a node alone
+	membersAt  uint64                    // index of the configuration in the file; owned by the committer
 	closed     atomic.Bool
 	running    atomic.Bool // the committer runs
 	restored   atomic.Bool // Work and Bulk are refused until AcceptRestore
@@ -170,9 +170,6 @@ func (s *Store) Open(ctx context.Context) error {
 		return err
 	}
 	db.StrictMode = s.opt.Strict
-	if s.replica.follows != nil {
-		db.MaxSize += overshoot
-	}
 	s.db = db
 	return nil
 }
@@ -202,7 +199,7 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := opening{maxBytes: s.maxBytes(), wait: wait}
+	o := opening{maxBytes: s.mostBytes(), wait: wait}
 	db, err := openBolt(s.opt.Path, &o)
 	if err != nil {
 		return nil, err
@@ -232,7 +229,8 @@ func (s *Store) mayWrite(tx *bolt.Tx) error {
 			s.opt.Path, info.Schema, s.target())
 	}
 	s.applied.Store(&m.Applied)
-	s.membersAt.Store(max(m.Index, s.membersAt.Load()))
+	s.membersAt = m.Index
+	s.KeepMembers(m.Index, m.Raw) // unless there is a newer one
 	return nil
 }
 

@@ -56,8 +56,8 @@ func (w *Writes) Drop(b *Bucket) {
 // changed their key. Every commit writes the list of free pages: clear a bucket of thousands of
 // pages in a command of its own.
 func (w *Writes) Clear(b *Bucket) {
-	if b.parent != nil || b.Subs {
-		panic(fmt.Sprintf("bucket %s is not a flat bucket: only those are cleared", b.Name))
+	if b.parent != nil || b.Subs || b == localBucket {
+		panic(fmt.Sprintf("bucket %s is not a flat bucket of commands: only those are cleared", b.Name))
 	}
 	w.ops = append(w.ops, write{t: w.r.table(b)})
 }

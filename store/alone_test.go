@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"testing"
+)
+
+// The commit of a node alone allocates what it did before there were clusters, and keeps no rows
+// for an entry.
+func TestAloneAllocates(t *testing.T) {
+	const before = 130 // of them most by bbolt
+	r := idle(t, newFile(t), testConfig())
+	r.db.NoSync, r.db.StrictMode = true, false
+	var g group
+	g.open(r.Store)
+	commit := func() {
+		q := newRequest[uint64](context.Background(), 0, Work, put{Key: "k", Value: "v"}, nil)
+		if err := g.run(context.Background(), []job{q}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 50 { // until the free list has its size
+		commit()
+	}
+	if n := testing.AllocsPerRun(200, commit); n > before {
+		t.Errorf("%v allocations, want %d", n, before)
+	}
+	if g.pen.raw != nil {
+		t.Errorf("the pen holds %d bytes", cap(g.pen.raw))
+	}
+	r.stop()
+}
