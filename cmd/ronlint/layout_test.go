@@ -46,6 +46,7 @@ var layers = [][]string{
 	{"engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge"},
 	{"engines/index"},
+	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
 	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
 		"httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node"},
@@ -87,6 +88,7 @@ var services = map[string][]string{
 	"rewarder": {"ledger", "wallet"},
 	"edge":     nil,
 	"index":    nil,
+	"cluster":  nil,
 }
 
 // forbidden lists imports that the layers would allow but the design forbids.
