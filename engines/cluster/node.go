@@ -32,7 +32,6 @@ type Self interface {
 // Store is the part of [store.Store] that the node uses.
 type Store interface {
 	Applied() store.Applied
-	Members() (index uint64, raw []byte)
 	KeepMembers(index uint64, raw []byte)
 	Follow(ctx context.Context, es []store.Placed) error
 	Lead() error
@@ -53,8 +52,10 @@ type Deps struct {
 	Port    Peers
 	Self    Self
 	Config  Config
-	Hold    bool          // the last lives were short: the node does not stand for election for a minute
-	Fit     func() string // returns why the node must not lead, "" if it may; may be nil
+
+	Membership store.Membership // of the file, read before the store was opened
+	Hold       bool             // the last lives were short: the node does not stand for election for a minute
+	Fit        func() string    // returns why the node must not lead, "" if it may; may be nil
 }
 
 // Reason is the reason why a life of the node ends.
@@ -101,7 +102,9 @@ type Node struct {
 	elected chan struct{} // closed after store.Lead has returned
 	wake    chan struct{} // wakes the task leadership
 	pending atomic.Pointer[proposal]
-	commits stopwatch // of the FSM: a group of this node, or entries of the leader
+	latest  atomic.Pointer[configuration] // the latest committed one
+	stalled atomic.Pointer[error]         // why the FSM does not go on
+	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
 	rounds  rounds
 	peers   peers
@@ -126,6 +129,7 @@ func New(d Deps) *Node {
 		wake:    make(chan struct{}, 1),
 		begun:   time.Now(),
 	}
+	n.latest.Store(&configuration{d.Membership.Index, d.Membership.Raw})
 	n.rounds.wake = make(chan struct{}, 1)
 	n.peers.known = map[string]*peerState{}
 	n.metrics = newMetrics(d.Metrics, n)
