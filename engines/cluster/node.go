@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -82,7 +83,9 @@ type Node struct {
 	log     hclog.Logger
 	metrics *metrics
 	nonce   func([]byte) ([16]byte, bool)
-	segment int // bytes of a segment of the log; 0: default; set by tests
+	segment int                // bytes of a segment of the log
+	tune    func(*raft.Config) // changes the configuration; set by tests
+	wrap    func(wal) wal      // wraps the log; set by tests
 
 	store   Store      // set by Start
 	raft    *raft.Raft // set by Start
@@ -121,6 +124,9 @@ func New(d Deps) *Node {
 		deps:    d,
 		log:     d.Log.Named(service),
 		nonce:   store.EntryNonce,
+		segment: raftwal.DefaultSegmentSize,
+		tune:    func(*raft.Config) {},
+		wrap:    func(w wal) wal { return w },
 		ctx:     ctx,
 		cancel:  cancel,
 		closing: make(chan struct{}),
@@ -173,7 +179,7 @@ func (n *Node) start(s Store) (err error) {
 	if err != nil {
 		return err
 	}
-	n.latch = &latch{wal: w, intake: n.intake, failed: func(err error) { n.end(ReasonFailed, err) }}
+	n.latch = &latch{wal: n.wrap(w), intake: n.intake, failed: func(err error) { n.end(ReasonFailed, err) }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.latch.wal.Close())
