@@ -24,9 +24,8 @@ type snapshots struct{ n *Node }
 
 // List implements raft.SnapshotStore.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
-	a := s.n.store.Applied()
-	index, raw := s.n.store.Members()
-	m, err := metaOf(a.Place, index, raw)
+	c := s.n.latest.Load()
+	m, err := metaOf(s.n.store.Applied().Place, c.index, c.raw)
 	if err != nil {
 		return nil, err
 	}
