@@ -32,6 +32,7 @@ type node struct {
 	dir  string // its data directory
 	http string // host:port of its clients
 	env  []string
+	path string // of the binary
 	proc *process
 }
 
@@ -80,7 +81,7 @@ func newNode(t testing.TB, name string, env ...string) *node {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "rc")
 	must(t, err)
-	n := &node{name: name, dir: filepath.Join(parent, "d"), http: freePort(t)}
+	n := &node{name: name, dir: filepath.Join(parent, "d"), http: freePort(t), path: binary(t)}
 	n.env = append(os.Environ(),
 		"RONBOX_SERVER__BIND="+n.http,
 		"RONBOX_LOG__LEVEL=info",
@@ -114,7 +115,7 @@ func (n *node) command(ctx context.Context, args ...string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var out, errs strings.Builder
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, n.path, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = n.env, &out, &errs
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("ronbox %s: %w\n%s%s", strings.Join(args, " "), err, out.String(),
@@ -141,7 +142,7 @@ func (n *node) must(t testing.TB, doc any, args ...string) {
 func (n *node) launch(t testing.TB) {
 	t.Helper()
 	p := &process{log: &logTail{}, done: make(chan struct{})}
-	p.cmd = exec.Command(binary, "--data-dir", n.dir, "serve")
+	p.cmd = exec.Command(n.path, "--data-dir", n.dir, "serve")
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = n.env, p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, p.cmd.Start())
