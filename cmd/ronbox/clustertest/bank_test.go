@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,7 +96,7 @@ func (b *bank) run(ctx context.Context, h *history, id int, d *rand.Rand, pause 
 			in.to++
 		}
 		if d.IntN(3) == 0 {
-			b.read(ctx, h, id, in.from, d)
+			b.readAt(ctx, h, id, in.from, d.IntN(b.svc.places()))
 		} else {
 			b.transfer(ctx, h, openTransfer{id: id, key: fmt.Sprintf("%s-%d-%x", b.prefix, id, d.Uint64()), in: in}, d)
 		}
@@ -103,10 +104,10 @@ func (b *bank) run(ctx context.Context, h *history, id int, d *rand.Rand, pause 
 	}
 }
 
-// read reads a balance at a random node. A read without an answer had no effect.
-func (b *bank) read(ctx context.Context, h *history, id, account int, d *rand.Rand) {
+// readAt reads a balance at a node. A read without an answer had no effect.
+func (b *bank) readAt(ctx context.Context, h *history, id, account, place int) {
 	call := h.now()
-	balance, err := b.svc.balance(ctx, d.IntN(b.svc.places()), account)
+	balance, err := b.svc.balance(ctx, place, account)
 	if verdictOf(err, "") == fault {
 		b.fault("read of account %d: %w", account, err)
 	}
@@ -246,4 +247,23 @@ func (b *bank) now(ctx context.Context, h *history, d *rand.Rand) (out balances,
 		}
 	}
 	return out, nil
+}
+
+// checkJournal expects every acknowledged transfer once in the journal, with the transaction of its
+// receipt, and no transfer that was given up.
+func (b *bank) checkJournal(journal map[string][]string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var faults loud
+	for key, tx := range journal {
+		if strings.HasPrefix(key, b.prefix) && (b.sent[key] == bankIn{} || b.given[key] || len(tx) != 1) {
+			faults.fault("key %s: sent %+v, given up %t, transactions %v", key, b.sent[key], b.given[key], tx)
+		}
+	}
+	for key, receipt := range b.receipts {
+		if len(journal[key]) == 0 || !bytes.Contains(receipt, []byte(journal[key][0])) {
+			faults.fault("key %s: the journal has transactions %v, the receipt is %s", key, journal[key], receipt)
+		}
+	}
+	return faults.err()
 }

@@ -130,11 +130,15 @@ func (n *node) must(t testing.TB, doc any, args ...string) {
 	t.Helper()
 	out, err := n.ronbox(t.Context(), args...)
 	must(t, err)
-	if doc == nil {
-		return
+	if doc != nil {
+		decode(t, out, doc)
 	}
-	if err := json.Unmarshal([]byte(out), doc); err != nil {
-		t.Fatalf("ronbox %v: %v\n%s", args, err, out)
+}
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("not the JSON that it should be: %v\n%s", err, text)
 	}
 }
 

@@ -59,6 +59,10 @@ func TestNodeAlone(t *testing.T) {
 		t.Logf("%d payments and reads, %d lookups, %d open: %v", r.payments.size(), r.lookups.size(), r.undecided, closing)
 		funds = closing
 	}
+	must(t, b.checkJournal(n.journal(t)))
+	if v := n.snapshot(t); !v.OK {
+		t.Errorf("the snapshot: %+v", v)
+	}
 	if code := n.stop(t); code != 0 {
 		t.Errorf("exit %d", code)
 	}
