@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
 )
@@ -79,7 +78,7 @@ const noRing = 1 << 63
 
 // appendAudit appends a row after the head in p, moves the head, and deletes the oldest rows beyond
 // the ring.
-func appendAudit(rows *bolt.Bucket, p *position, ring uint64, at int64, e Event) (AuditRow, error) {
+func appendAudit(rows rowWriter, p *position, ring uint64, at int64, e Event) (AuditRow, error) {
 	raw, err := encodeCBOR(auditValue{At: at, Prev: p.auditHead[:], Event: e})
 	if err != nil {
 		return AuditRow{}, fmt.Errorf("encode audit row: %w", err)

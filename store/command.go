@@ -72,9 +72,11 @@ func (l Lane) spec(producers []string) flow.Spec {
 // Commit submits c and returns its result once it is applied and synced. It blocks until ctx ends,
 // first for a place in the lane and then for the answer. The after functions run after the sync, in
 // order, before any caller of the group is answered; they must not block. Commit returns the error
-// of Apply unchanged. ErrTimeout, the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal
-// and ErrPoisoned mean that the command was not written. ErrUnknown, which a PoisonError may also
-// be, means that the command may have been written.
+// of Apply unchanged. ErrTimeout, the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal,
+// ErrNotLeader, ErrTooLarge and ErrPoisoned mean that the command was not written. ErrUnknown, which
+// a PoisonError may also be, means that the command may have been written. In a cluster it also
+// means that another node may write it: the same command with the same key, sent to the node that
+// leads, gets the outcome.
 func Commit[R any](ctx context.Context, s *Store, l Lane, c Command[R], after ...func(R)) (R, error) {
 	return submit(ctx, s, l, c, true, after)
 }
@@ -112,6 +114,9 @@ func (s *Store) admit(ctx context.Context, l Lane) error {
 	if s.info.Load() == nil {
 		return fmt.Errorf("store is not open: %w", ErrClosed)
 	}
+	if !s.accepts() {
+		return ErrNotLeader
+	}
 	if l != Control && s.restored.Load() {
 		return ErrRestored
 	}
@@ -136,6 +141,8 @@ func (s *Store) enqueue(ctx context.Context, q job, wait bool) (err error) {
 		return s.Err()
 	case ctx.Err() != nil:
 		return s.late(ctx)
+	case !s.accepts():
+		return ErrNotLeader
 	}
 	return fmt.Errorf("lane %s: %w", l, err)
 }

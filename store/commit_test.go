@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 			return 0, nil
 		}, ErrInternal},
 		{"the store's own bucket", func(_ Reader, _ Stamp, w *Writes) (int, error) {
-			w.Put(metaBucket, keyClean, nil)
+			w.Put(localBucket, keyClean, nil)
 			return 0, nil
 		}, ErrInternal},
 		{"an undeclared bucket", func(_ Reader, _ Stamp, w *Writes) (int, error) {

@@ -16,17 +16,21 @@ const bulkPatience = time.Second
 type committer struct {
 	s     *Store
 	lanes [lanes]<-chan job // nil once closed and empty
-	held  job               // a bulk command that was taken but is not in a group yet
-	batch []job
-	bytes int
-	place int     // 1 while a command that was taken is not in the group yet
-	cfg   *Config // for this group
-	group group
-	probe <-chan time.Time
+	// entries to apply on a node that does not lead; nil on a node alone, and once closed and empty
+	follows   <-chan *followed
+	following *followed // being applied
+	held      job       // a bulk command that was taken but is not in a group yet
+	batch     []job
+	bytes     int
+	limit     int     // of bytes, for this group
+	place     int     // 1 while a command that was taken is not in the group yet
+	cfg       *Config // for this group
+	group     group
+	probe     <-chan time.Time
 }
 
-// runCommitter is the committer task. It returns nil once the lanes are closed and drained. Any
-// other return poisons the store or follows a poisoned store.
+// runCommitter is the committer task. It returns nil once the lanes are closed and drained, or the
+// node was deposed. Any other return poisons the store or follows a poisoned store.
 func (s *Store) runCommitter(ctx context.Context) error {
 	if s.info.Load() == nil {
 		return errors.New("store: committer started before Prepare")
@@ -42,11 +46,21 @@ func (s *Store) runCommitter(ctx context.Context) error {
 	for l, q := range s.lanes {
 		c.lanes[l] = q.C()
 	}
+	if s.replica.follows != nil {
+		c.follows = s.replica.follows.C()
+	}
 	err := c.run(ctx)
 	if c.held != nil {
 		c.batch = append(c.batch, c.held)
 	}
 	s.rejectQueued(c.batch, "stopped")
+	if c.following != nil { // a panic
+		c.following.reply.Fail(s.stopped())
+	}
+	if errors.Is(err, errDeposed) {
+		close(s.replica.deposed)
+		return nil
+	}
 	return err
 }
 
@@ -74,6 +88,7 @@ func (c *committer) run(ctx context.Context) (err error) {
 func (c *committer) gather(ctx context.Context) (more bool, err error) {
 	clear(c.batch)
 	c.batch, c.bytes, c.place, c.cfg = c.batch[:0], 0, 0, c.s.config()
+	c.limit = c.s.groupBytes(c.cfg)
 	if c.held != nil {
 		c.fill(nil)
 		return true, c.stopped(ctx)
@@ -104,6 +119,12 @@ func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
 		lane = Work
 	case j, ok = <-c.lanes[Bulk]:
 		lane = Bulk
+	case f, more := <-c.follows:
+		if !more {
+			c.follows = nil
+			return nil, false, nil
+		}
+		return nil, false, c.follow(f)
 	case <-c.probe:
 		return nil, c.s.heart.slow.Load(), c.group.look()
 	case <-ctx.Done():
@@ -130,7 +151,8 @@ func (c *committer) stopped(ctx context.Context) error {
 }
 
 func (c *committer) drained() bool {
-	return c.held == nil && c.lanes[Control] == nil && c.lanes[Work] == nil && c.lanes[Bulk] == nil
+	return c.held == nil && c.lanes[Control] == nil && c.lanes[Work] == nil && c.lanes[Bulk] == nil &&
+		c.follows == nil
 }
 
 // fill orders the group: control, work, then one bulk command, which goes first after bulkPatience.
@@ -194,16 +216,13 @@ func (c *committer) add(j job) {
 }
 
 func (c *committer) full() bool {
-	return len(c.batch)+c.place >= c.cfg.GroupMax || c.bytes >= int(c.cfg.GroupBytes)
+	return len(c.batch)+c.place >= c.cfg.GroupMax || c.bytes >= c.limit
 }
 
 // rejectQueued fails the commands of a group that was not begun, closes the lanes and fails every
 // command in them. It is called when the committer has stopped or never ran.
 func (s *Store) rejectQueued(left []job, label string) {
-	reason := fmt.Errorf("store has stopped: %w", ErrClosed)
-	if err := s.Err(); err != nil {
-		reason = err
-	}
+	reason := s.stopped()
 	for _, q := range s.lanes {
 		left = append(left, q.Discard(label)...)
 	}
@@ -212,6 +231,22 @@ func (s *Store) rejectQueued(left []job, label string) {
 			j.fail(reason)
 		}
 	}
+	if s.replica.follows != nil {
+		for _, f := range s.replica.follows.Discard(label) {
+			f.reply.Fail(reason)
+		}
+	}
+}
+
+// stopped returns the error for what the committer did not take before it ended.
+func (s *Store) stopped() error {
+	switch {
+	case s.Err() != nil:
+		return s.Err()
+	case !s.accepts():
+		return ErrNotLeader
+	}
+	return fmt.Errorf("store has stopped: %w", ErrClosed)
 }
 
 // Thresholds of a slow disk.

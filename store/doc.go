@@ -36,6 +36,9 @@
 //  15. A store in memory writes to no path.
 //  16. A boot reads the disk, not the page cache. Every writer, including a migration, first marks
 //     the file as in use.
+//  19. The rows of bucket local belong to one copy of the file: they are never in an entry, and
+//     StateHash does not cover them. With a row members the file is that of a clustered node, and
+//     only a Store with a Replicator opens it for writing. A restored file has no such row.
 //
 // # Damage
 //
@@ -43,7 +46,7 @@
 // row is detected and what it causes:
 //
 //	bucket      proof of a row                        a damaged row
-//	meta        checksum                              the file is refused: exit 65
+//	meta, local checksum                              the file is refused: exit 65
 //	audit       hash chain                            db verify refuses the file; a boot that reads it exits 65
 //	auth        checksum                              exit 65
 //	ledger/*    checksum, hash chain, Merkle log      exit 65, or safe mode: reads only

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-
-	"ronbox/appliance/obs"
 )
 
 // group is one transaction in the making. The committer reuses one value.
@@ -21,13 +18,16 @@ type group struct {
 	writes Writes
 	pos    position   // tentative; Info has the committed position
 	rows   []AuditRow // written by this group, for Options.Audited
-	meta   *table
-	audit  *table
+	pen    pen        // writes the rows of the group
+	meta   ownBucket
+	audit  ownBucket
 	full   error // ErrFull if there is no space: Work is refused, and Bulk that grows the file
 	fault  error // a fault of the file while a command ran
 	done   int   // commands merged
 	began  int64 // start of the transaction, ns on the store's clock
 	sealed bool  // the commit has begun: a failure leaves the outcome unknown
+	rest   []job // claimed commands that had no place in the group: the next group
+	turn   turn  // of a node of a cluster
 }
 
 func (g *group) open(s *Store) {
@@ -36,15 +36,34 @@ func (g *group) open(s *Store) {
 	g.reader.confined = s.schema != nil
 	g.reader.groups = s.groups
 	g.writes.r = g.reader
+	g.pen.capture = s.opt.Replicator != nil
 	g.reader.file = s.room.disk()
 }
 
-// run processes a batch in one transaction and answers every command in it. ctx is used for the
-// trace. An error ends the committer. A panic is handled by failPanic.
+// run processes a batch and answers every command in it: in one transaction, but on a node of a
+// cluster in as many as its entries need. ctx is used for the trace and the proposal. An error ends
+// the committer. A panic is handled by failPanic.
 func (g *group) run(ctx context.Context, batch []job) error {
 	if !g.claim(batch) && len(batch) > 0 {
 		return nil
 	}
+	for {
+		if err := g.transact(ctx); err != nil || len(g.rest) == 0 {
+			return err
+		}
+		g.begun(g.rest)
+	}
+}
+
+// begun starts a group of claimed commands.
+func (g *group) begun(jobs []job) {
+	g.jobs = append(g.jobs[:0], jobs...)
+	clear(g.rest)
+	g.rest, g.done, g.fault, g.sealed, g.rows = g.rest[:0], 0, nil, false, g.rows[:0]
+}
+
+// transact runs the commands of the group in one transaction and answers them.
+func (g *group) transact(ctx context.Context) error {
 	g.began = g.s.mono()
 	g.s.heart.begin(g.began)
 	tx, err := g.begin()
@@ -56,13 +75,11 @@ func (g *group) run(ctx context.Context, batch []job) error {
 	case g.fault != nil:
 		return g.failGroup(g.fault)
 	case err != nil:
-		err = errors.Join(err, g.rollback(tx))
+		return g.settle(g.failed(errors.Join(err, g.rollback(tx))))
 	case g.done == 0 && len(g.jobs) > 0: // every command was refused: nothing to sync
 		return g.refused(tx)
-	default:
-		err = g.commit(ctx, tx)
 	}
-	return g.settle(err)
+	return g.settle(g.commit(ctx, tx))
 }
 
 // release drops references to the data of the group, which may be large.
@@ -72,13 +89,13 @@ func (g *group) release() {
 	g.writes.reset()
 	clear(g.reader.tables)
 	clear(g.reader.subs)
-	g.reader.tx, g.meta, g.audit = nil, nil, nil
+	g.reader.tx, g.meta.table, g.audit.table = nil, nil, nil
 }
 
 // claim keeps the commands whose callers still wait and drops the others.
 func (g *group) claim(batch []job) bool {
 	now := g.s.mono()
-	g.jobs, g.done, g.fault, g.sealed, g.rows = g.jobs[:0], 0, nil, false, g.rows[:0]
+	g.begun(nil)
 	for _, j := range batch {
 		h := j.header()
 		ended := h.ctx.Err() != nil
@@ -116,7 +133,8 @@ func (g *group) use(tx *bolt.Tx) {
 	r.tx, r.inside, r.owner = tx, false, ownService
 	clear(r.tables)
 	clear(r.subs)
-	g.meta, g.audit = r.table(metaBucket), r.table(auditBucket)
+	g.meta, g.audit = ownBucket{r.table(metaBucket), &g.pen}, ownBucket{r.table(auditBucket), &g.pen}
+	g.pen.reset()
 	g.pos = g.s.info.Load().position()
 }
 
@@ -124,9 +142,14 @@ func (g *group) use(tx *bolt.Tx) {
 func (g *group) apply() error {
 	now := g.s.now().UnixNano()
 	g.full = g.s.room.cause()
-	for _, j := range g.jobs {
+	for i, j := range g.jobs {
 		if err := g.step(j, now); err != nil || g.fault != nil {
 			return err
+		}
+		if g.pen.bytes() >= maxGroupBytes {
+			g.rest = append(g.rest, g.jobs[i+1:]...)
+			g.jobs = g.jobs[:i+1]
+			return nil
 		}
 	}
 	return nil
@@ -145,6 +168,9 @@ func (g *group) step(j job, now int64) error {
 	j.apply(g, at)
 	if g.full != nil && h.lane == Bulk && h.err == nil && g.fault == nil && !g.writes.shrinks() {
 		h.err = g.full
+	}
+	if g.pen.capture && h.err == nil && g.fault == nil {
+		h.err = g.writes.bounded()
 	}
 	if g.fault != nil || h.err != nil {
 		return nil
@@ -176,7 +202,7 @@ func (g *group) recovered(h *head) {
 // merge writes the buffer of one command and its audit rows into the transaction, and runs its Then
 // functions.
 func (g *group) merge(at Stamp) error {
-	if err := g.writes.merge(); err != nil {
+	if err := g.writes.merge(&g.pen); err != nil {
 		return err
 	}
 	g.reader.inside = true
@@ -202,34 +228,12 @@ func (g *group) refused(tx *bolt.Tx) error {
 	return nil
 }
 
-// settle publishes a committed group, or answers a failed one.
-func (g *group) settle(err error) error {
-	switch {
-	case err != nil && !clean(err):
-		return g.failGroup(err)
-	case err != nil:
-		g.s.heart.drop()
-		g.aborted()
-		g.s.refused(err)
-		full := fullError(err)
-		for _, j := range g.jobs {
-			j.fail(full)
-			g.s.metrics.kind(j.header().kind).full(1)
-		}
-		g.release()
-		return nil
-	case g.s.Err() != nil:
-		return g.failGroup(g.s.Err()) // a view has met a fault since: do not report success
-	}
-	g.s.heart.end(g.s.mono())
-	g.publish()
-	g.answer()
-	return nil
-}
-
 func (g *group) publish() {
 	g.s.inUseUnset = false
 	g.s.info.Store(g.s.info.Load().with(g.pos))
+	if g.turn.placed {
+		g.publishLocal()
+	}
 	if len(g.rows) > 0 {
 		g.s.opt.Audited(slices.Clone(g.rows))
 	}
@@ -284,6 +288,10 @@ func (g *group) failAll() error {
 	for _, j := range g.jobs {
 		j.fail(err)
 	}
+	for _, j := range g.rest {
+		j.fail(g.s.Err())
+	}
+	g.turnOver()
 	return g.s.Err()
 }
 
@@ -294,7 +302,7 @@ func (g *group) chain(at int64) error {
 		return nil
 	}
 	for _, e := range g.writes.events {
-		row, err := appendAudit(g.audit.rows, &g.pos, uint64(cfg.Retain), at, e)
+		row, err := appendAudit(&g.audit, &g.pos, uint64(cfg.Retain), at, e)
 		if err != nil {
 			return err
 		}
@@ -303,87 +311,4 @@ func (g *group) chain(at int64) error {
 		}
 	}
 	return nil
-}
-
-// putMeta writes the position, and the cleared clean flag if the boot of a full file could not
-// write it.
-func (g *group) putMeta() error {
-	if g.s.inUseUnset {
-		if err := g.meta.rows.Put(keyClean, cleanFlag(false)); err != nil {
-			return err
-		}
-	}
-	return g.pos.put(g.meta.rows, g.s.info.Load().position())
-}
-
-// look checks the free space once a second. It opens and rolls back a transaction: of a full store
-// a write transaction, which releases the pages that no reader pins any more.
-func (g *group) look() error {
-	g.reader.inside = true
-	tx, err := g.s.db.Begin(g.s.room.full())
-	if err != nil {
-		return g.failGroup(fmt.Errorf("begin: %w", err))
-	}
-	size := tx.Size()
-	if err := tx.Rollback(); err != nil {
-		return g.failGroup(err)
-	}
-	g.reader.inside = false
-	g.s.look(g.s.db, size, true)
-	return nil
-}
-
-// commit writes the position and commits the transaction, which syncs twice.
-func (g *group) commit(ctx context.Context, tx *bolt.Tx) error {
-	g.reader.inside = true
-	if err := g.putMeta(); err != nil {
-		return errors.Join(err, g.rollback(tx))
-	}
-	id, start := tx.ID(), g.s.mono()
-	span := g.span(ctx)
-	g.sealed = true
-	err := tx.Commit()
-	took := time.Duration(g.s.mono() - start)
-	if err != nil && clean(err) && g.visible(id) {
-		err = fmt.Errorf("the meta page was written: %v", err) // so the error is no longer clean
-	}
-	g.reader.inside = false
-	span.Fail(err)
-	span.End()
-	if err == nil {
-		g.s.metrics.committed(phasesOf(tx.Stats(), time.Duration(start-g.began), took), len(g.jobs))
-	}
-	if took > commitStuck && g.s.opt.Slow != nil {
-		g.s.opt.Slow("commit", took)
-	}
-	return err
-}
-
-// span begins the trace of one commit and links it to the requests that wait for it.
-func (g *group) span(ctx context.Context) obs.Span {
-	if g.s.opt.Tracer == nil {
-		return obs.Span{}
-	}
-	_, span := g.s.opt.Tracer.Start(ctx, "store.commit", ownService)
-	span.Int("commands", len(g.jobs))
-	for _, j := range g.jobs {
-		span.Link(j.header().ctx)
-	}
-	return span
-}
-
-// visible reports whether readers see transaction id. It returns true if that is unknown.
-func (g *group) visible(id int) bool {
-	tx, err := g.s.db.Begin(false)
-	if err != nil {
-		return true
-	}
-	return tx.ID() >= id || tx.Rollback() != nil
-}
-
-func (g *group) rollback(tx *bolt.Tx) error {
-	g.reader.inside = true
-	err := tx.Rollback()
-	g.reader.inside = false
-	return err
 }

@@ -247,44 +247,56 @@ func TestMetaOutOfRange(t *testing.T) {
 	}
 }
 
-// A bit that a disk has flipped in a row of meta is found, before a boot believes it.
+// A bit that a disk has flipped in a row of meta or local is found, before a boot believes it.
 func TestMetaFlips(t *testing.T) {
 	path := counted(t, 3)
-	change := func(fn func(meta *bolt.Bucket) error) {
+	if err := SetMembership(path, testMembership()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*Bucket{metaBucket, localBucket} {
+		flips(t, path, b)
+	}
+}
+
+// flips flips a bit in each byte of the rows of a bucket.
+func flips(t *testing.T, path string, b *Bucket) {
+	change := func(fn func(rows *bolt.Bucket) error) {
 		db, err := openBolt(path, &opening{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(
-			db.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(metaBucket.Name))) }),
+			db.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(b.Name))) }),
 			db.Close(),
 		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rows := map[string][]byte{}
-	change(func(meta *bolt.Bucket) error {
-		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(1))); err != nil {
-			return err
+	change(func(bucket *bolt.Bucket) error {
+		if b == metaBucket {
+			if err := bucket.Put(keyAudit1, AddSum(keyAudit1, auditKey(1))); err != nil {
+				return err
+			}
 		}
-		return meta.ForEach(func(k, v []byte) error {
+		return bucket.ForEach(func(k, v []byte) error {
 			rows[string(k)] = bytes.Clone(v)
 			return nil
 		})
 	})
-	if len(rows) != 5 {
-		t.Fatalf("rows of meta: %v", rows)
+	if len(rows) != 4 {
+		t.Fatalf("rows of %s: %v", b.Name, rows)
 	}
 	for key, row := range rows {
 		for i := range row {
 			bad := bytes.Clone(row)
 			bad[i] ^= 1 << (i % 8)
-			change(func(meta *bolt.Bucket) error { return meta.Put([]byte(key), bad) })
+			change(func(bucket *bolt.Bucket) error { return bucket.Put([]byte(key), bad) })
 			if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || rep.OK {
 				t.Errorf("%s, byte %d: not found, %v", key, i, err)
 			}
 		}
-		change(func(meta *bolt.Bucket) error { return meta.Put([]byte(key), row) })
+		change(func(bucket *bolt.Bucket) error { return bucket.Put([]byte(key), row) })
 	}
 	if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK {
 		t.Errorf("the rows were put back: %v, %v", rep.Problem, err)
@@ -295,6 +307,7 @@ func TestMetaFlips(t *testing.T) {
 // checksums.
 func TestMetaWithoutSums(t *testing.T) {
 	path := counted(t, 3)
+	asSchema2(t, path)
 	db, err := openBolt(path, &opening{})
 	if err != nil {
 		t.Fatal(err)
@@ -344,8 +357,9 @@ func TestMetaWithoutSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.View(func(tx *bolt.Tx) error {
-		if n := summed(tx.Bucket([]byte(metaBucket.Name))); n != 4 {
-			t.Errorf("after a boot %d rows have checksums", n)
+		meta, local := tx.Bucket([]byte(metaBucket.Name)), tx.Bucket([]byte(localBucket.Name))
+		if in, beside := summed(meta), summed(local); in != 3 || beside != 2 {
+			t.Errorf("after a boot %d rows of meta and %d of local have checksums", in, beside)
 		}
 		return nil
 	})

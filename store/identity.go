@@ -14,9 +14,9 @@ import (
 )
 
 // Schema is the version of the file layout that this program writes. Since schema 2, every row
-// that no hash or signature covers ends in a checksum. An older file is migrated when it is
-// opened.
-const Schema = 2
+// that no hash or signature covers ends in a checksum. Since schema 3, the rows of this copy of the
+// file are in bucket local. An older file is migrated when it is opened.
+const Schema = 3
 
 // Identity identifies a node and one incarnation of its file.
 type Identity struct {
@@ -79,8 +79,6 @@ func (i Info) row() identRow {
 var (
 	keyIdent    = []byte("ident")
 	keyPosition = []byte("position")
-	keyClean    = []byte("clean")
-	keyBuckets  = []byte("buckets")
 	keyAudit1   = []byte("audit_first") // 8 bytes; absent until rows were deleted
 )
 
@@ -160,7 +158,7 @@ func (p *position) readFirst(raw []byte) error {
 }
 
 // put writes the position; from is the position in the file.
-func (p position) put(meta *bolt.Bucket, from position) error {
+func (p position) put(meta rowWriter, from position) error {
 	if p.auditFirst != from.auditFirst {
 		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(p.auditFirst))); err != nil {
 			return err
@@ -179,7 +177,8 @@ func (i Info) with(p position) *Info {
 	return &i
 }
 
-// readInfo reads the meta bucket. It returns ErrCorrupt if the bucket does not exist.
+// readInfo reads the meta bucket and whether the last stop was orderly. It returns ErrCorrupt if a
+// bucket does not exist.
 func readInfo(tx *bolt.Tx) (Info, error) {
 	meta := tx.Bucket([]byte(metaBucket.Name))
 	if meta == nil {
@@ -196,9 +195,9 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	stopped, err := fixedRow(keyClean, meta.Get(keyClean), 1)
+	stopped, err := readClean(tx, row.Schema)
 	if err != nil {
-		return Info{}, fmt.Errorf("%w: meta clean: %w", ErrCorrupt, err)
+		return Info{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	i := Info{
 		NodeID:       row.NodeID,
@@ -208,7 +207,7 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 		Restored:     row.Restored,
 		RestoredFrom: row.RestoredFrom,
 		CreatedAt:    row.CreatedAt,
-		Clean:        string(stopped) == "1",
+		Clean:        stopped,
 	}
 	if i.Schema < 1 {
 		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
@@ -230,7 +229,7 @@ func (i Info) known(schema int) error {
 	return nil
 }
 
-// writeInfo writes the meta rows.
+// writeInfo writes the rows of meta and the clean row.
 func writeInfo(tx *bolt.Tx, i Info) error {
 	meta, err := tx.CreateBucketIfNotExists([]byte(metaBucket.Name))
 	if err != nil {
@@ -240,60 +239,9 @@ func writeInfo(tx *bolt.Tx, i Info) error {
 	if err != nil {
 		return err
 	}
+	if i.Schema >= localSchema {
+		err = splitMeta(tx, meta)
+	}
 	made := position{auditFirst: 1}
-	return errors.Join(meta.Put(keyIdent, ident), i.position().put(meta, made), meta.Put(keyClean, cleanFlag(i.Clean)))
-}
-
-// cleanFlag returns the row that records whether the last stop was orderly.
-func cleanFlag(clean bool) []byte {
-	if clean {
-		return AddSum(keyClean, []byte("1"))
-	}
-	return AddSum(keyClean, []byte("0"))
-}
-
-// bucketRow records a declaration, so that the file can be verified without the program.
-type bucketRow struct {
-	Name   string `cbor:"1,keyasint"`
-	Class  Class  `cbor:"2,keyasint"`
-	Append bool   `cbor:"3,keyasint"`
-	Owner  string `cbor:"4,keyasint"`
-	Subs   bool   `cbor:"5,keyasint,omitempty"`
-}
-
-// makeBuckets creates the missing declared buckets and records all declarations.
-func makeBuckets(tx *bolt.Tx, s schema) error {
-	rows := make([]bucketRow, 0, len(s))
-	for _, d := range s.sorted() {
-		if _, err := tx.CreateBucketIfNotExists([]byte(d.Name)); err != nil {
-			return fmt.Errorf("make bucket %s: %w", d.Name, err)
-		}
-		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner, d.Subs})
-	}
-	raw, err := encodeSummed(keyBuckets, rows)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket([]byte(metaBucket.Name)).Put(keyBuckets, raw)
-}
-
-// readBuckets returns the declarations recorded in the file.
-func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
-	meta := tx.Bucket([]byte(metaBucket.Name))
-	if meta == nil {
-		return nil, fmt.Errorf("%w: no meta bucket", ErrCorrupt)
-	}
-	raw := meta.Get(keyBuckets)
-	if raw == nil {
-		return nil, nil // never opened by a node
-	}
-	var rows []bucketRow
-	if err := decodeSummed(keyBuckets, raw, &rows); err != nil {
-		return nil, fmt.Errorf("%w: meta buckets: %w", ErrCorrupt, err)
-	}
-	out := make([]*Bucket, len(rows))
-	for i, r := range rows {
-		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append, Subs: r.Subs}
-	}
-	return out, nil
+	return errors.Join(err, meta.Put(keyIdent, ident), i.position().put(meta, made), putClean(tx, i.Clean))
 }

@@ -67,15 +67,12 @@ func (m migrations) from(schema int) Migration {
 	panic(fmt.Sprintf("store: no migration begins at schema %d", schema))
 }
 
-// migrationRow is the meta row of a running migration.
+// migrationRow is the local row of a running migration.
 type migrationRow struct {
 	From   int    `cbor:"1,keyasint"`
 	Cursor []byte `cbor:"2,keyasint"`
 	Rows   uint64 `cbor:"3,keyasint"` // put and deleted so far
 }
-
-// keyMigration is the key of migrationRow in the meta bucket.
-var keyMigration = []byte("migration")
 
 // migrator migrates one file to the schema of the program.
 type migrator struct {
@@ -91,7 +88,7 @@ type migrator struct {
 func (s *Store) target() int { return s.migrationTable().schema }
 
 func (s *Store) migrationTable() migrations {
-	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: s.opt.Migrations}
+	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: append([]Migration{toLocal}, s.opt.Migrations...)}
 }
 
 // migrate migrates the file to the schema of the program, if it is older.
@@ -194,7 +191,7 @@ func (m *migrator) unmark() error {
 	err := guarded(func() error {
 		return update(
 			m.db,
-			func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true)) },
+			func(tx *bolt.Tx) error { return putClean(tx, true) },
 		)
 	})
 	if err != nil && !clean(err) {
@@ -210,12 +207,12 @@ func (m *migrator) look() (info Info, at migrationRow, err error) {
 			if info, err = readInfo(tx); err != nil {
 				return err
 			}
-			raw := tx.Bucket([]byte(metaBucket.Name)).Get(keyMigration)
+			raw := localRows(tx).Get(keyMigration)
 			if raw == nil {
 				return nil
 			}
 			if err := decodeSummed(keyMigration, raw, &at); err != nil || at.From != info.Schema {
-				return fmt.Errorf("%w: meta migration: %w", ErrCorrupt,
+				return fmt.Errorf("%w: row migration: %w", ErrCorrupt,
 					errors.Join(err, fmt.Errorf("from %d", at.From)))
 			}
 			return nil
@@ -258,14 +255,14 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 			return 0, false, fmt.Errorf("make bucket %s: %w", b.Name, err)
 		}
 	}
-	meta := tx.Bucket([]byte(metaBucket.Name))
-	if err := meta.Put(keyClean, cleanFlag(false)); err != nil {
+	if err := putClean(tx, false); err != nil {
 		return 0, false, err
 	}
+	local := localRows(tx)
 	at := migrationRow{From: one.From}
-	if raw := meta.Get(keyMigration); raw != nil {
+	if raw := local.Get(keyMigration); raw != nil {
 		if err := decodeSummed(keyMigration, raw, &at); err != nil {
-			return 0, false, fmt.Errorf("%w: meta migration: %w", ErrCorrupt, err)
+			return 0, false, fmt.Errorf("%w: row migration: %w", ErrCorrupt, err)
 		}
 	}
 	w := &Writes{r: newTxReader(tx, nil)}
@@ -274,7 +271,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 		err = fmt.Errorf("a step of %d rows: the limit is %d", len(w.ops), MigrationKeys)
 	}
 	if err == nil {
-		err = w.merge()
+		err = w.merge(&pen{})
 	}
 	if err != nil {
 		return 0, false, err
@@ -287,7 +284,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	if err != nil {
 		return 0, false, err
 	}
-	return at.Rows, false, meta.Put(keyMigration, raw)
+	return at.Rows, false, local.Put(keyMigration, raw)
 }
 
 // run performs one step. A panic is returned as ErrInternal, or as a fault of the file.
@@ -322,13 +319,15 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	}
 	info = *info.with(p)
 	info.Schema = at.From + 1
-	meta := tx.Bucket([]byte(metaBucket.Name))
+	if err := writeInfo(tx, info); err != nil {
+		return err
+	}
 	if info.Schema == m.table.schema {
-		return errors.Join(writeInfo(tx, info), meta.Delete(keyMigration))
+		return localRows(tx).Delete(keyMigration)
 	}
 	// the next migration uses the same snapshot
 	raw, err := encodeSummed(keyMigration, migrationRow{From: info.Schema})
-	return errors.Join(err, writeInfo(tx, info), meta.Put(keyMigration, raw))
+	return errors.Join(err, localRows(tx).Put(keyMigration, raw))
 }
 
 // snapshot takes a snapshot of the file, unless an earlier run took one of the same state that

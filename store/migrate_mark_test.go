@@ -85,7 +85,7 @@ func TestMigrationsShareAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		liftedHash(t, s)
-		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v2-*.db")); err != nil || len(taken) != n+1 {
+		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v3-*.db")); err != nil || len(taken) != n+1 {
 			t.Errorf("after %d nodes: %v, %v", n+1, taken, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := func() []string {
-		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v2-*.db"))
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v3-*.db"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -321,7 +321,7 @@ func TestMigrationRowIsChecked(t *testing.T) {
 		raw, err := encodeCBOR(row)
 		if err == nil {
 			err = db.Update(
-				func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyMigration, raw) },
+				func(tx *bolt.Tx) error { return localRows(tx).Put(keyMigration, raw) },
 			)
 		}
 		if err = errors.Join(err, db.Close()); err != nil {

@@ -20,6 +20,7 @@ type ReadOnly struct {
 	size    int64
 	info    Info
 	buckets []*Bucket
+	members *Membership // nil: the file of a node alone
 }
 
 // OpenReader opens a file for reading. It returns a LockedError if a process has the file open for
@@ -55,7 +56,10 @@ func (r *ReadOnly) readMeta(tx *bolt.Tx) (err error) {
 	if r.info, err = readInfo(tx); err != nil {
 		return err
 	}
-	r.buckets, err = readBuckets(tx)
+	if r.buckets, err = readBuckets(tx); err != nil {
+		return err
+	}
+	r.members, err = readMembership(tx)
 	return err
 }
 

@@ -27,8 +27,9 @@ type RestoreOptions struct {
 // Restore verifies a snapshot, copies it beside dst, writes a new incarnation into the copy, marks
 // it as restored and renames it to dst. An existing file is kept as <dst>.before-restore-<time>;
 // the new file gets its owner. The restored store accepts no work until AcceptRestore. Restore
-// returns ErrLocked if a process has dst open or is creating it, ErrCorrupt if the snapshot does
-// not verify, and ErrFull if the disk has no space. After any error or crash dst is either
+// returns ErrLocked if a process has dst open or is creating it, ErrClustered if dst belongs to a
+// cluster, ErrCorrupt if the snapshot does not verify, and ErrFull if the disk has no space. The
+// restored file is that of a node alone. After any error or crash dst is either
 // unchanged or the complete restored file.
 func Restore(
 	ctx context.Context,
@@ -84,15 +85,16 @@ func claimOld(dst string) (*os.File, error) {
 // pastEpoch returns a number at least as large as every auth epoch that a file at dst has had, so
 // that restoring a snapshot twice does not make older tokens valid again. If there is no readable
 // file it uses the Unix time: epochs count restores, and a node is restored less than once a
-// second.
-func pastEpoch(dst string, now time.Time) uint64 {
+// second. It returns ErrClustered if the file belongs to a cluster.
+func pastEpoch(dst string, now time.Time) (uint64, error) {
 	r, err := OpenReader(dst)
 	if err != nil {
-		return uint64(max(now.Unix(), 0))
+		return uint64(max(now.Unix(), 0)), nil
 	}
-	past := r.Info().AuthEpoch
-	_ = r.Close() // opened for reading
-	return past
+	if r.members != nil {
+		err = fmt.Errorf("%w: %s is not replaced", ErrClustered, dst)
+	}
+	return r.Info().AuthEpoch, closing(r, err)
 }
 
 // restoreOver creates the new file beside dst and renames it. The caller holds the lock of the
@@ -104,7 +106,10 @@ func restoreOver(
 	o RestoreOptions,
 	progress func(done, total int64),
 ) (info Info, err error) {
-	past := pastEpoch(dst, o.Now)
+	past, err := pastEpoch(dst, o.Now)
+	if err != nil {
+		return info, err
+	}
 	old, err := claimOld(dst)
 	if err != nil {
 		return info, err
@@ -170,8 +175,8 @@ func restoreCopy(
 	return info, errors.Join(err, db.Close())
 }
 
-// renew sets the new incarnation, the auth epoch and the restored mark of a copy, and appends an
-// audit row.
+// renew sets the new incarnation, the auth epoch and the restored mark of a copy, appends an audit
+// row and deletes the membership.
 func renew(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 	info, err := readInfo(tx)
 	if err != nil {
@@ -194,7 +199,7 @@ func renew(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 		return info, err
 	}
 	info = *info.with(p)
-	return info, writeInfo(tx, info)
+	return info, errors.Join(writeInfo(tx, info), writeMembership(localRows(tx), nil))
 }
 
 // acceptRestore clears the restored mark. It has no effect on a file without it.

@@ -35,6 +35,8 @@ type Options struct {
 	// unknown; may be nil
 	Progress func(stage string, done, total int64)
 
+	Replicator Replicator // the log of the cluster; nil: a node alone
+
 	Migrations []Migration // one from each older schema
 	schema     int         // the schema that Migrations lead to; 0: Schema; set by tests
 }
@@ -56,6 +58,8 @@ type Store struct {
 	info       atomic.Pointer[Info]
 	failure    atomic.Pointer[PoisonError]
 	failed     chan struct{}
+	applied    atomic.Pointer[Applied]   // of the last commit; nil: a node alone
+	members    atomic.Pointer[memberRow] // kept by KeepMembers and not yet written
 	closed     atomic.Bool
 	running    atomic.Bool // the committer runs
 	restored   atomic.Bool // Work and Bulk are refused until AcceptRestore
@@ -67,6 +71,7 @@ type Store struct {
 	inUseUnset bool // the clean flag is still set because the file was full at boot; owned by the committer
 	views      viewGauge
 	metrics    *metrics
+	replica    replica
 }
 
 // New declares the lanes and the committer. It opens no file and starts nothing.
@@ -103,6 +108,9 @@ func New(cfg Config, o Options) *Store {
 	})
 	o.Catalog.DeclareTask(s.Tasks()...)
 	s.metrics = newMetrics(o.Metrics, s)
+	if o.Replicator != nil {
+		s.declareReplica()
+	}
 	return s
 }
 
@@ -149,8 +157,9 @@ func (s *Store) SetAudit(c AuditConfig) { s.audit.Store(&c) }
 func (s *Store) config() *Config { return s.cfg.Load() }
 
 // Open locks, checks and opens the file that Create made. It writes nothing; call Prepare next. It
-// returns a LockedError if another process has the file open, and ErrCorrupt, ErrSchema or
-// ErrNetwork if the file cannot be used.
+// returns a LockedError if another process has the file open, ErrClustered if the file belongs to a
+// cluster and there is no Replicator, and ErrCorrupt, ErrSchema or ErrNetwork if the file cannot be
+// used.
 func (s *Store) Open(ctx context.Context) error {
 	if s.db != nil {
 		panic("store: opened twice")
@@ -160,6 +169,9 @@ func (s *Store) Open(ctx context.Context) error {
 		return err
 	}
 	db.StrictMode = s.opt.Strict
+	if s.replica.follows != nil {
+		db.MaxSize += overshoot
+	}
 	s.db = db
 	return nil
 }
@@ -191,8 +203,35 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	}
 	o := opening{maxBytes: s.maxBytes(), wait: wait}
 	db, err := openBolt(s.opt.Path, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := guarded(func() error { return db.View(s.mayWrite) }); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	s.room.file = o.file
-	return db, err
+	return db, nil
+}
+
+// mayWrite returns ErrClustered if the file belongs to a cluster and this store has no log to write
+// through, or would have to migrate the file.
+func (s *Store) mayWrite(tx *bolt.Tx) error {
+	info, err := readInfo(tx)
+	if err != nil {
+		return err
+	}
+	m, err := readMembership(tx)
+	switch {
+	case err != nil || m == nil:
+		return err
+	case s.opt.Replicator == nil:
+		return fmt.Errorf("%w: %s is written through the log of the cluster alone", ErrClustered, s.opt.Path)
+	case info.Schema != s.target():
+		return fmt.Errorf("%w: %s has schema %d, the program %d, and such a file is not migrated", ErrClustered,
+			s.opt.Path, info.Schema, s.target())
+	}
+	s.applied.Store(&m.Applied)
+	return nil
 }
 
 // Prepare makes the opened file ready for the committer. It checks all pages after an unclean stop
@@ -266,10 +305,10 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		if err := makeBuckets(tx, s.schema); err != nil {
 			return err
 		}
-		meta, used := tx.Bucket([]byte(metaBucket.Name)), info
+		used := info
 		used.Clean = false
 		// left by a migration to a newer schema of which no step was made
-		return errors.Join(meta.Delete(keyMigration), writeInfo(tx, used))
+		return errors.Join(localRows(tx).Delete(keyMigration), writeInfo(tx, used))
 	})
 	if err == nil || !clean(err) {
 		return info, err
@@ -298,6 +337,9 @@ func (s *Store) CloseLanes() {
 	for _, q := range s.lanes {
 		q.Close()
 	}
+	if s.replica.follows != nil {
+		s.replica.follows.Close()
+	}
 }
 
 // Close marks the file as clean and closes it. It blocks until open views and a running snapshot
@@ -320,7 +362,10 @@ func (s *Store) Close() error {
 	}
 	err := guarded(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true))
+			if m := s.members.Load(); m != nil {
+				return errors.Join(putMembers(localRows(tx), m), putClean(tx, true))
+			}
+			return putClean(tx, true)
 		})
 	})
 	if err != nil && !clean(err) {

@@ -239,6 +239,7 @@ func (b *Bucket) full() string {
 // Buckets of the store itself. StateHash does not cover them, because a restore changes them.
 var (
 	metaBucket  = &Bucket{Name: "meta", Class: Derived}
+	localBucket = &Bucket{Name: "local", Class: Derived}
 	auditBucket = &Bucket{Name: "audit", Class: Derived, Append: true}
 )
 
@@ -256,7 +257,7 @@ type schema map[string]declared
 
 func newSchema() schema {
 	s := schema{}
-	s.add(ownService, metaBucket, auditBucket)
+	s.add(ownService, metaBucket, localBucket, auditBucket)
 	return s
 }
 

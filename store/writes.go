@@ -70,8 +70,8 @@ func (w *Writes) add(b *Bucket, k, v []byte) {
 	if home := t.home(); home.rows == nil {
 		panic(fmt.Sprintf("bucket %s was not made at boot", home.Name))
 	}
-	if b.Subs {
-		panic(fmt.Sprintf("bucket %s holds sub-buckets, no rows", b.Name))
+	if b.Subs || b == localBucket {
+		panic(fmt.Sprintf("bucket %s holds sub-buckets, or rows of no command", b.Name))
 	}
 	w.ops = append(w.ops, write{t, k, v})
 }
@@ -96,13 +96,13 @@ func (w *Writes) reset() {
 	w.ops, w.events, w.then = w.ops[:0], w.events[:0], w.then[:0]
 }
 
-// merge writes the buffer into the transaction. Sizes and owners were checked when it was filled,
-// so an error is a fault of the file.
-func (w *Writes) merge() error {
+// merge writes the buffer into the transaction of p. Sizes and owners were checked when it was
+// filled, so an error is a fault of the file.
+func (w *Writes) merge(p *pen) error {
 	w.r.inside = true
 	for i := range w.ops {
-		if err := w.ops[i].merge(); err != nil {
-			return fmt.Errorf("merge into %s: %w", w.ops[i].t.Name, err)
+		if err := p.write(&w.ops[i]); err != nil {
+			return err
 		}
 	}
 	w.r.inside = false

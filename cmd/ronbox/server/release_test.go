@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -32,7 +33,15 @@ type goldenAnswer struct {
 // answers: balances, receipts, holds, tokens, registry, runs, names, objects. The clock is that of
 // the day on which the directory was made, since holds and records end.
 func TestReleaseOpens(t *testing.T) {
-	const release = "e1db11e"
+	for release, schema := range releaseSchemas {
+		t.Run(release, func(t *testing.T) { releaseOpens(t, release, schema) })
+	}
+}
+
+// releaseSchemas are the schemas of the recorded data directories.
+var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2}
+
+func releaseOpens(t *testing.T, release string, schema int) {
 	cfg, made := unpacked(t, release)
 	offset := time.Until(made)
 	r := launchAt(t, cfg, func() time.Time { return time.Now().Add(offset) })
@@ -48,21 +57,23 @@ func TestReleaseOpens(t *testing.T) {
 	}
 	r.halt()
 	checkedFile(t, cfg.Path(DatabaseName), store.Schema)
-	snapshots, err := filepath.Glob(cfg.Path("pre-migrate-v1-*.db"))
+	snapshots, err := filepath.Glob(cfg.Path(fmt.Sprintf("pre-migrate-v%d-*.db", schema)))
 	if err != nil || len(snapshots) != 1 {
 		t.Fatalf("snapshots %v, %v", snapshots, err)
 	}
-	checkedFile(t, snapshots[0], 1)
+	checkedFile(t, snapshots[0], schema)
 }
 
 // TestMigratedOffline migrates without a node, as `ronbox db migrate` does.
 func TestMigratedOffline(t *testing.T) {
-	cfg, _ := unpacked(t, "e1db11e")
-	done, err := store.Migrate(t.Context(), cfg.Path(DatabaseName), "", Migrations(), nil)
-	if err != nil || done.From != 1 || done.To != store.Schema {
-		t.Fatalf("%+v, %v", done, err)
+	for release, schema := range releaseSchemas {
+		cfg, _ := unpacked(t, release)
+		done, err := store.Migrate(t.Context(), cfg.Path(DatabaseName), "", Migrations(), nil)
+		if err != nil || done.From != schema || done.To != store.Schema {
+			t.Fatalf("%s: %+v, %v", release, done, err)
+		}
+		checkedFile(t, cfg.Path(DatabaseName), store.Schema)
 	}
-	checkedFile(t, cfg.Path(DatabaseName), store.Schema)
 }
 
 // checkedFile wants a file to be sound.

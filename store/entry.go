@@ -1,0 +1,219 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"ronbox/appliance/b3"
+)
+
+// Limits of a node of a cluster, in bytes.
+const (
+	MaxEntry      = 8 << 20 // an entry
+	maxCommand    = 4 << 20 // the rows of one command as an entry holds them
+	maxGroupBytes = 1 << 20 // the commands of one group, and their rows as an entry holds them
+)
+
+// ErrFormat is returned for an entry of another release, which this program cannot apply.
+var ErrFormat = errors.New("store: an entry of another release")
+
+// entryFormat is the version of the layout of an entry:
+//
+//	format    1 byte
+//	nonce     16 bytes
+//	chain     32 bytes, of the entries before it
+//	from, to  64 bytes each: the position before and after
+//	ops       until the end
+//
+// An op is its kind (1 byte), the name of the bucket (length 1 byte), the name of the sub-bucket
+// (length 2 bytes, 0: none), the key (length 2 bytes) and the value (length 4 bytes). All numbers
+// are big-endian. There is one encoding of an entry.
+const entryFormat = 1
+
+const (
+	nonceLen = 16
+	placeLen = 4*8 + b3.Size // an encoded position
+	entryLen = 1 + nonceLen + b3.Size + 2*placeLen
+	opLen    = 1 + 1 + 2 + 2 + 4 // an op without its names and row
+)
+
+// opKind is what an op does.
+type opKind uint8
+
+const (
+	opPut    opKind = 1
+	opDelete opKind = 2
+	opDrop   opKind = 3 // a sub-bucket
+	opClear  opKind = 4 // a bucket
+)
+
+// entry is a transaction as the log of a cluster holds it.
+type entry struct {
+	nonce [nonceLen]byte
+	prev  b3.Digest // chain of the entries before it
+	from  position
+	to    position
+	ops   []op
+}
+
+// op is one change of a row. Its slices belong to the encoded entry.
+type op struct {
+	kind   opKind
+	bucket string
+	sub    string // "": a row of the bucket itself
+	key    []byte
+	value  []byte
+}
+
+// chainAfter returns the chain after the encoded entry e.
+func chainAfter(prev b3.Digest, e []byte) b3.Digest {
+	h := b3.New()
+	_, _ = h.Write(prev[:]) // never fails
+	_, _ = h.Write(e)
+	return h.Sum32()
+}
+
+// EntryNonce returns the random number of an entry. It reports false if e is not an entry that this
+// program can apply.
+func EntryNonce(e []byte) (nonce [16]byte, ok bool) {
+	if len(e) < entryLen || e[0] != entryFormat {
+		return nonce, false
+	}
+	return [nonceLen]byte(e[1:]), true
+}
+
+// appendEntryHead appends the part before the ops.
+func appendEntryHead(b []byte, e *entry) []byte {
+	b = append(b, entryFormat)
+	b = append(b, e.nonce[:]...)
+	b = append(b, e.prev[:]...)
+	return e.to.append(e.from.append(b))
+}
+
+// append appends the encoded position.
+func (p position) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, p.seq)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
+	b = binary.BigEndian.AppendUint64(b, p.auditSeq)
+	b = append(b, p.auditHead[:]...)
+	return binary.BigEndian.AppendUint64(b, p.auditFirst)
+}
+
+func positionAt(b []byte) position {
+	return position{
+		seq:        binary.BigEndian.Uint64(b),
+		at:         int64(binary.BigEndian.Uint64(b[8:])),
+		auditSeq:   binary.BigEndian.Uint64(b[16:]),
+		auditHead:  b3.Digest(b[24:]),
+		auditFirst: binary.BigEndian.Uint64(b[24+b3.Size:]),
+	}
+}
+
+func appendOp(b []byte, o op) []byte {
+	b = append(b, byte(o.kind), byte(len(o.bucket)))
+	b = append(b, o.bucket...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(o.sub)))
+	b = append(b, o.sub...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(o.key)))
+	b = append(b, o.key...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(o.value)))
+	return append(b, o.value...)
+}
+
+// parseEntry decodes an entry. It returns ErrFormat if another release wrote it and ErrCorrupt if it
+// is damaged.
+func parseEntry(raw []byte) (e entry, err error) {
+	if len(raw) == 0 {
+		return e, fmt.Errorf("%w: an entry of no bytes", ErrCorrupt)
+	}
+	if raw[0] != entryFormat {
+		return e, fmt.Errorf("%w: format %d, this program applies %d", ErrFormat, raw[0], entryFormat)
+	}
+	if len(raw) < entryLen || len(raw) > MaxEntry {
+		return e, fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(raw))
+	}
+	e.nonce = [nonceLen]byte(raw[1:])
+	e.prev = b3.Digest(raw[1+nonceLen:])
+	e.from = positionAt(raw[entryLen-2*placeLen:])
+	e.to = positionAt(raw[entryLen-placeLen:])
+	c := cursor{left: raw[entryLen:]}
+	for len(c.left) > 0 {
+		o, err := c.op()
+		if err != nil {
+			return e, fmt.Errorf("%w: op %d of an entry: %w", ErrCorrupt, len(e.ops), err)
+		}
+		e.ops = append(e.ops, o)
+	}
+	return e, nil
+}
+
+// cursor reads an encoded entry.
+type cursor struct {
+	left  []byte
+	short bool // it ended too early
+}
+
+// take returns the next n bytes.
+func (c *cursor) take(n int) []byte {
+	if n > len(c.left) {
+		c.short, c.left = true, nil
+		return nil
+	}
+	b := c.left[:n:n]
+	c.left = c.left[n:]
+	return b
+}
+
+// sized returns the bytes after a length of n bytes.
+func (c *cursor) sized(n int) []byte {
+	length := 0
+	for _, b := range c.take(n) {
+		length = length<<8 | int(b)
+	}
+	return c.take(length)
+}
+
+func (c *cursor) op() (o op, err error) {
+	if kind := c.take(1); kind != nil {
+		o.kind = opKind(kind[0])
+	}
+	o.bucket, o.sub = string(c.sized(1)), string(c.sized(2))
+	o.key, o.value = c.sized(2), c.sized(4)
+	if c.short {
+		return o, errors.New("it is incomplete")
+	}
+	return o, o.check()
+}
+
+// check returns an error if no group can have written o.
+func (o op) check() error {
+	row, value := len(o.key) > 0, len(o.value) > 0
+	ok := false
+	switch o.kind {
+	case opPut:
+		ok = row
+	case opDelete:
+		ok = row && !value
+	case opDrop:
+		ok = !row && !value && o.sub != ""
+	case opClear:
+		ok = !row && !value && o.sub == ""
+	}
+	switch {
+	case !ok:
+		return fmt.Errorf("kind %d, key of %d bytes, value of %d bytes", o.kind, len(o.key), len(o.value))
+	case o.bucket == "" || o.bucket == localBucket.Name:
+		return fmt.Errorf("bucket %q", o.bucket)
+	case len(o.sub) > MaxKey || len(o.key) > MaxKey || len(o.value) > MaxValue:
+		return fmt.Errorf("names and key of %d and %d bytes, value of %d bytes", len(o.sub), len(o.key), len(o.value))
+	}
+	return nil
+}
+
+// newNonce returns a random number that identifies an entry.
+func newNonce() (n [nonceLen]byte, err error) {
+	_, err = rand.Read(n[:])
+	return n, err
+}

@@ -1,0 +1,239 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ronbox/appliance/flow"
+)
+
+// Placed is an entry of a quorum and its place in the log. Without an Entry it only moves the place.
+type Placed struct {
+	Place
+	Entry []byte // must not change before Follow returns
+}
+
+// followed is a call to Follow.
+type followed struct {
+	entries []Placed
+	reply   *flow.Reply[struct{}]
+}
+
+// Follow applies entries of a quorum, in the order of their places, in one transaction. An entry
+// whose place the file has passed is skipped. Follow returns nil once the rows are synced and
+// published: [Store.Info], views and Options.Audited show them; the hooks of a Group are not called.
+//
+// ErrDiverged and ErrCorrupt, for an entry that does not follow the file or is damaged, poison the
+// store. ErrFormat and ErrFull mean that nothing was written and that another call may succeed, with
+// another program or after there is space. Once Lead was called, an entry is refused with
+// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it.
+func (s *Store) Follow(ctx context.Context, es []Placed) error {
+	if s.opt.Replicator == nil {
+		return errors.New("store: Follow on a node alone")
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.info.Load() == nil {
+		return fmt.Errorf("store is not open: %w", ErrClosed)
+	}
+	if office(s.replica.office.Load()) != standby {
+		return s.refusesEntries(es)
+	}
+	f := &followed{es, flow.NewReply[struct{}]()}
+	if err := s.replica.follows.Send(ctx, f); err != nil {
+		return errors.Join(s.Err(), err)
+	}
+	_, err := f.reply.Wait(ctx)
+	return err
+}
+
+// refusesEntries returns ErrNotLeader if es has an entry that the file lacks. The store was told to
+// lead.
+func (s *Store) refusesEntries(es []Placed) error {
+	for _, e := range es {
+		if e.Entry != nil && e.Index > s.Applied().Index {
+			return fmt.Errorf("%w: it wrote entry %d while this one was told to lead", ErrNotLeader, e.Index)
+		}
+	}
+	return nil
+}
+
+// follow applies entries. An error ends the committer.
+func (c *committer) follow(f *followed) error {
+	if !f.reply.Claim() {
+		return nil
+	}
+	c.following = f
+	fatal, err := c.group.follow(f.entries)
+	c.following = nil
+	if fatal != nil {
+		err = fatal
+	}
+	f.reply.Settle(struct{}{}, err)
+	return fatal
+}
+
+// pass is a call to Follow that was checked and is not written yet.
+type pass struct {
+	entries []entry
+	to      position
+	applied Applied
+}
+
+// follow writes entries in one transaction. fatal ends the committer; after err the state is the
+// old one.
+func (g *group) follow(es []Placed) (fatal, err error) {
+	if !g.standsBy() {
+		return nil, g.s.refusesEntries(es)
+	}
+	p, err := g.check(es)
+	switch {
+	case errors.Is(err, ErrFormat):
+		return nil, err
+	case err != nil:
+		g.s.poison(err, false)
+		return g.s.Err(), nil
+	case p.applied.Place == g.s.Applied().Place:
+		return nil, nil
+	}
+	g.begun(nil)
+	g.began = g.s.mono()
+	g.s.heart.begin(g.began)
+	info, e := g.write(p)
+	if e.outcome == committed && g.s.Err() != nil {
+		e = ending{unsound, g.s.Err()}
+	}
+	switch e.outcome {
+	case committed:
+		g.s.heart.end(g.s.mono())
+		g.publishFollowed(info)
+		g.release()
+		return nil, nil
+	case unwritten:
+		g.s.heart.drop()
+		g.release()
+		return nil, e.err
+	}
+	g.s.poison(e.err, false)
+	return g.s.Err(), nil
+}
+
+func (g *group) standsBy() bool { return office(g.s.replica.office.Load()) == standby }
+
+// check decodes the entries that the file lacks. It returns ErrDiverged unless each of them follows
+// the one before it.
+func (g *group) check(es []Placed) (p pass, err error) {
+	p.to, p.applied = g.s.info.Load().position(), g.s.Applied()
+	for _, placed := range es {
+		if placed.Index <= p.applied.Index {
+			continue
+		}
+		p.applied.Place, p.applied.Origin = placed.Place, ""
+		if placed.Entry == nil {
+			continue
+		}
+		e, err := parseEntry(placed.Entry)
+		if err == nil {
+			err = g.s.knows(&e)
+		}
+		if err == nil && (e.from != p.to || e.prev != p.applied.Chain) {
+			err = fmt.Errorf("%w: it begins at command %d of chain %s, the file is at command %d of chain %s",
+				ErrDiverged, e.from.seq, e.prev, p.to.seq, p.applied.Chain)
+		}
+		if err != nil {
+			return p, fmt.Errorf("entry %d of term %d: %w", placed.Index, placed.Term, err)
+		}
+		p.entries = append(p.entries, e)
+		p.to, p.applied.Chain = e.to, chainAfter(p.applied.Chain, placed.Entry)
+	}
+	return p, nil
+}
+
+// knows returns ErrFormat if e has rows of a bucket that this program does not declare.
+func (s *Store) knows(e *entry) error {
+	for _, o := range e.ops {
+		d, known := s.schema[o.bucket]
+		if !known || d.Subs != (o.sub != "") {
+			return fmt.Errorf("%w: this program has no bucket %q", ErrFormat, o.bucket)
+		}
+	}
+	return nil
+}
+
+// write writes the entries of p in a transaction and commits it.
+func (g *group) write(p pass) (info Info, e ending) {
+	g.reader.inside = true
+	tx, err := g.s.db.Begin(true)
+	if err != nil {
+		return info, ending{unsound, fmt.Errorf("begin: %w", err)}
+	}
+	g.use(tx)
+	g.s.look(g.s.db, tx.Size(), false)
+	g.reader.inside, g.reader.confined = true, false
+	info, err = g.writeEntries(tx, p)
+	g.reader.inside, g.reader.confined = false, true
+	if err != nil {
+		return info, g.failed(errors.Join(err, g.rollback(tx)))
+	}
+	return info, g.sync(tx)
+}
+
+// writeEntries writes the rows of p and returns the state that results.
+func (g *group) writeEntries(tx *bolt.Tx, p pass) (info Info, err error) {
+	for i := range p.entries {
+		for _, o := range p.entries[i].ops {
+			c := g.change(o)
+			if err := c.merge(); err != nil {
+				return info, fmt.Errorf("merge into %s: %w", o.bucket, err)
+			}
+		}
+	}
+	if info, err = readInfo(tx); err != nil {
+		return info, err
+	}
+	if info.position() != p.to {
+		return info, fmt.Errorf("%w: its rows lead to command %d, not to command %d", ErrDiverged, info.Seq, p.to.seq)
+	}
+	if g.s.inUseUnset {
+		err = putClean(tx, false)
+	}
+	g.turn.applied = p.applied
+	return info, errors.Join(err, g.putLocal())
+}
+
+// change returns o as a change of a bucket of the transaction, and notes an audit row.
+func (g *group) change(o op) *write {
+	b := g.s.schema[o.bucket].Bucket
+	if o.sub != "" {
+		b = b.Sub(o.sub)
+	}
+	c := &write{t: g.reader.table(b)}
+	switch o.kind {
+	case opPut:
+		c.key, c.value = o.key, o.value
+	case opDelete:
+		c.key = o.key
+	}
+	if o.kind == opPut && b == auditBucket && g.s.opt.Audited != nil {
+		if row, err := parseAudit(o.key, o.value); err == nil { // the chain was checked by the node that wrote it
+			g.rows = append(g.rows, row)
+		}
+	}
+	return c
+}
+
+// publishFollowed publishes the state after entries.
+func (g *group) publishFollowed(info Info) {
+	info.Clean = g.s.info.Load().Clean // of the last stop before this boot
+	g.s.inUseUnset = false
+	g.s.restored.Store(info.Restored)
+	g.s.info.Store(&info)
+	g.publishLocal()
+	if len(g.rows) > 0 {
+		g.s.opt.Audited(append([]AuditRow{}, g.rows...))
+	}
+}

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ronbox/appliance/b3"
+)
+
+// Membership is what the file of a clustered node says of its cluster. A file without it is that of
+// a node alone.
+type Membership struct {
+	Index   uint64 // place of the configuration in the log
+	Raw     []byte // the configuration, in the form of the log
+	Applied Applied
+}
+
+// memberRow is the local row of the configuration.
+type memberRow struct {
+	Index uint64 `cbor:"1,keyasint"`
+	Raw   []byte `cbor:"2,keyasint"`
+}
+
+// origins are the values of Applied.Origin, by the last byte of the row.
+var origins = []string{"", "init", "install"}
+
+const appliedLen = 2*8 + b3.Size + 1 // without its checksum
+
+// row encodes the place.
+func (a Applied) row() []byte {
+	b := make([]byte, 0, appliedLen+SumSize)
+	b = binary.BigEndian.AppendUint64(b, a.Index)
+	b = binary.BigEndian.AppendUint64(b, a.Term)
+	b = append(b, a.Chain[:]...)
+	return AddSum(keyApplied, append(b, byte(slices.Index(origins, a.Origin))))
+}
+
+func parseApplied(row []byte) (a Applied, err error) {
+	b, err := CutSum(keyApplied, row)
+	if err != nil {
+		return a, err
+	}
+	if len(b) != appliedLen || int(b[appliedLen-1]) >= len(origins) {
+		return a, errors.New("it has another form")
+	}
+	return Applied{
+		Place:  Place{Index: binary.BigEndian.Uint64(b), Term: binary.BigEndian.Uint64(b[8:])},
+		Chain:  b3.Digest(b[16:]),
+		Origin: origins[b[appliedLen-1]],
+	}, nil
+}
+
+// check returns an error if no file may hold m.
+func (m *Membership) check() error {
+	a := m.Applied
+	if m.Index == 0 || a.Index == 0 || a.Term == 0 || !slices.Contains(origins, a.Origin) {
+		return fmt.Errorf("store: a membership at %d, applied %d of term %d, origin %q", m.Index, a.Index, a.Term,
+			a.Origin)
+	}
+	if len(m.Raw) == 0 || len(m.Raw) > MaxValue {
+		return fmt.Errorf("store: a configuration of %d bytes", len(m.Raw))
+	}
+	return nil
+}
+
+// readMembership returns the membership that the file holds, or nil for the file of a node alone.
+func readMembership(tx *bolt.Tx) (*Membership, error) {
+	local := localRows(tx)
+	raw := local.Get(keyMembers)
+	if raw == nil {
+		return nil, nil
+	}
+	var row memberRow
+	if err := decodeSummed(keyMembers, raw, &row); err != nil {
+		return nil, fmt.Errorf("%w: row members: %w", ErrCorrupt, err)
+	}
+	applied, err := parseApplied(local.Get(keyApplied))
+	if err != nil {
+		return nil, fmt.Errorf("%w: row applied: %w", ErrCorrupt, err)
+	}
+	return &Membership{Index: row.Index, Raw: row.Raw, Applied: applied}, nil
+}
+
+// writeMembership writes the rows of m, or deletes them if m is nil.
+func writeMembership(local *bolt.Bucket, m *Membership) error {
+	if m == nil {
+		return errors.Join(local.Delete(keyMembers), local.Delete(keyApplied))
+	}
+	return errors.Join(putMembers(local, &memberRow{m.Index, m.Raw}), local.Put(keyApplied, m.Applied.row()))
+}
+
+func putMembers(local *bolt.Bucket, row *memberRow) error {
+	raw, err := encodeSummed(keyMembers, *row)
+	if err != nil {
+		return err
+	}
+	return local.Put(keyMembers, raw)
+}
+
+// ReadMembership returns the membership of a file, or nil if the file is that of a node alone. It
+// returns ErrLocked if a process has the file open for writing.
+func ReadMembership(path string) (*Membership, error) {
+	r, err := openReader(path, opening{uncached: true}, Schema)
+	if err != nil {
+		return nil, err
+	}
+	return r.members, r.Close()
+}
+
+// SetMembership makes the file that of a clustered node, or with nil that of a node alone. It
+// returns ErrLocked if a process has the file open, and ErrSchema if the file must be migrated
+// first. With Origin "install" the file counts as closed in order: whoever received it has verified
+// it.
+func SetMembership(path string, m *Membership) error {
+	if m != nil {
+		if err := m.check(); err != nil {
+			return err
+		}
+	}
+	return writeOffline(path, func(tx *bolt.Tx, info *Info) error {
+		if m != nil && m.Applied.Origin == "install" {
+			info.Clean = true
+		}
+		return writeMembership(localRows(tx), m)
+	})
+}
+
+// Reincarnate gives the file of a clustered node a new incarnation, with an audit row, and the
+// configuration of m. Its place is that of the file in the next term, with Origin "init"; m.Applied
+// is not used. With nil the file becomes that of a node alone.
+func Reincarnate(path string, by Event, m *Membership) (after Info, err error) {
+	now := time.Now()
+	err = writeOffline(path, func(tx *bolt.Tx, info *Info) error {
+		was, err := readMembership(tx)
+		if err == nil && was == nil {
+			err = fmt.Errorf("store: %s belongs to no cluster", path)
+		}
+		if err == nil {
+			info.Incarnation, err = newID(now)
+		}
+		if err != nil {
+			return err
+		}
+		p := info.position()
+		p.at = max(now.UnixNano(), p.at+1)
+		if _, err := appendAudit(tx.Bucket([]byte(auditBucket.Name)), &p, noRing, p.at, by.bounded()); err != nil {
+			return err
+		}
+		*info = *info.with(p)
+		after = *info
+		if m == nil {
+			return writeMembership(localRows(tx), nil)
+		}
+		next := &Membership{Index: m.Index, Raw: m.Raw, Applied: was.Applied}
+		next.Applied.Term, next.Applied.Origin = was.Applied.Term+1, "init"
+		return errors.Join(next.check(), writeMembership(localRows(tx), next))
+	})
+	return after, err
+}
+
+// writeOffline runs fn in one transaction of a file that no process has open, and then writes the
+// Info that fn has changed. As every writer it marks the file as in use until the rows are synced.
+func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
+	if _, err := os.Stat(path); err != nil { // before the folder is made
+		return err
+	}
+	folder, err := lockFolder(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(folder, err) }()
+	db, err := openBolt(path, &opening{uncached: true})
+	if err != nil {
+		return err
+	}
+	var info Info
+	err = guarded(func() error {
+		return update(db, func(tx *bolt.Tx) (err error) {
+			if info, err = readInfo(tx); err != nil {
+				return err
+			}
+			if info.Schema != Schema {
+				return fmt.Errorf("%w: %s has schema %d, not %d", ErrSchema, path, info.Schema, Schema)
+			}
+			if err := fn(tx, &info); err != nil {
+				return err
+			}
+			used := info
+			used.Clean = false
+			return writeInfo(tx, used)
+		})
+	})
+	if err == nil && info.Clean {
+		err = update(db, func(tx *bolt.Tx) error { return putClean(tx, true) })
+	}
+	return roomError(closing(db, err))
+}
+
+// KeepMembers keeps a configuration of the cluster in memory. The next group, Follow or Close
+// writes it.
+func (s *Store) KeepMembers(index uint64, raw []byte) {
+	s.members.Store(&memberRow{index, bytes.Clone(raw)})
+}
+
+// Applied returns the place of the last entry in the file, as of the last commit.
+func (s *Store) Applied() Applied {
+	if a := s.applied.Load(); a != nil {
+		return *a
+	}
+	return Applied{}
+}

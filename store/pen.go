@@ -1,0 +1,93 @@
+package store
+
+import "fmt"
+
+// rowWriter is a bucket that rows are written into: a *bolt.Bucket, or an ownBucket.
+type rowWriter interface {
+	Put(key, value []byte) error
+	Delete(key []byte) error
+}
+
+// pen writes the rows of the committer's transaction. Every change of a bucket goes through it, but
+// for the rows of the bucket local, which are of this node alone.
+type pen struct {
+	capture bool   // the node is in a cluster: keep the changes for the entry
+	raw     []byte // the encoded changes, after room for the head of an entry
+	large   int    // bytes of values that take more than half a page
+}
+
+// write makes one change.
+func (p *pen) write(c *write) error {
+	if err := c.merge(); err != nil {
+		return fmt.Errorf("merge into %s: %w", c.t.Name, err)
+	}
+	if p.capture {
+		p.raw = appendOp(p.raw, c.op())
+		if len(c.value) > PageSize/2 {
+			p.large += len(c.value)
+		}
+	}
+	return nil
+}
+
+// reset forgets the changes. It keeps the capacity, unless that is larger than most groups need.
+func (p *pen) reset() {
+	if !p.capture {
+		return
+	}
+	if cap(p.raw) > 2*maxGroupBytes {
+		p.raw = nil
+	}
+	if p.raw == nil {
+		p.raw = make([]byte, entryLen)
+	}
+	p.raw, p.large = p.raw[:entryLen], 0
+}
+
+// bytes returns the size of the encoded changes.
+func (p *pen) bytes() int { return max(len(p.raw)-entryLen, 0) }
+
+// entry returns the changes as an entry with the head e. The log may keep it.
+func (p *pen) entry(e *entry) []byte {
+	raw := make([]byte, 0, len(p.raw))
+	raw = appendEntryHead(raw, e)
+	return append(raw, p.raw[entryLen:]...)
+}
+
+// op returns the change as an entry holds it.
+func (c *write) op() op {
+	o := op{kind: opPut, bucket: c.t.home().Name, key: c.key, value: c.value}
+	if c.t.in != nil {
+		o.sub = c.t.Name
+	}
+	switch {
+	case c.key == nil && c.t.in != nil:
+		o.kind = opDrop
+	case c.key == nil:
+		o.kind = opClear
+	case c.value == nil:
+		o.kind = opDelete
+	}
+	return o
+}
+
+// size returns the number of bytes that the change takes in an entry.
+func (c *write) size() int {
+	n := opLen + len(c.t.Name) + len(c.key) + len(c.value)
+	if c.t.in != nil {
+		n += len(c.t.in.Name)
+	}
+	return n
+}
+
+// ownBucket is a bucket of the store itself in the committer's transaction.
+type ownBucket struct {
+	*table
+	pen *pen
+}
+
+// Put sets a row.
+func (p *ownBucket) Put(key, value []byte) error { return p.pen.write(&write{p.table, key, value}) }
+
+// Delete removes a row.
+func (p *ownBucket) Delete(key []byte) error { return p.pen.write(&write{p.table, key, nil}) }
