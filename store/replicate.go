@@ -36,8 +36,8 @@ type Applied struct {
 // Replicator is the log of a cluster. The committer calls it.
 type Replicator interface {
 	// Propose returns once e is in the log of a quorum and every entry before e has been passed to
-	// Follow. It returns a NothingError if no log has e. After any other error a log may have e. The
-	// log may keep e, which does not change.
+	// Follow. It returns a NothingError if no log has e. After any other error a log may have e.
+	// The log may keep e, which does not change.
 	Propose(ctx context.Context, e []byte) (Place, error)
 	// Applied is called once for each Place that Propose returned: its rows are in the file and
 	// published, or the store has failed.
