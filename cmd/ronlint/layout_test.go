@@ -86,6 +86,7 @@ var services = map[string][]string{
 	"rewarder": {"ledger", "wallet"},
 	"edge":     nil,
 	"index":    nil,
+	"cluster":  nil,
 }
 
 // forbidden lists imports that the layers would allow but the design forbids.

@@ -1,0 +1,2 @@
+// Package cluster makes a node a member of a cluster.
+package cluster

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Bounds of raft. Its messages and its cache count entries; an entry is a group of at most 1 MiB or
+// one bulk command of at most 4 MiB.
+const (
+	sentEntries   = 16
+	cachedEntries = 32
+	keptEntries   = 10240 // behind the last snapshot: a member further behind gets the file
+	rpcsInFlight  = 1     // disables pipelining, which a stalled follower can wedge for good
+	connsPerPeer  = 3
+)
+
+// never is the heartbeat timeout of a node that must not stand for election.
+const never = time.Hour
+
+// raftConfig returns the configuration of raft.
+func (n *Node) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.deps.Self.ServerID())
+	c.Logger = n.raftLog("raft")
+	c.HeartbeatTimeout = n.heartbeat()
+	c.ElectionTimeout = n.heartbeat()
+	c.LeaderLeaseTimeout = n.heartbeat() / 2
+	c.MaxAppendEntries = sentEntries
+	c.TrailingLogs = keptEntries
+	c.NoSnapshotRestoreOnStart = true // the file is the snapshot
+	c.NoLegacyTelemetry = true
+	c.ShutdownOnRemove = false
+	if n.held() {
+		c.HeartbeatTimeout, c.ElectionTimeout = never, never
+	}
+	n.tune(c)
+	return c
+}
+
+// heartbeat returns the time without a message of the leader after which a voter stands.
+func (n *Node) heartbeat() time.Duration { return n.deps.Config.Heartbeat.D() }
+
+// rpcTimeout returns the time limit of a message. The largest takes some seconds on a slow network.
+func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
+
+// raftLog returns the logger of a part of raft. Raft logs each election and each failed contact as
+// an error.
+func (n *Node) raftLog(name string) hclog.Logger { return n.log.Named(name) }
+
+// monotonic adds IsMonotonic to raft's cache of the log, which hides that of the log.
+type monotonic struct{ *raft.LogCache }
+
+// IsMonotonic reports that the log has no gaps.
+func (monotonic) IsMonotonic() bool { return true }
+
+// setTimeouts changes the time after which this node stands for election.
+func (n *Node) setTimeouts(d time.Duration) error {
+	c := n.raft.ReloadableConfig()
+	if c.HeartbeatTimeout == d {
+		return nil
+	}
+	c.HeartbeatTimeout = d
+	c.ElectionTimeout = d
+	return n.raft.ReloadConfig(c)
+}
