@@ -14,8 +14,8 @@ func TestSkew(t *testing.T) {
 		exceeds bool
 	}{{0, false}, {500 * time.Millisecond, false}, {700 * time.Millisecond, false}, {701 * time.Millisecond, true},
 		{-500 * time.Millisecond, false}, {-501 * time.Millisecond, true}, {-time.Hour, true}} {
-		s := skewOf(from.Add(tt.ahead).UnixNano(), from, to)
-		if s.Exceeds(MaxSkew) != tt.exceeds {
+		s := SkewOf(from.Add(tt.ahead).UnixNano(), from, to)
+		if s.Exceeds(MaxSkew) != tt.exceeds || (s.Check() != nil) != tt.exceeds {
 			t.Errorf("ahead by %v: %+v exceeds = %v, want %v", tt.ahead, s, !tt.exceeds, tt.exceeds)
 		}
 	}
