@@ -45,6 +45,9 @@ type Request struct {
 	values   [maxValues][1]string // storage of header values, which saves an allocation each
 	used     int                  // number of values in use
 
+	confirms    bool  // the answer begins after Cluster.Confirm
+	unconfirmed error // of Confirm; the answer is discarded
+
 	base context.Context // of the request, with its span
 	ctx  context.Context // nil before the first call of Context
 	late *flow.Late      // ctx, if it has a deadline
@@ -318,16 +321,27 @@ func (r *Request) Header() http.Header { return r.w.Header() }
 
 // WriteHeader writes and records the status.
 func (r *Request) WriteHeader(status int) {
+	if r.begin(status) {
+		r.w.WriteHeader(status)
+	}
+}
+
+// begin records the status of an answer before its first byte. It returns false if there must be no
+// answer, because the node cannot confirm that it leads.
+func (r *Request) begin(status int) bool {
 	if r.status == 0 {
+		if r.confirms && !r.confirmed() {
+			return false
+		}
 		r.status = status
 	}
-	r.w.WriteHeader(status)
+	return true
 }
 
 // Write writes a part of the answer, with status 200 unless WriteHeader was called.
 func (r *Request) Write(b []byte) (n int, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
+	if !r.begin(http.StatusOK) {
+		return 0, r.unconfirmed
 	}
 	return r.w.Write(b)
 }
@@ -335,8 +349,8 @@ func (r *Request) Write(b []byte) (n int, err error) {
 // ReadFrom copies src to the answer. If src is a file, or a part of one in an io.LimitedReader, the
 // kernel copies it without passing it through the process.
 func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
+	if !r.begin(http.StatusOK) {
+		return 0, r.unconfirmed
 	}
 	if to, ok := r.w.(io.ReaderFrom); ok {
 		return to.ReadFrom(src)
@@ -345,7 +359,12 @@ func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // Flush sends buffered data.
-func (r *Request) Flush() error { return r.control().Flush() }
+func (r *Request) Flush() error {
+	if r.unconfirmed != nil {
+		return r.unconfirmed
+	}
+	return r.control().Flush()
+}
 
 // control returns the controller of the connection's deadlines and buffer.
 func (r *Request) control() *http.ResponseController { return http.NewResponseController(r.w) }

@@ -38,8 +38,8 @@ type Authority interface {
 	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// Deps are the dependencies of the server. Only Metrics, Log, Catalog, Tracer and Inherited may be
-// nil.
+// Deps are the dependencies of the server. Only Metrics, Log, Catalog, Tracer, Inherited and
+// Cluster may be nil.
 type Deps struct {
 	Version   string // of the program
 	Catalog   *flow.Catalog
@@ -52,6 +52,7 @@ type Deps struct {
 	Lifecycle *flow.Watch[flow.Phase]
 	Now       func() time.Time
 	Inherited map[string]net.Listener // from the service manager, by name
+	Cluster   Cluster                 // nil: the node is alone and answers every request
 }
 
 func withDefaults(d Deps) Deps {
