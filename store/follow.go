@@ -31,7 +31,8 @@ type followed struct {
 // ErrDiverged and ErrCorrupt, for an entry that does not follow the file or is damaged, poison the
 // store. ErrFormat and ErrFull mean that nothing was written and that another call may succeed,
 // with another program or after there is space. Once Lead was called, an entry is refused with
-// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it.
+// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it. Follow
+// then does not wait for the committer, which may be waiting for the log.
 func (s *Store) Follow(ctx context.Context, es []Placed) error {
 	if s.opt.Replicator == nil {
 		return errors.New("store: Follow on a node alone")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -283,11 +284,12 @@ func TestFollowIsAnswered(t *testing.T) {
 	r := member(t, clusterFile(t), &fakeLog{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := r.Follow(t.Context(), es); !errors.Is(err, ErrNotLeader) {
+		if err := r.Follow(t.Context(), es); !errors.Is(err, ErrClosed) {
 			t.Errorf("it was queued: %v", err)
 		}
 	})
 	for r.replica.follows.Len() < 1 {
+		runtime.Gosched()
 	}
 	r.stop()
 	wg.Wait()
