@@ -68,8 +68,8 @@ func (s *Server) Join() http.Handler {
 	return mux
 }
 
-// Register adds the handlers for connections of nodes to mux: POST /hello, POST /rejoin, GET /bundle
-// and GET /file.
+// Register adds the handlers for connections of nodes to mux: POST /hello, POST /rejoin, GET
+// /bundle and GET /file.
 func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+PathHello, s.handle(s.hello))
 	mux.HandleFunc("POST "+PathRejoin, s.handle(s.rejoin))
@@ -215,8 +215,8 @@ func (s *Server) issue(server string, key ed25519.PublicKey) (any, error) {
 	return a, nil
 }
 
-// rejoin serves POST /rejoin: it issues a new id to a member that has lost its file, and removes the
-// old one.
+// rejoin serves POST /rejoin: it issues a new id to a member that has lost its file, and removes
+// the old one.
 func (s *Server) rejoin(r *http.Request) (any, error) {
 	q, err := readBody[joinRequest](r)
 	if err != nil {
