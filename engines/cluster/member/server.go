@@ -102,7 +102,8 @@ func respond(w http.ResponseWriter, status int, v any) {
 // fail answers with a RemoteError and logs why.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e, status := s.remote(err)
-	s.d.Log.Warn("peer_request_failed", "path", r.URL.Path, "peer", peer.PeerID(r), "code", e.Code, "error", err.Error())
+	s.d.Log.Warn("peer_request_failed",
+		"path", r.URL.Path, "peer", peer.PeerID(r), "code", e.Code, "error", err.Error())
 	respond(w, status, e)
 }
 

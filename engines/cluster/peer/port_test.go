@@ -362,6 +362,11 @@ func TestFlood(t *testing.T) {
 func TestJoinBound(t *testing.T) {
 	a := found(t)
 	p := start(t, loopback(t), a, nil)
+	member, err := another(t, a).Dial(t.Context(), p.Raft().Addr().String(), ProtoRaft)
+	if err != nil { // it makes the network known, so that its handshakes are not slowed down
+		t.Fatal(err)
+	}
+	_ = member.Close()
 	dial := func() (*tls.Conn, error) {
 		config := baseConfig(ProtoJoin)
 		config.InsecureSkipVerify = true
