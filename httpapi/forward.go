@@ -48,7 +48,8 @@ func (s *Server) forward(c *Request) error {
 		return store.ErrNotLeader
 	}
 	if c.peer.Socket && c.peer.UID != 0 && c.peer.UID != uint32(os.Getuid()) {
-		return &auth.DeniedError{Scope: c.route.Scope, Reasons: []string{c.peer.String() + " is known on this node only"}}
+		why := c.peer.String() + " is a user of this machine only"
+		return &auth.DeniedError{Scope: c.route.Scope, Reasons: []string{why}}
 	}
 	if c.route.Class == ClassStream {
 		if !c.acquireStream() {

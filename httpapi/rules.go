@@ -19,8 +19,8 @@ const (
 )
 
 // HintNotLeader is the hint of a refusal while no node of a cluster leads.
-const HintNotLeader = "no node of the cluster leads at the moment; nothing was done: send it again after Retry-After, " +
-	"to any node"
+const HintNotLeader = "no node of the cluster leads at the moment; nothing was done: send it again after " +
+	"Retry-After, to any node"
 
 var (
 	outcomeNone    = Told(Details{"outcome": "none"})

@@ -49,7 +49,8 @@ var layers = [][]string{
 	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
 	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
 		"httpapi/front"},
-	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node"},
+	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
+		"httpapi/wire/cluster"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",
@@ -58,6 +59,7 @@ var layers = [][]string{
 		"httpapi/edge",
 		"httpapi/index",
 		"httpapi/node",
+		"httpapi/cluster",
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
