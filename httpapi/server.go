@@ -18,6 +18,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
@@ -290,6 +291,12 @@ func (s *Server) SocketPath() string { return s.front.SocketPath() }
 
 // Tasks returns the accept loops.
 func (s *Server) Tasks() []flow.Task { return s.front.Tasks() }
+
+// Keep stops accepting and returns duplicates of the sockets for the next run of the process.
+func (s *Server) Keep() ([]systemd.Socket, error) { return s.front.Keep() }
+
+// Cut ends the contexts of all requests, so that their handlers answer at once.
+func (s *Server) Cut() { s.front.Cut() }
 
 // Shutdown stops accepting and waits for running requests until ctx ends. Then it closes the
 // remaining connections and returns an error. Streams end by the gate.

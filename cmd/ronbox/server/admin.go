@@ -172,9 +172,19 @@ const noteWithin = 2 * time.Second
 func (n *Node) note(ctx context.Context, e store.Event) {
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
-	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
+	if err := n.record(ctx, e); err != nil {
 		n.log.Warn("not on the audit chain", "what", e.Event, "reason", err.Error())
 	}
+}
+
+// record appends an audit row. A member that stands by has no chain of its own, and logs the row.
+func (n *Node) record(ctx context.Context, e store.Event) error {
+	if n.standsBy() {
+		n.log.Info("not on the audit chain", "what", e.Event, "by", e.Principal, "reason", "the node stands by")
+		return nil
+	}
+	_, err := store.Commit(ctx, n.store, store.Control, auditNote{e})
+	return err
 }
 
 // auditNote appends one audit row.

@@ -37,7 +37,10 @@
 //     removed.
 //  10. In memory mode no path is opened for writing. A request that would need one is refused and
 //     shown in the readiness.
-//  11. A directory becomes a node when its init has ended. A node never serves the remains of a
+//  11. A member of a cluster commits nothing before its election. A deposed one ends its life: the
+//     process replaces itself and keeps its sockets, so that no connection is refused, and does not
+//     wait for a disk that hangs.
+//  12. A directory becomes a node when its init has ended. A node never serves the remains of a
 //     killed init, and the next init starts over.
 //
 // # Guests

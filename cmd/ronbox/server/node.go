@@ -51,8 +51,11 @@ type Options struct {
 	// RunStep is called by tests at each named step of a rewarder run.
 	RunStep func(step string)
 
-	inherited map[string]net.Listener // from the service manager, by name
+	inherited map[string]net.Listener // from the service manager or an earlier life, by name
 	within    bounds                  // bounds of the stop; zero: stopWithin
+	member    member                  // replaces the one of the file in tests
+	// replaces systemd.Again in tests
+	again func(kept []systemd.Socket, env ...string) error
 }
 
 // Node is one node. New wires it, Run runs it once.
@@ -92,10 +95,15 @@ type Node struct {
 	auth    *auth.Authority
 	server  *httpapi.Server
 	manager *manager
+	member  member // nil: a node alone
+
+	accepting sync.Once        // of accept
+	kept      []systemd.Socket // for the next life; owned by Run
 
 	drain request // the first stop signal
 	abort request // the second stop signal
 	died  request // a task that must not end has ended
+	again request // another life is to follow this one
 
 	due       deadlines
 	liveTasks atomic.Int64 // running engine tasks
@@ -156,7 +164,8 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 
 // assemble builds every part of the node after the parts that it uses.
 func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
-	n := &Node{boot: cfg, opt: o, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
+	n := &Node{boot: cfg, opt: o, build: build, now: now, member: o.member}
+	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
 	n.metrics.Configure(cfg.Metrics)

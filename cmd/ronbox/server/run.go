@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
 	"ronbox/httpapi/front"
@@ -31,6 +32,8 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
+		case actStandby:
+			e = n.standby(ctx)
 		case actRecover:
 			e = n.recover(ctx)
 		case actServe:
@@ -47,8 +50,10 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 		case actDie:
 			n.die(base)
 			return n.state.exit
+		case actRenew:
+			e = n.renew(base)
 		case actEnd:
-			return n.state.exit
+			return n.end(ctx)
 		}
 	}
 }
@@ -77,11 +82,16 @@ func (n *Node) open(ctx context.Context) event {
 	if err := n.openParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
-	n.sup.Start(n.server.Tasks()...)
+	if !n.renewed() {
+		n.accept()
+	}
 	n.board.Set(ownService, "config_loaded", nil)
 	n.board.Set(ownService, "listener_bound", nil)
 	if n.boot.Amnesia.Enabled {
 		n.board.Set(ownService, keyAmnesia, nil)
+	}
+	if n.member != nil {
+		return event{kind: evEnrolled}
 	}
 	return event{kind: evOpened}
 }
@@ -118,8 +128,29 @@ func (n *Node) openFile(ctx context.Context) error {
 	return err
 }
 
+// renewed reports whether an earlier life has left its sockets to this one.
+func (n *Node) renewed() bool {
+	for _, l := range n.opt.inherited {
+		if _, ok := l.(*systemd.Kept); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// hushed is the time after which a node that begins its next life accepts, to say that it starts.
+const hushed = 3 * time.Second
+
+// accept starts the accept loops. A node that starts anew accepts at once, and refuses what it
+// cannot answer yet. One that begins its next life leaves its clients waiting until it can, or for
+// hushed.
+func (n *Node) accept() { n.accepting.Do(func() { n.sup.Start(n.server.Tasks()...) }) }
+
 // bootProgress reports a long start to the service manager.
 func (n *Node) bootProgress(stage string, done, total int64) {
+	if n.renewed() && n.Addr() != "" && n.uptime() > hushed {
+		n.accept()
+	}
 	status := stage
 	if total > 0 {
 		status = fmt.Sprintf("%s: %d %%", stage, 100*done/total)
@@ -127,24 +158,41 @@ func (n *Node) bootProgress(stage string, done, total int64) {
 	n.manager.extend(status)
 }
 
-// recover recovers the state of every part and starts the tasks.
-func (n *Node) recover(ctx context.Context) event {
+// prepare makes the file ready and starts the committer.
+func (n *Node) prepare(ctx context.Context) error {
 	if err := n.store.Prepare(ctx); err != nil {
-		return n.bootFailed(ctx, err)
+		return err
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if !n.boot.Amnesia.Enabled {
 		n.sweep()
 	}
+	return nil
+}
+
+// recover recovers the state of every part and starts the tasks. Whatever a start commits, it
+// commits here: a member gets here once it is elected.
+func (n *Node) recover(ctx context.Context) event {
+	if n.member == nil {
+		if err := n.prepare(ctx); err != nil {
+			return n.bootFailed(ctx, err)
+		}
+	}
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
+	}
+	if now, _ := n.config.Load(); now.version > 1 {
+		n.reloadEngines(now.cfg) // it changed while the node stood by
 	}
 	if err := n.ensureEngines(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.startEngines()
 	n.firstSample()
-	n.sup.Start(n.countLives(n.tasks()...)...)
+	if n.member == nil {
+		n.sup.Start(n.countLives(n.watchers()...)...)
+	}
+	n.sup.Start(n.countLives(n.keepers()...)...)
 	return event{kind: evRecovered}
 }
 
@@ -202,6 +250,7 @@ func (n *Node) countLives(ts ...flow.Task) []flow.Task {
 // serve opens the gate.
 func (n *Node) serve() {
 	n.server.SetGate(httpapi.GateOpen)
+	n.accept()
 	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
 	n.manager.serving("Serving " + n.server.URL())
 	if n.onRunning != nil {
@@ -217,6 +266,8 @@ func (n *Node) wait() event {
 			return event{kind: map[bool]eventKind{true: evHealed, false: evDegraded}[healthy]}
 		}
 		select {
+		case <-n.deposed():
+			return event{kind: evDeposed}
 		case <-n.store.Failed():
 			return n.fatal()
 		case <-n.died.asked:
@@ -247,8 +298,12 @@ func (n *Node) fatal() event {
 	return event{kind: evFailed, code: ExitInternal}
 }
 
-// bootFailed logs why the node does not start. A stop signal during the boot is not a failure.
+// bootFailed logs why the node does not start. A stop signal during the boot is not a failure, nor
+// is a deposition.
 func (n *Node) bootFailed(ctx context.Context, err error) event {
+	if n.isDeposed() {
+		return event{kind: evDeposed}
+	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
@@ -359,6 +414,13 @@ func outcomes() []outcomeRow {
 		{fs.ErrPermission, outcome{ExitDenied, own}},
 		{syscall.EROFS, outcome{ExitDenied, own}},
 		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
+		{
+			store.ErrClustered,
+			outcome{
+				ExitConfig,
+				"make it a node alone with the release that wrote the file: `ronbox cluster leave --last`",
+			},
+		},
 		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
 		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{errUnfinished, outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},

@@ -223,6 +223,9 @@ func (n *Node) ensureEngines(ctx context.Context) error {
 // ensureAgain is ensureEngines after a reload, or when the file accepts writes again. A failure is
 // logged.
 func (n *Node) ensureAgain(ctx context.Context) {
+	if n.standsBy() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
 	if err := n.ensureEngines(ctx); err != nil {
@@ -237,8 +240,12 @@ func (n *Node) startEngines() {
 	}
 }
 
-// reloadEngines applies a new configuration to every engine.
+// reloadEngines applies a new configuration to every engine. The engines of a member that stands by
+// have no state, and get it when they recover.
 func (n *Node) reloadEngines(c *config.Config) {
+	if n.standsBy() {
+		return
+	}
 	for _, r := range n.recovered() {
 		r.Reload(c)
 	}

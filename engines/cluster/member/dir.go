@@ -192,8 +192,8 @@ func (d *Dir) unlocked() error {
 	return nil
 }
 
-// SavePeers keeps the addresses of members for a rejoin of a node that has lost its file. At most 64
-// are kept.
+// SavePeers keeps the addresses of members for a rejoin of a node that has lost its file. At most
+// 64 are kept.
 func (d *Dir) SavePeers(addrs []string) error {
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	return d.writeMark(peersFile, addrs[:min(len(addrs), maxPeers)])

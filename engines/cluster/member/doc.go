@@ -5,8 +5,8 @@
 // # Invariants
 //
 //  1. A verb that is killed at any step is completed or undone by running it again or by
-//     [Dir.Finish] at the next boot. Its mark, a file in <data>/cluster, is written before its first
-//     change and removed after its last one.
+//     [Dir.Finish] at the next boot. Its mark, a file in <data>/cluster, is written before its
+//     first change and removed after its last one.
 //  2. A file with a membership belongs to the identity in <data>/cluster, unless a mark is there.
 //  3. A token is redeemed for one key of a node. Only its hash is stored.
 //  4. A bundle of secrets goes only over ronbox-peer/1, to a node whose certificate was issued less

@@ -99,11 +99,11 @@ func (d *Dir) finishLeave() error {
 	return d.do("identity", func() error { return d.dissolve(leaveMark) })
 }
 
-// Recover makes a stopped member, of a cluster that has lost its quorum for good, the only member of
-// a new cluster with its data, which may lack the last writes of the old one. The file gets a new
-// incarnation and the audit row by. Members of the old cluster are strangers to the new one; they
-// rejoin with --wipe, a URL and a token. advertise may be "": the address stays. It returns ErrAlone
-// and [store.ErrLocked] as LeaveLast does, and may be repeated until it has succeeded.
+// Recover makes a stopped member, of a cluster that has lost its quorum for good, the only member
+// of a new cluster with its data, which may lack the last writes of the old one. The file gets a
+// new incarnation and the audit row by. Members of the old cluster are strangers to the new one;
+// they rejoin with --wipe, a URL and a token. advertise may be "": the address stays. It returns
+// ErrAlone and [store.ErrLocked] as LeaveLast does, and may be repeated until it has succeeded.
 func (d *Dir) Recover(by store.Event, advertise string) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {

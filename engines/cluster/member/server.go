@@ -68,8 +68,8 @@ func (s *Server) Join() http.Handler {
 	return mux
 }
 
-// Register adds the handlers for connections of nodes to mux: POST /hello, POST /rejoin, GET /bundle
-// and GET /file.
+// Register adds the handlers for connections of nodes to mux: POST /hello, POST /rejoin, GET
+// /bundle and GET /file.
 func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+PathHello, s.handle(s.hello))
 	mux.HandleFunc("POST "+PathRejoin, s.handle(s.rejoin))
@@ -102,7 +102,8 @@ func respond(w http.ResponseWriter, status int, v any) {
 // fail answers with a RemoteError and logs why.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e, status := s.remote(err)
-	s.d.Log.Warn("peer_request_failed", "path", r.URL.Path, "peer", peer.PeerID(r), "code", e.Code, "error", err.Error())
+	s.d.Log.Warn("peer_request_failed",
+		"path", r.URL.Path, "peer", peer.PeerID(r), "code", e.Code, "error", err.Error())
 	respond(w, status, e)
 }
 
@@ -215,8 +216,8 @@ func (s *Server) issue(server string, key ed25519.PublicKey) (any, error) {
 	return a, nil
 }
 
-// rejoin serves POST /rejoin: it issues a new id to a member that has lost its file, and removes the
-// old one.
+// rejoin serves POST /rejoin: it issues a new id to a member that has lost its file, and removes
+// the old one.
 func (s *Server) rejoin(r *http.Request) (any, error) {
 	q, err := readBody[joinRequest](r)
 	if err != nil {

@@ -41,11 +41,11 @@ type joinRequest struct {
 // joinAnswer is the answer to a joinRequest.
 type joinAnswer struct {
 	peer.Versions
-	Cluster string   `json:"cluster"`
-	Clock   int64    `json:"clock"` // Unix ns
-	Server  string   `json:"server,omitempty"`
-	Cert    string   `json:"cert,omitempty"` // PEM
-	CA      string   `json:"ca,omitempty"`   // PEM
+	Cluster string `json:"cluster"`
+	Clock   int64  `json:"clock"` // Unix ns
+	Server  string `json:"server,omitempty"`
+	Cert    string `json:"cert,omitempty"` // PEM
+	CA      string `json:"ca,omitempty"`   // PEM
 }
 
 // Hello is the body of POST /hello, which every node sends to the leader.

@@ -163,7 +163,8 @@ func (s Skew) Check() error {
 // Exceeds reports whether the difference is larger than most for certain.
 func (s Skew) Exceeds(most time.Duration) bool { return s.By.Abs()-s.Within > most }
 
-// SkewOf returns the difference to a clock (Unix ns) that was read at some time between from and to.
+// SkewOf returns the difference to a clock (Unix ns) that was read at some time between from and
+// to.
 func SkewOf(clock int64, from, to time.Time) Skew {
 	half := to.Sub(from) / 2
 	return Skew{By: time.Unix(0, clock).Sub(from.Add(half)), Within: half}

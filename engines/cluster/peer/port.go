@@ -26,8 +26,8 @@ const (
 	mostConns       = 4096
 	mostRaft        = 64  // per server
 	mostPeer        = 512 // per server
-	mostJoin        = 16
-	mostJoinEach    = 4 // per network
+	mostJoin        = 64
+	mostJoinEach    = 16 // per network
 )
 
 const service = "cluster"

@@ -12,7 +12,7 @@ type Status struct {
 	NodeID        string                       `json:"node_id"`
 	Incarnation   string                       `json:"incarnation"`
 	Version       string                       `json:"version"`
-	Phase         string                       `json:"phase" enum:"booting|recovering|running|degraded|draining|aborting|stopping|stopped|poisoned"`
+	Phase         string                       `json:"phase" enum:"booting|standby|recovering|running|degraded|draining|aborting|stopping|stopped|poisoned"`
 	URL           string                       `json:"url"`
 	Socket        string                       `json:"socket,omitzero"`
 	UptimeSeconds int64                        `json:"uptime_seconds"`
