@@ -18,7 +18,10 @@ type cluster struct {
 	links *links
 	svc   *nodes
 	admin []clusterapi.Client // of the admin sockets
-	token string              // a file; all nodes take the token
+
+	scratch string // a folder of the test
+	token   string // a file; all nodes take the token
+	secret  string // its content
 }
 
 // joined is the output of init, join and rejoin.
@@ -31,7 +34,7 @@ type joined struct {
 // member, and the others join it.
 func newCluster(t testing.TB, size int) *cluster {
 	t.Helper()
-	c := &cluster{}
+	c := &cluster{scratch: t.TempDir()}
 	var binds []string
 	for range size {
 		binds = append(binds, freePort(t))
@@ -44,11 +47,17 @@ func newCluster(t testing.TB, size int) *cluster {
 		c.admin = append(c.admin, clusterapi.NewClient(n.socket(t)))
 	}
 	first := c.nodes[0]
-	token := first.open(t)
+	c.secret = first.open(t)
+	first.must(t, nil, "wallet", "issue", rewardAccount, fmt.Sprint(rewardFunds), "-q")
 	c.links.runs(0, first.proc.cmd.Process.Pid)
-	c.token = filepath.Join(filepath.Dir(first.dir), "token")
-	must(t, os.WriteFile(c.token, []byte(token), 0o600))
-	c.svc = newService(t, token, c.nodes...)
+	c.token = filepath.Join(c.scratch, "token")
+	for file, from := range map[string]string{
+		"token": "admin.token", "signer.key": "registry/dev-signer.key", "policy.key": "rewarder/dev-policy.key",
+		"ronbox.toml": "ronbox.toml",
+	} {
+		copyFile(t, filepath.Join(first.dir, from), filepath.Join(c.scratch, file))
+	}
+	c.svc = newService(t, c.secret, c.nodes...)
 	var made joined
 	first.must(t, &made, "cluster", "init", "--json")
 	for i := 1; i < size; i++ {
@@ -70,6 +79,8 @@ func (c *cluster) join(t testing.TB, i int) {
 	t.Helper()
 	var token struct{ Token, URL string }
 	c.nodes[c.leader(t)].must(t, &token, "cluster", "token", "--json")
+	must(t, os.MkdirAll(c.nodes[i].dir, 0o700))
+	copyFile(t, filepath.Join(c.scratch, "ronbox.toml"), filepath.Join(c.nodes[i].dir, "ronbox.toml"))
 	c.nodes[i].must(t, nil, "cluster", "join", token.URL, "--token", token.Token, "--json")
 	c.start(t, i)
 	c.well(t)
@@ -149,6 +160,14 @@ func (c *cluster) id(t testing.TB, i int) string {
 	s, err := c.status(t, i)
 	must(t, err)
 	return s.Self
+}
+
+// copyFile copies a file that only its owner may read.
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(from)
+	must(t, err)
+	must(t, os.WriteFile(to, raw, 0o600))
 }
 
 // copyDir copies a directory.

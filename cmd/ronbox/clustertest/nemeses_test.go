@@ -55,9 +55,10 @@ func TestNemeses(t *testing.T) {
 	must(t, err)
 	c := newCluster(t, 3)
 	b := newBank(c.svc, fmt.Sprintf("n%x", seed))
+	loads := []load{newVersions(t, c, c.secret), newRewards(t, c, c.secret, fmt.Sprintf("e%x", seed))}
 	funds := balances{openingEach, openingEach, openingEach}
 	for i, nem := range plan {
-		funds = c.round(t, b, nem, funds, i, rand.New(rand.NewPCG(seed, 1+uint64(i))))
+		funds = c.round(t, b, nem, funds, i, loads, rand.New(rand.NewPCG(seed, 1+uint64(i))))
 		if i%compareEvery == compareEvery-1 || i == len(plan)-1 {
 			v := c.sameState(t)
 			t.Logf("all files have the state %s at position %d", v.StateHash, v.Seq)
@@ -72,9 +73,10 @@ func TestNemeses(t *testing.T) {
 }
 
 // round runs the load with one nemesis and returns the balances at the end.
-func (c *cluster) round(t *testing.T, b *bank, nem nemesis, opening balances, n int, d *rand.Rand) balances {
+func (c *cluster) round(t *testing.T, b *bank, nem nemesis, opening balances, n int, loads []load,
+	d *rand.Rand) balances {
 	t.Helper()
-	r := newRound(c.svc, b, opening, n)
+	r := newRound(c.svc, b, opening, n, loads...)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	began := time.Now()

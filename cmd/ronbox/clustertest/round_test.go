@@ -25,12 +25,21 @@ type round struct {
 	payments  *history
 	lookups   *history
 	opening   balances
+	loads     []load
 	undecided int // transfers that were open when the clients stopped
 }
 
-func newRound(svc service, b *bank, opening balances, n int) *round {
+// load is a further load of a round, whose clients run until their context ends. check is called
+// after them, when all nodes are well.
+type load interface {
+	clients() []func(ctx context.Context, d *rand.Rand)
+	check(ctx context.Context, d *rand.Rand) error
+}
+
+func newRound(svc service, b *bank, opening balances, n int, loads ...load) *round {
 	return &round{
 		bank: b, names: &names{svc: svc, round: n}, payments: &history{}, lookups: &history{}, opening: opening,
+		loads: loads,
 	}
 }
 
@@ -45,6 +54,12 @@ func (r *round) start(ctx context.Context, d *rand.Rand) (wait func()) {
 		d := rand.New(rand.NewPCG(d.Uint64(), 0))
 		clients.Go(func() { r.names.run(ctx, r.lookups, id, d, clientPause) })
 	}
+	for _, l := range r.loads {
+		for _, client := range l.clients() {
+			d := rand.New(rand.NewPCG(d.Uint64(), 0))
+			clients.Go(func() { client(ctx, d) })
+		}
+	}
 	return clients.Wait
 }
 
@@ -56,6 +71,9 @@ func (r *round) close(ctx context.Context, d *rand.Rand) (closing balances, err 
 	closing, err = r.bank.now(ctx, r.payments, d)
 	if err == nil && closing.sum() != r.opening.sum() {
 		err = fmt.Errorf("all balances were %d, and are %d", r.opening.sum(), closing.sum())
+	}
+	for _, l := range r.loads {
+		err = errors.Join(err, l.check(ctx, d))
 	}
 	return closing, errors.Join(err, r.bank.err(), r.names.err())
 }
