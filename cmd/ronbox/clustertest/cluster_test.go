@@ -24,15 +24,21 @@ type cluster struct {
 	secret  string // its content
 }
 
-// joined is the output of init, join and rejoin.
-type joined struct {
-	Cluster string `json:"cluster"`
-	ID      string `json:"id"`
+// newCluster makes a cluster of size nodes: a node with data becomes a member, and the others join it.
+func newCluster(t testing.TB, size int) *cluster {
+	t.Helper()
+	c := newNodes(t, size)
+	c.nodes[0].must(t, nil, "cluster", "init", "--json")
+	for i := 1; i < size; i++ {
+		c.join(t, i)
+	}
+	c.well(t)
+	return c
 }
 
-// newCluster makes a cluster of size nodes with the accounts of the bank: a node with data becomes a
-// member, and the others join it.
-func newCluster(t testing.TB, size int) *cluster {
+// newNodes returns nodes of which the first one runs alone, with the accounts of the bank. The others
+// have no data yet.
+func newNodes(t testing.TB, size int) *cluster {
 	t.Helper()
 	c := &cluster{scratch: t.TempDir()}
 	var binds []string
@@ -58,12 +64,6 @@ func newCluster(t testing.TB, size int) *cluster {
 		copyFile(t, filepath.Join(first.dir, from), filepath.Join(c.scratch, file))
 	}
 	c.svc = newService(t, c.secret, c.nodes...)
-	var made joined
-	first.must(t, &made, "cluster", "init", "--json")
-	for i := 1; i < size; i++ {
-		c.join(t, i)
-	}
-	c.well(t)
 	return c
 }
 

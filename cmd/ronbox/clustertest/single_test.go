@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,26 +36,25 @@ func TestNodeAlone(t *testing.T) {
 	}
 	seed := hosttest.Seed(t, "CLUSTER_SEED")
 	d := rand.New(rand.NewPCG(seed, 0))
-	n := newNode(t, "alone")
-	s := newService(t, n.open(t), n)
-	b := newBank(s, "k")
+	c := newNodes(t, 1)
+	n, b := c.nodes[0], newBank(c.svc, "k")
+	loads := []load{newVersions(t, c, c.secret), newRewards(t, c, c.secret, "e")}
 	funds := balances{openingEach, openingEach, openingEach}
 	for i := range 3 {
-		r := newRound(s, b, funds, i)
+		r := newRound(c.svc, b, funds, i, loads...)
 		ctx, stop := context.WithCancel(t.Context())
 		wait := r.start(ctx, d)
-		time.Sleep(time.Duration(100+d.IntN(400)) * time.Millisecond) // load, not a wait for an event
-		n.signal(syscall.SIGKILL)
-		<-n.proc.done
+		time.Sleep(time.Duration(500+d.IntN(1000)) * time.Millisecond) // load, not a wait for an event
+		n.kill()
 		n.launch(t)
-		c := n.socket(t)
-		until(t, "the node is ready", []*node{n}, func() bool { return ready(t.Context(), c) })
+		until(t, "the node is ready", c.nodes, func() bool { return ready(t.Context(), c.admin[0].Client) })
 		stop()
 		wait()
 		closing, err := r.close(t.Context(), d)
 		must(t, err)
 		must(t, r.check())
-		t.Logf("%d payments and reads, %d lookups, %d open: %v", r.payments.size(), r.lookups.size(), r.undecided, closing)
+		t.Logf("%d payments and reads, %d lookups, %d open: %v", r.payments.size(), r.lookups.size(), r.undecided,
+			closing)
 		funds = closing
 	}
 	must(t, b.checkJournal(n.journal(t)))
