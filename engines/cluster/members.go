@@ -132,6 +132,22 @@ func (n *Node) Heard(id, url string, skew time.Duration) {
 	}
 }
 
+// Members returns the addresses of the peer ports of all members.
+func (n *Node) Members() (addrs []string) {
+	for _, s := range n.servers() {
+		addr, _ := splitAddress(s.Address)
+		addrs = append(addrs, addr)
+	}
+	return addrs
+}
+
+// Standby reports whether id is a member that stays without a vote.
+func (n *Node) Standby(id string) bool {
+	s, _ := n.member(id)
+	_, standby := splitAddress(s.Address)
+	return standby
+}
+
 // IsMember reports whether id is in the latest configuration.
 func (n *Node) IsMember(id string) bool {
 	_, ok := n.member(id)
