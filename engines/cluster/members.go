@@ -162,8 +162,8 @@ func (n *Node) Admit(ctx context.Context, id, addr string, standby bool) error {
 }
 
 // Remove removes a member. It returns ErrQuorum if the voters that remain and answer now are no
-// quorum of those that remain, ErrUnknownMember if id is none, and [store.ErrNotLeader] if this node
-// does not lead. It blocks for one heartbeat at most if a voter does not answer.
+// quorum of those that remain, ErrUnknownMember if id is not a member, and [store.ErrNotLeader] if
+// this node does not lead. It waits for one heartbeat at most for a voter that does not answer.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	if !n.Leads() {
 		return store.ErrNotLeader

@@ -250,9 +250,10 @@ func (m *member) begin() (*life, error) {
 		<-l.commit
 		return nil, errors.Join(err, n.Close(), s.Close())
 	}
-	ctx, l.cancel = context.WithCancel(ctx)
+	live, cancel := context.WithCancel(ctx)
+	l.cancel = cancel
 	for _, task := range n.Tasks() {
-		l.tasks.Go(func() { _ = task.Run(ctx) })
+		l.tasks.Go(func() { _ = task.Run(live) })
 	}
 	return l, nil
 }
