@@ -260,6 +260,7 @@ func TestJoinVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := peer.JoinClient(token.Pin, time.Now)
+	defer client.CloseIdleConnections()
 	q := joinRequest{
 		Versions: peer.ThisProgram(), Token: token.Secret[:], Key: make([]byte, 32), Advertise: testAddr,
 	}
@@ -406,4 +407,38 @@ func TestRejoin(t *testing.T) {
 			break
 		}
 	}
+}
+
+// A rejoin that is killed while it replaces the identity continues with the new one.
+func TestRejoinKilledInSwap(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	killed := &Dir{path: d.path, step: func(name string) error {
+		if name == "swap" {
+			return errKilled
+		}
+		return nil
+	}}
+	if _, err := killed.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	fresh, err := os.ReadFile(d.file(freshDir, peer.CertFile))
+	if err == nil {
+		err = os.WriteFile(d.file(clusterDir, peer.CertFile), fresh, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Identity(); err == nil {
+		t.Fatal("the identity is complete: the test is broken")
+	}
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+	enter(t, d, l)
 }

@@ -48,11 +48,6 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 	}
 	o.Advertise = begun.Advertise
 	a := applicant{d: d, o: o, dir: d.file(freshDir), known: append(o.Peers, begun.Known...)}
-	if o.URL == "" && o.Token == "" {
-		if a.old, err = d.Identity(); err != nil {
-			return nil, fmt.Errorf("%w; give a URL and a token", err)
-		}
-	}
 	fresh, b, err := a.apply(ctx)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 const (
 	acceptors       = 32 // handshakes at once
 	reserved        = 8  // of them, for networks of known members
-	perNetwork      = 8
+	perNetwork      = 12
 	handshakeWithin = 5 * time.Second
 	strangerPause   = 100 * time.Millisecond // before a slot of an unknown network is free again
 	queued          = 16                     // connections that wait for Accept, per protocol
