@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
+
 	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
@@ -441,4 +444,44 @@ func TestRejoinKilledInSwap(t *testing.T) {
 	}
 	mustBeReady(t, d, l)
 	enter(t, d, l)
+}
+
+// Either the file or the log may be damaged: the other one names the members.
+func TestRejoinFindsMembers(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	if _, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, from, l)
+	if err := errors.Join(os.Remove(from.file(clusterDir, peersFile)), os.Mkdir(from.file(raftDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		doc   string
+		spoil func(d *Dir) error
+	}{
+		{"the log is damaged", func(d *Dir) error {
+			return os.WriteFile(d.file(raftDir, "wal-meta.db"), []byte("damaged"), 0o600)
+		}},
+		{"the file is damaged", func(d *Dir) error {
+			w, err := raftwal.Open(d.file(raftDir))
+			if err != nil {
+				return err
+			}
+			e := &raft.Log{Index: 5, Term: 1, Type: raft.LogConfiguration, Data: onlyMember(l.id)}
+			return errors.Join(w.StoreLog(e), w.Close(), os.WriteFile(d.Database(), []byte("damaged"), 0o600))
+		}},
+	} {
+		d := copied(t, from)
+		old, err := d.Identity()
+		if err = errors.Join(err, tt.spoil(d)); err != nil {
+			t.Fatal(err)
+		}
+		l.cluster.members[old.ServerID()] = testAddr
+		if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+		mustBeReady(t, d, l)
+	}
 }

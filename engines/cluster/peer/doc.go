@@ -21,8 +21,8 @@
 //     or an IPv6 /64), and at most 24 from networks without a known member. A handshake, including
 //     the Hello, takes at most 5 s. A network without a known member gets its slot back 100 ms
 //     later. A connection beyond these bounds is closed unanswered.
-//  4. At most 64 connections of Join are open, at most 16 of them from one network. At most 64
-//     connections of Raft and 512 of Peer are open per server.
+//  4. At most 64 connections of Join are open, at most 16 of them from one network. Each
+//     serves 4 requests. At most 64 connections of Raft and 512 of Peer are open per server.
 //  5. A private key has mode 0600 and is never read if other users may read it.
 //  6. A Save that has returned nil survives a power cut. node.json is its last file, so a directory
 //     without node.json has no identity.
