@@ -25,11 +25,7 @@ func (n *Node) openLog() (wal, error) {
 	if err := os.MkdirAll(n.deps.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	size := raftwal.DefaultSegmentSize
-	if n.segment > 0 {
-		size = n.segment
-	}
-	w, err := raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(size))
+	w, err := raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(n.segment))
 	if errors.Is(err, raftwal.ErrCorrupt) {
 		return nil, misfit("the raft log is damaged: " + err.Error())
 	}

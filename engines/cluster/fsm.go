@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"errors"
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -45,19 +47,54 @@ func (f *fsm) follow(run []store.Placed) []store.Placed {
 	case n.office.Load():
 		n.end(ReasonForeign, nil)
 	default:
+		n.followAll(run)
+	}
+	return run[:0:0]
+}
+
+// followAll applies entries. While there is no room for them, or this program does not know their
+// format, it tries again: the node then does not acknowledge what its file cannot hold.
+func (n *Node) followAll(run []store.Placed) {
+	for {
 		end := n.commits.begin()
 		err := n.store.Follow(n.ctx, run)
 		end()
-		if err != nil && n.ctx.Err() == nil {
-			n.end(ReasonFailed, err)
+		if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFormat) {
+			n.stalled.Store(nil)
+			if err != nil && n.ctx.Err() == nil {
+				n.end(ReasonFailed, err)
+			}
+			return
+		}
+		if n.stalled.Swap(&err) == nil {
+			n.log.Error("follower_stalls", "index", run[0].Index, "error", err)
+		}
+		again := time.NewTimer(stallEvery)
+		select {
+		case <-again.C:
+		case <-n.ctx.Done():
+		case <-n.deposed:
+		}
+		again.Stop()
+		if n.ctx.Err() != nil || n.over() {
+			return
 		}
 	}
-	return run[:0:0]
+}
+
+// stallEvery is the time between two attempts of a follower that stalls.
+const stallEvery = time.Second
+
+// configuration is a configuration of the cluster and its place in the log.
+type configuration struct {
+	index uint64
+	raw   []byte
 }
 
 // keepMembers gives a committed configuration to the store, which writes it with the next group.
 // The committer may hold its transaction open and wait for a later entry.
 func (n *Node) keepMembers(l *raft.Log) {
+	n.latest.Store(&configuration{l.Index, l.Data})
 	n.store.KeepMembers(l.Index, l.Data)
 	n.peers.forgetOthers(raft.DecodeConfiguration(l.Data))
 }
@@ -76,7 +113,7 @@ func (f *fsm) Restore(r io.ReadCloser) error { return r.Close() }
 // truncation is a snapshot that only lets raft truncate its log.
 type truncation struct{}
 
-// Persist implements raft.FSMSnapshot. Raft then closes the sink, which moves the place of the file.
+// Persist implements raft.FSMSnapshot. Raft then closes the sink, which moves the place.
 func (truncation) Persist(raft.SnapshotSink) error { return nil }
 
 // Release implements raft.FSMSnapshot.

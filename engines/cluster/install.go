@@ -101,7 +101,7 @@ func (s *sink) Close() error {
 	}
 	s.done = true
 	if s.file == nil {
-		return s.n.store.Follow(s.n.ctx, []store.Placed{{Place: s.at}})
+		return s.n.movePlace(s.at)
 	}
 	if err := s.install(s.n.ctx); err != nil {
 		s.n.log.Error("install_failed", "error", err)
@@ -109,6 +109,21 @@ func (s *sink) Close() error {
 	}
 	s.n.metrics.installed(1)
 	s.n.end(ReasonInstalled, nil)
+	return nil
+}
+
+// movePlace moves the place of the file, so that the log may be truncated up to there. The place of
+// a leader moves with its groups only.
+func (n *Node) movePlace(at store.Place) error {
+	if n.over() {
+		return errClosed
+	}
+	if err := n.store.Follow(n.ctx, []store.Placed{{Place: at}}); err != nil {
+		return err
+	}
+	if a := n.store.Applied(); a.Index < at.Index {
+		return fmt.Errorf("cluster: the file is at %d, the log is not truncated up to %d", a.Index, at.Index)
+	}
 	return nil
 }
 

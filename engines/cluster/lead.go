@@ -30,11 +30,15 @@ func (n *Node) observe(o *raft.Observation) bool {
 func (n *Node) turn(state raft.RaftState) {
 	if state == raft.Leader {
 		r := &reign{term: n.raft.CurrentTerm(), lost: make(chan struct{}), passed: make(chan struct{})}
-		if n.reign.CompareAndSwap(nil, r) {
-			n.metrics.elections(1)
-			n.notify(n.wake)
+		if old := n.reign.Swap(r); old != nil {
+			close(old.lost)
 		}
-		return
+		n.metrics.elections(1)
+		n.notify(n.wake)
+		if state = n.raft.State(); state == raft.Leader {
+			return
+		}
+		// A heartbeat of another leader has overtaken the election: its change was reported first.
 	}
 	r := n.reign.Swap(nil)
 	if r == nil {

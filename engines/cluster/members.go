@@ -37,7 +37,8 @@ type peers struct {
 // peerState describes one other member.
 type peerState struct {
 	last     uint64    // last index of its log, by its last answer to this leader
-	answered time.Time // of that answer; zero: none
+	asked    time.Time // when the message was sent that it answered last
+	answered time.Time // of its last answer; zero: none
 	caughtUp time.Time // since when it has been caught up; zero: it is not
 	url      string    // of its public port
 	skew     time.Duration
@@ -54,13 +55,13 @@ func (p *peers) of(id string) *peerState {
 	return s
 }
 
-// answered records the answer of a follower.
-func (p *peers) answered(id string, last uint64) {
+// answered records the answer of a follower to a message that was sent at asked.
+func (p *peers) answered(id string, last uint64, asked time.Time) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.of(id)
-	s.last, s.answered = last, now
+	s.last, s.asked, s.answered = last, asked, now
 }
 
 // state returns a copy of the state of a member.
@@ -160,9 +161,9 @@ func (n *Node) Admit(ctx context.Context, id, addr string, standby bool) error {
 	})
 }
 
-// Remove removes a member. It returns ErrQuorum if the healthy voters that remain are no quorum of
-// those that remain, ErrUnknownMember if id is none, and [store.ErrNotLeader] if this node does not
-// lead.
+// Remove removes a member. It returns ErrQuorum if the voters that remain and answer now are no
+// quorum of those that remain, ErrUnknownMember if id is not a member, and [store.ErrNotLeader] if
+// this node does not lead. It waits for one heartbeat at most for a voter that does not answer.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	if !n.Leads() {
 		return store.ErrNotLeader
@@ -170,22 +171,44 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	if !n.IsMember(id) {
 		return fmt.Errorf("%w: %s", ErrUnknownMember, id)
 	}
-	voters, healthy := 0, 0
-	for _, m := range n.members() {
-		if m.Role != RoleVoter || m.ID == id {
-			continue
-		}
-		voters++
-		if m.Healthy {
-			healthy++
-		}
+	voters, answering, err := n.poll(ctx, id)
+	if err != nil {
+		return err
 	}
-	if healthy < voters/2+1 {
-		return fmt.Errorf("%w: %d of %d voters are healthy", ErrQuorum, healthy, voters)
+	if answering < voters/2+1 {
+		return fmt.Errorf("%w: %d of %d voters answer", ErrQuorum, answering, voters)
 	}
 	return n.change(ctx, "remove "+id, func() raft.IndexFuture {
 		return n.raft.RemoveServer(raft.ServerID(id), 0, changeTimeout)
 	})
+}
+
+// poll counts the voters other than id, and those among them that answer a message of this leader
+// that was sent after poll began. It waits for all of them, at most for one heartbeat.
+func (n *Node) poll(ctx context.Context, id string) (voters, answering int, err error) {
+	begun := time.Now()
+	for {
+		voters, answering = 0, 0
+		for _, s := range n.servers() {
+			if s.Suffrage != raft.Voter || string(s.ID) == id {
+				continue
+			}
+			voters++
+			if n.isSelf(s.ID) || n.peers.state(string(s.ID)).asked.After(begun) {
+				answering++
+			}
+		}
+		if answering == voters || time.Since(begun) >= n.heartbeat() {
+			return voters, answering, nil
+		}
+		again := time.NewTimer(n.heartbeat() / 20)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return voters, answering, context.Cause(ctx)
+		}
+	}
 }
 
 // MayLeaveLast returns nil if this node leads and is the only member: the file may become that of a

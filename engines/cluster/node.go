@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -32,7 +33,6 @@ type Self interface {
 // Store is the part of [store.Store] that the node uses.
 type Store interface {
 	Applied() store.Applied
-	Members() (index uint64, raw []byte)
 	KeepMembers(index uint64, raw []byte)
 	Follow(ctx context.Context, es []store.Placed) error
 	Lead() error
@@ -53,8 +53,10 @@ type Deps struct {
 	Port    Peers
 	Self    Self
 	Config  Config
-	Hold    bool          // the last lives were short: the node does not stand for election for a minute
-	Fit     func() string // returns why the node must not lead, "" if it may; may be nil
+
+	Membership store.Membership // of the file, read before the store was opened
+	Hold       bool             // the last lives were short: the node does not stand for election for a minute
+	Fit        func() string    // returns why the node must not lead, "" if it may; may be nil
 }
 
 // Reason is the reason why a life of the node ends.
@@ -81,7 +83,9 @@ type Node struct {
 	log     hclog.Logger
 	metrics *metrics
 	nonce   func([]byte) ([16]byte, bool)
-	segment int // bytes of a segment of the log; 0: default; set by tests
+	segment int                // bytes of a segment of the log
+	tune    func(*raft.Config) // changes the configuration; set by tests
+	wrap    func(wal) wal      // wraps the log; set by tests
 
 	store   Store      // set by Start
 	raft    *raft.Raft // set by Start
@@ -101,7 +105,9 @@ type Node struct {
 	elected chan struct{} // closed after store.Lead has returned
 	wake    chan struct{} // wakes the task leadership
 	pending atomic.Pointer[proposal]
-	commits stopwatch // of the FSM: a group of this node, or entries of the leader
+	latest  atomic.Pointer[configuration] // the latest committed one
+	stalled atomic.Pointer[error]         // why the FSM does not go on
+	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
 	rounds  rounds
 	peers   peers
@@ -118,6 +124,9 @@ func New(d Deps) *Node {
 		deps:    d,
 		log:     d.Log.Named(service),
 		nonce:   store.EntryNonce,
+		segment: raftwal.DefaultSegmentSize,
+		tune:    func(*raft.Config) {},
+		wrap:    func(w wal) wal { return w },
 		ctx:     ctx,
 		cancel:  cancel,
 		closing: make(chan struct{}),
@@ -126,6 +135,7 @@ func New(d Deps) *Node {
 		wake:    make(chan struct{}, 1),
 		begun:   time.Now(),
 	}
+	n.latest.Store(&configuration{d.Membership.Index, d.Membership.Raw})
 	n.rounds.wake = make(chan struct{}, 1)
 	n.peers.known = map[string]*peerState{}
 	n.metrics = newMetrics(d.Metrics, n)
@@ -169,7 +179,7 @@ func (n *Node) start(s Store) (err error) {
 	if err != nil {
 		return err
 	}
-	n.latch = &latch{wal: w, intake: n.intake, failed: func(err error) { n.end(ReasonFailed, err) }}
+	n.latch = &latch{wal: n.wrap(w), intake: n.intake, failed: func(err error) { n.end(ReasonFailed, err) }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.latch.wal.Close())

@@ -69,7 +69,7 @@ type replicator struct{ n *Node }
 func (n *Node) Replicator() store.Replicator { return replicator{n} }
 
 // Propose implements store.Replicator. It returns the place of e after every entry before it is in
-// the file. The wait ends when this node stops leading, ctx ends or the node closes.
+// the file. The wait ends when this node stops leading, its life ends or ctx ends.
 func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) {
 	n := r.n
 	nonce, ok := n.nonce(e)
@@ -94,6 +94,8 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		return p.place, nil
 	case <-at.lost:
 		cause = store.ErrNotLeader
+	case <-n.deposed:
+		cause = errors.New("cluster: the life of the node ends")
 	case <-n.closing:
 		cause = errClosed
 	case <-ctx.Done():

@@ -36,6 +36,7 @@ func (n *Node) raftConfig() *raft.Config {
 	if n.held() {
 		c.HeartbeatTimeout, c.ElectionTimeout = never, never
 	}
+	n.tune(c)
 	return c
 }
 

@@ -24,9 +24,8 @@ type snapshots struct{ n *Node }
 
 // List implements raft.SnapshotStore.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
-	a := s.n.store.Applied()
-	index, raw := s.n.store.Members()
-	m, err := metaOf(a.Place, index, raw)
+	c := s.n.latest.Load()
+	m, err := metaOf(s.n.store.Applied().Place, c.index, c.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +82,8 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return m, r, nil
 }
 
-// Create implements raft.SnapshotStore. A sink that is written installs a file of the leader. A sink
-// that is not only moves the place of the file, before raft truncates its log.
+// Create implements raft.SnapshotStore. A sink that is written installs a file of the leader. An
+// empty sink moves the place of the file before raft truncates its log.
 func (s *snapshots) Create(
 	_ raft.SnapshotVersion,
 	index, term uint64,

@@ -151,14 +151,14 @@ func splitAddress(a raft.ServerAddress) (addr string, standby bool) {
 // transport is raft's transport. It reports the answers of followers, which raft keeps to itself.
 type transport struct {
 	*raft.NetworkTransport
-	answered func(id string, last uint64)
+	answered func(id string, last uint64, asked time.Time)
 }
 
 func newTransport(
 	s *streams,
 	log hclog.Logger,
 	timeout time.Duration,
-	answered func(id string, last uint64),
+	answered func(id string, last uint64, asked time.Time),
 ) *transport {
 	return &transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -180,9 +180,10 @@ func (t *transport) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
+	asked := time.Now()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err == nil && resp.Success {
-		t.answered(string(id), resp.LastLog)
+		t.answered(string(id), resp.LastLog, asked)
 	}
 	return err
 }

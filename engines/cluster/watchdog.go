@@ -67,6 +67,8 @@ func (n *Node) unfit() string {
 		return "its last lives were short"
 	case n.latch.full.Load():
 		return "no room for its log"
+	case n.stalled.Load() != nil:
+		return "its file cannot hold the entries of the leader"
 	case n.peers.skewed():
 		return "its clock differs from those of most members"
 	case n.deps.Fit != nil:
