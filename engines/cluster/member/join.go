@@ -56,11 +56,11 @@ func (d *Dir) Join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 }
 
 func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
-	if err := peer.CheckAddress(o.Advertise); err != nil {
-		return nil, err
-	}
-	if err := d.mayJoin(); err != nil {
-		return nil, err
+	_, badURL := peerAddress(o.URL)
+	_, badToken := ParseToken(o.Token)
+	err := errors.Join(peer.CheckAddress(o.Advertise), badURL, badToken, d.mayJoin())
+	if err != nil {
+		return nil, err // the directory stays as it is
 	}
 	unlock, err := d.lock()
 	if err != nil {

@@ -220,27 +220,31 @@ func TestJoinRefuses(t *testing.T) {
 		d      *Dir
 		change func(*JoinOptions)
 		want   error
+		keeps  bool // the directory does not change
 	}{
-		{"a full directory", full, func(*JoinOptions) {}, ErrNotEmpty},
-		{"a node alone", alone(t), func(*JoinOptions) {}, ErrNotEmpty},
-		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm},
-		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil},
-		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil},
-		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger},
+		{"a full directory", full, func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"a node alone", alone(t), func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm, true},
+		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil, true},
+		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil, true},
+		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger, false},
 		{"a forged secret", empty(t), func(o *JoinOptions) {
 			o.Token = Token{Pin: l.id.Pin()}.String()
-		}, ErrToken},
+		}, ErrToken, false},
 		{"a clock ahead", empty(t), func(o *JoinOptions) {
 			o.Now = func() time.Time { return time.Now().Add(time.Hour) }
-		}, peer.ErrRefused},
+		}, peer.ErrRefused, false},
 		{"a clock behind", empty(t), func(o *JoinOptions) {
 			o.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
-		}, peer.ErrRefused},
+		}, peer.ErrRefused, false},
 	} {
 		o := l.options(token)
 		tt.change(&o)
 		if _, err := tt.d.Join(t.Context(), o); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%s: err = %v, want %v", tt.doc, err, tt.want)
+		}
+		if tt.keeps && tt.d.exists(clusterDir) {
+			t.Errorf("%s: the directory was changed", tt.doc)
 		}
 	}
 	d := empty(t)

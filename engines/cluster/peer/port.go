@@ -36,8 +36,9 @@ const service = "cluster"
 type Options struct {
 	Catalog *flow.Catalog
 	Log     hclog.Logger // nil: none
-	// Member reports whether a server may open raft connections; it must not block. nil: every one
-	// with a certificate may.
+	// Member reports whether a server may open raft connections; it must not block. It must return
+	// true on a node that does not lead, whose list of members may be old. nil: every server with a
+	// certificate may.
 	Member func(server string) bool
 }
 
