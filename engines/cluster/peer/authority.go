@@ -198,6 +198,15 @@ func serverOf(cert, ca *x509.Certificate, now time.Time) (string, error) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// PinOf returns the pin of the authority with a certificate in PEM.
+func PinOf(caCert []byte) (Pin, error) {
+	ca, err := parseCert(caCert)
+	if err != nil {
+		return Pin{}, fmt.Errorf("certificate of the authority: %w", err)
+	}
+	return pinOf(ca), nil
+}
+
 func pinOf(ca *x509.Certificate) Pin { return sha256.Sum256(ca.RawSubjectPublicKeyInfo) }
 
 // Types of PEM blocks.

@@ -151,11 +151,21 @@ type Skew struct {
 	By, Within time.Duration
 }
 
+// Check returns a *RefusedError if the difference is larger than MaxSkew for certain.
+func (s Skew) Check() error {
+	if !s.Exceeds(MaxSkew) {
+		return nil
+	}
+	return &RefusedError{ReasonClock, fmt.Sprintf(
+		"the clock of the other node differs by %v, at most %v is allowed", s.By.Round(time.Millisecond), MaxSkew)}
+}
+
 // Exceeds reports whether the difference is larger than most for certain.
 func (s Skew) Exceeds(most time.Duration) bool { return s.By.Abs()-s.Within > most }
 
-// skewOf returns the difference to a clock that was read at some time between from and to.
-func skewOf(clock int64, from, to time.Time) Skew {
+// SkewOf returns the difference to a clock (Unix ns) that was read at some time between from and
+// to.
+func SkewOf(clock int64, from, to time.Time) Skew {
 	half := to.Sub(from) / 2
 	return Skew{By: time.Unix(0, clock).Sub(from.Add(half)), Within: half}
 }
@@ -173,7 +183,7 @@ func (i *Identity) greet(c net.Conn, server string) (Hello, Skew, error) {
 	if h.Refused != nil {
 		return h, Skew{}, h.Refused
 	}
-	return h, skewOf(h.Clock, from, i.now()), i.judge(h, server)
+	return h, SkewOf(h.Clock, from, i.now()), i.judge(h, server)
 }
 
 // answer reads the Hello of the dialling side, which began the connection at from, and answers it,
@@ -183,7 +193,7 @@ func (i *Identity) answer(c net.Conn, server string, from time.Time, member func
 	if err != nil {
 		return h, Skew{}, err
 	}
-	skew := skewOf(h.Clock, from, i.now())
+	skew := SkewOf(h.Clock, from, i.now())
 	err = i.judge(h, server)
 	if err == nil && member != nil && !member(server) {
 		err = &RefusedError{ReasonMember, "node " + server + " is not a member; remove its data and join again"}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"ronbox/store"
 )
 
 func TestSkew(t *testing.T) {
@@ -14,9 +16,19 @@ func TestSkew(t *testing.T) {
 		exceeds bool
 	}{{0, false}, {500 * time.Millisecond, false}, {700 * time.Millisecond, false}, {701 * time.Millisecond, true},
 		{-500 * time.Millisecond, false}, {-501 * time.Millisecond, true}, {-time.Hour, true}} {
-		s := skewOf(from.Add(tt.ahead).UnixNano(), from, to)
-		if s.Exceeds(MaxSkew) != tt.exceeds {
+		s := SkewOf(from.Add(tt.ahead).UnixNano(), from, to)
+		if s.Exceeds(MaxSkew) != tt.exceeds || (s.Check() != nil) != tt.exceeds {
 			t.Errorf("ahead by %v: %+v exceeds = %v, want %v", tt.ahead, s, !tt.exceeds, tt.exceeds)
+		}
+	}
+}
+
+// The newest format is that of the store.
+func TestFormats(t *testing.T) {
+	for format, known := range map[byte]bool{newestFormat: true, newestFormat + 1: false} {
+		entry := append([]byte{format}, make([]byte, 4096)...)
+		if _, ok := store.EntryNonce(entry); ok != known {
+			t.Errorf("the store applies entries of format %d: %v, want %v", format, ok, known)
 		}
 	}
 }

@@ -81,6 +81,29 @@ func NewKey() (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
+// EnsureKey returns the key of the node in dir, which it makes if it does not exist.
+func EnsureKey(dir string) (ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, KeyFile)
+	text, err := readPrivate(path)
+	if err == nil {
+		return parseKey(text)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	if text, err = encodeKey(key); err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return key, WriteFile(path, text)
+}
+
 // NewIdentity returns the identity with a certificate of the node and one of the authority, both in
 // PEM. authority may be nil. It returns ErrStranger if the authority did not sign the certificate
 // for this node, and another error if the parts do not belong together.
