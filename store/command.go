@@ -73,10 +73,10 @@ func (l Lane) spec(producers []string) flow.Spec {
 // first for a place in the lane and then for the answer. The after functions run after the sync, in
 // order, before any caller of the group is answered; they must not block. Commit returns the error
 // of Apply unchanged. ErrTimeout, the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal,
-// ErrNotLeader, ErrTooLarge and ErrPoisoned mean that the command was not written. ErrUnknown, which
-// a PoisonError may also be, means that the command may have been written. In a cluster it also
-// means that another node may write it: the same command with the same key, sent to the node that
-// leads, gets the outcome.
+// ErrNotLeader, ErrTooLarge and ErrPoisoned mean that the command was not written. ErrUnknown,
+// which a PoisonError may also be, means that the command may have been written. In a cluster it
+// also means that another node may write it: the same command with the same key, sent to the node
+// that leads, gets the outcome.
 func Commit[R any](ctx context.Context, s *Store, l Lane, c Command[R], after ...func(R)) (R, error) {
 	return submit(ctx, s, l, c, true, after)
 }

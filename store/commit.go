@@ -45,8 +45,8 @@ func (g *group) undone(tx *bolt.Tx, e ending) ending {
 	return e
 }
 
-// commit writes the position, gets the rows into the log of the cluster and commits the transaction,
-// which syncs twice.
+// commit writes the position, gets the rows into the log of the cluster and commits the
+// transaction, which syncs twice.
 func (g *group) commit(ctx context.Context, tx *bolt.Tx) ending {
 	g.reader.inside = true
 	if err := g.putMeta(); err != nil {

@@ -243,7 +243,7 @@ func (s *Store) stopped() error {
 	switch {
 	case s.Err() != nil:
 		return s.Err()
-	case !s.accepts():
+	case office(s.replica.office.Load()) == departed:
 		return ErrNotLeader
 	}
 	return fmt.Errorf("store has stopped: %w", ErrClosed)

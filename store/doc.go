@@ -9,15 +9,17 @@
 // # Invariants
 //
 //  1. A command is synced before its success is answered. It survives a kill, a kernel crash and,
-//     on a disk that honours syncs, a power cut.
+//     on a disk that honours syncs, a power cut. In a cluster its rows are in the log of a quorum,
+//     too, and survive the loss of the node.
 //  2. A command that returns an error or panics leaves no trace: the state is the same as if it had
 //     not been in the group.
 //  3. Stamps strictly increase over the life of the file. A refused command takes no stamp.
 //  4. After a failed sync nothing succeeds: the store is poisoned, reads and writes return
-//     ErrPoisoned, and the process must end.
+//     ErrPoisoned, and the process must end. In a cluster any failure of a commit does so once a
+//     quorum has the rows: the next life applies them from the log.
 //  5. A command that is dropped while it is queued (cancelled, or late) has written nothing.
 //  6. Only allow-listed commit errors (a full disk) are clean; every other commit error poisons the
-//     store.
+//     store. A proposal that failed does not: it deposes the node, whose file has none of it.
 //  7. The same commands in the same order result in the same StateHash, whatever their grouping.
 //  8. A command uses only buckets that its engine declared. The engine is the part of its Kind
 //     before the dot.
@@ -36,6 +38,15 @@
 //  15. A store in memory writes to no path.
 //  16. A boot reads the disk, not the page cache. Every writer, including a migration, first marks
 //     the file as in use.
+//  17. In a cluster a file holds only what a quorum has: the transaction of a group stays open and
+//     unseen until the log of a quorum has its rows, and is rolled back if that is not known.
+//  18. An entry moves the file once and in order: its rows, its place and the chain of all entries
+//     are written in one transaction, and an entry that does not follow the file poisons the store.
+//  19. The rows of bucket local belong to one copy of the file: they are never in an entry, and
+//     StateHash does not cover them. With a row members the file is that of a clustered node, and
+//     only a Store with a Replicator opens it for writing. A restored file has no such row.
+//  20. A node that does not lead answers every command with ErrNotLeader. Nothing is queued or
+//     written.
 //
 // # Damage
 //
@@ -43,7 +54,7 @@
 // row is detected and what it causes:
 //
 //	bucket      proof of a row                        a damaged row
-//	meta        checksum                              the file is refused: exit 65
+//	meta, local checksum                              the file is refused: exit 65
 //	audit       hash chain                            db verify refuses the file; a boot that reads it exits 65
 //	auth        checksum                              exit 65
 //	ledger/*    checksum, hash chain, Merkle log      exit 65, or safe mode: reads only
@@ -62,6 +73,8 @@
 //   - store.bulk: queue, 16 commands, at most one in a group; callers of Commit -> committer.
 //   - store.heartbeat: ticker, 1 s -> committer, which probes a slow store and checks the free
 //     space.
+//   - store.follow: queue, 1 call; only in a cluster: Follow -> committer, which applies the
+//     entries of another node that leads.
 //
 // A full lane blocks Commit and Hand until their ctx ends, and refuses TryCommit with ErrBusy. Hand
 // does not wait for the answer.

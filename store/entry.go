@@ -122,8 +122,8 @@ func appendOp(b []byte, o op) []byte {
 	return append(b, o.value...)
 }
 
-// parseEntry decodes an entry. It returns ErrFormat if another release wrote it and ErrCorrupt if it
-// is damaged.
+// parseEntry decodes an entry. It returns ErrFormat if another release wrote it and ErrCorrupt if
+// it is damaged.
 func parseEntry(raw []byte) (e entry, err error) {
 	if len(raw) == 0 {
 		return e, fmt.Errorf("%w: an entry of no bytes", ErrCorrupt)

@@ -10,7 +10,8 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// Placed is an entry of a quorum and its place in the log. Without an Entry it only moves the place.
+// Placed is an entry of a quorum and its place in the log. Without an Entry it only moves the
+// place.
 type Placed struct {
 	Place
 	Entry []byte // must not change before Follow returns
@@ -24,12 +25,14 @@ type followed struct {
 
 // Follow applies entries of a quorum, in the order of their places, in one transaction. An entry
 // whose place the file has passed is skipped. Follow returns nil once the rows are synced and
-// published: [Store.Info], views and Options.Audited show them; the hooks of a Group are not called.
+// published: [Store.Info], views and Options.Audited show them; the hooks of a Group are not
+// called.
 //
 // ErrDiverged and ErrCorrupt, for an entry that does not follow the file or is damaged, poison the
-// store. ErrFormat and ErrFull mean that nothing was written and that another call may succeed, with
-// another program or after there is space. Once Lead was called, an entry is refused with
-// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it.
+// store. ErrFormat and ErrFull mean that nothing was written and that another call may succeed,
+// with another program or after there is space. Once Lead was called, an entry is refused with
+// ErrNotLeader, and a place without an entry has no effect: the next group is beyond it. Follow
+// then does not wait for the committer, which may be waiting for the log.
 func (s *Store) Follow(ctx context.Context, es []Placed) error {
 	if s.opt.Replicator == nil {
 		return errors.New("store: Follow on a node alone")

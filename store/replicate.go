@@ -36,8 +36,8 @@ type Applied struct {
 // Replicator is the log of a cluster. The committer calls it.
 type Replicator interface {
 	// Propose returns once e is in the log of a quorum and every entry before e has been passed to
-	// Follow. It returns a NothingError if no log has e. After any other error a log may have e. The
-	// log may keep e, which does not change.
+	// Follow. It returns a NothingError if no log has e. After any other error a log may have e.
+	// The log may keep e, which does not change.
 	Propose(ctx context.Context, e []byte) (Place, error)
 	// Applied is called once for each Place that Propose returned: its rows are in the file and
 	// published, or the store has failed.
@@ -129,7 +129,7 @@ func (g *group) fits(tx *bolt.Tx, n int) error {
 	// every page that was opened is written again, rows split pages in halves, and the list of free
 	// pages has 8 bytes for each
 	need := stats.GetNodeCount()*PageSize + 2*int64(n) + 8*(p.size-p.used)/PageSize
-	if need <= p.left() && g.pen.large == 0 || p.holds(need, 2*int64(g.pen.large), g.s.room.pending) {
+	if p.holds(need, 2*int64(g.pen.large), g.s.room.pending) {
 		return nil
 	}
 	return fmt.Errorf("%w: the group may need %d KiB; make room, raise store.max_bytes, or compact the file", ErrFull,

@@ -98,7 +98,7 @@ func TestStats(t *testing.T) {
 	if b := byName["test/rows"]; b.Rows != 100 || b.Class != Truth || b.Depth != 2 || b.Bytes < 100*1000 {
 		t.Errorf("%+v", b)
 	}
-	if b := byName["other/rows"]; b.Rows != 0 || len(byName) != 7 {
+	if b := byName["other/rows"]; b.Rows != 0 || len(byName) != 8 {
 		t.Errorf("%+v of %d", b, len(byName))
 	}
 	r.stop()

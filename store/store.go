@@ -169,6 +169,9 @@ func (s *Store) Open(ctx context.Context) error {
 		return err
 	}
 	db.StrictMode = s.opt.Strict
+	if s.replica.follows != nil {
+		db.MaxSize += overshoot
+	}
 	s.db = db
 	return nil
 }

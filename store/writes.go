@@ -70,8 +70,8 @@ func (w *Writes) add(b *Bucket, k, v []byte) {
 	if home := t.home(); home.rows == nil {
 		panic(fmt.Sprintf("bucket %s was not made at boot", home.Name))
 	}
-	if b.Subs {
-		panic(fmt.Sprintf("bucket %s holds sub-buckets, no rows", b.Name))
+	if b.Subs || b == localBucket {
+		panic(fmt.Sprintf("bucket %s holds sub-buckets, or rows of no command", b.Name))
 	}
 	w.ops = append(w.ops, write{t, k, v})
 }

@@ -1,5 +1,5 @@
 // Package storetest runs commands of an engine in tests, in one in-memory transaction that is never
-// committed. A command takes microseconds.
+// committed. A command takes microseconds. Log stands for the log of a cluster.
 //
 // # Invariants
 //

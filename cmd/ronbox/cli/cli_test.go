@@ -51,6 +51,7 @@ func TestExitCodes(t *testing.T) {
 		{store.ErrLocked, 75},
 		{fs.ErrPermission, 77},
 		{store.ErrSchema, 78},
+		{store.ErrClustered, 78},
 		{fmt.Errorf("%w: %w", client.ErrNotReachable, syscall.EACCES), 77},
 		{ConfigFailure(&config.Fault{Where: "f", Reason: "permission denied", Cause: fs.ErrPermission}), 77},
 		{ConfigFailure(&config.Fault{Where: "f", Reason: "is no file", Cause: fs.ErrNotExist}), 78},

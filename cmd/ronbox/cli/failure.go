@@ -129,6 +129,14 @@ func outcomes() []outcomeRow {
 		{store.ErrCorrupt, Outcome{ExitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
 		{store.ErrPoisoned, Outcome{exitStorage, "storage_failed", "check the disk, then start again"}},
 		{store.ErrSchema, Outcome{ExitConfig, "schema", "use the release that wrote the file, or a newer one"}},
+		{
+			store.ErrClustered,
+			Outcome{
+				ExitConfig,
+				"clustered",
+				"use the verbs that ask the running node, or first make it a node alone with `ronbox cluster leave --last`",
+			},
+		},
 		{store.ErrAmnesia, Outcome{ExitFailed, "amnesia", "the node keeps its state in memory: there is no file"}},
 		{store.ErrNetwork, Outcome{ExitFailed, "network_disk", "put the file on a local disk"}},
 		{store.ErrFull, Outcome{ExitFailed, "store_full", "make room on the disk"}},

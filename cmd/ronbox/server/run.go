@@ -359,6 +359,13 @@ func outcomes() []outcomeRow {
 		{fs.ErrPermission, outcome{ExitDenied, own}},
 		{syscall.EROFS, outcome{ExitDenied, own}},
 		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
+		{
+			store.ErrClustered,
+			outcome{
+				ExitConfig,
+				"make it a node alone with the release that wrote the file: `ronbox cluster leave --last`",
+			},
+		},
 		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
 		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{errUnfinished, outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
