@@ -48,6 +48,10 @@ func TestTours(t *testing.T) {
 		hosttest.Tool(t, "curl", "curl")
 		runTour(t, "fleet")
 	})
+	t.Run("cluster", func(t *testing.T) {
+		hosttest.Tool(t, "curl", "curl")
+		runTour(t, "cluster")
+	})
 }
 
 // runTour runs a script of testdata/tour and compares its output with the file beside it.

@@ -75,6 +75,8 @@ var layers = [][]string{
 		"cmd/ronbox/db",
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
+		"cmd/ronbox/cluster",
+		"cmd/ronbox/clustertest",
 	},
 	{"cmd/ronbox", "cmd/ronlint"},
 }
