@@ -103,6 +103,10 @@ func relayPeer(node string, h http.Header) (p *front.Peer, ok bool) {
 	return p, bad == nil && p.Relay.Scheme != ""
 }
 
+// Relayed reports whether another node has forwarded the request for a client. It is to be believed
+// only on the peer port, where a client's own header of that name does not arrive.
+func Relayed(r *http.Request) bool { return r.Header.Get(relayScheme) != "" }
+
 // PeerHandler returns the handler of the requests that other nodes of the cluster forward to this
 // one. node returns the id in the verified certificate of the sender, or "" if there is none.
 func (s *Server) PeerHandler(node func(*http.Request) string) http.Handler {

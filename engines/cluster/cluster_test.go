@@ -334,3 +334,87 @@ func TestHold(t *testing.T) {
 		w.equal()
 	})
 }
+
+// A file that was put back from an earlier time is brought up by the log.
+func TestOldFileIsBroughtUp(t *testing.T) {
+	bubble(t, 13, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		var m *member
+		for _, o := range w.members {
+			if o != lead {
+				m = o
+			}
+		}
+		w.equal()
+		m.stop()
+		old, err := os.ReadFile(m.path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.on()
+		for i := range 10 {
+			w.leader().mustPut(fmt.Sprint("k", i), "v")
+		}
+		w.equal()
+		m.stop()
+		if err = os.WriteFile(m.path(), old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lives := m.boots()
+		m.on()
+		w.equal()
+		if m.boots() != lives+1 {
+			t.Error("it got a file")
+		}
+	})
+}
+
+// One server of a cluster that has lost its quorum goes on alone, and gets other members again.
+func TestRecovery(t *testing.T) {
+	bubble(t, 14, func(t *testing.T, w *world) {
+		w.three()
+		w.leader().mustPut("kept", "1")
+		w.equal()
+		for _, m := range w.members {
+			m.stop()
+		}
+		m := w.members["b"]
+		w.members = map[string]*member{"b": m}
+		c := raft.Configuration{Servers: []raft.Server{{
+			Suffrage: raft.Voter, ID: "b", Address: raft.ServerAddress(m.addr),
+		}}}
+		ms, err := store.ReadMembership(m.path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.Reincarnate(m.path(), store.Event{Event: "recover"}, &store.Membership{
+			Index: ms.Index, Raw: raft.EncodeConfiguration(c),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.on()
+		w.leader().mustPut("alone", "1")
+		if m.get("kept") != "1" {
+			t.Error("a row is lost")
+		}
+		w.join(m, "d")
+		w.equal()
+	})
+}
+
+// A round that has begun serves no caller that comes later.
+func TestRounds(t *testing.T) {
+	var r rounds
+	if r.take() != nil {
+		t.Error("a round without callers")
+	}
+	first := r.join()
+	if r.join() != first {
+		t.Error("two callers that wait have two rounds")
+	}
+	if r.take() != first || r.join() == first {
+		t.Error("a caller joins a round that has begun")
+	}
+}

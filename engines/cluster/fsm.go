@@ -113,7 +113,7 @@ func (f *fsm) Restore(r io.ReadCloser) error { return r.Close() }
 // truncation is a snapshot that only lets raft truncate its log.
 type truncation struct{}
 
-// Persist implements raft.FSMSnapshot. Raft then closes the sink, which moves the place of the file.
+// Persist implements raft.FSMSnapshot. Raft then closes the sink, which moves the place.
 func (truncation) Persist(raft.SnapshotSink) error { return nil }
 
 // Release implements raft.FSMSnapshot.

@@ -79,10 +79,12 @@ func (n *Node) runLeadership(ctx context.Context) error {
 // The barrier is a command without data: its future is not awaited, because raft does not answer it
 // if it shuts down.
 func (n *Node) takeOffice(ctx context.Context, r *reign) {
-	n.raft.Apply(nil, 0)
+	n.raft.Apply(nil, hungAfter)
 	select {
 	case <-r.passed:
 	case <-r.lost:
+		return
+	case <-n.deposed:
 		return
 	case <-ctx.Done():
 		return
@@ -116,6 +118,9 @@ func (n *Node) Leads() bool {
 
 // Leader returns the id and the peer address of the leader. ok is false if none is known.
 func (n *Node) Leader() (id, addr string, ok bool) {
+	if !n.serving.Load() {
+		return "", "", false
+	}
 	at, server := n.raft.LeaderWithID()
 	addr, _ = splitAddress(at)
 	return string(server), addr, server != ""

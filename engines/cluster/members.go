@@ -132,6 +132,22 @@ func (n *Node) Heard(id, url string, skew time.Duration) {
 	}
 }
 
+// Members returns the addresses of the peer ports of all members.
+func (n *Node) Members() (addrs []string) {
+	for _, s := range n.servers() {
+		addr, _ := splitAddress(s.Address)
+		addrs = append(addrs, addr)
+	}
+	return addrs
+}
+
+// Standby reports whether id is a member that stays without a vote.
+func (n *Node) Standby(id string) bool {
+	s, _ := n.member(id)
+	_, standby := splitAddress(s.Address)
+	return standby
+}
+
 // IsMember reports whether id is in the latest configuration.
 func (n *Node) IsMember(id string) bool {
 	_, ok := n.member(id)
@@ -149,21 +165,37 @@ func (n *Node) member(id string) (raft.Server, bool) {
 }
 
 // Admit adds a node as a member without a vote. It gets a vote once it has been caught up for 3 s,
-// unless standby is true. It returns [store.ErrNotLeader] if this node does not lead. A voter that
-// is admitted again keeps its vote and gets the new address.
+// unless standby is true. It returns [store.ErrNotLeader] if this node does not lead. A member that
+// is admitted again keeps its role; only its address changes.
 func (n *Node) Admit(ctx context.Context, id, addr string, standby bool) error {
 	return n.change(ctx, "admit "+id, func() raft.IndexFuture {
 		s, ok := n.member(id)
-		if ok && s.Suffrage == raft.Voter && !standby {
-			return n.raft.AddVoter(s.ID, joinAddress(addr, false), 0, changeTimeout)
+		if !ok {
+			return n.raft.AddNonvoter(raft.ServerID(id), joinAddress(addr, standby), 0, changeTimeout)
 		}
-		return n.raft.AddNonvoter(raft.ServerID(id), joinAddress(addr, standby), 0, changeTimeout)
+		was, standby := splitAddress(s.Address)
+		switch {
+		case was == addr:
+			return unchanged{}
+		case s.Suffrage == raft.Voter:
+			return n.raft.AddVoter(s.ID, joinAddress(addr, standby), 0, changeTimeout)
+		}
+		return n.raft.AddNonvoter(s.ID, joinAddress(addr, standby), 0, changeTimeout)
 	})
 }
 
+// unchanged is the result of a change that is not needed.
+type unchanged struct{}
+
+// Error implements raft.Future.
+func (unchanged) Error() error { return nil }
+
+// Index implements raft.IndexFuture.
+func (unchanged) Index() uint64 { return 0 }
+
 // Remove removes a member. It returns ErrQuorum if the voters that remain and answer now are no
-// quorum of those that remain, ErrUnknownMember if id is none, and [store.ErrNotLeader] if this node
-// does not lead. It blocks for one heartbeat at most if a voter does not answer.
+// quorum of those that remain, ErrUnknownMember if id is not a member, and [store.ErrNotLeader] if
+// this node does not lead. It waits for one heartbeat at most for a voter that does not answer.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	if !n.Leads() {
 		return store.ErrNotLeader

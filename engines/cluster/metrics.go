@@ -25,8 +25,16 @@ func clusterFamilies() []obs.Family {
 		{Name: "cluster_lag_entries", Type: obs.Gauge, Help: "Committed log entries that are not in the file."},
 		{Name: "cluster_elections_total", Type: obs.Counter, Help: "Elections that this node has won."},
 		{Name: "cluster_installs_total", Type: obs.Counter, Help: "Files of a leader that were installed."},
-		{Name: "cluster_files_sent_total", Type: obs.Counter, Help: "Files prepared for followers that were too far behind."},
-		{Name: "cluster_proposals_failed_total", Type: obs.Counter, Help: "Groups refused, or with an unknown outcome."},
+		{
+			Name: "cluster_files_sent_total",
+			Type: obs.Counter,
+			Help: "Files prepared for followers that were too far behind.",
+		},
+		{
+			Name: "cluster_proposals_failed_total",
+			Type: obs.Counter,
+			Help: "Proposals that were refused or have an unknown outcome.",
+		},
 		{
 			Name:    "cluster_propose_seconds",
 			Type:    obs.Histogram,

@@ -200,31 +200,29 @@ func (n *Node) start(s Store) (err error) {
 	return nil
 }
 
-// startRaft starts raft. Raft panics if it cannot read its log.
+// startRaft starts raft and its transport.
 func (n *Node) startRaft() (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("cluster: %w: %v", store.ErrCorrupt, v)
-		}
-	}()
 	cache, err := raft.NewLogCache(cachedEntries, n.latch)
 	if err != nil {
 		return err
 	}
 	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
 	trans := newTransport(n.streams, n.raftLog("net"), n.rpcTimeout(), n.peers.answered)
-	n.raft, err = raft.NewRaft(
-		n.raftConfig(),
-		&fsm{n},
-		monotonic{cache},
-		n.latch,
-		&snapshots{n},
-		trans,
-	)
+	n.raft, err = n.newRaft(monotonic{cache}, trans)
 	if err != nil {
-		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close(), n.streams.Close())
+		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())
 	}
 	return nil
+}
+
+// newRaft starts raft, which panics if it cannot read its log.
+func (n *Node) newRaft(log raft.LogStore, t raft.Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v", store.ErrCorrupt, v)
+		}
+	}()
+	return raft.NewRaft(n.raftConfig(), &fsm{n}, log, n.latch, &snapshots{n}, t)
 }
 
 // Elected is closed once: this node leads and its file has every entry of earlier leaders. Engines

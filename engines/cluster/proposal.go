@@ -69,7 +69,7 @@ type replicator struct{ n *Node }
 func (n *Node) Replicator() store.Replicator { return replicator{n} }
 
 // Propose implements store.Replicator. It returns the place of e after every entry before it is in
-// the file. The wait ends when this node stops leading, ctx ends or the node closes.
+// the file. The wait ends when this node stops leading, its life ends or ctx ends.
 func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) {
 	n := r.n
 	nonce, ok := n.nonce(e)
@@ -85,20 +85,10 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		// A failed proposal stays pending: its entry may still be on its way to the log.
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
 	}
-	// The future is not awaited: it may never be answered if raft shuts down. The latch and the FSM
-	// see the entry. Without a timeout Apply returns when raft has the entry or has shut down.
-	n.raft.Apply(e, 0)
-	var cause error
-	select {
-	case <-p.placed:
-		return p.place, nil
-	case <-at.lost:
-		cause = store.ErrNotLeader
-	case <-n.closing:
-		cause = errClosed
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-	}
+	// The future is not awaited: raft may never answer it when it shuts down, and does not tell what
+	// became of the entry. The latch and the FSM do. After a timeout raft does not have the entry.
+	n.raft.Apply(e, hungAfter)
+	cause := n.awaitTurn(ctx, p, at)
 	if !p.turn.CompareAndSwap(turnWaiting, turnAbandoned) {
 		<-p.placed
 		return p.place, nil
@@ -110,6 +100,31 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 	}
 	return store.Place{}, errors.Join(errUnknown, cause)
 }
+
+// awaitTurn waits until the FSM has met the entry, and then returns nil. Otherwise it returns why
+// the wait has ended.
+func (n *Node) awaitTurn(ctx context.Context, p *proposal, at *reign) error {
+	if time.Since(p.begun) >= hungAfter {
+		return errHung
+	}
+	select {
+	case <-p.placed:
+		return nil
+	case <-at.lost:
+		return store.ErrNotLeader
+	case <-n.deposed:
+		return errOver
+	case <-n.closing:
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var (
+	errHung = errors.New("cluster: raft takes no entry")
+	errOver = errors.New("cluster: the life of the node ends")
+)
 
 // errUnknown is the error of a proposal that some log may have.
 var errUnknown = errors.New("cluster: it is unknown whether the entry is in the log of a quorum")

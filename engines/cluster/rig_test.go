@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -82,10 +82,21 @@ func newWorld(t testing.TB, seed uint64) *world {
 	return &world{
 		t:       t,
 		mesh:    newMesh(seed),
-		dir:     t.TempDir(),
+		dir:     tempDir(t),
 		members: map[string]*member{},
 		log:     hclog.New(&hclog.LoggerOptions{Level: level, Output: writerOf{t}}),
 	}
+}
+
+// tempDir returns a folder in memory if there is one: a test syncs often, and no test here loses
+// power.
+func tempDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "ronbox-cluster")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // writerOf logs to a test.
@@ -239,9 +250,10 @@ func (m *member) begin() (*life, error) {
 		<-l.commit
 		return nil, errors.Join(err, n.Close(), s.Close())
 	}
-	ctx, l.cancel = context.WithCancel(ctx)
+	live, cancel := context.WithCancel(ctx)
+	l.cancel = cancel
 	for _, task := range n.Tasks() {
-		l.tasks.Go(func() { _ = task.Run(ctx) })
+		l.tasks.Go(func() { _ = task.Run(live) })
 	}
 	return l, nil
 }
@@ -294,32 +306,26 @@ func (w *world) leader(not ...*member) *member {
 	w.t.Helper()
 	var found *member
 	w.until("a leader", func() bool {
-		for _, m := range w.members {
-			l := m.now()
-			if l == nil || l.node.raft == nil || contains(not, m) {
-				continue
-			}
-			select {
-			case <-l.node.Elected():
-				if l.node.Leads() {
-					found = m
-					return true
-				}
-			default:
-			}
-		}
-		return false
+		found = w.leads(not...)
+		return found != nil
 	})
 	return found
 }
 
-func contains(all []*member, m *member) bool {
-	for _, o := range all {
-		if o == m {
-			return true
+// leads returns a node in office, nil if there is none.
+func (w *world) leads(not ...*member) *member {
+	for _, m := range w.members {
+		l := m.now()
+		if l == nil || slices.Contains(not, m) || !l.node.Leads() {
+			continue
+		}
+		select {
+		case <-l.node.Elected():
+			return m
+		default:
 		}
 	}
-	return false
+	return nil
 }
 
 // put commits a row on a server.
@@ -425,5 +431,3 @@ func (w *world) end() {
 		m.stop()
 	}
 }
-
-var _ io.Writer = writerOf{}

@@ -82,8 +82,8 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return m, r, nil
 }
 
-// Create implements raft.SnapshotStore. A sink that is written installs a file of the leader. A sink
-// that is not only moves the place of the file, before raft truncates its log.
+// Create implements raft.SnapshotStore. A sink that is written installs a file of the leader. An
+// empty sink moves the place of the file before raft truncates its log.
 func (s *snapshots) Create(
 	_ raft.SnapshotVersion,
 	index, term uint64,

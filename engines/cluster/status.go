@@ -39,17 +39,13 @@ type Status struct {
 	FailureTolerance int // voters that may fail while a quorum remains
 }
 
-// Status returns the state of the cluster. It does not block.
+// Status returns the state of the cluster. It does not block. Before Start only Self and the members
+// of the file are known.
 func (n *Node) Status(context.Context) Status {
 	leader, _, _ := n.Leader()
-	s := Status{
-		Self:    n.deps.Self.ServerID(),
-		Leader:  leader,
-		Leads:   n.Leads(),
-		Term:    n.raft.CurrentTerm(),
-		Applied: n.store.Applied().Index,
-		Unfit:   n.unfit(),
-		Members: n.members(),
+	s := Status{Self: n.deps.Self.ServerID(), Leader: leader, Leads: n.Leads(), Members: n.members()}
+	if n.serving.Load() {
+		s.Term, s.Applied, s.Unfit = n.raft.CurrentTerm(), n.store.Applied().Index, n.unfit()
 	}
 	voters, healthy := 0, 0
 	for _, m := range s.Members {
@@ -88,7 +84,9 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 	switch {
 	case n.isSelf(s.ID):
 		m.Healthy = leader != "" && !n.over()
-		m.Lag = n.lag()
+		if n.serving.Load() {
+			m.Lag = n.lag()
+		}
 	case leader == m.ID:
 		m.Healthy = true
 	case n.reign.Load() != nil:

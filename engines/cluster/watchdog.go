@@ -95,5 +95,15 @@ func (n *Node) onlyVoter() bool {
 
 func (n *Node) isSelf(id raft.ServerID) bool { return string(id) == n.deps.Self.ServerID() }
 
-// servers returns the latest configuration, which may not be committed.
-func (n *Node) servers() []raft.Server { return n.raft.GetConfiguration().Configuration().Servers }
+// servers returns the members by the latest configuration, which may not be committed. Before Start
+// it returns those of the file.
+func (n *Node) servers() []raft.Server {
+	if n.serving.Load() {
+		return n.raft.GetConfiguration().Configuration().Servers
+	}
+	c, err := decodeConfiguration(n.latest.Load().raw)
+	if err != nil {
+		return nil // Start reports it
+	}
+	return c.Servers
+}

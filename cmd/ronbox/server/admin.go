@@ -21,7 +21,7 @@ import (
 // Status returns the status of the node. It reads only memory.
 func (n *Node) Status() nodeapi.Status {
 	phase, _ := n.phase.Load()
-	r := n.board.Report("", "")
+	r := n.server.Report("", "")
 	out := nodeapi.Status{
 		Version:       n.build.Version,
 		Phase:         phase.String(),
@@ -36,9 +36,10 @@ func (n *Node) Status() nodeapi.Status {
 		Causes:        r.Causes,
 		Services:      map[string]wire.ServiceReady{},
 		Store:         n.storeStatus(),
+		Cluster:       n.clusterStatus(),
 	}
 	for _, r := range n.engines {
-		if r.status != nil {
+		if r.status != nil && phase != flow.Standby {
 			r.status(n, &out)
 		}
 	}

@@ -17,8 +17,10 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	clusterhttp "ronbox/httpapi/cluster"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -53,7 +55,8 @@ type Options struct {
 
 	inherited map[string]net.Listener // from the service manager or an earlier life, by name
 	within    bounds                  // bounds of the stop; zero: stopWithin
-	member    member                  // replaces the one of the file in tests
+	clustered bool                    // the file may belong to a cluster
+	member    clusterMember           // replaces the one of the file in tests
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
@@ -95,7 +98,8 @@ type Node struct {
 	auth    *auth.Authority
 	server  *httpapi.Server
 	manager *manager
-	member  member // nil: a node alone
+	member  clusterMember // nil: a node alone
+	unfit   error         // why the directory is neither that of a node alone nor of a member
 
 	accepting sync.Once        // of accept
 	kept      []systemd.Socket // for the next life; owned by Run
@@ -159,6 +163,7 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 	if o.inherited, err = systemd.Listeners(); err != nil {
 		return nil, err
 	}
+	o.clustered = !cfg.Amnesia.Enabled
 	return assemble(cfg, build, o, os.Stderr, time.Now)
 }
 
@@ -178,6 +183,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
+	n.enroll()
 	var err error
 	if n.tracer, err = obs.NewTracer(
 		cfg.OTel,
@@ -187,6 +193,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
+	n.store.Declare(clusterName, member.Buckets()...)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
@@ -224,6 +231,9 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia
 	}
+	if n.member != nil {
+		o.Replicator = n.member.Replicator()
+	}
 	return o
 }
 
@@ -258,12 +268,12 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodehttp.New(n))
+	return append(all, nodehttp.New(n), clusterhttp.New(clusterAdmin{n}))
 }
 
 // serverDeps returns the dependencies of the server.
 func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
-	return httpapi.Deps{
+	d := httpapi.Deps{
 		Catalog:   n.catalog,
 		Metrics:   n.metrics,
 		Log:       log,
@@ -276,6 +286,10 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 		Inherited: n.opt.inherited,
 		Version:   n.build.Version,
 	}
+	if m, ok := n.member.(*membership); ok {
+		d.Cluster = answering{m}
+	}
+	return d
 }
 
 // Catalog returns the catalogue of all channels, tasks and locks of the node.

@@ -18,9 +18,6 @@ import (
 	"ronbox/httpapi"
 )
 
-// ExitNotRenewed is the exit code of a node that could not begin its next life.
-const ExitNotRenewed = 11
-
 const (
 	// renewWithin bounds the end of a life that is not orderly.
 	renewWithin = time.Second
@@ -54,12 +51,22 @@ func (n *Node) keepSockets() {
 		n.log.Warn("sockets are bound anew", "reason", err.Error())
 	}
 	n.kept = append(n.kept, kept...)
+	if n.member == nil {
+		return
+	}
+	port, err := n.member.Keep()
+	if err != nil {
+		n.log.Warn("the peer port is bound anew", "reason", err.Error())
+		return
+	}
+	n.kept = append(n.kept, port)
 }
 
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and
 // does not wait for the committer or the disk.
 func (n *Node) renew(ctx context.Context) event {
-	n.log.Warn("deposed", "reason", n.member.Reason(), "next", "the node starts again")
+	why, _ := n.member.Reason()
+	n.log.Warn("deposed", "reason", why, "next", "the node starts again")
 	n.manager.reloading()
 	n.again.ask("deposed")
 	n.server.SetGate(httpapi.GateClosed)

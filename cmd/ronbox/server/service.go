@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -120,6 +121,7 @@ func (s service) drainWithin(cfg *config.Config) time.Duration {
 // last declarations; a bucket that is not recorded is not covered by the state hash and the checks.
 func Declare(s *store.Store) {
 	s.Declare(ownService, tokens.Bucket)
+	s.Declare(clusterName, member.Buckets()...)
 	for _, one := range services() {
 		one.declare(s)
 	}

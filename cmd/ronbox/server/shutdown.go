@@ -181,6 +181,11 @@ func (n *Node) stop(ctx context.Context) event {
 		n.log.Warn("calls were cut", "reason", err.Error())
 		straggler = true
 	}
+	if n.member != nil && !straggler {
+		if err := n.closeMember(shut); err != nil {
+			n.log.Warn("the part in the cluster was not closed in order", "reason", err.Error())
+		}
+	}
 	end := event{kind: evClosed}
 	if straggler || n.outlived() {
 		n.step(event{kind: evStraggled}) // leave the file open: a read may still be running

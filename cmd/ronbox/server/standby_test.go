@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,25 +18,67 @@ import (
 	"ronbox/store"
 )
 
-// fakeMember is a cluster without other members, in which a test elects and deposes.
+// fakeMember is a cluster without other members and without a log, in which a test elects and
+// deposes.
 type fakeMember struct {
 	started, elected, deposed chan struct{}
 	once                      sync.Once
+	store                     *store.Store
+	at                        atomic.Uint64
 }
 
 func newFakeMember() *fakeMember {
 	return &fakeMember{started: make(chan struct{}), elected: make(chan struct{}), deposed: make(chan struct{})}
 }
 
-func (m *fakeMember) Start(context.Context, *store.Store) error {
+func (m *fakeMember) Replicator() store.Replicator { return m }
+func (m *fakeMember) Propose(context.Context, []byte) (store.Place, error) {
+	return store.Place{Index: m.at.Add(1), Term: 1}, nil
+}
+func (m *fakeMember) Applied(store.Place)          {}
+func (m *fakeMember) Fetch(context.Context) error  { return nil }
+func (m *fakeMember) Listen(context.Context) error { return nil }
+
+func (m *fakeMember) Start(_ context.Context, s *store.Store) error {
+	m.store = s
+	m.at.Store(s.Applied().Index)
 	close(m.started)
 	return nil
 }
-func (m *fakeMember) Tasks() []flow.Task       { return nil }
-func (m *fakeMember) Elected() <-chan struct{} { return m.elected }
-func (m *fakeMember) Deposed() <-chan struct{} { return m.deposed }
-func (m *fakeMember) Reason() string           { return "the test" }
-func (m *fakeMember) depose()                  { m.once.Do(func() { close(m.deposed) }) }
+func (m *fakeMember) Tasks() []flow.Task             { return nil }
+func (m *fakeMember) Elected() <-chan struct{}       { return m.elected }
+func (m *fakeMember) Deposed() <-chan struct{}       { return m.deposed }
+func (m *fakeMember) Reason() (string, error)        { return "test", nil }
+func (m *fakeMember) Keep() (systemd.Socket, error)  { return systemd.Socket{}, errors.ErrUnsupported }
+func (m *fakeMember) Shutdown(context.Context) error { return nil }
+func (m *fakeMember) Close() error                   { return nil }
+func (m *fakeMember) depose()                        { m.once.Do(func() { close(m.deposed) }) }
+
+// elect waits until the node stands by, and lets it lead.
+func (m *fakeMember) elect() error {
+	<-m.started
+	err := m.store.Lead()
+	close(m.elected)
+	return err
+}
+
+// lead launches a node and elects it.
+func lead(t *testing.T, cfg *config.Config, m *fakeMember, o Options) *rig {
+	t.Helper()
+	r := launchWith(t, cfg, o)
+	must(t, m.elect())
+	return r.begin()
+}
+
+// clusteredConfig is a dev node whose file belongs to a cluster.
+func clusteredConfig(t *testing.T) *config.Config {
+	t.Helper()
+	cfg, _ := devConfig(t)
+	must(t, store.SetMembership(cfg.Path(DatabaseName), &store.Membership{
+		Index: 1, Raw: []byte("test"), Applied: store.Applied{Place: store.Place{Index: 1, Term: 1}, Origin: "init"},
+	}))
+	return cfg
+}
 
 // renewal is what a node passed to its next life.
 type renewal struct {
@@ -46,7 +89,7 @@ type renewal struct {
 }
 
 // options returns options of a member whose next life r records.
-func (r *renewal) options(m member) Options {
+func (r *renewal) options(m clusterMember) Options {
 	return Options{member: m, again: func(kept []systemd.Socket, env ...string) error {
 		r.kept, r.env, r.n = kept, env, r.n+1
 		return r.err
@@ -86,7 +129,7 @@ func standby(t *testing.T, cfg *config.Config, o Options) *rig {
 // A member writes nothing of its own before its election, even if it reloads its configuration, and
 // then serves like a node alone.
 func TestMemberStandsByUntilElected(t *testing.T) {
-	cfg, _ := devConfig(t)
+	cfg := clusteredConfig(t)
 	m := newFakeMember()
 	o := (&renewal{}).options(m)
 	o.Load = func() (*config.Config, []config.Entry, error) {
@@ -99,11 +142,18 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 	r.Hangup()
 	r.await("the reload", func() bool { now, _ := r.config.Load(); return now.version == 2 })
 	r.note(t.Context(), store.Event{Event: "test.note"})
+	_, err := store.Commit(t.Context(), r.store, store.Control, store.Command[struct{}](auditNote{}))
+	if !errors.Is(err, store.ErrNotLeader) {
+		t.Errorf("a commit in standby: %v", err)
+	}
+	if strings.Contains(r.log.String(), store.ErrNotLeader.Error()) {
+		t.Error("a part of the node has tried to commit")
+	}
 	if seq := r.store.Info().Seq; seq != before {
 		t.Errorf("it has committed: seq %d, was %d", seq, before)
 	}
 	r.await("the recorders, and no other task", func() bool { return r.liveTasks.Load() == 2 })
-	close(m.elected)
+	must(t, m.elect())
 	r.begin()
 	key := signer(t, cfg)
 	r.mustPut(r.tcp(), key, r.registry().Head().Head.Version+1, "led")
@@ -116,28 +166,25 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 // storedSeq returns the seq of the file of a node that does not run.
 func storedSeq(t *testing.T, cfg *config.Config) (seq uint64) {
 	t.Helper()
-	s := store.New(cfg.Store, store.Options{Path: cfg.Path(DatabaseName)})
-	Declare(s)
-	must(t, s.Open(t.Context()))
-	must(t, s.Prepare(t.Context()))
-	seq = s.Info().Seq
-	must(t, s.Close())
+	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	must(t, err)
+	seq = r.Info().Seq
+	must(t, r.Close())
 	return seq
 }
 
 // A standby that is told to stop stops.
 func TestStandbyStops(t *testing.T) {
-	cfg, _ := devConfig(t)
+	cfg := clusteredConfig(t)
 	r := standby(t, cfg, (&renewal{}).options(newFakeMember()))
 	r.halt()
 }
 
 // A deposed leader answers what waits and begins its next life on the same sockets.
 func TestDeposedLeaderBeginsAnew(t *testing.T) {
-	cfg, _ := devConfig(t)
+	cfg := clusteredConfig(t)
 	m, again := newFakeMember(), &renewal{}
-	close(m.elected)
-	r := launchWith(t, cfg, again.options(m)).begin()
+	r := lead(t, cfg, m, again.options(m))
 	addr := r.Addr()
 	m.depose()
 	if code := r.end(); code != ExitClean || again.n != 1 {
@@ -146,7 +193,10 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	if len(again.env) != 1 || !strings.HasPrefix(again.env[0], envDeposed+"=,") {
 		t.Errorf("the next life gets %q", again.env)
 	}
-	next := launchWith(t, cfg, again.next(t)).begin()
+	o := again.next(t)
+	m = newFakeMember()
+	o.member = m
+	next := lead(t, cfg, m, o)
 	if next.Addr() != addr {
 		t.Errorf("it serves on %s, was %s", next.Addr(), addr)
 	}
@@ -158,10 +208,9 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 
 // A node whose committer hangs answers what waits as unknown, and begins its next life.
 func TestHungNodeBeginsAnew(t *testing.T) {
-	cfg, _ := devConfig(t)
+	cfg := clusteredConfig(t)
 	m, again := newFakeMember(), &renewal{}
-	close(m.elected)
-	r := launchWith(t, cfg, again.options(m)).begin()
+	r := lead(t, cfg, m, again.options(m))
 	release := r.holdStore()
 	late := make(chan error, 1)
 	go func() {

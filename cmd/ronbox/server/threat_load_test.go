@@ -238,14 +238,14 @@ const (
 	helperAddr = "RONBOX_TEST_ADDR"
 )
 
-// peer is the other side of a benchmark, in a process of its own.
-type peer struct {
+// otherSide is the other side of a benchmark, in a process of its own.
+type otherSide struct {
 	line string // the first one it says
 	end  func()
 }
 
 // helper runs this test binary as the other side of a benchmark.
-func helper(b testing.TB, role, addr string) peer {
+func helper(b testing.TB, role, addr string) otherSide {
 	b.Helper()
 	args := []string{os.Args[0], "-test.run=^TestHelper$"}
 	if role == "flood" { // which has a machine of its own elsewhere
@@ -269,7 +269,7 @@ func helper(b testing.TB, role, addr string) peer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return peer{strings.TrimSpace(line), func() {
+	return otherSide{strings.TrimSpace(line), func() {
 		_ = in.Close()
 		rest, _ := io.ReadAll(said)
 		if err := cmd.Wait(); err != nil {

@@ -50,25 +50,29 @@ func addresses(servers []raft.Server, self string) (addrs []string) {
 	return addrs
 }
 
-// lastConfiguration returns the last configuration that the node knows, from its file or from the
-// log, where it may not be committed. No process may have the log open. It returns ErrAlone if the
-// file has no membership.
-func (d *Dir) lastConfiguration() ([]raft.Server, error) {
+// fileConfiguration returns the configuration in the file and its place in the log. It returns
+// ErrAlone if the file has no membership.
+func (d *Dir) fileConfiguration() (servers []raft.Server, index uint64, err error) {
 	m, err := store.ReadMembership(d.Database())
 	if err == nil && m == nil {
 		err = ErrAlone
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	servers, err := decodeConfiguration(m.Raw)
+	servers, err = decodeConfiguration(m.Raw)
+	return servers, m.Index, err
+}
+
+// lastConfiguration returns the last configuration that the node knows, from its file or from the
+// log, where it may not be committed. No process may have the log open. It returns ErrAlone if the
+// file has no membership.
+func (d *Dir) lastConfiguration() ([]raft.Server, error) {
+	servers, index, err := d.fileConfiguration()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(d.file(raftDir)); errors.Is(err, fs.ErrNotExist) {
-		return servers, nil
-	}
-	later, err := logConfiguration(d.file(raftDir), m.Index)
+	later, err := logConfiguration(d.file(raftDir), index)
 	if err != nil {
 		return nil, fmt.Errorf("raft log: %w", err)
 	}
@@ -78,8 +82,12 @@ func (d *Dir) lastConfiguration() ([]raft.Server, error) {
 	return servers, nil
 }
 
-// logConfiguration returns the last configuration in the log after an index, or nil.
+// logConfiguration returns the last configuration in the log after an index, or nil if there is
+// none.
 func logConfiguration(dir string, after uint64) (servers []raft.Server, err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	w, err := raftwal.Open(dir)
 	if err != nil {
 		return nil, err

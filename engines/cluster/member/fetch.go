@@ -30,7 +30,7 @@ const (
 )
 
 // FetchFile downloads the file of the leader for a node that joins, checks its length and its hash,
-// and gives it the name of the database. It has no effect if the file is there. While no member
+// and renames it to the database. It has no effect if the file is there. While no member
 // answers it tries again, until ctx ends. It returns ErrToken if the cluster does not know the node
 // any more.
 func (d *Dir) FetchFile(ctx context.Context, o FetchOptions) error {

@@ -15,9 +15,9 @@ type State struct {
 	Joining   *Joining // the node joins and is not admitted yet; nil otherwise
 }
 
-// Finish completes what a verb or the leader has begun: an init, a leave or a recover that was
-// killed or that a running node began, and the installation of a file that raft has received. It is
-// called at boot, before the file is opened. A node alone costs one look at the directory. It
+// Finish completes the work that a verb or the leader has begun: an init, a leave or a recover that
+// was killed or that a running node began, and the installation of a file that raft has received.
+// It is called at boot, before the file is opened. A node alone costs one look at the directory. It
 // returns ErrUnfinished if a verb that needs the network must be run again.
 func (d *Dir) Finish() (State, error) {
 	if _, err := os.Lstat(d.file(clusterDir)); errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func (d *Dir) finish() (State, error) {
 	return State{Clustered: true, Joining: joining}, d.install()
 }
 
-// install gives a complete file that raft has received the name of the database.
+// install renames a complete file that raft has received to the database.
 func (d *Dir) install() error {
 	m, err := store.ReadMembership(d.file(InstallFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (d *Dir) install() error {
 	return d.do("install", func() error { return d.rename(InstallFile, DatabaseFile) })
 }
 
-// rename gives a synced file its final name.
+// rename moves a synced file to its final name, and syncs the directory.
 func (d *Dir) rename(from, to string) error {
 	if err := os.Rename(d.file(from), d.file(to)); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"ronbox/engines/cluster/peer"
@@ -40,7 +41,8 @@ func (d *Dir) Init(advertise string) (*peer.Identity, error) {
 }
 
 // BeginInit does the part of Init that a running node can do: it writes the identity and the mark.
-// The node then starts again, and Finish completes the init. info is that of the open file.
+// The node then starts again, and Finish completes the init. info is that of the open file. It
+// returns ErrEphemeral if the file is in memory only, and the other errors of Init.
 func (d *Dir) BeginInit(info store.Info, advertise string) (*peer.Identity, error) {
 	id, err := d.beginInit(info, advertise)
 	if err != nil {
@@ -55,6 +57,9 @@ func (d *Dir) beginInit(info store.Info, advertise string) (*peer.Identity, erro
 	}
 	if err := peer.CheckAddress(advertise); err != nil {
 		return nil, err
+	}
+	if _, err := os.Lstat(d.Database()); errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrEphemeral
 	}
 	unlock, err := d.lock()
 	if err != nil {

@@ -56,11 +56,11 @@ func (d *Dir) Join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 }
 
 func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
-	if err := peer.CheckAddress(o.Advertise); err != nil {
-		return nil, err
-	}
-	if err := d.mayJoin(); err != nil {
-		return nil, err
+	_, badURL := peerAddress(o.URL)
+	_, badToken := ParseToken(o.Token)
+	err := errors.Join(peer.CheckAddress(o.Advertise), badURL, badToken, d.mayJoin())
+	if err != nil {
+		return nil, err // the directory stays as it is
 	}
 	unlock, err := d.lock()
 	if err != nil {
@@ -166,8 +166,7 @@ type applicant struct {
 	d     *Dir
 	o     JoinOptions
 	dir   string
-	old   *peer.Identity // of a member that rejoins without a token; nil otherwise
-	known []string       // addresses of members
+	known []string // addresses of members
 }
 
 // apply returns the identity, whose authority is not in dir yet, and the bundle.
@@ -214,15 +213,11 @@ func (a applicant) obtain(ctx context.Context) (id *peer.Identity, err error) {
 	return id, a.d.do("identity", func() error { return id.Save(a.dir) })
 }
 
-// ask sends the request for a certificate, with the token or as the member that the node was.
+// ask sends the request for a certificate, with the token or, without one, as a member.
 func (a applicant) ask(ctx context.Context, key ed25519.PublicKey) (answer joinAnswer, err error) {
 	q := joinRequest{Versions: peer.ThisProgram(), Key: key, Advertise: a.o.Advertise}
-	if a.old != nil {
-		client := a.old.Client()
-		defer client.CloseIdleConnections()
-		return askAny(ctx, a.known, func(addr string) (joinAnswer, error) {
-			return a.askOne(ctx, client, PathRejoin, addr, q, a.old.Pin())
-		})
+	if a.o.URL == "" && a.o.Token == "" {
+		return a.askAsMember(ctx, q)
 	}
 	t, err := ParseToken(a.o.Token)
 	if err != nil {
@@ -233,7 +228,22 @@ func (a applicant) ask(ctx context.Context, key ed25519.PublicKey) (answer joinA
 		return answer, err
 	}
 	q.Token = t.Secret[:]
-	return a.askOne(ctx, peer.JoinClient(t.Pin, a.now), PathJoin, addr, q, t.Pin)
+	client := peer.JoinClient(t.Pin, a.now)
+	defer client.CloseIdleConnections()
+	return a.askOne(ctx, client, PathJoin, addr, q, t.Pin)
+}
+
+// askAsMember sends the request with the certificate that the node has so far.
+func (a applicant) askAsMember(ctx context.Context, q joinRequest) (answer joinAnswer, err error) {
+	old, err := a.d.Identity()
+	if err != nil {
+		return answer, fmt.Errorf("%w; give a URL and a token", err)
+	}
+	client := old.Client()
+	defer client.CloseIdleConnections()
+	return askAny(ctx, a.known, func(addr string) (joinAnswer, error) {
+		return a.askOne(ctx, client, PathRejoin, addr, q, old.Pin())
+	})
 }
 
 // askOne asks one member for its versions and its clock, and then for a certificate.

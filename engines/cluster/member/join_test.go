@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
+
 	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
@@ -217,27 +220,31 @@ func TestJoinRefuses(t *testing.T) {
 		d      *Dir
 		change func(*JoinOptions)
 		want   error
+		keeps  bool // the directory does not change
 	}{
-		{"a full directory", full, func(*JoinOptions) {}, ErrNotEmpty},
-		{"a node alone", alone(t), func(*JoinOptions) {}, ErrNotEmpty},
-		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm},
-		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil},
-		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil},
-		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger},
+		{"a full directory", full, func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"a node alone", alone(t), func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm, true},
+		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil, true},
+		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil, true},
+		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger, false},
 		{"a forged secret", empty(t), func(o *JoinOptions) {
 			o.Token = Token{Pin: l.id.Pin()}.String()
-		}, ErrToken},
+		}, ErrToken, false},
 		{"a clock ahead", empty(t), func(o *JoinOptions) {
 			o.Now = func() time.Time { return time.Now().Add(time.Hour) }
-		}, peer.ErrRefused},
+		}, peer.ErrRefused, false},
 		{"a clock behind", empty(t), func(o *JoinOptions) {
 			o.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
-		}, peer.ErrRefused},
+		}, peer.ErrRefused, false},
 	} {
 		o := l.options(token)
 		tt.change(&o)
 		if _, err := tt.d.Join(t.Context(), o); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%s: err = %v, want %v", tt.doc, err, tt.want)
+		}
+		if tt.keeps && tt.d.exists(clusterDir) {
+			t.Errorf("%s: the directory was changed", tt.doc)
 		}
 	}
 	d := empty(t)
@@ -260,6 +267,7 @@ func TestJoinVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := peer.JoinClient(token.Pin, time.Now)
+	defer client.CloseIdleConnections()
 	q := joinRequest{
 		Versions: peer.ThisProgram(), Token: token.Secret[:], Key: make([]byte, 32), Advertise: testAddr,
 	}
@@ -405,5 +413,79 @@ func TestRejoin(t *testing.T) {
 			enter(t, d, l)
 			break
 		}
+	}
+}
+
+// A rejoin that is killed while it replaces the identity continues with the new one.
+func TestRejoinKilledInSwap(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	killed := &Dir{path: d.path, step: func(name string) error {
+		if name == "swap" {
+			return errKilled
+		}
+		return nil
+	}}
+	if _, err := killed.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	fresh, err := os.ReadFile(d.file(freshDir, peer.CertFile))
+	if err == nil {
+		err = os.WriteFile(d.file(clusterDir, peer.CertFile), fresh, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Identity(); err == nil {
+		t.Fatal("the identity is complete: the test is broken")
+	}
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+	enter(t, d, l)
+}
+
+// Either the file or the log may be damaged: the other one names the members.
+func TestRejoinFindsMembers(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	if _, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, from, l)
+	if err := errors.Join(os.Remove(from.file(clusterDir, peersFile)), os.Mkdir(from.file(raftDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		doc   string
+		spoil func(d *Dir) error
+	}{
+		{"the log is damaged", func(d *Dir) error {
+			return os.WriteFile(d.file(raftDir, "wal-meta.db"), []byte("damaged"), 0o600)
+		}},
+		{"the file is damaged", func(d *Dir) error {
+			w, err := raftwal.Open(d.file(raftDir))
+			if err != nil {
+				return err
+			}
+			e := &raft.Log{Index: 5, Term: 1, Type: raft.LogConfiguration, Data: onlyMember(l.id)}
+			return errors.Join(w.StoreLog(e), w.Close(), os.WriteFile(d.Database(), []byte("damaged"), 0o600))
+		}},
+	} {
+		d := copied(t, from)
+		old, err := d.Identity()
+		if err = errors.Join(err, tt.spoil(d)); err != nil {
+			t.Fatal(err)
+		}
+		l.cluster.members[old.ServerID()] = testAddr
+		if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+		mustBeReady(t, d, l)
 	}
 }

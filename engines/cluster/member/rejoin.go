@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ronbox/engines/cluster/peer"
 )
 
-// RejoinWipe gives a stopped node a new id, removes its file and its log, and prepares it as Join
-// does: the next boot fetches the file of the leader. It is for a node whose log or file cannot be
-// used. A member that the node knows issues the new certificate and removes the old id; if the old
-// id was removed, or the cluster was recovered elsewhere, o names a URL and a token. Nothing is
-// removed before the new identity and the bundle are there. RejoinWipe needs the network, blocks
-// until ctx ends, and may be repeated until it has succeeded.
+// RejoinWipe obtains a new id for a stopped node, removes its file and its log, and prepares it as
+// Join does: the next boot fetches the file of the leader. It repairs a node whose log or file
+// cannot be used. A member that the node knows issues the new certificate and removes the old id;
+// if the old id was removed, or the cluster was recovered elsewhere, o names a URL and a token.
+// Nothing is removed before the new identity and the bundle are there. RejoinWipe needs the
+// network, blocks until ctx ends, and may be repeated until it has succeeded.
 func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -48,11 +49,6 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 	}
 	o.Advertise = begun.Advertise
 	a := applicant{d: d, o: o, dir: d.file(freshDir), known: append(o.Peers, begun.Known...)}
-	if o.URL == "" && o.Token == "" {
-		if a.old, err = d.Identity(); err != nil {
-			return nil, fmt.Errorf("%w; give a URL and a token", err)
-		}
-	}
 	fresh, b, err := a.apply(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +72,8 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 	return fresh, nil
 }
 
-// beginRejoin writes the mark, with the addresses that the file, the log and SavePeers know.
+// beginRejoin writes the mark, with the addresses of members in the file, in the log and of
+// SavePeers.
 func (d *Dir) beginRejoin(advertise string) (*rejoinBegun, error) {
 	old, err := d.Identity()
 	switch {
@@ -89,9 +86,19 @@ func (d *Dir) beginRejoin(advertise string) (*rejoinBegun, error) {
 		return nil, err
 	}
 	begun := &rejoinBegun{Known: d.savedPeers(), Advertise: advertise}
-	if servers, bad := d.lastConfiguration(); bad == nil && old != nil { // a damaged file is what a rejoin is for
-		begun.Known = append(addresses(servers, old.ServerID()), begun.Known...)
+	self := ""
+	if old != nil {
+		self = old.ServerID()
 	}
+	// file and log may be damaged: each counts only if it can be read
+	if servers, _, err := d.fileConfiguration(); err == nil {
+		begun.Known = append(addresses(servers, self), begun.Known...)
+	}
+	if servers, err := logConfiguration(d.file(raftDir), 0); err == nil {
+		begun.Known = append(addresses(servers, self), begun.Known...)
+	}
+	slices.Sort(begun.Known)
+	begun.Known = slices.Compact(begun.Known)
 	if err := d.do("leftovers", func() error { return d.removeAll(freshDir) }); err != nil {
 		return nil, err
 	}

@@ -90,6 +90,10 @@ func TestInitRefuses(t *testing.T) {
 		}
 		mustBeAlone(t, d)
 	}
+	memory := At(t.TempDir())
+	if _, err := memory.BeginInit(good, testAddr); !errors.Is(err, ErrEphemeral) || memory.exists(clusterDir) {
+		t.Errorf("a node in memory: err = %v, want ErrEphemeral", err)
+	}
 	if _, err := At(t.TempDir()).Init(testAddr); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: err = %v, want os.ErrNotExist", err)
 	}

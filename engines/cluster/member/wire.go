@@ -29,7 +29,7 @@ const (
 // headerB3 carries the BLAKE3 hash of a file, in hex.
 const headerB3 = "Ronbox-B3"
 
-// joinRequest is the body of POST /join and, without Token and Hello, of POST /rejoin. Without Key
+// joinRequest is the body of POST /join and, without Token, of POST /rejoin. Without Key
 // it is only a question.
 type joinRequest struct {
 	peer.Versions
@@ -55,7 +55,6 @@ type Hello struct {
 	URL       string `json:"url"`   // of the public port
 	Clock     int64  `json:"clock"` // Unix ns
 	Join      bool   `json:"join"`  // the node has its file and asks to be admitted
-	Standby   bool   `json:"standby"`
 }
 
 // HelloAnswer is the answer of the leader.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type Conn struct {
 	skew    Skew
 	release func() // frees its slot; nil for a dialled one
 	once    sync.Once
+	served  atomic.Int32 // requests of a connection of Join
 }
 
 // Server returns the id of the other node, from its certificate, or "" for a connection of Join.
@@ -177,9 +179,9 @@ func (i *Identity) Client() *http.Client {
 }
 
 // JoinClient returns an HTTP client for POST /join of a peer port whose authority has the given
-// pin. It keeps no connection open.
+// pin. The caller calls CloseIdleConnections at the end.
 func JoinClient(pin Pin, now func() time.Time) *http.Client {
-	client := newClient(func(ctx context.Context, addr string) (net.Conn, error) {
+	return newClient(func(ctx context.Context, addr string) (net.Conn, error) {
 		config := baseConfig(ProtoJoin)
 		config.InsecureSkipVerify = true // VerifyConnection checks the pin
 		config.VerifyConnection = func(s tls.ConnectionState) error { return verifyPin(s, pin, now()) }
@@ -191,8 +193,6 @@ func JoinClient(pin Pin, now func() time.Time) *http.Client {
 		}
 		return &Conn{Conn: secure}, nil
 	})
-	client.Transport.(*http.Transport).DisableKeepAlives = true
-	return client
 }
 
 // verifyPin returns ErrStranger unless the server shows a node certificate of an authority with the
@@ -257,12 +257,21 @@ func NewServer(h http.Handler) *http.Server {
 	}
 }
 
-// NewJoinServer returns an HTTP server for the connections of Join. A connection is for one
-// request, which must arrive within 10 s and be answered within 30 s.
+// joinRequests bounds the requests of one connection of Join, so that the bounds of handshakes also
+// bound the rate of requests.
+const joinRequests = 4
+
+// NewJoinServer returns an HTTP server for the connections of Join. A connection serves 4 requests.
+// A request must arrive within 10 s and be answered within 30 s. An idle connection is closed after
+// 5 s.
 func NewJoinServer(h http.Handler) *http.Server {
-	s := NewServer(h)
-	s.ReadTimeout, s.WriteTimeout = 10*time.Second, 30*time.Second
+	s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*Conn); !ok || c.served.Add(1) >= joinRequests {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	}))
+	s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 10*time.Second, 30*time.Second, 5*time.Second
 	s.MaxHeaderBytes = 8 << 10
-	s.SetKeepAlivesEnabled(false)
 	return s
 }

@@ -19,7 +19,7 @@ import (
 const (
 	acceptors       = 32 // handshakes at once
 	reserved        = 8  // of them, for networks of known members
-	perNetwork      = 8
+	perNetwork      = 12
 	handshakeWithin = 5 * time.Second
 	strangerPause   = 100 * time.Millisecond // before a slot of an unknown network is free again
 	queued          = 16                     // connections that wait for Accept, per protocol
@@ -36,8 +36,9 @@ const service = "cluster"
 type Options struct {
 	Catalog *flow.Catalog
 	Log     hclog.Logger // nil: none
-	// Member reports whether a server may open raft connections; it must not block. nil: every one
-	// with a certificate may.
+	// Member reports whether a server may open raft connections; it must not block. It must return
+	// true on a node that does not lead, whose list of members may be old. nil: every server with a
+	// certificate may.
 	Member func(server string) bool
 }
 

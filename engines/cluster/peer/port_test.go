@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,10 +85,33 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("over ronbox-peer: %q, err = %v", got, err)
 		}
 	}
-	for range mostJoin + 1 { // each frees its slot
-		if got, err := get(t, JoinClient(a.Pin(), time.Now), url); err != nil || got != "peer=" {
+	for range 3 {
+		joins := JoinClient(a.Pin(), time.Now)
+		if got, err := get(t, joins, url); err != nil || got != "peer=" {
 			t.Fatalf("over ronbox-join: %q, err = %v", got, err)
 		}
+		joins.CloseIdleConnections()
+	}
+	joins := JoinClient(a.Pin(), time.Now)
+	defer joins.CloseIdleConnections()
+	conns := map[string]bool{}
+	for range 2 * joinRequests {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(c httptrace.GotConnInfo) { conns[c.Conn.LocalAddr().String()] = true },
+		})
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := joins.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+	if len(conns) != 2 {
+		t.Errorf("%d requests took %d connections, want 2", 2*joinRequests, len(conns))
 	}
 	if r, _ := http.NewRequest(http.MethodGet, url, nil); PeerID(r) != "" {
 		t.Error("a request from elsewhere has a PeerID")
