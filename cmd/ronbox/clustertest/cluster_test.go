@@ -77,7 +77,10 @@ func (c *cluster) start(t testing.TB, i int) {
 // join lets a node without a directory join, and starts it.
 func (c *cluster) join(t testing.TB, i int) {
 	t.Helper()
-	var token struct{ Token, URL string }
+	var token struct {
+		Token string `json:"token"`
+		URL   string `json:"url"`
+	}
 	c.nodes[c.leader(t)].must(t, &token, "cluster", "token", "--json")
 	must(t, os.MkdirAll(c.nodes[i].dir, 0o700))
 	copyFile(t, filepath.Join(c.scratch, "ronbox.toml"), filepath.Join(c.nodes[i].dir, "ronbox.toml"))
@@ -92,12 +95,13 @@ func (c *cluster) status(t testing.TB, i int) (clusterapi.ClusterStatus, error) 
 	return c.admin[i].ClusterStatus(t.Context())
 }
 
-// leader waits until a running node says that it leads, and returns its place.
+// leader waits until a running node leads and takes writes, and returns its place.
 func (c *cluster) leader(t testing.TB) (leads int) {
 	t.Helper()
 	until(t, "a node leads", nil, func() bool {
 		for i, n := range c.nodes {
-			if s, err := c.status(t, i); n.running() && err == nil && s.Self == s.Leader && s.Leader != "" {
+			s, err := c.status(t, i)
+			if n.running() && err == nil && s.Self == s.Leader && ready(t.Context(), c.admin[i].Client) {
 				leads = i
 				return true
 			}

@@ -55,7 +55,7 @@ func TestNemeses(t *testing.T) {
 	must(t, err)
 	c := newCluster(t, 3)
 	b := newBank(c.svc, fmt.Sprintf("n%x", seed))
-	loads := []load{newVersions(t, c, c.secret), newRewards(t, c, c.secret, fmt.Sprintf("e%x", seed))}
+	loads := c.loads(t, fmt.Sprintf("e%x", seed))
 	funds := balances{openingEach, openingEach, openingEach}
 	for i, nem := range plan {
 		funds = c.round(t, b, nem, funds, i, loads, rand.New(rand.NewPCG(seed, 1+uint64(i))))
