@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -90,8 +91,9 @@ func (c *cluster) round(t *testing.T, b *bank, nem nemesis, opening balances, n 
 	stop()
 	wait()
 	closing, err := r.close(t.Context(), d)
-	must(t, err)
-	must(t, r.check())
+	if err := errors.Join(err, r.check()); err != nil {
+		t.Fatalf("%d %s: %v", n, nem.name, err)
+	}
 	t.Logf("%3d %-8s struck %4.1fs, well %4.1fs, %5d payments and reads, %4d lookups, %2d open, %v", n, nem.name,
 		struck.Seconds(), well.Seconds(), r.payments.size(), r.lookups.size(), r.undecided, closing)
 	return closing
