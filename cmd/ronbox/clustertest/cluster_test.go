@@ -193,8 +193,9 @@ type verified struct {
 // the leader go on, so it takes snapshots until all have the same position.
 func (c *cluster) sameState(t testing.TB) verified {
 	t.Helper()
+	var all []verified
 	for range 20 {
-		var all []verified
+		all = nil
 		for _, n := range c.nodes {
 			all = append(all, n.snapshot(t))
 		}
@@ -207,7 +208,7 @@ func (c *cluster) sameState(t testing.TB) verified {
 			return all[0]
 		}
 	}
-	t.Fatal("the nodes are never at the same position")
+	t.Fatalf("the nodes are never at the same position: %+v", all)
 	return verified{}
 }
 
