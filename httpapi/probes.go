@@ -77,7 +77,7 @@ func (s *Server) getReadyz(c *Request) error {
 	body := readyBody(r)
 	body.Incarnation = s.d.Info().Incarnation
 	for _, sv := range s.services {
-		if sv.Ready != nil {
+		if sv.Ready != nil && !s.standsBy() {
 			sv.Ready(&body)
 		}
 	}
@@ -88,11 +88,14 @@ func (s *Server) getReadyz(c *Request) error {
 	return c.Respond(http.StatusServiceUnavailable, body)
 }
 
+// standsBy reports whether this node forwards requests.
+func (s *Server) standsBy() bool { return s.d.Cluster != nil && !s.d.Cluster.Leads() }
+
 // Report returns the readiness of the node. A node that does not lead is as ready as the cluster: it
 // forwards every request, if a leader is known.
 func (s *Server) Report(service, plane string) obs.Report {
 	r := s.d.Board.Report(service, plane)
-	if s.d.Cluster == nil || s.d.Cluster.Leads() {
+	if !s.standsBy() {
 		return r
 	}
 	id, _, known := s.d.Cluster.Leader()

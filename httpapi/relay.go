@@ -4,10 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
 )
 
@@ -134,6 +136,21 @@ func (s *Server) refusePeer(w http.ResponseWriter, status int, reason, detail st
 	s.rejected(serviceNode, reason, 1)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+}
+
+// OwnRequests returns a transport for requests that this node makes of another node of the cluster,
+// with the rights of the user that it runs as. to is that of Cluster.Peer.
+func OwnRequests(to http.RoundTripper) http.RoundTripper { return ownRequests{to} }
+
+type ownRequests struct{ to http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t ownRequests) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(relayScheme, "https")
+	r.Header.Set(relayUID, strconv.Itoa(os.Getuid()))
+	r.Header.Set(relayScopes, auth.ScopeAdmin)
+	return t.to.RoundTrip(r)
 }
 
 // dropHops removes the headers of a connection, which are not forwarded.

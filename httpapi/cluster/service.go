@@ -17,7 +17,7 @@ import (
 // the node or of the cluster returns a *ConflictError, and one for an unknown member
 // httpapi.ErrNoSuch.
 type Engine interface {
-	// Status reads only memory.
+	// Status may ask the leader, for a moment.
 	Status(ctx context.Context) (clusterapi.ClusterStatus, error)
 	// Init returns once the node will be a member after its restart. The restart begins after the
 	// answer.

@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
+	"ronbox/httpapi/client"
 	clusterhttp "ronbox/httpapi/cluster"
+	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -33,11 +37,35 @@ func (a clusterAdmin) member() (*membership, error) {
 	return nil, conflict("the node belongs to no cluster: `ronbox cluster init` makes one of it")
 }
 
-// Status implements the engine of the routes.
+// viewWithin bounds the wait for the view of the leader.
+const viewWithin = time.Second
+
+// leader returns a client of the leader, or an error if this node leads or none is known.
+func (m *membership) leader() (clusterapi.Client, error) {
+	id, addr, known := m.raft.Leader()
+	if !known || id == m.id.ServerID() {
+		return clusterapi.Client{}, store.ErrNotLeader
+	}
+	c, err := client.New(client.Options{
+		URL: "https://" + addr, Transport: httpapi.OwnRequests(m.client.Transport),
+	})
+	return clusterapi.NewClient(c), err
+}
+
+// Status implements the engine of the routes. Only the leader knows how the others are, so another
+// node asks it.
 func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	m, err := a.member()
 	if err != nil {
 		return out, err
+	}
+	if there, err := m.leader(); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, viewWithin)
+		defer cancel()
+		if out, err = there.ClusterStatus(ctx); err == nil {
+			out.Self = m.id.ServerID()
+			return out, nil
+		}
 	}
 	s := m.raft.Status(ctx)
 	out = clusterapi.ClusterStatus{Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance)}
@@ -116,7 +144,7 @@ func (a clusterAdmin) Leave(
 	}
 	out.ID = m.id.ServerID()
 	if !r.Last {
-		return out, conflict("run `ronbox cluster remove %s --yes` on another node, then stop this one", out.ID)
+		return out, a.leave(ctx, m, by, corrID)
 	}
 	if err := m.raft.MayLeaveLast(); errors.Is(err, cluster.ErrNotAlone) {
 		return out, conflict("%v: remove them first", err)
@@ -129,6 +157,27 @@ func (a clusterAdmin) Leave(
 	a.n.note(ctx, tokens.AuditEvent("cluster.left", by, corrID, map[string]string{"server": out.ID}))
 	a.n.Renew(by, corrID, "cluster leave")
 	return out, nil
+}
+
+// leave removes this node from the cluster and stops it. It has no use then: it stands by for ever.
+func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor, corrID string) error {
+	if m.raft.MayLeaveLast() == nil {
+		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
+	}
+	there, err := m.leader()
+	if err == nil {
+		_, err = there.RemoveMember(ctx, m.id.ServerID())
+		if p, refused := errors.AsType[*wire.Problem](err); refused && p.Status == http.StatusConflict {
+			err = conflict("%s", p.Detail)
+		}
+	} else {
+		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
+	}
+	if err != nil {
+		return err
+	}
+	a.n.Drain(by, corrID, "cluster leave")
+	return nil
 }
 
 // Remove implements the engine of the routes.
