@@ -61,7 +61,7 @@ func (w *stuckWAL) stick() (release func()) {
 }
 
 // stickable wraps the log of each node, and returns that of the current life of a server.
-func stickable(w *world) func(m *member) *stuckWAL {
+func stickable(w *world) func(m *server) *stuckWAL {
 	var mu sync.Mutex
 	all := map[string]*stuckWAL{}
 	w.change = func(n *Node) {
@@ -73,7 +73,7 @@ func stickable(w *world) func(m *member) *stuckWAL {
 			return s
 		}
 	}
-	return func(m *member) *stuckWAL {
+	return func(m *server) *stuckWAL {
 		mu.Lock()
 		defer mu.Unlock()
 		return all[m.id]
@@ -143,7 +143,7 @@ func TestFullLogDoesNotStand(t *testing.T) {
 		logOf := stickable(w)
 		w.three()
 		lead := w.leader()
-		var full, other *member
+		var full, other *server
 		for _, m := range w.members {
 			switch {
 			case m == lead:

@@ -31,6 +31,7 @@ type latch struct {
 
 	bad     atomic.Pointer[error]
 	running atomic.Bool // the boot is over
+	cut     atomic.Bool // entries were removed and none were stored since
 	full    atomic.Bool // the last write found no room
 	writes  stopwatch
 }
@@ -80,11 +81,20 @@ func (l *latch) StoreLogs(logs []*raft.Log) error {
 	if own != nil {
 		own.stored(err)
 	}
+	if err != nil && l.cut.Load() {
+		return l.poison(err) // raft takes the removed entries for the end of its log until they are replaced
+	}
+	l.cut.Store(false)
 	return l.written(err)
 }
 
 // DeleteRange deletes a prefix or a suffix of the log.
 func (l *latch) DeleteRange(low, high uint64) error {
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	l.cut.Store(high >= last)
 	return l.change(func() error { return l.wal.DeleteRange(low, high) })
 }
 

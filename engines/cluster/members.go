@@ -132,6 +132,23 @@ func (n *Node) Heard(id, url string, skew time.Duration) {
 	}
 }
 
+// Members returns the addresses of the peer ports of all members.
+func (n *Node) Members() []string {
+	var out []string
+	for _, s := range n.servers() {
+		addr, _ := splitAddress(s.Address)
+		out = append(out, addr)
+	}
+	return out
+}
+
+// Standby reports whether a member stays without a vote.
+func (n *Node) Standby(id string) bool {
+	s, ok := n.member(id)
+	_, standby := splitAddress(s.Address)
+	return ok && standby
+}
+
 // IsMember reports whether id is in the latest configuration.
 func (n *Node) IsMember(id string) bool {
 	_, ok := n.member(id)

@@ -17,9 +17,6 @@ const (
 	connsPerPeer  = 3
 )
 
-// never is the heartbeat timeout of a node that must not stand for election.
-const never = time.Hour
-
 // raftConfig returns the configuration of raft.
 func (n *Node) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()
@@ -33,9 +30,6 @@ func (n *Node) raftConfig() *raft.Config {
 	c.NoSnapshotRestoreOnStart = true // the file is the snapshot
 	c.NoLegacyTelemetry = true
 	c.ShutdownOnRemove = false
-	if n.held() {
-		c.HeartbeatTimeout, c.ElectionTimeout = never, never
-	}
 	n.tune(c)
 	return c
 }
@@ -55,14 +49,3 @@ type monotonic struct{ *raft.LogCache }
 
 // IsMonotonic reports that the log has no gaps.
 func (monotonic) IsMonotonic() bool { return true }
-
-// setTimeouts changes the time after which this node stands for election.
-func (n *Node) setTimeouts(d time.Duration) error {
-	c := n.raft.ReloadableConfig()
-	if c.HeartbeatTimeout == d {
-		return nil
-	}
-	c.HeartbeatTimeout = d
-	c.ElectionTimeout = d
-	return n.raft.ReloadConfig(c)
-}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -148,10 +149,13 @@ func splitAddress(a raft.ServerAddress) (addr string, standby bool) {
 	return strings.CutSuffix(string(a), standbyMark)
 }
 
-// transport is raft's transport. It reports the answers of followers, which raft keeps to itself.
+// transport is raft's transport. It reports the answers of followers, which raft keeps to itself,
+// and keeps an unfit node from being elected: it asks no other node for its vote. A longer election
+// timeout would not do, because a follower refuses its vote until it misses the leader.
 type transport struct {
 	*raft.NetworkTransport
 	answered func(id string, last uint64, asked time.Time)
+	unfit    func() string
 }
 
 func newTransport(
@@ -159,6 +163,7 @@ func newTransport(
 	log hclog.Logger,
 	timeout time.Duration,
 	answered func(id string, last uint64, asked time.Time),
+	unfit func() string,
 ) *transport {
 	return &transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -170,6 +175,7 @@ func newTransport(
 			MsgpackUseNewTimeFormat: true,
 		}),
 		answered: answered,
+		unfit:    unfit,
 	}
 }
 
@@ -182,8 +188,43 @@ func (t *transport) AppendEntries(
 ) error {
 	asked := time.Now()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	if err == nil && resp.Success {
+	switch {
+	case err != nil:
+		return err
+	case resp.Success:
 		t.answered(string(id), resp.LastLog, asked)
+	case len(args.Entries) > 0 && resp.Term <= args.Term && !resp.NoRetryBackoff:
+		return errNotStored
 	}
-	return err
+	return nil
+}
+
+// errNotStored replaces the answer of a follower that has the entries before and could not store
+// the new ones. Raft would send it earlier and earlier entries, and then the file, again and again.
+var errNotStored = errors.New("the follower could not store the entries")
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *transport) RequestPreVote(
+	id raft.ServerID,
+	target raft.ServerAddress,
+	args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse,
+) error {
+	if why := t.unfit(); why != "" {
+		return fmt.Errorf("this node does not stand for election: %s", why)
+	}
+	return t.NetworkTransport.RequestPreVote(id, target, args, resp)
+}
+
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(
+	id raft.ServerID,
+	target raft.ServerAddress,
+	args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse,
+) error {
+	if why := t.unfit(); why != "" {
+		return fmt.Errorf("this node does not stand for election: %s", why)
+	}
+	return t.NetworkTransport.RequestVote(id, target, args, resp)
 }
