@@ -46,7 +46,8 @@ type world struct {
 	dir     string
 	members map[string]*server
 	log     hclog.Logger
-	change  func(*Node) // of each node before it starts; may be nil
+	change  func(*Node)        // of each node before it starts; may be nil
+	ports   map[string]tlsPort // by server; nil: the mesh
 }
 
 // server is one server: the lives of a node, one after the other.
@@ -226,6 +227,10 @@ func (m *server) begin() (*life, error) {
 		Log: m.w.log.Named(m.id), Metrics: metrics, Catalog: catalog, Dir: filepath.Join(m.dir, "raft"),
 		Port: m.w.mesh.port(m.addr), Self: m, Config: cfg, Membership: *ms,
 	})
+	if p, ok := m.w.ports[m.id]; ok {
+		n.deps.Port, n.deps.Self = p, p.id
+		n.deps.Config.Heartbeat = unit.Duration(200 * time.Millisecond)
+	}
 	n.segment = 1 << 20
 	if m.w.change != nil {
 		m.w.change(n)
