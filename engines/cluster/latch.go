@@ -36,9 +36,6 @@ type latch struct {
 	writes  stopwatch
 }
 
-// IsMonotonic reports that the log has no gaps, so that raft empties it after a snapshot.
-func (l *latch) IsMonotonic() bool { return true }
-
 // FirstIndex returns the first index of the log, 0 if the log is empty.
 func (l *latch) FirstIndex() (uint64, error) {
 	i, err := l.wal.FirstIndex()

@@ -44,8 +44,8 @@ func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 // an error.
 func (n *Node) raftLog(name string) hclog.Logger { return n.log.Named(name) }
 
-// monotonic adds IsMonotonic to raft's cache of the log, which hides that of the log.
+// monotonic adds IsMonotonic to raft's cache of the log.
 type monotonic struct{ *raft.LogCache }
 
-// IsMonotonic reports that the log has no gaps.
+// IsMonotonic reports that the log has no gaps, so that raft empties it after a snapshot.
 func (monotonic) IsMonotonic() bool { return true }
