@@ -26,6 +26,7 @@ const (
 func (n *Node) runWatchdog(ctx context.Context) error {
 	defer n.watch.Stop()
 	unfit := ""
+	silent := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,10 +36,28 @@ func (n *Node) runWatchdog(ctx context.Context) error {
 		if n.latch.writes.age() > hungAfter || n.commits.age() > hungAfter {
 			n.end(ReasonHung, nil)
 		}
+		if n.Leads() {
+			n.logSilent(silent)
+		}
 		now := n.unfit()
 		if now != unfit {
 			n.log.Warn("fitness", "unfit", now)
 			unfit = now
+		}
+	}
+}
+
+// logSilent logs the members that have stopped answering or answer again. silent holds those that
+// do not answer.
+func (n *Node) logSilent(silent map[string]bool) {
+	for _, m := range n.memberList() {
+		switch {
+		case !m.Healthy && !silent[m.ID]:
+			silent[m.ID] = true
+			n.log.Warn("member_silent", "member", m.ID, "addr", m.Addr)
+		case m.Healthy && silent[m.ID]:
+			delete(silent, m.ID)
+			n.log.Info("member_answers", "member", m.ID, "lag", m.Lag)
 		}
 	}
 }
