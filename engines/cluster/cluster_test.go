@@ -301,6 +301,35 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
+// Answers to messages that were sent before a round began do not count: after a pause of the leader
+// they may be older than another leader.
+func TestConfirmIgnoresOldAnswers(t *testing.T) {
+	bubble(t, 17, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		node := lead.now().node
+		var release []func()
+		for _, m := range w.members {
+			if m != lead {
+				release = append(release, w.mesh.hold(m.addr, lead.addr))
+			}
+		}
+		time.Sleep(250 * time.Millisecond) // heartbeats go out, their answers are held
+		for _, m := range w.members {
+			w.mesh.set(lead.addr, m.addr, true)
+		}
+		result := make(chan error, 1)
+		go func() { result <- node.Confirm(context.Background()) }()
+		synctest.Wait()
+		for _, f := range release {
+			f()
+		}
+		if err := <-result; !errors.Is(err, store.ErrNotLeader) {
+			t.Errorf("err = %v, want %v", err, store.ErrNotLeader)
+		}
+	})
+}
+
 // A node that must not stand votes and follows. It stands after a minute.
 func TestHold(t *testing.T) {
 	bubble(t, 9, func(t *testing.T, w *world) {

@@ -208,13 +208,20 @@ func (n *Node) runConfirmer(ctx context.Context) error {
 	}
 }
 
-// verifyLeader asks a quorum.
+// verifyLeader asks a quorum. Raft also counts answers to messages that it sent before: after a
+// pause of this process they may be older than another leader. So raft is asked again until a
+// quorum has answered messages that were sent after the round began.
 func (n *Node) verifyLeader() error {
-	if err := n.raft.VerifyLeader().Error(); err != nil {
-		return fmt.Errorf("%w: %v", store.ErrNotLeader, err)
+	ticket := n.tickets.Add(1)
+	for {
+		if err := n.raft.VerifyLeader().Error(); err != nil {
+			return fmt.Errorf("%w: %v", store.ErrNotLeader, err)
+		}
+		if !n.Leads() {
+			return store.ErrNotLeader
+		}
+		if voters, answering := n.answersSince(ticket, ""); answering > voters/2 {
+			return nil
+		}
 	}
-	if !n.Leads() {
-		return store.ErrNotLeader
-	}
-	return nil
 }

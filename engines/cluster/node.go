@@ -109,6 +109,7 @@ type Node struct {
 	stalled atomic.Pointer[error]         // why the FSM does not go on
 	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
+	tickets atomic.Uint64 // orders messages to followers and rounds
 	rounds  rounds
 	peers   peers
 	changes *flow.Flight[string, struct{}, struct{}]
@@ -208,7 +209,7 @@ func (n *Node) startRaft() (err error) {
 		return err
 	}
 	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
-	trans := newTransport(n.streams, n.raftLog("net"), n.rpcTimeout(), n.peers.answered, n.unfit)
+	trans := n.newTransport(n.streams)
 	n.raft, err = n.newRaft(monotonic{cache}, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())

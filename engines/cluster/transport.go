@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -154,28 +153,25 @@ func splitAddress(a raft.ServerAddress) (addr string, standby bool) {
 // timeout would not do, because a follower refuses its vote until it misses the leader.
 type transport struct {
 	*raft.NetworkTransport
-	answered func(id string, last uint64, asked time.Time)
+	ticket   func() uint64 // returns a larger number at each call
+	answered func(id string, last, ticket uint64)
 	unfit    func() string
 }
 
-func newTransport(
-	s *streams,
-	log hclog.Logger,
-	timeout time.Duration,
-	answered func(id string, last uint64, asked time.Time),
-	unfit func() string,
-) *transport {
+// newTransport returns the transport of the node over s.
+func (n *Node) newTransport(s *streams) *transport {
 	return &transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Logger:                  log,
+			Logger:                  n.raftLog("net"),
 			Stream:                  s,
 			MaxPool:                 connsPerPeer,
 			MaxRPCsInFlight:         rpcsInFlight,
-			Timeout:                 timeout,
+			Timeout:                 n.rpcTimeout(),
 			MsgpackUseNewTimeFormat: true,
 		}),
-		answered: answered,
-		unfit:    unfit,
+		ticket:   func() uint64 { return n.tickets.Add(1) },
+		answered: n.peers.answered,
+		unfit:    n.unfit,
 	}
 }
 
@@ -186,13 +182,13 @@ func (t *transport) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
-	asked := time.Now()
+	ticket := t.ticket()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch {
 	case err != nil:
 		return err
 	case resp.Success:
-		t.answered(string(id), resp.LastLog, asked)
+		t.answered(string(id), resp.LastLog, ticket)
 	case len(args.Entries) > 0 && resp.Term <= args.Term && !resp.NoRetryBackoff:
 		return errNotStored
 	}
