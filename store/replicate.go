@@ -121,6 +121,25 @@ func (s *Store) groupBytes(c *Config) int {
 	return int(c.GroupBytes)
 }
 
+// overshoot is how far the file of a clustered node may grow beyond max_bytes. What a quorum has
+// must be written, and the room that it needs is an estimate.
+const overshoot = 64 << 20
+
+// holds reports whether the file can take n more bytes, whatever must be kept free. large of them
+// are in runs of pages, which may find no place between the rows. With firm set the disk has
+// refused a write, and only pages that the file already has count.
+func (p space) holds(n, large int64, firm bool) bool {
+	inside := p.size - p.used
+	most := p.capacity - p.used
+	switch {
+	case firm:
+		most = min(most, inside)
+	case p.disk >= 0:
+		most = min(most, p.disk+inside)
+	}
+	return n <= most && (large == 0 || large <= p.capacity+overshoot/2-p.size)
+}
+
 // fits returns ErrFull if the rows of the group, n bytes as an entry, may find no room in the file.
 // It overestimates: after the proposal there is no way back.
 func (g *group) fits(tx *bolt.Tx, n int) error {
