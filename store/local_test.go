@@ -74,6 +74,25 @@ func TestLocalRowsMove(t *testing.T) {
 	}
 }
 
+// A snapshot of schema 2 is restored as such, and migrated by the first boot.
+func TestRestoreOfOlderSchema(t *testing.T) {
+	path, dst := counted(t, 3), filepath.Join(t.TempDir(), "restored.db")
+	asSchema2(t, path)
+	if _, err := Restore(t.Context(), path, dst, RestoreOptions{Now: day}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := OpenReader(dst); err != nil || r.Info().Schema != 2 || !r.Info().Clean || r.Close() != nil {
+		t.Fatalf("restored: %v", err)
+	}
+	s := newStore(dst, testConfig())
+	if err := errors.Join(ready(t.Context(), s), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if info := s.Info(); info.Schema != Schema || !info.Restored || !info.Clean {
+		t.Errorf("%+v", info)
+	}
+}
+
 // A program of schema 2 finds its rows of meta, as far as its comparison of the schemas. A file
 // without its local rows is damaged, not that of a node alone.
 func TestMetaOfOlderPrograms(t *testing.T) {

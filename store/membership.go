@@ -14,8 +14,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Membership is what the file of a clustered node says of its cluster. A file without it is that of
-// a node alone.
+// Membership is the configuration of the cluster and the place in its log that the file of a
+// clustered node holds. The file of a node alone has none.
 type Membership struct {
 	Index   uint64 // place of the configuration in the log
 	Raw     []byte // the configuration, in the form of the log
@@ -116,7 +116,7 @@ func ReadMembership(path string) (*Membership, error) {
 
 // SetMembership makes the file that of a clustered node, or with nil that of a node alone. It
 // returns ErrLocked if a process has the file open, and ErrSchema if the file must be migrated
-// first. With Origin "install" the file counts as closed in order: whoever received it has verified
+// first. With Origin "install" the file counts as closed in order, because its receiver has verified
 // it.
 func SetMembership(path string, m *Membership) error {
 	if m != nil {
@@ -132,7 +132,7 @@ func SetMembership(path string, m *Membership) error {
 	})
 }
 
-// Reincarnate gives the file of a clustered node a new incarnation, with an audit row, and the
+// Reincarnate sets a new incarnation of the file of a clustered node, with an audit row, and the
 // configuration of m. Its place is that of the file in the next term, with Origin "init"; m.Applied
 // is not used. With nil the file becomes that of a node alone.
 func Reincarnate(path string, by Event, m *Membership) (after Info, err error) {
@@ -203,10 +203,22 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 	return roomError(closing(db, err))
 }
 
-// KeepMembers keeps a configuration of the cluster in memory. The next group, Follow or Close
-// writes it.
+// KeepMembers keeps a committed configuration of the cluster in memory, unless the file has it or a
+// later one. The next group, Follow, boot or Close writes it.
 func (s *Store) KeepMembers(index uint64, raw []byte) {
-	s.members.Store(&memberRow{index, bytes.Clone(raw)})
+	for at := s.membersAt.Load(); index > at; at = s.membersAt.Load() {
+		if s.membersAt.CompareAndSwap(at, index) {
+			s.members.Store(&memberRow{index, bytes.Clone(raw)})
+		}
+	}
+}
+
+// putKept writes the configuration that KeepMembers has kept.
+func (s *Store) putKept(tx *bolt.Tx) error {
+	if m := s.members.Load(); m != nil {
+		return putMembers(localRows(tx), m)
+	}
+	return nil
 }
 
 // Applied returns the place of the last entry in the file, as of the last commit.

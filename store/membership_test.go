@@ -162,6 +162,7 @@ func TestClusteredOpens(t *testing.T) {
 		t.Errorf("applied %+v", got)
 	}
 	s.KeepMembers(7, []byte("three voters"))
+	s.KeepMembers(5, []byte("two voters")) // a log that is read again
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +202,27 @@ func TestClusteredIsCopied(t *testing.T) {
 	}
 	if m, err := ReadMembership(alone); err != nil || m != nil {
 		t.Errorf("restored: %+v, %v", m, err)
+	}
+}
+
+// A file that was received while its sender ran counts as closed in order; that of a killed node
+// does not.
+func TestReceivedFileIsClean(t *testing.T) {
+	path := counted(t, 1)
+	edited(t, path, func(tx *bolt.Tx) error { return putClean(tx, false) })
+	for _, origin := range []string{"init", "install"} {
+		m := testMembership()
+		m.Applied.Origin = origin
+		if err := SetMembership(path, m); err != nil {
+			t.Fatal(err)
+		}
+		r, err := OpenReader(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if clean := r.Info().Clean; clean != (origin == "install") || r.Close() != nil {
+			t.Errorf("%s: clean %t", origin, clean)
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ type Store struct {
 	failed     chan struct{}
 	applied    atomic.Pointer[Applied]   // of the last commit; nil: a node alone
 	members    atomic.Pointer[memberRow] // kept by KeepMembers and not yet written
+	membersAt  atomic.Uint64             // index of the latest configuration, in the file or kept
 	closed     atomic.Bool
 	running    atomic.Bool // the committer runs
 	restored   atomic.Bool // Work and Bulk are refused until AcceptRestore
@@ -231,6 +232,7 @@ func (s *Store) mayWrite(tx *bolt.Tx) error {
 			s.opt.Path, info.Schema, s.target())
 	}
 	s.applied.Store(&m.Applied)
+	s.membersAt.Store(max(m.Index, s.membersAt.Load()))
 	return nil
 }
 
@@ -308,7 +310,7 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		used := info
 		used.Clean = false
 		// left by a migration to a newer schema of which no step was made
-		return errors.Join(localRows(tx).Delete(keyMigration), writeInfo(tx, used))
+		return errors.Join(localRows(tx).Delete(keyMigration), writeInfo(tx, used), s.putKept(tx))
 	})
 	if err == nil || !clean(err) {
 		return info, err
@@ -362,10 +364,7 @@ func (s *Store) Close() error {
 	}
 	err := guarded(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
-			if m := s.members.Load(); m != nil {
-				return errors.Join(putMembers(localRows(tx), m), putClean(tx, true))
-			}
-			return putClean(tx, true)
+			return errors.Join(s.putKept(tx), putClean(tx, true))
 		})
 	})
 	if err != nil && !clean(err) {

@@ -134,7 +134,7 @@ func outcomes() []outcomeRow {
 			Outcome{
 				ExitConfig,
 				"clustered",
-				"use the verbs that ask the running node, or first make it a node alone with `ronbox cluster leave --last`",
+				"use the running node, or first make it a node alone with `ronbox cluster leave --last`",
 			},
 		},
 		{store.ErrAmnesia, Outcome{ExitFailed, "amnesia", "the node keeps its state in memory: there is no file"}},
