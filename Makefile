@@ -88,13 +88,13 @@ tools:
 	@lacks=$$(for t in gcc:gcc strace:strace promtool:prometheus systemd-analyze:systemd; do command -v $${t%:*} >/dev/null || echo $${t#*:}; done); \
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
-# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and every nemesis of the
-# cluster once. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
+# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
+# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
 long:
 	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan each
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.

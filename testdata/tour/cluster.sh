@@ -67,13 +67,17 @@ voters() { [ "$(on "$(leader)" cluster status --json | grep -o '"role":"voter"[^
 
 balance() { at "$1" wallet balance "$2" --json | member posted_minor; }
 
-# pay KEY AMOUNT NODE…: pays under a key, at one node after the other until one acknowledges it.
+# send NODE KEY AMOUNT [FLAG…]: one request of alice to pay bob.
+send() {
+  curl -sf -o /dev/null -H "Authorization: Bearer $(<"$dir/token")" -H "Idempotency-Key: $2" -H 'Content-Type: application/json' "${@:4}" \
+    -d "{\"from\":\"alice\",\"to\":\"bob\",\"asset\":\"ron\",\"amount_minor\":\"$3\"}" "http://${http[$1]}/v1/transfer"
+}
+
+# pay KEY NODE…: pays 1 under a key, at one node after the other until one acknowledges it.
 pay() {
-  local key=$1 amount=$2 n; shift 2
-  for n in "$@" "$@" "$@" "$@" "$@" "$@" "$@" "$@" "$@" "$@" "$@" "$@"; do
-    curl -sf -m 2 -o /dev/null -H "Authorization: Bearer $(<"$dir/token")" -H "Idempotency-Key: $key" -H 'Content-Type: application/json' \
-      -d "{\"from\":\"alice\",\"to\":\"bob\",\"asset\":\"ron\",\"amount_minor\":\"$amount\"}" "http://${http[$n]}/v1/transfer" && return
-    sleep 0.2
+  local key=$1 n end=$((SECONDS + 60)); shift
+  while [ $SECONDS -lt $end ]; do
+    for n in "$@"; do send "$n" "$key" 1 -m 2 && return; sleep 0.1; done
   done
   fail "payment $key is not acknowledged"
 }
@@ -84,13 +88,14 @@ step "One node with data"
 on a init --dev -q
 serve a
 cp "$dir/a/admin.token" "$dir/token"
-show a wallet transfer alice bob 100 | grep -v '^key' | sed -n 1,6p
-show a registry apply testdata/registry/*.ndjson --key "$dir/a/registry/dev-signer.key" | sed "s#$dir/##g" | tail -1
+on a wallet transfer alice bob 100 -q
+on a registry apply testdata/registry/*.ndjson --key "$dir/a/registry/dev-signer.key" -q
+show a wallet balance bob
+show a registry head
 
 step "It becomes a cluster of one: its data stay where they are"
 show a cluster init
 id[a]=$(on a cluster status --json | member self)
-show a wallet balance bob
 
 step "Two empty machines join"
 show a cluster token | sed 's/[A-Za-z0-9_-]\{80,\}/TOKEN/g'
@@ -100,12 +105,12 @@ show a cluster status
 show_at c wallet balance bob
 show_at b registry head
 
-step "400 payments, at one node after the other; the leader is killed meanwhile"
+step "402 payments, at one node after the other; the leader is killed meanwhile"
 killed=$(leader)
-{ for i in $(seq 400); do case $((i % 3)) in 0) pay "run-$i" 1 a b c ;; 1) pay "run-$i" 1 b c a ;; 2) pay "run-$i" 1 c a b ;; esac; echo >>"$dir/paid"; done; } &
+{ for i in $(seq 134); do pay "run-$i-a" a b c; pay "run-$i-b" b c a; pay "run-$i-c" c a b; echo >>"$dir/paid"; done; } &
 paying=$!
-paid() { [ "$(wc -l <"$dir/paid")" -ge 100 ]; }
-until_so "100 payments" paid
+paid() { [ "$(wc -l <"$dir/paid")" -ge 40 ]; }
+until_so "120 payments" paid
 from=$EPOCHREALTIME
 kill -9 "${pid[$killed]}"
 left=$(others "$killed")
@@ -113,21 +118,23 @@ again() { at "${left%%$'\n'*}" wallet balance bob -q --timeout 1s; }
 until_so "the others answer" again
 printf 'the leader is killed; the others answer after %s ms\n' $(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
 wait $paying || fail "a payment failed"
-printf '400 payments are acknowledged, and bob has %s\n' "$(balance "${left%%$'\n'*}" bob)"
+printf '402 payments are acknowledged, and bob has %s\n' "$(balance "${left%%$'\n'*}" bob)"
 serve "$killed"
 until_so "three voters" voters 3
 
 step "An unknown answer: the leader hangs (kill -STOP) while a payment is under way"
 hung=$(leader) asked=$(others "$hung" | head -1) next=$(others "$hung" | tail -1)
 kill -STOP "${pid[$hung]}"
-printf '$ ronbox --url NODE-1 wallet transfer alice bob 7 --key rent --timeout 500ms\n'
-code=0; at "$asked" wallet transfer alice bob 7 --key rent --timeout 500ms 2>&1 || code=$?
-printf 'exit %s\n' $code
+code=0
+send "$asked" rent 7 -m 1 || code=$?
+[ $code = 28 ] || fail "curl ended with $code"
+printf 'no answer within a second (curl: %s): it may be made or not\n' $code
 kill -9 "${pid[$hung]}"
-step "The same key settles it at another node, and once more with the same receipt"
-settled() { at "$next" wallet transfer alice bob 7 --key rent --json --timeout 2s >"$dir/first"; }
+
+step "The same key settles it at another node, and again gets the same receipt"
+settled() { at "$next" wallet transfer alice bob 7 --key rent --json -q >"$dir/first"; }
 until_so "the payment is settled" settled
-at "$asked" wallet transfer alice bob 7 --key rent --json >"$dir/second"
+at "$asked" wallet transfer alice bob 7 --key rent --json -q >"$dir/second"
 cmp "$dir/first" "$dir/second" || fail "two receipts"
 printf 'one receipt at two nodes; bob has %s\n' "$(balance "$asked" bob)"
 serve "$hung"
@@ -135,12 +142,12 @@ until_so "three voters" voters 3
 
 step "Nothing is lost and nothing is doubled"
 at "$asked" ledger export >"$dir/journal"
-for i in $(seq 400); do echo "run-$i"; done | sort >"$dir/sent"
-sed -n 's/.*"op":"transfer".*"idem":"\([a-z]*-[0-9]*\)".*/\1/p' "$dir/journal" | sort >"$dir/made"
+for i in $(seq 134); do printf '%s\n' "run-$i-a" "run-$i-b" "run-$i-c"; done | sort >"$dir/sent"
+sed -n 's/.*"op":"transfer".*"idem":"\(run-[^"]*\)".*/\1/p' "$dir/journal" | sort >"$dir/made"
 cmp "$dir/sent" "$dir/made" || fail "the journal has other payments"
 printf 'the journal has %d of these payments, each once\n' "$(wc -l <"$dir/made")"
 "$ronbox" ledger verify "$dir/journal" | tail -1
-[ "$(balance a bob)" = 507 ] || fail "bob has $(balance a bob)"
+[ "$(balance a bob)" = 509 ] || fail "bob has $(balance a bob)"
 
 step "A machine loses its disk, but for its certificate, and begins anew"
 lost=$(others "$(leader)" | head -1)
@@ -151,8 +158,7 @@ on "$lost" cluster rejoin --wipe
 serve "$lost"
 until_so "three voters" voters 3
 id[$lost]=$(on "$lost" cluster status --json | member self)
-show "$(leader)" cluster status | sed 's/ *, this node/             /' | sort -k2,2 >"$dir/status"
-cut -c1-40 "$dir/status" >/dev/null
+show "$(leader)" cluster status | tail -1
 
 step "All files are equal"
 same() {
@@ -167,7 +173,8 @@ printf 'three snapshots are verified, and have one state hash: %s\n' "$(<"$dir/h
 step "Back to one node"
 stays=$(leader)
 for n in $(others "$stays"); do
-  on "$stays" cluster remove "${id[$n]}" --yes | sed 's/^/removed a member: /'
+  printf '$ ronbox cluster remove %s --yes\n' "${id[$n]}"
+  on "$stays" cluster remove "${id[$n]}" --yes
   kill -9 "${pid[$n]}"
 done
 printf '$ ronbox cluster leave --last\n'
