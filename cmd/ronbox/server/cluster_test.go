@@ -32,6 +32,7 @@ type lives struct {
 	*rig
 	cfg   *config.Config
 	again *renewal
+	ended int
 }
 
 // live launches a node whose directory decides whether it is a member.
@@ -56,9 +57,10 @@ func (l *lives) options(o Options) Options {
 
 // next waits for the end of this life and begins the next one.
 func (l *lives) next() {
-	t, n := l.t, l.again.n
+	t := l.t
 	t.Helper()
-	if code := l.end(); code != ExitClean || l.again.n != n+1 {
+	l.ended++
+	if code := l.end(); code != ExitClean || l.again.n != l.ended {
 		t.Fatalf("exit %d, %d next lives\n%s", code, l.again.n, l.log)
 	}
 	l.rig = launchWith(t, l.cfg, l.options(l.again.next(t)))
