@@ -185,8 +185,11 @@ func (p raftPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return p.id.Dial(ctx, addr, peer.ProtoRaft)
 }
 
-// isMember reports whether a node may open raft connections.
-func (m *membership) isMember(id string) bool { return m.raft.IsMember(id) }
+// isMember reports whether a node may open raft connections. Only the list of a leader is new: one
+// that was away may not know the member that leads now.
+func (m *membership) isMember(id string) bool {
+	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
+}
 
 // unfit returns why this node should not lead, or "".
 func (m *membership) unfit() string {
