@@ -8,15 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
-// InstallFile is the name of a file of the leader beside the file of the node. It is complete and
-// verified. The next boot renames it.
-const InstallFile = "ronbox.db.install"
-
 const (
-	partialSuffix  = ".partial"
+	partialSuffix  = ".tmp" // of member.InstallFile while it is written; a boot removes it
 	manifestSuffix = ".manifest.json"
 	headSize       = 4        // length of the manifest
 	maxManifest    = 16 << 20 // bytes
@@ -62,7 +59,9 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *sink) partial() string { return filepath.Join(s.n.dataDir(), InstallFile+partialSuffix) }
+func (s *sink) partial() string {
+	return filepath.Join(s.n.dataDir(), member.InstallFile+partialSuffix)
+}
 
 // Cancel implements raft.SnapshotSink.
 func (s *sink) Cancel() error {
@@ -127,7 +126,8 @@ func (n *Node) movePlace(at store.Place) error {
 	return nil
 }
 
-// install verifies the file and gives it its name. A file with that name is complete.
+// install verifies the file and gives it its name. A file with that name is complete: the next boot
+// renames it to the database.
 func (s *sink) install(ctx context.Context) error {
 	path := s.partial()
 	if err := s.file.Sync(); err != nil {
@@ -157,7 +157,7 @@ func (s *sink) install(ctx context.Context) error {
 	if err = errors.Join(s.file.Close(), os.Remove(path+manifestSuffix)); err != nil {
 		return err
 	}
-	if err = os.Rename(path, filepath.Join(s.n.dataDir(), InstallFile)); err != nil {
+	if err = os.Rename(path, filepath.Join(s.n.dataDir(), member.InstallFile)); err != nil {
 		return err
 	}
 	return store.SyncDir(s.n.dataDir())

@@ -31,12 +31,10 @@ type latch struct {
 
 	bad     atomic.Pointer[error]
 	running atomic.Bool // the boot is over
+	cut     atomic.Bool // entries were removed and none were stored since
 	full    atomic.Bool // the last write found no room
 	writes  stopwatch
 }
-
-// IsMonotonic reports that the log has no gaps, so that raft empties it after a snapshot.
-func (l *latch) IsMonotonic() bool { return true }
 
 // FirstIndex returns the first index of the log, 0 if the log is empty.
 func (l *latch) FirstIndex() (uint64, error) {
@@ -80,11 +78,20 @@ func (l *latch) StoreLogs(logs []*raft.Log) error {
 	if own != nil {
 		own.stored(err)
 	}
+	if err != nil && l.cut.Load() {
+		return l.poison(err) // raft takes the removed entries for the end of its log until they are replaced
+	}
+	l.cut.Store(false)
 	return l.written(err)
 }
 
 // DeleteRange deletes a prefix or a suffix of the log.
 func (l *latch) DeleteRange(low, high uint64) error {
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	l.cut.Store(high >= last)
 	return l.change(func() error { return l.wal.DeleteRange(low, high) })
 }
 

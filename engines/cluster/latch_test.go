@@ -92,6 +92,24 @@ func TestLatchHolds(t *testing.T) {
 	}
 }
 
+// A write that finds no room after entries were removed is not clean: raft still believes in them.
+func TestLatchAfterACut(t *testing.T) {
+	w := newFaultyWAL()
+	l, failures := newLatch(w)
+	for i := range uint64(3) {
+		if err := l.StoreLog(&raft.Log{Index: i + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.DeleteRange(3, 3); err != nil {
+		t.Fatal(err)
+	}
+	w.write = errFull
+	if err := l.StoreLog(&raft.Log{Index: 3}); !errors.Is(err, errFull) || *failures != 1 || l.err() == nil {
+		t.Errorf("err = %v, %d failures", err, *failures)
+	}
+}
+
 // An entry that does not exist is an answer. Any other error of a read poisons the log, and after
 // the boot it ends the goroutine of raft, which would panic.
 func TestLatchReads(t *testing.T) {

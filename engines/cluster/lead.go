@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -79,16 +80,7 @@ func (n *Node) runLeadership(ctx context.Context) error {
 // The barrier is a command without data: its future is not awaited, because raft does not answer it
 // if it shuts down.
 func (n *Node) takeOffice(ctx context.Context, r *reign) {
-	n.raft.Apply(nil, hungAfter)
-	select {
-	case <-r.passed:
-	case <-r.lost:
-		return
-	case <-n.deposed:
-		return
-	case <-ctx.Done():
-		return
-	case <-n.closing:
+	if !n.awaitBarrier(ctx, r) {
 		return
 	}
 	n.office.Store(true)
@@ -102,6 +94,28 @@ func (n *Node) takeOffice(ctx context.Context, r *reign) {
 	}
 	n.log.Info("leads", "term", r.term, "applied", n.store.Applied().Index)
 	close(n.elected)
+}
+
+// awaitBarrier reports whether the barrier of the term has reached the FSM. It sends another one if
+// raft did not take it in time.
+func (n *Node) awaitBarrier(ctx context.Context, r *reign) bool {
+	for {
+		n.raft.Apply(nil, hungAfter)
+		again := time.NewTimer(hungAfter)
+		select {
+		case <-r.passed:
+			again.Stop()
+			return true
+		case <-again.C:
+			continue
+		case <-r.lost:
+		case <-n.deposed:
+		case <-n.closing:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		return false
+	}
 }
 
 // passBarrier is called by the FSM for a barrier. Entries before it are in the file.
@@ -194,13 +208,20 @@ func (n *Node) runConfirmer(ctx context.Context) error {
 	}
 }
 
-// verifyLeader asks a quorum.
+// verifyLeader asks a quorum. Raft also counts answers to messages that it sent before: after a
+// pause of this process they may be older than another leader. So raft is asked again until a
+// quorum has answered messages that were sent after the round began.
 func (n *Node) verifyLeader() error {
-	if err := n.raft.VerifyLeader().Error(); err != nil {
-		return fmt.Errorf("%w: %v", store.ErrNotLeader, err)
+	ticket := n.tickets.Add(1)
+	for {
+		if err := n.raft.VerifyLeader().Error(); err != nil {
+			return fmt.Errorf("%w: %v", store.ErrNotLeader, err)
+		}
+		if !n.Leads() {
+			return store.ErrNotLeader
+		}
+		if voters, answering := n.answersSince(ticket, ""); answering > voters/2 {
+			return nil
+		}
 	}
-	if !n.Leads() {
-		return store.ErrNotLeader
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ type peers struct {
 // peerState describes one other member.
 type peerState struct {
 	last     uint64    // last index of its log, by its last answer to this leader
-	asked    time.Time // when the message was sent that it answered last
+	ticket   uint64    // of the message that it answered last
 	answered time.Time // of its last answer; zero: none
 	caughtUp time.Time // since when it has been caught up; zero: it is not
 	url      string    // of its public port
@@ -55,13 +55,15 @@ func (p *peers) of(id string) *peerState {
 	return s
 }
 
-// answered records the answer of a follower to a message that was sent at asked.
-func (p *peers) answered(id string, last uint64, asked time.Time) {
+// answered records the answer of a follower to the message with a ticket. Two messages to a
+// follower may be under way at once.
+func (p *peers) answered(id string, last, ticket uint64) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.of(id)
-	s.last, s.asked, s.answered = last, asked, now
+	s.last, s.answered = last, now
+	s.ticket = max(s.ticket, ticket)
 }
 
 // state returns a copy of the state of a member.
@@ -133,19 +135,20 @@ func (n *Node) Heard(id, url string, skew time.Duration) {
 }
 
 // Members returns the addresses of the peer ports of all members.
-func (n *Node) Members() (addrs []string) {
+func (n *Node) Members() []string {
+	var out []string
 	for _, s := range n.servers() {
 		addr, _ := splitAddress(s.Address)
-		addrs = append(addrs, addr)
+		out = append(out, addr)
 	}
-	return addrs
+	return out
 }
 
-// Standby reports whether id is a member that stays without a vote.
+// Standby reports whether a member stays without a vote.
 func (n *Node) Standby(id string) bool {
-	s, _ := n.member(id)
+	s, ok := n.member(id)
 	_, standby := splitAddress(s.Address)
-	return standby
+	return ok && standby
 }
 
 // IsMember reports whether id is in the latest configuration.
@@ -218,18 +221,10 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 // poll counts the voters other than id, and those among them that answer a message of this leader
 // that was sent after poll began. It waits for all of them, at most for one heartbeat.
 func (n *Node) poll(ctx context.Context, id string) (voters, answering int, err error) {
+	ticket := n.tickets.Add(1)
 	begun := time.Now()
 	for {
-		voters, answering = 0, 0
-		for _, s := range n.servers() {
-			if s.Suffrage != raft.Voter || string(s.ID) == id {
-				continue
-			}
-			voters++
-			if n.isSelf(s.ID) || n.peers.state(string(s.ID)).asked.After(begun) {
-				answering++
-			}
-		}
+		voters, answering = n.answersSince(ticket, id)
 		if answering == voters || time.Since(begun) >= n.heartbeat() {
 			return voters, answering, nil
 		}
@@ -241,6 +236,21 @@ func (n *Node) poll(ctx context.Context, id string) (voters, answering int, err 
 			return voters, answering, context.Cause(ctx)
 		}
 	}
+}
+
+// answersSince counts the voters other than id, and those among them that have answered a message
+// with a later ticket. This node counts as one.
+func (n *Node) answersSince(ticket uint64, id string) (voters, answering int) {
+	for _, s := range n.servers() {
+		if s.Suffrage != raft.Voter || string(s.ID) == id {
+			continue
+		}
+		voters++
+		if n.isSelf(s.ID) || n.peers.state(string(s.ID)).ticket > ticket {
+			answering++
+		}
+	}
+	return voters, answering
 }
 
 // MayLeaveLast returns nil if this node leads and is the only member: the file may become that of a

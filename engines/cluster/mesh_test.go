@@ -15,10 +15,11 @@ import (
 type mesh struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
-	ports map[string]*memPort // by address
-	cut   map[[2]string]bool  // from, to
-	delay time.Duration       // most of a write
-	reset float64             // probability of a reset at a write
+	ports map[string]*memPort         // by address
+	cut   map[[2]string]bool          // from, to
+	held  map[[2]string]chan struct{} // writes wait until it is closed
+	delay time.Duration               // most of a write
+	reset float64                     // probability of a reset at a write
 }
 
 func newMesh(seed uint64) *mesh {
@@ -26,7 +27,29 @@ func newMesh(seed uint64) *mesh {
 		rng:   rand.New(rand.NewPCG(seed, 1)),
 		ports: map[string]*memPort{},
 		cut:   map[[2]string]bool{},
+		held:  map[[2]string]chan struct{}{},
 	}
+}
+
+// hold delays what is written from a to b until release is called.
+func (m *mesh) hold(a, b string) (release func()) {
+	gate := make(chan struct{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held[[2]string{a, b}] = gate
+	return func() {
+		m.mu.Lock()
+		delete(m.held, [2]string{a, b})
+		m.mu.Unlock()
+		close(gate)
+	}
+}
+
+// gate returns a channel to wait for before a write, or nil.
+func (m *mesh) gate(a, b string) chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held[[2]string{a, b}]
 }
 
 // set cuts or heals the link from a to b.
@@ -136,6 +159,9 @@ func (c *memConn) Write(p []byte) (int, error) {
 	delay, cut, reset := c.mesh.weather(c.from, c.to)
 	if delay > 0 {
 		time.Sleep(delay)
+	}
+	if gate := c.mesh.gate(c.from, c.to); gate != nil {
+		<-gate
 	}
 	if reset {
 		_ = c.Conn.Close()

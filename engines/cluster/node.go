@@ -109,6 +109,7 @@ type Node struct {
 	stalled atomic.Pointer[error]         // why the FSM does not go on
 	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
+	tickets atomic.Uint64 // orders messages to followers and rounds
 	rounds  rounds
 	peers   peers
 	changes *flow.Flight[string, struct{}, struct{}]
@@ -172,7 +173,8 @@ func (n *Node) Start(_ context.Context, s *store.Store) error { return n.start(s
 
 func (n *Node) start(s Store) (err error) {
 	n.store = s
-	if err = os.RemoveAll(n.shots()); err != nil {
+	partial := (&sink{n: n}).partial()
+	if err = errors.Join(os.RemoveAll(n.shots()), removeAll(partial, partial+manifestSuffix)); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	w, err := n.openLog()
@@ -207,7 +209,7 @@ func (n *Node) startRaft() (err error) {
 		return err
 	}
 	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
-	trans := newTransport(n.streams, n.raftLog("net"), n.rpcTimeout(), n.peers.answered)
+	trans := n.newTransport(n.streams)
 	n.raft, err = n.newRaft(monotonic{cache}, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())

@@ -85,8 +85,8 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		// A failed proposal stays pending: its entry may still be on its way to the log.
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
 	}
-	// The future is not awaited: raft may never answer it when it shuts down, and does not tell what
-	// became of the entry. The latch and the FSM do. After a timeout raft does not have the entry.
+	// The future is not awaited: raft may never answer it when it shuts down, and does not know
+	// what became of the entry. The latch and the FSM do. After a timeout raft does not have it.
 	n.raft.Apply(e, hungAfter)
 	cause := n.awaitTurn(ctx, p, at)
 	if !p.turn.CompareAndSwap(turnWaiting, turnAbandoned) {

@@ -44,13 +44,14 @@ type world struct {
 	t       testing.TB
 	mesh    *mesh
 	dir     string
-	members map[string]*member
+	members map[string]*server
 	log     hclog.Logger
-	change  func(*Node) // of each node before it starts; may be nil
+	change  func(*Node)        // of each node before it starts; may be nil
+	ports   map[string]tlsPort // by server; nil: the mesh
 }
 
-// member is one server: the lives of a node, one after the other.
-type member struct {
+// server is one server: the lives of a node, one after the other.
+type server struct {
 	w    *world
 	id   string
 	addr string
@@ -83,7 +84,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		t:       t,
 		mesh:    newMesh(seed),
 		dir:     tempDir(t),
-		members: map[string]*member{},
+		members: map[string]*server{},
 		log:     hclog.New(&hclog.LoggerOptions{Level: level, Output: writerOf{t}}),
 	}
 }
@@ -108,8 +109,8 @@ func (w writerOf) Write(p []byte) (int, error) {
 }
 
 // add makes a server with an empty folder.
-func (w *world) add(id string) *member {
-	m := &member{w: w, id: id, addr: id + ":1", dir: filepath.Join(w.dir, id)}
+func (w *world) add(id string) *server {
+	m := &server{w: w, id: id, addr: id + ":1", dir: filepath.Join(w.dir, id)}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func (w *world) add(id string) *member {
 }
 
 // found makes a file and a cluster of the server alone.
-func (w *world) found(id string) *member {
+func (w *world) found(id string) *server {
 	m := w.add(id)
 	ident, err := store.NewIdentity(time.Now())
 	if err != nil {
@@ -141,13 +142,13 @@ func (w *world) found(id string) *member {
 	return m
 }
 
-func (m *member) path() string { return filepath.Join(m.dir, "ronbox.db") }
+func (m *server) path() string { return filepath.Join(m.dir, "ronbox.db") }
 
-func (m *member) ServerID() string  { return m.id }
-func (m *member) Advertise() string { return m.addr }
+func (m *server) ServerID() string  { return m.id }
+func (m *server) Advertise() string { return m.addr }
 
 // receive gives the server the file of the leader, as a join does before raft starts.
-func (m *member) receive(from *Node) {
+func (m *server) receive(from *Node) {
 	shot, err := from.Shot(m.w.t.Context())
 	if err != nil {
 		m.w.t.Fatal(err)
@@ -166,7 +167,7 @@ func (m *member) receive(from *Node) {
 }
 
 // on runs the server until off: a life that ends is followed by another.
-func (m *member) on() *member {
+func (m *server) on() *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.mu.Lock()
 	m.off, m.done, m.failed = cancel, make(chan struct{}), nil
@@ -200,15 +201,15 @@ func (m *member) on() *member {
 }
 
 // stop turns the server off.
-func (m *member) stop() {
+func (m *server) stop() {
 	m.off()
 	<-m.done
 }
 
 // begin boots.
-func (m *member) begin() (*life, error) {
+func (m *server) begin() (*life, error) {
 	ctx := context.Background()
-	got := filepath.Join(m.dir, InstallFile)
+	got := filepath.Join(m.dir, "ronbox.db.install")
 	if _, err := os.Stat(got); err == nil {
 		if err = os.Rename(got, m.path()); err != nil {
 			return nil, err
@@ -226,6 +227,10 @@ func (m *member) begin() (*life, error) {
 		Log: m.w.log.Named(m.id), Metrics: metrics, Catalog: catalog, Dir: filepath.Join(m.dir, "raft"),
 		Port: m.w.mesh.port(m.addr), Self: m, Config: cfg, Membership: *ms,
 	})
+	if p, ok := m.w.ports[m.id]; ok {
+		n.deps.Port, n.deps.Self = p, p.id
+		n.deps.Config.Heartbeat = unit.Duration(200 * time.Millisecond)
+	}
 	n.segment = 1 << 20
 	if m.w.change != nil {
 		m.w.change(n)
@@ -268,21 +273,21 @@ func (l *life) end() error {
 }
 
 // now returns the life of the server, nil between two.
-func (m *member) now() *life {
+func (m *server) now() *life {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.life
 }
 
 // boots returns how many lives have begun.
-func (m *member) boots() int {
+func (m *server) boots() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lives
 }
 
 // refusal returns the error of the boot.
-func (m *member) refusal() error {
+func (m *server) refusal() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failed
@@ -302,9 +307,9 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 // leader waits for a node in office among the servers, other than those in not.
-func (w *world) leader(not ...*member) *member {
+func (w *world) leader(not ...*server) *server {
 	w.t.Helper()
-	var found *member
+	var found *server
 	w.until("a leader", func() bool {
 		found = w.leads(not...)
 		return found != nil
@@ -313,7 +318,7 @@ func (w *world) leader(not ...*member) *member {
 }
 
 // leads returns a node in office, nil if there is none.
-func (w *world) leads(not ...*member) *member {
+func (w *world) leads(not ...*server) *server {
 	for _, m := range w.members {
 		l := m.now()
 		if l == nil || slices.Contains(not, m) || !l.node.Leads() {
@@ -329,7 +334,7 @@ func (w *world) leads(not ...*member) *member {
 }
 
 // put commits a row on a server.
-func (m *member) put(key, value string) error {
+func (m *server) put(key, value string) error {
 	l := m.now()
 	if l == nil {
 		return store.ErrNotLeader
@@ -341,7 +346,7 @@ func (m *member) put(key, value string) error {
 }
 
 // mustPut commits a row.
-func (m *member) mustPut(key, value string) {
+func (m *server) mustPut(key, value string) {
 	m.w.t.Helper()
 	if err := m.put(key, value); err != nil {
 		m.w.t.Fatalf("%s: put %s: %v", m.id, key, err)
@@ -349,7 +354,7 @@ func (m *member) mustPut(key, value string) {
 }
 
 // get reads a row on a server.
-func (m *member) get(key string) string {
+func (m *server) get(key string) string {
 	l := m.now()
 	if l == nil {
 		return ""
@@ -365,7 +370,7 @@ func (m *member) get(key string) string {
 }
 
 // hash returns the hash of all rows of a server.
-func (m *member) hash() string {
+func (m *server) hash() string {
 	l := m.now()
 	if l == nil {
 		return "off"
@@ -413,7 +418,7 @@ func (w *world) three() {
 }
 
 // join adds a server to the cluster that from leads.
-func (w *world) join(from *member, id string) *member {
+func (w *world) join(from *server, id string) *server {
 	w.t.Helper()
 	m := w.add(id)
 	m.receive(from.now().node)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,9 +18,6 @@ const (
 	connsPerPeer  = 3
 )
 
-// never is the heartbeat timeout of a node that must not stand for election.
-const never = time.Hour
-
 // raftConfig returns the configuration of raft.
 func (n *Node) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()
@@ -33,9 +31,6 @@ func (n *Node) raftConfig() *raft.Config {
 	c.NoSnapshotRestoreOnStart = true // the file is the snapshot
 	c.NoLegacyTelemetry = true
 	c.ShutdownOnRemove = false
-	if n.held() {
-		c.HeartbeatTimeout, c.ElectionTimeout = never, never
-	}
 	n.tune(c)
 	return c
 }
@@ -46,23 +41,37 @@ func (n *Node) heartbeat() time.Duration { return n.deps.Config.Heartbeat.D() }
 // rpcTimeout returns the time limit of a message. The largest takes some seconds on a slow network.
 func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 
-// raftLog returns the logger of a part of raft. Raft logs each election and each failed contact as
-// an error.
-func (n *Node) raftLog(name string) hclog.Logger { return n.log.Named(name) }
+// raftLog returns the logger of a part of raft.
+func (n *Node) raftLog(name string) hclog.Logger { return quiet{n.log.Named(name)} }
 
-// monotonic adds IsMonotonic to raft's cache of the log, which hides that of the log.
+// quiet logs the failed contacts of raft at the level debug. Raft repeats them several times a
+// second while a member is silent; the watchdog logs that once.
+type quiet struct{ hclog.Logger }
+
+// repeated lists such lines.
+var repeated = []string{
+	"failed to heartbeat to",
+	"failed to appendEntries to",
+	"failed to contact",
+	"failed to make requestVote RPC",
+	"Election timeout reached, restarting election",
+}
+
+// Error implements hclog.Logger.
+func (q quiet) Error(msg string, args ...any) { q.emit(hclog.Error, msg, args) }
+
+// Warn implements hclog.Logger.
+func (q quiet) Warn(msg string, args ...any) { q.emit(hclog.Warn, msg, args) }
+
+func (q quiet) emit(level hclog.Level, msg string, args []any) {
+	if slices.Contains(repeated, msg) {
+		level = hclog.Debug
+	}
+	q.Log(level, msg, args...)
+}
+
+// monotonic adds IsMonotonic to raft's cache of the log.
 type monotonic struct{ *raft.LogCache }
 
-// IsMonotonic reports that the log has no gaps.
+// IsMonotonic reports that the log has no gaps, so that raft empties it after a snapshot.
 func (monotonic) IsMonotonic() bool { return true }
-
-// setTimeouts changes the time after which this node stands for election.
-func (n *Node) setTimeouts(d time.Duration) error {
-	c := n.raft.ReloadableConfig()
-	if c.HeartbeatTimeout == d {
-		return nil
-	}
-	c.HeartbeatTimeout = d
-	c.ElectionTimeout = d
-	return n.raft.ReloadConfig(c)
-}

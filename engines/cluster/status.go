@@ -39,11 +39,11 @@ type Status struct {
 	FailureTolerance int // voters that may fail while a quorum remains
 }
 
-// Status returns the state of the cluster. It does not block. Before Start only Self and the members
-// of the file are known.
+// Status returns the state of the cluster. It does not block. Before Start only Self and the
+// members of the file are known.
 func (n *Node) Status(context.Context) Status {
 	leader, _, _ := n.Leader()
-	s := Status{Self: n.deps.Self.ServerID(), Leader: leader, Leads: n.Leads(), Members: n.members()}
+	s := Status{Self: n.deps.Self.ServerID(), Leader: leader, Leads: n.Leads(), Members: n.memberList()}
 	if n.serving.Load() {
 		s.Term, s.Applied, s.Unfit = n.raft.CurrentTerm(), n.store.Applied().Index, n.unfit()
 	}
@@ -60,8 +60,8 @@ func (n *Node) Status(context.Context) Status {
 	return s
 }
 
-// members describes all members in the order of the configuration.
-func (n *Node) members() []Member {
+// memberList describes all members in the order of the configuration.
+func (n *Node) memberList() []Member {
 	now := time.Now()
 	servers := n.servers()
 	out := make([]Member, 0, len(servers))

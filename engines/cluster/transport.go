@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -148,28 +148,30 @@ func splitAddress(a raft.ServerAddress) (addr string, standby bool) {
 	return strings.CutSuffix(string(a), standbyMark)
 }
 
-// transport is raft's transport. It reports the answers of followers, which raft keeps to itself.
+// transport is raft's transport. It reports the answers of followers, which raft keeps to itself,
+// and keeps an unfit node from being elected: it asks no other node for its vote. A longer election
+// timeout would not do, because a follower refuses its vote until it misses the leader.
 type transport struct {
 	*raft.NetworkTransport
-	answered func(id string, last uint64, asked time.Time)
+	ticket   func() uint64 // returns a larger number at each call
+	answered func(id string, last, ticket uint64)
+	unfit    func() string
 }
 
-func newTransport(
-	s *streams,
-	log hclog.Logger,
-	timeout time.Duration,
-	answered func(id string, last uint64, asked time.Time),
-) *transport {
+// newTransport returns the transport of the node over s.
+func (n *Node) newTransport(s *streams) *transport {
 	return &transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Logger:                  log,
+			Logger:                  n.raftLog("net"),
 			Stream:                  s,
 			MaxPool:                 connsPerPeer,
 			MaxRPCsInFlight:         rpcsInFlight,
-			Timeout:                 timeout,
+			Timeout:                 n.rpcTimeout(),
 			MsgpackUseNewTimeFormat: true,
 		}),
-		answered: answered,
+		ticket:   func() uint64 { return n.tickets.Add(1) },
+		answered: n.peers.answered,
+		unfit:    n.unfit,
 	}
 }
 
@@ -180,10 +182,45 @@ func (t *transport) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
-	asked := time.Now()
+	ticket := t.ticket()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	if err == nil && resp.Success {
-		t.answered(string(id), resp.LastLog, asked)
+	switch {
+	case err != nil:
+		return err
+	case resp.Success:
+		t.answered(string(id), resp.LastLog, ticket)
+	case len(args.Entries) > 0 && resp.Term <= args.Term && !resp.NoRetryBackoff:
+		return errNotStored
 	}
-	return err
+	return nil
+}
+
+// errNotStored replaces the answer of a follower that has the entries before and could not store
+// the new ones. Raft would send it earlier and earlier entries, and then the file, again and again.
+var errNotStored = errors.New("the follower could not store the entries")
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *transport) RequestPreVote(
+	id raft.ServerID,
+	target raft.ServerAddress,
+	args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse,
+) error {
+	if why := t.unfit(); why != "" {
+		return fmt.Errorf("this node does not stand for election: %s", why)
+	}
+	return t.NetworkTransport.RequestPreVote(id, target, args, resp)
+}
+
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(
+	id raft.ServerID,
+	target raft.ServerAddress,
+	args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse,
+) error {
+	if why := t.unfit(); why != "" {
+		return fmt.Errorf("this node does not stand for election: %s", why)
+	}
+	return t.NetworkTransport.RequestVote(id, target, args, resp)
 }

@@ -22,10 +22,11 @@ const (
 	mostSkew   = 500 * time.Millisecond // of this clock against those of most peers
 )
 
-// runWatchdog ends the life of a hung node and keeps an unfit one from standing for election.
+// runWatchdog ends the life of a hung node, and logs changes of its fitness.
 func (n *Node) runWatchdog(ctx context.Context) error {
 	defer n.watch.Stop()
 	unfit := ""
+	silent := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,28 +36,34 @@ func (n *Node) runWatchdog(ctx context.Context) error {
 		if n.latch.writes.age() > hungAfter || n.commits.age() > hungAfter {
 			n.end(ReasonHung, nil)
 		}
+		if n.Leads() {
+			n.logSilent(silent)
+		}
 		now := n.unfit()
 		if now != unfit {
 			n.log.Warn("fitness", "unfit", now)
 			unfit = now
 		}
-		if err := n.applyFitness(now); err != nil {
-			return err
+	}
+}
+
+// logSilent logs the members that have stopped answering or answer again. silent holds those that
+// do not answer.
+func (n *Node) logSilent(silent map[string]bool) {
+	for _, m := range n.memberList() {
+		switch {
+		case !m.Healthy && !silent[m.ID]:
+			silent[m.ID] = true
+			n.log.Warn("member_silent", "member", m.ID, "addr", m.Addr)
+		case m.Healthy && silent[m.ID]:
+			delete(silent, m.ID)
+			n.log.Info("member_answers", "member", m.ID, "lag", m.Lag)
 		}
 	}
 }
 
-// applyFitness sets the time after which this node stands. A leader keeps its timeouts: its
-// heartbeats follow them.
-func (n *Node) applyFitness(unfit string) error {
-	if unfit == "" || n.raft.State() == raft.Leader {
-		return n.setTimeouts(n.heartbeat())
-	}
-	return n.setTimeouts(never)
-}
-
-// unfit returns why this node must not lead, "" if it may. It votes in any case. The only voter may
-// always lead unless its log has failed, because nobody else can.
+// unfit returns why this node must not be elected, "" if it may. It votes in any case, and stays
+// leader if it is. The only voter is fit unless its log has failed: no other node can lead.
 func (n *Node) unfit() string {
 	switch {
 	case n.over() || n.latch.err() != nil:
