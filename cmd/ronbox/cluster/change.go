@@ -78,7 +78,8 @@ func (a app) initRunning(ctx context.Context, c clusterapi.Client, advertise str
 		return err
 	}
 	a.await(ctx, c, func(s clusterapi.ClusterStatus, err error) bool {
-		return err == nil && s.Self == made.ID && s.Leader == made.ID
+		r, unready := c.Ready(ctx, "", "write")
+		return err == nil && s.Self == made.ID && unready == nil && r.Ready
 	})
 	return a.showInit(membership{made.Cluster, made.ID})
 }

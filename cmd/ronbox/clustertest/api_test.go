@@ -41,15 +41,16 @@ func (s *nodes) transfer(ctx context.Context, place int, key string, in bankIn) 
 	got, err := s.wallets[place].Transfer(ctx, key, walletapi.Transfer{
 		From: till(in.from), To: till(in.to), Asset: "ron", AmountMinor: strconv.FormatUint(in.amount, 10),
 	})
-	return posted{got.Raw, got.Replayed}, verdictOf(err, "insufficient_funds"), err
+	return posted{got.Raw, got.Receipt.Ledger.Seq, got.Replayed}, verdictOf(err, "insufficient_funds"), err
 }
 
-func (s *nodes) balance(ctx context.Context, place int, account int) (uint64, error) {
+func (s *nodes) balance(ctx context.Context, place int, account int) (amount, seq uint64, err error) {
 	got, err := s.wallets[place].Balance(ctx, till(account), "ron", 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return strconv.ParseUint(got.PostedMinor, 10, 64)
+	amount, err = strconv.ParseUint(got.PostedMinor, 10, 64)
+	return amount, got.AsOfSeq, err
 }
 
 func (s *nodes) name(ctx context.Context, place int, key string, in nameIn) (out nameOut, v verdict, err error) {

@@ -35,10 +35,13 @@ type bankIn struct {
 	amount   uint64
 }
 
-// bankOut is the answer: whether the transfer was made, or the balance.
+// bankOut is the answer: whether the transfer was made, or the balance. The model ignores seq and
+// place, which are for people.
 type bankOut struct {
 	made    bool
 	balance uint64
+	seq     uint64 // of the record, or of the last record in the balance
+	place   int    // that answered
 }
 
 // bankStep is the sequential model of three accounts.
@@ -107,12 +110,12 @@ func (b *bank) run(ctx context.Context, h *history, id int, d *rand.Rand, pause 
 // readAt reads a balance at a node. A read without an answer had no effect.
 func (b *bank) readAt(ctx context.Context, h *history, id, account, place int) {
 	call := h.now()
-	balance, err := b.svc.balance(ctx, place, account)
+	balance, seq, err := b.svc.balance(ctx, place, account)
 	if verdictOf(err, "") == fault {
 		b.fault("read of account %d: %w", account, err)
 	}
 	if err == nil {
-		h.add(id, bankIn{from: account}, call, bankOut{balance: balance}, h.now())
+		h.add(id, bankIn{from: account}, call, bankOut{balance: balance, seq: seq, place: place}, h.now())
 	}
 }
 
@@ -135,17 +138,18 @@ func (b *bank) transfer(ctx context.Context, h *history, o openTransfer, d *rand
 func (b *bank) settle(ctx context.Context, h *history, o *openTransfer, d *rand.Rand) bool {
 	for {
 		call := h.now()
-		got, v, err := b.svc.transfer(ctx, d.IntN(b.svc.places()), o.key, o.in)
+		place := d.IntN(b.svc.places())
+		got, v, err := b.svc.transfer(ctx, place, o.key, o.in)
 		switch v {
 		case done:
 			if got.replayed {
 				call = o.call // an earlier request made it
 			}
-			h.add(o.id, o.in, call, bankOut{made: true}, h.now())
+			h.add(o.id, o.in, call, bankOut{made: true, seq: got.seq, place: place}, h.now())
 			b.keep(o.key, got.receipt)
 			return true
 		case refused:
-			h.add(o.id, o.in, call, bankOut{}, h.now())
+			h.add(o.id, o.in, call, bankOut{place: place}, h.now())
 			return !o.late
 		case unclear:
 			o.late = true
@@ -236,7 +240,7 @@ func (b *bank) now(ctx context.Context, h *history, d *rand.Rand) (out balances,
 	for i := range out {
 		for {
 			call := h.now()
-			if out[i], err = b.svc.balance(ctx, d.IntN(b.svc.places()), i); err == nil {
+			if out[i], _, err = b.svc.balance(ctx, d.IntN(b.svc.places()), i); err == nil {
 				h.add(0, bankIn{from: i}, call, bankOut{balance: out[i]}, h.now())
 				break
 			}

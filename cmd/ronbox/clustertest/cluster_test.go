@@ -77,7 +77,10 @@ func (c *cluster) start(t testing.TB, i int) {
 // join lets a node without a directory join, and starts it.
 func (c *cluster) join(t testing.TB, i int) {
 	t.Helper()
-	var token struct{ Token, URL string }
+	var token struct {
+		Token string `json:"token"`
+		URL   string `json:"url"`
+	}
 	c.nodes[c.leader(t)].must(t, &token, "cluster", "token", "--json")
 	must(t, os.MkdirAll(c.nodes[i].dir, 0o700))
 	copyFile(t, filepath.Join(c.scratch, "ronbox.toml"), filepath.Join(c.nodes[i].dir, "ronbox.toml"))
@@ -92,12 +95,13 @@ func (c *cluster) status(t testing.TB, i int) (clusterapi.ClusterStatus, error) 
 	return c.admin[i].ClusterStatus(t.Context())
 }
 
-// leader waits until a running node says that it leads, and returns its place.
+// leader waits until a running node leads and takes writes, and returns its place.
 func (c *cluster) leader(t testing.TB) (leads int) {
 	t.Helper()
 	until(t, "a node leads", nil, func() bool {
 		for i, n := range c.nodes {
-			if s, err := c.status(t, i); n.running() && err == nil && s.Self == s.Leader && s.Leader != "" {
+			s, err := c.status(t, i)
+			if n.running() && err == nil && s.Self == s.Leader && ready(t.Context(), c.admin[i].Client) {
 				leads = i
 				return true
 			}
@@ -186,24 +190,25 @@ type verified struct {
 }
 
 // sameState verifies a snapshot of each node, and expects equal state hashes. Background commands of
-// the leader go on, so it takes snapshots until all have the same position.
+// the leader go on, so it repeats that while the positions differ.
 func (c *cluster) sameState(t testing.TB) verified {
 	t.Helper()
+	var all []verified
 	for range 20 {
-		var all []verified
+		all = nil
 		for _, n := range c.nodes {
 			all = append(all, n.snapshot(t))
 		}
-		if !slices.ContainsFunc(all, func(v verified) bool { return v.Seq != all[0].Seq }) {
-			for i, v := range all {
-				if !v.OK || v.StateHash != all[0].StateHash {
-					t.Fatalf("%s: %+v; %s: %+v", c.nodes[0].name, all[0], c.nodes[i].name, v)
-				}
-			}
-			return all[0]
+		first := all[0]
+		bad := func(v verified) bool { return !v.OK || v.Seq == first.Seq && v.StateHash != first.StateHash }
+		if slices.ContainsFunc(all, bad) {
+			break
+		}
+		if !slices.ContainsFunc(all, func(v verified) bool { return v.StateHash != first.StateHash }) {
+			return first
 		}
 	}
-	t.Fatal("the nodes are never at the same position")
+	t.Fatalf("the files differ: %+v", all)
 	return verified{}
 }
 

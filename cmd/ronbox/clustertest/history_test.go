@@ -1,10 +1,13 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,7 +51,8 @@ func verdictOf(err error, refusal string) verdict {
 type service interface {
 	// transfer moves money between two accounts.
 	transfer(ctx context.Context, place int, key string, in bankIn) (posted, verdict, error)
-	balance(ctx context.Context, place int, account int) (uint64, error)
+	// balance returns the balance, and the last record that it includes.
+	balance(ctx context.Context, place int, account int) (amount, seq uint64, err error)
 	// name puts, reads or removes a name. It returns the value that a get reads, and whether a
 	// removal found a value.
 	name(ctx context.Context, place int, key string, in nameIn) (nameOut, verdict, error)
@@ -58,7 +62,8 @@ type service interface {
 // posted is the answer to a transfer that was made.
 type posted struct {
 	receipt  []byte
-	replayed bool // an earlier request under the same key made it
+	seq      uint64 // of the record
+	replayed bool   // an earlier request under the same key made it
 }
 
 // history records the operations of one round. Times are those of a counter, so that an operation
@@ -92,7 +97,39 @@ func (h *history) check(what string, m porcupine.Model) error {
 	if got == porcupine.Ok {
 		return nil
 	}
-	return fmt.Errorf("%d operations on %s are not linearizable: %s", len(h.ops), what, got)
+	return fmt.Errorf("%d operations on %s are not linearizable: %s\n%s", len(h.ops), what, got, h.stuck(m))
+}
+
+// stuck describes the place in the history at which the search for an order ends: the last operations
+// of the longest order, and the first ones that do not fit.
+func (h *history) stuck(m porcupine.Model) string {
+	_, info := porcupine.CheckOperationsVerbose(m, h.ops, checkWithin)
+	var longest []porcupine.Operation
+	for _, part := range info.PartialLinearizationsOperations() {
+		for _, order := range part {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	in := map[porcupine.Operation]bool{}
+	state := m.Init()
+	for _, op := range longest {
+		in[op] = true
+		_, state = m.Step(state, op.Input, op.Output)
+	}
+	var text strings.Builder
+	list := func(ops []porcupine.Operation) {
+		for _, op := range ops {
+			fmt.Fprintf(&text, "  %d..%d client %d %+v: %+v\n", op.Call, op.Return, op.ClientId, op.Input, op.Output)
+		}
+	}
+	list(longest[max(0, len(longest)-8):])
+	fmt.Fprintf(&text, "state %v after %d operations; the next ones are\n", state, len(longest))
+	left := slices.DeleteFunc(slices.Clone(h.ops), func(op porcupine.Operation) bool { return in[op] })
+	slices.SortFunc(left, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	list(left[:min(8, len(left))])
+	return text.String()
 }
 
 // shortPause waits for a moment between two tries.

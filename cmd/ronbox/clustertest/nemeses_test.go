@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -55,7 +56,7 @@ func TestNemeses(t *testing.T) {
 	must(t, err)
 	c := newCluster(t, 3)
 	b := newBank(c.svc, fmt.Sprintf("n%x", seed))
-	loads := []load{newVersions(t, c, c.secret), newRewards(t, c, c.secret, fmt.Sprintf("e%x", seed))}
+	loads := c.loads(t, fmt.Sprintf("e%x", seed))
 	funds := balances{openingEach, openingEach, openingEach}
 	for i, nem := range plan {
 		funds = c.round(t, b, nem, funds, i, loads, rand.New(rand.NewPCG(seed, 1+uint64(i))))
@@ -90,8 +91,9 @@ func (c *cluster) round(t *testing.T, b *bank, nem nemesis, opening balances, n 
 	stop()
 	wait()
 	closing, err := r.close(t.Context(), d)
-	must(t, err)
-	must(t, r.check())
+	if err := errors.Join(err, r.check()); err != nil {
+		t.Fatalf("%d %s: %v", n, nem.name, err)
+	}
 	t.Logf("%3d %-8s struck %4.1fs, well %4.1fs, %5d payments and reads, %4d lookups, %2d open, %v", n, nem.name,
 		struck.Seconds(), well.Seconds(), r.payments.size(), r.lookups.size(), r.undecided, closing)
 	return closing

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -34,6 +36,18 @@ type round struct {
 type load interface {
 	clients() []func(ctx context.Context, d *rand.Rand)
 	check(ctx context.Context, d *rand.Rand) error
+}
+
+// loads returns the further loads of -loads.
+func (c *cluster) loads(t testing.TB, prefix string) (out []load) {
+	t.Helper()
+	if strings.Contains(*loadsFlag, "versions") {
+		out = append(out, newVersions(t, c, c.secret))
+	}
+	if strings.Contains(*loadsFlag, "rewards") {
+		out = append(out, newRewards(t, c, c.secret, prefix))
+	}
+	return out
 }
 
 func newRound(svc service, b *bank, opening balances, n int, loads ...load) *round {

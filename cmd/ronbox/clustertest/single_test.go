@@ -38,7 +38,7 @@ func TestNodeAlone(t *testing.T) {
 	d := rand.New(rand.NewPCG(seed, 0))
 	c := newNodes(t, 1)
 	n, b := c.nodes[0], newBank(c.svc, "k")
-	loads := []load{newVersions(t, c, c.secret), newRewards(t, c, c.secret, "e")}
+	loads := c.loads(t, "e")
 	funds := balances{openingEach, openingEach, openingEach}
 	for i := range 3 {
 		r := newRound(c.svc, b, funds, i, loads...)

@@ -97,18 +97,18 @@ func (s *twin) transfer(_ context.Context, _ int, key string, in bankIn) (out po
 	if s.chance(10) {
 		return out, unclear, errors.New("the answer is lost")
 	}
-	return posted{s.receipts[key], was != nil}, done, nil
+	return posted{receipt: s.receipts[key], replayed: was != nil}, done, nil
 }
 
-func (s *twin) balance(_ context.Context, _ int, account int) (uint64, error) {
+func (s *twin) balance(_ context.Context, _ int, account int) (amount, seq uint64, err error) {
 	s.wait()
 	defer s.wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.has(staleBalance) {
-		return s.old[account], nil
+		return s.old[account], 0, nil
 	}
-	return s.funds[account], nil
+	return s.funds[account], 0, nil
 }
 
 func (s *twin) name(_ context.Context, _ int, key string, in nameIn) (out nameOut, v verdict, err error) {
