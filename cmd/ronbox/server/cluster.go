@@ -43,7 +43,7 @@ type membership struct {
 	port    *peer.Port
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
-	client  *http.Client
+	client  *peer.Client
 	started atomic.Bool // raft runs
 	tick    *flow.Ticker
 }
