@@ -115,7 +115,7 @@ func (s *Server) limitIO(c *Request) error {
 		window := cmp.Or(c.route.Window, c.settings.write)
 		c.peer.SendWindow(window)
 		if c.peer.Relay != nil {
-			c.w = &pacedWriter{c.w, control, window}
+			c.w = newPacedWriter(c.w, window)
 		}
 	}
 	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.settings.write))

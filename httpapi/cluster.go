@@ -42,8 +42,8 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 		if err != nil && c.status == 0 && s.classify(b.service, err).Status < http.StatusInternalServerError {
 			_ = c.confirmed() // the refusal may be due to old state
 		}
-		if c.unconfirmed != nil {
-			return c.unconfirmed
+		if c.unsure != nil {
+			return c.unsure
 		}
 		return err
 	}
@@ -52,14 +52,14 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 // confirmed reports whether the node still leads. If it does not, the headers of the answer are
 // removed, and the rest of the answer is discarded.
 func (r *Request) confirmed() bool {
-	if r.unconfirmed != nil {
+	if r.unsure != nil {
 		return false
 	}
 	err := r.server.d.Cluster.Confirm(r.Context())
 	if err == nil {
 		return true
 	}
-	r.unconfirmed = fmt.Errorf("%w: %w", store.ErrNotLeader, err)
+	r.unsure = fmt.Errorf("%w: %w", store.ErrNotLeader, err)
 	h := r.Header()
 	for name := range h {
 		if !frameHeader(name) {

@@ -91,8 +91,8 @@ func (s *Server) getReadyz(c *Request) error {
 // standsBy reports whether this node forwards requests.
 func (s *Server) standsBy() bool { return s.d.Cluster != nil && !s.d.Cluster.Leads() }
 
-// Report returns the readiness of the node. A node that does not lead is as ready as the cluster: it
-// forwards every request, if a leader is known.
+// Report returns the readiness of the node. A node that does not lead is as ready as the cluster:
+// it forwards every request, if a leader is known.
 func (s *Server) Report(service, plane string) obs.Report {
 	r := s.d.Board.Report(service, plane)
 	if !s.standsBy() {

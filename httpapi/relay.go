@@ -179,6 +179,10 @@ type pacedWriter struct {
 	window  time.Duration
 }
 
+func newPacedWriter(w http.ResponseWriter, window time.Duration) *pacedWriter {
+	return &pacedWriter{w, http.NewResponseController(w), window}
+}
+
 func (w *pacedWriter) Write(b []byte) (n int, err error) {
 	for err == nil && len(b) > 0 {
 		var m int

@@ -36,17 +36,16 @@ type Request struct {
 	body     []byte
 	stream   io.Reader // of a StreamBody route
 	bodyOver bool      // the body has ended or failed
+	confirms bool      // the answer begins after Cluster.Confirm
+	rests    bool      // delay the next request of the connection
 	deadline time.Time // zero: none
 	named    time.Time // the earliest that the caller named; zero: none
 	status   int       // 0: the header was not written yet
 	reason   string    // of the answered problem
+	unsure   error     // of Cluster.Confirm: the answer is discarded
 	started  time.Time
-	rests    bool                 // delay the next request of the connection
 	values   [maxValues][1]string // storage of header values, which saves an allocation each
 	used     int                  // number of values in use
-
-	confirms    bool  // the answer begins after Cluster.Confirm
-	unconfirmed error // of Confirm; the answer is discarded
 
 	base context.Context // of the request, with its span
 	ctx  context.Context // nil before the first call of Context
@@ -341,7 +340,7 @@ func (r *Request) begin(status int) bool {
 // Write writes a part of the answer, with status 200 unless WriteHeader was called.
 func (r *Request) Write(b []byte) (n int, err error) {
 	if !r.begin(http.StatusOK) {
-		return 0, r.unconfirmed
+		return 0, r.unsure
 	}
 	return r.w.Write(b)
 }
@@ -350,7 +349,7 @@ func (r *Request) Write(b []byte) (n int, err error) {
 // kernel copies it without passing it through the process.
 func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 	if !r.begin(http.StatusOK) {
-		return 0, r.unconfirmed
+		return 0, r.unsure
 	}
 	if to, ok := r.w.(io.ReaderFrom); ok {
 		return to.ReadFrom(src)
@@ -360,8 +359,8 @@ func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 
 // Flush sends buffered data.
 func (r *Request) Flush() error {
-	if r.unconfirmed != nil {
-		return r.unconfirmed
+	if r.unsure != nil {
+		return r.unsure
 	}
 	return r.control().Flush()
 }

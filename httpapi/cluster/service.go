@@ -21,11 +21,17 @@ type Engine interface {
 	Status(ctx context.Context) (clusterapi.ClusterStatus, error)
 	// Init returns once the node will be a member after its restart. The restart begins after the
 	// answer.
-	Init(ctx context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest) (clusterapi.Inited, error)
+	Init(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest,
+	) (clusterapi.Inited, error)
 	// Token is called on the leader.
-	Token(ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest) (clusterapi.JoinToken, error)
+	Token(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
+	) (clusterapi.JoinToken, error)
 	// Leave returns once this node is no longer a member.
-	Leave(ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest) (clusterapi.Removed, error)
+	Leave(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest,
+	) (clusterapi.Removed, error)
 	// Remove is called on the leader.
 	Remove(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Removed, error)
 }

@@ -43,7 +43,7 @@ type membership struct {
 	port    *peer.Port
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
-	client  *http.Client
+	client  *peer.Client
 	started atomic.Bool // raft runs
 	tick    *flow.Ticker
 }
@@ -185,8 +185,11 @@ func (p raftPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return p.id.Dial(ctx, addr, peer.ProtoRaft)
 }
 
-// isMember reports whether a node may open raft connections.
-func (m *membership) isMember(id string) bool { return m.raft.IsMember(id) }
+// isMember reports whether a node may open raft connections. Only the list of a leader is new: one
+// that was away may not know the member that leads now.
+func (m *membership) isMember(id string) bool {
+	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
+}
 
 // unfit returns why this node should not lead, or "".
 func (m *membership) unfit() string {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,19 +47,23 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
-	addrs := m.known()
+	addrs, from := m.known(), m.n.now()
 	answer, err := member.SayHello(ctx, m.client, addrs, member.Hello{
 		Versions:  peer.ThisProgram(),
 		Advertise: m.id.Advertise(),
 		URL:       m.n.server.URL(),
-		Clock:     m.n.now().UnixNano(),
+		Clock:     from.UnixNano(),
 		Join:      m.joining != nil,
 	})
+	if errors.Is(err, member.ErrToken) {
+		m.n.log.Warn("not_a_member", "reason", err.Error(), "next", "`ronbox cluster rejoin --wipe` with a URL and a token")
+		return false
+	}
 	if err != nil {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
-	m.raft.Heard(answer.Server, answer.URL, 0)
+	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true

@@ -80,6 +80,9 @@ func (n *Node) deposition() event {
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
 	n.sup.Drain(clusterName, 0, n.grace())
+	if n.isDeposed() {
+		return err // raft may hang
+	}
 	return errors.Join(err, n.member.Close())
 }
 

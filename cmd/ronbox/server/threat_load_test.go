@@ -675,8 +675,9 @@ func slowConsumers(t *testing.T) {
 }
 
 // The packages that may dial are named here: the command line's client, the exporter of spans, and
-// the one way for engines to call an upstream, which guards the address. No engine uses it so far,
-// so the node asks nobody.
+// the one way for engines to call an upstream, which guards the address, and the peer port of a
+// cluster, which knows its members by certificate. No engine of a node alone uses them so far, so
+// the node asks nobody.
 func asksNobody(t *testing.T) {
 	may := map[string]bool{
 		"httpapi/client":     true,
@@ -685,6 +686,9 @@ func asksNobody(t *testing.T) {
 		"httpapi/front":      true,
 		"appliance/host":     true,
 		"appliance/upstream": true,
+
+		"engines/cluster/peer":   true, // members of the cluster, by certificate
+		"engines/cluster/member": true,
 	}
 	dials := map[string]bool{
 		"http.Client":           true,

@@ -169,10 +169,13 @@ func within(ctx context.Context, c net.Conn, fn func() error) error {
 	return err
 }
 
+// Client is an HTTP client for peer ports.
+type Client = http.Client
+
 // Client returns an HTTP client for URLs https://HOST:PORT/… of peer ports. Every request goes to a
 // node of the cluster, as Dial does; it follows no redirect and uses no proxy. The caller sets the
 // deadline with the context of the request, and calls CloseIdleConnections at the end.
-func (i *Identity) Client() *http.Client {
+func (i *Identity) Client() *Client {
 	return newClient(func(ctx context.Context, addr string) (net.Conn, error) {
 		return i.Dial(ctx, addr, ProtoPeer)
 	})
