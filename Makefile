@@ -11,6 +11,7 @@ KILLS    ?= 1000
 COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
+PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10
 LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'
 PREFIX   ?= /usr/local
@@ -22,7 +23,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers tour-fleet tour-index judges golden dist clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,12 +88,13 @@ tools:
 	@lacks=$$(for t in gcc:gcc strace:strace promtool:prometheus systemd-analyze:systemd; do command -v $${t%:*} >/dev/null || echo $${t#*:}; done); \
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
-# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind and runs the tours.
-# It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
+# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
+# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
 long:
 	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
+	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
@@ -138,11 +140,17 @@ load: ## pay at full load for SECONDS (300), repeat one request in a hundred, ch
 soak: ## run a mixed load with restarts for SECONDS (300); memory, goroutines and open files must not grow; SEED repeats a run
 	SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) $(GO) test ./cmd/ronbox/server/load -run '^TestSoak$$' -count=1 -timeout 48h -v
 
+check-cluster: ## kill, pause, cut off and replace nodes of a cluster of three as PLAN says, two hours by default; SEED repeats the draws
+	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^TestNemeses$$' -count=1 -timeout 4h -v -args -plan '$(PLAN)'
+
 peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine (packages of Debian)
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
 
 tour-fleet: build ## run a hub and three sites that follow its registry, share a site and are paid for it
 	testdata/tour/fleet.sh
+
+tour-cluster: build ## make a cluster of three of one node, kill its leader while payments run, and make it one node again
+	testdata/tour/cluster.sh
 
 tour-index: build ## run four nodes of the index, and stop, resume and kill the peers of one
 	testdata/tour/index.sh

@@ -112,7 +112,11 @@ func (s *Server) limitIO(c *Request) error {
 	}
 	control := c.control()
 	if c.route.long() {
-		c.peer.SendWindow(cmp.Or(c.route.Window, c.settings.write))
+		window := cmp.Or(c.route.Window, c.settings.write)
+		c.peer.SendWindow(window)
+		if c.peer.Relay != nil {
+			c.w = newPacedWriter(c.w, window)
+		}
 	}
 	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.settings.write))
 	if err == nil && c.r.ContentLength != 0 {

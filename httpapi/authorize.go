@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/limit"
+	"ronbox/store"
 )
 
 // ScopeMetrics is the scope for /metrics of callers outside metrics_allow.
@@ -58,6 +58,9 @@ func (r *Request) surface() string {
 // peer those of its token. A socket peer that sends a token needs both.
 func (s *Server) identify(c *Request, r *Route) (engines.Actor, error) {
 	token, given := bearer(c.r)
+	if given && s.d.Cluster != nil && !s.d.Cluster.Leads() {
+		return engines.Actor{}, store.ErrNotLeader // only the leader has the tokens
+	}
 	if !c.peer.Socket {
 		return s.d.Auth.Check(token, s.asked(c, r))
 	}
@@ -98,6 +101,9 @@ func (r *Request) admitted(b *boundRoute) bool {
 func (s *Server) socketActor(c *Request, r *Route) (engines.Actor, error) {
 	uid := c.peer.UID
 	scopes, _ := c.settings.peers.Scopes(uid, c.peer.GID)
+	if c.peer.Relay != nil {
+		scopes = c.peer.Relay.Scopes // by the map of the other node, where the uid is known
+	}
 	if !auth.Implies(scopes, r.Scope) {
 		s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "peer", "scope", r.Scope, "surface", "uds")(1)
 		return engines.Actor{}, &auth.DeniedError{
@@ -109,7 +115,7 @@ func (s *Server) socketActor(c *Request, r *Route) (engines.Actor, error) {
 		UID:       &uid,
 		Admin:     auth.Implies(scopes, auth.ScopeAdmin),
 		Scopes:    scopes,
-		Principal: "uid:" + strconv.FormatUint(uint64(uid), 10),
+		Principal: c.peer.String(),
 	}, nil
 }
 

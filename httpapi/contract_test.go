@@ -36,6 +36,7 @@ import (
 	"ronbox/httpapi/openapi"
 	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
@@ -88,6 +89,7 @@ type (
 	registryAPI = registryapi.Client
 	walletAPI   = walletapi.Client
 	edgeAPI     = edgeapi.Client
+	clusterAPI  = clusterapi.Client
 )
 
 // apiClient has the calls of all services.
@@ -97,10 +99,14 @@ type apiClient struct {
 	registryAPI
 	walletAPI
 	edgeAPI
+	clusterAPI
 }
 
 func newAPIClient(c *client.Client) *apiClient {
-	return &apiClient{c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c), edgeapi.NewClient(c)}
+	return &apiClient{
+		c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c), edgeapi.NewClient(c),
+		clusterapi.NewClient(c),
+	}
 }
 
 func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.Signers, error) {
@@ -232,7 +238,7 @@ func calls(ctx context.Context, c *apiClient) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		for _, some := range []map[string]func() error{
 			nodeCalls(ctx, c), readCalls(ctx, c), writeCalls(ctx, c), tokenCalls(ctx, c), fileCalls(ctx, c), logCalls(ctx, c), streamCalls(ctx, c),
-			walletCalls(ctx, c), ledgerCalls(ctx, c), edgeCalls(ctx, c),
+			walletCalls(ctx, c), ledgerCalls(ctx, c), edgeCalls(ctx, c), clusterCalls(ctx, c),
 		} {
 			for what, call := range some {
 				if !yield(what, call()) {

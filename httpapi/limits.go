@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -35,11 +36,18 @@ var (
 // gate is read for every request. Only the lifecycle changes it.
 type gate struct {
 	state  atomic.Int32
-	since  atomic.Int64  // time of the first GateDraining or GateClosed in Unix ns; 0: none yet
-	closed chan struct{} // closed at GateClosed; ends streams
+	since  atomic.Int64    // time of the first GateDraining or GateClosed in Unix ns; 0: none yet
+	ctx    context.Context // ends at GateClosed
+	end    context.CancelFunc
+	closed <-chan struct{} // of ctx; ends streams
 }
 
-func newGate() *gate { return &gate{closed: make(chan struct{})} }
+func newGate() *gate {
+	g := &gate{}
+	g.ctx, g.end = context.WithCancel(context.Background())
+	g.closed = g.ctx.Done()
+	return g
+}
 
 func (g *gate) load() Gate { return Gate(g.state.Load()) }
 
@@ -58,7 +66,7 @@ func (g *gate) set(to Gate, now time.Time) {
 		g.since.CompareAndSwap(0, now.UnixNano())
 	}
 	if to == GateClosed {
-		close(g.closed)
+		g.end()
 	}
 }
 

@@ -40,6 +40,8 @@ func stages() []stage {
 		{"gate", guarded, passGate},
 		{"deadline", guarded, limitTime},
 		{"inflight", takesSlot, limitInflight},
+		{"forward", forwarded, forward},
+		{"confirm", forwarded, confirm},
 		{"auth", protected, authorize},
 		{"rate", guarded, limitRate},
 		{"caller", countsCaller, limitCaller},
@@ -55,6 +57,7 @@ func every(*Route) bool          { return true }
 func matched(r *Route) bool      { return r.Pattern != unmatched }
 func bypassing(r *Route) bool    { return r.Class == ClassBypass }
 func guarded(r *Route) bool      { return r.Class != ClassBypass && r.Class != ClassStatic }
+func forwarded(r *Route) bool    { return guarded(r) && !r.Local }
 func takesSlot(r *Route) bool    { return guarded(r) && r.Class != ClassStream }
 func protected(r *Route) bool    { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
 func countsCaller(r *Route) bool { return protected(r) && r.Writes() }
@@ -143,7 +146,7 @@ func harden(_ *Server, b *boundRoute, next Handler) Handler {
 		for i := range fixed {
 			h[fixed[i].name] = fixed[i].value
 		}
-		if c.settings.hsts && c.r.TLS != nil {
+		if c.settings.hsts && c.r.TLS != nil && c.peer.Relay == nil {
 			h["Strict-Transport-Security"] = hsts
 		}
 		return next(c)

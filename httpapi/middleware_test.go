@@ -39,6 +39,8 @@ func TestStagesStandInTheirOrder(t *testing.T) {
 		"gate",
 		"deadline",
 		"inflight",
+		"forward",
+		"confirm",
 		"auth",
 		"rate",
 		"caller",

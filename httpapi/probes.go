@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
 
 // ownRoutes returns the routes of the probes and of the document.
@@ -68,7 +69,7 @@ func (s *Server) getReadyz(c *Request) error {
 	if c.Query().Has("plane") && plane != "read" && plane != "write" {
 		return &QueryError{"plane", "must be read or write"}
 	}
-	r := s.d.Board.Report(service, plane)
+	r := s.Report(service, plane)
 	if service != "" && len(r.Services) == 0 {
 		return &QueryError{"service", "is not a service of this node"}
 	}
@@ -76,7 +77,7 @@ func (s *Server) getReadyz(c *Request) error {
 	body := readyBody(r)
 	body.Incarnation = s.d.Info().Incarnation
 	for _, sv := range s.services {
-		if sv.Ready != nil {
+		if sv.Ready != nil && !s.standsBy() {
 			sv.Ready(&body)
 		}
 	}
@@ -85,6 +86,33 @@ func (s *Server) getReadyz(c *Request) error {
 	}
 	c.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	return c.Respond(http.StatusServiceUnavailable, body)
+}
+
+// standsBy reports whether this node forwards requests.
+func (s *Server) standsBy() bool { return s.d.Cluster != nil && !s.d.Cluster.Leads() }
+
+// Report returns the readiness of the node. A node that does not lead is as ready as the cluster:
+// it forwards every request, if a leader is known.
+func (s *Server) Report(service, plane string) obs.Report {
+	r := s.d.Board.Report(service, plane)
+	if !s.standsBy() {
+		return r
+	}
+	id, _, known := s.d.Cluster.Leader()
+	known = known && id != s.d.Cluster.Self()
+	out := obs.Report{
+		Ready: known, WriteReady: known, ReadReady: known,
+		Missing: []string{}, Causes: map[string]string{}, Services: map[string]obs.ServiceReport{},
+	}
+	for name := range r.Services {
+		out.Services[name] = obs.ServiceReport{Ready: known, WriteReady: known, Missing: []string{}}
+	}
+	if !known {
+		const missing = "cluster.leader"
+		out.Missing, out.RetryAfter = append(out.Missing, missing), nodeRetry
+		out.Causes[missing] = store.ErrNotLeader.Error()
+	}
+	return out
 }
 
 // applyGate makes a report agree with the gate, whatever the probes say.

@@ -47,6 +47,7 @@ const (
 	ReasonCommitUnsure = "commit_unknown"
 	ReasonCorrupt      = "corrupt"
 	ReasonInternal     = "internal"
+	ReasonNotLeader    = "not_leader"
 )
 
 // HintForbidden is the hint of a refusal for lack of permission.
@@ -89,11 +90,12 @@ type ErrorRule struct {
 	Text     func(error) string // detail text; nil: the text of the error
 }
 
-// When, As, Say, Called and With return a copy of the rule with another condition, reason, hint,
-// code and title, or details.
+// When, As, Say, Called, After and With return a copy of the rule with another condition, reason,
+// hint, code and title, wait, or details.
 func (r ErrorRule) When(is func(error) bool) ErrorRule         { r.Is = is; return r }
 func (r ErrorRule) As(reason string) ErrorRule                 { r.Reason = reason; return r }
 func (r ErrorRule) Say(hint string) ErrorRule                  { r.Hint = hint; return r }
+func (r ErrorRule) After(wait Wait) ErrorRule                  { r.Wait = wait; return r }
 func (r ErrorRule) Called(code, title string) ErrorRule        { r.Code, r.Title = code, title; return r }
 func (r ErrorRule) With(details func(error) Details) ErrorRule { r.Details = details; return r }
 

@@ -36,12 +36,14 @@ type Request struct {
 	body     []byte
 	stream   io.Reader // of a StreamBody route
 	bodyOver bool      // the body has ended or failed
+	confirms bool      // the answer begins after Cluster.Confirm
+	rests    bool      // delay the next request of the connection
 	deadline time.Time // zero: none
 	named    time.Time // the earliest that the caller named; zero: none
 	status   int       // 0: the header was not written yet
 	reason   string    // of the answered problem
+	unsure   error     // of Cluster.Confirm: the answer is discarded
 	started  time.Time
-	rests    bool                 // delay the next request of the connection
 	values   [maxValues][1]string // storage of header values, which saves an allocation each
 	used     int                  // number of values in use
 
@@ -318,16 +320,27 @@ func (r *Request) Header() http.Header { return r.w.Header() }
 
 // WriteHeader writes and records the status.
 func (r *Request) WriteHeader(status int) {
+	if r.begin(status) {
+		r.w.WriteHeader(status)
+	}
+}
+
+// begin records the status of an answer before its first byte. It returns false if there must be no
+// answer, because the node cannot confirm that it leads.
+func (r *Request) begin(status int) bool {
 	if r.status == 0 {
+		if r.confirms && !r.confirmed() {
+			return false
+		}
 		r.status = status
 	}
-	r.w.WriteHeader(status)
+	return true
 }
 
 // Write writes a part of the answer, with status 200 unless WriteHeader was called.
 func (r *Request) Write(b []byte) (n int, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
+	if !r.begin(http.StatusOK) {
+		return 0, r.unsure
 	}
 	return r.w.Write(b)
 }
@@ -335,8 +348,8 @@ func (r *Request) Write(b []byte) (n int, err error) {
 // ReadFrom copies src to the answer. If src is a file, or a part of one in an io.LimitedReader, the
 // kernel copies it without passing it through the process.
 func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
+	if !r.begin(http.StatusOK) {
+		return 0, r.unsure
 	}
 	if to, ok := r.w.(io.ReaderFrom); ok {
 		return to.ReadFrom(src)
@@ -345,7 +358,12 @@ func (r *Request) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // Flush sends buffered data.
-func (r *Request) Flush() error { return r.control().Flush() }
+func (r *Request) Flush() error {
+	if r.unsure != nil {
+		return r.unsure
+	}
+	return r.control().Flush()
+}
 
 // control returns the controller of the connection's deadlines and buffer.
 func (r *Request) control() *http.ResponseController { return http.NewResponseController(r.w) }

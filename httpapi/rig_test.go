@@ -39,6 +39,7 @@ import (
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	clusterhttp "ronbox/httpapi/cluster"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
 	indexapi "ronbox/httpapi/index"
@@ -292,6 +293,7 @@ type rig struct {
 	wal     *fakeWallet
 	edge    *fakeEdge
 	node    *fakeNode
+	members *fakeMembers
 	metrics *obs.Metrics
 	phase   *flow.Watch[flow.Phase]
 	store   *store.Store // under a real engine only
@@ -337,6 +339,7 @@ type deps struct {
 	Edge     edgeapi.Engine
 	Packs    edgeapi.Packs
 	Rewarder *rewarder.Engine
+	Members  clusterhttp.Engine
 	rest     bool // including the services that these tests do not use
 }
 
@@ -356,7 +359,7 @@ func (d *deps) services() (out []httpapi.Service) {
 	if d.rest {
 		out = append(out, indexapi.New(nil, &indexapi.Limits{}), rewarderapi.New(nil))
 	}
-	return append(out, nodehttp.New(d.Node))
+	return append(out, clusterhttp.New(d.Members), nodehttp.New(d.Node))
 }
 
 // testSettings let uid 7 do everything over the socket, and limit no rate.
@@ -406,8 +409,8 @@ func newRig(t testing.TB, change ...func(*httpapi.Settings, *deps)) *rig {
 		Producers: []string{"supervisor"},
 		Consumers: []string{"http"},
 	}, flow.Running)
-	node, wal, edg := newFakeNode(cat), newFakeWallet(cat), &fakeEdge{}
-	d := deps{Node: node, Registry: reg, Wallet: wal, Edge: edg, Packs: edg, Deps: httpapi.Deps{
+	node, wal, edg, members := newFakeNode(cat), newFakeWallet(cat), &fakeEdge{}, &fakeMembers{}
+	d := deps{Node: node, Registry: reg, Wallet: wal, Edge: edg, Packs: edg, Members: members, Deps: httpapi.Deps{
 		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Lifecycle: phase,
 		Info: func() wire.VersionInfo { return node.Version() },
 	}}
@@ -420,7 +423,9 @@ func newRig(t testing.TB, change ...func(*httpapi.Settings, *deps)) *rig {
 		t.Fatal(err)
 	}
 	s.SetGate(httpapi.GateOpen)
-	return &rig{Server: s, t: t, reg: reg, wal: wal, edge: edg, node: node, metrics: m, phase: phase}
+	return &rig{
+		Server: s, t: t, reg: reg, wal: wal, edge: edg, node: node, members: members, metrics: m, phase: phase,
+	}
 }
 
 // listening starts the rig's tasks, joined at the end of the test.

@@ -68,6 +68,7 @@ type Route struct {
 	Socket   bool          // on the admin socket only
 	Admin    bool          // on the admin socket only, unless the configuration permits TCP
 	AnyParam bool          // the handler checks path parameters; the router accepts any segment
+	Local    bool          // every node of a cluster answers it itself, about itself
 	Refuse   func() error  // why every request is refused, before its content is looked at; nil: none is
 
 	Query   []openapi.Param // known parameters

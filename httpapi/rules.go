@@ -18,6 +18,10 @@ const (
 	hintLate  = "the deadline passed before it was begun: nothing was written"
 )
 
+// HintNotLeader is the hint of a refusal while no node of a cluster leads.
+const HintNotLeader = "no node of the cluster leads at the moment; nothing was done: send it again after " +
+	"Retry-After, to any node"
+
 var (
 	outcomeNone    = Told(Details{"outcome": "none"})
 	outcomeUnknown = Told(Details{"outcome": "unknown"})
@@ -70,7 +74,7 @@ func requestRules() []ErrorRule {
 			Title:   "Length required",
 		},
 		{
-			Is:      Is(ErrBodyTooLarge),
+			Is:      Any(Is(ErrBodyTooLarge), Is(store.ErrTooLarge)),
 			Outcome: Outcome{http.StatusRequestEntityTooLarge, ReasonBodyCap, "PayloadTooLarge", false},
 			Title:   "Body too large",
 		},
@@ -163,6 +167,8 @@ func storeRules() []ErrorRule {
 			Say("the node stops and starts again from disk; the same request is safe to repeat"),
 		{Is: Is(store.ErrFull), Outcome: Outcome{http.StatusInsufficientStorage, ReasonStoreFull, "StoreFull", true},
 			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads still succeed"},
+		lacks.When(Is(store.ErrNotLeader)).As(ReasonNotLeader).Called("NotLeader", "No leader").
+			After(WaitBusy).With(outcomeNone).Say(HintNotLeader),
 		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
 		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
 			With(Told(Details{"cause": ReasonRestored})).Say("reads still succeed; `ronbox db " +

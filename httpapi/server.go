@@ -18,6 +18,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
@@ -37,8 +38,8 @@ type Authority interface {
 	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// Deps are the dependencies of the server. Only Metrics, Log, Catalog, Tracer and Inherited may be
-// nil.
+// Deps are the dependencies of the server. Only Metrics, Log, Catalog, Tracer, Inherited and
+// Cluster may be nil.
 type Deps struct {
 	Version   string // of the program
 	Catalog   *flow.Catalog
@@ -51,6 +52,7 @@ type Deps struct {
 	Lifecycle *flow.Watch[flow.Phase]
 	Now       func() time.Time
 	Inherited map[string]net.Listener // from the service manager, by name
+	Cluster   Cluster                 // nil: the node is alone and answers every request
 }
 
 func withDefaults(d Deps) Deps {
@@ -289,6 +291,12 @@ func (s *Server) SocketPath() string { return s.front.SocketPath() }
 
 // Tasks returns the accept loops.
 func (s *Server) Tasks() []flow.Task { return s.front.Tasks() }
+
+// Keep stops accepting and returns duplicates of the sockets for the next run of the process.
+func (s *Server) Keep() ([]systemd.Socket, error) { return s.front.Keep() }
+
+// Cut ends the contexts of all requests, so that their handlers answer at once.
+func (s *Server) Cut() { s.front.Cut() }
 
 // Shutdown stops accepting and waits for running requests until ctx ends. Then it closes the
 // remaining connections and returns an error. Streams end by the gate.

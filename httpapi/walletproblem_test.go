@@ -302,6 +302,8 @@ func laterCases() []toldCase {
 		}),
 		busy("too many a second", httpapi.ReasonRate,
 			twice(httpapi.Limits{Inflight: 9, PerPrincipal: httpapi.Rate{1, 1}})),
+		later("no leader", httpapi.ReasonNotLeader, httpapi.Details{"outcome": "none"},
+			payWith(&wallet.OutcomeError{Cause: fmt.Errorf("submit: %w", store.ErrNotLeader)})),
 		later("not ready", httpapi.ReasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
 			return r.do("POST", "/v1/transfer", someTransfer, writer)

@@ -103,6 +103,7 @@ type Phase int
 // the process.
 const (
 	Booting Phase = iota
+	Standby       // a member of a cluster that another member leads, or none
 	Recovering
 	Running
 	Degraded
@@ -118,6 +119,8 @@ func (p Phase) String() string {
 	switch p {
 	case Booting:
 		return "booting"
+	case Standby:
+		return "standby"
 	case Recovering:
 		return "recovering"
 	case Running:

@@ -37,12 +37,13 @@ func WatchdogInterval() time.Duration {
 const (
 	HTTPName  = "ronbox-http"
 	AdminName = "ronbox-admin"
+	PeerName  = "ronbox-peer" // of the members of a cluster
 )
 
 // network returns the kind of the socket with this name, or "" for an unknown name.
 func network(name string) string {
 	switch name {
-	case HTTPName:
+	case HTTPName, PeerName:
 		return "tcp"
 	case AdminName:
 		return "unix"
@@ -50,12 +51,12 @@ func network(name string) string {
 	return ""
 }
 
-// Listeners returns the sockets that the service manager has opened for this process, by name. A
-// second call returns none. If a socket has an unknown name or the wrong kind, does not listen, or
-// if two have the same name, Listeners closes all and returns an error: a node must neither ignore
-// a socket nor treat TCP clients as peers of its admin socket.
+// Listeners returns the sockets that the service manager has opened for this process, or that Again
+// has passed on as Kept, by name. A second call returns none. If a socket has an unknown name or
+// the wrong kind, does not listen, or if two have the same name, Listeners closes all and returns
+// an error: a node must neither ignore a socket nor treat TCP clients as peers of its admin socket.
 func Listeners() (map[string]net.Listener, error) {
-	named, err := inherit(activation.Files(true))
+	named, err := inherit(activation.Files(true), takeBinds())
 	if err == nil {
 		return named, nil
 	}
@@ -65,11 +66,12 @@ func Listeners() (map[string]net.Listener, error) {
 	return nil, err
 }
 
-// inherit returns listeners for the files and closes the files.
-func inherit(files []*os.File) (map[string]net.Listener, error) {
+// inherit returns listeners for the files and closes the files. binds holds the addresses of those
+// that Again has passed on.
+func inherit(files []*os.File, binds []string) (map[string]net.Listener, error) {
 	named := map[string]net.Listener{}
 	var faults []error
-	for _, f := range files {
+	for i, f := range files {
 		name := f.Name()
 		l, err := listener(f)
 		_ = f.Close()
@@ -78,6 +80,8 @@ func inherit(files []*os.File) (map[string]net.Listener, error) {
 			faults = append(faults, fmt.Errorf("inherited socket %s: %w", name, err))
 		case named[name] != nil:
 			faults = append(faults, fmt.Errorf("inherited socket %s: there are two of that name", name), l.Close())
+		case i < len(binds) && binds[i] != "":
+			named[name] = &Kept{Listener: l, Bind: binds[i]}
 		default:
 			named[name] = l
 		}
@@ -89,7 +93,8 @@ func inherit(files []*os.File) (map[string]net.Listener, error) {
 func listener(f *os.File) (net.Listener, error) {
 	want := network(f.Name())
 	if want == "" {
-		return nil, fmt.Errorf("want %s or %s as FileDescriptorName of the socket unit", HTTPName, AdminName)
+		return nil, fmt.Errorf("want %s, %s or %s as FileDescriptorName of the socket unit",
+			HTTPName, AdminName, PeerName)
 	}
 	listens, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -61,8 +62,12 @@ func TestWatchdogInterval(t *testing.T) {
 
 // TestMain also runs as the started process, which prints the sockets that it got.
 func TestMain(m *testing.M) {
-	if os.Getenv("SYSTEMD_TEST_CHILD") == "" {
+	switch os.Getenv("SYSTEMD_TEST_CHILD") {
+	case "":
 		goleak.VerifyTestMain(m)
+		return
+	case "again":
+		runAgain()
 		return
 	}
 	first, err := Listeners()
@@ -71,10 +76,25 @@ func TestMain(m *testing.M) {
 		return
 	}
 	for name, l := range first {
+		if kept, ok := l.(*Kept); ok {
+			fmt.Println(name, l.Addr(), "kept", kept.Bind, heard(l))
+			continue
+		}
 		fmt.Println(name, l.Addr())
 	}
 	second, err := Listeners()
 	fmt.Println("then", len(second), err, os.Getenv("LISTEN_FDS"))
+}
+
+// heard returns the bytes of the connection that waits.
+func heard(l net.Listener) string {
+	c, err := l.Accept()
+	if err != nil {
+		return err.Error()
+	}
+	raw, _ := io.ReadAll(c)
+	_ = c.Close()
+	return string(raw)
 }
 
 // child starts this test binary as a service manager would, with the sockets under the names.

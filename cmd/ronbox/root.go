@@ -7,6 +7,7 @@ import (
 
 	"ronbox/cmd/ronbox/access"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/cluster"
 	"ronbox/cmd/ronbox/db"
 	"ronbox/cmd/ronbox/edge"
 	"ronbox/cmd/ronbox/index"
@@ -55,7 +56,7 @@ command.`,
 		edge.Command(a),
 		index.Command(a),
 	)
-	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), node.DebugCommand(a))...)
+	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), cluster.Command(a), node.DebugCommand(a))...)
 	chapter(root, "about", "About", versionCmd(a), node.ExplainCommand(a), alertsCmd(a), dashboardCmd(a),
 		completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())

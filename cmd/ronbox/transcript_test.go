@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // its exit code unless 0. "> start" and "> stop" start and stop the node, "> with DIR" selects
 // another data directory, "> write FILE TEXT" and "> edit FILE OLD NEW" create and change a file,
 // "> save FILE" writes the output of the previous line to a file, "> env NAME=VALUE" sets a
-// variable for nodes that start later, "> certify DIR" creates a certificate for localhost, and ">
+// variable for nodes that start later, "> port NAME" lets NAME stand for a free address, "> certify DIR" creates a certificate for localhost, and ">
 // get PATH HEADER:VALUE…" sends a request to the node over TCP. After a command line, " << TEXT" is
 // its stdin, and " | head N" keeps the first N lines of the output, each cut to 160 bytes.
 type transcript struct {
@@ -117,7 +118,8 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		until(t, "the phase says what the probes say", func() bool { // the phase changes after the probes
 			s, err := c.Status(t.Context())
 			starting := slices.Contains(slices.Collect(maps.Values(s.Causes)), "starting")
-			return err == nil && !starting && (s.Phase == "running") == (s.Ready && !s.Degraded)
+			serves := s.Phase == "running" || s.Phase == "standby"
+			return err == nil && !starting && serves == (s.Ready && !s.Degraded)
 		})
 		until(t, "every pack is verified", func() bool {
 			all, err := c.Catalog(t.Context())
@@ -139,6 +141,13 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		a := newAuthority(t)
 		a.issue(t, 2, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 		writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
+	case "port":
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.vars[words[1]] = ln.Addr().String()
+		_ = ln.Close()
 	case "get":
 		tr.get(t, tr.expand(words[1]), words[2:])
 	case "with":
@@ -281,6 +290,9 @@ var captured = map[string]*regexp.Regexp{
 	"RUNKEY":     regexp.MustCompile(`"run_key":"b3:([0-9a-f]{16})`),
 	"VKEY":       regexp.MustCompile(`"vkey":"([^"]+)"`),
 	"ORIGIN":     regexp.MustCompile(`https://127\.0\.0\.1:([1-9][0-9]*)`),
+	"JOIN":       regexp.MustCompile(`"token":"([A-Za-z0-9_-]{87})","url":"https`),
+	"JOINURL":    regexp.MustCompile(`[A-Za-z0-9_-]{87}","url":"(https://[^"]+)"`),
+	"MEMBER":     regexp.MustCompile(`"id":"([0-9A-Z]{26})","role":"standby"`),
 	"URL":        regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
 }
 
@@ -326,11 +338,14 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"sig":"[0-9a-f]{128}"`), `"sig":"SIGNATURE"`},
 	{regexp.MustCompile(`(signed by +|"kid":")[0-9a-f]{64}`), "${1}PUBLICKEY"},
 	{regexp.MustCompile(`[A-Za-z0-9_-]{150,}`), "TOKEN"},
+	{regexp.MustCompile(`[A-Za-z0-9_-]{87}`), "JOINTOKEN"},
 	{regexp.MustCompile(`(/console/enter#)[A-Za-z0-9_-]{43}`), "${1}CODE"},
 	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,}Z`), "TIME"},
 	{regexp.MustCompile(`[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z`), "TIME"},
 	{regexp.MustCompile(`[0-9A-Z]{26}`), "ULID"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`"url":"[^"]*","lag":[0-9]+,"healthy":(true|false)`), `"url":"URL","lag":N,"healthy":BOOL`},
+	{regexp.MustCompile(`(this node +)(yes|NO) +[0-9]+ +.*`), "${1}HEALTHY LAG URL"},
 	{regexp.MustCompile(`localhost:[0-9]+`), "localhost:PORT"},
 	{regexp.MustCompile(`[A-Za-z0-9+/]{86}==`), "SIG=="},
 	{regexp.MustCompile(`[A-Za-z0-9+/]{43}=`), "PUBLIC="},

@@ -46,9 +46,11 @@ var layers = [][]string{
 	{"engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge"},
 	{"engines/index"},
+	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
 	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
 		"httpapi/front"},
-	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node"},
+	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
+		"httpapi/wire/cluster"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",
@@ -57,6 +59,7 @@ var layers = [][]string{
 		"httpapi/edge",
 		"httpapi/index",
 		"httpapi/node",
+		"httpapi/cluster",
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
@@ -72,6 +75,8 @@ var layers = [][]string{
 		"cmd/ronbox/db",
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
+		"cmd/ronbox/cluster",
+		"cmd/ronbox/clustertest",
 	},
 	{"cmd/ronbox", "cmd/ronlint"},
 }
@@ -85,6 +90,7 @@ var services = map[string][]string{
 	"rewarder": {"ledger", "wallet"},
 	"edge":     nil,
 	"index":    nil,
+	"cluster":  nil,
 }
 
 // forbidden lists imports that the layers would allow but the design forbids.

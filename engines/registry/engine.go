@@ -51,7 +51,9 @@ type Deps struct {
 	// LogKeyFile holds the key that signs checkpoints. HighWaterFile keeps the last checkpoint
 	// outside the database. Both are "" in a node that keeps nothing.
 	LogKeyFile, HighWaterFile string
-	Hub                       Hub // read if Config.Follow names a node
+	// Replicated is set if the file has rows that other nodes with the same log key have written.
+	Replicated bool
+	Hub        Hub // read if Config.Follow names a node
 }
 
 // Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
@@ -89,10 +91,12 @@ type Engine struct {
 
 	keyFile string
 	mark    checkpoint.HighWater
-	key     atomic.Pointer[checkpoint.Key]    // read once
-	latest  atomic.Pointer[checkpoint.Signed] // the latest published checkpoint; nil before the first
-	tree    atomic.Pointer[treeRow]           // as of the last synced commit
-	guard   atomic.Pointer[Rollback]          // nil unless the log must not be extended
+
+	replicated bool
+	key        atomic.Pointer[checkpoint.Key]    // read once
+	latest     atomic.Pointer[checkpoint.Signed] // the latest published checkpoint; nil before the first
+	tree       atomic.Pointer[treeRow]           // as of the last synced commit
+	guard      atomic.Pointer[Rollback]          // nil unless the log must not be extended
 	// of witnesses; stored by Recover, by the task witness and by an adoption
 	objections     atomic.Pointer[objections]
 	checkpointed   *flow.Watch[Checkpoint]
@@ -127,7 +131,7 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
-	e.keyFile, e.mark = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}
+	e.keyFile, e.mark, e.replicated = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}, d.Replicated
 	e.tree.Store(&treeRow{})
 	e.objections.Store(&objections{})
 	if e.now == nil {

@@ -77,6 +77,9 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	if err != nil {
 		return nil, err
 	}
+	if err := e.raiseMark(ctx, head); err != nil {
+		return nil, err
+	}
 	mark, found, err := e.checkMark(ctx, head, signed)
 	switch {
 	case err != nil || found != nil && found.Reason != RollbackNoMark:
@@ -135,6 +138,46 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 		)}
 	}
 	return mark, found, err
+}
+
+// raiseMark makes the latest checkpoint in a replicated file the mark, if it extends the mark or if
+// there is none: another node may have signed it. Otherwise the mark stays, for checkMark to judge.
+func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
+	if !e.replicated || e.mark.Path == "" {
+		return nil
+	}
+	var note []byte
+	err := e.view(ctx, func(r store.Reader) error {
+		note, _ = metaRaw.Get(r, keyCheckpoint)
+		return nil
+	})
+	if err != nil || note == nil {
+		return err
+	}
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return err
+	}
+	latest, err := keys.Open(note)
+	if err != nil {
+		return nil // the checkpointor reports it
+	}
+	mark, err := e.readMark(keys)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing || latest.Size <= mark.Size || !e.agrees(ctx, head, latest.Tree) ||
+		!missing && !e.agrees(ctx, head, mark.Tree) {
+		return nil
+	}
+	return e.mark.Write(latest)
+}
+
+// agrees reports whether t is a tree of this log.
+func (e *Engine) agrees(ctx context.Context, head *HeadView, t checkpoint.Tree) bool {
+	if t.Size > min(head.Head.Version, e.tree.Load().Size) {
+		return false
+	}
+	root, err := e.root(ctx, t.Size)
+	return err == nil && root == t.Root
 }
 
 // readMark reads the high-water mark.

@@ -291,3 +291,65 @@ func TestForkedMark(t *testing.T) {
 		r.stop()
 	}
 }
+
+// In a replicated file the latest checkpoint becomes the mark, if it extends it: another node has
+// signed it. A mark that it does not extend stays and trips the guard.
+func TestReplicatedMark(t *testing.T) {
+	r, s := newLogRig(t)
+	r.replicated = true
+	r.genesis(s)
+	r.cover()
+	mark := checkpoint.HighWater{Path: r.markFile()}
+	old, err := mark.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commitDeltas(s, 2)
+	r.cover()
+	latest, err := mark.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	for name, has := range map[string][]byte{"none": nil, "an older one": old, "the latest": latest} {
+		if err := mark.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		if has != nil {
+			if err := mark.Write(checkpoint.Signed{Note: has}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.open()
+		if why := r.e.guard.Load(); why != nil {
+			t.Errorf("%s: %+v", name, why)
+		}
+		if raw, err := mark.Read(); err != nil || string(raw) != string(latest) {
+			t.Errorf("%s: the mark is %q %v", name, raw, err)
+		}
+		r.start()
+		r.stop()
+	}
+	key, err := checkpoint.ReadKey(r.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tree := range []checkpoint.Tree{
+		{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))},
+		{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))},
+	} {
+		signed, err := key.Sign(tree, r.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mark.Write(signed); err != nil {
+			t.Fatal(err)
+		}
+		r.open()
+		if r.e.guard.Load() == nil {
+			t.Errorf("a mark of %d versions that is not of this log", tree.Size)
+		}
+		r.start()
+		r.stop()
+	}
+}

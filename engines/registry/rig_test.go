@@ -37,12 +37,14 @@ type rig struct {
 	frozen  atomic.Int64 // Unix ns at which the wall clock stands; 0: it goes
 	steps   atomic.Int64 // that Recover told of
 	stopped bool
-	memory  *store.AmnesiaConfig // keeps the file in memory
-	tracer  *obs.Tracer
-	log     hclog.Logger
-	keyFile string // of the log key; "" for none, and no high-water mark then
-	segment uint64 // versions of one; 0: as many as in production
-	hub     Hub    // of a follower
+
+	replicated bool
+	memory     *store.AmnesiaConfig // keeps the file in memory
+	tracer     *obs.Tracer
+	log        hclog.Logger
+	keyFile    string // of the log key; "" for none, and no high-water mark then
+	segment    uint64 // versions of one; 0: as many as in production
+	hub        Hub    // of a follower
 }
 
 const testOrigin = "ronbox.local/test"
@@ -125,6 +127,7 @@ func (r *rig) wire() {
 		Progress:      func(string, int64, int64) { r.steps.Add(1) },
 		LogKeyFile:    r.keyFile,
 		HighWaterFile: r.markFile(),
+		Replicated:    r.replicated,
 		Hub:           r.hub,
 	})
 	if r.segment > 0 {

@@ -28,6 +28,9 @@ const maxWrites = 3
 // runWriter writes the files of runs. Files that are left at shutdown are written by the next
 // start.
 func (e *Engine) runWriter(ctx context.Context) error {
+	if e.others {
+		e.remake(ctx)
+	}
 	err := e.consume(ctx, toWrite, e.write)
 	if err != nil {
 		e.m.lost(len(e.todo[toWrite].Discard("shutdown")))
@@ -69,6 +72,43 @@ func (e *Engine) write(ctx context.Context, j job) {
 	e.waits(ctx, j, err)
 }
 
+// remake writes the files of finished runs that this node lacks, because another node has made the
+// run. A call of Files is refused meanwhile, because it uses the same temporary files.
+func (e *Engine) remake(ctx context.Context) {
+	if !e.filing.CompareAndSwap(false, true) {
+		e.log.Warn("files_not_remade", "reason", "a call compares files", "next", "have them rebuilt")
+		return
+	}
+	defer e.filing.Store(false)
+	var lacking []job
+	err := walk(ctx, e, slots, textKey, func(_ store.Reader, slot string, run Run) {
+		if run.Artifact == ArtifactDone && e.lacks(&run) {
+			lacking = append(lacking, job{slot, run.RunKey})
+		}
+	})
+	for _, j := range lacking {
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+		m, run, failed := e.load(ctx, j)
+		if failed == nil {
+			failed = e.files(ctx, &m, run)
+		}
+		if failed != nil {
+			e.log.Warn("files_not_remade", "run", j.key.String()[:19], "reason", failed.Error())
+		}
+	}
+	if err != nil {
+		e.log.Warn("files_not_remade", "reason", err.Error())
+	}
+}
+
+// lacks reports whether the last file of a run is missing.
+func (e *Engine) lacks(run *Run) bool {
+	_, err := os.Lstat(filepath.Join(e.directory(run), lastFile))
+	return errors.Is(err, os.ErrNotExist)
+}
+
 // Folder is where the files of a run are, below the node's folder of artifacts. An epoch's id is
 // escaped, so that no two share a folder.
 func Folder(tenant, epoch, runKey string) string {
@@ -81,6 +121,9 @@ type artifact struct {
 	write func(context.Context, io.Writer) error
 }
 
+// lastFile is the file of a run that is written last.
+const lastFile = "commitment.txt"
+
 // artifacts lists the files of a run.
 func (e *Engine) artifacts(m *material, run Run) []artifact {
 	fixed := func(b []byte) func(context.Context, io.Writer) error {
@@ -92,7 +135,7 @@ func (e *Engine) artifacts(m *material, run Run) []artifact {
 		{"ledger.json", fixed(m.in.Ledger)},
 		{"rows.ndjson", func(ctx context.Context, w io.Writer) error { return e.writeRows(ctx, w, m) }},
 		{"run.json", func(ctx context.Context, w io.Writer) error { return e.writeRun(ctx, w, m, run) }},
-		{"commitment.txt", fixed([]byte(run.Commitment.String() + "\n"))},
+		{lastFile, fixed([]byte(run.Commitment.String() + "\n"))},
 	}
 }
 

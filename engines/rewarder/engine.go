@@ -45,8 +45,10 @@ type Deps struct {
 	Board     *obs.Board
 	Now       func() time.Time // wall clock
 	Artifacts string           // folder of artifact files; "": none are written
-	Pins      PinsOf           // of the registry; nil: the node is in no fleet, and every policy may run
-	Step      func(string)     // test hook, called at each durable step of a run; may end the process; may be nil
+	// Replicated is set if runs in the file may be those of another node, which has their files.
+	Replicated bool
+	Pins       PinsOf       // of the registry; nil: the node is in no fleet, and every policy may run
+	Step       func(string) // test hook, called at each durable step of a run; may end the process; may be nil
 }
 
 // Engine is the rewarder. New builds it and its tasks do the work. Its methods are safe for
@@ -63,7 +65,8 @@ type Engine struct {
 	m        *metrics
 	pins     PinsOf
 	folder   string
-	filing   atomic.Bool // a call of Files is running
+	filing   atomic.Bool // a call of Files is running, or remake
+	others   bool        // the file has runs of other nodes
 	step     func(string)
 
 	requests *flow.Queue[*request]
@@ -119,6 +122,7 @@ func New(cfg Config, d Deps) *Engine {
 		now:     d.Now,
 		pins:    d.Pins,
 		folder:  d.Artifacts,
+		others:  d.Replicated,
 		step:    d.Step,
 		answers: answerWithin,
 	}

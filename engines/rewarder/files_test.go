@@ -111,6 +111,29 @@ func TestFilesAreRebuilt(t *testing.T) {
 	}
 }
 
+// A node that takes over the runs of another one writes the files that it lacks, with the same bytes.
+func TestFilesOfAnotherNodeAreRemade(t *testing.T) {
+	r := newRig(t).start()
+	was := r.written("e")
+	out, err := r.e.Files(r.ctx(), alice, "e", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := os.RemoveAll(r.artifacts); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	r.e.others = true
+	r.start()
+	r.eventually("the files are remade", func() bool { return len(r.readFiles(out.Folder)) == len(was) })
+	for name, raw := range r.readFiles(out.Folder) {
+		if !bytes.Equal(raw, was[name]) {
+			t.Errorf("%s is not what it was", name)
+		}
+	}
+}
+
 // tamper changes rows with sound checksums, as a bug of the engine would.
 func (r *rig) tamper(do func(rd store.Reader, w *store.Writes)) {
 	r.t.Helper()

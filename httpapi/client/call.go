@@ -143,12 +143,19 @@ func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	var connected, sent atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteHeaders: func() { sent.Store(true) },
+	}
 	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
 		if late := context.Cause(ctx); !connected.Load() && errors.Is(late, context.DeadlineExceeded) {
 			return nil, fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, late)
+		}
+		// net/http tries some requests again by itself, so the error may be that of a later try
+		if sent.Load() && req.Method != http.MethodGet {
+			return nil, lostAnswer(ctx, k.String(), err)
 		}
 		return nil, c.transportError(ctx, k.String(), err)
 	}
@@ -245,6 +252,12 @@ func (c *Client) transportError(ctx context.Context, what string, err error) err
 	if tls, ok := errors.AsType[*handshakeError](err); ok && !errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, tls)
 	}
+	return lostAnswer(ctx, what, err)
+}
+
+// lostAnswer returns the error of a request that may have been sent and has no complete answer.
+func lostAnswer(ctx context.Context, what string, err error) error {
+	cause := context.Cause(ctx)
 	lost := ErrUnknown
 	if strings.HasPrefix(what, http.MethodGet+" ") {
 		lost = errNoAnswer

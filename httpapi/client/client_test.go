@@ -179,6 +179,36 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// A node that ends after it has read a request may have executed it. net/http sends a request with an
+// idempotency key again by itself, and the second try reaches nothing.
+func TestLostAnswerOfANodeThatIsGone(t *testing.T) {
+	var srv *httptest.Server
+	calls := 0
+	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 1 { // so that the next request has a connection
+			return
+		}
+		_ = srv.Listener.Close()
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}))
+	defer srv.Close()
+	c, err := client.New(client.Options{URL: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Healthz(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = walletapi.NewClient(c).Transfer(t.Context(), "key", walletapi.Transfer{})
+	if !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrNotReachable) {
+		t.Errorf("the request was sent: %v", err)
+	}
+}
+
 func TestCanceledCallSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {

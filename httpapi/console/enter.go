@@ -35,7 +35,7 @@ type Linked struct {
 func (h *Console) linkRoute() httpapi.Route {
 	return httpapi.Route{
 		Method: http.MethodPost, Pattern: linkPath, Handle: h.postLink, Scope: "node.admin",
-		Class: httpapi.ClassAdmin, Admin: true, Socket: true, Drains: true, Endpoint: "admin",
+		Class: httpapi.ClassAdmin, Admin: true, Socket: true, Local: true, Drains: true, Endpoint: "admin",
 		Deadline: httpapi.DefaultDeadline, Body: httpapi.JSONBody, In: Link{},
 		ID: "openConsole", Summary: "Make a code that opens the console once",
 		Answers: httpapi.Answers(http.StatusCreated, Linked{}),

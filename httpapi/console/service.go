@@ -108,6 +108,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // Service returns the console's part of the surface.
 func (h *Console) Service() httpapi.Service {
 	page := func(r *httpapi.Route) {
+		r.Local = true // it asks the node inside, which forwards
 		r.Page, r.CSP, r.Others, r.Endpoint = true, policy, httpapi.QueryIgnore, httpapi.EndpointRead
 		r.Deadline, r.Drains = cmp.Or(r.Deadline, pageWithin), true
 		if r.Method == "" {

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
 )
 
 // endpoint is one address with its generations of servers. The last generation accepts.
@@ -75,6 +77,7 @@ func (e *endpoint) open(ctx context.Context, s settings, a access) (*socket, err
 	var err error
 	switch {
 	case inherited:
+		l, inherited, err = takeOver(ctx, l, s.bind, e.network, a)
 	case e.network == "unix":
 		l, err = listenSocket(ctx, s.bind, a)
 	default:
@@ -89,6 +92,50 @@ func (e *endpoint) open(ctx context.Context, s settings, a access) (*socket, err
 	socket := &socket{Listener: l, bind: s.bind, inherited: inherited}
 	socket.inlineUrgent()
 	return socket, nil
+}
+
+// takeOver returns the socket for a run that inherits l. A socket of an earlier run counts as bound
+// by this one, or is replaced if the configured address is another one by now.
+func takeOver(ctx context.Context, l net.Listener, bind, network string, a access) (net.Listener, bool, error) {
+	kept, ok := l.(*systemd.Kept)
+	if !ok {
+		return l, true, nil
+	}
+	if kept.Bind == bind {
+		return kept.Listener, false, nil
+	}
+	if err := kept.Close(); err != nil {
+		return nil, false, err
+	}
+	if network == "unix" {
+		_ = os.Remove(kept.Bind) // the path was this node's own
+		l, err := listenSocket(ctx, bind, a)
+		return l, false, err
+	}
+	l, err := bindTCP(ctx, bind, nil)
+	return l, false, err
+}
+
+// keep ends accepting and returns a duplicate of the socket, which stays bound.
+func (e *endpoint) keep(name string) (systemd.Socket, error) {
+	e.mu.Lock()
+	e.ended = true
+	g := e.current
+	e.mu.Unlock()
+	l, ok := g.socket.Listener.(syscall.Conn)
+	if !ok {
+		return systemd.Socket{}, errors.ErrUnsupported
+	}
+	bind := g.socket.bind
+	if g.socket.inherited {
+		bind = ""
+	}
+	s, err := systemd.Duplicate(name, bind, l)
+	if err == nil {
+		g.socket.kept.Store(true)
+		g.stop()
+	}
+	return s, err
 }
 
 func sockets(all []*generation) (out []*socket) {

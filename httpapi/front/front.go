@@ -54,6 +54,8 @@ type Front struct {
 	maxHeader  int         // bytes of a request line and headers
 	handshakes func(n int) // counts failed handshakes
 	drops      *drops
+	base       context.Context // of every request
+	cut        context.CancelFunc
 	delayed    atomic.Int64 // connections without a slot that wait to be refused or closed
 
 	cutGrace, backlogGrace time.Duration // longer in tests on busy machines
@@ -85,6 +87,7 @@ func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
 		cutGrace:     cutGrace,
 		backlogGrace: backlogGrace,
 	}
+	f.base, f.cut = context.WithCancel(context.Background())
 	o.Metrics.Gauge("tls_certificate_expiry_seconds", serviceNode, f.certificateExpiry)
 	f.networks.Store(newNetworks(cfg))
 	f.tcp = f.newEndpoint("http", "tcp", cfg.Acceptors, cfg.limits())
@@ -276,6 +279,26 @@ func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (c
 	f.warnReach(uds)
 	return moved.then(opened), nil
 }
+
+// Keep stops accepting and returns duplicates of the sockets for the next run of the process.
+// Connections that are not accepted yet wait for it. The task of an endpoint then ends.
+func (f *Front) Keep() (kept []systemd.Socket, err error) {
+	for name, e := range map[string]*endpoint{systemd.HTTPName: f.tcp, systemd.AdminName: f.admin} {
+		if e == nil || e.generation() == nil {
+			continue
+		}
+		s, failed := e.keep(name)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		kept = append(kept, s)
+	}
+	return kept, err
+}
+
+// Cut ends the contexts of all requests, so that their handlers answer at once.
+func (f *Front) Cut() { f.cut() }
 
 // Shutdown stops accepting, first on TCP, and waits for running handlers until ctx ends. Then it
 // closes the remaining connections. It returns an error if handlers are still running.

@@ -68,6 +68,7 @@ func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    e.f.maxHeader,
 		ConnContext:       withConnPeer,
+		BaseContext:       func(net.Listener) context.Context { return e.f.base },
 		ConnState:         watchState,
 		// So that OPTIONS * is counted and has a correlation id like other requests.
 		DisableGeneralOptionsHandler: true,
@@ -214,6 +215,10 @@ func (a *acceptor) drainBacklog() bool {
 			return false
 		}
 		a.last = true
+		if a.socket.kept.Load() {
+			_ = a.finish()
+			return false
+		}
 		if !a.socket.stopAccept() {
 			a.giveUpAt = now.Add(maxBacklog)
 		}

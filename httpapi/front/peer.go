@@ -17,8 +17,17 @@ type Peer struct {
 	Inside bool       // asked by the node itself, for the client at Addr
 	UID    uint32
 	GID    uint32
+	Relay  *Relay // nil: the client asked this node
 
 	conn *conn // may be nil in tests
+}
+
+// Relay describes the node of the cluster that has forwarded a request, and what that node knows
+// about the client.
+type Relay struct {
+	Node   string   // id of the node
+	Scheme string   // that the client used; Host of the request is the host that it named
+	Scopes []string // of a client at the admin socket of the node
 }
 
 // Serves sets the service of the next answer to p. A time-out while it is written counts for that
@@ -29,9 +38,11 @@ func (p *Peer) Serves(service string) {
 	}
 }
 
-// String formats the peer for logs.
+// String formats the peer for logs. For a peer of a socket it is the name of the principal.
 func (p *Peer) String() string {
 	switch {
+	case p.Socket && p.Relay != nil:
+		return p.Relay.Node + "/uid:" + strconv.FormatUint(uint64(p.UID), 10)
 	case p.Socket:
 		return "uid:" + strconv.FormatUint(uint64(p.UID), 10)
 	case p.Addr.IsValid():
@@ -78,6 +89,9 @@ func Origin(r *http.Request) (scheme, host string) {
 		scheme = "https"
 	}
 	p := connPeer(r)
+	if p.Relay != nil {
+		return p.Relay.Scheme, host
+	}
 	if p.conn == nil || p.Socket {
 		return scheme, host
 	}

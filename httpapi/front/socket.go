@@ -22,6 +22,7 @@ type socket struct {
 	net.Listener
 	bind      string // as configured: the same text means the same socket
 	inherited bool
+	kept      atomic.Bool // it outlives this run: connections not yet accepted wait for the next
 	closed    atomic.Bool
 	unlinked  atomic.Bool // the file of our own Unix socket was removed
 	handover  atomic.Pointer[handover]
@@ -50,7 +51,7 @@ func (s *socket) Close() error {
 // reports whether this call removed it.
 func (s *socket) unlink() bool {
 	l, ok := s.Listener.(*net.UnixListener)
-	return ok && !s.inherited && !s.unlinked.Swap(true) && os.Remove(l.Addr().String()) == nil
+	return ok && !s.inherited && !s.kept.Load() && !s.unlinked.Swap(true) && os.Remove(l.Addr().String()) == nil
 }
 
 // handOver keeps a connection for the next generation.

@@ -22,7 +22,7 @@ type Inspection interface {
 
 func (h handlers) inspectionRoutes() []httpapi.Route {
 	return httpapi.Routes(
-		complete,
+		own,
 		httpapi.Route{
 			Method:  get,
 			Pattern: "series",

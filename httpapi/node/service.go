@@ -164,6 +164,12 @@ func rules() []httpapi.ErrorRule {
 	}
 }
 
+// own is complete for routes about this node and its copy of the file.
+func own(r *httpapi.Route) {
+	complete(r)
+	r.Local = true
+}
+
 // complete sets the fields that the operator's routes have in common.
 func complete(r *httpapi.Route) {
 	r.Pattern = nodeapi.Prefix + r.Pattern
@@ -204,7 +210,7 @@ func progress(body any) []openapi.Answer {
 
 func (h handlers) stateRoutes() []httpapi.Route {
 	return httpapi.Routes(
-		complete,
+		own,
 		httpapi.Route{
 			Method:  get,
 			Pattern: "status",
@@ -326,8 +332,8 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 }
 
 func (h handlers) fileRoutes() []httpapi.Route {
-	return httpapi.Routes(
-		complete,
+	return append(httpapi.Routes(
+		own,
 		httpapi.Route{
 			Method:  get,
 			Pattern: "db/info",
@@ -344,10 +350,12 @@ func (h handlers) fileRoutes() []httpapi.Route {
 			In: nodeapi.SnapshotRequest{}, Answers: progress(nodeapi.SnapshotLine{})},
 		httpapi.Route{Method: post, Pattern: "db/check", Handle: h.postCheck, Deadline: longDeadline, Long: true,
 			ID: "checkDatabase", Summary: "Verify a copy of the database file", Answers: progress(nodeapi.CheckLine{})},
+	), httpapi.Routes(
+		complete,
 		httpapi.Route{Method: post, Pattern: "db/accept-restore", Handle: h.postAcceptRestore,
 			ID: "acceptRestore", Summary: "Accept a restore, which permits writes",
 			Answers: httpapi.AnswersNothing("writes are permitted")},
-	)
+	)...)
 }
 
 func (h handlers) auditRoutes() []httpapi.Route {

@@ -25,6 +25,7 @@ var codes = map[string]string{
 	httpapi.ReasonDegraded:     "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonRestored:     "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonAmnesia:      "DEPENDENCY_UNAVAILABLE",
+	httpapi.ReasonNotLeader:    "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonStoreFailed:  "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonInternal:     "INTERNAL",
 	httpapi.ReasonMethod:       "METHOD_NOT_ALLOWED",

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	clusterhttp "ronbox/httpapi/cluster"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
 	nodehttp "ronbox/httpapi/node"
@@ -27,6 +28,7 @@ func Services() []httpapi.Service {
 		rewarderapi.New(nil),
 		edgeapi.New(nil, nil),
 		indexapi.New(nil, &indexapi.Limits{}),
+		clusterhttp.New(nil),
 	}
 }
 

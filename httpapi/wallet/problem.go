@@ -59,6 +59,7 @@ func codeOf(reason string) string {
 	case httpapi.ReasonDraining,
 		httpapi.ReasonDegraded,
 		httpapi.ReasonRestored,
+		httpapi.ReasonNotLeader,
 		httpapi.ReasonAmnesia,
 		httpapi.ReasonCanceled,
 		httpapi.ReasonTimeout:
@@ -169,6 +170,19 @@ func rules() []httpapi.ErrorRule {
 			Wait:     httpapi.WaitDegraded,
 			Hint:     hintUnknown,
 			Details:  httpapi.Told(httpapi.Details{"outcome": "unknown"}),
+		},
+		{
+			Is:      httpapi.Is(store.ErrNotLeader),
+			Title:   "No leader",
+			Wait:    httpapi.WaitBusy,
+			Hint:    httpapi.HintNotLeader,
+			Details: httpapi.Told(httpapi.Details{"outcome": "none"}),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusServiceUnavailable,
+				Reason: httpapi.ReasonNotLeader,
+				Code:   "RETRY_LATER",
+				Retry:  true,
+			},
 		},
 		{Is: outcomeIs(false), Classify: outcomeOf, Title: "The ledger does not answer", Wait: httpapi.WaitDegraded,
 			Hint: hintNothing, Details: httpapi.Told(httpapi.Details{"outcome": "none"})},

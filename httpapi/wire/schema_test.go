@@ -18,6 +18,7 @@ import (
 	"ronbox/httpapi/openapi"
 	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
@@ -72,6 +73,15 @@ func bodies() []any {
 		nodeapi.SessionList{},
 		nodeapi.Series{},
 		nodeapi.SeriesList{},
+		clusterapi.ClusterStatus{},
+		clusterapi.Member{},
+		clusterapi.InitRequest{},
+		clusterapi.Inited{},
+		clusterapi.JoinTokenRequest{},
+		clusterapi.JoinToken{},
+		clusterapi.LeaveRequest{},
+		clusterapi.RemoveRequest{},
+		clusterapi.Removed{},
 		wire.Problem{},
 		registryapi.Head{},
 		registryapi.Version{},
@@ -142,7 +152,7 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 	for _, b := range bodies() {
 		listed = append(listed, reflect.TypeOf(b).Name())
 	}
-	for _, file := range []string{"frame.go", "node/bodies.go", "node/inspect.go", "../registry/bodies.go", "ledger/bodies.go", "wallet/bodies.go"} {
+	for _, file := range []string{"frame.go", "node/bodies.go", "node/inspect.go", "../registry/bodies.go", "ledger/bodies.go", "wallet/bodies.go", "cluster/bodies.go"} {
 		declared = append(declared, structs(t, file)...)
 	}
 	slices.Sort(listed)

@@ -34,9 +34,12 @@ database. The second aborts the remaining tasks, the third ends the process at o
 neither loses an acknowledged write. SIGHUP reloads the configuration and the
 certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or none.
 
-Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
-74 storage failed, 75 database locked by another process, 77 permissions,
-78 config or schema.`,
+A member of a cluster serves by way of the member that leads until it is elected. It
+starts again in the same process, on the same sockets, when it no longer leads.
+
+Exit: 0 clean, 10 stopped with aborted tasks, 11 could not start again, 65 corrupt
+data, 70 internal, 74 storage failed, 75 database locked by another process,
+77 permissions, 78 config or schema.`,
 		Example: `  ronbox --data-dir data serve
   RONBOX_SERVER__BIND=127.0.0.1:9000 ronbox --data-dir data serve --hello
   ronbox --config /etc/ronbox/ronbox.toml serve`,

@@ -21,7 +21,7 @@ import (
 // Status returns the status of the node. It reads only memory.
 func (n *Node) Status() nodeapi.Status {
 	phase, _ := n.phase.Load()
-	r := n.board.Report("", "")
+	r := n.server.Report("", "")
 	out := nodeapi.Status{
 		Version:       n.build.Version,
 		Phase:         phase.String(),
@@ -36,9 +36,10 @@ func (n *Node) Status() nodeapi.Status {
 		Causes:        r.Causes,
 		Services:      map[string]wire.ServiceReady{},
 		Store:         n.storeStatus(),
+		Cluster:       n.clusterStatus(),
 	}
 	for _, r := range n.engines {
-		if r.status != nil {
+		if r.status != nil && phase != flow.Standby {
 			r.status(n, &out)
 		}
 	}
@@ -172,9 +173,19 @@ const noteWithin = 2 * time.Second
 func (n *Node) note(ctx context.Context, e store.Event) {
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
-	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
+	if err := n.record(ctx, e); err != nil {
 		n.log.Warn("not on the audit chain", "what", e.Event, "reason", err.Error())
 	}
+}
+
+// record appends an audit row. A member that stands by has no chain of its own, and logs the row.
+func (n *Node) record(ctx context.Context, e store.Event) error {
+	if n.standsBy() {
+		n.log.Info("not on the audit chain", "what", e.Event, "by", e.Principal, "reason", "the node stands by")
+		return nil
+	}
+	_, err := store.Commit(ctx, n.store, store.Control, auditNote{e})
+	return err
 }
 
 // auditNote appends one audit row.

@@ -54,7 +54,7 @@ func (n *Node) Snapshot(
 	// the snapshot exists even if the caller has left
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin)
 	defer cancel()
-	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
+	if err := n.record(ctx, e); err != nil {
 		return nodeapi.Snapshot{}, fmt.Errorf("audit snapshot %s: %w", m.Path, err)
 	}
 	return nodeapi.Snapshot{File: m.Path, Manifest: m.ManifestPath, B3: m.B3.String(), Seq: m.Seq}, nil

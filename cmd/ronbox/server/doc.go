@@ -37,8 +37,21 @@
 //     removed.
 //  10. In memory mode no path is opened for writing. A request that would need one is refused and
 //     shown in the readiness.
-//  11. A directory becomes a node when its init has ended. A node never serves the remains of a
+//  11. A member of a cluster commits nothing before its election. A deposed one ends its life: the
+//     process replaces itself and keeps its sockets, so that no connection is refused, and does not
+//     wait for a disk that hangs.
+//  12. A directory becomes a node when its init has ended. A node never serves the remains of a
 //     killed init, and the next init starts over.
+//
+// # Members of a cluster
+//
+// The directory decides whether a node is a member: New completes what a verb or the leader has
+// begun there, and then wires the part in the cluster, or none. A node alone has no task, port or
+// capture of it. A member runs the phases booting and standby. In standby the committer writes only
+// entries of the log, no engine has its state, and requests are forwarded. Once elected the node
+// recovers as after a restart. Two cases end a life without a stop: an init or a last leave, which
+// drains first, and a deposition, which waits for nothing that may hang. A node that was deposed
+// twice within a minute stands for no election for a minute.
 //
 // # Guests
 //
@@ -69,6 +82,9 @@
 //   - janitor: 1 background task, one job at a time: expiry, key rotation, snapshots, purges.
 //   - flight_recorder: 1 background task. It checks every 250 ms how long the current commit has
 //     been running, records while commits take over 250 ms, and saves the trace of one over 2 s.
+//   - hello: 1 task of a member of a cluster. It tells the leader the URL and the clock of the node
+//     every 10 s, and asks every second to be admitted if the node joins. The tasks of packages
+//     cluster and peer run as long.
 //   - series_recorder: 1 background task. It keeps 12 series of the last hour in memory, with a
 //     point every 5 s.
 //   - http and admin_http belong to the server, committer to the store. Background tasks are

@@ -104,25 +104,39 @@ func (n *Node) metricsLive() error {
 
 // tasks returns the node's own tasks, without the supervisor (Run), the log writer and the tasks of
 // the server.
-func (n *Node) tasks() []flow.Task {
-	task := func(name, doc string, background bool, run func(context.Context) error) flow.Task {
-		return flow.Task{
-			Service:    ownService,
-			Name:       name,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: background,
-			Doc:        doc,
-			Run:        run,
-		}
-	}
+func (n *Node) tasks() []flow.Task { return append(n.watchers(), n.keepers()...) }
+
+// watchers returns the tasks that only observe the node. They also run while it stands by.
+func (n *Node) watchers() []flow.Task {
 	return []flow.Task{
-		task("health_gate", "samples the probe table", false, n.runHealthGate),
-		task("reloader", "puts new configurations in force", true, n.runReloader),
-		task("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
-		task("flight_recorder", "records while commits take long, and keeps what the scheduler did around a slow one",
-			true, n.runFlightRecorder),
-		task("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.runSeriesRecorder),
+		ownTask("health_gate", "samples the probe table", false, n.runHealthGate),
+		ownTask(
+			"flight_recorder",
+			"records while commits take long, and keeps what the scheduler did around a slow one",
+			true,
+			n.runFlightRecorder,
+		),
+		ownTask("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.runSeriesRecorder),
+	}
+}
+
+// keepers returns the tasks that may commit.
+func (n *Node) keepers() []flow.Task {
+	return []flow.Task{
+		ownTask("reloader", "puts new configurations in force", true, n.runReloader),
+		ownTask("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
+	}
+}
+
+func ownTask(name, doc string, background bool, run func(context.Context) error) flow.Task {
+	return flow.Task{
+		Service:    ownService,
+		Name:       name,
+		Count:      1,
+		Restart:    flow.Always,
+		Background: background,
+		Doc:        doc,
+		Run:        run,
 	}
 }
 

@@ -7,6 +7,9 @@ type eventKind int
 
 const (
 	evOpened    eventKind = iota // lock, preflight and open are done, sockets are bound
+	evEnrolled                   // as evOpened, and the file belongs to a cluster
+	evElected                    // the cluster has elected this node to lead
+	evDeposed                    // this node no longer leads, or may not stay a member in this life
 	evRecovered                  // every engine has its state back
 	evDegraded                   // some probe of the table fails
 	evHealed                     // no probe fails
@@ -37,12 +40,14 @@ type action int
 
 const (
 	actNone    action = iota
-	actRecover        // committer, recover, tasks
+	actStandby        // committer, wait for the election
+	actRecover        // recover, tasks; before that the committer, unless it runs
 	actServe          // open the gate
 	actDrain          // gate, background tasks, services
 	actAbort          // cancel what still runs
 	actStop           // shut the gate, lanes, servers, file
 	actDie            // end the process without writing
+	actRenew          // cut what runs, then begin the next life
 	actEnd            // everything has ended
 )
 
@@ -59,7 +64,7 @@ func next(s state, e event) (state, action) {
 		return state{flow.Poisoned, ExitStorage}, actDie
 	}
 	switch s.phase {
-	case flow.Booting, flow.Recovering:
+	case flow.Booting, flow.Standby, flow.Recovering:
 		return nextBoot(s, e)
 	case flow.Running, flow.Degraded:
 		return nextServing(s, e)
@@ -76,6 +81,12 @@ func nextBoot(s state, e event) (state, action) {
 	switch {
 	case e.kind == evOpened && s.phase == flow.Booting:
 		return state{flow.Recovering, s.exit}, actRecover
+	case e.kind == evEnrolled && s.phase == flow.Booting:
+		return state{flow.Standby, s.exit}, actStandby
+	case e.kind == evElected && s.phase == flow.Standby:
+		return state{flow.Recovering, s.exit}, actRecover
+	case e.kind == evDeposed && s.phase != flow.Booting:
+		return state{flow.Stopping, s.exit}, actRenew
 	case e.kind == evRecovered && s.phase == flow.Recovering:
 		return state{flow.Running, s.exit}, actServe
 	case e.kind == evDrain, e.kind == evAbort:
@@ -92,6 +103,8 @@ func nextServing(s state, e event) (state, action) {
 		return state{flow.Degraded, s.exit}, actNone
 	case evHealed:
 		return state{flow.Running, s.exit}, actNone
+	case evDeposed:
+		return state{flow.Stopping, s.exit}, actRenew
 	case evDrain:
 		return state{flow.Draining, s.exit}, actDrain
 	case evAbort:

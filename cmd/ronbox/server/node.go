@@ -18,8 +18,10 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	clusterhttp "ronbox/httpapi/cluster"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -52,8 +54,12 @@ type Options struct {
 	// RunStep is called by tests at each named step of a rewarder run.
 	RunStep func(step string)
 
-	inherited map[string]net.Listener // from the service manager, by name
+	inherited map[string]net.Listener // from the service manager or an earlier life, by name
 	within    bounds                  // bounds of the stop; zero: stopWithin
+	clustered bool                    // the file may belong to a cluster
+	member    clusterMember           // replaces the one of the file in tests
+	// replaces systemd.Again in tests
+	again func(kept []systemd.Socket, env ...string) error
 }
 
 // Node is one node. New wires it, Run runs it once.
@@ -94,10 +100,16 @@ type Node struct {
 	auth    *auth.Authority
 	server  *httpapi.Server
 	manager *manager
+	member  clusterMember // nil: a node alone
+	unfit   error         // why the directory is neither that of a node alone nor of a member
+
+	accepting sync.Once        // of accept
+	kept      []systemd.Socket // for the next life; owned by Run
 
 	drain request // the first stop signal
 	abort request // the second stop signal
 	died  request // a task that must not end has ended
+	again request // another life is to follow this one
 
 	due       deadlines
 	liveTasks atomic.Int64 // running engine tasks
@@ -153,12 +165,14 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 	if o.inherited, err = systemd.Listeners(); err != nil {
 		return nil, err
 	}
+	o.clustered = !cfg.Amnesia.Enabled
 	return assemble(cfg, build, o, os.Stderr, time.Now)
 }
 
 // assemble builds every part of the node after the parts that it uses.
 func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
-	n := &Node{boot: cfg, opt: o, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
+	n := &Node{boot: cfg, opt: o, build: build, now: now, member: o.member}
+	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
 	n.metrics.Configure(cfg.Metrics)
@@ -171,6 +185,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
+	n.enroll()
 	var err error
 	if n.tracer, err = obs.NewTracer(
 		cfg.OTel,
@@ -180,6 +195,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
+	n.store.Declare(clusterName, member.Buckets()...)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
@@ -217,6 +233,9 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia
 	}
+	if n.member != nil {
+		o.Replicator = n.member.Replicator()
+	}
 	return o
 }
 
@@ -251,12 +270,12 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodehttp.New(n))
+	return append(all, nodehttp.New(n), clusterhttp.New(clusterAdmin{n}))
 }
 
 // serverDeps returns the dependencies of the server.
 func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
-	return httpapi.Deps{
+	d := httpapi.Deps{
 		Catalog:   n.catalog,
 		Metrics:   n.metrics,
 		Log:       log,
@@ -269,6 +288,10 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 		Inherited: n.opt.inherited,
 		Version:   n.build.Version,
 	}
+	if m, ok := n.member.(*membership); ok {
+		d.Cluster = answering{m}
+	}
+	return d
 }
 
 // Catalog returns the catalogue of all channels, tasks and locks of the node.

@@ -54,6 +54,7 @@ func registryService() service {
 				Progress:      n.bootProgress,
 				LogKeyFile:    registryFile(c, c.Registry.Checkpoint.LogKeyPath, LogKeyName),
 				HighWaterFile: registryFile(c, c.Registry.Checkpoint.HighwaterPath, HighWaterName),
+				Replicated:    n.member != nil,
 			}
 			if e.hub != nil {
 				deps.Hub = e.hub

@@ -37,16 +37,17 @@ func rewarderService() service {
 		buckets: rewarder.Buckets(),
 		build: func(n *Node, c *config.Config) engine {
 			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
-				Catalog:   n.catalog,
-				Store:     n.store,
-				Ledger:    n.ledger(),
-				Metrics:   n.metrics,
-				Log:       n.levels.Logger(),
-				Board:     n.board,
-				Now:       n.now,
-				Artifacts: artifactDir(c),
-				Pins:      n.policyPins(c),
-				Step:      n.opt.RunStep,
+				Catalog:    n.catalog,
+				Store:      n.store,
+				Ledger:     n.ledger(),
+				Metrics:    n.metrics,
+				Log:        n.levels.Logger(),
+				Board:      n.board,
+				Now:        n.now,
+				Artifacts:  artifactDir(c),
+				Replicated: n.member != nil,
+				Pins:       n.policyPins(c),
+				Step:       n.opt.RunStep,
 			})}
 		},
 		jobs: func(n *Node, _ time.Time) []*job {

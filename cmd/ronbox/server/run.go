@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +13,9 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
-	"ronbox/httpapi/front"
 	"ronbox/store"
 )
 
@@ -31,6 +30,8 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
+		case actStandby:
+			e = n.standby(ctx)
 		case actRecover:
 			e = n.recover(ctx)
 		case actServe:
@@ -47,8 +48,10 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 		case actDie:
 			n.die(base)
 			return n.state.exit
+		case actRenew:
+			e = n.renew(base)
 		case actEnd:
-			return n.state.exit
+			return n.end(ctx)
 		}
 	}
 }
@@ -77,11 +80,16 @@ func (n *Node) open(ctx context.Context) event {
 	if err := n.openParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
-	n.sup.Start(n.server.Tasks()...)
+	if !n.renewed() {
+		n.accept()
+	}
 	n.board.Set(ownService, "config_loaded", nil)
 	n.board.Set(ownService, "listener_bound", nil)
 	if n.boot.Amnesia.Enabled {
 		n.board.Set(ownService, keyAmnesia, nil)
+	}
+	if n.member != nil {
+		return event{kind: evEnrolled}
 	}
 	return event{kind: evOpened}
 }
@@ -90,8 +98,13 @@ func (n *Node) openParts(ctx context.Context) error {
 	if err := n.forgetful(); err != nil {
 		return err
 	}
-	if err := finished(n.boot); err != nil {
+	if err := errors.Join(finished(n.boot), n.unfit); err != nil {
 		return err
+	}
+	if n.member != nil {
+		if err := n.member.Fetch(ctx); err != nil {
+			return err
+		}
 	}
 	if err := n.openFile(ctx); err != nil {
 		return err
@@ -106,6 +119,12 @@ func (n *Node) openParts(ctx context.Context) error {
 	if err != nil {
 		return listenError{err}
 	}
+	if n.member != nil {
+		return n.member.Listen(ctx)
+	}
+	if l := n.opt.inherited[systemd.PeerName]; l != nil {
+		return l.Close() // of an earlier life as a member
+	}
 	return nil
 }
 
@@ -118,8 +137,29 @@ func (n *Node) openFile(ctx context.Context) error {
 	return err
 }
 
+// renewed reports whether an earlier life has left its sockets to this one.
+func (n *Node) renewed() bool {
+	for _, l := range n.opt.inherited {
+		if _, ok := l.(*systemd.Kept); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// hushed is the time after which a node that begins its next life accepts, to say that it starts.
+const hushed = 3 * time.Second
+
+// accept starts the accept loops. A node that starts anew accepts at once, and refuses what it
+// cannot answer yet. One that begins its next life leaves its clients waiting until it can, or for
+// hushed.
+func (n *Node) accept() { n.accepting.Do(func() { n.sup.Start(n.server.Tasks()...) }) }
+
 // bootProgress reports a long start to the service manager.
 func (n *Node) bootProgress(stage string, done, total int64) {
+	if n.renewed() && n.Addr() != "" && n.uptime() > hushed {
+		n.accept()
+	}
 	status := stage
 	if total > 0 {
 		status = fmt.Sprintf("%s: %d %%", stage, 100*done/total)
@@ -127,24 +167,41 @@ func (n *Node) bootProgress(stage string, done, total int64) {
 	n.manager.extend(status)
 }
 
-// recover recovers the state of every part and starts the tasks.
-func (n *Node) recover(ctx context.Context) event {
+// prepare makes the file ready and starts the committer.
+func (n *Node) prepare(ctx context.Context) error {
 	if err := n.store.Prepare(ctx); err != nil {
-		return n.bootFailed(ctx, err)
+		return err
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if !n.boot.Amnesia.Enabled {
 		n.sweep()
 	}
+	return nil
+}
+
+// recover recovers the state of every part and starts the tasks. Whatever a start commits, it
+// commits here: a member gets here once it is elected.
+func (n *Node) recover(ctx context.Context) event {
+	if n.member == nil {
+		if err := n.prepare(ctx); err != nil {
+			return n.bootFailed(ctx, err)
+		}
+	}
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
+	}
+	if now, _ := n.config.Load(); now.version > 1 {
+		n.reloadEngines(now.cfg) // it changed while the node stood by
 	}
 	if err := n.ensureEngines(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.startEngines()
 	n.firstSample()
-	n.sup.Start(n.countLives(n.tasks()...)...)
+	if n.member == nil {
+		n.sup.Start(n.countLives(n.watchers()...)...)
+	}
+	n.sup.Start(n.countLives(n.keepers()...)...)
 	return event{kind: evRecovered}
 }
 
@@ -202,6 +259,7 @@ func (n *Node) countLives(ts ...flow.Task) []flow.Task {
 // serve opens the gate.
 func (n *Node) serve() {
 	n.server.SetGate(httpapi.GateOpen)
+	n.accept()
 	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
 	n.manager.serving("Serving " + n.server.URL())
 	if n.onRunning != nil {
@@ -217,6 +275,8 @@ func (n *Node) wait() event {
 			return event{kind: map[bool]eventKind{true: evHealed, false: evDegraded}[healthy]}
 		}
 		select {
+		case <-n.deposed():
+			return n.deposition()
 		case <-n.store.Failed():
 			return n.fatal()
 		case <-n.died.asked:
@@ -247,8 +307,12 @@ func (n *Node) fatal() event {
 	return event{kind: evFailed, code: ExitInternal}
 }
 
-// bootFailed logs why the node does not start. A stop signal during the boot is not a failure.
+// bootFailed logs why the node does not start. A stop signal during the boot is not a failure, nor
+// is a deposition.
 func (n *Node) bootFailed(ctx context.Context, err error) event {
+	if n.isDeposed() {
+		return n.deposition()
+	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
@@ -262,135 +326,3 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 
 // uptime returns the time since Run began.
 func (n *Node) uptime() time.Duration { return n.now().Sub(n.started) }
-
-// Exit codes of Run.
-const (
-	ExitClean    = 0  // stopped, everything drained
-	ExitAborted  = 10 // stopped, some task had to be aborted
-	ExitCorrupt  = 65 // the data cannot be trusted
-	ExitInternal = 70 // a bug: the committer died
-	ExitStorage  = 74 // a sync failed; the next boot reads the disk
-	ExitLocked   = 75 // another process has the file
-	ExitDenied   = 77 // permissions
-	ExitConfig   = 78 // configuration or schema
-)
-
-var (
-	errNoDatabase = errors.New("no database")
-	errListen     = errors.New("cannot listen") // matches every listenError
-)
-
-// listenError is an error of opening an address or the socket.
-type listenError struct{ error }
-
-func (e listenError) Unwrap() error { return e.error }
-
-func (e listenError) Is(target error) bool { return target == errListen }
-
-// outcome is the exit code of a failed start and the advice to the operator.
-type outcome struct {
-	code int
-	next string
-}
-
-// classify returns the outcome of the first row that matches err.
-func classify(err error) outcome {
-	for _, s := range services() {
-		if s.outcome != nil {
-			if out, own := s.outcome(err); own {
-				return out
-			}
-		}
-	}
-	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound {
-		return outcome{ExitInternal, "start again once names can be resolved, or use an address"}
-	}
-	if taken, ok := errors.AsType[portTaken](err); ok {
-		return outcome{ExitLocked, taken.by.advice}
-	}
-	for _, row := range outcomes() {
-		if errors.Is(err, row.is) {
-			return row.outcome
-		}
-	}
-	return outcome{ExitInternal, "start again; if it happens again, report a bug with these log lines"}
-}
-
-type outcomeRow struct {
-	is error
-	outcome
-}
-
-func outcomes() []outcomeRow {
-	const (
-		own     = "run as the user that owns the data directory, and let that user write there"
-		room    = "make room on the disk or raise store.max_bytes, then start again"
-		disk    = "check the disk, then start again: acknowledged writes are on it"
-		address = "correct server.bind or uds.path"
-	)
-	return []outcomeRow{
-		{store.ErrLocked, outcome{ExitLocked, "stop that process, or use another data directory"}},
-		{
-			syscall.EADDRINUSE,
-			outcome{
-				ExitLocked,
-				"stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) to a free port",
-			},
-		},
-		{store.ErrCorrupt, outcome{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},
-		{
-			tokens.ErrExposed,
-			outcome{ExitDenied, "chmod 600 it; if someone has read it, move it away: a new one invalidates all tokens"},
-		},
-		{
-			front.ErrCertificate,
-			outcome{
-				ExitConfig,
-				"correct tls.cert_path and tls.key_path; only the node may be able to read the key",
-			},
-		},
-		{
-			front.ErrPlaintext,
-			outcome{
-				ExitConfig,
-				"set tls.enabled with a certificate, or bind 127.0.0.1 behind a proxy, or set server.plaintext = true",
-			},
-		},
-		{fs.ErrPermission, outcome{ExitDenied, own}},
-		{syscall.EROFS, outcome{ExitDenied, own}},
-		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
-		{
-			store.ErrClustered,
-			outcome{
-				ExitConfig,
-				"make it a node alone with the release that wrote the file: `ronbox cluster leave --last`",
-			},
-		},
-		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
-		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
-		{errUnfinished, outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
-		{
-			tokens.ErrSecret,
-			outcome{ExitConfig, "restore node.key from its backup, or move it away: a new one invalidates all tokens"},
-		},
-		{
-			errSwap,
-			outcome{
-				ExitConfig,
-				"swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap",
-			},
-		},
-		{
-			errForgets,
-			outcome{ExitConfig, "start it with `ronbox serve` without init; create tokens over its socket"},
-		},
-		{errListen, outcome{ExitConfig, address}},
-		{syscall.ENOTDIR, outcome{ExitConfig, "correct --data-dir"}},
-		{store.ErrDied, outcome{ExitInternal, disk}},
-		{store.ErrPoisoned, outcome{ExitStorage, disk}},
-		{store.ErrFull, outcome{ExitStorage, room}},
-		{syscall.ENOSPC, outcome{ExitStorage, room}},
-		{syscall.EDQUOT, outcome{ExitStorage, room}},
-		{syscall.EIO, outcome{ExitStorage, disk}},
-	}
-}

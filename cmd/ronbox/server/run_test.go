@@ -23,7 +23,7 @@ import (
 )
 
 var allPhases = []flow.Phase{
-	flow.Booting, flow.Recovering, flow.Running, flow.Degraded, flow.Draining, flow.Aborting, flow.Stopping,
+	flow.Booting, flow.Standby, flow.Recovering, flow.Running, flow.Degraded, flow.Draining, flow.Aborting, flow.Stopping,
 	flow.Stopped, flow.Poisoned,
 }
 
@@ -44,23 +44,33 @@ const failCode = ExitInternal
 // other pairs are inert.
 var moves = map[step]result{
 	{flow.Booting, evOpened}:       {flow.Recovering, 0, actRecover},
+	{flow.Booting, evEnrolled}:     {flow.Standby, 0, actStandby},
 	{flow.Booting, evDrain}:        {flow.Stopping, 0, actStop},
 	{flow.Booting, evAbort}:        {flow.Stopping, 0, actStop},
 	{flow.Booting, evFailed}:       {flow.Stopping, failCode, actStop},
 	{flow.Booting, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
+	{flow.Standby, evElected}:      {flow.Recovering, 0, actRecover},
+	{flow.Standby, evDeposed}:      {flow.Stopping, 0, actRenew},
+	{flow.Standby, evDrain}:        {flow.Stopping, 0, actStop},
+	{flow.Standby, evAbort}:        {flow.Stopping, 0, actStop},
+	{flow.Standby, evFailed}:       {flow.Stopping, failCode, actStop},
+	{flow.Standby, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
 	{flow.Recovering, evRecovered}: {flow.Running, 0, actServe},
+	{flow.Recovering, evDeposed}:   {flow.Stopping, 0, actRenew},
 	{flow.Recovering, evDrain}:     {flow.Stopping, 0, actStop},
 	{flow.Recovering, evAbort}:     {flow.Stopping, 0, actStop},
 	{flow.Recovering, evFailed}:    {flow.Stopping, failCode, actStop},
 	{flow.Recovering, evPoisoned}:  {flow.Poisoned, ExitStorage, actDie},
 	{flow.Running, evDegraded}:     {flow.Degraded, 0, actNone},
 	{flow.Running, evHealed}:       {flow.Running, 0, actNone},
+	{flow.Running, evDeposed}:      {flow.Stopping, 0, actRenew},
 	{flow.Running, evDrain}:        {flow.Draining, 0, actDrain},
 	{flow.Running, evAbort}:        {flow.Aborting, ExitAborted, actAbort},
 	{flow.Running, evFailed}:       {flow.Aborting, failCode, actAbort},
 	{flow.Running, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
 	{flow.Degraded, evHealed}:      {flow.Running, 0, actNone},
 	{flow.Degraded, evDegraded}:    {flow.Degraded, 0, actNone},
+	{flow.Degraded, evDeposed}:     {flow.Stopping, 0, actRenew},
 	{flow.Degraded, evDrain}:       {flow.Draining, 0, actDrain},
 	{flow.Degraded, evAbort}:       {flow.Aborting, ExitAborted, actAbort},
 	{flow.Degraded, evFailed}:      {flow.Aborting, failCode, actAbort},
@@ -124,7 +134,7 @@ func TestLifecycleEnds(t *testing.T) {
 // and never after a stop began, and the node ends only as stopped or poisoned.
 func TestLifecycleLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, served, leaving := state{}, 0, false
+		s, served, leaving, elected := state{}, 0, false, true
 		for _, k := range rapid.SliceOf(rapid.IntRange(0, int(eventKinds)-1)).Draw(t, "events") {
 			was := s
 			after, do := next(s, event{kind: eventKind(k), code: failCode})
@@ -134,6 +144,10 @@ func TestLifecycleLaws(t *testing.T) {
 			}
 			if do == actServe {
 				served++
+			}
+			elected = (elected || eventKind(k) == evElected) && do != actStandby
+			if do == actRecover && !elected {
+				t.Fatal("a member recovers that was not elected")
 			}
 			if leaving && (do == actServe || do == actRecover || s.phase < flow.Draining) {
 				t.Fatalf("%v came back as %v", was.phase, s.phase)

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -120,6 +121,7 @@ func (s service) drainWithin(cfg *config.Config) time.Duration {
 // last declarations; a bucket that is not recorded is not covered by the state hash and the checks.
 func Declare(s *store.Store) {
 	s.Declare(ownService, tokens.Bucket)
+	s.Declare(clusterName, member.Buckets()...)
 	for _, one := range services() {
 		one.declare(s)
 	}
@@ -223,6 +225,9 @@ func (n *Node) ensureEngines(ctx context.Context) error {
 // ensureAgain is ensureEngines after a reload, or when the file accepts writes again. A failure is
 // logged.
 func (n *Node) ensureAgain(ctx context.Context) {
+	if n.standsBy() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
 	if err := n.ensureEngines(ctx); err != nil {
@@ -237,8 +242,12 @@ func (n *Node) startEngines() {
 	}
 }
 
-// reloadEngines applies a new configuration to every engine.
+// reloadEngines applies a new configuration to every engine. The engines of a member that stands by
+// have no state, and get it when they recover.
 func (n *Node) reloadEngines(c *config.Config) {
+	if n.standsBy() {
+		return
+	}
 	for _, r := range n.recovered() {
 		r.Reload(c)
 	}

@@ -34,6 +34,7 @@ import (
 	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
@@ -119,6 +120,7 @@ func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 	askEdge(t, c)
 	askRewarder(r, c)
 	askOperator(t, c)
+	askCluster(t, clusterapi.NewClient(c.Client))
 	_, err := console.NewLink(t.Context(), c.Client, console.Link{})
 	done(t, "console link", err)
 	refuseAll(t.Context(), c)
@@ -140,6 +142,23 @@ func told[T any](t *testing.T) func(T, error) T {
 			t.Errorf("%T: %v", v, err)
 		}
 		return v
+	}
+}
+
+// askCluster asks a node alone.
+func askCluster(t *testing.T, c clusterapi.Client) {
+	ctx := t.Context()
+	_, status := c.ClusterStatus(ctx)
+	_, token := c.MintClusterToken(ctx, clusterapi.JoinTokenRequest{})
+	_, leave := c.LeaveCluster(ctx, clusterapi.LeaveRequest{Last: true})
+	_, remove := c.RemoveMember(ctx, "01M8GB2XYFE53YVCAVJ0PGJJT0")
+	for what, err := range map[string]error{"status": status, "token": token, "leave": leave, "remove": remove} {
+		if p := problem(t, err); p.Status != http.StatusConflict {
+			t.Errorf("%s of a node alone: %v", what, err)
+		}
+	}
+	if _, err := c.InitCluster(ctx, clusterapi.InitRequest{Advertise: "nowhere"}); err == nil {
+		t.Error("an init without a port")
 	}
 }
 

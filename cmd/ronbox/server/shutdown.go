@@ -47,7 +47,7 @@ const (
 // drainServices refuses new work and lets accepted work finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
+	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
@@ -64,6 +64,15 @@ func (n *Node) drainServices(ctx context.Context) event {
 		return e
 	}
 	return event{kind: evDrained}
+}
+
+// announceStop notifies the service manager that the node stops, or that it starts again.
+func (n *Node) announceStop(reason string, within time.Duration) {
+	if n.renewing() {
+		n.manager.reloading()
+		return
+	}
+	n.manager.stopping(reason, within)
 }
 
 var errLeaving = errors.New("the node is about to stop")
@@ -98,6 +107,9 @@ func until[T any](n *Node, over <-chan T) (cause event, cut bool) {
 func (n *Node) closeIntake() {
 	n.server.SetGate(httpapi.GateDraining)
 	n.sup.CancelBackground()
+	if n.renewing() {
+		n.keepSockets()
+	}
 	n.closeIntakes()
 }
 
@@ -145,7 +157,7 @@ func (n *Node) join(ctx context.Context, within time.Duration) event {
 
 // abortServices cancels the tasks of every engine.
 func (n *Node) abortServices(ctx context.Context) event {
-	n.manager.stopping("abort", afterDrain)
+	n.announceStop("abort", afterDrain)
 	n.closeIntake()
 	n.abortEngines(ctx, n.grace())
 	return event{kind: evDrained}
@@ -156,6 +168,9 @@ func (n *Node) stop(ctx context.Context) event {
 	defer n.markStopping()()
 	n.server.SetGate(httpapi.GateClosed)
 	n.sup.CancelBackground()
+	if n.renewing() && n.kept == nil {
+		n.keepSockets()
+	}
 	n.refuseReloads() // requests that no reloader handles: the boot failed, or the reloader was restarting
 	n.endEngines(ctx)
 	n.store.CloseLanes()
@@ -165,6 +180,11 @@ func (n *Node) stop(ctx context.Context) event {
 	if err := n.server.Shutdown(shut); err != nil {
 		n.log.Warn("calls were cut", "reason", err.Error())
 		straggler = true
+	}
+	if n.member != nil && !straggler {
+		if err := n.closeMember(shut); err != nil {
+			n.log.Warn("the part in the cluster was not closed in order", "reason", err.Error())
+		}
 	}
 	end := event{kind: evClosed}
 	if straggler || n.outlived() {
@@ -180,13 +200,14 @@ func (n *Node) stop(ctx context.Context) event {
 }
 
 // StoppingName is the file in the data directory that a node locks from the closing of its sockets
-// until it has closed its database, so that verbs do not wait for it as for a node that starts.
+// until it has closed its database, so that verbs do not wait for it as for a node that starts. One
+// that starts again does not lock it.
 const StoppingName = config.FileName
 
 // markStopping locks StoppingName and returns a function that unlocks it. Without the lock verbs
 // only wait longer.
 func (n *Node) markStopping() (unlock func()) {
-	if n.boot.Amnesia.Enabled {
+	if n.boot.Amnesia.Enabled || n.renewing() {
 		return func() {}
 	}
 	f, err := os.Open(n.boot.Path(StoppingName))

@@ -238,14 +238,14 @@ const (
 	helperAddr = "RONBOX_TEST_ADDR"
 )
 
-// peer is the other side of a benchmark, in a process of its own.
-type peer struct {
+// otherSide is the other side of a benchmark, in a process of its own.
+type otherSide struct {
 	line string // the first one it says
 	end  func()
 }
 
 // helper runs this test binary as the other side of a benchmark.
-func helper(b testing.TB, role, addr string) peer {
+func helper(b testing.TB, role, addr string) otherSide {
 	b.Helper()
 	args := []string{os.Args[0], "-test.run=^TestHelper$"}
 	if role == "flood" { // which has a machine of its own elsewhere
@@ -269,7 +269,7 @@ func helper(b testing.TB, role, addr string) peer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return peer{strings.TrimSpace(line), func() {
+	return otherSide{strings.TrimSpace(line), func() {
 		_ = in.Close()
 		rest, _ := io.ReadAll(said)
 		if err := cmd.Wait(); err != nil {
@@ -675,8 +675,9 @@ func slowConsumers(t *testing.T) {
 }
 
 // The packages that may dial are named here: the command line's client, the exporter of spans, and
-// the one way for engines to call an upstream, which guards the address. No engine uses it so far,
-// so the node asks nobody.
+// the one way for engines to call an upstream, which guards the address, and the peer port of a
+// cluster, which knows its members by certificate. No engine of a node alone uses them so far, so
+// the node asks nobody.
 func asksNobody(t *testing.T) {
 	may := map[string]bool{
 		"httpapi/client":     true,
@@ -685,6 +686,9 @@ func asksNobody(t *testing.T) {
 		"httpapi/front":      true,
 		"appliance/host":     true,
 		"appliance/upstream": true,
+
+		"engines/cluster/peer":   true, // members of the cluster, by certificate
+		"engines/cluster/member": true,
 	}
 	dials := map[string]bool{
 		"http.Client":           true,

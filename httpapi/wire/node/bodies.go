@@ -12,7 +12,7 @@ type Status struct {
 	NodeID        string                       `json:"node_id"`
 	Incarnation   string                       `json:"incarnation"`
 	Version       string                       `json:"version"`
-	Phase         string                       `json:"phase" enum:"booting|recovering|running|degraded|draining|aborting|stopping|stopped|poisoned"`
+	Phase         string                       `json:"phase" enum:"booting|standby|recovering|running|degraded|draining|aborting|stopping|stopped|poisoned"`
 	URL           string                       `json:"url"`
 	Socket        string                       `json:"socket,omitzero"`
 	UptimeSeconds int64                        `json:"uptime_seconds"`
@@ -25,7 +25,17 @@ type Status struct {
 	Services      map[string]wire.ServiceReady `json:"services"`
 	Head          *registryapi.Head            `json:"head,omitzero"`
 	Fleet         *FleetStatus                 `json:"fleet,omitzero" doc:"if fleet.enabled"`
+	Cluster       *MemberStatus                `json:"cluster,omitzero" doc:"of a member of a cluster"`
 	Store         StoreStatus                  `json:"store"`
+}
+
+// MemberStatus is the cluster's part of Status.
+type MemberStatus struct {
+	Self    string `json:"self" doc:"id of this node in the cluster"`
+	Role    string `json:"role" enum:"leader|follower"`
+	Leader  string `json:"leader" doc:"id of the node that leads; empty: none is known"`
+	Applied uint64 `json:"applied" doc:"index of the last entry in the file"`
+	Lag     uint64 `json:"lag" doc:"committed entries that are not in the file yet"`
 }
 
 // FleetStatus is the fleet's part of Status: how this node reads the registry.

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
+	"ronbox/engines/cluster"
 	"ronbox/engines/edge"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
@@ -49,6 +50,7 @@ type Config struct {
 	Index    index.Config        `toml:"index"`
 	Rewarder rewarder.Config     `toml:"rewarder"`
 	Fleet    fleet.Config        `toml:"fleet"`
+	Cluster  cluster.Config      `toml:"cluster"`
 	Console  console.Config      `toml:"console"`
 
 	// Warnings lists the keys that were set but no longer have an effect. Load fills it.
@@ -100,6 +102,7 @@ func Default() *Config {
 		Index:    index.DefaultConfig(),
 		Rewarder: rewarder.DefaultConfig(),
 		Fleet:    fleet.DefaultConfig(),
+		Cluster:  cluster.DefaultConfig(),
 		Console:  console.DefaultConfig(),
 	}
 }

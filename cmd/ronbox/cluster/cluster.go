@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
+	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
+)
+
+// app is the command's App with the verbs of this package.
+type app struct{ *cli.App }
+
+// online returns the RunE of a verb that calls the node.
+func (a app) online(run func(ctx context.Context, c clusterapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, clusterapi.NewClient, run)
+}
+
+// Command returns the command group of the cluster.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	return cli.Group("cluster", "Make one service of three nodes, and manage them",
+		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.leaveCmd(), a.removeCmd(), a.rejoinCmd(),
+		a.recoverCmd())
+}
+
+// hint refines the outcome of refusals of the cluster and of errors of package member.
+func hint(err error, o *cli.Outcome) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if ok && p.Service == "cluster" && p.Status == http.StatusNotFound {
+		o.Next = "`ronbox cluster status` lists the members"
+	}
+	for _, row := range []struct {
+		is           error
+		reason, next string
+	}{
+		{member.ErrMember, "member", "`ronbox cluster status` shows its cluster"},
+		{member.ErrAlone, "alone", "make a cluster with `ronbox cluster init`, or join one with `ronbox cluster join`"},
+		{member.ErrNotEmpty, "not_empty", "name an empty or absent directory with --data-dir"},
+		{
+			member.ErrNotLast,
+			"not_last",
+			"take this node out with `ronbox cluster leave`, or remove the others with `ronbox cluster remove`",
+		},
+		{member.ErrUnfinished, "unfinished", ""},
+		{member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"},
+		{member.ErrTokenForm, "malformed", notAToken},
+		{member.ErrToken, "token", "mint another one with `ronbox cluster token` at a member"},
+		{peer.ErrStranger, "stranger", "check the URL: it must be the one that `ronbox cluster token` printed"},
+	} {
+		if errors.Is(err, row.is) {
+			o.Reason, o.Next = row.reason, row.next
+			return
+		}
+	}
+}
+
+// notAToken is the advice for text that is no join token.
+const notAToken = "`ronbox cluster token` at a member prints a token"
+
+// membership is the output of init, join, rejoin and recover.
+type membership struct {
+	Cluster string `json:"cluster"`
+	ID      string `json:"id"`
+}
+
+func membershipOf(id *peer.Identity) membership { return membership{id.ClusterID(), id.ServerID()} }
+
+func (m membership) rows(t cli.Table) {
+	t.Row("cluster", m.Cluster)
+	t.Row("id", m.ID)
+}
+
+func (a app) tokenCmd() *cobra.Command {
+	var r clusterapi.JoinTokenRequest
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Mint a token with which one node joins the cluster",
+		Long: `Mint a token with which one node joins the cluster within an hour. The node that joins
+gets the secrets of this one: give the token only to the machine that it is for. The
+token also names the certificate authority of the cluster, so that a node cannot join a
+wrong one. The URL is that of the node's peer port, cluster.advertise.
+
+A node that joins votes as soon as it has the data. With --standby it never votes: it is
+a hot copy, which cluster recover can make a node of its own.`,
+		Example: `  ronbox --data-dir data cluster token
+  ronbox --data-dir data cluster token --json | jq -r '"cluster join \(.url) --token \(.token)"'`,
+	}
+	cmd.Flags().BoolVar(&r.Standby, "standby", false, "the node that joins gets no vote")
+	cmd.RunE = a.online(func(ctx context.Context, c clusterapi.Client, _ []string) error {
+		minted, err := c.MintClusterToken(ctx, r)
+		if err != nil {
+			return err
+		}
+		doc := struct {
+			Token string `json:"token"`
+			URL   string `json:"url"`
+		}{minted.Token, minted.URL}
+		return a.Show(doc, func(t cli.Table) {
+			t.Row("token", doc.Token)
+			t.Row("url", doc.URL)
+			t.Row("valid", "once, until "+cli.FormatTime(minted.ExpiresAt))
+			t.Row("next", "on the other machine: ronbox --data-dir DIR cluster join "+doc.URL+" --token TOKEN")
+		})
+	})
+	return cmd
+}
+
+func (a app) statusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the members of the cluster, as the node sees them",
+		Long: `Show the members of the cluster, as the node sees them: the leader, the role of each
+member, the URL of its clients, how many entries of the log it lacks, and whether the
+leader hears from it. failure_tolerance is the number of voters that may still fail
+before the cluster stops answering. A member that has failed is not removed by itself.`,
+		Example: `  ronbox --data-dir data cluster status
+  ronbox --data-dir data cluster status --json | jq .failure_tolerance`,
+		RunE: cli.Ask(a.App, clusterapi.NewClient, clusterapi.Client.ClusterStatus, statusTable),
+	}
+}
+
+func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
+	t.Row("MEMBER", "ROLE", "HEALTHY", "LAG", "URL")
+	for _, m := range s.Members {
+		role := m.Role
+		if m.ID == s.Leader {
+			role += ", leads"
+		}
+		if m.ID == s.Self {
+			role += ", this node"
+		}
+		t.Row(m.ID, role, yesNo(m.Healthy), m.Lag, m.URL)
+	}
+	if s.Leader == "" {
+		t.Row("no leader: requests are refused until a majority of the voters agrees on one")
+	}
+	t.Row(tolerance(s.FailureTolerance))
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "NO"
+}
+
+// tolerance returns the sentence about the failures that the cluster survives.
+func tolerance(n uint64) string {
+	if n == 0 {
+		return "no further voter may fail"
+	}
+	return "voters that may fail: " + strconv.FormatUint(n, 10)
+}
+
+func (a app) removeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove ID",
+		Short: "Remove another node from the cluster",
+		Long: `Remove another node from the cluster, for example one whose machine is lost. The node
+need not run. It can come back only with a new token. A removal after which no majority
+of the voters would be healthy is refused. A node removes itself with cluster leave.`,
+		Example: `  ronbox --data-dir data cluster remove 01JD8Q3T5YV2R9W7K4M6N8P0AB --yes
+  ronbox --data-dir data cluster remove 01JD8Q3T5YV2R9W7K4M6N8P0AB --yes --json`,
+		Args: cli.Exactly(1, "the id of one member"),
+		RunE: a.online(func(ctx context.Context, c clusterapi.Client, args []string) error {
+			if err := a.Confirm("remove the member "+args[0], args[0]); err != nil {
+				return err
+			}
+			gone, err := c.RemoveMember(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.Show(gone, func(t cli.Table) { t.Row("removed", gone.ID) })
+		}),
+	}
+}

@@ -1,0 +1,107 @@
+package clustertest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+var figuresFlag = flag.Int("figures", 0, "measure payments a second, and the failover of so many killed leaders; "+
+	"set TMPDIR to a disk")
+
+const (
+	payers     = 64
+	payTime    = 10 * time.Second
+	tryWithin  = 200 * time.Millisecond // of one request during a failover
+	failoverIn = time.Minute
+)
+
+// TestFigures measures payments of a node alone, of a cluster of one and of a cluster of three, and
+// the time from the kill of a leader to the next acknowledged payment.
+func TestFigures(t *testing.T) {
+	if *figuresFlag == 0 {
+		t.Skip("it measures; -figures N runs it")
+	}
+	alone := newNodes(t, 1)
+	payFor(t, alone, "a node alone")
+	alone.nodes[0].kill()
+	one := newCluster(t, 1)
+	payFor(t, one, "a cluster of one")
+	one.nodes[0].kill()
+	three := newCluster(t, 3)
+	payFor(t, three, "a cluster of three")
+	var times []time.Duration
+	for range *figuresFlag {
+		times = append(times, three.failover(t))
+	}
+	slices.Sort(times)
+	t.Logf("failover, heartbeat %s: p50 %s, p99 %s, most %s", *heartbeatFlag, at(times, 50), at(times, 99), at(times, 100))
+}
+
+// at returns a percentile of sorted times.
+func at(times []time.Duration, percent int) time.Duration {
+	return times[(len(times)-1)*percent/100].Round(time.Millisecond / 10)
+}
+
+// payFor lets many accounts pay at the leader for some time.
+func payFor(t *testing.T, c *cluster, what string) {
+	t.Helper()
+	leader := 0
+	if len(c.nodes) > 1 {
+		leader = c.leader(t)
+	}
+	s := newService(t, c.secret, c.nodes[leader])
+	ctx, stop := context.WithTimeout(t.Context(), payTime)
+	defer stop()
+	var mu sync.Mutex
+	var times []time.Duration
+	var wg sync.WaitGroup
+	for i := range payers {
+		wg.Go(func() {
+			var own []time.Duration
+			for n := 0; ctx.Err() == nil; n++ {
+				from := time.Now()
+				in := bankIn{from: (i + n) % accounts, to: (i + n + 1) % accounts, amount: 1}
+				if _, v, err := s.transfer(t.Context(), 0, fmt.Sprint(what[2:4], i, "-", n), in); v == fault {
+					t.Error(err)
+					return
+				}
+				own = append(own, time.Since(from))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, own...)
+		})
+	}
+	wg.Wait()
+	slices.Sort(times)
+	t.Logf("%s, %d payers: %.0f payments/s, p50 %s, p99 %s", what, payers, float64(len(times))/payTime.Seconds(),
+		at(times, 50), at(times, 99))
+}
+
+// failover kills the leader and returns the time to the next acknowledged payment.
+func (c *cluster) failover(t *testing.T) time.Duration {
+	t.Helper()
+	i := c.leader(t)
+	c.nodes[i].kill()
+	from := time.Now()
+	for n := 0; time.Since(from) < failoverIn; n++ {
+		ctx, stop := context.WithTimeout(t.Context(), tryWithin)
+		place := (i + 1 + n%(len(c.nodes)-1)) % len(c.nodes)
+		_, v, _ := c.svc.transfer(ctx, place, fmt.Sprint("f", from.UnixNano()), bankIn{from: 0, to: 1, amount: 1})
+		stop()
+		if v == done || v == refused {
+			took := time.Since(from)
+			c.start(t, i)
+			c.well(t)
+			return took
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("no payment within %s of the kill", failoverIn)
+	return 0
+}

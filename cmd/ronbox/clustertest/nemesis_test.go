@@ -1,0 +1,182 @@
+package clustertest
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// exitCorrupt is the exit code of a node whose files contradict each other.
+const exitCorrupt = 65
+
+// The times for which a nemesis holds.
+const (
+	pauseTime = 5 * time.Second // longer than an election
+	cutTime   = 8 * time.Second // longer than a leader keeps its office without a quorum
+	linkDelay = 200 * time.Millisecond
+)
+
+// nemesis disturbs the cluster and repairs it, while the load of a round runs.
+type nemesis struct {
+	name string
+	does func(t testing.TB, c *cluster, r *round, d *rand.Rand)
+}
+
+func nemeses() []nemesis {
+	return []nemesis{
+		{"lead", killLeader},
+		{"follow", killFollower},
+		{"all", killAll},
+		{"pause", pauseLeader},
+		{"cut", cutLeader},
+		{"out", cutLeaderOut},
+		{"in", cutLeaderIn},
+		{"wipe", wipeOne},
+		{"oldlog", oldLog},
+		{"replace", replaceOne},
+		{"slow", slowLinks},
+	}
+}
+
+// hold lets a disturbance last. It is not a wait for an event.
+func hold(d time.Duration) { time.Sleep(d) }
+
+// killLeader kills the leader, and starts it at once or after the others have elected another one.
+func killLeader(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.leader(t)
+	c.nodes[i].kill()
+	if d.IntN(3) > 0 {
+		c.leader(t)
+	}
+	c.start(t, i)
+}
+
+func killFollower(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.follower(t, d)
+	c.nodes[i].kill()
+	hold(time.Duration(d.Int64N(int64(2 * time.Second))))
+	c.start(t, i)
+}
+
+// killAll kills all nodes at once and starts them in another order.
+func killAll(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	for _, n := range c.nodes {
+		n.signal(syscall.SIGKILL)
+	}
+	for _, i := range d.Perm(len(c.nodes)) {
+		<-c.nodes[i].proc.done
+		c.start(t, i)
+	}
+}
+
+// pauseLeader stops the process of the leader until another one leads, with readers that have asked
+// it and wait. When it continues, it must not answer them with old balances.
+func pauseLeader(t testing.TB, c *cluster, r *round, d *rand.Rand) {
+	i := c.leader(t)
+	c.nodes[i].signal(syscall.SIGSTOP)
+	var readers sync.WaitGroup
+	ctx, stop := context.WithTimeout(t.Context(), pauseTime+askWithin)
+	defer stop()
+	for id := range 20 {
+		d := rand.New(rand.NewPCG(d.Uint64(), 0))
+		readers.Go(func() {
+			shortPause(ctx, d, pauseTime)
+			r.bank.readAt(ctx, r.payments, bankClients+id, d.IntN(accounts), i)
+		})
+	}
+	hold(pauseTime)
+	c.nodes[i].signal(syscall.SIGCONT)
+	readers.Wait()
+}
+
+// cutLeader cuts the leader off from the others.
+func cutLeader(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.leader(t)
+	c.cut(d, append(c.links.from(i), c.links.to(i)...))
+}
+
+// cutLeaderOut loses what the leader sends.
+func cutLeaderOut(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	c.cut(d, c.links.from(c.leader(t)))
+}
+
+// cutLeaderIn loses what the leader is sent.
+func cutLeaderIn(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	c.cut(d, c.links.to(c.leader(t)))
+}
+
+func (c *cluster) cut(d *rand.Rand, ways []way) {
+	c.links.lose(ways...)
+	hold(cutTime)
+	c.links.heal(d.IntN(2) == 0)
+}
+
+// slowLinks delays all data between the nodes.
+func slowLinks(_ testing.TB, c *cluster, _ *round, _ *rand.Rand) {
+	c.links.slow(linkDelay)
+	hold(cutTime)
+	c.links.heal(false)
+}
+
+// wipeOne kills a node at random, takes its files, and lets it begin anew under a new id.
+func wipeOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := d.IntN(len(c.nodes))
+	c.nodes[i].kill()
+	c.leader(t)
+	if d.IntN(2) == 0 { // the disk was replaced, but for the certificate
+		must(t, os.Remove(filepath.Join(c.nodes[i].dir, "ronbox.db")))
+		must(t, os.RemoveAll(filepath.Join(c.nodes[i].dir, "raft")))
+	}
+	c.rejoin(t, i)
+}
+
+// rejoin lets a stopped node begin anew.
+func (c *cluster) rejoin(t testing.TB, i int) {
+	t.Helper()
+	c.nodes[i].must(t, nil, "cluster", "rejoin", "--wipe", "--json")
+	c.start(t, i)
+}
+
+// oldLog puts back the log that a follower had some time ago. The node has forgotten what it
+// acknowledged since, so it must not start.
+func oldLog(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.follower(t, d)
+	n := c.nodes[i]
+	raft, old := filepath.Join(n.dir, "raft"), filepath.Join(filepath.Dir(n.dir), "old")
+	n.kill()
+	copyDir(t, raft, old)
+	c.start(t, i)
+	c.well(t)
+	hold(time.Second) // payments go on
+	n.kill()
+	copyDir(t, old, raft)
+	c.start(t, i)
+	if code := n.ended(t); code != exitCorrupt {
+		t.Fatalf("a node with an old log ended with %d:\n%s", code, n.proc.log)
+	}
+	c.rejoin(t, i)
+}
+
+// replaceOne lets a node leave, or removes a follower that may have failed, and lets a new node join
+// in its place.
+func replaceOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.follower(t, d)
+	id := c.id(t, i)
+	switch d.IntN(3) {
+	case 0:
+		c.nodes[i].must(t, nil, "cluster", "leave", "--json")
+	case 1:
+		c.nodes[i].kill()
+		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+	case 2:
+		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+	}
+	c.nodes[i].kill()
+	must(t, os.RemoveAll(c.nodes[i].dir))
+	c.join(t, i)
+}

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/cluster/member"
+	clusterapi "ronbox/httpapi/wire/cluster"
+)
+
+// clusterConfig gives a node a peer port that is free.
+func clusterConfig(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	cfg.Cluster.Bind = l.Addr().String()
+	cfg.Cluster.Heartbeat = unit.Duration(500 * time.Millisecond)
+	must(t, l.Close())
+}
+
+// lives runs the lives of a node in one process, one after the other.
+type lives struct {
+	*rig
+	cfg   *config.Config
+	again *renewal
+	ended int
+}
+
+// live launches a node whose directory decides whether it is a member.
+func live(t *testing.T, cfg *config.Config) *lives {
+	t.Helper()
+	l := &lives{cfg: cfg, again: &renewal{}}
+	l.rig = launchWith(t, cfg, l.options(Options{}))
+	return l
+}
+
+func (l *lives) options(o Options) Options {
+	o.clustered = true
+	o.again = func(kept []systemd.Socket, env ...string) error {
+		l.again.kept, l.again.n = kept, l.again.n+1
+		if l.member != nil { // exec would end its goroutines
+			_ = l.member.Close()
+		}
+		return nil
+	}
+	return o
+}
+
+// next waits for the end of this life and begins the next one.
+func (l *lives) next() {
+	t := l.t
+	t.Helper()
+	l.ended++
+	if code := l.end(); code != ExitClean || l.again.n != l.ended {
+		t.Fatalf("exit %d, %d next lives\n%s", code, l.again.n, l.log)
+	}
+	l.rig = launchWith(t, l.cfg, l.options(l.again.next(t)))
+}
+
+func (l *lives) cluster() clusterapi.Client { return clusterapi.NewClient(l.socket().Client) }
+
+// leads waits until the node leads and serves.
+func (l *lives) leads() {
+	l.t.Helper()
+	l.until("leading", func(p flow.Phase) bool { return p == flow.Running || p == flow.Degraded })
+}
+
+// A node becomes a cluster of one and a node alone again, with its data and on its sockets. A second
+// one joins it, forwards to it, and leaves.
+func TestClusterOfOneAndBack(t *testing.T) {
+	cfg, res := devConfig(t)
+	clusterConfig(t, cfg)
+	a := live(t, cfg)
+	a.begin()
+	addr := a.Addr()
+	made, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	a.next()
+	a.leads()
+	if a.Addr() != addr {
+		t.Errorf("it serves on %s, was %s", a.Addr(), addr)
+	}
+	if _, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{}); problem(t, err).Status != 409 {
+		t.Errorf("a second init: %v", err)
+	}
+	status, err := a.cluster().ClusterStatus(t.Context())
+	must(t, err)
+	if status.Leader != made.ID || len(status.Members) != 1 {
+		t.Errorf("status %+v", status)
+	}
+
+	b := join(t, a)
+	b.until("standby", func(p flow.Phase) bool { return p == flow.Standby })
+	b.await("the admission", func() bool { return !exists(b.cfg.Path("cluster", "join.json")) })
+	v := a.registry().Head().Head.Version
+	token, err := os.ReadFile(res.TokenFile)
+	must(t, err)
+	b.await("a leader", func() bool { return b.server.Report("", "").Ready })
+	ask := func(path string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.Addr()+path, nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		must(t, err)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if code := ask("/registry/head"); code != http.StatusOK || v != 1 {
+		t.Errorf("a forwarded read: %d", code)
+	}
+	for _, path := range []string{member.PathFile, member.PathBundle, member.PathHello} {
+		if code := ask(path); code != http.StatusNotFound {
+			t.Errorf("a client gets %d for %s of the peer port", code, path)
+		}
+	}
+	if st := b.Status(); st.Cluster == nil || st.Cluster.Role != "follower" || st.Cluster.Leader != made.ID {
+		t.Errorf("status of the follower: %+v", st.Cluster)
+	}
+	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
+	must(t, err)
+	if code := b.end(); code != ExitClean {
+		t.Errorf("exit %d after it left\n%s", code, b.log)
+	}
+
+	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{Last: true})
+	must(t, err)
+	a.next()
+	a.begin()
+	if a.member != nil || exists(cfg.Path("cluster")) || exists(cfg.Path("raft")) {
+		t.Error("it is a member still")
+	}
+	a.halt()
+}
+
+// join launches a node that joins the cluster of a.
+func join(t *testing.T, a *lives) *lives {
+	t.Helper()
+	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
+	must(t, err)
+	cfg := newConfig(t)
+	clusterConfig(t, cfg)
+	must(t, os.MkdirAll(cfg.Node.DataDir, 0o700))
+	dir := member.At(cfg.Node.DataDir)
+	o := member.JoinOptions{URL: token.URL, Token: token.Token, Advertise: cfg.Cluster.Address()}
+	if _, err := dir.Join(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Join(t.Context(), o); errors.Is(err, member.ErrToken) {
+		t.Errorf("joined again: %v", err)
+	}
+	return live(t, cfg)
+}

@@ -1,0 +1,201 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines"
+	"ronbox/engines/cluster"
+	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
+	clusterhttp "ronbox/httpapi/cluster"
+	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
+	nodeapi "ronbox/httpapi/wire/node"
+	"ronbox/store"
+)
+
+// clusterAdmin performs the operations of the cluster's routes. A node alone has only Init.
+type clusterAdmin struct{ n *Node }
+
+// conflict returns the error of an operation that the state excludes.
+func conflict(format string, args ...any) error {
+	return &clusterhttp.ConflictError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// member returns the membership of the node, or an error on a node alone.
+func (a clusterAdmin) member() (*membership, error) {
+	if m, ok := a.n.member.(*membership); ok && m.started.Load() {
+		return m, nil
+	}
+	return nil, conflict("the node belongs to no cluster: `ronbox cluster init` makes one of it")
+}
+
+// viewWithin bounds the wait for the view of the leader.
+const viewWithin = time.Second
+
+// leader returns a client of the leader, or an error if this node leads or none is known.
+func (m *membership) leader() (clusterapi.Client, error) {
+	id, addr, known := m.raft.Leader()
+	if !known || id == m.id.ServerID() {
+		return clusterapi.Client{}, store.ErrNotLeader
+	}
+	c, err := client.New(client.Options{
+		URL: "https://" + addr, Transport: httpapi.OwnRequests(m.client.Transport),
+	})
+	return clusterapi.NewClient(c), err
+}
+
+// Status implements the engine of the routes. Only the leader knows how the others are, so another
+// node asks it.
+func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
+	m, err := a.member()
+	if err != nil {
+		return out, err
+	}
+	if there, err := m.leader(); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, viewWithin)
+		defer cancel()
+		if out, err = there.ClusterStatus(ctx); err == nil {
+			out.Self = m.id.ServerID()
+			return out, nil
+		}
+	}
+	s := m.raft.Status(ctx)
+	out = clusterapi.ClusterStatus{Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance)}
+	for _, one := range s.Members {
+		out.Members = append(out.Members, clusterapi.Member{
+			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag, Healthy: one.Healthy,
+		})
+	}
+	return out, nil
+}
+
+// clusterStatus returns the part of the node in its cluster, or nil on a node alone.
+func (n *Node) clusterStatus() *nodeapi.MemberStatus {
+	m, err := clusterAdmin{n}.member()
+	if err != nil {
+		return nil
+	}
+	s := m.raft.Status(context.Background())
+	out := &nodeapi.MemberStatus{Self: s.Self, Leader: s.Leader, Role: "follower", Applied: s.Applied}
+	if s.Leads {
+		out.Role = "leader"
+	}
+	for _, one := range s.Members {
+		if one.ID == s.Self {
+			out.Lag = one.Lag
+		}
+	}
+	return out
+}
+
+// Init implements the engine of the routes.
+func (a clusterAdmin) Init(
+	_ context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest,
+) (out clusterapi.Inited, err error) {
+	n := a.n
+	if n.boot.Amnesia.Enabled {
+		return out, conflict("%v", member.ErrEphemeral)
+	}
+	id, err := member.At(n.boot.Node.DataDir).
+		BeginInit(*n.store.Info(), cmp.Or(r.Advertise, n.boot.Cluster.Address()))
+	switch {
+	case errors.Is(err, member.ErrMember), errors.Is(err, member.ErrUnfinished), errors.Is(err, store.ErrRestored),
+		errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrLocked):
+		return out, conflict("%v", err)
+	case err != nil:
+		return out, err
+	}
+	n.Renew(by, corrID, "cluster init")
+	return clusterapi.Inited{Cluster: id.ClusterID(), ID: id.ServerID()}, nil
+}
+
+// Token implements the engine of the routes.
+func (a clusterAdmin) Token(
+	ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
+) (out clusterapi.JoinToken, err error) {
+	m, err := a.member()
+	if err != nil {
+		return out, err
+	}
+	token, expires, err := member.Mint(ctx, a.n.store, m.id.Pin(), member.MintSpec{
+		Standby: r.Standby, By: tokens.AuditEvent("cluster.token", by, corrID, nil),
+	})
+	if errors.Is(err, member.ErrManyTokens) {
+		return out, conflict("%v", err)
+	}
+	return clusterapi.JoinToken{Token: token.String(), URL: "https://" + m.id.Advertise(), ExpiresAt: expires}, err
+}
+
+// Leave implements the engine of the routes.
+func (a clusterAdmin) Leave(
+	ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest,
+) (out clusterapi.Removed, err error) {
+	m, err := a.member()
+	if err != nil {
+		return out, err
+	}
+	out.ID = m.id.ServerID()
+	if !r.Last {
+		return out, a.leave(ctx, m, by, corrID)
+	}
+	if err := m.raft.MayLeaveLast(); errors.Is(err, cluster.ErrNotAlone) {
+		return out, conflict("%v: remove them first", err)
+	} else if err != nil {
+		return out, err
+	}
+	if err := m.dir.BeginLeave(); err != nil {
+		return out, err
+	}
+	a.n.note(ctx, tokens.AuditEvent("cluster.left", by, corrID, map[string]string{"server": out.ID}))
+	a.n.Renew(by, corrID, "cluster leave")
+	return out, nil
+}
+
+// leave removes this node from the cluster and stops it. It has no use then: it stands by for ever.
+func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor, corrID string) error {
+	if m.raft.MayLeaveLast() == nil {
+		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
+	}
+	there, err := m.leader()
+	if err == nil {
+		_, err = there.RemoveMember(ctx, m.id.ServerID())
+		if p, refused := errors.AsType[*wire.Problem](err); refused && p.Status == http.StatusConflict {
+			err = conflict("%s", p.Detail)
+		}
+	} else {
+		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
+	}
+	if err != nil {
+		return err
+	}
+	a.n.Drain(by, corrID, "cluster leave")
+	return nil
+}
+
+// Remove implements the engine of the routes.
+func (a clusterAdmin) Remove(
+	ctx context.Context, by engines.Actor, corrID, id string,
+) (out clusterapi.Removed, err error) {
+	m, err := a.member()
+	if err != nil {
+		return out, err
+	}
+	switch err = m.raft.Remove(ctx, id); {
+	case errors.Is(err, cluster.ErrUnknownMember):
+		return out, httpapi.ErrNoSuch
+	case errors.Is(err, cluster.ErrQuorum):
+		return out, conflict("%v", err)
+	case err != nil:
+		return out, err
+	}
+	a.n.note(ctx, tokens.AuditEvent("cluster.removed", by, corrID, map[string]string{"server": id}))
+	return clusterapi.Removed{ID: id}, nil
+}

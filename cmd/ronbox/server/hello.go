@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
+)
+
+const (
+	helloWithin = 5 * time.Second
+	helloEvery  = 10 // ticks, once the leader has answered
+)
+
+// runHello says hello to the leader: often until it has answered, then now and then.
+func (m *membership) runHello(ctx context.Context) error {
+	defer m.tick.Stop()
+	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
+	for {
+		leader, _, _ := m.raft.Leader()
+		if wait--; wait < 0 || leader != heard {
+			heard, wait = "", 0
+			if m.hello(ctx, leader) {
+				heard, wait = leader, helloEvery
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.tick.C():
+		}
+	}
+}
+
+// hello says hello, and reports whether the leader has heard it.
+func (m *membership) hello(ctx context.Context, leader string) bool {
+	if leader == m.id.ServerID() {
+		m.raft.Heard(leader, m.n.server.URL(), 0)
+		m.savePeers(m.raft.Members())
+		return m.raft.Leads()
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloWithin)
+	defer cancel()
+	addrs, from := m.known(), m.n.now()
+	answer, err := member.SayHello(ctx, m.client, addrs, member.Hello{
+		Versions:  peer.ThisProgram(),
+		Advertise: m.id.Advertise(),
+		URL:       m.n.server.URL(),
+		Clock:     from.UnixNano(),
+		Join:      m.joining != nil,
+	})
+	if errors.Is(err, member.ErrToken) {
+		m.n.log.Warn("not_a_member", "reason", err.Error(),
+			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
+		return false
+	}
+	if err != nil {
+		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
+		return false
+	}
+	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
+	m.admitted()
+	m.savePeers(answer.Members)
+	return true
+}
+
+// known returns the addresses to try, that of the leader first.
+func (m *membership) known() (addrs []string) {
+	if _, addr, ok := m.raft.Leader(); ok {
+		addrs = append(addrs, addr)
+	}
+	addrs = append(addrs, m.raft.Members()...)
+	if m.joining != nil {
+		addrs = append(addrs, m.joining.Members...)
+	}
+	own := func(addr string) bool { return addr == m.id.Advertise() }
+	return slices.DeleteFunc(addrs, own)
+}
+
+// admitted ends the join of this node.
+func (m *membership) admitted() {
+	if m.joining == nil {
+		return
+	}
+	if err := m.dir.Admitted(); err != nil {
+		m.n.log.Warn("join_not_ended", "reason", err.Error(), "next", "the next hello tries again")
+		return
+	}
+	m.joining = nil
+	m.n.log.Info("admitted")
+}
+
+// savePeers keeps the addresses of the members beside the file, for a node that has lost it.
+func (m *membership) savePeers(addrs []string) {
+	text := strings.Join(addrs, " ")
+	if text == m.saved {
+		return
+	}
+	if err := m.dir.SavePeers(addrs); err != nil {
+		m.n.log.Warn("peers_not_saved", "reason", err.Error())
+		return
+	}
+	m.saved = text
+}
+
+// answering is the cluster as the HTTP frame sees it.
+type answering struct{ m *membership }
+
+// Self implements httpapi.Cluster.
+func (a answering) Self() string { return a.m.id.ServerID() }
+
+// Leads implements httpapi.Cluster.
+func (a answering) Leads() bool {
+	phase, _ := a.m.n.phase.Load()
+	return phase >= flow.Running && a.m.started.Load() && a.m.raft.Leads()
+}
+
+// Leader implements httpapi.Cluster.
+func (a answering) Leader() (id, addr string, ok bool) {
+	if !a.m.started.Load() {
+		return "", "", false
+	}
+	return a.m.raft.Leader()
+}
+
+// Confirm implements httpapi.Cluster.
+func (a answering) Confirm(ctx context.Context) error { return a.m.raft.Confirm(ctx) }
+
+// Peer implements httpapi.Cluster.
+func (a answering) Peer() http.RoundTripper { return a.m.client.Transport }

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
+	"ronbox/httpapi"
+	"ronbox/store"
+)
+
+// clusterMember is the part of this node in its cluster.
+type clusterMember interface {
+	// Replicator is called before anything is open.
+	Replicator() store.Replicator
+	// Fetch downloads the file, if this node joins, and reads whose it is. The file is not open.
+	Fetch(context.Context) error
+	// Listen binds the peer port and accepts nothing. The file is open and not prepared.
+	Listen(context.Context) error
+	// Start joins the other members. The file is prepared and the committer runs.
+	Start(context.Context, *store.Store) error
+	Tasks() []flow.Task
+	Elected() <-chan struct{} // closed once the store accepts commands; the engines may recover
+	Deposed() <-chan struct{} // closed when this life must end
+	// Reason returns why Deposed is closed. With an error the process must exit.
+	Reason() (string, error)
+	// Keep returns a duplicate of the peer port for the next life.
+	Keep() (systemd.Socket, error)
+	// Shutdown ends the requests of other members. It waits for them until ctx ends.
+	Shutdown(context.Context) error
+	// Close ends everything else. The tasks and the committer have ended.
+	Close() error
+}
+
+// elected returns the channel of the election, or nil for a node alone.
+func (n *Node) elected() <-chan struct{} {
+	if n.member == nil {
+		return nil
+	}
+	return n.member.Elected()
+}
+
+// deposed returns the channel that ends this life, or nil for a node alone.
+func (n *Node) deposed() <-chan struct{} {
+	if n.member == nil {
+		return nil
+	}
+	return n.member.Deposed()
+}
+
+// isDeposed reports whether this life must end.
+func (n *Node) isDeposed() bool {
+	select {
+	case <-n.deposed():
+		return true
+	default:
+		return false
+	}
+}
+
+// deposition returns the event of the end of this life.
+func (n *Node) deposition() event {
+	why, err := n.member.Reason()
+	if err == nil {
+		return event{kind: evDeposed}
+	}
+	v := classify(err)
+	n.log.Error("this life has failed", "reason", why, "error", err.Error(), "next", v.next)
+	switch {
+	case n.store.Err() != nil:
+		return n.fatal()
+	case v.code == ExitInternal:
+		v.code = ExitStorage // of the log
+	}
+	return event{kind: evFailed, code: v.code}
+}
+
+// closeMember ends the part in the cluster, after the committer.
+func (n *Node) closeMember(ctx context.Context) error {
+	err := n.member.Shutdown(ctx)
+	n.sup.Drain(clusterName, 0, n.grace())
+	if n.isDeposed() {
+		return err // raft may hang
+	}
+	return errors.Join(err, n.member.Close())
+}
+
+// standsBy reports whether the node is a member that does not lead. It then writes nothing of its
+// own to the file.
+func (n *Node) standsBy() bool {
+	phase, _ := n.phase.Load()
+	return phase == flow.Standby
+}
+
+// standby starts what a member runs before its election, and waits for it. No engine has its state
+// yet, and nothing is committed.
+func (n *Node) standby(ctx context.Context) event {
+	err := n.prepare(ctx)
+	if err == nil {
+		err = n.member.Start(ctx, n.store)
+	}
+	if err != nil {
+		return n.bootFailed(ctx, err)
+	}
+	n.sup.Start(n.member.Tasks()...)
+	n.sup.Start(n.countLives(n.watchers()...)...)
+	n.server.SetGate(httpapi.GateOpen)
+	n.accept()
+	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
+	n.manager.serving("Standby " + n.server.URL())
+	return n.waitElected(ctx)
+}
+
+// waitElected returns the next event of a member that does not lead. It reloads configurations
+// meanwhile, so that no reload runs while the engines recover.
+func (n *Node) waitElected(ctx context.Context) event {
+	for {
+		select {
+		case <-n.deposed():
+			return n.deposition()
+		case <-n.store.Failed():
+			return n.fatal()
+		case <-n.died.asked:
+			return n.fatal()
+		case <-n.abort.asked:
+			return event{kind: evAbort}
+		case <-n.drain.asked:
+			return event{kind: evDrain}
+		case <-n.elected():
+			return event{kind: evElected}
+		case r, ok := <-n.reloads.C():
+			if ok {
+				n.collapse(r)
+				n.reload(ctx, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"ronbox/engines/cluster/peer"
+	"ronbox/store"
+)
+
+// Names in the data directory.
+const (
+	DatabaseFile = "ronbox.db"
+	InstallFile  = "ronbox.db.install" // a complete file that raft has received
+	fetchFile    = "ronbox.db.fetch"   // a file that FetchFile is receiving
+
+	clusterDir = "cluster"     // identity and marks
+	freshDir   = "cluster.new" // identity that a recover or a rejoin is about to use
+	raftDir    = "raft"        // log and vote
+)
+
+// Names in the directory of the cluster. A mark is there from the first change of a verb to its
+// last one.
+const (
+	initMark    = "init.json"
+	joinMark    = "join.json" // remains until the node is admitted
+	leaveMark   = "leave.json"
+	rejoinMark  = "rejoin.json"
+	recoverMark = "recover.json"
+
+	peersFile = "peers.json" // addresses of members, for a node that has lost its file
+)
+
+var (
+	// ErrUnfinished is returned for a directory in which a killed verb must be run again.
+	ErrUnfinished = errors.New("a command of the cluster was interrupted")
+	// ErrMember is returned by verbs for a node that is a member, or about to become one.
+	ErrMember = errors.New("the node belongs to a cluster")
+	// ErrAlone is returned by verbs for a node that is not a member.
+	ErrAlone = errors.New("the node belongs to no cluster")
+	// ErrNotEmpty is returned by Join for a directory that is not empty.
+	ErrNotEmpty = errors.New("the directory is not empty")
+	// ErrNotLast is returned by LeaveLast while there are other members.
+	ErrNotLast = errors.New("other members remain")
+	// ErrEphemeral is returned by verbs for a node without a file.
+	ErrEphemeral = errors.New("amnesia.enabled is set: the node has no file")
+)
+
+// Dir is the data directory of a node. Its verbs exclude each other, also between processes.
+type Dir struct {
+	path string
+	step func(name string) error // called before each change; set by tests
+}
+
+// At returns the data directory at path.
+func At(path string) *Dir {
+	return &Dir{path: path, step: func(string) error { return nil }}
+}
+
+// Database returns the path of the database.
+func (d *Dir) Database() string { return d.file(DatabaseFile) }
+
+// Identity reads the identity of the node; see [peer.Load].
+func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
+
+func (d *Dir) file(names ...string) string {
+	return filepath.Join(append([]string{d.path}, names...)...)
+}
+
+// do makes one change. A test may stop before it.
+func (d *Dir) do(name string, change func() error) error {
+	err := d.step(name)
+	if err == nil {
+		err = change()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// lock takes the lock of the verbs, which ends with the process or the returned function. It makes
+// the directory of the cluster.
+func (d *Dir) lock() (unlock func(), err error) {
+	dir := d.file(clusterDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = &store.LockedError{Path: dir}
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// has reports whether a mark is there.
+func (d *Dir) has(mark string) bool {
+	_, err := os.Lstat(d.file(clusterDir, mark))
+	return err == nil
+}
+
+// readMark reads the content of a mark. It returns nil if there is none.
+func readMark[M any](d *Dir, name string) (*M, error) {
+	text, err := os.ReadFile(d.file(clusterDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	m := new(M)
+	if err == nil {
+		err = json.Unmarshal(text, m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+func (d *Dir) writeMark(name string, content any) error {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return peer.WriteFile(d.file(clusterDir, name), append(text, '\n'))
+}
+
+func (d *Dir) removeMark(name string) error {
+	if err := os.Remove(d.file(clusterDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return store.SyncDir(d.file(clusterDir))
+}
+
+// removeAll removes files or directories of the data directory, and syncs it.
+func (d *Dir) removeAll(names ...string) error {
+	var err error
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(d.file(name)))
+	}
+	return errors.Join(err, store.SyncDir(d.path))
+}
+
+// dissolve removes the directory of the cluster, with the mark last.
+func (d *Dir) dissolve(mark string) error {
+	dir := d.file(clusterDir)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != mark {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err == nil {
+		err = d.removeMark(mark)
+	}
+	if err != nil {
+		return err
+	}
+	return d.removeAll(clusterDir)
+}
+
+// idle returns ErrUnfinished if a verb was interrupted, except those with the given marks.
+func (d *Dir) idle(except ...string) error {
+	for _, other := range []struct{ mark, verb string }{
+		{initMark, "init"}, {joinMark, "join"}, {leaveMark, "leave --last"}, {rejoinMark, "rejoin --wipe"},
+		{recoverMark, "recover"},
+	} {
+		if !slices.Contains(except, other.mark) && d.has(other.mark) {
+			return fmt.Errorf("%w: run `ronbox cluster %s` again", ErrUnfinished, other.verb)
+		}
+	}
+	return nil
+}
+
+// unlocked returns an error that names the process which has the file open for writing, if there is
+// one.
+func (d *Dir) unlocked() error {
+	if e := store.Holder(d.Database()); e != nil {
+		return e
+	}
+	return nil
+}
+
+// SavePeers keeps the addresses of members for a rejoin of a node that has lost its file. At most
+// 64 are kept.
+func (d *Dir) SavePeers(addrs []string) error {
+	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
+	return d.writeMark(peersFile, addrs[:min(len(addrs), maxPeers)])
+}
+
+// maxPeers bounds the addresses of members that a node keeps and tries.
+const maxPeers = 64
+
+// savedPeers returns what SavePeers has kept.
+func (d *Dir) savedPeers() []string {
+	addrs, err := readMark[[]string](d, peersFile)
+	if err != nil || addrs == nil {
+		return nil
+	}
+	return (*addrs)[:min(len(*addrs), maxPeers)]
+}

@@ -1,0 +1,491 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
+
+	"ronbox/engines/cluster/peer"
+	"ronbox/store"
+)
+
+// empty returns a data directory that does not exist yet.
+func empty(t testing.TB) *Dir {
+	t.Helper()
+	return At(filepath.Join(t.TempDir(), "data"))
+}
+
+// mustBeReady fails unless d has joined the cluster of l and waits for its file.
+func mustBeReady(t *testing.T, d *Dir, l *leader) *peer.Identity {
+	t.Helper()
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.ClusterID() != l.id.ClusterID() || id.ServerID() == l.id.ServerID() || id.Authority() == nil {
+		t.Errorf("identity %+v, want one of the cluster with the authority", id)
+	}
+	for _, name := range []string{nodeKeyFile, logKeyFile} {
+		want, err := os.ReadFile(l.d.file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(d.file(name))
+		info, bad := os.Stat(d.file(name))
+		if err != nil || bad != nil || !bytes.Equal(got, want) || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %q, %v, err = %v", name, got, info, err)
+		}
+	}
+	s, err := d.Finish()
+	if err != nil || !s.Clustered || s.Joining == nil || !s.Joining.Ready || s.Joining.Fetched || d.exists(DatabaseFile) {
+		t.Errorf("Finish = %+v, err = %v, want a node that joins", s, err)
+	}
+	return id
+}
+
+// enter fetches the file, says hello and takes the mark away, as a boot does.
+func enter(t *testing.T, d *Dir, l *leader) {
+	t.Helper()
+	if err := d.FetchFile(t.Context(), FetchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Finish()
+	if err != nil || s.Joining == nil || !s.Joining.Fetched {
+		t.Fatalf("Finish = %+v, err = %v, want a node with its file", s, err)
+	}
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	h := Hello{
+		Versions: peer.ThisProgram(), Advertise: id.Advertise(), URL: "http://b.example", Clock: time.Now().UnixNano(),
+		Join: true,
+	}
+	for range 2 { // the second one as a member
+		answer, err := SayHello(t.Context(), client, s.Joining.Members, h)
+		if err != nil || answer.Server != l.id.ServerID() || answer.URL != "http://leader.example" {
+			t.Fatalf("hello: %+v, err = %v", answer, err)
+		}
+	}
+	if !l.cluster.IsMember(id.ServerID()) || l.cluster.heard[id.ServerID()] != "http://b.example" {
+		t.Error("the node was not admitted")
+	}
+	if err := d.Admitted(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.ReadMembership(d.Database())
+	if err != nil || m == nil || m.Applied.Origin != "install" {
+		t.Errorf("membership %+v, err = %v", m, err)
+	}
+	if s, err := d.Finish(); err != nil || !s.Clustered || s.Joining != nil {
+		t.Errorf("Finish = %+v, err = %v, want a member", s, err)
+	}
+	if _, err := call[Bundle](t.Context(), client, l.addr, PathBundle, nil); !errors.Is(err, ErrToken) {
+		t.Errorf("a member asks for the bundle: err = %v, want ErrToken", err)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	l := lead(t)
+	token := l.token(t, MintSpec{Standby: true})
+	d := empty(t)
+	id, err := d.Join(t.Context(), l.options(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := mustBeReady(t, d, l); got.ServerID() != id.ServerID() {
+		t.Errorf("identity %s, want %s", got.ServerID(), id.ServerID())
+	}
+	if again, err := d.Join(t.Context(), l.options(token)); err != nil || again.ServerID() != id.ServerID() {
+		t.Errorf("joined again: %v, err = %v", again, err)
+	}
+	if _, err := empty(t).Join(t.Context(), l.options(token)); !errors.Is(err, ErrToken) {
+		t.Errorf("the token of another node: err = %v, want ErrToken", err)
+	}
+	enter(t, d, l)
+	if !l.cluster.standby[id.ServerID()] {
+		t.Error("the node is not a standby")
+	}
+	if _, err := d.Join(t.Context(), l.options(token)); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("a member joins: err = %v, want ErrNotEmpty", err)
+	}
+}
+
+func TestJoinKilled(t *testing.T) {
+	l := lead(t)
+	for n := 0; ; n++ {
+		token := l.token(t, MintSpec{})
+		d := empty(t)
+		_, err := d.killAt(n).Join(t.Context(), l.options(token))
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatalf("killed at step %d: err = %v", n, err)
+		}
+		if s, bad := d.Finish(); err != nil && s.Clustered || bad != nil && !errors.Is(bad, ErrUnfinished) {
+			t.Errorf("killed at step %d: Finish = %+v, err = %v", n, s, bad)
+		}
+		if _, err := d.Join(t.Context(), l.options(token)); err != nil {
+			t.Errorf("joined again after step %d: %v", n, err)
+		}
+		mustBeReady(t, d, l)
+		if err == nil {
+			break
+		}
+	}
+}
+
+func TestFetchKilled(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	if _, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; ; n++ {
+		d := copied(t, from)
+		ctx, cancel := context.WithCancel(t.Context())
+		k := d.killAt(n)
+		kill := k.step
+		k.step = func(name string) error {
+			err := kill(name)
+			if err != nil {
+				cancel() // a killed process does not try again
+			}
+			return err
+		}
+		err := k.FetchFile(ctx, FetchOptions{})
+		cancel()
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatalf("killed at step %d: err = %v", n, err)
+		}
+		if err == nil {
+			enter(t, d, l)
+			break
+		}
+		mustBeReady(t, d, l)
+		if err := d.FetchFile(t.Context(), FetchOptions{}); err != nil {
+			t.Errorf("fetched again after step %d: %v", n, err)
+		}
+	}
+}
+
+// A damaged transfer is noticed, and repeated.
+func TestFetchDamaged(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	l.server.d.Shot = func(ctx context.Context) (*Shot, error) {
+		tries++
+		if tries == 1 {
+			return nil, store.ErrBusy
+		}
+		s, err := l.shot(ctx)
+		if err == nil && tries == 2 {
+			s.B3[0] ^= 1
+		}
+		if err == nil && tries == 3 {
+			s.Size += store.PageSize // ends before its announced end
+		}
+		return s, err
+	}
+	var last, total int64
+	err := d.FetchFile(t.Context(), FetchOptions{Progress: func(done, of int64) { last, total = done, of }})
+	if err != nil || tries != 4 || last == 0 || last != total {
+		t.Errorf("err = %v after %d tries, %d of %d bytes", err, tries, last, total)
+	}
+	enter(t, d, l)
+}
+
+func TestJoinRefuses(t *testing.T) {
+	l, other := lead(t), lead(t)
+	token := l.token(t, MintSpec{})
+	full := empty(t)
+	if err := os.MkdirAll(full.file("x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		doc    string
+		d      *Dir
+		change func(*JoinOptions)
+		want   error
+		keeps  bool // the directory does not change
+	}{
+		{"a full directory", full, func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"a node alone", alone(t), func(*JoinOptions) {}, ErrNotEmpty, true},
+		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm, true},
+		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil, true},
+		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil, true},
+		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger, false},
+		{"a forged secret", empty(t), func(o *JoinOptions) {
+			o.Token = Token{Pin: l.id.Pin()}.String()
+		}, ErrToken, false},
+		{"a clock ahead", empty(t), func(o *JoinOptions) {
+			o.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		}, peer.ErrRefused, false},
+		{"a clock behind", empty(t), func(o *JoinOptions) {
+			o.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
+		}, peer.ErrRefused, false},
+	} {
+		o := l.options(token)
+		tt.change(&o)
+		if _, err := tt.d.Join(t.Context(), o); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+			t.Errorf("%s: err = %v, want %v", tt.doc, err, tt.want)
+		}
+		if tt.keeps && tt.d.exists(clusterDir) {
+			t.Errorf("%s: the directory was changed", tt.doc)
+		}
+	}
+	d := empty(t)
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.file(configFile), []byte("[node]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Join(t.Context(), l.options(token)); err != nil { // the token is still good
+		t.Errorf("a directory with a configuration: %v", err)
+	}
+}
+
+// Versions that this program cannot speak are refused before the token is used up.
+func TestJoinVersions(t *testing.T) {
+	l := lead(t)
+	token, err := ParseToken(l.token(t, MintSpec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := peer.JoinClient(token.Pin, time.Now)
+	defer client.CloseIdleConnections()
+	q := joinRequest{
+		Versions: peer.ThisProgram(), Token: token.Secret[:], Key: make([]byte, 32), Advertise: testAddr,
+	}
+	for _, tt := range []struct {
+		change func(*joinRequest)
+		code   Code
+	}{
+		{func(q *joinRequest) { q.Schema++ }, CodeRefused},
+		{func(q *joinRequest) { q.Formats = [2]int{9, 9} }, CodeRefused},
+		{func(q *joinRequest) { q.Key = q.Key[1:] }, CodeRequest},
+		{func(q *joinRequest) { q.Advertise = "nowhere" }, CodeRequest},
+		{func(q *joinRequest) { q.Token = make([]byte, maxBody) }, CodeRequest},
+		{func(*joinRequest) {}, ""},
+	} {
+		q := q
+		tt.change(&q)
+		_, err := call[joinAnswer](t.Context(), client, l.addr, PathJoin, q)
+		e, _ := errors.AsType[*RemoteError](err)
+		if (err == nil) != (tt.code == "") || e != nil && e.Code != tt.code {
+			t.Errorf("err = %v, want code %q", err, tt.code)
+		}
+	}
+	for _, path := range []string{PathBundle, PathFile, PathHello, PathRejoin} {
+		if _, err := send(t.Context(), client, l.addr, path, nil); err == nil || !strings.Contains(err.Error(), "404") {
+			t.Errorf("%s without a certificate: err = %v, want 404", path, err)
+		}
+	}
+}
+
+// A node that does not lead names the leader.
+func TestNotLeader(t *testing.T) {
+	l, other := lead(t), lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	l.cluster.leads = false
+	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
+	for _, leader := range []string{"", "nowhere", other.addr} {
+		l.cluster.leader = leader
+		_, err := SayHello(t.Context(), client, []string{l.addr}, h)
+		e, ok := errors.AsType[*RemoteError](err)
+		if leader == other.addr { // of another cluster: the redirect is followed and the certificate refused
+			if !errors.Is(err, peer.ErrStranger) {
+				t.Errorf("err = %v, want ErrStranger", err)
+			}
+			continue
+		}
+		if !ok || e.Code != CodeNotLeader || final(err) {
+			t.Errorf("leader %q: err = %v, want not_leader", leader, err)
+		}
+	}
+	for _, path := range []string{PathBundle, PathFile} {
+		_, err := send(t.Context(), client, l.addr, path, nil)
+		if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != CodeNotLeader {
+			t.Errorf("%s: err = %v, want not_leader", path, err)
+		}
+	}
+}
+
+// A node that was removed gets neither the file nor a place.
+func TestRemoved(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cluster.Remove(t.Context(), id.ServerID()); err != nil {
+		t.Fatal(err)
+	}
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
+	if _, err := SayHello(t.Context(), client, []string{l.addr}, h); !errors.Is(err, ErrToken) {
+		t.Errorf("hello: err = %v, want ErrToken", err)
+	}
+	if _, err := send(t.Context(), client, l.addr, PathFile, nil); !errors.Is(err, ErrToken) {
+		t.Errorf("file: err = %v, want ErrToken", err)
+	}
+	res, err := send(t.Context(), client, l.addr, "/nothing", nil)
+	if err == nil || res != nil && res.StatusCode == http.StatusOK {
+		t.Errorf("an unknown path: %v, err = %v", res, err)
+	}
+	l.cluster.leads = true
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrToken) || !d.exists(DatabaseFile) {
+		t.Errorf("rejoin of a removed node: err = %v, want ErrToken and the file kept", err)
+	}
+	o := l.options(l.token(t, MintSpec{}))
+	o.Advertise = ""
+	if _, err := d.RejoinWipe(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+	enter(t, d, l)
+}
+
+func TestRejoin(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	old, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enter(t, from, l)
+	if err := os.WriteFile(from.Database(), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.cluster.refuse = errors.New("no quorum would remain")
+	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); err == nil || !from.exists(DatabaseFile) {
+		t.Errorf("the removal is refused: err = %v, want the file kept", err)
+	}
+	if _, err := from.Finish(); !errors.Is(err, ErrUnfinished) {
+		t.Errorf("Finish: err = %v, want ErrUnfinished", err)
+	}
+	l.cluster.refuse = nil
+	for n := 0; ; n++ {
+		d := copied(t, from)
+		l.cluster.members[old.ServerID()] = testAddr
+		_, err := d.killAt(n).RejoinWipe(t.Context(), JoinOptions{})
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatalf("killed at step %d: err = %v", n, err)
+		}
+		if err != nil && d.has(rejoinMark) {
+			if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+				t.Errorf("again after step %d: %v", n, err)
+			}
+		}
+		if id := mustBeReady(t, d, l); id.ServerID() == old.ServerID() || l.cluster.IsMember(old.ServerID()) {
+			t.Errorf("step %d: the old id is left", n)
+		}
+		if err == nil {
+			enter(t, d, l)
+			break
+		}
+	}
+}
+
+// A rejoin that is killed while it replaces the identity continues with the new one.
+func TestRejoinKilledInSwap(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	killed := &Dir{path: d.path, step: func(name string) error {
+		if name == "swap" {
+			return errKilled
+		}
+		return nil
+	}}
+	if _, err := killed.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	fresh, err := os.ReadFile(d.file(freshDir, peer.CertFile))
+	if err == nil {
+		err = os.WriteFile(d.file(clusterDir, peer.CertFile), fresh, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Identity(); err == nil {
+		t.Fatal("the identity is complete: the test is broken")
+	}
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+	enter(t, d, l)
+}
+
+// Either the file or the log may be damaged: the other one names the members.
+func TestRejoinFindsMembers(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	if _, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, from, l)
+	if err := errors.Join(os.Remove(from.file(clusterDir, peersFile)), os.Mkdir(from.file(raftDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		doc   string
+		spoil func(d *Dir) error
+	}{
+		{"the log is damaged", func(d *Dir) error {
+			return os.WriteFile(d.file(raftDir, "wal-meta.db"), []byte("damaged"), 0o600)
+		}},
+		{"the file is damaged", func(d *Dir) error {
+			w, err := raftwal.Open(d.file(raftDir))
+			if err != nil {
+				return err
+			}
+			e := &raft.Log{Index: 5, Term: 1, Type: raft.LogConfiguration, Data: onlyMember(l.id)}
+			return errors.Join(w.StoreLog(e), w.Close(), os.WriteFile(d.Database(), []byte("damaged"), 0o600))
+		}},
+	} {
+		d := copied(t, from)
+		old, err := d.Identity()
+		if err = errors.Join(err, tt.spoil(d)); err != nil {
+			t.Fatal(err)
+		}
+		l.cluster.members[old.ServerID()] = testAddr
+		if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+		mustBeReady(t, d, l)
+	}
+}

@@ -1,0 +1,368 @@
+package member
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
+
+	"ronbox/engines/cluster/peer"
+	"ronbox/store"
+)
+
+// mustBeOnly fails unless d is the only member of a cluster, with no mark left.
+func mustBeOnly(t *testing.T, d *Dir, want *peer.Identity) {
+	t.Helper()
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := d.lastConfiguration()
+	if err != nil || !isOnly(servers, id.ServerID()) || string(servers[0].Address) != id.Advertise() {
+		t.Errorf("members %v, err = %v, want only %s", servers, err, id.ServerID())
+	}
+	if want != nil && (id.ServerID() != want.ServerID() || id.ClusterID() != want.ClusterID()) {
+		t.Errorf("identity %s, want %s", id.ServerID(), want.ServerID())
+	}
+	if err := d.idle(); err != nil || id.Authority() == nil {
+		t.Errorf("err = %v, authority %v", err, id.Authority())
+	}
+	if s, err := d.Finish(); err != nil || !s.Clustered || s.Joining != nil {
+		t.Errorf("Finish = %+v, err = %v", s, err)
+	}
+}
+
+// mustBeAlone fails unless d belongs to no cluster.
+func mustBeAlone(t *testing.T, d *Dir) {
+	t.Helper()
+	if m, err := store.ReadMembership(d.Database()); m != nil || err != nil {
+		t.Errorf("membership %+v, err = %v", m, err)
+	}
+	if d.exists(clusterDir, peer.NodeFile) || d.exists(clusterDir, peer.CAKeyFile) || d.exists(raftDir) {
+		t.Error("files of the cluster are left")
+	}
+	if s, err := d.Finish(); err != nil || s.Clustered {
+		t.Errorf("Finish = %+v, err = %v", s, err)
+	}
+}
+
+func TestInitAndLeave(t *testing.T) {
+	d := alone(t)
+	mustBeAlone(t, d)
+	if d.exists(clusterDir) {
+		t.Error("Finish makes a directory for a node alone")
+	}
+	if err := d.LeaveLast(); !errors.Is(err, ErrAlone) {
+		t.Errorf("leave of a node alone: err = %v", err)
+	}
+	id, err := d.Init(testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeOnly(t, d, id)
+	if _, err := d.Init(testAddr); !errors.Is(err, ErrMember) {
+		t.Errorf("second init: err = %v, want ErrMember", err)
+	}
+	if err := d.LeaveLast(); err != nil {
+		t.Fatal(err)
+	}
+	mustBeAlone(t, d)
+	if _, err := d.Init(testAddr); err != nil {
+		t.Errorf("init after a leave: %v", err)
+	}
+}
+
+func TestInitRefuses(t *testing.T) {
+	good := store.Info{Schema: store.Schema}
+	old, restored := good, good
+	old.Schema--
+	restored.Restored = true
+	for _, tt := range []struct {
+		info store.Info
+		addr string
+		want error
+	}{{old, testAddr, store.ErrSchema}, {restored, testAddr, store.ErrRestored}, {good, ":7946", nil}} {
+		d := alone(t)
+		if _, err := d.BeginInit(tt.info, tt.addr); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+			t.Errorf("%+v: err = %v, want %v", tt.info, err, tt.want)
+		}
+		mustBeAlone(t, d)
+	}
+	memory := At(t.TempDir())
+	if _, err := memory.BeginInit(good, testAddr); !errors.Is(err, ErrEphemeral) || memory.exists(clusterDir) {
+		t.Errorf("a node in memory: err = %v, want ErrEphemeral", err)
+	}
+	if _, err := At(t.TempDir()).Init(testAddr); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: err = %v, want os.ErrNotExist", err)
+	}
+}
+
+// steps runs a verb that is killed before its step 0, 1, … on a directory each of its own, until
+// the verb is no longer killed, and calls after for each.
+func steps(t *testing.T, from *Dir, verb func(*Dir) error, after func(*Dir)) {
+	t.Helper()
+	for n := 0; ; n++ {
+		d := copied(t, from)
+		err := verb(d.killAt(n))
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatalf("killed at step %d: err = %v", n, err)
+		}
+		after(d)
+		if err == nil {
+			if n < 2 {
+				t.Fatalf("the verb has %d steps: the test is broken", n)
+			}
+			return
+		}
+	}
+}
+
+func TestInitKilled(t *testing.T) {
+	verb := func(d *Dir) error {
+		_, err := d.Init(testAddr)
+		return err
+	}
+	from := alone(t)
+	steps(t, from, verb, func(d *Dir) {
+		if d.has(initMark) || !d.exists(clusterDir, peer.NodeFile) { // run again
+			if _, err := d.Init(testAddr); err != nil {
+				t.Error(err)
+			}
+		}
+		mustBeOnly(t, d, nil)
+	})
+	steps(t, from, verb, func(d *Dir) { // booted instead
+		if _, err := d.Finish(); err != nil {
+			t.Error(err)
+		}
+		if d.exists(clusterDir, peer.NodeFile) {
+			mustBeOnly(t, d, nil)
+			return
+		}
+		mustBeAlone(t, d)
+	})
+}
+
+// A running node begins; the boot completes, also when it is killed.
+func TestFinishKilled(t *testing.T) {
+	begun := alone(t)
+	id, err := begun.BeginInit(store.Info{Schema: store.Schema}, testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish := func(d *Dir) error {
+		_, err := d.Finish()
+		return err
+	}
+	steps(t, begun, finish, func(d *Dir) { mustFinish(t, d); mustBeOnly(t, d, id) })
+	mustFinish(t, begun)
+	if err := begun.BeginLeave(); err != nil {
+		t.Fatal(err)
+	}
+	steps(t, begun, finish, func(d *Dir) { mustFinish(t, d); mustBeAlone(t, d) })
+}
+
+func mustFinish(t *testing.T, d *Dir) {
+	t.Helper()
+	if _, err := d.Finish(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeaveKilled(t *testing.T) {
+	from := alone(t)
+	if _, err := from.Init(testAddr); err != nil {
+		t.Fatal(err)
+	}
+	steps(t, from, (*Dir).LeaveLast, func(d *Dir) {
+		if err := d.LeaveLast(); err != nil && !errors.Is(err, ErrAlone) {
+			t.Error(err)
+		}
+		mustBeAlone(t, d)
+	})
+}
+
+// A configuration with another member, in the file or only in the log, prevents a leave.
+func TestLeaveNotLast(t *testing.T) {
+	two := func(id *peer.Identity) []byte {
+		return raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
+			{ID: raft.ServerID(id.ServerID()), Address: testAddr}, {ID: "other", Address: "10.0.0.2:7946#standby"},
+		}})
+	}
+	d := alone(t)
+	id, err := d.Init(testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inLog := copied(t, d)
+	if err := os.MkdirAll(inLog.file(raftDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := raftwal.Open(inLog.file(raftDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.StoreLogs([]*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: onlyMember(id)},
+		{Index: 2, Term: 1, Type: raft.LogConfiguration, Data: two(id)}, {Index: 3, Term: 1, Type: raft.LogNoop},
+	})
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.ReadMembership(d.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Raw = two(id)
+	if err := store.SetMembership(d.Database(), m); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*Dir{d, inLog} {
+		if err := d.LeaveLast(); !errors.Is(err, ErrNotLast) {
+			t.Errorf("err = %v, want ErrNotLast", err)
+		}
+		servers, err := d.lastConfiguration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := addresses(servers, id.ServerID()); len(got) != 1 || got[0] != "10.0.0.2:7946" {
+			t.Errorf("addresses %v", got)
+		}
+	}
+}
+
+func TestRecover(t *testing.T) {
+	from := alone(t)
+	old, err := from.Init(testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.ReadMembership(from.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Raw = raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
+		{ID: raft.ServerID(old.ServerID()), Address: testAddr}, {ID: "other", Address: "10.0.0.2:7946"},
+	}})
+	m.Applied.Place, m.Applied.Origin = store.Place{Index: 70, Term: 3}, ""
+	if err := errors.Join(store.SetMembership(from.Database(), m), os.Mkdir(from.file(raftDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	by := store.Event{Event: "cluster.recovered", Decision: "allow"}
+	verb := func(d *Dir) error {
+		_, err := d.Recover(by, "")
+		return err
+	}
+	was := infoOf(t, from)
+	check := func(d *Dir) {
+		mustBeOnly(t, d, nil)
+		id, err := d.Identity()
+		if err != nil || id.ClusterID() == old.ClusterID() || id.ServerID() == old.ServerID() || id.Pin() == old.Pin() {
+			t.Errorf("identity %v, err = %v, want that of a new cluster", id, err)
+		}
+		now := infoOf(t, d)
+		if now.Incarnation == was.Incarnation || now.AuditSeq != was.AuditSeq+1 {
+			t.Errorf("info %+v after %+v, want a new incarnation and one audit row", now, was)
+		}
+		m, err := store.ReadMembership(d.Database())
+		if err != nil || m.Applied.Place != (store.Place{Index: 70, Term: 4}) || m.Applied.Origin != "init" {
+			t.Errorf("membership %+v, err = %v", m, err)
+		}
+	}
+	steps(t, from, verb, func(d *Dir) { // run again
+		if id, err := d.Identity(); d.has(recoverMark) || err == nil && id.ClusterID() == old.ClusterID() {
+			if err := verb(d); err != nil {
+				t.Error(err)
+			}
+		}
+		check(d)
+	})
+	steps(t, from, verb, func(d *Dir) { // booted instead
+		mustFinish(t, d)
+		if id, err := d.Identity(); err != nil || id.ClusterID() != old.ClusterID() {
+			check(d)
+		}
+	})
+	if err := verb(alone(t)); !errors.Is(err, ErrAlone) {
+		t.Errorf("recover of a node alone: err = %v", err)
+	}
+}
+
+func infoOf(t *testing.T, d *Dir) store.Info {
+	t.Helper()
+	r, err := store.OpenReader(d.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	return r.Info()
+}
+
+// The verbs exclude each other.
+func TestLock(t *testing.T) {
+	d := alone(t)
+	unlock, err := d.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Init(testAddr); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("err = %v, want ErrLocked", err)
+	}
+	unlock()
+	if _, err := d.Init(testAddr); err != nil {
+		t.Error(err)
+	}
+}
+
+// A running node is refused.
+func TestRunning(t *testing.T) {
+	l := lead(t)
+	for name, verb := range map[string]func() error{
+		"leave":   l.d.LeaveLast,
+		"recover": func() error { _, err := l.d.Recover(store.Event{}, ""); return err },
+		"rejoin":  func() error { _, err := l.d.RejoinWipe(t.Context(), JoinOptions{}); return err },
+		"init":    func() error { _, err := l.d.Init(testAddr); return err },
+	} {
+		if err := verb(); !errors.Is(err, store.ErrLocked) {
+			t.Errorf("%s: err = %v, want ErrLocked", name, err)
+		}
+		if err := l.d.idle(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A complete file of raft replaces the database; a file that is not complete is refused.
+func TestInstalledFile(t *testing.T) {
+	d := alone(t)
+	if _, err := d.Init(testAddr); err != nil {
+		t.Fatal(err)
+	}
+	put := func() {
+		raw, err := os.ReadFile(d.Database())
+		if err == nil {
+			err = os.WriteFile(d.file(InstallFile), raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	if _, err := d.Finish(); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("a file that is not complete: err = %v, want ErrCorrupt", err)
+	}
+	m, err := store.ReadMembership(d.file(InstallFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Applied = store.Applied{Place: store.Place{Index: 9, Term: 2}, Origin: "install"}
+	if err := store.SetMembership(d.file(InstallFile), m); err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, d)
+	if m, err := store.ReadMembership(d.Database()); err != nil || m.Applied.Index != 9 || d.exists(InstallFile) {
+		t.Errorf("membership %+v, err = %v", m, err)
+	}
+}

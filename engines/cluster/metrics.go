@@ -1,0 +1,81 @@
+package cluster
+
+import "ronbox/appliance/obs"
+
+// metrics holds the series of the cluster. Raft's own go to the default sink of go-metrics, which
+// discards them.
+type metrics struct {
+	elections func(int)
+	installed func(int)
+	sent      func(int)
+	failed    func(int)
+	propose   func(float64)
+}
+
+// proposeSeconds are the histogram buckets of a group from its proposal to its commit.
+var proposeSeconds = [...]float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
+
+func clusterFamilies() []obs.Family {
+	return []obs.Family{
+		{Name: "cluster_leader", Type: obs.Gauge, Help: "1 if this node leads, else 0."},
+		{Name: "cluster_known_leader", Type: obs.Gauge, Help: "1 if this node knows a leader, else 0."},
+		{Name: "cluster_fit", Type: obs.Gauge, Help: "1 if this node may stand for election, else 0."},
+		{Name: "cluster_term", Type: obs.Gauge, Help: "Current term of the election."},
+		{Name: "cluster_applied_index", Type: obs.Gauge, Help: "Index of the last log entry in the file."},
+		{Name: "cluster_lag_entries", Type: obs.Gauge, Help: "Committed log entries that are not in the file."},
+		{Name: "cluster_elections_total", Type: obs.Counter, Help: "Elections that this node has won."},
+		{Name: "cluster_installs_total", Type: obs.Counter, Help: "Files of a leader that were installed."},
+		{
+			Name: "cluster_files_sent_total",
+			Type: obs.Counter,
+			Help: "Files prepared for followers that were too far behind.",
+		},
+		{
+			Name: "cluster_proposals_failed_total",
+			Type: obs.Counter,
+			Help: "Proposals that were refused or have an unknown outcome.",
+		},
+		{
+			Name:    "cluster_propose_seconds",
+			Type:    obs.Histogram,
+			Buckets: proposeSeconds[:],
+			Help:    "Time of a group from its proposal until it is in the file.",
+		},
+	}
+}
+
+func newMetrics(reg *obs.Metrics, n *Node) *metrics {
+	reg.Declare(clusterFamilies()...)
+	gauge := func(name string, read func() float64) {
+		reg.Gauge(name, service, func() float64 {
+			if n.serving.Load() {
+				return read()
+			}
+			return 0
+		})
+	}
+	gauge("cluster_leader", func() float64 { return gaugeOf(n.Leads()) })
+	gauge("cluster_known_leader", func() float64 {
+		_, _, ok := n.Leader()
+		return gaugeOf(ok)
+	})
+	gauge("cluster_fit", func() float64 { return gaugeOf(n.unfit() == "") })
+	gauge("cluster_term", func() float64 { return float64(n.raft.CurrentTerm()) })
+	gauge("cluster_applied_index", func() float64 { return float64(n.store.Applied().Index) })
+	gauge("cluster_lag_entries", func() float64 { return float64(n.lag()) })
+	return &metrics{
+		elections: reg.Counter("cluster_elections_total", service),
+		installed: reg.Counter("cluster_installs_total", service),
+		sent:      reg.Counter("cluster_files_sent_total", service),
+		failed:    reg.Counter("cluster_proposals_failed_total", service),
+		propose:   reg.Histogram("cluster_propose_seconds", service),
+	}
+}
+
+// gaugeOf returns 1 if set is true, else 0.
+func gaugeOf(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}

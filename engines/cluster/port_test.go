@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
+	"ronbox/store"
+)
+
+var _ member.Cluster = (*Node)(nil)
+
+// tlsPort is a Peers over the peer port.
+type tlsPort struct {
+	*peer.Port
+	id *peer.Identity
+}
+
+func (p tlsPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	return p.id.Dial(ctx, addr, peer.ProtoRaft)
+}
+
+// listenTLS makes an identity and its peer port on loopback. The identity is of the cluster of
+// founder, if that is not nil.
+func listenTLS(t *testing.T, founder *peer.Identity) tlsPort {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := peer.Found(ln.Addr().String(), time.Now())
+	if err == nil && founder != nil {
+		id, err = issue(founder, ln.Addr().String())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := peer.Listen(ln, id, peer.Options{
+		Catalog: flow.NewCatalog(nil, nil),
+		Member:  func(string) bool { return true },
+	})
+	var tasks sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	for _, task := range port.Tasks() {
+		for range task.Count {
+			tasks.Go(func() { _ = task.Run(ctx) })
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := port.Close(); err != nil {
+			t.Error(err)
+		}
+		tasks.Wait()
+	})
+	return tlsPort{port, id}
+}
+
+// issue makes another identity of the cluster of founder.
+func issue(founder *peer.Identity, advertise string) (*peer.Identity, error) {
+	server, err := peer.NewID(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	key, err := peer.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := founder.Authority().Issue(server, key.Public().(ed25519.PublicKey), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	info := peer.NodeInfo{Cluster: founder.ClusterID(), Server: server, Advertise: advertise}
+	return peer.NewIdentity(info, key, cert, founder.CACertPEM(), nil)
+}
+
+// Two nodes replicate over TLS and real sockets.
+func TestOverThePeerPort(t *testing.T) {
+	a, b := listenTLS(t, nil), tlsPort{}
+	b = listenTLS(t, a.id)
+	w := newWorld(t, 0)
+	w.ports = map[string]tlsPort{"a": a, "b": b}
+	first := w.add("a")
+	ident, err := store.NewIdentity(time.Now())
+	if err == nil {
+		err = store.Create(first.path(), ident)
+	}
+	if err == nil {
+		c := raft.Configuration{Servers: []raft.Server{{
+			Suffrage: raft.Voter, ID: raft.ServerID(a.id.ServerID()), Address: raft.ServerAddress(a.id.Advertise()),
+		}}}
+		err = store.SetMembership(first.path(), &store.Membership{
+			Index: 1, Raw: raft.EncodeConfiguration(c),
+			Applied: store.Applied{Place: store.Place{Index: 1, Term: 1}, Origin: originInit},
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	la, err := first.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, la.node.Elected())
+	second := w.add("b")
+	second.receive(la.node)
+	lb, err := second.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = la.node.Admit(t.Context(), b.id.ServerID(), b.id.Advertise(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = store.Commit(t.Context(), la.store, store.Work, put{"k", "v"}); err != nil {
+		t.Fatal(err)
+	}
+	if err = la.node.Confirm(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for lb.store.Applied().Place != la.store.Applied().Place {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("not replicated")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for _, l := range []*life{lb, la} {
+		if err := l.end(); err != nil {
+			t.Error(err)
+		}
+	}
+	if m, err := store.ReadMembership(filepath.Join(second.dir, member.DatabaseFile)); err != nil || m.Applied.Index < 3 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func await(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-t.Context().Done():
+		t.Fatal("it did not come")
+	}
+}

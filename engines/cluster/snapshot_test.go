@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"ronbox/engines/cluster/member"
+	"ronbox/store"
+)
+
+// fill writes a stream in pieces of random length.
+func fill(t *testing.T, s raft.SnapshotSink, stream []byte, rng *rand.Rand) error {
+	t.Helper()
+	for len(stream) > 0 {
+		n := min(len(stream), 1+rng.IntN(1+rng.IntN(10_000)))
+		if _, err := s.Write(stream[:n]); err != nil {
+			return err
+		}
+		stream = stream[n:]
+	}
+	return s.Close()
+}
+
+// A file that is damaged, cut off or not the announced one is not installed and leaves nothing. A
+// good one is installed and ends the life.
+func TestSink(t *testing.T) {
+	bubble(t, 15, func(t *testing.T, w *world) {
+		m := w.found("a").on()
+		w.leader().mustPut("k", "v")
+		node := m.now().node
+		shots := &snapshots{node}
+		meta, r, err := shots.Open(fileID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if int64(len(stream)) != meta.Size {
+			t.Errorf("%d bytes, announced %d", len(stream), meta.Size)
+		}
+		flipped := func(at int) []byte {
+			out := append([]byte(nil), stream...)
+			out[at] ^= 1
+			return out
+		}
+		rng := rand.New(rand.NewPCG(15, 0))
+		installed := filepath.Join(m.dir, member.InstallFile)
+		for _, tt := range []struct {
+			name   string
+			stream []byte
+			index  uint64
+		}{
+			{"a flipped bit of the file", flipped(len(stream) - 5000), meta.Index},
+			{"a flipped bit of the manifest", flipped(20), meta.Index},
+			{"a manifest without end", flipped(0), meta.Index},
+			{"cut off in the file", stream[:len(stream)-1], meta.Index},
+			{"cut off in the manifest", stream[:100], meta.Index},
+			{"cut off in the length", stream[:2], meta.Index},
+			{"another place", stream, meta.Index + 1},
+		} {
+			s, err := shots.Create(1, tt.index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = fill(t, s, tt.stream, rng); err == nil {
+				t.Errorf("%s: installed", tt.name)
+			}
+			_ = s.Cancel()
+			left, _ := filepath.Glob(installed + "*")
+			if len(left) > 0 || node.over() {
+				t.Errorf("%s: left %q, over = %v", tt.name, left, node.over())
+			}
+		}
+		s, err := shots.Create(1, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = fill(t, s, stream, rng); err != nil {
+			t.Fatal(err)
+		}
+		if why, _ := node.Reason(); why != ReasonInstalled {
+			t.Errorf("reason %q", why)
+		}
+		w.leader().mustPut("after", "1")
+		if got := m.get("k"); got != "v" {
+			t.Errorf("k = %q", got)
+		}
+		if left, _ := filepath.Glob(installed + "*"); len(left) > 0 {
+			t.Errorf("left %q", left)
+		}
+	})
+}
+
+// fakeStore follows until its errors are used up.
+type fakeStore struct {
+	Store
+	errs  []error
+	calls int
+}
+
+func (s *fakeStore) Follow(context.Context, []store.Placed) error {
+	s.calls++
+	if len(s.errs) == 0 {
+		return nil
+	}
+	err := s.errs[0]
+	s.errs = s.errs[1:]
+	return err
+}
+
+// A follower without room, or with an entry of another release, tries again, and is unfit
+// meanwhile. Any other error ends its life for good.
+func TestFollowerStalls(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		errs  []error
+		calls int
+		over  bool
+	}{
+		{"room later", []error{store.ErrFull, store.ErrFull}, 3, false},
+		{"another release", []error{store.ErrFormat}, 2, false},
+		{"another history", []error{store.ErrFull, store.ErrDiverged}, 2, true},
+		{"all well", nil, 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &fakeStore{errs: tt.errs}
+			n := &Node{store: s, log: hclog.NewNullLogger(), ctx: t.Context(), deposed: make(chan struct{})}
+			begun := time.Now()
+			n.followAll([]store.Placed{{Place: store.Place{Index: 2, Term: 1}, Entry: []byte{1}}})
+			if s.calls != tt.calls || n.over() != tt.over || n.stalled.Load() != nil {
+				t.Errorf("%s: %d calls, over = %v, stalled = %v", tt.name, s.calls, n.over(), n.stalled.Load())
+			}
+			if took := time.Since(begun); took != time.Duration(tt.calls-1)*stallEvery {
+				t.Errorf("%s: took %v", tt.name, took)
+			}
+		})
+	}
+}
+
+// The folder of shots is emptied at boot.
+func TestLeftShots(t *testing.T) {
+	bubble(t, 16, func(t *testing.T, w *world) {
+		m := w.found("a")
+		left := filepath.Join(m.dir, "cluster", "shots", "1")
+		part := filepath.Join(m.dir, member.InstallFile+partialSuffix)
+		if err := errors.Join(os.MkdirAll(left, 0o700), os.WriteFile(part, []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		m.on()
+		w.leader()
+		for _, path := range []string{left, part} {
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}

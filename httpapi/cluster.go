@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"ronbox/store"
+)
+
+// Cluster is the part of a cluster that decides which node answers. Its methods are called from any
+// goroutine.
+type Cluster interface {
+	// Self returns the id of this node.
+	Self() string
+	// Leads reports whether this node leads, and its engines are ready to answer. It does not
+	// block.
+	Leads() bool
+	// Leader returns the node that leads, and the address of its peer port. It does not block.
+	Leader() (id, addr string, ok bool)
+	// Confirm returns nil if this node still led after the call began. It blocks for one round of
+	// messages, until ctx ends.
+	Confirm(ctx context.Context) error
+	// Peer returns the transport to the peer ports of the cluster. It reports its progress by
+	// net/http/httptrace, does not decompress, and refuses a server that is not of this cluster.
+	Peer() http.RoundTripper
+}
+
+// confirm makes answers wait until a quorum confirms that this node leads, so that a deposed node
+// shows no old state: answers of reads before their first byte, and refusals of writes. An accepted
+// write needs no confirmation, because a quorum has it.
+func confirm(s *Server, b *boundRoute, next Handler) Handler {
+	if s.d.Cluster == nil {
+		return next
+	}
+	reads := !b.route.Writes()
+	return func(c *Request) error {
+		c.confirms = reads
+		defer func() { c.confirms = false }()
+		err := next(c)
+		if err != nil && c.status == 0 && s.classify(b.service, err).Status < http.StatusInternalServerError {
+			_ = c.confirmed() // the refusal may be due to old state
+		}
+		if c.unsure != nil {
+			return c.unsure
+		}
+		return err
+	}
+}
+
+// confirmed reports whether the node still leads. If it does not, the headers of the answer are
+// removed, and the rest of the answer is discarded.
+func (r *Request) confirmed() bool {
+	if r.unsure != nil {
+		return false
+	}
+	err := r.server.d.Cluster.Confirm(r.Context())
+	if err == nil {
+		return true
+	}
+	r.unsure = fmt.Errorf("%w: %w", store.ErrNotLeader, err)
+	h := r.Header()
+	for name := range h {
+		if !frameHeader(name) {
+			delete(h, name)
+		}
+	}
+	return false
+}
+
+// frameHeader reports whether a header of an answer is set by the stages before the handler.
+func frameHeader(name string) bool {
+	switch name {
+	case corrHeader, rateHeader, "Connection", "Vary", "Strict-Transport-Security", "Content-Security-Policy",
+		"Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options":
+		return true
+	}
+	return strings.HasPrefix(name, "Access-Control-")
+}

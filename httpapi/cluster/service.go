@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/openapi"
+	clusterapi "ronbox/httpapi/wire/cluster"
+)
+
+// Engine is the interface of the routes to the cluster. An operation that needs another state of
+// the node or of the cluster returns a *ConflictError, and one for an unknown member
+// httpapi.ErrNoSuch.
+type Engine interface {
+	// Status may ask the leader, for a moment.
+	Status(ctx context.Context) (clusterapi.ClusterStatus, error)
+	// Init returns once the node will be a member after its restart. The restart begins after the
+	// answer.
+	Init(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest,
+	) (clusterapi.Inited, error)
+	// Token is called on the leader.
+	Token(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
+	) (clusterapi.JoinToken, error)
+	// Leave returns once this node is no longer a member.
+	Leave(
+		ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest,
+	) (clusterapi.Removed, error)
+	// Remove is called on the leader.
+	Remove(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Removed, error)
+}
+
+// ConflictError is returned if an operation is not possible in the current state: status 409.
+// Reason is for people: why, and what to do next. It contains no part of the request.
+type ConflictError struct{ Reason string }
+
+func (e *ConflictError) Error() string { return e.Reason }
+
+// Names of the service and of its scopes. The scope node.admin implies both.
+const (
+	service    = "cluster"
+	scopeRead  = "cluster.read"
+	scopeAdmin = "cluster.admin"
+)
+
+// changeDeadline is the deadline of operations, which wait for a quorum or copy files.
+const changeDeadline = 30 * time.Second
+
+// handlers serve the routes of the cluster.
+type handlers struct{ engine Engine }
+
+// New returns the cluster's part of the surface.
+func New(e Engine) httpapi.Service {
+	h := handlers{e}
+	return httpapi.Service{
+		Name: service,
+		Errors: []httpapi.ErrorRule{{
+			Is:      httpapi.IsA[*ConflictError],
+			Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"},
+			Title:   "Not in this state",
+		}},
+		Routes: h.routes(),
+	}
+}
+
+func (h handlers) routes() []httpapi.Route {
+	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
+	return append(
+		httpapi.Routes(
+			change,
+			httpapi.Route{
+				Pattern: "init", Handle: h.postInit, Local: true,
+				ID: "initCluster", Summary: "Make the node the first member of a new cluster",
+				In: clusterapi.InitRequest{}, Answers: ok(clusterapi.Inited{}),
+			},
+			httpapi.Route{
+				Pattern: "tokens", Handle: h.postToken,
+				ID: "mintClusterToken", Summary: "Mint a token with which one node joins",
+				In: clusterapi.JoinTokenRequest{}, Answers: ok(clusterapi.JoinToken{}),
+			},
+			httpapi.Route{
+				Pattern: "leave", Handle: h.postLeave, Local: true,
+				ID: "leaveCluster", Summary: "Remove the node that answers from its cluster",
+				In: clusterapi.LeaveRequest{}, Answers: ok(clusterapi.Removed{}),
+			},
+			httpapi.Route{
+				Pattern: "remove", Handle: h.postRemove,
+				ID: "removeMember", Summary: "Remove another node from the cluster",
+				In: clusterapi.RemoveRequest{}, Answers: ok(clusterapi.Removed{}),
+				Problems: []int{http.StatusNotFound},
+			},
+		),
+		httpapi.Route{
+			Method: http.MethodGet, Pattern: clusterapi.Prefix + "status", Handle: h.getStatus,
+			Scope: scopeRead, Class: httpapi.ClassAdmin, Admin: true, Local: true, Endpoint: "admin",
+			Deadline: httpapi.DefaultDeadline,
+			ID:       "getClusterStatus", Summary: "Members of the cluster, as the node sees them",
+			Answers: ok(clusterapi.ClusterStatus{}), Problems: []int{http.StatusConflict},
+		},
+	)
+}
+
+// change sets the fields that the operations have in common.
+func change(r *httpapi.Route) {
+	r.Method, r.Pattern = http.MethodPost, clusterapi.Prefix+r.Pattern
+	r.Scope, r.Class, r.Admin, r.Endpoint = scopeAdmin, httpapi.ClassAdmin, true, "admin"
+	r.Body, r.Deadline = httpapi.JSONBody, changeDeadline
+	r.Problems = append(r.Problems, http.StatusConflict, http.StatusInsufficientStorage)
+}
+
+// getStatus serves GET /admin/v1/cluster/status.
+func (h handlers) getStatus(c *httpapi.Request) error {
+	status, err := h.engine.Status(c.Context())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, status)
+}
+
+// postInit serves POST /admin/v1/cluster/init.
+func (h handlers) postInit(c *httpapi.Request) error {
+	var in clusterapi.InitRequest
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if in.Advertise != "" && !isAddress(in.Advertise) {
+		return httpapi.BadBody("advertise", "must be a host and a port, as in node1.example.org:7946")
+	}
+	return respond(c, in, h.engine.Init)
+}
+
+// isAddress reports whether s is a host and a port other than 0.
+func isAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// postToken serves POST /admin/v1/cluster/tokens.
+func (h handlers) postToken(c *httpapi.Request) error {
+	var in clusterapi.JoinTokenRequest
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	return respond(c, in, h.engine.Token)
+}
+
+// postLeave serves POST /admin/v1/cluster/leave.
+func (h handlers) postLeave(c *httpapi.Request) error {
+	var in clusterapi.LeaveRequest
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	return respond(c, in, h.engine.Leave)
+}
+
+// postRemove serves POST /admin/v1/cluster/remove.
+func (h handlers) postRemove(c *httpapi.Request) error {
+	var in clusterapi.RemoveRequest
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if !httpapi.IsULID(in.ID) {
+		return httpapi.BadBody("id", "must be the id of a member, as in the status")
+	}
+	return respond(c, in.ID, h.engine.Remove)
+}
+
+// respond performs an operation for the caller and answers with its result.
+func respond[In, Out any](
+	c *httpapi.Request,
+	in In,
+	do func(ctx context.Context, by engines.Actor, corrID string, in In) (Out, error),
+) error {
+	out, err := do(c.Context(), c.Actor(), c.CorrID(), in)
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, out)
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import "time"
+
+// Roles of a member.
+const (
+	RoleVoter   = "voter"
+	RoleStandby = "standby" // has all data and no vote
+)
+
+// ClusterStatus is the body of GET /admin/v1/cluster/status.
+type ClusterStatus struct {
+	Self    string   `json:"self" doc:"id of the node that answers"`
+	Leader  string   `json:"leader" doc:"id of the node that leads; empty: none is known"`
+	Members []Member `json:"members"`
+	// FailureTolerance counts members that are down already.
+	FailureTolerance uint64 `json:"failure_tolerance" doc:"voters that may fail before the cluster stops answering"`
+}
+
+// Member is a node of the cluster.
+type Member struct {
+	ID      string `json:"id"`
+	Role    string `json:"role" enum:"voter|standby"`
+	URL     string `json:"url" doc:"of its HTTP listener; empty: not known yet"`
+	Lag     uint64 `json:"lag" doc:"entries of the log that it does not have yet"`
+	Healthy bool   `json:"healthy" doc:"the leader has heard from it recently"`
+}
+
+// InitRequest is the body of POST /admin/v1/cluster/init.
+type InitRequest struct {
+	Advertise string `json:"advertise,omitzero" doc:"host:port at which other nodes reach its peer port; empty: the configured one"`
+}
+
+// Inited answers InitRequest.
+type Inited struct {
+	Cluster string `json:"cluster" doc:"id of the new cluster"`
+	ID      string `json:"id" doc:"id of this node in it"`
+}
+
+// JoinTokenRequest is the body of POST /admin/v1/cluster/tokens.
+type JoinTokenRequest struct {
+	Standby bool `json:"standby,omitzero" doc:"the node that joins gets no vote"`
+}
+
+// JoinToken answers JoinTokenRequest.
+type JoinToken struct {
+	Token     string    `json:"token" doc:"permits one node to join, once"`
+	URL       string    `json:"url" doc:"of the peer port that takes it"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// LeaveRequest is the body of POST /admin/v1/cluster/leave.
+type LeaveRequest struct {
+	Last bool `json:"last,omitzero" doc:"the only member becomes a node alone, and keeps its data"`
+}
+
+// RemoveRequest is the body of POST /admin/v1/cluster/remove.
+type RemoveRequest struct {
+	ID string `json:"id" doc:"of the member"`
+}
+
+// Removed answers LeaveRequest and RemoveRequest.
+type Removed struct {
+	ID string `json:"id" doc:"of the node that is no longer a member"`
+}
