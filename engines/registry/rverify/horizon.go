@@ -162,7 +162,7 @@ func (v *Verifier) apart(ctx context.Context, r VersionReader, h *Horizon,
 }
 
 // linkApart checks d under the set in force before it. It trusts the link of d to the version
-// before it, which may be pruned.
+// before it if that one is pruned.
 func (v *Verifier) linkApart(at *State, d *document) error {
 	if d.version == 1 {
 		return v.link(at, d)
@@ -170,9 +170,15 @@ func (v *Verifier) linkApart(at *State, d *document) error {
 	if at.Signers == nil {
 		return problemf(KindIncomplete, 1, "genesis is missing")
 	}
+	prev := record.Head{Version: d.version - 1, Hash: d.entry.PrevHash, PayloadB3: d.payload.PrevHash}
+	if at.Head.Version == prev.Version {
+		prev = at.Head
+	}
+	if err := d.comesAfter(prev); err != nil {
+		return err
+	}
 	err := d.payload.CheckLinks(record.Base{
-		Origin: at.Origin, Version: d.version - 1, PayloadB3: d.payload.PrevHash,
-		Hash: d.entry.PrevHash, Signers: at.Signers,
+		Origin: at.Origin, Version: prev.Version, PayloadB3: prev.PayloadB3, Hash: prev.Hash, Signers: at.Signers,
 	})
 	if err != nil {
 		return problemf(kindOf(err), d.version, "payload: %v", err)
