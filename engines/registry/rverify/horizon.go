@@ -80,14 +80,12 @@ func (h *Horizon) fits(said checkpoint.Retention, at State) error {
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	var said checkpoint.Retention
 	partial := r.Followed() && h.Note == nil
-	if !partial {
-		keys, _, err := trustedKeys(r)
-		if err == nil {
-			said, err = h.statement(keys)
-		}
-		if err != nil {
-			return err
-		}
+	keys, _, err := trustedKeys(r)
+	if err == nil && !partial {
+		said, err = h.statement(keys)
+	}
+	if err != nil {
+		return err
 	}
 	var kept []uint64
 	for _, raw := range r.Epochs() {

@@ -3,6 +3,7 @@ package rverify
 import (
 	"testing"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 )
 
@@ -33,5 +34,26 @@ func TestHorizonAfterAnotherGenesis(t *testing.T) {
 	reseal(t, other, 2, func(a *record.Artifact) { a.PrevHash = log.head.Hash })
 	if bad := begin(other, other.base.Items); bad == nil || bad.Kind != KindChain || bad.Version != 2 {
 		t.Errorf("an entry after another one: %v", bad)
+	}
+}
+
+// partialLog is a copy that has its horizon and no checkpoint yet.
+type partialLog struct{ *memLog }
+
+func (l partialLog) Horizon() (*Horizon, error) {
+	return &Horizon{Min: 2, Items: func() (record.Items, error) { return l.base.Items, nil }}, nil
+}
+
+// A damaged signer set of such a copy is a problem of it.
+func TestHorizonOfADamagedCopy(t *testing.T) {
+	log := newLog(t, 1, 1).fill(t, 1, 1)
+	log.followed, log.audits = true, nil
+	log.auditSeq, log.auditHead = 0, b3.Digest{}
+	for set, sound := range map[string]bool{string(log.epochs[1]): true, "cut": false, "": false} {
+		log.epochs[1] = []byte(set)
+		_, err := New(Options{}).Step(t.Context(), partialLog{log}, 9)
+		if sound != (err == nil) {
+			t.Errorf("%.3q: %v", set, err)
+		}
 	}
 }
