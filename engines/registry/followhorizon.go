@@ -74,7 +74,8 @@ func treeProblem(version uint64, format string, args ...any) error {
 }
 
 // beginAt reads the horizon of a log with a checkpoint of size versions, and moves v to it. The
-// error is a *rverify.Problem if the log is bad, and cause if the log is complete.
+// error is a *rverify.Problem if the log is bad, and wraps cause if the log is complete, or if it
+// was pruned under a newer checkpoint.
 func beginAt(ctx context.Context, log PublicLog, v *rverify.Verifier, size uint64, cause error) (*beginning, error) {
 	h, err := log.Horizon(ctx)
 	b := &beginning{kept: h.Kept, docs: keptDocs{}}
@@ -84,6 +85,8 @@ func beginAt(ctx context.Context, log PublicLog, v *rverify.Verifier, size uint6
 		return nil, err
 	case b.Min <= 1:
 		return nil, cause
+	case statedTree(b.Note).Size > size:
+		return nil, fmt.Errorf("it was pruned after its checkpoint of %d versions: %w", size, cause)
 	case b.Min > size:
 		return nil, treeProblem(0, "it is complete from version %d on, its checkpoint is of %d versions", b.Min, size)
 	case b.Min > maxHorizon:
@@ -217,9 +220,10 @@ func (b *beginning) check(sets []*record.SignerSet, sums []b3.Digest) error {
 	})
 }
 
-// statedTree returns the tree that a stored statement names, the zero Tree if it cannot be read.
+// statedTree returns the tree that a statement names, the zero Tree if it cannot be read. It checks
+// no signature.
 func statedTree(note []byte) checkpoint.Tree {
 	text, _, _ := strings.Cut(string(note), "\n\n")
-	said, _ := checkpoint.ParseRetention(text + "\n") // Recover has checked the signed log beside it
+	said, _ := checkpoint.ParseRetention(text + "\n")
 	return said.Tree
 }

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/rverify"
+	"ronbox/store"
 )
 
 // prune waits until the hub has pruned, and ends its retention.
@@ -180,6 +181,43 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		r.wantEqual(h)
 		r.stop()
 	}
+}
+
+// A hub that prunes between its checkpoint and its horizon has told no lie: the statement is of more
+// versions than the checkpoint.
+func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	first, was := h.of.e.Head().MinVersion, []byte(nil)
+	err := h.of.e.view(t.Context(), func(r store.Reader) error {
+		note, _ := retentions.Get(r, first)
+		for size, raw := range checkpoints.All(r) {
+			if size >= first && size < statedTree(note).Size {
+				was = bytes.Clone(raw)
+			}
+		}
+		return nil
+	})
+	if err != nil || was == nil {
+		t.Fatalf("no checkpoint before the one of the statement, %v", err)
+	}
+	r := newFollower(t, h)
+	f := r.rounds()
+	h.set(func(h *fakeHub) {
+		h.lie = func(call string, _ uint64, raw []byte) []byte {
+			if call == "checkpoint" {
+				return was
+			}
+			return raw
+		}
+	})
+	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 || f.fault.Load() != nil {
+		t.Errorf("%+v", got)
+	}
+	h.set(func(h *fakeHub) { h.lie = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("after it: %+v", got)
+	}
+	r.wantEqual(h)
 }
 
 // A pruned hub whose log is another one is not believed by those who know its log.
