@@ -2,12 +2,14 @@ package registry
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
@@ -218,6 +220,29 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 		t.Errorf("after it: %+v", got)
 	}
 	r.wantEqual(h)
+}
+
+// A kept version that cannot be stored is a fault of the hub, not of this node.
+func TestHorizonThatCannotBeStored(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	r := newFollower(t, h)
+	f := r.rounds()
+	note := h.of.e.latest.Load()
+	b, err := beginAt(t.Context(), h, rverify.New(f.options(0)), note.Size, ErrPruned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := record.ParseEntry(b.docs[1].entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.docs[1] = hubDoc{bytes.Replace(entry.Bytes(), []byte(entry.ProposalID), []byte("none"), 1), b.docs[1].payload}
+	var fault *FollowFault
+	var own *keepError
+	err = f.write(t.Context(), &stretch{begin: b, first: b.Min + 1, note: *note})
+	if !errors.As(err, &fault) || errors.As(err, &own) || r.e.Head().Head.Version != 0 {
+		t.Errorf("%v", err)
+	}
 }
 
 // A pruned hub whose log is another one is not believed by those who know its log.
