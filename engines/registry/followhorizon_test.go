@@ -222,6 +222,18 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 	r.wantEqual(h)
 }
 
+// A damaged row of a kept version is damage, and no word of retention.
+func TestDamagedKeptVersion(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
+		t.Errorf("version 2: %v", err)
+	}
+	h.of.flip(flip{bucket: bPayload, key: store.U64().Append(nil, 5), bit: 77})
+	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
+		t.Errorf("version 5: %v", err)
+	}
+}
+
 // A kept version that cannot be stored is a fault of the hub, not of this node.
 func TestHorizonThatCannotBeStored(t *testing.T) {
 	h, _ := newPrunedHub(t)

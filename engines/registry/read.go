@@ -50,7 +50,7 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	}
 	raw, _, err := rowOf(ctx, e, entries, v)
 	if err == nil && raw == nil {
-		err = e.orPruned(v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
+		err = e.orGone(ctx, v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
 	}
 	return raw, err
 }
@@ -76,6 +76,14 @@ func (e *Engine) orPruned(v uint64, err error) error {
 	return err
 }
 
+// orGone is as orPruned, but returns err for the pruned versions that are kept.
+func (e *Engine) orGone(ctx context.Context, v uint64, err error) error {
+	if pruned := e.held(ctx, v); errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return err
+}
+
 // PayloadBytes returns the exact signed bytes of a version.
 func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.held(ctx, v); err != nil {
@@ -83,7 +91,7 @@ func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	}
 	p, err := e.payloadAt(ctx, v)
 	if err != nil {
-		return nil, e.orPruned(v, err)
+		return nil, e.orGone(ctx, v, err)
 	}
 	return p.Bytes(), nil
 }
