@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,29 @@ func (e *Engine) Horizon(ctx context.Context) (Horizon, error) {
 		return nil
 	})
 	return out, err
+}
+
+// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
+// changes of signers.
+func (e *Engine) held(ctx context.Context, v uint64) error {
+	pruned := e.known(v)
+	if !errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return e.view(ctx, func(r store.Reader) error {
+		if keptVersions(r)[v] {
+			return nil
+		}
+		return pruned
+	})
+}
+
+// orGone is as orPruned, but returns err for the pruned versions that are kept.
+func (e *Engine) orGone(ctx context.Context, v uint64, err error) error {
+	if pruned := e.held(ctx, v); errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return err
 }
 
 // maxHorizon bounds the pruned versions of a log that is begun at its horizon: their hashes are in

@@ -28,21 +28,6 @@ func (e *Engine) known(v uint64) error {
 	return nil
 }
 
-// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
-// changes of signers.
-func (e *Engine) held(ctx context.Context, v uint64) error {
-	pruned := e.known(v)
-	if !errors.Is(pruned, ErrPruned) {
-		return pruned
-	}
-	return e.view(ctx, func(r store.Reader) error {
-		if keptVersions(r)[v] {
-			return nil
-		}
-		return pruned
-	})
-}
-
 // EntryBytes returns the exact bytes of the log entry of a version.
 func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.held(ctx, v); err != nil {
@@ -71,14 +56,6 @@ func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error
 // orPruned returns err, or ErrPruned if retention has removed version v meanwhile.
 func (e *Engine) orPruned(v uint64, err error) error {
 	if pruned := e.known(v); err != nil && errors.Is(pruned, ErrPruned) {
-		return pruned
-	}
-	return err
-}
-
-// orGone is as orPruned, but returns err for the pruned versions that are kept.
-func (e *Engine) orGone(ctx context.Context, v uint64, err error) error {
-	if pruned := e.held(ctx, v); errors.Is(pruned, ErrPruned) {
 		return pruned
 	}
 	return err
