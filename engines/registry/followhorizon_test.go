@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/note"
+
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -183,6 +187,69 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		r.wantEqual(h)
 		r.stop()
 	}
+}
+
+// A log key that the signers have replaced before the horizon cannot say where the log begins,
+// neither to a follower nor in a file.
+func TestStatementOfAReplacedLogKey(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	at, err := h.of.e.Horizon(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	skey, _, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), testOrigin) // of newLogRig
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := checkpoint.ParseKey(skey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(at.Statement, "\n\n")
+	forged, err := old.SignText(text + "\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Statement = string(forged)
+	r := newFollower(t, h)
+	f := r.rounds()
+	h.set(func(h *fakeHub) {
+		h.lie = func(call string, _ uint64, raw []byte) []byte {
+			if call == "horizon doc" {
+				raw, _ = json.Marshal(at)
+			}
+			return raw
+		}
+	})
+	if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+		t.Errorf("a follower: %+v", got)
+	}
+	h.set(func(h *fakeHub) { h.lie = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("after it: %+v", got)
+	}
+	if rep := h.of.verifyFile(); !rep.OK {
+		t.Errorf("the file before: %v", rep.Problem)
+	}
+	if _, err := store.Commit(t.Context(), h.of.store, store.Work, otherStatement{at.MinVersion, forged}); err != nil {
+		t.Fatal(err)
+	}
+	if rep := h.of.verifyFile(); rep.OK {
+		t.Error("the file verifies")
+	}
+}
+
+// otherStatement replaces a statement of retention.
+type otherStatement struct {
+	min  uint64
+	note []byte
+}
+
+func (otherStatement) Kind() string { return "registry.other_statement/1" }
+
+func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	retentions.Put(w, c.min, c.note)
+	return struct{}{}, nil
 }
 
 // A hub that prunes between its checkpoint and its horizon has told no lie: the statement is of more

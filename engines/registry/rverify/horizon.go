@@ -20,8 +20,8 @@ type Horizon struct {
 	Items func() (record.Items, error) // of version Min
 }
 
-// statement checks and returns the signed statement of a horizon: by a log key, of this log and
-// this place.
+// statement checks and returns the signed statement of a horizon: of this place, by one of keys,
+// which are the log keys in force at it or after it.
 func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, err error) {
 	text, err := keys.OpenText(h.Note)
 	if err == nil {
@@ -39,14 +39,14 @@ func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, er
 }
 
 // CheckStatement checks the statement of the horizon where Begin began, once the signer sets up to
-// its checkpoint are known. at is the place that Begin reached, and entry returns the hash of the
-// entry of a version from Min on.
+// its checkpoint are known, from genesis on. at is the place that Begin reached, and entry returns
+// the hash of the entry of a version from Min on.
 //
 // Until then a follower has no checkpoint, and the horizon of its file has no statement: only the
 // signers vouch for what it has.
 func (h *Horizon) CheckStatement(sets []*record.SignerSet, at State, tree logtree.Reader,
 	entry func(version uint64) (b3.Digest, error)) error {
-	keys, _, err := KeysOf(sets)
+	keys, _, err := KeysOf(sets[len(at.Epochs)-1:])
 	if err != nil {
 		return problemf(KindChain, 0, "%v", err)
 	}
@@ -80,7 +80,7 @@ func (h *Horizon) fits(said checkpoint.Retention, at State) error {
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	var said checkpoint.Retention
 	partial := r.Followed() && h.Note == nil
-	keys, _, err := trustedKeys(r)
+	keys, _, err := keysFrom(r, h.Min)
 	if err == nil && !partial {
 		said, err = h.statement(keys)
 	}
