@@ -57,8 +57,8 @@
 //  12. A follower without a version begins at the horizon of a pruned hub, in one command. It is
 //     verified before as the versions are: genesis and the changes of signers each under the set
 //     before it, the items of the first complete version under their signed root, all of them in
-//     the tree of the checkpoint, and the statement of retention by a log key. A follower that has
-//     versions never leaves them for a horizon.
+//     the tree of the checkpoint, and the statement of retention by a log key in force there or
+//     later. A follower that has versions never leaves them for a horizon.
 //
 // # Tasks and queues
 //

@@ -130,7 +130,7 @@ func (f *follower) resume(ctx context.Context) error {
 			f.archived = size
 		}
 		if _, note, pruned := retentions.Last(r); pruned && last == nil { // it was killed on the way to a checkpoint
-			f.seen = statedTree(note)
+			f.seen = statedTree(note) // its signature was checked before it was written
 		}
 		return nil
 	})

@@ -82,7 +82,8 @@ func (c FollowBegin) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (tree
 	return s.tree.row, nil
 }
 
-// beginHere writes the verified horizon of the hub, and makes its version Min HEAD.
+// beginHere writes the verified horizon of the hub, and makes its version Min HEAD. The error is a
+// *keepError if this node failed.
 func (f *follower) beginHere(ctx context.Context, b *beginning) error {
 	at := b.state
 	c := FollowBegin{Genesis: f.genesis, Origin: at.Origin, Statement: b.Note, Tiles: b.tree.before(b.Min - 1)}
@@ -106,7 +107,7 @@ func (f *follower) beginHere(ctx context.Context, b *beginning) error {
 		f.e.publishFollowed(next, row, nil, step.events[last:], time.Since(begun))
 	})
 	if err != nil {
-		return err
+		return &keepError{err}
 	}
 	f.e.board.Set(service, keyHasGenesis, f.e.hasGenesis())
 	f.e.log.Info("follow.begun", "hub", f.hub.URL(), "min_version", b.Min)

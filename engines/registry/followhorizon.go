@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,6 +46,29 @@ func (e *Engine) Horizon(ctx context.Context) (Horizon, error) {
 	return out, err
 }
 
+// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
+// changes of signers.
+func (e *Engine) held(ctx context.Context, v uint64) error {
+	pruned := e.known(v)
+	if !errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return e.view(ctx, func(r store.Reader) error {
+		if keptVersions(r)[v] {
+			return nil
+		}
+		return pruned
+	})
+}
+
+// orGone is as orPruned, but returns err for the pruned versions that are kept.
+func (e *Engine) orGone(ctx context.Context, v uint64, err error) error {
+	if pruned := e.held(ctx, v); errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return err
+}
+
 // maxHorizon bounds the pruned versions of a log that is begun at its horizon: their hashes are in
 // memory together, and are written in one command.
 const maxHorizon = 1 << 20
@@ -74,7 +98,8 @@ func treeProblem(version uint64, format string, args ...any) error {
 }
 
 // beginAt reads the horizon of a log with a checkpoint of size versions, and moves v to it. The
-// error is a *rverify.Problem if the log is bad, and cause if the log is complete.
+// error is a *rverify.Problem if the log is bad, and wraps cause if the log is complete, or if it
+// was pruned under a newer checkpoint.
 func beginAt(ctx context.Context, log PublicLog, v *rverify.Verifier, size uint64, cause error) (*beginning, error) {
 	h, err := log.Horizon(ctx)
 	b := &beginning{kept: h.Kept, docs: keptDocs{}}
@@ -84,6 +109,8 @@ func beginAt(ctx context.Context, log PublicLog, v *rverify.Verifier, size uint6
 		return nil, err
 	case b.Min <= 1:
 		return nil, cause
+	case statedTree(b.Note).Size > size:
+		return nil, fmt.Errorf("it was pruned after its checkpoint of %d versions: %w", size, cause)
 	case b.Min > size:
 		return nil, treeProblem(0, "it is complete from version %d on, its checkpoint is of %d versions", b.Min, size)
 	case b.Min > maxHorizon:
@@ -217,9 +244,10 @@ func (b *beginning) check(sets []*record.SignerSet, sums []b3.Digest) error {
 	})
 }
 
-// statedTree returns the tree that a stored statement names, the zero Tree if it cannot be read.
+// statedTree returns the tree that a statement names, the zero Tree if it cannot be read. It checks
+// no signature.
 func statedTree(note []byte) checkpoint.Tree {
 	text, _, _ := strings.Cut(string(note), "\n\n")
-	said, _ := checkpoint.ParseRetention(text + "\n") // Recover has checked the signed log beside it
+	said, _ := checkpoint.ParseRetention(text + "\n")
 	return said.Tree
 }

@@ -2,13 +2,20 @@ package registry
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/note"
+
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/store"
 )
 
 // prune waits until the hub has pruned, and ends its retention.
@@ -179,6 +186,141 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		}
 		r.wantEqual(h)
 		r.stop()
+	}
+}
+
+// A log key that the signers have replaced before the horizon cannot say where the log begins,
+// neither to a follower nor in a file.
+func TestStatementOfAReplacedLogKey(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	at, err := h.of.e.Horizon(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	skey, _, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), testOrigin) // of newLogRig
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := checkpoint.ParseKey(skey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(at.Statement, "\n\n")
+	forged, err := old.SignText(text + "\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Statement = string(forged)
+	r := newFollower(t, h)
+	f := r.rounds()
+	h.set(func(h *fakeHub) {
+		h.lie = func(call string, _ uint64, raw []byte) []byte {
+			if call == "horizon doc" {
+				raw, _ = json.Marshal(at)
+			}
+			return raw
+		}
+	})
+	if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+		t.Errorf("a follower: %+v", got)
+	}
+	h.set(func(h *fakeHub) { h.lie = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("after it: %+v", got)
+	}
+	if rep := h.of.verifyFile(); !rep.OK {
+		t.Errorf("the file before: %v", rep.Problem)
+	}
+	if _, err := store.Commit(t.Context(), h.of.store, store.Work, otherStatement{at.MinVersion, forged}); err != nil {
+		t.Fatal(err)
+	}
+	if rep := h.of.verifyFile(); rep.OK {
+		t.Error("the file verifies")
+	}
+}
+
+// otherStatement replaces a statement of retention.
+type otherStatement struct {
+	min  uint64
+	note []byte
+}
+
+func (otherStatement) Kind() string { return "registry.other_statement/1" }
+
+func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	retentions.Put(w, c.min, c.note)
+	return struct{}{}, nil
+}
+
+// A hub that prunes between its checkpoint and its horizon has told no lie: the statement is of more
+// versions than the checkpoint.
+func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	first, was := h.of.e.Head().MinVersion, []byte(nil)
+	err := h.of.e.view(t.Context(), func(r store.Reader) error {
+		note, _ := retentions.Get(r, first)
+		for size, raw := range checkpoints.All(r) {
+			if size >= first && size < statedTree(note).Size {
+				was = bytes.Clone(raw)
+			}
+		}
+		return nil
+	})
+	if err != nil || was == nil {
+		t.Fatalf("no checkpoint before the one of the statement, %v", err)
+	}
+	r := newFollower(t, h)
+	f := r.rounds()
+	h.set(func(h *fakeHub) {
+		h.lie = func(call string, _ uint64, raw []byte) []byte {
+			if call == "checkpoint" {
+				return was
+			}
+			return raw
+		}
+	})
+	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 || f.fault.Load() != nil {
+		t.Errorf("%+v", got)
+	}
+	h.set(func(h *fakeHub) { h.lie = nil })
+	if got := f.try(t); got.State != FollowOK {
+		t.Errorf("after it: %+v", got)
+	}
+	r.wantEqual(h)
+}
+
+// A damaged row of a kept version is damage, and no word of retention.
+func TestDamagedKeptVersion(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
+		t.Errorf("version 2: %v", err)
+	}
+	h.of.flip(flip{bucket: bPayload, key: store.U64().Append(nil, 5), bit: 77})
+	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
+		t.Errorf("version 5: %v", err)
+	}
+}
+
+// A kept version that cannot be stored is a fault of the hub, not of this node.
+func TestHorizonThatCannotBeStored(t *testing.T) {
+	h, _ := newPrunedHub(t)
+	r := newFollower(t, h)
+	f := r.rounds()
+	note := h.of.e.latest.Load()
+	b, err := beginAt(t.Context(), h, rverify.New(f.options(0)), note.Size, ErrPruned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := record.ParseEntry(b.docs[1].entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.docs[1] = hubDoc{bytes.Replace(entry.Bytes(), []byte(entry.ProposalID), []byte("none"), 1), b.docs[1].payload}
+	var fault *FollowFault
+	var own *keepError
+	err = f.write(t.Context(), &stretch{begin: b, first: b.Min + 1, note: *note})
+	if !errors.As(err, &fault) || errors.As(err, &own) || r.e.Head().Head.Version != 0 {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 	f.seen = s.note.Tree
 	if s.begin != nil {
 		if err := f.beginHere(ctx, s.begin); err != nil {
-			return &keepError{err}
+			return err
 		}
 	}
 	v := rverify.Resume(f.options(s.note.Size+1), f.base()) // judge has checked the signatures

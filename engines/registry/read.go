@@ -28,21 +28,6 @@ func (e *Engine) known(v uint64) error {
 	return nil
 }
 
-// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
-// changes of signers.
-func (e *Engine) held(ctx context.Context, v uint64) error {
-	pruned := e.known(v)
-	if !errors.Is(pruned, ErrPruned) {
-		return pruned
-	}
-	return e.view(ctx, func(r store.Reader) error {
-		if keptVersions(r)[v] {
-			return nil
-		}
-		return pruned
-	})
-}
-
 // EntryBytes returns the exact bytes of the log entry of a version.
 func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.held(ctx, v); err != nil {
@@ -50,7 +35,7 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	}
 	raw, _, err := rowOf(ctx, e, entries, v)
 	if err == nil && raw == nil {
-		err = e.orPruned(v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
+		err = e.orGone(ctx, v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
 	}
 	return raw, err
 }
@@ -83,7 +68,7 @@ func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	}
 	p, err := e.payloadAt(ctx, v)
 	if err != nil {
-		return nil, e.orPruned(v, err)
+		return nil, e.orGone(ctx, v, err)
 	}
 	return p.Bytes(), nil
 }

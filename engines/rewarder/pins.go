@@ -59,10 +59,9 @@ func (e *Engine) checkPins(r store.Reader, run *Run) error {
 	first := p.Pins[0]
 	has := first.ID + " " + first.Hash.String()
 	if i := slices.IndexFunc(p.Pins, func(pin Pin) bool { return pin.Fault != "" }); i >= 0 {
-		has = fmt.Sprintf("not known: the item %s has a fault (%s); propose a corrected item, "+
-			"which `ronbox registry lint` checks, or remove it", p.Pins[i].ID, p.Pins[i].Fault)
-	}
-	if n := len(p.Pins) - 1; n > 0 {
+		has = fmt.Sprintf("not known until a version of the registry corrects or removes what `ronbox registry lint` "+
+			"finds: %s has a fault (%s)", p.Pins[i].ID, p.Pins[i].Fault)
+	} else if n := len(p.Pins) - 1; n > 0 {
 		has += fmt.Sprintf(" and %d others", n)
 	}
 	return &ConflictError{WhatPin, has, run.PolicyID + " " + run.PolicyHash.String()}

@@ -34,7 +34,8 @@ func TestPins(t *testing.T) {
 		{"another id", given(Pins{5, []Pin{renamed, other}}, nil), "", 0, "and 1 others"},
 		{"a pin with a fault", given(Pins{6, []Pin{broken}}, nil), "", 0, "policy/default/x has a fault (meta.policy must"},
 		{"one beside the pinned policy", given(Pins{7, []Pin{broken, pinned(p.Hash())}}, nil), "policy/default/rev1", 7, ""},
-		{"one beside another policy", given(Pins{8, []Pin{other, broken}}, nil), "", 0, "registry lint"},
+		{"one beside another policy", given(Pins{8, []Pin{other, broken}}, nil), "", 0, "`ronbox registry lint` finds: " +
+			"policy/default/x has a fault (meta.policy must be the hash of a policy), not rev1 "},
 		{"an unknown registry", given(Pins{}, errors.New("stale: the hub is silent")), "", 0, "stale"},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {

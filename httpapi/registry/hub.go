@@ -153,8 +153,37 @@ func (h *Hub) Horizon(ctx context.Context) (Horizon, error) {
 
 // Items implements registry.Hub.
 func (h *Hub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
-	doc, err := ask[Version](ctx, h, prefix+decimal(v), maxItems)
-	return doc.Items, err
+	doc, err := ask[struct {
+		Items hubItems `json:"items"`
+	}](ctx, h, prefix+decimal(v), maxItems)
+	if err != nil {
+		return nil, err
+	}
+	return doc.Items, nil
+}
+
+// hubItems are the descriptors that a hub sends. They end at record.MaxItems: in memory an array of
+// the shortest values takes twenty times its bytes.
+type hubItems []jsontext.Value
+
+// UnmarshalJSONFrom reads one descriptor after the other.
+func (h *hubItems) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '[' {
+		return errors.New("items must be an array")
+	}
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() != ']' {
+		if len(*h) == record.MaxItems {
+			return fmt.Errorf("%w: more than %d items", record.ErrHardLimit, record.MaxItems)
+		}
+		var one jsontext.Value
+		one, err = dec.ReadValue()
+		*h = append(*h, one.Clone())
+	}
+	if err == nil {
+		_, err = dec.ReadToken()
+	}
+	return err
 }
 
 // Tile implements registry.Hub.

@@ -66,6 +66,9 @@ func TestHubAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, `{"min_version":257,"statement":"note","kept":[1,9]}`)
 		case "/registry/257":
 			_, _ = io.WriteString(w, `{"version":257,"items":[{"id": "a"}]}`)
+		case "/registry/258":
+			_, _ = io.WriteString(w, `{"approvals":[`+strings.Repeat(`{},`, 9)+`{}],"items":[0`+
+				strings.Repeat(`,0`, record.MaxItems)+`]}`)
 		case "/registry/tile/0/000.p/5":
 			_, _ = io.WriteString(w, "hashes")
 		}
@@ -93,6 +96,9 @@ func TestHubAnswers(t *testing.T) {
 	}
 	if items, err := hub.Items(t.Context(), 257); err != nil || len(items) != 1 || string(items[0]) != `{"id": "a"}` {
 		t.Errorf("items %s, %v", items, err)
+	}
+	if items, err := hub.Items(t.Context(), 258); !errors.Is(err, record.ErrHardLimit) || items != nil {
+		t.Errorf("%d items, %v", len(items), err)
 	}
 	if raw, err := hub.Tile(t.Context(), "0/000.p/5"); err != nil || string(raw) != "hashes" {
 		t.Errorf("tile %q, %v", raw, err)

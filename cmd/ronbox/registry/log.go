@@ -198,7 +198,10 @@ func (a app) pruneCmd() *cobra.Command {
 		Long: `Show which versions the node would remove in its next cycle of retention, or why it
 removes none. It prunes by itself, by the keys registry.retention.*, and only versions
 that an archived checkpoint covers. The log still verifies from genesis, and proofs of
-removed versions still hold.`,
+removed versions still hold.
+
+Genesis and changes of signers are never removed: whoever may read the registry still
+gets their entries and payloads, and with genesis the descriptors that it held.`,
 		Example: `  ronbox registry prune --dry-run`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")

@@ -20,8 +20,8 @@ type Horizon struct {
 	Items func() (record.Items, error) // of version Min
 }
 
-// statement checks and returns the signed statement of a horizon: by a log key, of this log and
-// this place.
+// statement checks and returns the signed statement of a horizon: of this place, by one of keys,
+// which are the log keys in force at it or after it.
 func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, err error) {
 	text, err := keys.OpenText(h.Note)
 	if err == nil {
@@ -39,14 +39,14 @@ func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, er
 }
 
 // CheckStatement checks the statement of the horizon where Begin began, once the signer sets up to
-// its checkpoint are known. at is the place that Begin reached, and entry returns the hash of the
-// entry of a version from Min on.
+// its checkpoint are known, from genesis on. at is the place that Begin reached, and entry returns
+// the hash of the entry of a version from Min on.
 //
 // Until then a follower has no checkpoint, and the horizon of its file has no statement: only the
 // signers vouch for what it has.
 func (h *Horizon) CheckStatement(sets []*record.SignerSet, at State, tree logtree.Reader,
 	entry func(version uint64) (b3.Digest, error)) error {
-	keys, _, err := KeysOf(sets)
+	keys, _, err := KeysOf(sets[len(at.Epochs)-1:])
 	if err != nil {
 		return problemf(KindChain, 0, "%v", err)
 	}
@@ -80,14 +80,12 @@ func (h *Horizon) fits(said checkpoint.Retention, at State) error {
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	var said checkpoint.Retention
 	partial := r.Followed() && h.Note == nil
-	if !partial {
-		keys, _, err := trustedKeys(r)
-		if err == nil {
-			said, err = h.statement(keys)
-		}
-		if err != nil {
-			return err
-		}
+	keys, _, err := keysFrom(r, h.Min)
+	if err == nil && !partial {
+		said, err = h.statement(keys)
+	}
+	if err != nil {
+		return err
 	}
 	var kept []uint64
 	for _, raw := range r.Epochs() {
@@ -162,7 +160,7 @@ func (v *Verifier) apart(ctx context.Context, r VersionReader, h *Horizon,
 }
 
 // linkApart checks d under the set in force before it. It trusts the link of d to the version
-// before it, which may be pruned.
+// before it if that one is pruned.
 func (v *Verifier) linkApart(at *State, d *document) error {
 	if d.version == 1 {
 		return v.link(at, d)
@@ -170,9 +168,15 @@ func (v *Verifier) linkApart(at *State, d *document) error {
 	if at.Signers == nil {
 		return problemf(KindIncomplete, 1, "genesis is missing")
 	}
+	prev := record.Head{Version: d.version - 1, Hash: d.entry.PrevHash, PayloadB3: d.payload.PrevHash}
+	if at.Head.Version == prev.Version {
+		prev = at.Head
+	}
+	if err := d.comesAfter(prev); err != nil {
+		return err
+	}
 	err := d.payload.CheckLinks(record.Base{
-		Origin: at.Origin, Version: d.version - 1, PayloadB3: d.payload.PrevHash,
-		Hash: d.entry.PrevHash, Signers: at.Signers,
+		Origin: at.Origin, Version: prev.Version, PayloadB3: prev.PayloadB3, Hash: prev.Hash, Signers: at.Signers,
 	})
 	if err != nil {
 		return problemf(kindOf(err), d.version, "payload: %v", err)

@@ -3,6 +3,7 @@ package rverify
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
@@ -136,6 +137,12 @@ func checkSeen(tree logtree.Reader, size uint64, keys checkpoint.Keys, note []by
 
 // trustedKeys returns the log keys and the witnesses of all signer sets of a log.
 func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
+	return keysFrom(r, 1)
+}
+
+// keysFrom returns the log keys and the witnesses of the signer sets in force at a version or after
+// it.
+func keysFrom(r LogReader, from uint64) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
 	var sets []*record.SignerSet
 	for epoch, raw := range r.Epochs() {
 		if len(raw) < 8 {
@@ -144,6 +151,9 @@ func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witn
 		set, err := record.ParseSignerSet(raw[8:])
 		if err != nil {
 			return keys, nil, problemf(KindChain, 0, "epoch %d: %v", epoch, err)
+		}
+		if binary.BigEndian.Uint64(raw) <= from {
+			sets = sets[:0] // it replaces those before
 		}
 		sets = append(sets, set)
 	}

@@ -117,13 +117,12 @@ func (d *document) belong() error {
 
 // link compares d with the version before it, at, and moves at to d.
 func (v *Verifier) link(at *State, d *document) error {
-	e, p := d.entry, d.payload
+	p := d.payload
 	if d.version == 1 && !v.o.Genesis.IsZero() && p.B3() != v.o.Genesis {
 		return problemf(KindChain, 1, "the log begins with genesis %s, not with %s", p.B3(), v.o.Genesis)
 	}
-	if e.PrevHash != at.Head.Hash {
-		return problemf(KindChain, d.version, "the entry names %s as the one before it, which is %s", e.PrevHash,
-			at.Head.Hash)
+	if err := d.comesAfter(at.Head); err != nil {
+		return err
 	}
 	items, err := p.Check(record.Base{
 		Origin: at.Origin, Version: at.Head.Version, PayloadB3: at.Head.PayloadB3, Hash: at.Head.Hash,
@@ -133,6 +132,15 @@ func (v *Verifier) link(at *State, d *document) error {
 		return problemf(kindOf(err), d.version, "payload: %v", err)
 	}
 	return d.follow(at, items)
+}
+
+// comesAfter checks that the entry of d names the one before it.
+func (d *document) comesAfter(prev record.Head) error {
+	if d.entry.PrevHash != prev.Hash {
+		return problemf(KindChain, d.version, "the entry names %s as the one before it, which is %s",
+			d.entry.PrevHash, prev.Hash)
+	}
+	return nil
 }
 
 // follow checks the rules of d that do not need the bytes of the version before it, and moves at to
