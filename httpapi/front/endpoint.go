@@ -94,28 +94,6 @@ func (e *endpoint) open(ctx context.Context, s settings, a access) (*socket, err
 	return socket, nil
 }
 
-// takeOver returns the socket for a run that inherits l. A socket of an earlier run counts as bound
-// by this one, or is replaced if the configured address is another one by now.
-func takeOver(ctx context.Context, l net.Listener, bind, network string, a access) (net.Listener, bool, error) {
-	kept, ok := l.(*systemd.Kept)
-	if !ok {
-		return l, true, nil
-	}
-	if kept.Bind == bind {
-		return kept.Listener, false, nil
-	}
-	if err := kept.Close(); err != nil {
-		return nil, false, err
-	}
-	if network == "unix" {
-		_ = os.Remove(kept.Bind) // the path was this node's own
-		l, err := listenSocket(ctx, bind, a)
-		return l, false, err
-	}
-	l, err := bindTCP(ctx, bind, nil)
-	return l, false, err
-}
-
 // keep ends accepting and returns a duplicate of the socket, which stays bound.
 func (e *endpoint) keep(name string) (systemd.Socket, error) {
 	e.mu.Lock()

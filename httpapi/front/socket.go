@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/systemd"
 )
 
 const keepAlive = 60 * time.Second
@@ -324,4 +326,26 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	// for example because its queue is full
 	return fmt.Errorf("%w: another process may be listening there; stop it, or remove %s", err, path)
+}
+
+// takeOver returns the socket for a run that inherits l. A socket of an earlier run counts as bound
+// by this one, or is replaced if the configured address is another one by now.
+func takeOver(ctx context.Context, l net.Listener, bind, network string, a access) (net.Listener, bool, error) {
+	kept, ok := l.(*systemd.Kept)
+	if !ok {
+		return l, true, nil
+	}
+	if kept.Bind == bind {
+		return kept.Listener, false, nil
+	}
+	if err := kept.Close(); err != nil {
+		return nil, false, err
+	}
+	if network == "unix" {
+		_ = os.Remove(kept.Bind) // the path was this node's own
+		l, err := listenSocket(ctx, bind, a)
+		return l, false, err
+	}
+	l, err := bindTCP(ctx, bind, nil)
+	return l, false, err
 }

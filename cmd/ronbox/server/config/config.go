@@ -57,18 +57,6 @@ type Config struct {
 	Warnings []string `toml:"-"`
 }
 
-// retired returns why a key of the previous release no longer has an effect, or "" if key is not
-// such a key. For one release, a file that sets a retired key still loads.
-func retired(key string) string {
-	switch key {
-	case "wallet.nonce_pipeline", "wallet.nonce_wait":
-		return "a nonce that is ahead of its account is refused at once; leave the nonce out to have it assigned"
-	case "wallet.balance_cache_bytes":
-		return "a balance is read from the ledger's own memory"
-	}
-	return ""
-}
-
 // Node is the section [node].
 type Node struct {
 	DataDir    string        `toml:"data_dir" reload:"x"`    // where the database, the secrets and the socket live

@@ -126,3 +126,15 @@ func descriptions(text string) map[string]string {
 	}
 	return out
 }
+
+// retired returns why a key of the previous release no longer has an effect, or "" if key is not
+// such a key. For one release, a file that sets a retired key still loads.
+func retired(key string) string {
+	switch key {
+	case "wallet.nonce_pipeline", "wallet.nonce_wait":
+		return "a nonce that is ahead of its account is refused at once; leave the nonce out to have it assigned"
+	case "wallet.balance_cache_bytes":
+		return "a balance is read from the ledger's own memory"
+	}
+	return ""
+}
