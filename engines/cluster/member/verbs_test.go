@@ -136,6 +136,14 @@ func TestInitKilled(t *testing.T) {
 		}
 		mustBeOnly(t, d, nil)
 	})
+	steps(t, from, verb, func(d *Dir) { // run again with another address
+		begun := d.has(initMark) && d.exists(clusterDir, peer.NodeFile)
+		if _, err := d.Init("10.0.0.9:7946"); begun && !errors.Is(err, ErrUnfinished) {
+			t.Errorf("err = %v, want ErrUnfinished", err)
+		}
+		mustFinish(t, d)
+		mustBeOnly(t, d, nil)
+	})
 	steps(t, from, verb, func(d *Dir) { // booted instead
 		if _, err := d.Finish(); err != nil {
 			t.Error(err)
