@@ -135,7 +135,7 @@ func (m *membership) Listen(ctx context.Context) error {
 	})
 	own := http.NewServeMux()
 	server.Register(own)
-	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(peer.PeerID)))
+	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(server.Join())
 	return nil
 }
@@ -172,6 +172,15 @@ func split(own, forwarded http.Handler) http.Handler {
 		}
 		own.ServeHTTP(w, r)
 	})
+}
+
+// sender returns the id of the member that has sent r, or "". A node that was removed keeps its
+// certificate, and would speak for its root. The leader knows every member that has a leader.
+func (m *membership) sender(r *http.Request) string {
+	if id := peer.PeerID(r); m.raft.IsMember(id) {
+		return id
+	}
+	return ""
 }
 
 // raftPort is the peer port as raft uses it.

@@ -291,8 +291,11 @@ func (n *Node) wait() event {
 }
 
 // taskDied is called by the supervisor, which has logged the error, when a task that must not end
-// has ended.
+// has ended. The committer of a deposed member has to end.
 func (n *Node) taskDied(service, task string, _ error) {
+	if n.isDeposed() {
+		return
+	}
 	n.died.ask(service + "." + task)
 }
 

@@ -62,6 +62,10 @@ func (n *Node) isDeposed() bool {
 // deposition returns the event of the end of this life.
 func (n *Node) deposition() event {
 	why, err := n.member.Reason()
+	if err == nil && n.quits.Load() {
+		n.drain.ask("cluster leave")
+		return event{kind: evDrain}
+	}
 	if err == nil {
 		return event{kind: evDeposed}
 	}
