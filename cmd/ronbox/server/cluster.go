@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
@@ -135,7 +136,7 @@ func (m *membership) Listen(ctx context.Context) error {
 	})
 	own := http.NewServeMux()
 	server.Register(own)
-	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(peer.PeerID)))
+	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(server.Join())
 	return nil
 }
@@ -174,6 +175,15 @@ func split(own, forwarded http.Handler) http.Handler {
 	})
 }
 
+// sender returns the id of the member that has sent r, or "". A node that was removed keeps its
+// certificate, and would speak for its root. The leader knows every member that has a leader.
+func (m *membership) sender(r *http.Request) string {
+	if id := peer.PeerID(r); m.raft.IsMember(id) {
+		return id
+	}
+	return ""
+}
+
 // raftPort is the peer port as raft uses it.
 type raftPort struct {
 	*peer.Port
@@ -194,6 +204,9 @@ func (m *membership) isMember(id string) bool {
 // unfit returns why this node should not lead, or "".
 func (m *membership) unfit() string {
 	if err := m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
+		return err.Error()
+	}
+	if _, err := tokens.ReadSecret(m.n.boot.Path(SecretName)); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	clusterhttp "ronbox/httpapi/cluster"
@@ -104,8 +105,11 @@ func (a clusterAdmin) Init(
 	if n.boot.Amnesia.Enabled {
 		return out, conflict("%v", member.ErrEphemeral)
 	}
-	id, err := member.At(n.boot.Node.DataDir).
-		BeginInit(*n.store.Info(), cmp.Or(r.Advertise, n.boot.Cluster.Address()))
+	addr := cmp.Or(r.Advertise, n.boot.Cluster.Address())
+	if err := peer.CheckAddress(addr); err != nil {
+		return out, conflict("%v: name it with --advertise or cluster.advertise", err)
+	}
+	id, err := member.At(n.boot.Node.DataDir).BeginInit(*n.store.Info(), addr)
 	switch {
 	case errors.Is(err, member.ErrMember), errors.Is(err, member.ErrUnfinished), errors.Is(err, store.ErrRestored),
 		errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrLocked):
@@ -171,9 +175,11 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 			err = conflict("%s", p.Detail)
 		}
 	} else {
+		a.n.quits.Store(true)
 		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
 	}
 	if err != nil {
+		a.n.quits.Store(false)
 		return err
 	}
 	a.n.Drain(by, corrID, "cluster leave")
@@ -187,6 +193,11 @@ func (a clusterAdmin) Remove(
 	m, err := a.member()
 	if err != nil {
 		return out, err
+	}
+	if m.raft.IsMember(id) {
+		if err := member.Forget(ctx, a.n.store, id); err != nil {
+			return out, err
+		}
 	}
 	switch err = m.raft.Remove(ctx, id); {
 	case errors.Is(err, cluster.ErrUnknownMember):

@@ -227,6 +227,9 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
 	}
+	if n.member != nil { // the other members have it, and would refuse to lead with another one
+		return nil, fmt.Errorf("%w: %w: copy it from another member", tokens.ErrSecret, err)
+	}
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
@@ -291,8 +294,11 @@ func (n *Node) wait() event {
 }
 
 // taskDied is called by the supervisor, which has logged the error, when a task that must not end
-// has ended.
+// has ended. The committer of a deposed member has to end.
 func (n *Node) taskDied(service, task string, _ error) {
+	if n.isDeposed() {
+		return
+	}
 	n.died.ask(service + "." + task)
 }
 
@@ -316,7 +322,7 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
-	v := classify(err)
+	v := n.classify(err)
 	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()

@@ -62,10 +62,14 @@ func (n *Node) isDeposed() bool {
 // deposition returns the event of the end of this life.
 func (n *Node) deposition() event {
 	why, err := n.member.Reason()
+	if err == nil && n.quits.Load() {
+		n.drain.ask("cluster leave")
+		return event{kind: evDrain}
+	}
 	if err == nil {
 		return event{kind: evDeposed}
 	}
-	v := classify(err)
+	v := n.classify(err)
 	n.log.Error("this life has failed", "reason", why, "error", err.Error(), "next", v.next)
 	switch {
 	case n.store.Err() != nil:
