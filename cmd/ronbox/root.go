@@ -56,7 +56,8 @@ command.`,
 		edge.Command(a),
 		index.Command(a),
 	)
-	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), cluster.Command(a), node.DebugCommand(a))...)
+	chapter(root, "maintenance", "Maintenance",
+		append(access.Commands(a), db.Command(a), cluster.Command(a), node.DebugCommand(a))...)
 	chapter(root, "about", "About", versionCmd(a), node.ExplainCommand(a), alertsCmd(a), dashboardCmd(a),
 		completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())

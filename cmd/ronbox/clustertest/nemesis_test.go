@@ -162,21 +162,25 @@ func oldLog(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.rejoin(t, i)
 }
 
-// replaceOne lets a node leave, or removes a follower that may have failed, and lets a new node join
-// in its place.
+// replaceOne lets any node leave, or removes a follower that may have failed, and lets a new node
+// join in its place.
 func replaceOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.follower(t, d)
-	id := c.id(t, i)
+	remove := []string{"cluster", "remove", c.id(t, i), "--yes", "--json"}
 	switch d.IntN(3) {
 	case 0:
+		i = d.IntN(len(c.nodes))
 		c.nodes[i].must(t, nil, "cluster", "leave", "--json")
+		if code := c.nodes[i].ended(t); code != 0 {
+			t.Errorf("%s has left, and ended with %d", c.nodes[i].name, code)
+		}
 	case 1:
 		c.nodes[i].kill()
-		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+		c.nodes[c.leader(t)].must(t, nil, remove...)
 	case 2:
-		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+		c.nodes[c.leader(t)].must(t, nil, remove...)
+		c.nodes[i].kill()
 	}
-	c.nodes[i].kill()
 	must(t, os.RemoveAll(c.nodes[i].dir))
 	c.join(t, i)
 }
