@@ -116,7 +116,7 @@ func (n *Node) isBusy() bool {
 
 // end returns the exit code of the node. If another life is to follow, it does not return.
 func (n *Node) end(ctx context.Context) (exit int) {
-	if !n.renewing() || ctx.Err() != nil || n.state.exit > ExitAborted {
+	if !n.renewing() || n.leaving.Load() || ctx.Err() != nil || n.state.exit > ExitAborted {
 		return n.state.exit
 	}
 	begin := systemd.Again
