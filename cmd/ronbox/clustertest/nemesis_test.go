@@ -40,6 +40,9 @@ func nemeses() []nemesis {
 		{"oldlog", oldLog},
 		{"replace", replaceOne},
 		{"slow", slowLinks},
+		{"ring", cutOneLink},
+		{"flap", flapLinks},
+		{"cutkill", cutAndKill},
 	}
 }
 
@@ -121,6 +124,32 @@ func slowLinks(_ testing.TB, c *cluster, _ *round, _ *rand.Rand) {
 	c.links.slow(linkDelay)
 	hold(cutTime)
 	c.links.heal(false)
+}
+
+// cutOneLink cuts the leader off from one follower, which still reaches the other one.
+func cutOneLink(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	leader, i := c.leader(t), c.follower(t, d)
+	c.cut(d, []way{{leader, i}, {i, leader}})
+}
+
+// flapLinks cuts one direction after the other for a moment.
+func flapLinks(_ testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	for until := time.Now().Add(cutTime); time.Now().Before(until); {
+		i := d.IntN(len(c.nodes))
+		c.links.lose(c.links.from(i)[d.IntN(len(c.nodes)-1)])
+		hold(100*time.Millisecond + time.Duration(d.Int64N(int64(time.Second))))
+		c.links.heal(d.IntN(2) == 0)
+	}
+}
+
+// cutAndKill cuts the leader off, and kills and starts a follower that has just heard of it.
+func cutAndKill(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	leader, i := c.leader(t), c.follower(t, d)
+	c.links.lose(append(c.links.from(leader), c.links.to(leader)...)...)
+	c.nodes[i].kill()
+	c.start(t, i)
+	hold(cutTime)
+	c.links.heal(d.IntN(2) == 0)
 }
 
 // wipeOne kills a node at random, takes its files, and lets it begin anew under a new id.
