@@ -40,6 +40,9 @@ func nemeses() []nemesis {
 		{"oldlog", oldLog},
 		{"replace", replaceOne},
 		{"slow", slowLinks},
+		{"ring", cutOneLink},
+		{"flap", flapLinks},
+		{"cutkill", cutAndKill},
 	}
 }
 
@@ -123,6 +126,32 @@ func slowLinks(_ testing.TB, c *cluster, _ *round, _ *rand.Rand) {
 	c.links.heal(false)
 }
 
+// cutOneLink cuts the leader off from one follower, which still reaches the other one.
+func cutOneLink(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	leader, i := c.leader(t), c.follower(t, d)
+	c.cut(d, []way{{leader, i}, {i, leader}})
+}
+
+// flapLinks cuts one direction after the other for a moment.
+func flapLinks(_ testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	for until := time.Now().Add(cutTime); time.Now().Before(until); {
+		i := d.IntN(len(c.nodes))
+		c.links.lose(c.links.from(i)[d.IntN(len(c.nodes)-1)])
+		hold(100*time.Millisecond + time.Duration(d.Int64N(int64(time.Second))))
+		c.links.heal(d.IntN(2) == 0)
+	}
+}
+
+// cutAndKill cuts the leader off, and kills and starts a follower that has just heard of it.
+func cutAndKill(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	leader, i := c.leader(t), c.follower(t, d)
+	c.links.lose(append(c.links.from(leader), c.links.to(leader)...)...)
+	c.nodes[i].kill()
+	c.start(t, i)
+	hold(cutTime)
+	c.links.heal(d.IntN(2) == 0)
+}
+
 // wipeOne kills a node at random, takes its files, and lets it begin anew under a new id.
 func wipeOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := d.IntN(len(c.nodes))
@@ -162,21 +191,25 @@ func oldLog(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.rejoin(t, i)
 }
 
-// replaceOne lets a node leave, or removes a follower that may have failed, and lets a new node join
-// in its place.
+// replaceOne lets any node leave, or removes a follower that may have failed, and lets a new node
+// join in its place.
 func replaceOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.follower(t, d)
-	id := c.id(t, i)
+	remove := []string{"cluster", "remove", c.id(t, i), "--yes", "--json"}
 	switch d.IntN(3) {
 	case 0:
+		i = d.IntN(len(c.nodes))
 		c.nodes[i].must(t, nil, "cluster", "leave", "--json")
+		if code := c.nodes[i].ended(t); code != 0 {
+			t.Errorf("%s has left, and ended with %d", c.nodes[i].name, code)
+		}
 	case 1:
 		c.nodes[i].kill()
-		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+		c.nodes[c.leader(t)].must(t, nil, remove...)
 	case 2:
-		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+		c.nodes[c.leader(t)].must(t, nil, remove...)
+		c.nodes[i].kill()
 	}
-	c.nodes[i].kill()
 	must(t, os.RemoveAll(c.nodes[i].dir))
 	c.join(t, i)
 }
