@@ -112,7 +112,6 @@ type Node struct {
 	again request     // another life is to follow this one
 	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
-
 	due       deadlines
 	liveTasks atomic.Int64 // running engine tasks
 	profiling atomic.Bool  // one profile at a time
