@@ -164,6 +164,7 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 	if m.raft.MayLeaveLast() == nil {
 		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
 	}
+	a.n.leaves.Store(true) // a leader is deposed by its removal
 	there, err := m.leader()
 	if err == nil {
 		_, err = there.RemoveMember(ctx, m.id.ServerID())
@@ -174,6 +175,7 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
 	}
 	if err != nil {
+		a.n.leaves.Store(false)
 		return err
 	}
 	a.n.Drain(by, corrID, "cluster leave")

@@ -109,6 +109,8 @@ type Node struct {
 	died  request // a task that must not end has ended
 	again request // another life is to follow this one
 
+	leaves atomic.Bool // it leaves its cluster, and stops then
+
 	due       deadlines
 	liveTasks atomic.Int64 // running engine tasks
 	profiling atomic.Bool  // one profile at a time

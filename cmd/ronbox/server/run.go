@@ -122,7 +122,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	if n.member != nil {
 		return n.member.Listen(ctx)
 	}
-	if l := n.opt.inherited[systemd.PeerName]; l != nil {
+	if l, ok := n.opt.inherited[systemd.PeerName].(*systemd.Kept); ok {
 		return l.Close() // of an earlier life as a member
 	}
 	return nil
@@ -291,8 +291,13 @@ func (n *Node) wait() event {
 }
 
 // taskDied is called by the supervisor, which has logged the error, when a task that must not end
-// has ended.
+// has ended. The committer of a deposed leader may: the member reports the deposition.
 func (n *Node) taskDied(service, task string, _ error) {
+	select {
+	case <-n.store.Deposed():
+		return
+	default:
+	}
 	n.died.ask(service + "." + task)
 }
 
