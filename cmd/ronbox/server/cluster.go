@@ -135,7 +135,7 @@ func (m *membership) Listen(ctx context.Context) error {
 	})
 	own := http.NewServeMux()
 	server.Register(own)
-	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(peer.PeerID)))
+	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(server.Join())
 	return nil
 }
@@ -172,6 +172,17 @@ func split(own, forwarded http.Handler) http.Handler {
 		}
 		own.ServeHTTP(w, r)
 	})
+}
+
+// sender returns the id of the member that has forwarded r, or "". A node that was removed has its
+// certificate still. A member that this node does not know yet does not forward to it: this node
+// does not lead.
+func (m *membership) sender(r *http.Request) string {
+	id := peer.PeerID(r)
+	if !m.started.Load() || !m.raft.IsMember(id) {
+		return ""
+	}
+	return id
 }
 
 // raftPort is the peer port as raft uses it.

@@ -14,6 +14,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -129,6 +131,15 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	must(t, err)
 	if code := b.end(); code != ExitClean {
 		t.Errorf("exit %d after it left\n%s", code, b.log)
+	}
+	there, err := client.New(client.Options{
+		URL:       "https://" + cfg.Cluster.Bind,
+		Transport: httpapi.OwnRequests(b.member.(*membership).client.Transport),
+	})
+	must(t, err)
+	_, err = clusterapi.NewClient(there).ClusterStatus(t.Context())
+	if p := problem(t, err); p.Status != http.StatusForbidden {
+		t.Errorf("a request of a node that has left: %v", err)
 	}
 
 	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{Last: true})
