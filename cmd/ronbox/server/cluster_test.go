@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -126,6 +127,9 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	}
 	if st := b.Status(); st.Cluster == nil || st.Cluster.Role != "follower" || st.Cluster.Leader != made.ID {
 		t.Errorf("status of the follower: %+v", st.Cluster)
+	}
+	if f := b.checkReady(); f.Level != host.OK {
+		t.Errorf("the doctor finds %+v", f)
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)

@@ -187,6 +187,7 @@ func (n *Node) recover(ctx context.Context) event {
 			return n.bootFailed(ctx, err)
 		}
 	}
+	n.board.Silence(false)
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}

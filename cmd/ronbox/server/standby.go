@@ -120,6 +120,7 @@ func (n *Node) standby(ctx context.Context) event {
 	if err != nil {
 		return n.bootFailed(ctx, err)
 	}
+	n.board.Silence(true) // no engine runs
 	n.sup.Start(n.member.Tasks()...)
 	n.sup.Start(n.countLives(n.watchers()...)...)
 	n.server.SetGate(httpapi.GateOpen)

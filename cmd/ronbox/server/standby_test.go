@@ -157,6 +157,9 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 	if seq := r.store.Info().Seq; seq != before {
 		t.Errorf("it has committed: seq %d, was %d", seq, before)
 	}
+	if got := r.metric("readyz_degraded"); got != 0 {
+		t.Errorf("%v failing keys are exported", got)
+	}
 	r.await("the recorders, and no other task", func() bool { return r.liveTasks.Load() == 2 })
 	must(t, m.elect())
 	r.begin()
