@@ -304,6 +304,7 @@ var notTold = map[string]string{
 	"store.ErrClustered":            "at boot",
 	"store.NothingError":            "the jobs of the group get ErrNotLeader",
 	"store.ErrDiverged":             "poisons the store",
+	"store.ErrFormat":               "of a standby, which serves nothing itself",
 	"store.ErrSchema":               "at boot",
 	"store.ErrNetwork":              "at boot",
 	"store.PoisonError":             "is ErrPoisoned",

@@ -74,7 +74,7 @@ func requestRules() []ErrorRule {
 			Title:   "Length required",
 		},
 		{
-			Is:      Is(ErrBodyTooLarge),
+			Is:      Any(Is(ErrBodyTooLarge), Is(store.ErrTooLarge)),
 			Outcome: Outcome{http.StatusRequestEntityTooLarge, ReasonBodyCap, "PayloadTooLarge", false},
 			Title:   "Body too large",
 		},

@@ -129,8 +129,13 @@ func (g *group) standsBy() bool { return office(g.s.replica.office.Load()) == st
 
 // check decodes the entries that the file lacks. It returns ErrDiverged unless each of them follows
 // the one before it.
-func (g *group) check(es []Placed) (p pass, err error) {
-	p.to, p.applied = g.s.info.Load().position(), g.s.Applied()
+func (g *group) check(es []Placed) (pass, error) {
+	return checkEntries(es, g.s.info.Load().position(), g.s.Applied(), g.s.knows)
+}
+
+// checkEntries decodes the entries that a file lacks, which is at the given position and place.
+func checkEntries(es []Placed, at position, a Applied, knows func(*entry) error) (p pass, err error) {
+	p.to, p.applied = at, a
 	for _, placed := range es {
 		if placed.Index <= p.applied.Index {
 			continue
@@ -141,7 +146,7 @@ func (g *group) check(es []Placed) (p pass, err error) {
 		}
 		e, err := parseEntry(placed.Entry)
 		if err == nil {
-			err = g.s.knows(&e)
+			err = knows(&e)
 		}
 		if err == nil && (e.from != p.to || e.prev != p.applied.Chain) {
 			err = fmt.Errorf("%w: it begins at command %d of chain %s, the file is at command %d of chain %s",

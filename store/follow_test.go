@@ -139,6 +139,17 @@ func TestCaptureLaw(t *testing.T) {
 			n > 0 && audited[n-1].Hash != leader.Info().AuditHead {
 			rt.Errorf("%d audit rows, want %d", len(audited), n)
 		}
+		path := clusterFile(t)
+		for _, batch := range parts(rt, es, "offline batch") {
+			if err := errors.Join(FollowOffline(path, batch), FollowOffline(path, batch)); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		offline := member(t, path, &fakeLog{})
+		if leader.dump() != offline.dump() || follower.Applied() != offline.Applied() {
+			rt.Errorf("the leader has\n%s\nthe stopped follower\n%s", leader.dump(), offline.dump())
+		}
+		offline.stop()
 		leader.stop()
 		follower.stop()
 		if rep, err := Verify(t.Context(), follower.Path(), nil, nil, nil); err != nil || !rep.OK {

@@ -165,6 +165,66 @@ func Reincarnate(path string, by Event, m *Membership) (after Info, err error) {
 	return after, err
 }
 
+// FollowOffline applies entries of the log to the file of a clustered node that no process has
+// open, as [Store.Follow] does. It returns ErrDiverged for an entry that does not follow the file.
+func FollowOffline(path string, es []Placed) error {
+	return writeOffline(path, func(tx *bolt.Tx, info *Info) error {
+		m, err := readMembership(tx)
+		if err == nil && m == nil {
+			err = fmt.Errorf("store: %s belongs to no cluster", path)
+		}
+		if err != nil {
+			return err
+		}
+		any := func(*entry) error { return nil } // the next boot declares the buckets
+		p, err := checkEntries(es, info.position(), m.Applied, any)
+		if err != nil {
+			return err
+		}
+		for i := range p.entries {
+			for _, o := range p.entries[i].ops {
+				if err := o.apply(tx); err != nil {
+					return fmt.Errorf("merge into %s: %w", o.bucket, err)
+				}
+			}
+		}
+		if *info, err = readInfo(tx); err != nil {
+			return err
+		}
+		if info.position() != p.to {
+			return fmt.Errorf("%w: its rows lead to command %d, not to command %d", ErrDiverged, info.Seq, p.to.seq)
+		}
+		return localRows(tx).Put(keyApplied, p.applied.row())
+	})
+}
+
+// apply makes the change in a file.
+func (o op) apply(tx *bolt.Tx) error {
+	name, sub := []byte(o.bucket), []byte(o.sub)
+	b, err := tx.CreateBucketIfNotExists(name)
+	switch {
+	case err != nil:
+		return err
+	case o.kind == opClear:
+		if err = tx.DeleteBucket(name); err == nil {
+			_, err = tx.CreateBucket(name)
+		}
+		return err
+	case o.sub != "" && b.Bucket(sub) == nil && o.kind != opPut:
+		return nil
+	case o.kind == opDrop:
+		return b.DeleteBucket(sub)
+	case o.sub != "":
+		if b, err = b.CreateBucketIfNotExists(sub); err != nil {
+			return err
+		}
+	}
+	if o.kind == opDelete {
+		return b.Delete(o.key)
+	}
+	return b.Put(o.key, o.value)
+}
+
 // writeOffline runs fn in one transaction of a file that no process has open, and then writes the
 // Info that fn has changed. As every writer it marks the file as in use until the rows are synced.
 func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {

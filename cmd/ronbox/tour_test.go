@@ -18,6 +18,7 @@ import (
 var tourMasks = []maskRule{
 	{regexp.MustCompile(`(took|after) [0-9]+ ms`), "$1 N ms"},
 	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
+	{regexp.MustCompile(`(voter +)(yes|NO) +[0-9]+ +`), "${1}HEALTHY  LAG  "},
 	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
 	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // the peer that answered last
 	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},

@@ -344,6 +344,8 @@ var masks = []maskRule{
 	{regexp.MustCompile(`[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z`), "TIME"},
 	{regexp.MustCompile(`[0-9A-Z]{26}`), "ULID"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`"url":"[^"]*","lag":[0-9]+,"healthy":(true|false)`), `"url":"URL","lag":N,"healthy":BOOL`},
+	{regexp.MustCompile(`(this node +)(yes|NO) +[0-9]+ +.*`), "${1}HEALTHY LAG URL"},
 	{regexp.MustCompile(`localhost:[0-9]+`), "localhost:PORT"},
 	{regexp.MustCompile(`[A-Za-z0-9+/]{86}==`), "SIG=="},
 	{regexp.MustCompile(`[A-Za-z0-9+/]{43}=`), "PUBLIC="},

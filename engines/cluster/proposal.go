@@ -78,6 +78,9 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 	}
 	at := n.reign.Load()
 	if at == nil || !n.Leads() {
+		if n.office.Load() {
+			n.end(ReasonLost, nil) // before the committer ends
+		}
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
 	}
 	p := newProposal(nonce)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
+	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -30,8 +32,12 @@ func Command(c *cli.App) *cobra.Command {
 		a.recoverCmd())
 }
 
-// hint sets reason and advice for errors of package member.
+// hint refines the outcome of refusals of the cluster and of errors of package member.
 func hint(err error, o *cli.Outcome) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if ok && p.Service == "cluster" && p.Status == http.StatusNotFound {
+		o.Next = "`ronbox cluster status` lists the members"
+	}
 	for _, row := range []struct {
 		is           error
 		reason, next string

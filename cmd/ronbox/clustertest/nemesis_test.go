@@ -162,11 +162,20 @@ func oldLog(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.rejoin(t, i)
 }
 
-// replaceOne removes a follower and lets a new node join in its place.
+// replaceOne lets a node leave, or removes a follower that may have failed, and lets a new node join
+// in its place.
 func replaceOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.follower(t, d)
 	id := c.id(t, i)
-	c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+	switch d.IntN(3) {
+	case 0:
+		c.nodes[i].must(t, nil, "cluster", "leave", "--json")
+	case 1:
+		c.nodes[i].kill()
+		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+	case 2:
+		c.nodes[c.leader(t)].must(t, nil, "cluster", "remove", id, "--yes", "--json")
+	}
 	c.nodes[i].kill()
 	must(t, os.RemoveAll(c.nodes[i].dir))
 	c.join(t, i)

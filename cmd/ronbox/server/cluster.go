@@ -174,15 +174,13 @@ func split(own, forwarded http.Handler) http.Handler {
 	})
 }
 
-// sender returns the id of the member that has forwarded r, or "". A node that was removed has its
-// certificate still. A member that this node does not know yet does not forward to it: this node
-// does not lead.
+// sender returns the id of the member that has sent r, or "". A node that was removed keeps its
+// certificate, and would speak for its root. The leader knows every member that has a leader.
 func (m *membership) sender(r *http.Request) string {
-	id := peer.PeerID(r)
-	if !m.started.Load() || !m.raft.IsMember(id) {
-		return ""
+	if id := peer.PeerID(r); m.raft.IsMember(id) {
+		return id
 	}
-	return id
+	return ""
 }
 
 // raftPort is the peer port as raft uses it.

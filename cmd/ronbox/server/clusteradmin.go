@@ -12,6 +12,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	clusterhttp "ronbox/httpapi/cluster"
@@ -104,8 +105,11 @@ func (a clusterAdmin) Init(
 	if n.boot.Amnesia.Enabled {
 		return out, conflict("%v", member.ErrEphemeral)
 	}
-	id, err := member.At(n.boot.Node.DataDir).
-		BeginInit(*n.store.Info(), cmp.Or(r.Advertise, n.boot.Cluster.Address()))
+	addr := cmp.Or(r.Advertise, n.boot.Cluster.Address())
+	if err := peer.CheckAddress(addr); err != nil {
+		return out, conflict("%v: name it with --advertise or cluster.advertise", err)
+	}
+	id, err := member.At(n.boot.Node.DataDir).BeginInit(*n.store.Info(), addr)
 	switch {
 	case errors.Is(err, member.ErrMember), errors.Is(err, member.ErrUnfinished), errors.Is(err, store.ErrRestored),
 		errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrLocked):
@@ -164,7 +168,6 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 	if m.raft.MayLeaveLast() == nil {
 		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
 	}
-	a.n.leaves.Store(true) // a leader is deposed by its removal
 	there, err := m.leader()
 	if err == nil {
 		_, err = there.RemoveMember(ctx, m.id.ServerID())
@@ -172,10 +175,11 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 			err = conflict("%s", p.Detail)
 		}
 	} else {
+		a.n.quits.Store(true)
 		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
 	}
 	if err != nil {
-		a.n.leaves.Store(false)
+		a.n.quits.Store(false)
 		return err
 	}
 	a.n.Drain(by, corrID, "cluster leave")

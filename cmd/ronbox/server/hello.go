@@ -56,7 +56,8 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		Join:      m.joining != nil,
 	})
 	if errors.Is(err, member.ErrToken) {
-		m.n.log.Warn("not_a_member", "reason", err.Error(), "next", "`ronbox cluster rejoin --wipe` with a URL and a token")
+		m.n.log.Warn("not_a_member", "reason", err.Error(),
+			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return false
 	}
 	if err != nil {

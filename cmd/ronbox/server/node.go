@@ -104,12 +104,11 @@ type Node struct {
 	accepting sync.Once        // of accept
 	kept      []systemd.Socket // for the next life; owned by Run
 
-	drain request // the first stop signal
-	abort request // the second stop signal
-	died  request // a task that must not end has ended
-	again request // another life is to follow this one
-
-	leaves atomic.Bool // it leaves its cluster, and stops then
+	drain request     // the first stop signal
+	abort request     // the second stop signal
+	died  request     // a task that must not end has ended
+	again request     // another life is to follow this one
+	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
 	due       deadlines
 	liveTasks atomic.Int64 // running engine tasks

@@ -64,7 +64,7 @@ func (n *Node) isDeposed() bool {
 func (n *Node) deposition() event {
 	why, err := n.member.Reason()
 	switch {
-	case err == nil && n.leaves.Load():
+	case err == nil && n.quits.Load():
 		n.drain.ask("cluster leave")
 		return event{kind: evDrain}
 	case err == nil && n.drains():

@@ -245,7 +245,7 @@ func TestEndOfDeposedCommitter(t *testing.T) {
 func TestLeaderThatLeftStops(t *testing.T) {
 	m, again := newFakeMember(), &renewal{}
 	r := lead(t, clusteredConfig(t), m, again.options(m))
-	r.leaves.Store(true)
+	r.quits.Store(true)
 	m.lost.Store(true)
 	m.depose()
 	if code := r.end(); code != ExitClean || again.n != 0 {

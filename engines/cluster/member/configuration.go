@@ -85,30 +85,83 @@ func (d *Dir) lastConfiguration() ([]raft.Server, error) {
 // logConfiguration returns the last configuration in the log after an index, or nil if there is
 // none.
 func logConfiguration(dir string, after uint64) (servers []raft.Server, err error) {
+	err = readLog(dir, after, func(e *raft.Log) (err error) {
+		if e.Type == raft.LogConfiguration {
+			servers, err = decodeConfiguration(e.Data)
+		}
+		return err
+	})
+	return servers, err
+}
+
+// readLog calls fn for each entry of the log after an index, in order. Without a log there are
+// none. No process may have the log open.
+func readLog(dir string, after uint64, fn func(*raft.Log) error) (err error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	w, err := raftwal.Open(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	first, err := w.FirstIndex()
-	if err != nil {
-		return nil, err
+	if err != nil || first == 0 {
+		return err
 	}
 	last, err := w.LastIndex()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for at := last; first > 0 && at >= first && at > after; at-- {
+	for at := max(first, after+1); at <= last; at++ {
 		var e raft.Log
 		if err := w.GetLog(at, &e); err != nil {
-			return nil, err
+			return err
 		}
-		if e.Type == raft.LogConfiguration {
-			return decodeConfiguration(e.Data)
+		if err := fn(&e); err != nil {
+			return err
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// mostReplayed bounds the entries of one transaction of replay, bytes.
+const mostReplayed = 4 << 20
+
+// replay applies the entries of the log that the file lacks: the leader may have acknowledged them
+// before this node learned that a quorum has them. A mark must prevent that the node starts before
+// the verb has replaced the members in the file.
+func (d *Dir) replay() error {
+	m, err := store.ReadMembership(d.Database())
+	if err != nil || m == nil {
+		return err
+	}
+	var es []store.Placed
+	bytes := 0
+	flush := func() error {
+		if len(es) == 0 {
+			return nil
+		}
+		run := es
+		es, bytes = nil, 0
+		return d.do("replay", func() error { return store.FollowOffline(d.Database(), run) })
+	}
+	err = readLog(d.file(raftDir), m.Applied.Index, func(e *raft.Log) error {
+		if e.Type != raft.LogCommand || len(e.Data) == 0 {
+			return nil
+		}
+		es = append(es, store.Placed{Place: store.Place{Index: e.Index, Term: e.Term}, Entry: e.Data})
+		if bytes += len(e.Data); bytes < mostReplayed {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		return fmt.Errorf("%w; to give up what only the log has, move %s away and run the command again",
+			err, d.file(raftDir))
+	}
+	return nil
 }

@@ -73,6 +73,8 @@ func (d *Dir) beginInit(info store.Info, advertise string) (*peer.Identity, erro
 	switch begun := d.has(initMark); {
 	case err == nil && begun && id.Advertise() == advertise:
 		return id, nil
+	case err == nil && begun: // the file may name the first identity as its member already
+		return nil, fmt.Errorf("%w: run `ronbox cluster init --advertise %s` again", ErrUnfinished, id.Advertise())
 	case err == nil && !begun:
 		return nil, fmt.Errorf("%w, %s", ErrMember, id.ClusterID())
 	case err != nil && !begun && !errors.Is(err, fs.ErrNotExist):
@@ -117,7 +119,7 @@ func (d *Dir) finishInit() error {
 		return err
 	}
 	if m == nil {
-		if err := d.do("log", func() error { return d.removeAll(raftDir) }); err != nil {
+		if err := d.do("log", func() error { return d.removeAll(raftDir, InstallFile) }); err != nil {
 			return err
 		}
 		first := store.Place{Index: 1, Term: 1}

@@ -45,6 +45,9 @@ func (d *Dir) mayLeave() error {
 	if err := errors.Join(d.idle(leaveMark), d.unlocked()); err != nil {
 		return err
 	}
+	if err := d.install(); err != nil {
+		return err
+	}
 	servers, err := d.lastConfiguration()
 	if err != nil {
 		return err
@@ -88,7 +91,9 @@ func (d *Dir) finishLeave() error {
 		return err
 	}
 	if m != nil {
-		err = d.do("members", func() error { return store.SetMembership(d.Database(), nil) })
+		if err = d.replay(); err == nil {
+			err = d.do("members", func() error { return store.SetMembership(d.Database(), nil) })
+		}
 	}
 	if err != nil {
 		return err
@@ -100,10 +105,11 @@ func (d *Dir) finishLeave() error {
 }
 
 // Recover makes a stopped member, of a cluster that has lost its quorum for good, the only member
-// of a new cluster with its data, which may lack the last writes of the old one. The file gets a
-// new incarnation and the audit row by. Members of the old cluster are strangers to the new one;
-// they rejoin with --wipe, a URL and a token. advertise may be "": the address stays. It returns
-// ErrAlone and [store.ErrLocked] as LeaveLast does, and may be repeated until it has succeeded.
+// of a new cluster with the data of its file and its log, which may lack the last writes of the old
+// one. The file gets a new incarnation and the audit row by. Members of the old cluster are
+// strangers to the new one; they rejoin with --wipe, a URL and a token. advertise may be "": the
+// address stays. It returns ErrAlone and [store.ErrLocked] as LeaveLast does, and may be repeated
+// until it has succeeded.
 func (d *Dir) Recover(by store.Event, advertise string) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -138,11 +144,7 @@ type recoverBegun struct {
 
 // beginRecover writes the mark and the new identity.
 func (d *Dir) beginRecover(by store.Event, advertise string) (*peer.Identity, error) {
-	m, err := store.ReadMembership(d.Database())
-	if err == nil && m == nil {
-		err = ErrAlone
-	}
-	if err != nil {
+	if _, err := d.lastConfiguration(); err != nil { // of a log that cannot be read, too
 		return nil, err
 	}
 	if advertise == "" {
@@ -176,25 +178,10 @@ func (d *Dir) finishRecover() error {
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}
-	if err := d.do("log", func() error { return d.removeAll(raftDir, InstallFile) }); err != nil {
+	if err := d.reincarnate(mark.By, fresh); err != nil {
 		return err
 	}
-	m, err := store.ReadMembership(d.Database())
-	if err == nil && m == nil {
-		err = ErrAlone
-	}
-	if err != nil {
-		return err
-	}
-	servers, err := decodeConfiguration(m.Raw)
-	if err == nil && !isOnly(servers, fresh.ServerID()) {
-		err = d.do("file", func() error {
-			only := &store.Membership{Index: m.Applied.Index, Raw: onlyMember(fresh)}
-			_, err := store.Reincarnate(d.Database(), mark.By, only)
-			return err
-		})
-	}
-	if err != nil {
+	if err := d.do("log", func() error { return d.removeAll(raftDir) }); err != nil {
 		return err
 	}
 	if err := d.do("swap", func() error { return fresh.Save(d.file(clusterDir)) }); err != nil {
@@ -204,4 +191,27 @@ func (d *Dir) finishRecover() error {
 		return err
 	}
 	return d.do("leftovers", func() error { return d.removeAll(freshDir) })
+}
+
+// reincarnate makes fresh the only member of the file, with all that this node has on its disk.
+func (d *Dir) reincarnate(by store.Event, fresh *peer.Identity) error {
+	if err := d.install(); err != nil {
+		return err
+	}
+	servers, _, err := d.fileConfiguration()
+	if err != nil || isOnly(servers, fresh.ServerID()) {
+		return err
+	}
+	if err := d.replay(); err != nil {
+		return err
+	}
+	m, err := store.ReadMembership(d.Database())
+	if err != nil {
+		return err
+	}
+	return d.do("file", func() error {
+		only := &store.Membership{Index: m.Applied.Index, Raw: onlyMember(fresh)}
+		_, err := store.Reincarnate(d.Database(), by, only)
+		return err
+	})
 }

@@ -1,13 +1,16 @@
 package member
 
 import (
+	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
@@ -131,6 +134,14 @@ func TestInitKilled(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		mustBeOnly(t, d, nil)
+	})
+	steps(t, from, verb, func(d *Dir) { // run again with another address
+		begun := d.has(initMark) && d.exists(clusterDir, peer.NodeFile)
+		if _, err := d.Init("10.0.0.9:7946"); begun && !errors.Is(err, ErrUnfinished) {
+			t.Errorf("err = %v, want ErrUnfinished", err)
+		}
+		mustFinish(t, d)
 		mustBeOnly(t, d, nil)
 	})
 	steps(t, from, verb, func(d *Dir) { // booted instead
@@ -288,6 +299,106 @@ func TestRecover(t *testing.T) {
 	if err := verb(alone(t)); !errors.Is(err, ErrAlone) {
 		t.Errorf("recover of a node alone: err = %v", err)
 	}
+}
+
+// recording is a log that keeps the entries.
+type recording struct {
+	solo
+	entries []*raft.Log
+}
+
+func (l *recording) Propose(ctx context.Context, e []byte) (store.Place, error) {
+	at, err := l.solo.Propose(ctx, e)
+	l.entries = append(l.entries, &raft.Log{Index: at.Index, Term: at.Term, Type: raft.LogCommand, Data: e})
+	return at, err
+}
+
+// ahead returns a member whose log has entries that its file lacks, and the state that they lead
+// to.
+func ahead(t *testing.T) (d *Dir, then store.Info) {
+	t.Helper()
+	d = alone(t)
+	id, err := d.Init(testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &recording{solo: solo{store.Place{Index: 1, Term: 1}}}
+	there := copied(t, d)
+	cat := flow.NewCatalog(nil, nil)
+	s := store.New(store.DefaultConfig(), store.Options{Path: there.Database(), Catalog: cat, Replicator: log})
+	s.Declare("cluster", Buckets()...)
+	if err := errors.Join(s.Open(t.Context()), s.Prepare(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	sup := flow.NewSupervisor(context.Background(), cat, flow.Hooks{})
+	sup.Start(s.Tasks()...)
+	err = s.Lead()
+	for range 3 {
+		_, _, bad := Mint(t.Context(), s, id.Pin(), MintSpec{})
+		err = errors.Join(err, bad)
+	}
+	s.CloseLanes()
+	sup.Close()
+	if err := errors.Join(err, s.Close(), os.MkdirAll(d.file(raftDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := raftwal.Open(d.file(raftDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := log.entries[len(log.entries)-1].Index
+	err = w.StoreLogs(append(log.entries, &raft.Log{Index: last + 1, Term: 2, Type: raft.LogNoop}))
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return d, infoOf(t, there)
+}
+
+// A leader may have acknowledged entries that this node has only in its log: no verb loses them.
+func TestLogIsReplayed(t *testing.T) {
+	from, then := ahead(t)
+	if now := infoOf(t, from); now.Seq >= then.Seq {
+		t.Fatalf("the file has command %d, the log leads to %d: the test is broken", now.Seq, then.Seq)
+	}
+	recovers := func(d *Dir) error {
+		_, err := d.Recover(store.Event{Event: "cluster.recovered", Decision: "allow"}, "")
+		return err
+	}
+	for name, verb := range map[string]func(*Dir) error{"leave": (*Dir).LeaveLast, "recover": recovers} {
+		steps(t, from, verb, func(d *Dir) {
+			mustFinish(t, d)
+			m, err := store.ReadMembership(d.Database())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m != nil && m.Applied.Origin == "init" && m.Applied.Term == 1 {
+				return // the verb has not begun
+			}
+			if now := infoOf(t, d); now.Seq != then.Seq || now.AuditSeq < then.AuditSeq {
+				t.Errorf("%s: %+v, want command %d", name, now, then.Seq)
+			}
+		})
+	}
+}
+
+// A log that does not lead to the file is named, and may be moved away.
+func TestLogDiverges(t *testing.T) {
+	d, _ := ahead(t)
+	m, err := store.ReadMembership(d.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Applied.Chain[0]++
+	if err := store.SetMembership(d.Database(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.LeaveLast(); !errors.Is(err, store.ErrDiverged) || !strings.Contains(err.Error(), d.file(raftDir)) {
+		t.Errorf("err = %v, want ErrDiverged and the path of the log", err)
+	}
+	if err := errors.Join(os.Rename(d.file(raftDir), d.file("raft.old")), d.LeaveLast()); err != nil {
+		t.Error(err)
+	}
+	mustBeAlone(t, d)
 }
 
 func infoOf(t *testing.T, d *Dir) store.Info {

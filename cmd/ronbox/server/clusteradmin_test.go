@@ -1,0 +1,65 @@
+package server
+
+import (
+	"net/http"
+	"testing"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/cluster"
+	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
+	clusterapi "ronbox/httpapi/wire/cluster"
+)
+
+// The leader leaves: it stops, and the other member goes on. The node that has left keeps its
+// certificate, but may forward nothing, not even for root.
+func TestLeaderLeaves(t *testing.T) {
+	cfg, _ := devConfig(t)
+	clusterConfig(t, cfg)
+	a := live(t, cfg)
+	a.begin()
+	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	a.next()
+	a.leads()
+	b := join(t, a)
+	b.await("its vote", func() bool {
+		s := a.member.(*membership).raft.Status(t.Context())
+		return len(s.Members) == 2 && s.Members[1].Role == cluster.RoleVoter
+	})
+	id, err := member.At(cfg.Node.DataDir).Identity()
+	must(t, err)
+
+	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
+	must(t, err)
+	if code := a.end(); code != ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
+		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
+	}
+	must(t, a.member.Close()) // the process would have ended
+	b.until("leading", func(p flow.Phase) bool { return p == flow.Running })
+
+	peers := id.Client()
+	defer peers.CloseIdleConnections()
+	c, err := client.New(client.Options{
+		URL: "https://" + b.cfg.Cluster.Address(), Transport: httpapi.OwnRequests(peers.Transport),
+	})
+	must(t, err)
+	if _, err := clusterapi.NewClient(c).ClusterStatus(t.Context()); problem(t, err).Status != http.StatusForbidden {
+		t.Errorf("a node that has left asks as root: %v", err)
+	}
+	b.halt()
+}
+
+// An address that no other node can reach is refused, with the way to name another one.
+func TestInitAddress(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Cluster.Bind = "0.0.0.0:7946"
+	a := live(t, cfg)
+	a.begin()
+	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	if p := problem(t, err); p.Status != http.StatusConflict {
+		t.Errorf("%+v", p)
+	}
+	a.halt()
+}
