@@ -49,8 +49,8 @@ func (r *Request) relayed(ctx context.Context, addr string) (*http.Request, erro
 	if _, given := h["User-Agent"]; !given {
 		h["User-Agent"] = nil // so that the transport adds none
 	}
-	// net/http repeats a request with one of these headers by itself, but not if its name is in lower
-	// case.
+	// net/http repeats a request with one of these headers by itself, but not if its name is in
+	// lower case.
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if key, given := h[name]; given {
 			delete(h, name)

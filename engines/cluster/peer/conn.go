@@ -231,6 +231,7 @@ func (d *dialSlots) take(ctx context.Context, addr string) (<-chan struct{}, err
 	d.mu.Lock()
 	slots := d.at[addr]
 	if slots == nil {
+		//rawchan: it counts dials, and carries nothing
 		slots = make(chan struct{}, mostDials)
 		d.at[addr] = slots
 	}
