@@ -116,8 +116,8 @@ func ReadMembership(path string) (*Membership, error) {
 
 // SetMembership makes the file that of a clustered node, or with nil that of a node alone. It
 // returns ErrLocked if a process has the file open, and ErrSchema if the file must be migrated
-// first. With Origin "install" the file counts as closed in order, because its receiver has verified
-// it.
+// first. With Origin "install" the file counts as closed in order, because its receiver has
+// verified it.
 func SetMembership(path string, m *Membership) error {
 	if m != nil {
 		if err := m.check(); err != nil {

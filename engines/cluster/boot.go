@@ -18,7 +18,7 @@ var (
 )
 
 // rejoin is the repair of a log that does not fit the file.
-const rejoin = "stop the node, run `ronbox cluster rejoin --wipe`, and add it again"
+const rejoin = "run `ronbox cluster rejoin --wipe`"
 
 // openLog opens the log in Dir, which is created if missing.
 func (n *Node) openLog() (wal, error) {

@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -108,10 +110,24 @@ a hot copy, which cluster recover can make a node of its own.`,
 			t.Row("token", doc.Token)
 			t.Row("url", doc.URL)
 			t.Row("valid", "once, until "+cli.FormatTime(minted.ExpiresAt))
+			if isLoopback(doc.URL) {
+				t.Row("note", "only nodes on this machine reach that URL: for others, `ronbox cluster leave --last`,")
+				t.Row("", "set cluster.bind, and `ronbox cluster init --advertise HOST:PORT`")
+			}
 			t.Row("next", "on the other machine: ronbox --data-dir DIR cluster join "+doc.URL+" --token TOKEN")
 		})
 	})
 	return cmd
+}
+
+// isLoopback reports whether only this machine reaches the host of a URL.
+func isLoopback(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	at := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || at.IsLoopback()
 }
 
 func (a app) statusCmd() *cobra.Command {
@@ -167,7 +183,10 @@ func (a app) removeCmd() *cobra.Command {
 		Short: "Remove another node from the cluster",
 		Long: `Remove another node from the cluster, for example one whose machine is lost. The node
 need not run. It can come back only with a new token. A removal after which no majority
-of the voters would be healthy is refused. A node removes itself with cluster leave.`,
+of the voters would be healthy is refused. A node removes itself with cluster leave.
+
+The disk of the node keeps the secrets of the cluster, with which its owner can still
+make tokens and certificates: erase it.`,
 		Example: `  ronbox --data-dir data cluster remove 01JD8Q3T5YV2R9W7K4M6N8P0AB --yes
   ronbox --data-dir data cluster remove 01JD8Q3T5YV2R9W7K4M6N8P0AB --yes --json`,
 		Args: cli.Exactly(1, "the id of one member"),

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
@@ -203,6 +204,9 @@ func (m *membership) isMember(id string) bool {
 // unfit returns why this node should not lead, or "".
 func (m *membership) unfit() string {
 	if err := m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
+		return err.Error()
+	}
+	if _, err := tokens.ReadSecret(m.n.boot.Path(SecretName)); err != nil {
 		return err.Error()
 	}
 	return ""

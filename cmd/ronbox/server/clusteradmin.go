@@ -194,6 +194,11 @@ func (a clusterAdmin) Remove(
 	if err != nil {
 		return out, err
 	}
+	if m.raft.IsMember(id) {
+		if err := member.Forget(ctx, a.n.store, id); err != nil {
+			return out, err
+		}
+	}
 	switch err = m.raft.Remove(ctx, id); {
 	case errors.Is(err, cluster.ErrUnknownMember):
 		return out, httpapi.ErrNoSuch

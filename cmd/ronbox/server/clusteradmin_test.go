@@ -2,6 +2,8 @@ package server
 
 import (
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 
 	"ronbox/appliance/flow"
@@ -30,6 +32,14 @@ func TestLeaderLeaves(t *testing.T) {
 	})
 	id, err := member.At(cfg.Node.DataDir).Identity()
 	must(t, err)
+
+	m := b.member.(*membership)
+	key := b.cfg.Path(SecretName)
+	must(t, os.Rename(key, key+".away"))
+	if why := m.unfit(); !strings.Contains(why, SecretName) {
+		t.Errorf("fit without the secret of the tokens: %q", why)
+	}
+	must(t, os.Rename(key+".away", key))
 
 	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)

@@ -44,6 +44,16 @@ type outcome struct {
 	next string
 }
 
+// classify returns the outcome of err on this node. A member gets its data from the others.
+func (n *Node) classify(err error) outcome {
+	v := classify(err)
+	if n.member != nil && v.code == ExitCorrupt {
+		v.next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
+			"keep the directory and see `ronbox cluster recover --help`"
+	}
+	return v
+}
+
 // classify returns the outcome of the first row that matches err.
 func classify(err error) outcome {
 	for _, s := range services() {
@@ -85,7 +95,8 @@ func outcomes() []outcomeRow {
 			syscall.EADDRINUSE,
 			outcome{
 				ExitLocked,
-				"stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) to a free port",
+				"stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) or cluster.bind, " +
+					"whichever is named, to a free port",
 			},
 		},
 		{store.ErrCorrupt, outcome{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},

@@ -58,7 +58,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	if errors.Is(err, member.ErrToken) {
 		m.n.log.Warn("not_a_member", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
-		return false
+		return true // heard, and refused
 	}
 	if err != nil {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())

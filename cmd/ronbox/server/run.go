@@ -228,6 +228,9 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
 	}
+	if n.member != nil { // the other members have it, and would refuse to lead with another one
+		return nil, fmt.Errorf("%w: %w: copy it from another member", tokens.ErrSecret, err)
+	}
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
@@ -322,7 +325,7 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
-	v := classify(err)
+	v := n.classify(err)
 	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()

@@ -276,7 +276,7 @@ func (n *Node) closeTracer(ctx context.Context) error {
 // nothing, closes only the sockets, and does not wait for tasks that do not return at once.
 func (n *Node) die(ctx context.Context) {
 	err := n.store.Err()
-	n.log.Error("the store has failed", "reason", err.Error(), "next", classify(err).next)
+	n.log.Error("the store has failed", "reason", err.Error(), "next", n.classify(err).next)
 	n.server.SetGate(httpapi.GateClosed)
 	shut, cancel := context.WithTimeout(ctx, dieWithin)
 	defer cancel()

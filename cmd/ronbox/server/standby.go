@@ -72,7 +72,7 @@ func (n *Node) deposition() event {
 	case err == nil:
 		return event{kind: evDeposed}
 	}
-	v := classify(err)
+	v := n.classify(err)
 	n.log.Error("this life has failed", "reason", why, "error", err.Error(), "next", v.next)
 	switch {
 	case n.store.Err() != nil:

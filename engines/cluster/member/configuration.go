@@ -74,7 +74,7 @@ func (d *Dir) lastConfiguration() ([]raft.Server, error) {
 	}
 	later, err := logConfiguration(d.file(raftDir), index)
 	if err != nil {
-		return nil, fmt.Errorf("raft log: %w", err)
+		return nil, d.logFault(err)
 	}
 	if later != nil {
 		servers = later
@@ -160,8 +160,13 @@ func (d *Dir) replay() error {
 		err = flush()
 	}
 	if err != nil {
-		return fmt.Errorf("%w; to give up what only the log has, move %s away and run the command again",
-			err, d.file(raftDir))
+		return d.logFault(err)
 	}
 	return nil
+}
+
+// logFault returns the error of a verb that cannot read the log, or apply it to the file.
+func (d *Dir) logFault(err error) error {
+	return fmt.Errorf("raft log: %w; to give up what only the log has, move %s away and run the command again",
+		err, d.file(raftDir))
 }

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -202,6 +203,13 @@ func (admitted) Kind() string { return "cluster.admitted/1" }
 func (c admitted) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	issues.Delete(w, issueID(issuePrefix+c.Server))
 	return struct{}{}, nil
+}
+
+// Forget removes the row of a node that was admitted, or is about to be removed: with the row it
+// could join by itself.
+func Forget(ctx context.Context, s *store.Store, server string) error {
+	_, err := store.Commit(ctx, s, store.Control, admitted{server})
+	return err
 }
 
 // detailed returns e with further details, given as name, value, ….

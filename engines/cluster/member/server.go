@@ -306,8 +306,7 @@ func (s *Server) admit(ctx context.Context, server string, q Hello, standby bool
 	if err := s.d.Cluster.Admit(ctx, server, q.Advertise, standby); err != nil {
 		return err
 	}
-	_, err := store.Commit(ctx, s.d.Store, store.Control, admitted{server})
-	return err
+	return Forget(ctx, s.d.Store, server)
 }
 
 // bundle serves GET /bundle to a node whose certificate was just issued.
