@@ -356,7 +356,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 		t.Fatal(w.Code)
 	}
 	w := p.b.do("POST", "/registry/commit/"+proposal, "", header{
-		"Authorization": "Bearer good", "Idempotency-Key": someKey,
+		"Authorization": "Bearer good", "Idempotency-Key": someKey, "X-Idempotency-Key": someKey,
 	})
 	if got := problemIn(t, w.Body.String()); got.Reason != "commit_unknown" || hits.Load() != 1 {
 		t.Errorf("%d %+v, sent %d times", w.Code, got, hits.Load())

@@ -10,7 +10,6 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
-	"ronbox/store"
 )
 
 // ownRoutes returns the routes of the probes and of the document.
@@ -110,7 +109,7 @@ func (s *Server) Report(service, plane string) obs.Report {
 	if !known {
 		const missing = "cluster.leader"
 		out.Missing, out.RetryAfter = append(out.Missing, missing), nodeRetry
-		out.Causes[missing] = store.ErrNotLeader.Error()
+		out.Causes[missing] = "this node knows no node that leads"
 	}
 	return out
 }

@@ -49,10 +49,13 @@ func (r *Request) relayed(ctx context.Context, addr string) (*http.Request, erro
 	if _, given := h["User-Agent"]; !given {
 		h["User-Agent"] = nil // so that the transport adds none
 	}
-	// net/http repeats a request with this header by itself, but not if its name is in lower case.
-	if key, given := h["Idempotency-Key"]; given {
-		delete(h, "Idempotency-Key")
-		h["idempotency-key"] = key
+	// net/http repeats a request with one of these headers by itself, but not if its name is in
+	// lower case.
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if key, given := h[name]; given {
+			delete(h, name)
+			h[strings.ToLower(name)] = key
+		}
 	}
 	h.Set(corrHeader, r.corrID)
 	scheme, host := r.Origin()

@@ -99,6 +99,7 @@ type shown struct {
 type Board struct {
 	metrics *Metrics
 	seen    atomic.Pointer[[]shown] // immutable once stored
+	silent  atomic.Bool             // the keys are not exported as failing
 
 	mu   sync.Mutex // serializes changes of the table
 	rows []*row     // by service, then key; guarded by mu
@@ -155,8 +156,15 @@ func (b *Board) find(service, key string) (int, bool) {
 	})
 }
 
+// Silence determines whether readyz_degraded is 0 for every key, because the services of this node
+// do not run by intention.
+func (b *Board) Silence(silent bool) { b.silent.Store(silent) }
+
 // failing returns 1 while the key fails, else 0.
 func (b *Board) failing(service, key string) float64 {
+	if b.silent.Load() {
+		return 0
+	}
 	for _, r := range *b.seen.Load() {
 		if r.service == service && r.key == key && r.cause != nil {
 			return 1

@@ -330,6 +330,26 @@ func TestConfirmIgnoresOldAnswers(t *testing.T) {
 	})
 }
 
+// Entries that come while a follower stops do not fail its life.
+func TestEntriesAtAStop(t *testing.T) {
+	bubble(t, 21, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		var stops *life
+		for _, m := range w.members {
+			if m != lead {
+				stops = m.now()
+			}
+		}
+		stops.store.CloseLanes()
+		lead.mustPut("k", "v")
+		time.Sleep(time.Second)
+		if why, err := stops.node.Reason(); why != "" || err != nil {
+			t.Errorf("its life ended: %s %v", why, err)
+		}
+	})
+}
+
 // A node that must not stand votes and follows. It stands after a minute.
 func TestHold(t *testing.T) {
 	bubble(t, 9, func(t *testing.T, w *world) {

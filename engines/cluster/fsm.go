@@ -61,7 +61,7 @@ func (n *Node) followAll(run []store.Placed) {
 		end()
 		if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFormat) {
 			n.stalled.Store(nil)
-			if err != nil && n.ctx.Err() == nil {
+			if err != nil && n.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) { // not at a stop
 				n.end(ReasonFailed, err)
 			}
 			return

@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
+	"ronbox/httpapi/client"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -125,10 +128,22 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	if st := b.Status(); st.Cluster == nil || st.Cluster.Role != "follower" || st.Cluster.Leader != made.ID {
 		t.Errorf("status of the follower: %+v", st.Cluster)
 	}
+	if f := b.checkReady(); f.Level != host.OK {
+		t.Errorf("the doctor finds %+v", f)
+	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
 	if code := b.end(); code != ExitClean {
 		t.Errorf("exit %d after it left\n%s", code, b.log)
+	}
+	there, err := client.New(client.Options{
+		URL:       "https://" + cfg.Cluster.Bind,
+		Transport: httpapi.OwnRequests(b.member.(*membership).client.Transport),
+	})
+	must(t, err)
+	_, err = clusterapi.NewClient(there).ClusterStatus(t.Context())
+	if p := problem(t, err); p.Status != http.StatusForbidden {
+		t.Errorf("a request of a node that has left: %v", err)
 	}
 
 	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{Last: true})

@@ -35,7 +35,7 @@ const CheckReady = "readiness"
 
 func (n *Node) checkReady() host.Finding {
 	f := host.Finding{Check: CheckReady, Level: host.OK, Seen: "ready for reads and writes"}
-	r := n.board.Report("", "")
+	r := n.server.Report("", "")
 	if len(r.Missing) == 0 {
 		return f
 	}

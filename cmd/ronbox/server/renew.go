@@ -51,15 +51,33 @@ func (n *Node) keepSockets() {
 		n.log.Warn("sockets are bound anew", "reason", err.Error())
 	}
 	n.kept = append(n.kept, kept...)
-	if n.member == nil {
-		return
+	keep := n.spare
+	if n.member != nil {
+		keep = n.member.Keep
 	}
-	port, err := n.member.Keep()
+	port, err := keep()
 	if err != nil {
 		n.log.Warn("the peer port is bound anew", "reason", err.Error())
 		return
 	}
-	n.kept = append(n.kept, port)
+	if port.Name != "" {
+		n.kept = append(n.kept, port)
+	}
+}
+
+// spare returns a duplicate of the peer port that the service manager has opened for a node alone.
+// Only a next life as a member accepts from it, and cannot bind the address itself. Without such a
+// port it returns no name.
+func (n *Node) spare() (systemd.Socket, error) {
+	l := n.opt.inherited[systemd.PeerName]
+	if _, ours := l.(*systemd.Kept); ours || l == nil {
+		return systemd.Socket{}, nil
+	}
+	c, ok := l.(syscall.Conn)
+	if !ok {
+		return systemd.Socket{}, errors.ErrUnsupported
+	}
+	return systemd.Duplicate(systemd.PeerName, "", c)
 }
 
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and

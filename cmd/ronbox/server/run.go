@@ -122,7 +122,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	if n.member != nil {
 		return n.member.Listen(ctx)
 	}
-	if l := n.opt.inherited[systemd.PeerName]; l != nil {
+	if l, ok := n.opt.inherited[systemd.PeerName].(*systemd.Kept); ok {
 		return l.Close() // of an earlier life as a member
 	}
 	return nil
@@ -187,6 +187,7 @@ func (n *Node) recover(ctx context.Context) event {
 			return n.bootFailed(ctx, err)
 		}
 	}
+	n.board.Silence(false)
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
@@ -294,10 +295,12 @@ func (n *Node) wait() event {
 }
 
 // taskDied is called by the supervisor, which has logged the error, when a task that must not end
-// has ended. The committer of a deposed member has to end.
+// has ended. The committer of a deposed leader may: the member reports the deposition.
 func (n *Node) taskDied(service, task string, _ error) {
-	if n.isDeposed() {
+	select {
+	case <-n.store.Deposed():
 		return
+	default:
 	}
 	n.died.ask(service + "." + task)
 }

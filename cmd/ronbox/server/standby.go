@@ -59,14 +59,17 @@ func (n *Node) isDeposed() bool {
 	}
 }
 
-// deposition returns the event of the end of this life.
+// deposition returns the event of the end of this life. No other life follows that of a node that
+// is to stop.
 func (n *Node) deposition() event {
 	why, err := n.member.Reason()
-	if err == nil && n.quits.Load() {
+	switch {
+	case err == nil && n.quits.Load():
 		n.drain.ask("cluster leave")
 		return event{kind: evDrain}
-	}
-	if err == nil {
+	case err == nil && n.drains():
+		return event{kind: evDrain}
+	case err == nil:
 		return event{kind: evDeposed}
 	}
 	v := n.classify(err)
@@ -78,6 +81,16 @@ func (n *Node) deposition() event {
 		v.code = ExitStorage // of the log
 	}
 	return event{kind: evFailed, code: v.code}
+}
+
+// drains reports whether the node was told to stop, or to end this life in order.
+func (n *Node) drains() bool {
+	select {
+	case <-n.drain.asked:
+		return true
+	default:
+		return false
+	}
 }
 
 // closeMember ends the part in the cluster, after the committer.
@@ -107,6 +120,7 @@ func (n *Node) standby(ctx context.Context) event {
 	if err != nil {
 		return n.bootFailed(ctx, err)
 	}
+	n.board.Silence(true) // no engine runs
 	n.sup.Start(n.member.Tasks()...)
 	n.sup.Start(n.countLives(n.watchers()...)...)
 	n.server.SetGate(httpapi.GateOpen)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type fakeMember struct {
 	once                      sync.Once
 	store                     *store.Store
 	at                        atomic.Uint64
+	lost                      atomic.Bool // Propose fails
 }
 
 func newFakeMember() *fakeMember {
@@ -33,6 +35,9 @@ func newFakeMember() *fakeMember {
 
 func (m *fakeMember) Replicator() store.Replicator { return m }
 func (m *fakeMember) Propose(context.Context, []byte) (store.Place, error) {
+	if m.lost.Load() {
+		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
+	}
 	return store.Place{Index: m.at.Add(1), Term: 1}, nil
 }
 func (m *fakeMember) Applied(store.Place)          {}
@@ -152,6 +157,9 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 	if seq := r.store.Info().Seq; seq != before {
 		t.Errorf("it has committed: seq %d, was %d", seq, before)
 	}
+	if got := r.metric("readyz_degraded"); got != 0 {
+		t.Errorf("%v failing keys are exported", got)
+	}
 	r.await("the recorders, and no other task", func() bool { return r.liveTasks.Load() == 2 })
 	must(t, m.elect())
 	r.begin()
@@ -203,6 +211,45 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	next.halt()
 	if strings.Contains(next.log.String(), "unclean_boot") {
 		t.Error("the file was not closed, though the committer had ended")
+	}
+}
+
+// The committer of a deposed leader ends. That is no bug of the node, even if the node notices it
+// before the deposition: it begins its next life, or stops in order if it was told to.
+func TestEndOfDeposedCommitter(t *testing.T) {
+	for _, drains := range []bool{false, true} {
+		cfg := clusteredConfig(t)
+		m, again := newFakeMember(), &renewal{}
+		r := lead(t, cfg, m, again.options(m))
+		m.lost.Store(true)
+		if err := r.record(t.Context(), store.Event{Event: "test.note"}); !errors.Is(err, store.ErrNotLeader) {
+			t.Errorf("a commit without a quorum: %v", err)
+		}
+		r.await("the end of the committer", func() bool { return strings.Contains(r.log.String(), "task died") })
+		if drains {
+			r.stop()
+		}
+		m.depose()
+		lives := 1
+		if drains {
+			lives = 0
+		}
+		if code := r.end(); code != ExitClean || again.n != lives {
+			t.Errorf("drains %t: exit %d, %d next lives\n%s", drains, code, again.n, r.log)
+		}
+		again.discard(t)
+	}
+}
+
+// A leader that has left its cluster stops.
+func TestLeaderThatLeftStops(t *testing.T) {
+	m, again := newFakeMember(), &renewal{}
+	r := lead(t, clusteredConfig(t), m, again.options(m))
+	r.quits.Store(true)
+	m.lost.Store(true)
+	m.depose()
+	if code := r.end(); code != ExitClean || again.n != 0 {
+		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 }
 
@@ -260,6 +307,28 @@ func TestRenewKeepsSockets(t *testing.T) {
 	if _, err := os.Stat(cfg.SocketPath()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket file is left: %v", err)
 	}
+}
+
+// A node alone leaves the peer port of its service manager to a next life, which may be that of a
+// member.
+func TestRenewKeepsSparePeerPort(t *testing.T) {
+	cfg, _ := devConfig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	again := &renewal{}
+	o := again.options(nil)
+	o.inherited = map[string]net.Listener{systemd.PeerName: l}
+	r := launchWith(t, cfg, o).begin()
+	r.Renew(self("test"), "", "test")
+	if code := r.end(); code != ExitClean {
+		t.Fatalf("exit %d\n%s", code, r.log)
+	}
+	must(t, l.Close())
+	at := slices.IndexFunc(again.kept, func(s systemd.Socket) bool { return s.Name == systemd.PeerName })
+	if at < 0 || again.kept[at].Bind != "" {
+		t.Errorf("the next life gets %+v", again.kept)
+	}
+	again.discard(t)
 }
 
 // A node that cannot begin its next life says so by its exit code.

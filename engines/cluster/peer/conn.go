@@ -213,18 +213,56 @@ func verifyPin(s tls.ConnectionState, pin Pin, now time.Time) error {
 // maxHeader bounds the header of a request or of an answer between nodes, bytes.
 const maxHeader = 256 << 10
 
+// Bounds of a client for one port, below those of the port: what is beyond them waits, and is not
+// refused.
+const (
+	mostOpen  = mostPeer * 3 / 4 // connections
+	mostDials = perNetwork / 2   // handshakes at once; raft does others
+)
+
+// dialSlots bounds the handshakes at once with each address. It is safe for concurrent use.
+type dialSlots struct {
+	mu sync.Mutex
+	at map[string]chan struct{} // by address; guarded by mu
+}
+
+// take waits for a slot of addr, which the caller frees by receiving.
+func (d *dialSlots) take(ctx context.Context, addr string) (<-chan struct{}, error) {
+	d.mu.Lock()
+	slots := d.at[addr]
+	if slots == nil {
+		//rawchan: it counts dials, and carries nothing
+		slots = make(chan struct{}, mostDials)
+		d.at[addr] = slots
+	}
+	d.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+		return slots, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 func newClient(dial func(ctx context.Context, addr string) (net.Conn, error)) *http.Client {
+	dials := &dialSlots{at: map[string]chan struct{}{}}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialTLSContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+				slot, err := dials.take(ctx, addr)
+				if err != nil {
+					return nil, err
+				}
+				defer func() { <-slot }()
 				return dial(ctx, addr)
 			},
 			DialContext: func(context.Context, string, string) (net.Conn, error) {
 				return nil, errors.New("a peer port is reached over TLS only")
 			},
 			DisableCompression:     true,
-			MaxIdleConnsPerHost:    64,
+			MaxConnsPerHost:        mostOpen,
+			MaxIdleConnsPerHost:    mostOpen,
 			IdleConnTimeout:        time.Minute,
 			MaxResponseHeaderBytes: maxHeader,
 		},

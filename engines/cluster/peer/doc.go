@@ -36,5 +36,5 @@
 //
 // # Lock order
 //
-// slots.mu and familiar.mu are leaf locks: they guard counters and a set.
+// slots.mu, familiar.mu and dialSlots.mu are leaf locks: they guard counters and sets.
 package peer

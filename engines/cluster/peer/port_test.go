@@ -118,6 +118,37 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// Many requests at once of one member are all answered, though the port does few handshakes at once
+// with a network.
+func TestManyRequestsAtOnce(t *testing.T) {
+	a := found(t)
+	b := another(t, a)
+	p := start(t, loopback(t), a, nil)
+	serve(t, p, whoami, whoami)
+	client := b.Client()
+	defer client.CloseIdleConnections()
+	url := "https://" + p.Peer().Addr().String() + "/hello"
+	const many = 2 * mostPeer
+	answers := make(chan error, many)
+	for range many {
+		go func() {
+			_, err := get(t, client, url)
+			answers <- err
+		}()
+	}
+	failed := 0
+	for range many {
+		if err := <-answers; err != nil {
+			if failed++; failed == 1 {
+				t.Log(err)
+			}
+		}
+	}
+	if failed > 0 {
+		t.Errorf("%d of %d requests failed", failed, many)
+	}
+}
+
 func TestStrangersServer(t *testing.T) {
 	a, other := found(t), found(t)
 	p := start(t, loopback(t), a, nil)
