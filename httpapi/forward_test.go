@@ -523,8 +523,24 @@ func TestEarlyRefusalsOfLargeBodies(t *testing.T) {
 func TestAFollowerJudgesNoToken(t *testing.T) {
 	p := newPair(t, nil)
 	w := p.b.as(&front.Peer{Socket: true, UID: 7}, "GET", "/admin/v1/status", "", writer)
-	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Reason != "not_leader" {
+	got := problemIn(t, w.Body.String())
+	if w.Code != 503 || got.Reason != "not_leader" || !strings.Contains(got.Detail, "another one leads") {
 		t.Errorf("%d %+v", w.Code, got)
+	}
+	scrape := func() string {
+		w := p.b.do("GET", "/metrics", "", writer)
+		return problemIn(t, w.Body.String()).Detail
+	}
+	if hint := scrape(); !strings.Contains(hint, "another one leads") {
+		t.Errorf("metrics: %q", hint)
+	}
+	p.inB.leader = ""
+	if hint := scrape(); hint != httpapi.HintNotLeader {
+		t.Errorf("metrics without a leader: %q", hint)
+	}
+	w = p.b.as(&front.Peer{Socket: true, UID: 7}, "GET", "/admin/v1/status", "", writer)
+	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Detail != httpapi.HintNotLeader {
+		t.Errorf("without a leader: %d %+v", w.Code, got)
 	}
 	if w := p.b.socket("GET", "/admin/v1/status", "", nil); w.Code != 200 {
 		t.Errorf("over the socket: %d %s", w.Code, w.Body)
