@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	helloWithin = 5 * time.Second
-	helloEvery  = 10 // ticks, once the leader has answered
+	helloWithin   = 5 * time.Second
+	helloEvery    = 10 // ticks, once the leader has answered
+	resolveWithin = time.Second
 )
 
 // runHello says hello to the leader: often until it has answered, then now and then.
@@ -26,6 +27,7 @@ func (m *membership) runHello(ctx context.Context) error {
 		leader, _, _ := m.raft.Leader()
 		if wait--; wait < 0 || leader != heard {
 			heard, wait = "", 0
+			m.expect(ctx)
 			if m.hello(ctx, leader) {
 				heard, wait = leader, helloEvery
 			}
@@ -68,6 +70,13 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
+}
+
+// expect lets the peer port know where members come from, which strangers must not keep out.
+func (m *membership) expect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	m.port.Know(ctx, m.known())
 }
 
 // known returns the addresses to try, that of the leader first.
