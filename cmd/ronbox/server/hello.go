@@ -58,6 +58,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		Join:      m.joining != nil,
 	})
 	if errors.Is(err, member.ErrToken) {
+		m.removed.Store(m.joining == nil)
 		m.n.log.Warn("not_a_member", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return true // heard, and refused
@@ -67,6 +68,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		return false
 	}
 	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
+	m.removed.Store(false)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
@@ -137,6 +139,9 @@ func (a answering) Leader() (id, addr string, ok bool) {
 	}
 	return a.m.raft.Leader()
 }
+
+// Removed implements httpapi.Cluster.
+func (a answering) Removed() bool { return a.m.removed.Load() }
 
 // Confirm implements httpapi.Cluster.
 func (a answering) Confirm(ctx context.Context) error { return a.m.raft.Confirm(ctx) }
