@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -59,7 +60,7 @@ func (r *Request) surface() string {
 func (s *Server) identify(c *Request, r *Route) (engines.Actor, error) {
 	token, given := bearer(c.r)
 	if given && s.d.Cluster != nil && !s.d.Cluster.Leads() {
-		return engines.Actor{}, store.ErrNotLeader // only the leader has the tokens
+		return engines.Actor{}, s.tokensElsewhere(c)
 	}
 	if !c.peer.Socket {
 		return s.d.Auth.Check(token, s.asked(c, r))
@@ -71,6 +72,19 @@ func (s *Server) identify(c *Request, r *Route) (engines.Actor, error) {
 	held, err := s.d.Auth.Check(token, s.asked(c, r))
 	held.UID, held.Admin, held.Scopes = actor.UID, held.Admin && actor.Admin, auth.Meet(held.Scopes, actor.Scopes)
 	return held, err
+}
+
+// errElsewhere is returned for a token at a route that this node answers itself.
+var errElsewhere = fmt.Errorf("%w: another node has the tokens", store.ErrNotLeader)
+
+// tokensElsewhere returns the error for a token at a node that does not lead: only the leader has
+// the tokens.
+func (s *Server) tokensElsewhere(c *Request) error {
+	id, _, known := s.d.Cluster.Leader()
+	if !forwarded(c.route) && known && id != s.d.Cluster.Self() {
+		return errElsewhere
+	}
+	return store.ErrNotLeader
 }
 
 // asked returns the request that a token must permit.

@@ -19,6 +19,8 @@ type Cluster interface {
 	Leads() bool
 	// Leader returns the node that leads, and the address of its peer port. It does not block.
 	Leader() (id, addr string, ok bool)
+	// Removed reports whether the leader has said that this node is no member. It does not block.
+	Removed() bool
 	// Confirm returns nil if this node still led after the call began. It blocks for one round of
 	// messages, until ctx ends.
 	Confirm(ctx context.Context) error

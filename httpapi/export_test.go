@@ -35,6 +35,7 @@ var (
 	ErrBodyCut   = errBodyCut
 	ErrBodySlow  = errBodySlow
 	ErrDraining  = errDraining
+	ErrElsewhere = errElsewhere
 	ErrEncoding  = errEncoding
 	ErrHeaders   = errHeaders
 	ErrInflight  = errInflight

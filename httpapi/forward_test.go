@@ -36,12 +36,14 @@ type fakeCluster struct {
 	peer   http.RoundTripper
 	asked  atomic.Int64 // calls of Confirm
 	refuse atomic.Bool  // of Confirm
+	gone   bool         // removed from the cluster
 	waits  func(context.Context)
 }
 
 func (f *fakeCluster) Self() string            { return f.self }
 func (f *fakeCluster) Leads() bool             { return f.leads.Load() }
 func (f *fakeCluster) Peer() http.RoundTripper { return f.peer }
+func (f *fakeCluster) Removed() bool           { return f.gone }
 
 func (f *fakeCluster) Leader() (id, addr string, ok bool) { return f.leader, f.addr, f.leader != "" }
 
@@ -523,11 +525,46 @@ func TestEarlyRefusalsOfLargeBodies(t *testing.T) {
 func TestAFollowerJudgesNoToken(t *testing.T) {
 	p := newPair(t, nil)
 	w := p.b.as(&front.Peer{Socket: true, UID: 7}, "GET", "/admin/v1/status", "", writer)
-	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Reason != "not_leader" {
+	got := problemIn(t, w.Body.String())
+	if w.Code != 503 || got.Reason != "not_leader" || !strings.Contains(got.Detail, "another one leads") {
 		t.Errorf("%d %+v", w.Code, got)
+	}
+	scrape := func() string {
+		w := p.b.do("GET", "/metrics", "", writer)
+		return problemIn(t, w.Body.String()).Detail
+	}
+	if hint := scrape(); !strings.Contains(hint, "another one leads") {
+		t.Errorf("metrics: %q", hint)
+	}
+	p.inB.leader = ""
+	if hint := scrape(); hint != httpapi.HintNotLeader {
+		t.Errorf("metrics without a leader: %q", hint)
+	}
+	w = p.b.as(&front.Peer{Socket: true, UID: 7}, "GET", "/admin/v1/status", "", writer)
+	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Detail != httpapi.HintNotLeader {
+		t.Errorf("without a leader: %d %+v", w.Code, got)
 	}
 	if w := p.b.socket("GET", "/admin/v1/status", "", nil); w.Code != 200 {
 		t.Errorf("over the socket: %d %s", w.Code, w.Body)
+	}
+}
+
+// A node without a leader is not ready. One that was removed says so.
+func TestReadyzWithoutALeader(t *testing.T) {
+	f := &fakeCluster{self: nodeB}
+	r := newRig(t, clustered(f))
+	for _, want := range []struct{ missing, cause string }{
+		{"cluster.leader", "knows no node that leads"},
+		{"cluster.membership", "rejoin --wipe"},
+	} {
+		w := r.do("GET", "/readyz", "", nil)
+		if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), want.missing) {
+			t.Errorf("%d %s, want %s", w.Code, w.Body, want.missing)
+		}
+		if got := r.Report("", "").Causes[want.missing]; !strings.Contains(got, want.cause) {
+			t.Errorf("cause %q, want %q", got, want.cause)
+		}
+		f.gone = true
 	}
 }
 

@@ -107,9 +107,13 @@ func (s *Server) Report(service, plane string) obs.Report {
 		out.Services[name] = obs.ServiceReport{Ready: known, WriteReady: known, Missing: []string{}}
 	}
 	if !known {
-		const missing = "cluster.leader"
+		missing, cause := "cluster.leader", "this node knows no node that leads"
+		if s.d.Cluster.Removed() {
+			missing = "cluster.membership"
+			cause = "removed from the cluster; see `ronbox cluster rejoin --wipe`, or erase it"
+		}
 		out.Missing, out.RetryAfter = append(out.Missing, missing), nodeRetry
-		out.Causes[missing] = "this node knows no node that leads"
+		out.Causes[missing] = cause
 	}
 	return out
 }

@@ -130,6 +130,7 @@ func problemCases() []problemCase {
 		{&store.PoisonError{Cause: errors.New("EIO"), Unknown: true}, 503, "store_failed", "StoreFailed", true},
 		{store.ErrFull, 507, "store_full", "StoreFull", true},
 		{store.ErrNotLeader, 503, "not_leader", "NotLeader", true},
+		{httpapi.ErrElsewhere, 503, "not_leader", "NotLeader", true},
 		{store.ErrSlow, 503, "degraded", "StorageBusy", true},
 		{store.ErrRestored, 503, "restored", "NotReady", true},
 		{store.ErrTimeout, 504, "timeout", "Timeout", true},

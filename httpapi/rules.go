@@ -16,6 +16,9 @@ const (
 	hintDrain = "nothing was done; the node is on its way down"
 	hintRate  = "nothing was begun; send it again after Retry-After"
 	hintLate  = "the deadline passed before it was begun: nothing was written"
+
+	hintElsewhere = "only the node that leads judges tokens, and another one leads (`ronbox cluster status` " +
+		"names it): ask that one, or this one over its socket or from a metrics_allow network"
 )
 
 // HintNotLeader is the hint of a refusal while no node of a cluster leads.
@@ -167,6 +170,8 @@ func storeRules() []ErrorRule {
 			Say("the node stops and starts again from disk; the same request is safe to repeat"),
 		{Is: Is(store.ErrFull), Outcome: Outcome{http.StatusInsufficientStorage, ReasonStoreFull, "StoreFull", true},
 			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads still succeed"},
+		lacks.When(Is(errElsewhere)).As(ReasonNotLeader).Called("NotLeader", "Another node leads").
+			After(WaitBusy).With(outcomeNone).Say(hintElsewhere),
 		lacks.When(Is(store.ErrNotLeader)).As(ReasonNotLeader).Called("NotLeader", "No leader").
 			After(WaitBusy).With(outcomeNone).Say(HintNotLeader),
 		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),

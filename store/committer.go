@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"ronbox/appliance/flow"
 )
 
 // bulkPatience bounds how long the other lanes can delay a bulk command.
@@ -29,8 +31,9 @@ type committer struct {
 	probe     <-chan time.Time
 }
 
-// runCommitter is the committer task. It returns nil once the lanes are closed and drained, or the
-// node was deposed. Any other return poisons the store or follows a poisoned store.
+// runCommitter is the committer task. It returns nil once the lanes are closed and drained, and
+// flow.ErrOver once the node was deposed. Any other return poisons the store or follows a poisoned
+// store.
 func (s *Store) runCommitter(ctx context.Context) error {
 	if s.info.Load() == nil {
 		return errors.New("store: committer started before Prepare")
@@ -59,7 +62,7 @@ func (s *Store) runCommitter(ctx context.Context) error {
 	}
 	if errors.Is(err, errDeposed) {
 		close(s.replica.deposed)
-		return nil
+		return flow.ErrOver
 	}
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/flow"
 )
 
 func TestMain(m *testing.M) {
@@ -183,7 +185,7 @@ func (r *rig) stop() {
 		<-r.done
 		r.cancel()
 	}
-	if r.end != nil {
+	if r.end != nil && !errors.Is(r.end, flow.ErrOver) {
 		r.t.Errorf("committer: %v", r.end)
 	}
 	if err := r.Close(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
+
+	"ronbox/appliance/flow"
 )
 
 // fakeLog is a log of one node. Its hook, which may be nil, decides each proposal.
@@ -307,7 +309,7 @@ func TestDeposed(t *testing.T) {
 
 func checkDeposed(t *testing.T, r *rig) {
 	t.Helper()
-	if r.Err() != nil || r.end != nil || r.Health() != nil {
+	if r.Err() != nil || !errors.Is(r.end, flow.ErrOver) || r.Health() != nil {
 		t.Errorf("store %v, committer %v, health %v", r.Err(), r.end, r.Health())
 	}
 	if r.get("count") != "" || r.Info().Seq != 0 || r.Applied().Origin != "init" {

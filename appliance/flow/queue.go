@@ -22,6 +22,8 @@ var (
 	ErrAborted = errors.New("flow: drain deadline over, aborted")
 	// ErrEnded is reported for a task that returned nil before it was told to drain.
 	ErrEnded = errors.New("flow: task returned before shutdown")
+	// ErrOver is returned by a Never task that ends early, and rightly so.
+	ErrOver = errors.New("flow: task is over")
 )
 
 // Queue is a bounded FIFO channel with many producers and many consumers. It may be closed while

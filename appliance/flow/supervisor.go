@@ -14,7 +14,7 @@ type Hooks struct {
 	// Escalated is called with bad = true when an instance of the task is restarted more than 5
 	// times within a minute, and with false when every instance has run for a minute since.
 	Escalated func(service, task string, bad bool)
-	// Died is called when a Never task has ended other than by draining or cancellation.
+	// Died is called when a Never task has ended other than by draining, cancellation or ErrOver.
 	Died func(service, task string, err error)
 }
 

@@ -14,7 +14,8 @@ import (
 type Restart int
 
 // The restart rules. Before draining, a task with Always is restarted whenever Run returns, and one
-// with OneShot unless Run returns nil. A task with Never is not restarted: Hooks.Died is called.
+// with OneShot unless Run returns nil. A task with Never is not restarted: Hooks.Died is called,
+// unless Run returns ErrOver.
 const (
 	Always Restart = iota
 	OneShot
@@ -126,6 +127,8 @@ func judge(r Restart, err error, draining, stopped bool) verdict {
 	switch {
 	case r == Never && panicked:
 		return died
+	case r == Never && errors.Is(err, ErrOver):
+		return finished
 	case err == nil && (r == OneShot || draining || stopped):
 		return finished
 	case stopped:

@@ -26,6 +26,7 @@ func TestJudge(t *testing.T) {
 		{OneShot, panicked, map[when]verdict{running: restarts, draining: restarts, stopped: cancelled, both: cancelled}},
 		{Never, nil, map[when]verdict{running: died, draining: finished, stopped: finished, both: finished}},
 		{Never, fail, map[when]verdict{running: died, draining: died, stopped: cancelled, both: cancelled}},
+		{Never, ErrOver, map[when]verdict{running: finished, draining: finished, stopped: finished, both: finished}},
 		{Never, panicked, map[when]verdict{running: died, draining: died, stopped: died, both: died}},
 	} {
 		for w, want := range tt.want {

@@ -350,34 +350,47 @@ func TestEntriesAtAStop(t *testing.T) {
 	})
 }
 
-// A node that must not stand votes and follows. It stands after a minute.
+// A node that is held votes and follows, and leaves the election to another.
 func TestHold(t *testing.T) {
 	bubble(t, 9, func(t *testing.T, w *world) {
 		w.three()
 		lead := w.leader()
-		w.change = func(n *Node) { n.deps.Hold = true }
-		var rest []*server
-		for _, m := range w.members {
-			if m != lead {
-				rest = append(rest, m)
-				m.stop()
-				m.on()
-			}
-		}
+		held := w.others(lead)[0]
+		w.hold(held)
 		w.leader().mustPut("k", "v")
-		begun := time.Now()
-		lead = w.leader()
 		lead.stop()
 		delete(w.members, lead.id)
-		for time.Since(begun) < 50*time.Second {
-			time.Sleep(time.Second)
-			for _, m := range rest {
-				if m.now() != nil && m.now().node.Leads() {
-					t.Fatalf("%s leads after %v", m.id, time.Since(begun))
-				}
+		if w.leader() == held {
+			t.Errorf("%s leads", held.id)
+		}
+		w.change = nil
+		lead.on()
+		w.members[lead.id] = lead
+		w.equal()
+	})
+}
+
+// The hold of all nodes that could lead lifts once they have heard no leader for some heartbeats.
+func TestHoldOfAll(t *testing.T) {
+	bubble(t, 10, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		w.hold(w.others(lead)...)
+		w.leader().mustPut("k", "v")
+		lead.stop()
+		delete(w.members, lead.id)
+		begun := time.Now()
+		for time.Since(begun) < 4*time.Second {
+			time.Sleep(100 * time.Millisecond)
+			if m := w.leads(); m != nil {
+				t.Fatalf("%s leads after %v", m.id, time.Since(begun))
 			}
 		}
 		w.leader()
+		if waited := time.Since(begun); waited > 20*time.Second {
+			t.Errorf("no node led for %v", waited)
+		}
+		w.change = nil
 		lead.on()
 		w.members[lead.id] = lead
 		w.equal()

@@ -55,7 +55,7 @@ type Deps struct {
 	Config  Config
 
 	Membership store.Membership // of the file, read before the store was opened
-	Hold       bool             // the last lives were short: the node does not stand for election for a minute
+	Hold       bool             // the last lives were short: the node does not stand for a minute while another leads
 	Fit        func() string    // returns why the node must not lead, "" if it may; may be nil
 }
 

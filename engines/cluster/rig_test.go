@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -331,6 +332,27 @@ func (w *world) leads(not ...*server) *server {
 		}
 	}
 	return nil
+}
+
+// others returns the servers other than not, by their ids.
+func (w *world) others(not *server) []*server {
+	var out []*server
+	for _, id := range slices.Sorted(maps.Keys(w.members)) {
+		if m := w.members[id]; m != not {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// hold starts servers anew as held.
+func (w *world) hold(ms ...*server) {
+	w.change = func(n *Node) { n.deps.Hold = true }
+	for _, m := range ms {
+		m.stop()
+		m.on()
+		w.until("it lives", func() bool { return m.now() != nil })
+	}
 }
 
 // put commits a row on a server.

@@ -19,6 +19,7 @@ const (
 	watchEvery = 500 * time.Millisecond
 	hungAfter  = 5 * time.Second
 	holdFor    = time.Minute            // after two short lives
+	holdBeats  = 5                      // heartbeats without a leader that lift the hold
 	mostSkew   = 500 * time.Millisecond // of this clock against those of most peers
 )
 
@@ -84,8 +85,22 @@ func (n *Node) unfit() string {
 	return ""
 }
 
-// held reports whether the node does not stand because its last lives were short.
-func (n *Node) held() bool { return n.deps.Hold && time.Since(n.begun) < holdFor }
+// held reports whether the node does not stand because its last lives were short. Others have the
+// time to be elected first. If none is, it stands: a cluster of held nodes would rest.
+func (n *Node) held() bool {
+	return n.deps.Hold && time.Since(n.begun) < holdFor && time.Since(n.heard()) < holdBeats*n.heartbeat()
+}
+
+// heard returns when this node heard the last leader, or candidate that got its vote, but not
+// before its life began.
+func (n *Node) heard() time.Time {
+	if n.serving.Load() {
+		if last := n.raft.LastContact(); last.After(n.begun) {
+			return last
+		}
+	}
+	return n.begun
+}
 
 // onlyVoter reports whether this node is the only voter.
 func (n *Node) onlyVoter() bool {

@@ -46,6 +46,7 @@ type membership struct {
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
 	started atomic.Bool // raft runs
+	removed atomic.Bool // the leader has said so
 	tick    *flow.Ticker
 }
 

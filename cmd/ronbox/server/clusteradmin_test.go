@@ -73,3 +73,29 @@ func TestInitAddress(t *testing.T) {
 	}
 	a.halt()
 }
+
+// A node that was removed while it ran says so, and names the ways out.
+func TestRemovedNodeSaysSo(t *testing.T) {
+	cfg, _ := devConfig(t)
+	clusterConfig(t, cfg)
+	a := live(t, cfg)
+	a.begin()
+	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	a.next()
+	a.leads()
+	b := join(t, a)
+	b.await("its vote", func() bool {
+		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		must(t, err)
+		return len(s.Members) == 2 && s.Members[1].Role == clusterapi.RoleVoter
+	})
+	_, err = a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
+	must(t, err)
+	b.await("the news of its removal", func() bool {
+		st := b.Status()
+		return !st.Ready && strings.Contains(st.Causes["cluster.membership"], "rejoin --wipe")
+	})
+	b.halt()
+	a.halt()
+}

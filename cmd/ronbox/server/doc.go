@@ -51,7 +51,7 @@
 // entries of the log, no engine has its state, and requests are forwarded. Once elected the node
 // recovers as after a restart. Two cases end a life without a stop: an init or a last leave, which
 // drains first, and a deposition, which waits for nothing that may hang. A node that was deposed
-// twice within a minute stands for no election for a minute.
+// twice within a minute stands for no election for a minute, unless it hears no leader.
 //
 // # Guests
 //

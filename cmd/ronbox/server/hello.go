@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	helloWithin = 5 * time.Second
-	helloEvery  = 10 // ticks, once the leader has answered
+	helloWithin   = 5 * time.Second
+	helloEvery    = 10 // ticks, once the leader has answered
+	resolveWithin = time.Second
 )
 
 // runHello says hello to the leader: often until it has answered, then now and then.
@@ -26,6 +27,7 @@ func (m *membership) runHello(ctx context.Context) error {
 		leader, _, _ := m.raft.Leader()
 		if wait--; wait < 0 || leader != heard {
 			heard, wait = "", 0
+			m.expect(ctx)
 			if m.hello(ctx, leader) {
 				heard, wait = leader, helloEvery
 			}
@@ -56,6 +58,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		Join:      m.joining != nil,
 	})
 	if errors.Is(err, member.ErrToken) {
+		m.removed.Store(m.joining == nil)
 		m.n.log.Warn("not_a_member", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return true // heard, and refused
@@ -65,9 +68,17 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		return false
 	}
 	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
+	m.removed.Store(false)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
+}
+
+// expect lets the peer port know where members come from, which strangers must not keep out.
+func (m *membership) expect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	m.port.Know(ctx, m.known())
 }
 
 // known returns the addresses to try, that of the leader first.
@@ -128,6 +139,9 @@ func (a answering) Leader() (id, addr string, ok bool) {
 	}
 	return a.m.raft.Leader()
 }
+
+// Removed implements httpapi.Cluster.
+func (a answering) Removed() bool { return a.m.removed.Load() }
 
 // Confirm implements httpapi.Cluster.
 func (a answering) Confirm(ctx context.Context) error { return a.m.raft.Confirm(ctx) }

@@ -295,15 +295,8 @@ func (n *Node) wait() event {
 }
 
 // taskDied is called by the supervisor, which has logged the error, when a task that must not end
-// has ended. The committer of a deposed leader may: the member reports the deposition.
-func (n *Node) taskDied(service, task string, _ error) {
-	select {
-	case <-n.store.Deposed():
-		return
-	default:
-	}
-	n.died.ask(service + "." + task)
-}
+// has ended.
+func (n *Node) taskDied(service, task string, _ error) { n.died.ask(service + "." + task) }
 
 // fatal returns the event of a failed disk or of a bug.
 func (n *Node) fatal() event {

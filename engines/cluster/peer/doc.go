@@ -20,7 +20,8 @@
 //  3. At most 32 handshakes are in progress, at most 12 of them from one network (an IPv4 address
 //     or an IPv6 /64), and at most 24 from networks without a known member. A handshake, including
 //     the Hello, takes at most 5 s. A network without a known member gets its slot back 100 ms
-//     later. A connection beyond these bounds is closed unanswered.
+//     later. Know and a handshake with a client certificate make a network known. A connection
+//     beyond these bounds is closed unanswered.
 //  4. At most 64 connections of Join are open, at most 16 of them from one network. Each
 //     serves 4 requests. At most 64 connections of Raft and 512 of Peer are open per server.
 //  5. A private key has mode 0600 and is never read if other users may read it.

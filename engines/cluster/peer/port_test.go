@@ -399,6 +399,10 @@ func TestFlood(t *testing.T) {
 		if !enter("198.51.100.1") {
 			t.Error("strangers keep a known network out")
 		}
+		p.Know(t.Context(), []string{"198.51.100.3:7443", "no port"})
+		if !enter("198.51.100.3") {
+			t.Error("strangers keep out a member that has not come before")
+		}
 		if enter("198.51.100.2") {
 			t.Error("there is room for an unknown network: the test is broken")
 		}

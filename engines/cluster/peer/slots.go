@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
@@ -44,7 +45,7 @@ func (s *slots[K]) free(key K) {
 // maxFamiliar bounds the networks that a familiar remembers.
 const maxFamiliar = 64
 
-// familiar remembers the networks from which members have come. It is safe for concurrent use.
+// familiar remembers the networks of members. It is safe for concurrent use.
 type familiar struct {
 	mu   sync.Mutex
 	nets map[netip.Addr]struct{} // guarded by mu
@@ -66,14 +67,34 @@ func (f *familiar) has(network netip.Addr) bool {
 	return known
 }
 
-// networkOf returns the network of a client: its IPv4 address, or the first address of its IPv6
-// /64.
+// Know counts the networks of members as known before one has come from them. Each address is
+// host:port; what does not resolve before ctx ends is skipped.
+func (p *Port) Know(ctx context.Context, addrs []string) {
+	for _, addr := range addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		for _, ip := range ips {
+			p.known.add(networkAt(ip))
+		}
+	}
+}
+
+// networkOf returns the network of a client.
 func networkOf(at net.Addr) netip.Addr {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}
-	a := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return networkAt(tcp.AddrPort().Addr())
+}
+
+// networkAt returns the network of an address: the IPv4 address, or the first address of its IPv6
+// /64.
+func networkAt(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
 	if p, err := a.Prefix(64); err == nil && a.Is6() {
 		return p.Addr()
 	}
