@@ -180,6 +180,7 @@ func readAll(t *testing.T, c *apiClient) {
 	told[registryapi.Signers](t)(c.Signers(ctx, 1))
 	told[registryapi.AuditChain](t)(c.AuditChain(ctx, 1, 5))
 	told[registryapi.Checkpoint](t)(c.CheckpointNow(ctx))
+	told[registryapi.Horizon](t)(c.Horizon(ctx))
 	told[[]byte](t)(c.Checkpoint(ctx))
 	told[registryapi.CheckpointList](t)(c.Checkpoints(ctx, 0))
 	told[registryapi.InclusionProof](t)(c.Inclusion(ctx, 1, 0))

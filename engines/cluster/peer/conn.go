@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -255,7 +257,7 @@ func newClient(dial func(ctx context.Context, addr string) (net.Conn, error)) *h
 					return nil, err
 				}
 				defer func() { <-slot }()
-				return dial(ctx, addr)
+				return dialAgain(ctx, addr, dial)
 			},
 			DialContext: func(context.Context, string, string) (net.Conn, error) {
 				return nil, errors.New("a peer port is reached over TLS only")
@@ -267,6 +269,26 @@ func newClient(dial func(ctx context.Context, addr string) (net.Conn, error)) *h
 			MaxResponseHeaderBytes: maxHeader,
 		},
 	}
+}
+
+// Dials that the port refuses at once, because the handshakes before them have not ended on its
+// side, are repeated: no byte of a request was sent.
+const (
+	moreDials = 3
+	dialPause = 50 * time.Millisecond // before the first repetition; it doubles
+)
+
+func dialAgain(
+	ctx context.Context, addr string, dial func(ctx context.Context, addr string) (net.Conn, error),
+) (net.Conn, error) {
+	for n := range moreDials {
+		c, err := dial(ctx, addr)
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+			return c, err
+		}
+		pause(ctx, dialPause<<n)
+	}
+	return dial(ctx, addr)
 }
 
 // connKey is the key of the *Conn in the context of a request.

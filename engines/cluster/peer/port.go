@@ -161,8 +161,8 @@ func (p *Port) runAcceptor(ctx context.Context) error {
 // its slot back after a pause, which bounds the rate of its handshakes.
 func (p *Port) admit(ctx context.Context, raw net.Conn) {
 	network := networkOf(raw.RemoteAddr())
-	known, reserve := p.known.has(network), reserved
-	if known {
+	reserve := reserved
+	if p.known.has(network) {
 		reserve = 0
 	}
 	release, ok := p.handshakes.take(network, reserve)
@@ -172,7 +172,7 @@ func (p *Port) admit(ctx context.Context, raw net.Conn) {
 	}
 	defer release()
 	p.accept(ctx, raw, network)
-	if !known {
+	if !p.known.has(network) {
 		pause(ctx, strangerPause)
 	}
 }
