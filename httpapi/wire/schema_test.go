@@ -32,6 +32,7 @@ func bodies() []any {
 		wire.VersionInfo{},
 		nodeapi.Status{},
 		nodeapi.StoreStatus{},
+		nodeapi.MemberStatus{},
 		nodeapi.DrainRequest{},
 		nodeapi.DBInfo{},
 		nodeapi.SnapshotRequest{},
@@ -143,6 +144,7 @@ func bodies() []any {
 		registryapi.VersionLine{},
 		registryapi.CatchUp{},
 		registryapi.CaughtUp{},
+		registryapi.Horizon{},
 	}
 }
 
