@@ -19,13 +19,14 @@ type Members interface {
 	// It returns 0 if none could be reached soon. open opens the object once for each member that
 	// is asked.
 	Copy(ctx context.Context, d b3.Digest, size int64, open func() (io.ReadCloser, error)) int
-	// Fetch calls take with the bytes that one member after the other sends, until take returns nil.
-	// It returns ErrNotFound if every other member has answered that it does not have the object.
+	// Fetch calls take with the bytes that one member after the other sends, until take returns
+	// nil. It returns ErrNotFound if every other member has answered that it does not have the
+	// object.
 	Fetch(ctx context.Context, d b3.Digest, size int64, take func(io.Reader) error) error
 }
 
-// regainWithin bounds the time for which an object is fetched from other members. It leaves room for
-// the bounds of Members.
+// regainWithin bounds the time for which an object is fetched from other members. Members has
+// shorter bounds of its own.
 const regainWithin = 10 * time.Minute
 
 // newMembers declares what a member of a cluster needs.
@@ -87,7 +88,7 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 			if err != nil {
 				return err
 			}
-			return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regained: true})
+			return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regain: true})
 		})
 	})
 	return busyIfFull(err)

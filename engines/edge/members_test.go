@@ -133,8 +133,8 @@ func TestRegain(t *testing.T) {
 	}
 }
 
-// An object that no member has, whose members lie, or that is removed meanwhile, is a miss and leaves
-// nothing.
+// An object that no member has, whose members lie, or that is removed meanwhile, is a miss and
+// leaves nothing.
 func TestRegainFails(t *testing.T) {
 	t.Parallel()
 	r, f := member(t)
@@ -200,8 +200,8 @@ func TestVerifyRegains(t *testing.T) {
 	r.sound()
 }
 
-// A shelf takes only the bytes of the hash, leaves room on the disk, and leaves nothing of a refused
-// object. An engine that opens the store keeps what has a row and removes the rest.
+// A shelf takes only the bytes of the hash, leaves room on the disk, and leaves nothing of a
+// refused object. An engine that opens the store keeps what has a row and removes the rest.
 func TestShelf(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()

@@ -40,7 +40,8 @@ func casIn(dataDir string, faults func(op string) error) *cas.Dir {
 func (s *Shelf) Prepare() error { return s.cas.Prepare() }
 
 // Put stores an object whose bytes must have a digest and a size. If the object is there, Put only
-// reads body to its end, so that the connection can be used again. It returns a *DigestError, ErrFull, or an error of body or of the disk.
+// reads body to its end, so that the connection can be used again. It returns a *DigestError,
+// ErrFull, or an error of body or of the disk.
 func (s *Shelf) Put(d b3.Digest, size int64, body io.Reader) error {
 	if f, err := s.Open(d, size); err == nil {
 		_, err = io.Copy(io.Discard, io.LimitReader(body, size))
@@ -49,7 +50,7 @@ func (s *Shelf) Put(d b3.Digest, size int64, body io.Reader) error {
 	taken := s.takes.Add(size)
 	defer s.takes.Add(-size)
 	free, err := s.free()
-	if err == nil && (size < 0 || free-s.spare < taken) {
+	if err == nil && free-s.spare < taken {
 		err = fmt.Errorf("%w: %d bytes of the disk are free", ErrFull, free)
 	}
 	if err != nil {
@@ -66,6 +67,6 @@ func (s *Shelf) Put(d b3.Digest, size int64, body io.Reader) error {
 	return s.cas.Sync(d)
 }
 
-// Open opens an object. It returns fs.ErrNotExist if it has no file, and a [cas.CorruptError] if the
-// file has another size. The reader checks the bytes.
+// Open opens an object. It returns fs.ErrNotExist if it has no file, and a [cas.CorruptError] if
+// the file has another size. The reader checks the bytes.
 func (s *Shelf) Open(d b3.Digest, size int64) (*os.File, error) { return s.cas.Open(d, size) }

@@ -16,19 +16,18 @@ import (
 // writeJob is one change of the content store. One of temp, aside, need, repair, keep, place and
 // check is set.
 type writeJob struct {
-	temp *cas.Temp // sealed; to install for row; owned by the writer
-	row  Stored    // of temp
-	put  *putJob   // how to install it, if a caller has put it; nil: it was fetched
-	// regained: temp is the missing file of an object that has a row.
-	regained bool
-	loose    string          // why the installed URL lost its pin; valid after the job has succeeded
-	aside    []corruptObject // corrupt objects to set aside
-	need     int64           // bytes to make room for
-	repair   bool            // drop rows that do not read
-	keep     *keepJob        // URLs to pin, unpin or remove
-	place    *placeJob       // URLs of placements to add
-	check    bool            // open the content store, or try to write to it
-	reply    *flow.Reply[struct{}]
+	temp   *cas.Temp       // sealed; to install for row; owned by the writer
+	row    Stored          // of temp
+	put    *putJob         // how to install it, if a caller has put it; nil: it was fetched
+	regain bool            // temp is the missing file of an object that has a row
+	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
+	aside  []corruptObject // corrupt objects to set aside
+	need   int64           // bytes to make room for
+	repair bool            // drop rows that do not read
+	keep   *keepJob        // URLs to pin, unpin or remove
+	place  *placeJob       // URLs of placements to add
+	check  bool            // open the content store, or try to write to it
+	reply  *flow.Reply[struct{}]
 }
 
 // corruptObject is an object that a reader found corrupt.
@@ -94,7 +93,7 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 		switch {
 		case !j.reply.Claim():
 			j.drop()
-		case j.temp != nil && !j.regained:
+		case j.temp != nil && !j.regain:
 			installs = append(installs, j)
 		default:
 			e.change(ctx, j)
@@ -116,7 +115,7 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 func (e *Engine) change(ctx context.Context, j *writeJob) {
 	defer j.reply.Fail(flow.ErrUnknown) // after a panic
 	switch {
-	case j.regained:
+	case j.regain:
 		j.end(e.repairing(ctx, func() error { return e.placeRegained(ctx, j) }))
 	case j.repair:
 		j.end(e.repair(ctx))

@@ -100,7 +100,10 @@ func (o *objects) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+pathObjects+"{hex}", o.handle(o.get))
 }
 
-var errLeads = errors.New("this member leads, and stores its objects itself")
+var (
+	errLeads = errors.New("this member leads, and stores its objects itself")
+	errSize  = errors.New("the size of the object is missing")
+)
 
 // handle returns a handler that answers a failure of do with its status.
 func (o *objects) handle(do func(http.ResponseWriter, *http.Request, b3.Digest) error) http.HandlerFunc {
@@ -128,6 +131,8 @@ func statusOfMove(err error) int {
 	switch {
 	case lie:
 		return http.StatusUnprocessableEntity
+	case errors.Is(err, errSize):
+		return http.StatusBadRequest
 	case errors.Is(err, errLeads):
 		return http.StatusConflict
 	case errors.Is(err, edge.ErrFull):
@@ -144,7 +149,7 @@ func (o *objects) put(w http.ResponseWriter, r *http.Request, d b3.Digest) error
 		return errLeads
 	}
 	if r.ContentLength < 0 {
-		return errors.New("the object has no length")
+		return errSize
 	}
 	body := patientBody{r.Body, http.NewResponseController(w)}
 	if err := o.shelf.Put(d, r.ContentLength, body); err != nil {
@@ -169,7 +174,7 @@ func (b patientBody) Read(p []byte) (int, error) {
 func (o *objects) get(w http.ResponseWriter, r *http.Request, d b3.Digest) error {
 	size, err := strconv.ParseInt(r.URL.Query().Get("size"), 10, 64)
 	if err != nil {
-		return err
+		return errSize
 	}
 	f, err := o.shelf.Open(d, size)
 	if err != nil {
@@ -276,8 +281,9 @@ func (o *objects) Fetch(ctx context.Context, d b3.Digest, size int64, take func(
 
 var errNoOther = errors.New("no other member answers")
 
-// ask calls try with one member after the other until one succeeds, within the bounds of a transfer.
-// A member gets half of the time that is left, so that one that hangs leaves some to the next.
+// ask calls try with one member after the other until one succeeds, within the bounds of a
+// transfer. A member gets half of the time that is left, so that one that hangs leaves some to the
+// next.
 func (o *objects) ask(
 	ctx context.Context,
 	addrs []string,
