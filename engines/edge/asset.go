@@ -178,7 +178,7 @@ func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object,
 // a larger one before its first use in this process. If the hash differs from the name, the object
 // is set aside. A row without a file is a miss: the snapshot of a node holds rows but no files.
 func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
-	o, err := e.load(ctx, name, size)
+	o, err := e.loadAnywhere(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrNotFound

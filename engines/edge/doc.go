@@ -97,6 +97,10 @@
 //     after the end of its epoch, and never changes. If the length of an epoch changes, counts go
 //     to the numbers of the new length; the epoch of the old length that was open ends at its
 //     time, with what was counted before.
+//  25. With Deps.Members an answer to a put counts the members that have the object. Its rows are
+//     committed before it is copied, so that a member that leads later keeps the file. A row
+//     without a file is a miss only after the other members were asked, and the bytes of a member
+//     are believed by their BLAKE3 alone. Verify drops no such row while a member does not answer.
 //
 // # Tasks and queues
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -43,6 +44,7 @@ type Deps struct {
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
 	Fleet     *FleetConfig            // nil if the fleet is off
+	Members   Members                 // nil on a node alone
 	// Faults, if not nil, is called before each change of a file of the content store. Its error
 	// replaces that of the system. Only tests set it.
 	Faults func(op string) error
@@ -96,6 +98,8 @@ type Engine struct {
 	fleet *flow.Watch[*neighbors]
 	seeks *flow.Flight[seekKey, struct{}, Filled]
 	asks  chan struct{} // a semaphore of questions whether nodes have an object
+	// regains are the fetches from other members of the cluster; nil on a node alone.
+	regains *flow.Flight[b3.Digest, struct{}, struct{}]
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
@@ -113,7 +117,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.live.Store(&cfg)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
-	e.cas = cas.New(filepath.Join(d.DataDir, "edge", "cas"), d.Faults)
+	e.cas = casIn(d.DataDir, d.Faults)
 	e.diskFree, e.cooldown = e.cas.Free, hostCooldown
 	e.hot = cache.New[string, *hotEntry](d.Catalog, cache.Spec[string, *hotEntry]{
 		Service:   service,
@@ -144,6 +148,7 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	d.Log = e.log
 	e.newFleet()
+	e.newMembers()
 	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
@@ -294,6 +299,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	var err error
 	if e.seeks != nil {
 		err = e.seeks.Close(ctx)
+	}
+	if e.regains != nil {
+		err = errors.Join(err, e.regains.Close(ctx))
 	}
 	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
 	e.SetFleet(nil)

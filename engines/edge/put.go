@@ -27,7 +27,8 @@ type PutRequest struct {
 // Put describes an object that was put.
 type Put struct {
 	Stored
-	New bool // false if the object was stored before
+	New    bool // false if the object was stored before
+	Copies int  // members of the cluster that have the object, this one included; 0: the node is alone
 }
 
 // DigestError is returned for a put of bytes that do not have the expected digest. Nothing was
@@ -92,8 +93,12 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	}
 	p.Stored = rowOf(digest, size, r.Type)
 	there, err := e.hasPut(ctx, p.Stored, r.Announce)
-	if there || err != nil {
+	if err != nil {
 		return p, err
+	}
+	if there {
+		p.Copies = e.copies(ctx, p.Stored)
+		return p, nil
 	}
 	lost, err := e.isLost(ctx, digest)
 	if err != nil {
@@ -107,7 +112,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err = e.write(ctx, job); err != nil {
 		return p, err
 	}
-	p.New = job.put.fresh || lost
+	p.New, p.Copies = job.put.fresh || lost, e.copies(ctx, p.Stored)
 	if e.events.Publish(Event{Kind: "put", Of: p.URL, Size: size}); r.Announce {
 		e.announce(ctx, digest)
 	}

@@ -48,6 +48,7 @@ type rig struct {
 	amnesia bool
 	fleet   *FleetConfig
 	names   Names
+	members Members
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -111,6 +112,7 @@ func (r *rig) open() {
 		Amnesia:   r.amnesia,
 		Fleet:     r.fleet,
 		Names:     r.names,
+		Members:   r.members,
 		Log:       r.log,
 		Faults:    r.faults,
 	})

@@ -175,6 +175,13 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 			return nil // it was evicted
 		}
 	}
+	unsure := false // a member that cannot be asked may have the file
+	if missing && r.e.d.Members != nil {
+		if err = r.e.regain(ctx, name, b.Size); err != nil {
+			unsure = !errors.Is(err, ErrNotFound)
+			err = fs.ErrNotExist
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -189,7 +196,7 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 		f.Fault = "its file is missing"
 	}
 	r.e.sums.forget(name)
-	if !missing && !corrupt { // a file that the disk does not read is not moved
+	if unsure || !missing && !corrupt { // a file that the disk does not read is not moved
 		r.e.damaged("object", f.Name+": "+f.Fault)
 		r.found(f)
 		return nil

@@ -19,6 +19,7 @@ type writeJob struct {
 	temp   *cas.Temp       // sealed; to install for row; owned by the writer
 	row    Stored          // of temp
 	put    *putJob         // how to install it, if a caller has put it; nil: it was fetched
+	regain bool            // temp is the missing file of an object that has a row
 	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
 	aside  []corruptObject // corrupt objects to set aside
 	need   int64           // bytes to make room for
@@ -92,7 +93,7 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 		switch {
 		case !j.reply.Claim():
 			j.drop()
-		case j.temp != nil:
+		case j.temp != nil && !j.regain:
 			installs = append(installs, j)
 		default:
 			e.change(ctx, j)
@@ -114,6 +115,8 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 func (e *Engine) change(ctx context.Context, j *writeJob) {
 	defer j.reply.Fail(flow.ErrUnknown) // after a panic
 	switch {
+	case j.regain:
+		j.end(e.repairing(ctx, func() error { return e.placeRegained(ctx, j) }))
 	case j.repair:
 		j.end(e.repair(ctx))
 	case j.check:

@@ -110,6 +110,8 @@ type Object struct {
 
 	Pinned   bool   `json:"pinned,omitzero"`   // the URL is not evicted
 	Unpinned string `json:"unpinned,omitzero"` // why a requested pin was not made, or a refresh removed a pin
+	// Copies counts the members of a cluster that have a put object: 1 if no other took it soon.
+	Copies int `json:"copies,omitzero"`
 }
 
 // StoredList is the answer of GET /edge/keys.

@@ -258,7 +258,8 @@ func (h handlers) postFill(c *httpapi.Request) error {
 		return err
 	}
 	return c.Respond(http.StatusOK,
-		Object{f.URL, assetsPath + f.Path, f.Digest.String(), f.Size, f.Type, f.New, f.Pinned, f.Unpinned})
+		Object{URL: f.URL, Path: assetsPath + f.Path, B3: f.Digest.String(), Size: f.Size, Type: f.Type,
+			New: f.New, Pinned: f.Pinned, Unpinned: f.Unpinned})
 }
 
 // postVerify serves POST /admin/v1/edge/verify. It sends lines of progress and findings, and then

@@ -69,6 +69,10 @@ most edge.cas.max_pinned. A token needs the scope edge.put.`,
 func (a app) showPut(done []putFile) error {
 	return a.Show(done, func(t cli.Table) {
 		for _, f := range done {
+			if f.Copies == 1 {
+				t.Row(f.B3, f.File, "no other member of the cluster has it yet")
+				continue
+			}
 			t.Row(f.B3, f.File)
 		}
 	})

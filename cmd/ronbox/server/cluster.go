@@ -45,6 +45,7 @@ type membership struct {
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
+	objects *objects    // of the edge
 	started atomic.Bool // raft runs
 	removed atomic.Bool // the leader has said so
 	tick    *flow.Ticker
@@ -74,12 +75,14 @@ func finishCluster(n *Node) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &membership{
+	m := &membership{
 		n: n, dir: dir, id: id, joining: found.Joining, client: id.Client(),
 		tick: flow.Every(n.catalog, flow.Spec{
 			Service: clusterName, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
 		}, time.Second),
-	}, nil
+	}
+	m.objects = newObjects(m)
+	return m, nil
 }
 
 // Fetch implements clusterMember.
@@ -113,6 +116,10 @@ func (m *membership) Listen(ctx context.Context) error {
 		return listenError{fmt.Errorf("cluster.bind: %w", err)}
 	}
 	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.n.catalog, Log: m.n.log, Member: m.isMember})
+	if err := m.objects.prepare(); err != nil {
+		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
+			"next", "look at the disk and the folder edge/cas, then restart the node")
+	}
 	m.raft = cluster.New(cluster.Deps{
 		Log:        m.n.levels.Logger(),
 		Metrics:    m.n.metrics,
@@ -137,6 +144,7 @@ func (m *membership) Listen(ctx context.Context) error {
 	})
 	own := http.NewServeMux()
 	server.Register(own)
+	m.objects.register(own)
 	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(server.Join())
 	return nil

@@ -53,6 +53,7 @@ func edgeService() service {
 				Amnesia:   c.Amnesia.Enabled,
 				Names:     n.edgeNames(c),
 				Fleet:     n.edgeFleet(c),
+				Members:   n.edgeMembers(),
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
@@ -92,6 +93,15 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 			return string(index.PeerIDOf(key.Public().(ed25519.PublicKey))), key
 		},
 	}
+}
+
+// edgeMembers returns the content stores of the other members of the cluster, or nil if the node is
+// alone.
+func (n *Node) edgeMembers() edge.Members {
+	if m, ok := n.member.(*membership); ok {
+		return m.objects
+	}
+	return nil
 }
 
 // edge returns the engine, or nil if it is disabled.
