@@ -287,6 +287,7 @@ func TestUnauthenticatedIsChallenged(t *testing.T) {
 // notTold are errors that no request can meet, and those that are internal by intent.
 var notTold = map[string]string{
 	"flow.ErrEnded":                 "of a task, for the supervisor",
+	"flow.ErrOver":                  "of a task, for the supervisor",
 	"flow.PanicError":               "internal",
 	"flow.ErrFlightFull":            "is wallet.ErrInFlight",
 	"flow.ErrFenceMoved":            "is record.IdemConflict",

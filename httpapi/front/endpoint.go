@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/systemd"
 )
 
 // endpoint is one address with its generations of servers. The last generation accepts.
@@ -92,28 +90,6 @@ func (e *endpoint) open(ctx context.Context, s settings, a access) (*socket, err
 	socket := &socket{Listener: l, bind: s.bind, inherited: inherited}
 	socket.inlineUrgent()
 	return socket, nil
-}
-
-// keep ends accepting and returns a duplicate of the socket, which stays bound.
-func (e *endpoint) keep(name string) (systemd.Socket, error) {
-	e.mu.Lock()
-	e.ended = true
-	g := e.current
-	e.mu.Unlock()
-	l, ok := g.socket.Listener.(syscall.Conn)
-	if !ok {
-		return systemd.Socket{}, errors.ErrUnsupported
-	}
-	bind := g.socket.bind
-	if g.socket.inherited {
-		bind = ""
-	}
-	s, err := systemd.Duplicate(name, bind, l)
-	if err == nil {
-		g.socket.kept.Store(true)
-		g.stop()
-	}
-	return s, err
 }
 
 func sockets(all []*generation) (out []*socket) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -309,4 +310,26 @@ func (f *Front) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, f.admin.shutdown(ctx))
 	}
 	return err
+}
+
+// keep ends accepting and returns a duplicate of the socket, which stays bound.
+func (e *endpoint) keep(name string) (systemd.Socket, error) {
+	e.mu.Lock()
+	e.ended = true
+	g := e.current
+	e.mu.Unlock()
+	l, ok := g.socket.Listener.(syscall.Conn)
+	if !ok {
+		return systemd.Socket{}, errors.ErrUnsupported
+	}
+	bind := g.socket.bind
+	if g.socket.inherited {
+		bind = ""
+	}
+	s, err := systemd.Duplicate(name, bind, l)
+	if err == nil {
+		g.socket.kept.Store(true)
+		g.stop()
+	}
+	return s, err
 }

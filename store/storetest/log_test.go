@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"ronbox/appliance/flow"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -22,7 +23,11 @@ func openMember(t *testing.T, log store.Replicator) *store.Store {
 	go func() { done <- s.Tasks()[0].Run(context.Background()) }()
 	t.Cleanup(func() {
 		s.CloseLanes()
-		if err := errors.Join(<-done, s.Close()); err != nil {
+		end := <-done
+		if errors.Is(end, flow.ErrOver) {
+			end = nil // it was deposed
+		}
+		if err := errors.Join(end, s.Close()); err != nil {
 			t.Error(err)
 		}
 	})
