@@ -476,7 +476,9 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 			status int
 			reason string
 		}{
-			{store.ErrPoisoned, 503, "store_failed"}, {&nodehttp.ConflictError{Reason: "one is running"}, 409, "conflict"}, {httpapi.ErrNoSuch, 404, "not_found"},
+			{store.ErrPoisoned, 503, "store_failed"},
+			{&nodehttp.ConflictError{Reason: "one is running"}, 409, "conflict"},
+			{httpapi.ErrNoSuch, 404, "not_found"},
 			{store.ErrFull, 507, "store_full"}, {store.ErrAmnesia, 503, "amnesia"}, {errors.New("odd"), 500, "internal"},
 			{&nodehttp.ReloadError{Reason: "restart", Keys: []string{"node.data_dir"}}, 422, "reload_refused"},
 		} {

@@ -59,7 +59,7 @@ const (
 	alone    office = iota // no Replicator: it always does
 	standby                // not until Lead; Follow writes
 	leading                // until it is deposed
-	departed               // never again: the process begins anew
+	departed               // never again: the process must end this life
 )
 
 // replica is the part of a Store that a node of a cluster uses.
@@ -110,7 +110,7 @@ func (s *Store) Lead() error {
 }
 
 // Deposed is closed once a proposal has failed: every command was answered with ErrNotLeader or
-// ErrUnknown, the committer has ended, and the store is not poisoned. The process must begin anew.
+// ErrUnknown, the committer has ended, and the store is not poisoned. The process must start again.
 func (s *Store) Deposed() <-chan struct{} { return s.replica.deposed }
 
 // groupBytes returns the size of the commands at which a group is closed.

@@ -4,7 +4,7 @@
 // Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-26.
 //
 // Terms: a member is a server of the configuration; a voter has a vote, a standby has none. A life
-// is the time from a boot of the node until its end; the process then starts itself anew. A node
+// is the time from a boot of the node until its end; the process then executes itself again. A node
 // is in office from the moment at which its store leads. A barrier is a command without data,
 // which a new leader appends to learn that all entries of earlier leaders are in its file. The
 // place of a file is the index and the term of its last entry. A shot is a verified snapshot of

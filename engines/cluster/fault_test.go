@@ -213,7 +213,7 @@ func nemesisSeeds() int {
 	return 8
 }
 
-// outcome is what a client knows of its command.
+// outcome is the result of a command as its client sees it.
 type outcome int
 
 const (

@@ -111,7 +111,7 @@ func (l *latch) SetUint64(key []byte, value uint64) error {
 	return l.stop(l.change(func() error { return l.wal.SetUint64(key, value) }))
 }
 
-// GetUint64 reads a number, 0 if there is none.
+// GetUint64 returns a number, or 0 if it was never set.
 func (l *latch) GetUint64(key []byte) (uint64, error) {
 	v, err := l.wal.GetUint64(key)
 	return v, l.read(err)

@@ -28,7 +28,7 @@ var (
 	ErrNotAlone = errors.New("cluster: other members remain")
 )
 
-// peers is what this node knows of the others.
+// peers holds the states of the other members.
 type peers struct {
 	mu    sync.Mutex
 	known map[string]*peerState // by server id; guarded by mu

@@ -62,7 +62,7 @@ type Deps struct {
 // Reason is the reason why a life of the node ends.
 type Reason string
 
-// The reasons. After ReasonFailed the process must exit. After the others it starts anew.
+// The reasons. After ReasonFailed the process must exit. After the others it executes itself again.
 const (
 	ReasonLost      Reason = "lost"      // it led and does not lead any more
 	ReasonForeign   Reason = "foreign"   // it leads, and an entry that it did not propose has a quorum

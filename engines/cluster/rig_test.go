@@ -318,7 +318,7 @@ func (w *world) leader(not ...*server) *server {
 	return found
 }
 
-// leads returns a node in office, nil if there is none.
+// leads returns the node that leads, or nil.
 func (w *world) leads(not ...*server) *server {
 	for _, m := range w.members {
 		l := m.now()

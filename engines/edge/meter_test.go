@@ -411,13 +411,15 @@ func TestLengthChanges(t *testing.T) {
 	// A number that another length has is not counted in.
 	tx := storetest.NewTx(t, UsageBuckets()...)
 	for _, length := range []int64{3600, 3601} {
-		_, err := storetest.Do(tx, countReceived{length, "i", []receipt{{Object: objectKey{byte(length)}, Node: "node/a", Size: 1}}})
+		got := []receipt{{Object: objectKey{byte(length)}, Node: "node/a", Size: 1}}
+		_, err := storetest.Do(tx, countReceived{length, "i", got})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for epoch, row := range counts.All(tx.Reader()) {
-		if row.Length == 3600 && row.Bytes != 1 || row.Length == 3601 && epoch == usage.EpochOf(time.Unix(1767225600, 0), time.Hour) {
+		if row.Length == 3600 && row.Bytes != 1 ||
+			row.Length == 3601 && epoch == usage.EpochOf(time.Unix(1767225600, 0), time.Hour) {
 			t.Errorf("epoch %d: %+v", epoch, row)
 		}
 	}

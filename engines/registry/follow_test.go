@@ -207,7 +207,9 @@ func TestFollowConfig(t *testing.T) {
 		{"https://hub.example", "b3:00", nil, "follow.genesis"},
 		{"https://hub.example", b3.Digest{}.String(), nil, "follow.genesis"},
 		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() }, "bootstrap"},
-		{"https://hub.example", genesis, func(c *Config) { c.Follow.MaxAge = unit.Duration(19 * time.Minute) }, "follow.max_age"},
+		{"https://hub.example", genesis, func(c *Config) {
+			c.Follow.MaxAge = unit.Duration(19 * time.Minute)
+		}, "follow.max_age"},
 	} {
 		c := DefaultConfig()
 		c.Follow.URL, c.Follow.Genesis = tt.url, tt.genesis

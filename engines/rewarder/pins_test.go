@@ -51,7 +51,8 @@ func TestPins(t *testing.T) {
 				return
 			}
 			conflict, pinned := errors.AsType[*ConflictError](err)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || pinned != (conflict != nil && conflict.What == WhatPin) ||
+			if err == nil || !strings.Contains(err.Error(), tt.want) ||
+				pinned != (conflict != nil && conflict.What == WhatPin) ||
 				pinned == errors.Is(err, ErrNoPins) {
 				t.Fatalf("%v, want %q", err, tt.want)
 			}

@@ -230,7 +230,9 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 		{"an id with a digit", []openapi.Route{get("getV1", "/a")}, noWords},
 		{"an id with a dash", []openapi.Route{get("get-a", "/a")}, noWords},
 		{"no answer", []openapi.Route{{ID: "post", Method: http.MethodPost, Pattern: "/a"}}, "no answer"},
-		{"no refusal", []openapi.Route{{ID: "post", Method: http.MethodPost, Pattern: "/a", Answers: ok, Problems: []int{200}}}, "not that of a refusal"},
+		{"no refusal", []openapi.Route{{
+			ID: "post", Method: http.MethodPost, Pattern: "/a", Answers: ok, Problems: []int{200},
+		}}, "not that of a refusal"},
 		{"two types of one name", append(body(leaf{}), openapi.Route{ID: "postOther", Method: http.MethodPost, Pattern: "/b", In: other(), Answers: ok}), "share one name"},
 		{"a member without a name", body(noName{}), "needs a name"},
 		{"an enum of numbers", body(badEnum{}), "enum is for text"},

@@ -85,7 +85,7 @@ func clusteredConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
-// renewal is what a node passed to its next life.
+// renewal holds the values that a node passes to its next life.
 type renewal struct {
 	kept []systemd.Socket
 	env  []string

@@ -112,7 +112,7 @@ func (d *Dir) has(mark string) bool {
 	return err == nil
 }
 
-// readMark reads the content of a mark. It returns nil if there is none.
+// readMark returns the content of a mark, or nil if the mark does not exist.
 func readMark[M any](d *Dir, name string) (*M, error) {
 	text, err := os.ReadFile(d.file(clusterDir, name))
 	if errors.Is(err, fs.ErrNotExist) {

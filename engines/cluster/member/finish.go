@@ -9,7 +9,7 @@ import (
 	"ronbox/store"
 )
 
-// State is what Finish finds in a data directory.
+// State is the result of Finish: the state of a data directory.
 type State struct {
 	Clustered bool     // the node is a member, or joins
 	Joining   *Joining // the node joins and is not admitted yet; nil otherwise

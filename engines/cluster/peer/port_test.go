@@ -199,7 +199,10 @@ func TestStrangers(t *testing.T) {
 		{"another protocol", config("h2", shows(b))},
 		{"two protocols", config(ProtoPeer, func(c *tls.Config) { c.NextProtos = []string{ProtoPeer, ProtoJoin} })},
 		{"no protocol", config(ProtoPeer, func(c *tls.Config) { c.NextProtos = nil })},
-		{"TLS 1.2", config(ProtoPeer, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 })},
+		{"TLS 1.2", config(ProtoPeer, func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS12
+			c.MaxVersion = tls.VersionTLS12
+		})},
 		{"no TLS", nil},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
