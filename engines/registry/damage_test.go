@@ -14,6 +14,9 @@ import (
 // returns store.ErrCorrupt. Either way the engine can be asked, reloaded and closed. A proposal
 // with damaged rows is left out and named, and the registry serves on.
 func TestStartOnDamagedRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is the work of one goroutine: `make test` runs it")
+	}
 	r, _ := full(t)
 	r.stop()
 	sound, err := os.ReadFile(r.path)

@@ -126,6 +126,9 @@ func readFile(t testing.TB, path string, fn func(store.Reader) error) error {
 
 // The check of the file finds any flipped bit in the key or the value of a row.
 func TestFlippedBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is the work of one goroutine: `make test` runs it")
+	}
 	r, _ := full(t)
 	r.stop()
 	flips(t, r, false)

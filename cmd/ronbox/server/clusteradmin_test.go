@@ -17,6 +17,9 @@ import (
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
 // certificate, but may forward nothing, not even for root.
 func TestLeaderLeaves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real heartbeats: `make test` runs it")
+	}
 	cfg, _ := devConfig(t)
 	clusterConfig(t, cfg)
 	a := live(t, cfg)
@@ -76,6 +79,9 @@ func TestInitAddress(t *testing.T) {
 
 // A node that was removed while it ran says so, and names the ways out.
 func TestRemovedNodeSaysSo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real heartbeats: `make test` runs it")
+	}
 	cfg, _ := devConfig(t)
 	clusterConfig(t, cfg)
 	a := live(t, cfg)

@@ -200,6 +200,9 @@ func (r *rig) fileOf(d b3.Digest) string {
 // An object that was put is on two members once the answer has come. The leader fetches a file that
 // it has lost, and the other member serves the object when it leads.
 func TestObjectsSurviveTheLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real heartbeats: `make test` runs it")
+	}
 	cfg, _ := devConfig(t)
 	clusterConfig(t, cfg)
 	a := live(t, cfg)
