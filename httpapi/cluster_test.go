@@ -15,7 +15,7 @@ import (
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
-// fakeMembers is a cluster of one; err, when set, is what every call gets.
+// fakeMembers is a cluster of one; every call returns err, if it is set.
 type fakeMembers struct {
 	err    error
 	by     engines.Actor

@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/obs"
 )
 
-// outcome is what became of a transaction.
+// outcome is the way in which a transaction ended.
 type outcome int
 
 const (

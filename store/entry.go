@@ -39,7 +39,7 @@ const (
 	opLen    = 1 + 1 + 2 + 2 + 4 // an op without its names and row
 )
 
-// opKind is what an op does.
+// opKind is the kind of a change.
 type opKind uint8
 
 const (

@@ -470,7 +470,15 @@ func TestLargeGroups(t *testing.T) {
 	if err := r.Lead(); err != nil {
 		t.Fatal(err)
 	}
-	cmds := []wide{{8, 100 << 10, 0}, {8, 100 << 10, 0}, {1, 10, 0}, {5, 1 << 20, 0}, {1, 10, 0}, {39, 100 << 10, 0}, {1, 1, 0}}
+	cmds := []wide{
+		{8, 100 << 10, 0},
+		{8, 100 << 10, 0},
+		{1, 10, 0},
+		{5, 1 << 20, 0},
+		{1, 10, 0},
+		{39, 100 << 10, 0},
+		{1, 1, 0},
+	}
 	ends := make([]error, len(cmds))
 	var wg sync.WaitGroup
 	for i, c := range cmds {

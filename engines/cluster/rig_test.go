@@ -59,7 +59,7 @@ type server struct {
 	dir  string
 
 	mu     sync.Mutex
-	life   *life // nil while there is none; guarded by mu
+	life   *life // nil between two lives; guarded by mu
 	lives  int   // guarded by mu
 	failed error // of the boot; guarded by mu
 	off    context.CancelFunc

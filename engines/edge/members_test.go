@@ -84,7 +84,7 @@ func (r *rig) lose(d b3.Digest) {
 	r.e.Purge()
 }
 
-// A put says how many members have the object. On a node alone it says nothing.
+// The answer to a put has the number of copies in the cluster, and no such number on a node alone.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	if p := newRig(t).start().mustPut("alone"); p.Copies != 0 {

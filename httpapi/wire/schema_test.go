@@ -154,7 +154,15 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 	for _, b := range bodies() {
 		listed = append(listed, reflect.TypeOf(b).Name())
 	}
-	for _, file := range []string{"frame.go", "node/bodies.go", "node/inspect.go", "../registry/bodies.go", "ledger/bodies.go", "wallet/bodies.go", "cluster/bodies.go"} {
+	for _, file := range []string{
+		"frame.go",
+		"node/bodies.go",
+		"node/inspect.go",
+		"../registry/bodies.go",
+		"ledger/bodies.go",
+		"wallet/bodies.go",
+		"cluster/bodies.go",
+	} {
 		declared = append(declared, structs(t, file)...)
 	}
 	slices.Sort(listed)
