@@ -113,7 +113,7 @@ func relayPeer(node string, h http.Header) (p *front.Peer, ok bool) {
 func Relayed(r *http.Request) bool { return r.Header.Get(relayScheme) != "" }
 
 // PeerHandler returns the handler of the requests that other nodes of the cluster forward to this
-// one. node returns the id in the verified certificate of the sender, or "" if it sent no certificate.
+// one. node returns the id in the verified certificate of the sender, or "" if there was none.
 func (s *Server) PeerHandler(node func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := node(r)
