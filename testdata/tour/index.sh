@@ -66,7 +66,7 @@ show a index providers "$content" --region eu-west-3
 [ "$(source_of a index providers "$content" --region eu-west-3 --fresh)" = peer ] || fail "no peer was asked"
 
 step "The peer that is asked first hangs (kill -STOP): others are asked after $hedge ms, and its breaker opens"
-first=$(on a index peers --json | sed 's/.*"peers":\[//; s/},{/}\n{/g' | sed -n 's/.*"target":"\([^"]*\)".*"asked":[1-9].*/\1/p' | head -1)
+first=$(on a index peers --json | sed 's/.*"peers":\[//; s/},{/}\n{/g' | sed -n '/"asked":[1-9]/{s/.*"target":"\([^"]*\)".*/\1/p;q}')
 for n in b c d; do [ "${url[$n]}" = "http://$first" ] && stopped=$n; done
 kill -STOP "${pid[$stopped]}"
 printf 'one lookup took %s\n' "$(took on a index providers "$content" --region eu-west-3 --fresh)"
@@ -74,7 +74,7 @@ breaker() { on a index peers --json | sed 's/},{/}\n{/g' | grep "\"$first\"" | m
 opens() { source_of a index providers "$content" --region eu-west-3 --fresh >>"$dir/hedged.txt"; [ "$(breaker)" = open ]; }
 until_so "an open breaker" opens
 [ "$(sort -u "$dir/hedged.txt")" = peer ] || fail "a lookup was not answered by a peer"
-printf '%d lookups, each answered by another peer; the breaker of the one that hangs is %s\n' "$(wc -l <"$dir/hedged.txt")" "$(breaker)"
+printf '%d lookups, each answered by another peer; then the breaker of the one that hangs was open\n' "$(wc -l <"$dir/hedged.txt")"
 
 step "It goes on (kill -CONT): a few calls are let through after a while, and the breaker closes"
 kill -CONT "${pid[$stopped]}"
