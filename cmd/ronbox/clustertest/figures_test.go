@@ -4,10 +4,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 var figuresFlag = flag.Int("figures", 0, "measure payments a second, and the failover of so many killed leaders; "+
@@ -18,10 +21,16 @@ const (
 	payTime    = 10 * time.Second
 	tryWithin  = 200 * time.Millisecond // of one request during a failover
 	failoverIn = time.Minute
+
+	recordsLeft  = 200_000 // of the ledger, made before a failover
+	recordOwners = 50_000  // accounts that they change
+	perBatch     = 1000    // of them
+	lateKills    = 10      // failovers after so many records
 )
 
 // TestFigures measures payments of a node alone, of a cluster of one and of a cluster of three, and
-// the time from the kill of a leader to the next acknowledged payment.
+// the time from the kill of a leader to the next acknowledged payment, also of leaders that have just
+// made more records than the ledger leaves to the redo of its next open.
 func TestFigures(t *testing.T) {
 	if *figuresFlag == 0 {
 		t.Skip("it measures; -figures N runs it")
@@ -40,6 +49,29 @@ func TestFigures(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("failover, heartbeat %s: p50 %s, p99 %s, most %s", *heartbeatFlag, at(times, 50), at(times, 99), at(times, 100))
+	for i := range lateKills {
+		three.record(t, i)
+		took := three.failover(t)
+		redo := regexp.MustCompile(`"(redo_ms|redone)\W+\d+`).FindAllString(three.nodes[three.leader(t)].proc.log.String(), -1)
+		t.Logf("failover after %d records: %s, %q", recordsLeft, took, redo)
+	}
+}
+
+// record has the leader make recordsLeft records.
+func (c *cluster) record(t *testing.T, run int) {
+	t.Helper()
+	w := walletapi.NewClient(c.nodes[c.leader(t)].client(t, c.secret, patience))
+	for i := range recordsLeft / perBatch {
+		body := walletapi.Batch{Mode: "independent"}
+		for k := range perBatch {
+			to := fmt.Sprint("redo", (i*perBatch+k)%recordOwners)
+			body.Ops = append(body.Ops, walletapi.BatchOp{Op: "issue", To: to, Asset: "ron", AmountMinor: "1"})
+		}
+		until(t, "a batch is made", c.nodes, func() bool {
+			_, err := w.Batch(t.Context(), fmt.Sprint("records", run, "-", i), body)
+			return err == nil
+		})
+	}
 }
 
 // at returns a percentile of sorted times.
