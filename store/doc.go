@@ -19,7 +19,7 @@
 //     quorum has the rows: the next life applies them from the log.
 //  5. A command that is dropped while it is queued (cancelled, or late) has written nothing.
 //  6. Only allow-listed commit errors (a full disk) are clean; every other commit error poisons the
-//     store. A proposal that failed does not: it deposes the node, and none of it is in the file.
+//     store. A failed proposal does not: it deposes the node, and the file has no row of the group.
 //  7. The same commands in the same order result in the same StateHash, whatever their grouping.
 //  8. A command uses only buckets that its engine declared. The engine is the part of its Kind
 //     before the dot.

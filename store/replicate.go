@@ -121,8 +121,8 @@ func (s *Store) groupBytes(c *Config) int {
 	return int(c.GroupBytes)
 }
 
-// overshoot is how far the file of a clustered node may grow beyond max_bytes. What a quorum has
-// must be written, and the room that it needs is an estimate.
+// overshoot bounds the growth of the file of a clustered node beyond max_bytes. A group that a
+// quorum has must be written, and the room that it needs is an estimate.
 const overshoot = 64 << 20
 
 // mostBytes returns the size that the file never exceeds, which is also that of its map: a commit

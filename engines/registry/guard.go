@@ -140,8 +140,8 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 	return mark, found, err
 }
 
-// raiseMark makes the latest checkpoint in a replicated file the mark, if it extends the mark or if
-// there is none: another node may have signed it. Otherwise the mark stays, for checkMark to judge.
+// raiseMark sets the mark to the latest checkpoint in a replicated file, which another node may have
+// signed, if there is no mark or the checkpoint extends it. Otherwise checkMark judges the mark.
 func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 	if !e.replicated || e.mark.Path == "" {
 		return nil

@@ -22,8 +22,8 @@ const (
 	// renewWithin bounds the end of a life that is not orderly.
 	renewWithin = time.Second
 
-	// renewCut is when requests that still wait are cut, so that they are answered in time: as
-	// unknown if the committer has taken their commands.
+	// renewCut bounds the wait for requests. Those that remain are cut, and are answered as unknown
+	// if the committer has taken their commands.
 	renewCut = 600 * time.Millisecond
 )
 
