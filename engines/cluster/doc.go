@@ -28,8 +28,9 @@
 //     behind it, and has the same term there. The vote must be at least of that term. The log
 //     belongs to the server that cluster/node.json names. Otherwise Start fails with
 //     store.ErrCorrupt and names the repair. The exception is a place that init, recovery or
-//     install has written: entries that do not lead to it are removed. The file and the vote are
-//     never removed here.
+//     install has written: the first boot after it removes entries that do not lead to it. Before
+//     raft starts, that boot binds the file to the log by an id that both have. From then on a log
+//     with another id, or without one, is refused. The file and the vote are never removed here.
 //  6. Raft reads the place and the members of its snapshot from the store. A file for another
 //     member is sent from a shot, so no read transaction is open while it is sent. A file that
 //     arrives gets the name ronbox.db.install only after it was verified and has its place and

@@ -35,6 +35,7 @@ type Store interface {
 	Applied() store.Applied
 	KeepMembers(index uint64, raw []byte)
 	Follow(ctx context.Context, es []store.Placed) error
+	BindLog(ctx context.Context, id []byte) error
 	Lead() error
 	Snapshot(
 		ctx context.Context,
@@ -187,7 +188,7 @@ func (n *Node) start(s Store) (err error) {
 			err = errors.Join(err, n.latch.wal.Close())
 		}
 	}()
-	if err = n.applyBootRules(s.Applied()); err != nil {
+	if err = n.applyBootRules(n.ctx, s.Applied()); err != nil {
 		return err
 	}
 	if err = n.startRaft(); err != nil {
