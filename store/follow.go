@@ -17,9 +17,10 @@ type Placed struct {
 	Entry []byte // must not change, even if the ctx of Follow ends
 }
 
-// followed is a call to Follow.
+// followed is a call to Follow or BindLog.
 type followed struct {
 	entries []Placed
+	log     []byte // of BindLog
 	reply   *flow.Reply[struct{}]
 }
 
@@ -34,6 +35,17 @@ type followed struct {
 // entry is refused with ErrNotLeader, and a place without an entry has no effect: the next group is
 // beyond it. Follow then does not wait for a group, which may be waiting for the log.
 func (s *Store) Follow(ctx context.Context, es []Placed) error {
+	return s.follow(ctx, &followed{entries: es, reply: flow.NewReply[struct{}]()})
+}
+
+// BindLog records that the file goes on with the log that has the given id: no other log knows what
+// this node acknowledges from now on. [ReadMembership] returns the id until SetMembership or
+// Reincarnate. After Lead, BindLog returns ErrNotLeader.
+func (s *Store) BindLog(ctx context.Context, id []byte) error {
+	return s.follow(ctx, &followed{log: id, reply: flow.NewReply[struct{}]()})
+}
+
+func (s *Store) follow(ctx context.Context, f *followed) error {
 	if s.opt.Replicator == nil {
 		return errors.New("store: Follow on a node alone")
 	}
@@ -44,23 +56,25 @@ func (s *Store) Follow(ctx context.Context, es []Placed) error {
 		return fmt.Errorf("store is not open: %w", ErrClosed)
 	}
 	if office(s.replica.office.Load()) != standby {
-		return s.refusesEntries(es)
+		return s.refuses(f)
 	}
-	f := &followed{es, flow.NewReply[struct{}]()}
 	if err := s.replica.follows.Send(ctx, f); err != nil {
 		return errors.Join(s.Err(), err)
 	}
 	if office(s.replica.office.Load()) != standby && f.reply.Claim() { // Lead was called since
-		return s.refusesEntries(es)
+		return s.refuses(f)
 	}
 	_, err := f.reply.Wait(ctx)
 	return err
 }
 
-// refusesEntries returns ErrNotLeader if es has an entry that the file lacks. The store was told to
-// lead.
-func (s *Store) refusesEntries(es []Placed) error {
-	for _, e := range es {
+// refuses returns ErrNotLeader if f has an entry that the file lacks, or is of BindLog. The store
+// was told to lead.
+func (s *Store) refuses(f *followed) error {
+	if f.log != nil {
+		return fmt.Errorf("%w: the log was to be bound while this one was told to lead", ErrNotLeader)
+	}
+	for _, e := range f.entries {
 		if e.Entry != nil && e.Index > s.Applied().Index {
 			return fmt.Errorf("%w: it wrote entry %d while this one was told to lead", ErrNotLeader, e.Index)
 		}
@@ -94,7 +108,7 @@ func (c *committer) follow(f *followed) error {
 		return nil
 	}
 	c.following = f
-	fatal, err := c.group.follow(f.entries)
+	fatal, err := c.group.follow(f)
 	c.following = nil
 	if fatal != nil {
 		err = fatal
@@ -108,22 +122,24 @@ type pass struct {
 	entries []entry
 	to      position
 	applied Applied
+	log     []byte // of BindLog
 }
 
 // follow writes entries in one transaction. fatal ends the committer; after err the state is the
 // old one.
-func (g *group) follow(es []Placed) (fatal, err error) {
+func (g *group) follow(f *followed) (fatal, err error) {
 	if !g.standsBy() {
-		return nil, g.s.refusesEntries(es)
+		return nil, g.s.refuses(f)
 	}
-	p, err := g.check(es)
+	p, err := g.check(f.entries)
+	p.log = f.log
 	switch {
 	case errors.Is(err, ErrFormat):
 		return nil, err
 	case err != nil:
 		g.s.poison(err, false)
 		return g.s.Err(), nil
-	case p.applied.Place == g.s.Applied().Place:
+	case p.applied.Place == g.s.Applied().Place && p.log == nil:
 		return nil, nil
 	}
 	g.begun(nil)
@@ -231,6 +247,9 @@ func (g *group) writeEntries(tx *bolt.Tx, p pass) (info Info, err error) {
 	}
 	if g.s.inUseUnset {
 		err = putClean(tx, false)
+	}
+	if p.log != nil {
+		err = errors.Join(err, localRows(tx).Put(keyLog, AddSum(keyLog, p.log)))
 	}
 	g.turn.applied = p.applied
 	return info, errors.Join(err, g.putLocal())

@@ -123,7 +123,7 @@ func TestCaptureLaw(t *testing.T) {
 				batch = append([]Placed{{Place: Place{batch[0].Index - 1, 1}}}, batch...)
 			}
 			for range rapid.IntRange(1, 2).Draw(rt, "times") {
-				if fatal, err := g.follow(batch); fatal != nil || err != nil {
+				if fatal, err := g.follow(&followed{entries: batch}); fatal != nil || err != nil {
 					rt.Fatal(fatal, err)
 				}
 			}

@@ -19,6 +19,7 @@ var (
 	keyMigration = []byte("migration") // migrationRow
 	keyApplied   = []byte("applied")   // Applied
 	keyMembers   = []byte("members")   // memberRow
+	keyLog       = []byte("log")       // id of the log that the file goes on with
 )
 
 // localRows returns the bucket of the local rows.

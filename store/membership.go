@@ -20,6 +20,7 @@ type Membership struct {
 	Index   uint64 // place of the configuration in the log
 	Raw     []byte // the configuration, in the form of the log
 	Applied Applied
+	Log     []byte // id that BindLog has recorded, nil if none; not used by SetMembership and Reincarnate
 }
 
 // memberRow is the local row of the configuration.
@@ -86,11 +87,24 @@ func readMembership(tx *bolt.Tx) (*Membership, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: row applied: %w", ErrCorrupt, err)
 	}
-	return &Membership{Index: row.Index, Raw: row.Raw, Applied: applied}, nil
+	m := &Membership{Index: row.Index, Raw: row.Raw, Applied: applied}
+	if raw = local.Get(keyLog); raw == nil {
+		return m, nil
+	}
+	id, err := CutSum(keyLog, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: row log: %w", ErrCorrupt, err)
+	}
+	m.Log = bytes.Clone(id)
+	return m, nil
 }
 
-// writeMembership writes the rows of m, or deletes them if m is nil.
+// writeMembership writes the rows of m, or deletes them if m is nil. The file is then bound to no
+// log.
 func writeMembership(local *bolt.Bucket, m *Membership) error {
+	if err := local.Delete(keyLog); err != nil {
+		return err
+	}
 	if m == nil {
 		return errors.Join(local.Delete(keyMembers), local.Delete(keyApplied))
 	}

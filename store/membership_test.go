@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -78,6 +79,53 @@ func TestMembershipRoundTrip(t *testing.T) {
 	s := newStore(path, testConfig())
 	if err := errors.Join(ready(t.Context(), s), s.Close()); err != nil {
 		t.Errorf("alone again: %v", err)
+	}
+}
+
+// A file is bound to its log by a write of its own. A file that becomes that of another copy or
+// another cluster is bound to none.
+func TestBindLog(t *testing.T) {
+	r := member(t, clusterFile(t), &fakeLog{})
+	before, rows := r.Applied(), r.dump()
+	r.start()
+	id := []byte("the log of it all")
+	if err := r.BindLog(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if r.Applied() != before || r.dump() != rows {
+		t.Errorf("applied %+v, rows %s", r.Applied(), r.dump())
+	}
+	if err := r.Lead(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.BindLog(t.Context(), []byte("another")); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("after Lead: %v", err)
+	}
+	mustCommit(r, put{Key: "a"})
+	r.stop()
+	bound := func(want []byte) *Membership {
+		t.Helper()
+		m, err := ReadMembership(r.Path())
+		if err != nil || !bytes.Equal(m.Log, want) {
+			t.Fatalf("%+v, %v, want log %q", m, err, want)
+		}
+		return m
+	}
+	m := bound(id)
+	m.Applied.Origin = "install"
+	if err := SetMembership(r.Path(), m); err != nil {
+		t.Fatal(err)
+	}
+	bound(nil)
+	edited(t, r.Path(), func(tx *bolt.Tx) error { return localRows(tx).Put(keyLog, AddSum(keyLog, id)) })
+	bound(id)
+	if _, err := Reincarnate(r.Path(), Event{Event: "recover"}, m); err != nil {
+		t.Fatal(err)
+	}
+	bound(nil)
+	edited(t, r.Path(), func(tx *bolt.Tx) error { return localRows(tx).Put(keyLog, id) })
+	if _, err := ReadMembership(r.Path()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a damaged row: %v", err)
 	}
 }
 

@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +17,7 @@ import (
 // Keys of the stable store. keyTerm is raft's.
 var (
 	keyServer = []byte("ronbox/server")
+	keyLog    = []byte("ronbox/log") // id that the file is bound to
 	keyTerm   = []byte("CurrentTerm")
 )
 
@@ -47,16 +51,18 @@ type logState struct {
 	at     uint64 // term of the entry at the place of the file; 0: the log does not have it
 	term   uint64 // current term
 	server string // "" if none is recorded
+	id     []byte // nil if none is recorded
 }
 
-// applyBootRules compares the log with the file and with the identity. It never changes the file
-// or the vote.
-func (n *Node) applyBootRules(a store.Applied) error {
+// applyBootRules compares the log with the file and with the identity, and binds the file to the
+// log before this node acknowledges anything. It changes no other row of the file, nor a vote.
+func (n *Node) applyBootRules(ctx context.Context, a store.Applied) error {
 	s, err := n.readLogState(a.Index)
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
-	wipe, err := judgeLog(s, a, n.deps.Self.ServerID())
+	bound := n.deps.Membership.Log
+	wipe, err := judgeLog(s, a, bound, n.deps.Self.ServerID())
 	if err != nil {
 		return err
 	}
@@ -70,10 +76,26 @@ func (n *Node) applyBootRules(a store.Applied) error {
 	if err == nil && s.term < a.Term {
 		err = n.latch.SetUint64(keyTerm, a.Term)
 	}
+	if err == nil && bound == nil {
+		err = n.bindLog(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	return nil
+}
+
+// bindLog gives the log a new id, which the file records next. If the node stops in between, the
+// next boot does it again: the file is not bound yet.
+func (n *Node) bindLog(ctx context.Context) error {
+	id := make([]byte, 16)
+	if _, err := rand.Read(id); err != nil {
+		return err
+	}
+	if err := n.latch.Set(keyLog, id); err != nil {
+		return err
+	}
+	return n.store.BindLog(ctx, id)
 }
 
 // readLogState reads what judgeLog compares.
@@ -96,17 +118,36 @@ func (n *Node) readLogState(applied uint64) (s logState, err error) {
 		return s, err
 	}
 	server, err := l.Get(keyServer)
+	if err != nil {
+		return s, err
+	}
 	s.server = string(server)
+	s.id, err = l.Get(keyLog)
 	return s, err
 }
 
-// judgeLog reports whether the entries of the log must be removed before raft starts. They are, if
-// the place of the file was written by init or install and the log does not lead to it. Any other
-// log that does not lead to the place of the file may have forgotten an entry or a vote that this
-// node has acknowledged.
-func judgeLog(s logState, a store.Applied, self string) (wipe bool, err error) {
+// judgeLog reports whether the entries of the log must be removed before raft starts. A log that
+// does not lead to the place of the file may have forgotten an entry or a vote that this node has
+// acknowledged. bound is the id of the log to which the file is bound; nil: none. The file is bound
+// in the first boot after init, recovery or install, before raft starts.
+//
+//	place of the file    bound to     log                       result
+//	init or install      none         leads to the place        used
+//	                                  empty, short or another   emptied: it is older than the place
+//	                     its id       leads to the place        used
+//	                                  empty                     used: nothing was stored since
+//	                                  short or another          refused: it was put back
+//	                     another id   any                       refused: it was wiped or put back
+//	a group or an entry  its id       leads to the place        used
+//	                                  any other                 refused
+//	                     another id   any                       refused
+//
+// An earlier copy of the log to which the file is bound is refused only if it does not lead to the
+// place of the file, or is behind it in its term.
+func judgeLog(s logState, a store.Applied, bound []byte, self string) (wipe bool, err error) {
 	placed := a.Origin == originInit || a.Origin == originInstall
-	short := s.last < a.Index
+	unused := placed && s.first == 0
+	short := s.last < a.Index && !unused
 	gap := s.first > a.Index+1
 	differs := s.at != 0 && s.at != a.Term
 	switch {
@@ -116,7 +157,9 @@ func judgeLog(s logState, a store.Applied, self string) (wipe bool, err error) {
 		return false, misfit(fmt.Sprintf("the raft log is that of node %s, this is %s", s.server, self))
 	case gap:
 		return false, misfit(fmt.Sprintf("the raft log begins at %d, the file ends at %d", s.first, a.Index))
-	case placed:
+	case bound != nil && !bytes.Equal(s.id, bound):
+		return false, misfit("the raft log is not the one that the file goes on with: it was removed or put back")
+	case placed && bound == nil:
 		return s.first > 0 && (short || differs), nil
 	case short:
 		return false, misfit(fmt.Sprintf("the raft log ends at %d, the file at %d", s.last, a.Index))

@@ -219,6 +219,52 @@ func TestOldLogIsRefused(t *testing.T) {
 	})
 }
 
+// A log that was removed, or put back from before an install, is refused from the first life on that
+// has used it, even if no group has moved the place of the file since init or install. A log that
+// is empty because nothing was stored is accepted.
+func TestLostLogIsRefused(t *testing.T) {
+	bubble(t, 23, func(t *testing.T, w *world) {
+		a := w.found("a")
+		fresh, err := os.ReadFile(a.path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.on()
+		w.leader()
+		a.stop()
+		if err = os.WriteFile(a.path(), fresh, 0o600); err != nil { // a crash before the file was bound to its log
+			t.Fatal(err)
+		}
+		a.on()
+		w.leader()
+		b := w.add("b")
+		b.receive(a.now().node)
+		for range 3 { // nobody has sent it anything
+			b.on()
+			w.until("it lives", func() bool { return b.now() != nil })
+			b.stop()
+		}
+		delete(w.members, "b")
+		a.stop()
+		delete(w.members, "a")
+		for _, m := range []*server{a, b} {
+			ms, err := store.ReadMembership(m.path())
+			if err != nil || ms.Applied.Origin == "" {
+				t.Fatalf("%s: %+v, %v", m.id, ms, err)
+			}
+			if err = os.RemoveAll(filepath.Join(m.dir, "raft")); err != nil {
+				t.Fatal(err)
+			}
+			m.on()
+			w.until("a boot", func() bool { return m.now() != nil || m.refusal() != nil })
+			if err = m.refusal(); !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("%s: %v, want %v", m.id, err, store.ErrCorrupt)
+			}
+			m.stop()
+		}
+	})
+}
+
 // A member gets its vote after it was caught up for a while, unless it is a standby. A change that
 // would lose the quorum is refused.
 func TestMembers(t *testing.T) {

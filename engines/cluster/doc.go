@@ -28,13 +28,15 @@
 //     behind it, and has the same term there. The vote must be at least of that term. The log
 //     belongs to the server that cluster/node.json names. Otherwise Start fails with
 //     store.ErrCorrupt and names the repair. The exception is a place that init, recovery or
-//     install has written: entries that do not lead to it are removed. The file and the vote are
-//     never removed here.
+//     install has written: the first boot after it removes entries that do not lead to it. Before
+//     raft starts, that boot binds the file to the log by an id that both have. From then on a log
+//     with another id, or without one, is refused. The file and the vote are never removed here.
 //  6. Raft reads the place and the members of its snapshot from the store. A file for another
 //     member is sent from a shot, so no read transaction is open while it is sent. A file that
 //     arrives gets the name ronbox.db.install only after it was verified and has its place and
 //     members; the next boot renames it.
-//  7. The log is truncated only up to the place of the file.
+//  7. The log is truncated only up to the place of the file. A member that is more than 10,240
+//     entries behind gets the file; or fewer, if the log has grown beyond 256 MiB.
 //  8. An unfit node votes and never stands for election: its log has found no room, its file
 //     cannot take the entries, its clock is more than 500 ms off those of most members, or its
 //     last two lives were short. It asks no other node for its vote. The only voter is always fit.
@@ -51,7 +53,7 @@
 //
 //   - leadership (1): takes office after an election: barrier, then store.Lead.
 //   - confirmer (1): runs the rounds of Confirm.
-//   - stabiliser (1, every 500 ms): makes caught-up members voters.
+//   - stabiliser (1, every 500 ms): makes caught-up members voters, and bounds the log.
 //   - watchdog (1, every 500 ms): ends the life of a hung node, and logs whether it is fit.
 //
 // Raft and its log have goroutines of their own, which end in Close:
@@ -60,7 +62,8 @@
 //     bring a newer term.
 //   - runFSM: applies entries. It waits for the committer in store.Follow, or until Applied for a
 //     group of this node.
-//   - runSnapshots: truncates the log every 2 to 4 minutes if it has grown by 8,192 entries.
+//   - runSnapshots: truncates the log every 5 to 10 s if it has grown by 8,192 entries, or by 16
+//     while its files are larger than 256 MiB.
 //   - on the leader, for each other member: replicate and heartbeat. Pipelining is off.
 //   - on the leader: emitLogStoreMetrics.
 //   - listen, and one goroutine for each connection to the peer port.

@@ -184,7 +184,8 @@ func TestJudgeLog(t *testing.T) {
 	at := func(origin string) store.Applied {
 		return store.Applied{Place: store.Place{Index: 10, Term: 3}, Origin: origin}
 	}
-	good := logState{first: 1, last: 12, at: 3, term: 4, server: "a"}
+	good := logState{first: 1, last: 12, at: 3, term: 4, server: "a", id: []byte("one")}
+	unused := logState{term: 3, server: "a", id: []byte("one")}
 	with := func(change func(*logState)) logState {
 		s := good
 		change(&s)
@@ -216,9 +217,36 @@ func TestJudgeLog(t *testing.T) {
 		{"of another server after an install", with(func(s *logState) { s.server = "b" }), at("install"), false, true},
 		{"no place", good, store.Applied{}, false, true},
 	} {
-		wipe, err := judgeLog(tt.log, tt.applied, "a")
+		wipe, err := judgeLog(tt.log, tt.applied, nil, "a")
 		if wipe != tt.wipe || errors.Is(err, store.ErrCorrupt) != tt.refused || (err != nil) != tt.refused {
 			t.Errorf("%s: wipe = %v, err = %v", tt.name, wipe, err)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		log     logState
+		origin  string
+		refused bool
+	}{
+		{"a usual boot", good, "", false},
+		{"no log", logState{}, "", true},
+		{"no entries", unused, "", true},
+		{"an earlier log", with(func(s *logState) { s.last, s.at = 9, 0 }), "", true},
+		{"the log of another life", with(func(s *logState) { s.id = []byte("two") }), "", true},
+		{"no log after init", logState{}, "init", true},
+		{"no log after an install", logState{}, "install", true},
+		{"nothing stored since init", unused, "init", false},
+		{"nothing stored since an install", unused, "install", false},
+		{"a vote since an install", logState{term: 9, server: "a", id: []byte("one")}, "install", false},
+		{"entries since an install", with(func(s *logState) { s.first, s.at = 11, 0 }), "install", false},
+		{"an earlier log after an install", with(func(s *logState) { s.last, s.at = 9, 0 }), "install", true},
+		{"another history after an install", with(func(s *logState) { s.at = 2 }), "install", true},
+		{"a log from before an install", with(func(s *logState) { s.id = []byte("two") }), "install", true},
+		{"a log from before ids", with(func(s *logState) { s.id = nil }), "install", true},
+	} {
+		wipe, err := judgeLog(tt.log, at(tt.origin), []byte("one"), "a")
+		if wipe || errors.Is(err, store.ErrCorrupt) != tt.refused || (err != nil) != tt.refused {
+			t.Errorf("bound, %s: wipe = %v, err = %v", tt.name, wipe, err)
 		}
 	}
 }

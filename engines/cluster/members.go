@@ -283,7 +283,8 @@ func (n *Node) change(ctx context.Context, name string, make func() raft.IndexFu
 	return nil
 }
 
-// runStabiliser gives votes to members that wait for one and have been caught up long enough.
+// runStabiliser gives votes to members that wait for one and have been caught up long enough. It
+// also bounds the log, which the watchdog must not: the disk may hang.
 func (n *Node) runStabiliser(ctx context.Context) error {
 	defer n.promote.Stop()
 	for {
@@ -292,6 +293,7 @@ func (n *Node) runStabiliser(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-n.promote.C():
 		}
+		n.boundLog()
 		if n.Leads() {
 			n.promoteCaughtUp(ctx, time.Now())
 		}

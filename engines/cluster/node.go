@@ -35,6 +35,7 @@ type Store interface {
 	Applied() store.Applied
 	KeepMembers(index uint64, raw []byte)
 	Follow(ctx context.Context, es []store.Placed) error
+	BindLog(ctx context.Context, id []byte) error
 	Lead() error
 	Snapshot(
 		ctx context.Context,
@@ -84,13 +85,15 @@ type Node struct {
 	metrics *metrics
 	nonce   func([]byte) ([16]byte, bool)
 	segment int                // bytes of a segment of the log
+	mostLog int64              // bytes of the log
 	tune    func(*raft.Config) // changes the configuration; set by tests
 	wrap    func(wal) wal      // wraps the log; set by tests
 
-	store   Store      // set by Start
-	raft    *raft.Raft // set by Start
-	latch   *latch     // set by Start
-	streams *streams   // set by Start
+	store   Store                 // set by Start
+	raft    *raft.Raft            // set by Start
+	latch   *latch                // set by Start
+	streams *streams              // set by Start
+	usual   raft.ReloadableConfig // of raft while its log is within its bound; set by Start
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -126,6 +129,7 @@ func New(d Deps) *Node {
 		log:     d.Log.Named(service),
 		nonce:   store.EntryNonce,
 		segment: raftwal.DefaultSegmentSize,
+		mostLog: mostLog,
 		tune:    func(*raft.Config) {},
 		wrap:    func(w wal) wal { return w },
 		ctx:     ctx,
@@ -149,7 +153,7 @@ func New(d Deps) *Node {
 		}, watchEvery)
 	}
 	n.watch = tick("watch_tick", taskWatchdog, "hung writes, and fitness to lead")
-	n.promote = tick("promote_tick", taskStabiliser, "members that wait to become voters")
+	n.promote = tick("promote_tick", taskStabiliser, "members that wait to become voters, and the size of the log")
 	return n
 }
 
@@ -161,7 +165,7 @@ func (n *Node) Tasks() []flow.Task {
 	return []flow.Task{
 		task(taskLeadership, "waits for the entries of earlier leaders, then lets the store lead", n.runLeadership),
 		task(taskConfirmer, "asks a quorum whether this node still leads, once for all readers", n.runConfirmer),
-		task(taskStabiliser, "makes members voters that have caught up", n.runStabiliser),
+		task(taskStabiliser, "makes members voters that have caught up, and bounds the log", n.runStabiliser),
 		task(taskWatchdog, "ends the life of a hung node, and keeps an unfit one from leading", n.runWatchdog),
 	}
 }
@@ -187,7 +191,7 @@ func (n *Node) start(s Store) (err error) {
 			err = errors.Join(err, n.latch.wal.Close())
 		}
 	}()
-	if err = n.applyBootRules(s.Applied()); err != nil {
+	if err = n.applyBootRules(n.ctx, s.Applied()); err != nil {
 		return err
 	}
 	if err = n.startRaft(); err != nil {
@@ -214,6 +218,7 @@ func (n *Node) startRaft() (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())
 	}
+	n.usual = n.raft.ReloadableConfig()
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -16,6 +19,12 @@ const (
 	keptEntries   = 10240 // behind the last snapshot: a member further behind gets the file
 	rpcsInFlight  = 1     // disables pipelining, which a stalled follower can wedge for good
 	connsPerPeer  = 3
+
+	truncateEvery = 5 * time.Second // at most twice that
+
+	// Bytes of the files of the log, four segments. It may be larger until the next truncation.
+	// keptEntries of the largest groups would take 10 GiB.
+	mostLog = 256 << 20
 )
 
 // raftConfig returns the configuration of raft.
@@ -28,11 +37,69 @@ func (n *Node) raftConfig() *raft.Config {
 	c.LeaderLeaseTimeout = n.heartbeat() / 2
 	c.MaxAppendEntries = sentEntries
 	c.TrailingLogs = keptEntries
+	c.SnapshotInterval = truncateEvery
 	c.NoSnapshotRestoreOnStart = true // the file is the snapshot
 	c.NoLegacyTelemetry = true
 	c.ShutdownOnRemove = false
 	n.tune(c)
 	return c
+}
+
+// boundLog makes raft keep fewer entries while the files of the log are larger than its bound. Raft
+// never truncates beyond the place of the file.
+func (n *Node) boundLog() {
+	entries, size, err := n.logSize()
+	if err != nil {
+		n.log.Debug("log_size", "error", err)
+		return
+	}
+	c := bounded(n.usual, entries, size, n.mostLog)
+	was := n.raft.ReloadableConfig()
+	if c == was {
+		return
+	}
+	if was == n.usual {
+		n.log.Info("log_bounded", "bytes", size, "entries", entries, "keep", c.TrailingLogs)
+	}
+	if err := n.raft.ReloadConfig(c); err != nil {
+		n.log.Error("log_bounded", "error", err)
+	}
+}
+
+// bounded returns the configuration of raft for a log of the given entries and bytes. Above the
+// bound raft keeps what fills a third of it by the mean of the entries, but not less than one
+// message. The segments at both ends, which are removed whole, then fit into the rest.
+func bounded(usual raft.ReloadableConfig, entries uint64, size, most int64) raft.ReloadableConfig {
+	if size > most {
+		kept := uint64(float64(entries) * float64(most) / float64(3*size))
+		usual.TrailingLogs = min(usual.TrailingLogs, max(kept, sentEntries))
+		usual.SnapshotThreshold = min(usual.SnapshotThreshold, sentEntries)
+	}
+	return usual
+}
+
+// logSize returns the number of entries in the log, and the size of its files.
+func (n *Node) logSize() (entries uint64, size int64, err error) {
+	files, err := os.ReadDir(n.deps.Dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		switch {
+		case err == nil:
+			size += info.Size()
+		case !errors.Is(err, fs.ErrNotExist): // else the log has removed it
+			return 0, 0, err
+		}
+	}
+	// not through the latch, which ends the goroutine that meets an error
+	first, err := n.latch.wal.FirstIndex()
+	if err != nil || first == 0 {
+		return 0, size, err
+	}
+	last, err := n.latch.wal.LastIndex()
+	return last - first + 1, size, err
 }
 
 // heartbeat returns the time without a message of the leader after which a voter stands.
@@ -44,8 +111,8 @@ func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 // raftLog returns the logger of a part of raft.
 func (n *Node) raftLog(name string) hclog.Logger { return quiet{n.log.Named(name)} }
 
-// quiet logs the failed contacts of raft at the level debug. Raft repeats them several times a
-// second while a member is silent; the watchdog logs that once.
+// quiet logs at the level debug what raft repeats: its truncations, and several times a second its
+// failed contacts with a silent member, which the watchdog logs once.
 type quiet struct{ hclog.Logger }
 
 // repeated lists such lines.
@@ -55,6 +122,10 @@ var repeated = []string{
 	"failed to contact",
 	"failed to make requestVote RPC",
 	"Election timeout reached, restarting election",
+	"starting snapshot up to",
+	"compacting logs",
+	"no logs to truncate",
+	"snapshot complete up to",
 }
 
 // Error implements hclog.Logger.
@@ -62,6 +133,9 @@ func (q quiet) Error(msg string, args ...any) { q.emit(hclog.Error, msg, args) }
 
 // Warn implements hclog.Logger.
 func (q quiet) Warn(msg string, args ...any) { q.emit(hclog.Warn, msg, args) }
+
+// Info implements hclog.Logger.
+func (q quiet) Info(msg string, args ...any) { q.emit(hclog.Info, msg, args) }
 
 func (q quiet) emit(level hclog.Level, msg string, args []any) {
 	if slices.Contains(repeated, msg) {
