@@ -36,7 +36,7 @@
 //     arrives gets the name ronbox.db.install only after it was verified and has its place and
 //     members; the next boot renames it.
 //  7. The log is truncated only up to the place of the file. A member that is more than 10,240
-//     entries behind gets the file; or fewer, if the log has grown beyond 256 MiB.
+//     entries behind gets the file; or fewer, if the log has grown beyond 1 GiB.
 //  8. An unfit node votes and never stands for election: its log has found no room, its file
 //     cannot take the entries, its clock is more than 500 ms off those of most members, or its
 //     last two lives were short. It asks no other node for its vote. The only voter is always fit.
@@ -63,7 +63,7 @@
 //   - runFSM: applies entries. It waits for the committer in store.Follow, or until Applied for a
 //     group of this node.
 //   - runSnapshots: truncates the log every 5 to 10 s if it has grown by 8,192 entries, or by 16
-//     while its files are larger than 256 MiB.
+//     while its files are larger than 1 GiB.
 //   - on the leader, for each other member: replicate and heartbeat. Pipelining is off.
 //   - on the leader: emitLogStoreMetrics.
 //   - listen, and one goroutine for each connection to the peer port.

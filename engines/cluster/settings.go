@@ -22,9 +22,10 @@ const (
 
 	truncateEvery = 5 * time.Second // at most twice that
 
-	// Bytes of the files of the log, four segments. It may be larger until the next truncation.
+	// Bytes of the files of the log, 16 segments. It may be larger until the next truncation. A third
+	// of it is some minutes of the fastest writes, in which another member can fetch the file.
 	// keptEntries of the largest groups would take 10 GiB.
-	mostLog = 256 << 20
+	mostLog = 1 << 30
 )
 
 // raftConfig returns the configuration of raft.

@@ -53,13 +53,13 @@ func TestBounded(t *testing.T) {
 		threshold uint64
 	}{
 		{"empty", 0, 0, keptEntries, 8192},
-		{"at its bound", 20000, mostLog, keptEntries, 8192},
+		{"at its bound", 20000, 256 << 20, keptEntries, 8192},
 		{"large entries", 320, 320 << 20, 85, sentEntries},
 		{"a large log of an earlier release", 10240, 10 << 30, 85, sentEntries},
 		{"the largest entries", 20, 320 << 20, sentEntries, sentEntries},
 		{"many small entries", 1e6, 320 << 20, keptEntries, sentEntries},
 	} {
-		got := bounded(usual, tt.entries, tt.size, mostLog)
+		got := bounded(usual, tt.entries, tt.size, 256<<20)
 		if got.TrailingLogs != tt.kept || got.SnapshotThreshold != tt.threshold {
 			t.Errorf("%s: keeps %d after %d entries", tt.name, got.TrailingLogs, got.SnapshotThreshold)
 		}
