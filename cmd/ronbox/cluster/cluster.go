@@ -156,6 +156,11 @@ func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
 		}
 		t.Row(m.ID, role, yesNo(m.Healthy), m.Lag, m.URL)
 	}
+	for _, m := range s.Members {
+		if m.Note != "" {
+			t.Row(m.ID + ": " + m.Note)
+		}
+	}
 	if s.Leader == "" {
 		t.Row("no leader: requests are refused until a majority of the voters agrees on one")
 	}

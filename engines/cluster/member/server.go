@@ -49,6 +49,7 @@ type Deps struct {
 	Store    *store.Store
 	Cluster  Cluster
 	Bundle   func() (Bundle, error) // NodeKey and LogKey
+	Keys     func() KeyDigests      // nil while this node does not serve as the leader
 	Shot     func(context.Context) (*Shot, error)
 	URL      func() string // of the public port of this node
 	Now      func() time.Time
@@ -56,10 +57,13 @@ type Deps struct {
 }
 
 // Server answers the requests of other nodes on the peer port.
-type Server struct{ d Deps }
+type Server struct {
+	d    Deps
+	keys keyWatch
+}
 
 // NewServer returns a server.
-func NewServer(d Deps) *Server { return &Server{d} }
+func NewServer(d Deps) *Server { return &Server{d: d} }
 
 // Join returns the handler for connections without a client certificate. It knows POST /join.
 func (s *Server) Join() http.Handler {
@@ -287,6 +291,8 @@ func (s *Server) hello(r *http.Request) (any, error) {
 		return nil, notMember(server)
 	}
 	s.d.Cluster.Heard(server, q.URL, time.Unix(0, q.Clock).Sub(s.d.Now()))
+	keys := s.d.Keys()
+	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
 		if err := s.admit(r.Context(), server, q, row.Standby); err != nil {
 			return nil, err
@@ -294,7 +300,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	}
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
-		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(),
+		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys,
 	}, nil
 }
 
