@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -386,9 +387,10 @@ func TestRejoin(t *testing.T) {
 	if err := os.WriteFile(from.Database(), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.cluster.refuse = errors.New("no quorum would remain")
-	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); err == nil || !from.exists(DatabaseFile) {
-		t.Errorf("the removal is refused: err = %v, want the file kept", err)
+	l.cluster.refuse = fmt.Errorf("%w: 1 of 2 voters answer", ErrQuorum)
+	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrQuorum) || !from.exists(DatabaseFile) ||
+		strings.Contains(err.Error(), "internal") {
+		t.Errorf("the removal is refused: err = %v, want ErrQuorum and the file kept", err)
 	}
 	if _, err := from.Finish(); !errors.Is(err, ErrUnfinished) {
 		t.Errorf("Finish: err = %v, want ErrUnfinished", err)

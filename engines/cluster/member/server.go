@@ -30,6 +30,7 @@ type Cluster interface {
 	// Standby reports whether a member stays without a vote.
 	Standby(id string) bool
 	Admit(ctx context.Context, id, addr string, standby bool) error
+	// Remove returns ErrQuorum if the healthy voters that remain are no quorum.
 	Remove(ctx context.Context, id string) error
 	// Heard records the public URL of a node and how far its clock is ahead.
 	Heard(id, url string, skew time.Duration)
@@ -127,6 +128,8 @@ func (s *Server) remote(err error) (*RemoteError, int) {
 		return &RemoteError{Code: CodeToken, Detail: err.Error()}, http.StatusForbidden
 	case errors.Is(err, ErrManyTokens):
 		return &RemoteError{Code: CodeMany, Detail: err.Error()}, http.StatusTooManyRequests
+	case errors.Is(err, ErrQuorum):
+		return &RemoteError{Code: CodeConflict, Detail: err.Error()}, http.StatusConflict
 	case errors.Is(err, peer.ErrRefused):
 		return &RemoteError{Code: CodeRefused, Detail: err.Error()}, http.StatusConflict
 	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrTimeout):

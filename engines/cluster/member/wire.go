@@ -88,7 +88,8 @@ const (
 	CodeMany      Code = "many"
 	CodeRefused   Code = "refused" // the versions do not match
 	CodeNotMember Code = "not_member"
-	CodeBusy      Code = "busy" // ask again later
+	CodeConflict  Code = "conflict" // the healthy voters that remain would be no quorum
+	CodeBusy      Code = "busy"     // ask again later
 	CodeRequest   Code = "request"
 	CodeInternal  Code = "internal"
 )
@@ -106,6 +107,7 @@ func (e *RemoteError) Error() string { return fmt.Sprintf("%.32s: %.512s", e.Cod
 func (e *RemoteError) Is(target error) bool {
 	return target == ErrToken && (e.Code == CodeToken || e.Code == CodeNotMember) ||
 		target == ErrManyTokens && e.Code == CodeMany ||
+		target == ErrQuorum && e.Code == CodeConflict ||
 		target == peer.ErrRefused && e.Code == CodeRefused
 }
 
