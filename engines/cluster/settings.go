@@ -45,11 +45,13 @@ func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 func (n *Node) raftLog(name string) hclog.Logger { return quiet{n.log.Named(name)} }
 
 // quiet logs the failed contacts of raft at the level debug. Raft repeats them several times a
-// second while a member is silent; the watchdog logs that once.
+// second while a member is silent; the watchdog logs that once. The same goes for its complaint
+// about the peer port, which accepts without error until the node has closed it.
 type quiet struct{ hclog.Logger }
 
-// repeated lists such lines.
-var repeated = []string{
+// debugged lists such lines.
+var debugged = []string{
+	"failed to accept connection",
 	"failed to heartbeat to",
 	"failed to appendEntries to",
 	"failed to contact",
@@ -64,7 +66,7 @@ func (q quiet) Error(msg string, args ...any) { q.emit(hclog.Error, msg, args) }
 func (q quiet) Warn(msg string, args ...any) { q.emit(hclog.Warn, msg, args) }
 
 func (q quiet) emit(level hclog.Level, msg string, args []any) {
-	if slices.Contains(repeated, msg) {
+	if slices.Contains(debugged, msg) {
 		level = hclog.Debug
 	}
 	q.Log(level, msg, args...)
