@@ -43,6 +43,9 @@ func forward(s *Server, b *boundRoute, next Handler) Handler {
 
 // forward performs a request at the node that leads, once.
 func (s *Server) forward(c *Request) error {
+	if s.d.Cluster.Removed() {
+		return errRemoved
+	}
 	id, addr, ok := s.d.Cluster.Leader()
 	if !ok || id == s.d.Cluster.Self() {
 		return store.ErrNotLeader
@@ -81,6 +84,9 @@ const (
 	stageDials               // nothing was sent
 	stageSent                // a part may have been sent
 )
+
+// errRemoved is returned if this node is no member of its cluster. The leader did nothing.
+var errRemoved = fmt.Errorf("%w: this node was removed from the cluster", store.ErrNotLeader)
 
 var errSilent = fmt.Errorf("%w: the leader did not answer in time", context.DeadlineExceeded)
 
@@ -131,6 +137,9 @@ func (x *exchange) send(to http.RoundTripper, addr string) error {
 	}
 	if x.resp, err = to.RoundTrip(req); err != nil {
 		return x.failed(err)
+	}
+	if x.resp.Header.Get(relayRefused) != "" {
+		return errRemoved
 	}
 	return nil
 }

@@ -179,6 +179,32 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
+// A client of a node that was removed is told to try again at another node, before and after the
+// node has learned of its removal.
+func TestClientsOfARemovedNode(t *testing.T) {
+	var p *pair
+	p = newPair(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.a.PeerHandler(func(*http.Request) string { return "" }).ServeHTTP(w, r)
+		})
+	})
+	for _, known := range []bool{false, true} {
+		p.inB.gone = known
+		for _, w := range []*httptest.ResponseRecorder{
+			p.b.do("GET", "/registry/head", "", nil), p.b.do("POST", "/v1/transfer", someTransfer, writer),
+		} {
+			got := problemIn(t, w.Body.String())
+			if w.Code != 503 || got.Reason != "not_leader" || !got.Retryable || got.Unknown() ||
+				w.Header().Get("Retry-After") == "" {
+				t.Errorf("%d %+v", w.Code, got)
+			}
+		}
+	}
+	if p.a.wal.calls != 0 {
+		t.Error("the leader has done it")
+	}
+}
+
 // A client cannot pass for another one by the headers of forwarded requests.
 func TestHeadersOfClientsAreNotBelieved(t *testing.T) {
 	hostile := header{

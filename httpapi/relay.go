@@ -85,6 +85,9 @@ func (r *Request) namePeer(h http.Header) {
 	}
 }
 
+// relayRefused is the header of the answer to a node that is not a member. Nothing was done.
+const relayRefused = relayPrefix + "Refused"
+
 // relayPeer returns the client that node names in the headers of a forwarded request, and removes
 // these headers. ok is false if they are malformed.
 func relayPeer(node string, h http.Header) (p *front.Peer, ok bool) {
@@ -118,6 +121,7 @@ func (s *Server) PeerHandler(node func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := node(r)
 		if from == "" {
+			w.Header().Set(relayRefused, "true")
 			s.refusePeer(w, http.StatusForbidden, ReasonForbidden, "the sender is not a node of this cluster")
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
@@ -21,7 +22,7 @@ const (
 
 var (
 	// ErrQuorum is returned when a change would leave fewer healthy voters than a quorum needs.
-	ErrQuorum = errors.New("cluster: the healthy voters that remain are no quorum")
+	ErrQuorum = member.ErrQuorum
 	// ErrUnknownMember is returned for an id that is not a member.
 	ErrUnknownMember = errors.New("cluster: no such member")
 	// ErrNotAlone is returned by MayLeaveLast while there are other members.

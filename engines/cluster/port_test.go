@@ -5,10 +5,12 @@ import (
 	"crypto/ed25519"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"ronbox/appliance/flow"
@@ -149,5 +151,48 @@ func await(t *testing.T, c <-chan struct{}) {
 	case <-c:
 	case <-t.Context().Done():
 		t.Fatal("it did not come")
+	}
+}
+
+// closedPort is a peer port that was closed before raft stopped, as at each stop of a node.
+type closedPort struct {
+	Peers
+	ln net.Listener
+}
+
+func (p closedPort) Raft() net.Listener { return p.ln }
+
+// lineTo sends the lines of a log while there is room.
+type lineTo chan string
+
+func (l lineTo) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
+}
+
+func TestClosedPortIsNoError(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = ln.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(lineTo, 1)
+	n := &Node{log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines})}
+	trans := n.newTransport(newStreams(closedPort{ln: ln}, "a"))
+	select {
+	case line := <-lines:
+		if !strings.Contains(line, "[DEBUG]") || !strings.Contains(line, "closed network connection") {
+			t.Errorf("logged: %s", line)
+		}
+	case <-t.Context().Done():
+		t.Error("nothing was logged")
+	}
+	if err := trans.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -113,11 +113,13 @@ func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 func (n *Node) raftLog(name string) hclog.Logger { return quiet{n.log.Named(name)} }
 
 // quiet logs at the level debug what raft repeats: its truncations, and several times a second its
-// failed contacts with a silent member, which the watchdog logs once.
+// failed contacts with a silent member, which the watchdog logs once. It also does so for the
+// complaint about the peer port, which accepts without error until the node has closed it.
 type quiet struct{ hclog.Logger }
 
-// repeated lists such lines.
-var repeated = []string{
+// debugged lists such lines.
+var debugged = []string{
+	"failed to accept connection",
 	"failed to heartbeat to",
 	"failed to appendEntries to",
 	"failed to contact",
@@ -139,7 +141,7 @@ func (q quiet) Warn(msg string, args ...any) { q.emit(hclog.Warn, msg, args) }
 func (q quiet) Info(msg string, args ...any) { q.emit(hclog.Info, msg, args) }
 
 func (q quiet) emit(level hclog.Level, msg string, args []any) {
-	if slices.Contains(repeated, msg) {
+	if slices.Contains(debugged, msg) {
 		level = hclog.Debug
 	}
 	q.Log(level, msg, args...)

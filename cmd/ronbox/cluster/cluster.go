@@ -53,6 +53,7 @@ func hint(err error, o *cli.Outcome) {
 			"take this node out with `ronbox cluster leave`, or remove the others with `ronbox cluster remove`",
 		},
 		{member.ErrUnfinished, "unfinished", ""},
+		{member.ErrQuorum, "conflict", "start the other voters, then run the command again"},
 		{member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"},
 		{member.ErrTokenForm, "malformed", notAToken},
 		{member.ErrToken, "token", "mint another one with `ronbox cluster token` at a member"},
@@ -155,6 +156,11 @@ func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
 			role += ", this node"
 		}
 		t.Row(m.ID, role, yesNo(m.Healthy), m.Lag, m.URL)
+	}
+	for _, m := range s.Members {
+		if m.Note != "" {
+			t.Row(m.ID + ": " + m.Note)
+		}
 	}
 	if s.Leader == "" {
 		t.Row("no leader: requests are refused until a majority of the voters agrees on one")

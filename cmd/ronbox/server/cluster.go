@@ -38,16 +38,19 @@ type membership struct {
 	saved   string          // addresses of members that the directory has; owned by the hello task
 
 	row     store.Membership // of the file; set by Fetch
-	raft    *cluster.Node    // set by Listen, before any task runs, as are the next six
+	raft    *cluster.Node    // set by Listen, before any task runs, as are the next seven
 	ln      net.Listener
 	bind    string // of ln; "": the service manager has opened it
 	port    *peer.Port
+	peers   *member.Server
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
-	objects *objects    // of the edge
-	started atomic.Bool // raft runs
-	removed atomic.Bool // the leader has said so
+	objects *objects                          // of the edge
+	started atomic.Bool                       // raft runs
+	removed atomic.Bool                       // the leader has said so
+	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
+	told    string                            // differing, as logged last; owned by the hello task
 	tick    *flow.Ticker
 }
 
@@ -132,21 +135,22 @@ func (m *membership) Listen(ctx context.Context) error {
 		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
 		Fit:        m.unfit,
 	})
-	server := member.NewServer(member.Deps{
+	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,
 		Store:    m.n.store,
 		Cluster:  m.raft,
 		Bundle:   m.n.bundle,
+		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
 		Now:      m.n.now,
 		Log:      m.n.log,
 	})
 	own := http.NewServeMux()
-	server.Register(own)
+	m.peers.Register(own)
 	m.objects.register(own)
 	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
-	m.joins = peer.NewJoinServer(server.Join())
+	m.joins = peer.NewJoinServer(m.peers.Join())
 	return nil
 }
 
@@ -215,8 +219,17 @@ func (m *membership) unfit() string {
 	if err := m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
 		return err.Error()
 	}
-	if _, err := tokens.ReadSecret(m.n.boot.Path(SecretName)); err != nil {
+	secret, err := tokens.ReadSecret(m.n.boot.Path(SecretName))
+	if err == nil {
+		err = m.n.store.View(context.Background(), func(r store.Reader) error {
+			return tokens.CheckSecret(r, secret, m.n.store.Info().AuthEpoch)
+		})
+	}
+	switch {
+	case err != nil:
 		return err.Error()
+	case strings.Contains(m.differing(), SecretName):
+		return SecretName + " is not that of the leader"
 	}
 	return ""
 }

@@ -159,6 +159,12 @@ func TestClusterOfOneAndBack(t *testing.T) {
 // join launches a node that joins the cluster of a.
 func join(t *testing.T, a *lives) *lives {
 	t.Helper()
+	return live(t, joined(t, a))
+}
+
+// joined returns the configuration of a node that has joined the cluster of a and was not served.
+func joined(t *testing.T, a *lives) *config.Config {
+	t.Helper()
 	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
 	must(t, err)
 	cfg := newConfig(t)
@@ -172,5 +178,62 @@ func join(t *testing.T, a *lives) *lives {
 	if _, err := dir.Join(t.Context(), o); errors.Is(err, member.ErrToken) {
 		t.Errorf("joined again: %v", err)
 	}
-	return live(t, cfg)
+	return cfg
+}
+
+// A member whose secrets are not those of the leader does not stand for election. It says so, and so
+// does the leader.
+func TestOtherSecretsAreTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real heartbeats: `make test` runs it")
+	}
+	cfg, _ := devConfig(t)
+	clusterConfig(t, cfg)
+	a := live(t, cfg)
+	a.begin()
+	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	a.next()
+	a.leads()
+	other := joined(t, a)
+	key, logKey := other.Path(SecretName), other.Path(LogKeyName)
+	right, err := os.ReadFile(key)
+	must(t, err)
+	must(t, os.WriteFile(key, []byte(strings.Repeat("5e", 32)+"\n"), 0o600))
+	rightLog, err := os.ReadFile(logKey)
+	must(t, err)
+	must(t, os.Remove(logKey))
+
+	b := live(t, other)
+	b.await("the word of the leader", func() bool {
+		m, ok := b.member.(*membership)
+		return ok && m.differing() == "log.key, node.key"
+	})
+	m := b.member.(*membership)
+	if f := m.checkKeys(); f.Level != host.Bad || f.Advice == "" {
+		t.Errorf("the doctor finds %+v", f)
+	}
+	b.await("the admission", func() bool { // without a vote yet: the leader needs nobody
+		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		return err == nil && len(s.Members) == 2 && s.Members[1].Lag == 0
+	})
+	s, err := b.cluster().ClusterStatus(t.Context())
+	must(t, err)
+	one := s.Members[1]
+	if one.Healthy || !strings.Contains(one.Note, SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
+		t.Errorf("status %+v", s)
+	}
+	if why := m.unfit(); !strings.Contains(why, "node secret") {
+		t.Errorf("fit with a node key that the file does not know: %q", why)
+	}
+	must(t, os.WriteFile(key, right, 0o600))
+	if why := m.unfit(); why != "" || m.differing() != "log.key" {
+		t.Errorf("unfit with the node key of the leader: %q", why)
+	}
+	must(t, os.WriteFile(logKey, rightLog, 0o600))
+	if f := m.checkKeys(); f.Level != host.OK {
+		t.Errorf("the doctor finds %+v", f)
+	}
+	b.halt()
+	a.halt()
 }

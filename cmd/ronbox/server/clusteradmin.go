@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"ronbox/cmd/ronbox/server/tokens"
@@ -70,12 +71,27 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 	}
 	s := m.raft.Status(ctx)
 	out = clusterapi.ClusterStatus{Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance)}
+	able := uint64(0) // healthy voters that can lead
 	for _, one := range s.Members {
+		differ := m.peers.Differs(one.ID)
+		if one.Role == cluster.RoleVoter && one.Healthy && !strings.Contains(differ, SecretName) {
+			able++
+		}
 		out.Members = append(out.Members, clusterapi.Member{
-			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag, Healthy: one.Healthy,
+			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag,
+			Healthy: one.Healthy && differ == "", Note: keysNote(differ),
 		})
 	}
+	out.FailureTolerance = min(out.FailureTolerance, max(able, 1)-1)
 	return out, nil
+}
+
+// keysNote describes a member that has other secrets than the leader.
+func keysNote(differ string) string {
+	if differ == "" {
+		return ""
+	}
+	return differ + ": not that of the leader"
 }
 
 // clusterStatus returns the part of the node in its cluster, or nil on a node alone.

@@ -27,6 +27,9 @@ func (n *Node) checkNode() []host.Finding {
 		checkGrowth(points, float64(n.store.BytesLeft())),
 		n.checkBackup(),
 	}
+	if m, ok := n.member.(*membership); ok {
+		found = append(found, m.checkKeys())
+	}
 	return append(found, n.checkFleet()...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -56,6 +57,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		URL:       m.n.server.URL(),
 		Clock:     from.UnixNano(),
 		Join:      m.joining != nil,
+		Keys:      m.keys(),
 	})
 	if errors.Is(err, member.ErrToken) {
 		m.removed.Store(m.joining == nil)
@@ -69,6 +71,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
 	m.removed.Store(false)
+	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
@@ -105,6 +108,65 @@ func (m *membership) admitted() {
 	}
 	m.joining = nil
 	m.n.log.Info("admitted")
+}
+
+// keys returns the digests of the secrets that all members share. If a file cannot be read, its
+// secret counts as missing.
+func (m *membership) keys() member.KeyDigests {
+	b, _ := m.n.bundle()
+	return member.DigestKeys(m.id.ClusterID(), b)
+}
+
+// servingKeys returns the digests of a leader that serves: its node key is that of the tokens. It
+// returns nil on other nodes.
+func (m *membership) servingKeys() member.KeyDigests {
+	if !(answering{m}).Leads() {
+		return nil
+	}
+	return m.keys()
+}
+
+// compareKeys compares the secrets of this node with those of the leader, and logs each change of
+// the result. The digests of the leader remain for differing.
+func (m *membership) compareKeys(leader member.KeyDigests) {
+	if leader == nil {
+		return
+	}
+	m.keysOf.Store(&leader)
+	differ := m.differing()
+	if differ == m.told {
+		return
+	}
+	m.told = differ
+	if differ == "" {
+		m.n.log.Info("keys_agree")
+		return
+	}
+	m.n.log.Warn("keys_differ", "files", differ, "effect", keysEffect, "next", keysAdvice)
+}
+
+const (
+	keysEffect = "with another " + SecretName + " it cannot lead, with another log.key it signs no checkpoints"
+	keysAdvice = "copy these files from the leader"
+)
+
+// differing returns the file names of the secrets that are not those of the last leader, or "". It
+// reads the files, so that a node whose files were corrected may lead without another hello.
+func (m *membership) differing() string {
+	leader := m.keysOf.Load()
+	if leader == nil {
+		return ""
+	}
+	return m.keys().Differ(*leader)
+}
+
+// checkKeys returns the finding of the doctor about the secrets that all members share.
+func (m *membership) checkKeys() host.Finding {
+	f := host.Finding{Check: "cluster_keys", Level: host.OK, Seen: "the secrets are those of the leader"}
+	if differ := m.differing(); differ != "" {
+		f.Level, f.Seen, f.Advice = host.Bad, differ+": not that of the leader; "+keysEffect, keysAdvice
+	}
+	return f
 }
 
 // savePeers keeps the addresses of the members beside the file, for a node that has lost it.

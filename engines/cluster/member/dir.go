@@ -49,6 +49,8 @@ var (
 	ErrNotEmpty = errors.New("the directory is not empty")
 	// ErrNotLast is returned by LeaveLast while there are other members.
 	ErrNotLast = errors.New("other members remain")
+	// ErrQuorum is returned when the healthy voters without the node would be no quorum.
+	ErrQuorum = errors.New("cluster: the healthy voters that remain are no quorum")
 	// ErrEphemeral is returned by verbs for a node without a file.
 	ErrEphemeral = errors.New("amnesia.enabled is set: the node has no file")
 )

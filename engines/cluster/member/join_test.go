@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -386,9 +387,10 @@ func TestRejoin(t *testing.T) {
 	if err := os.WriteFile(from.Database(), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.cluster.refuse = errors.New("no quorum would remain")
-	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); err == nil || !from.exists(DatabaseFile) {
-		t.Errorf("the removal is refused: err = %v, want the file kept", err)
+	l.cluster.refuse = fmt.Errorf("%w: 1 of 2 voters answer", ErrQuorum)
+	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrQuorum) || !from.exists(DatabaseFile) ||
+		strings.Contains(err.Error(), "internal") {
+		t.Errorf("the removal is refused: err = %v, want ErrQuorum and the file kept", err)
 	}
 	if _, err := from.Finish(); !errors.Is(err, ErrUnfinished) {
 		t.Errorf("Finish: err = %v, want ErrUnfinished", err)
@@ -488,4 +490,57 @@ func TestRejoinFindsMembers(t *testing.T) {
 		}
 		mustBeReady(t, d, l)
 	}
+}
+
+// A rejoin may be repeated before the node is served. It then has the same outcome, and spends no
+// second token.
+func TestRejoinTwice(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	twice := func(o JoinOptions) *peer.Identity {
+		t.Helper()
+		first, err := d.RejoinWipe(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.RejoinWipe(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mustBeReady(t, d, l); again.ServerID() != first.ServerID() {
+			t.Errorf("the second id is %s, the first was %s", again.ServerID(), first.ServerID())
+		}
+		return first
+	}
+	first := twice(JoinOptions{})
+	enter(t, d, l)
+
+	if err := l.cluster.Remove(t.Context(), first.ServerID()); err != nil {
+		t.Fatal(err)
+	}
+	o := l.options(l.token(t, MintSpec{}))
+	first = twice(o)
+
+	if err := Forget(t.Context(), l.store, first.ServerID()); err != nil { // as after a day
+		t.Fatal(err)
+	}
+	if _, err := d.RejoinWipe(t.Context(), o); !errors.Is(err, ErrToken) {
+		t.Errorf("the token is spent: err = %v, want ErrToken", err)
+	}
+	if next := twice(l.options(l.token(t, MintSpec{}))); next.ServerID() == first.ServerID() {
+		t.Error("the forgotten id was kept")
+	}
+	enter(t, d, l)
+
+	// of another cluster, which has recovered or replaced the first
+	if err := os.Remove(d.Database()); err != nil {
+		t.Fatal(err)
+	}
+	twice(JoinOptions{})
+	l = lead(t)
+	twice(l.options(l.token(t, MintSpec{})))
 }

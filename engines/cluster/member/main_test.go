@@ -116,6 +116,7 @@ type leader struct {
 	cluster *fakeCluster
 	server  *Server
 	addr    string
+	keys    KeyDigests
 }
 
 func (l *leader) url() string { return "https://" + l.addr }
@@ -154,6 +155,7 @@ func lead(t testing.TB) *leader {
 			}
 			return b, err
 		},
+		Keys: func() KeyDigests { return l.keys },
 		Shot: l.shot,
 	})
 	mux := http.NewServeMux()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 
 	"ronbox/engines/cluster/peer"
@@ -14,7 +16,8 @@ import (
 // cannot be used. A member that the node knows issues the new certificate and removes the old id;
 // if the old id was removed, or the cluster was recovered elsewhere, o names a URL and a token.
 // Nothing is removed before the new identity and the bundle are there. RejoinWipe needs the
-// network, blocks until ctx ends, and may be repeated until it has succeeded.
+// network, blocks until ctx ends, and may be repeated: after it has succeeded, it returns the same
+// identity until the node is served or the cluster has forgotten it.
 func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -43,6 +46,9 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 		return nil, err
 	}
 	if begun == nil {
+		if id, err := d.waits(ctx, o); id != nil || err != nil {
+			return id, err
+		}
 		if begun, err = d.beginRejoin(o.Advertise); err != nil {
 			return nil, err
 		}
@@ -70,6 +76,33 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 		}
 	}
 	return fresh, nil
+}
+
+// waits returns the identity of a node that a rejoin or a join has prepared, that was not served,
+// and that the cluster still expects. It returns nil for other nodes.
+func (d *Dir) waits(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
+	joining, err := readMark[Joining](d, joinMark)
+	if err != nil || joining == nil || !joining.Ready {
+		return nil, err
+	}
+	for _, name := range []string{DatabaseFile, InstallFile, raftDir} {
+		if _, err := os.Lstat(d.file(name)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // the node was served
+		}
+	}
+	id, err := d.Identity()
+	if err != nil {
+		return nil, err
+	}
+	a := applicant{d: d, o: o}
+	if o.URL == "" {
+		a.known = append(o.Peers, joining.Members...)
+	}
+	_, err = a.askBundle(ctx, id)
+	if errors.Is(err, ErrToken) || errors.Is(err, peer.ErrStranger) {
+		return nil, nil // forgotten, or o names another cluster
+	}
+	return id, err
 }
 
 // beginRejoin writes the mark, with the addresses of members in the file, in the log and of

@@ -30,6 +30,7 @@ type Cluster interface {
 	// Standby reports whether a member stays without a vote.
 	Standby(id string) bool
 	Admit(ctx context.Context, id, addr string, standby bool) error
+	// Remove returns ErrQuorum if the healthy voters that remain are no quorum.
 	Remove(ctx context.Context, id string) error
 	// Heard records the public URL of a node and how far its clock is ahead.
 	Heard(id, url string, skew time.Duration)
@@ -49,6 +50,7 @@ type Deps struct {
 	Store    *store.Store
 	Cluster  Cluster
 	Bundle   func() (Bundle, error) // NodeKey and LogKey
+	Keys     func() KeyDigests      // nil while this node does not serve as the leader
 	Shot     func(context.Context) (*Shot, error)
 	URL      func() string // of the public port of this node
 	Now      func() time.Time
@@ -56,10 +58,13 @@ type Deps struct {
 }
 
 // Server answers the requests of other nodes on the peer port.
-type Server struct{ d Deps }
+type Server struct {
+	d    Deps
+	keys keyWatch
+}
 
 // NewServer returns a server.
-func NewServer(d Deps) *Server { return &Server{d} }
+func NewServer(d Deps) *Server { return &Server{d: d} }
 
 // Join returns the handler for connections without a client certificate. It knows POST /join.
 func (s *Server) Join() http.Handler {
@@ -123,6 +128,8 @@ func (s *Server) remote(err error) (*RemoteError, int) {
 		return &RemoteError{Code: CodeToken, Detail: err.Error()}, http.StatusForbidden
 	case errors.Is(err, ErrManyTokens):
 		return &RemoteError{Code: CodeMany, Detail: err.Error()}, http.StatusTooManyRequests
+	case errors.Is(err, ErrQuorum):
+		return &RemoteError{Code: CodeConflict, Detail: err.Error()}, http.StatusConflict
 	case errors.Is(err, peer.ErrRefused):
 		return &RemoteError{Code: CodeRefused, Detail: err.Error()}, http.StatusConflict
 	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrTimeout):
@@ -287,6 +294,8 @@ func (s *Server) hello(r *http.Request) (any, error) {
 		return nil, notMember(server)
 	}
 	s.d.Cluster.Heard(server, q.URL, time.Unix(0, q.Clock).Sub(s.d.Now()))
+	keys := s.d.Keys()
+	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
 		if err := s.admit(r.Context(), server, q, row.Standby); err != nil {
 			return nil, err
@@ -294,7 +303,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	}
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
-		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(),
+		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys,
 	}, nil
 }
 

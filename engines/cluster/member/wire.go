@@ -51,19 +51,21 @@ type joinAnswer struct {
 // Hello is the body of POST /hello, which every node sends to the leader.
 type Hello struct {
 	peer.Versions
-	Advertise string `json:"advertise"`
-	URL       string `json:"url"`   // of the public port
-	Clock     int64  `json:"clock"` // Unix ns
-	Join      bool   `json:"join"`  // the node has its file and asks to be admitted
+	Advertise string     `json:"advertise"`
+	URL       string     `json:"url"`   // of the public port
+	Clock     int64      `json:"clock"` // Unix ns
+	Join      bool       `json:"join"`  // the node has its file and asks to be admitted
+	Keys      KeyDigests `json:"keys,omitempty"`
 }
 
 // HelloAnswer is the answer of the leader.
 type HelloAnswer struct {
 	peer.Versions
-	Server  string   `json:"server"`
-	URL     string   `json:"url"`
-	Clock   int64    `json:"clock"`
-	Members []string `json:"members"` // addresses of peer ports
+	Server  string     `json:"server"`
+	URL     string     `json:"url"`
+	Clock   int64      `json:"clock"`
+	Members []string   `json:"members"` // addresses of peer ports
+	Keys    KeyDigests `json:"keys,omitempty"`
 }
 
 // Bundle holds the secrets that all members share. The handler of GET /bundle fills all members but
@@ -86,7 +88,8 @@ const (
 	CodeMany      Code = "many"
 	CodeRefused   Code = "refused" // the versions do not match
 	CodeNotMember Code = "not_member"
-	CodeBusy      Code = "busy" // ask again later
+	CodeConflict  Code = "conflict" // the healthy voters that remain would be no quorum
+	CodeBusy      Code = "busy"     // ask again later
 	CodeRequest   Code = "request"
 	CodeInternal  Code = "internal"
 )
@@ -104,6 +107,7 @@ func (e *RemoteError) Error() string { return fmt.Sprintf("%.32s: %.512s", e.Cod
 func (e *RemoteError) Is(target error) bool {
 	return target == ErrToken && (e.Code == CodeToken || e.Code == CodeNotMember) ||
 		target == ErrManyTokens && e.Code == CodeMany ||
+		target == ErrQuorum && e.Code == CodeConflict ||
 		target == peer.ErrRefused && e.Code == CodeRefused
 }
 

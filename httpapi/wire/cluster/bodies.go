@@ -23,7 +23,8 @@ type Member struct {
 	Role    string `json:"role" enum:"voter|standby"`
 	URL     string `json:"url" doc:"of its HTTP listener; empty: not known yet"`
 	Lag     uint64 `json:"lag" doc:"entries of the log that it does not have yet"`
-	Healthy bool   `json:"healthy" doc:"the leader has heard from it recently"`
+	Healthy bool   `json:"healthy" doc:"the leader has heard from it recently, and it has the secrets of the leader"`
+	Note    string `json:"note,omitzero" doc:"why it is not healthy, if the leader knows"`
 }
 
 // InitRequest is the body of POST /admin/v1/cluster/init.
