@@ -18,8 +18,14 @@ import (
 // exitStorage is the exit code of a node whose disk has failed.
 const exitStorage = 74
 
-// pageSize is the size of a page of the database, which begins with two meta pages.
-const pageSize = 4096
+// A file of bbolt begins with two pages that hold few bytes.
+const (
+	pageSize = 4096
+	metaUsed = 80
+)
+
+// logEnd is how far from its end a bit of the log is flipped. A boot reads the last entries alone.
+const logEnd = 4 << 10
 
 // tracer is a process of strace that is attached to a node and disturbs its system calls.
 type tracer struct {
@@ -41,6 +47,7 @@ func (n *node) trace(t testing.TB, calls, fault string, files ...string) *tracer
 	s.cmd.Stderr = n.proc.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, s.cmd.Start())
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -50,10 +57,10 @@ func (s *tracer) struck() bool {
 	return err == nil && (bytes.Contains(raw, []byte("INJECTED")) || bytes.Contains(raw, []byte("DELAYED")))
 }
 
-// stop detaches strace.
+// stop kills strace, which detaches it. An interrupted strace waits for a thread that waits for it.
 func (s *tracer) stop() {
-	_ = s.cmd.Process.Signal(os.Interrupt)
-	_ = s.cmd.Wait() // it ends with the signal, or with the code of the node
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
 }
 
 // database and logFiles return the files of a node in which it keeps what it acknowledges.
@@ -65,6 +72,9 @@ func (n *node) logFiles(t testing.TB) []string {
 	must(t, err)
 	return files
 }
+
+// lives counts the lives of the process of a node that have ended and are in the kept log.
+func (n *node) lives() int { return strings.Count(n.proc.log.String(), "deposed") }
 
 // wellOrEnds waits until the cluster is well, or the node has ended with the exit code. It starts
 // the node then, anew if its files are damaged.
@@ -102,9 +112,6 @@ func failSync(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.wellOrEnds(t, i, exitStorage)
 }
 
-// lives counts the lives of the process of a node that have ended and are in the kept log.
-func (n *node) lives() int { return strings.Count(n.proc.log.String(), "deposed") }
-
 // stallSync lets all syncs of the leader wait until another node leads.
 func stallSync(t testing.TB, c *cluster, _ *round, _ *rand.Rand) {
 	i := c.leader(t)
@@ -114,7 +121,8 @@ func stallSync(t testing.TB, c *cluster, _ *round, _ *rand.Rand) {
 	s.stop()
 }
 
-// flipBit changes a bit in the log or in a meta page of a follower that is stopped.
+// flipBit changes a bit at the end of the log or in a meta page of a follower that is stopped. The
+// other pages have no checksums: a boot does not find a bit in them.
 func flipBit(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.follower(t, d)
 	n := c.nodes[i]
@@ -124,13 +132,13 @@ func flipBit(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	raw, err := os.ReadFile(file)
 	must(t, err)
 	used := len(bytes.TrimRight(raw, "\x00"))
+	at := max(0, used-logEnd) + d.IntN(min(used, logEnd))
 	if filepath.Ext(file) == ".db" {
-		used = 2 * pageSize
+		at = d.IntN(2)*pageSize + d.IntN(metaUsed)
 	}
-	at := d.IntN(used)
 	raw[at] ^= 1 << d.IntN(8)
 	must(t, os.WriteFile(file, raw, 0o600))
-	t.Logf("byte %d of %d of %s", at, used, filepath.Base(file))
+	t.Logf("byte %d of %s, %d used", at, filepath.Base(file), used)
 	c.start(t, i)
 	c.wellOrEnds(t, i, exitCorrupt)
 }
