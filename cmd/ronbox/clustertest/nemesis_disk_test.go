@@ -18,11 +18,8 @@ import (
 // exitStorage is the exit code of a node whose disk has failed.
 const exitStorage = 74
 
-// A file of bbolt begins with two pages that hold few bytes.
-const (
-	pageSize = 4096
-	metaUsed = 80
-)
+// pageSize is the size of a page of the database, which begins with two meta pages.
+const pageSize = 4096
 
 // logEnd is how far from its end a bit of the log is flipped. A boot reads the last entries alone.
 const logEnd = 4 << 10
@@ -121,20 +118,29 @@ func stallSync(t testing.TB, c *cluster, _ *round, _ *rand.Rand) {
 	s.stop()
 }
 
-// flipBit changes a bit at the end of the log or in a meta page of a follower that is stopped. The
-// other pages have no checksums: a boot does not find a bit in them.
+// flipBit changes a bit at the end of the log, in its vote, or in a meta page of the database of a
+// follower that is stopped. The other pages of the database have no checksums: a boot does not find
+// a bit in them.
 func flipBit(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.follower(t, d)
 	n := c.nodes[i]
 	n.kill()
-	files := append(n.logFiles(t), n.database(), filepath.Join(n.dir, "raft", "wal-meta.db"))
+	vote := filepath.Join(n.dir, "raft", "wal-meta.db")
+	files := append(n.logFiles(t), n.database(), vote)
 	file := files[d.IntN(len(files))]
 	raw, err := os.ReadFile(file)
 	must(t, err)
 	used := len(bytes.TrimRight(raw, "\x00"))
-	at := max(0, used-logEnd) + d.IntN(min(used, logEnd))
-	if filepath.Ext(file) == ".db" {
-		at = d.IntN(2)*pageSize + d.IntN(metaUsed)
+	first := max(0, used-logEnd)
+	switch file {
+	case n.database():
+		first, used = 0, 2*pageSize
+	case vote:
+		first = 0
+	}
+	at := first + d.IntN(used-first)
+	for raw[at] == 0 { // may be unused
+		at = first + d.IntN(used-first)
 	}
 	raw[at] ^= 1 << d.IntN(8)
 	must(t, os.WriteFile(file, raw, 0o600))
