@@ -40,8 +40,8 @@ func (n *Node) openLog() (wal, error) {
 	return w, nil
 }
 
-// guarded runs fn, which reads the log, and converts a memory fault or a panic of bbolt, which holds
-// the vote, to an error.
+// guarded runs fn, which reads the log, and converts a memory fault or a panic of bbolt, which
+// holds the vote, to an error.
 func guarded(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
