@@ -38,8 +38,9 @@
 //  7. The log is truncated only up to the place of the file. A member that is more than 10,240
 //     entries behind gets the file; or fewer, if the log has grown beyond 1 GiB.
 //  8. An unfit node votes and never stands for election: its log has found no room, its file
-//     cannot take the entries, its clock is more than 500 ms off those of most members, or its
-//     last two lives were short. It asks no other node for its vote. The only voter is always fit.
+//     cannot take the entries, its clock is more than 500 ms off those of most members, its last
+//     two lives were short, or Fit has named a reason. It asks no other node for its vote. The only
+//     voter is always fit.
 //  9. Confirm returns nil only if a quorum has accepted this node as the leader after the call
 //     began. One round serves all callers that came before it began.
 //  10. Remove refuses to leave fewer answering voters than a quorum of those that remain. A member
@@ -53,7 +54,7 @@
 //
 //   - leadership (1): takes office after an election: barrier, then store.Lead.
 //   - confirmer (1): runs the rounds of Confirm.
-//   - stabiliser (1, every 500 ms): makes caught-up members voters, and bounds the log.
+//   - stabiliser (1, every 500 ms): makes caught-up members voters, bounds the log, and asks Fit.
 //   - watchdog (1, every 500 ms): ends the life of a hung node, and logs whether it is fit.
 //
 // Raft and its log have goroutines of their own, which end in Close:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -329,4 +330,41 @@ func nemesis(t *testing.T, w *world, rng *rand.Rand, within time.Duration) {
 	if count[done] == 0 || reads == 0 {
 		t.Error("nothing was done or read")
 	}
+}
+
+// The judgement of the node's own fitness may read a disk that hangs. The watchdog goes on.
+func TestWatchdogReadsNoDisk(t *testing.T) {
+	bubble(t, 25, func(t *testing.T, w *world) {
+		logOf := stickable(w)
+		stick := w.change
+		hung := make(chan struct{})
+		release := sync.OnceFunc(func() { close(hung) })
+		defer release()
+		var hangs atomic.Bool
+		w.change = func(n *Node) {
+			stick(n)
+			n.deps.Fit = func() string {
+				if hangs.Load() {
+					<-hung
+				}
+				return ""
+			}
+		}
+		w.three()
+		lead := w.leader()
+		node := lead.now().node
+		hangs.Store(true)
+		free := logOf(lead).stick()
+		begun := time.Now()
+		go func() { _ = lead.put("hung", "1") }()
+		select {
+		case <-node.Deposed():
+		case <-time.After(2 * hungAfter):
+			t.Errorf("its life goes on after %v", time.Since(begun))
+		}
+		hangs.Store(false)
+		release()
+		free()
+		w.leader().mustPut("after", "1")
+	})
 }

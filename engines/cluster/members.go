@@ -285,10 +285,14 @@ func (n *Node) change(ctx context.Context, name string, make func() raft.IndexFu
 }
 
 // runStabiliser gives votes to members that wait for one and have been caught up long enough. It
-// also bounds the log, which the watchdog must not: the disk may hang.
+// also bounds the log and asks Deps.Fit, which the watchdog must not: the disk may hang.
 func (n *Node) runStabiliser(ctx context.Context) error {
 	defer n.promote.Stop()
 	for {
+		if n.deps.Fit != nil {
+			why := n.deps.Fit()
+			n.judged.Store(&why)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

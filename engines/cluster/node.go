@@ -57,7 +57,9 @@ type Deps struct {
 
 	Membership store.Membership // of the file, read before the store was opened
 	Hold       bool             // the last lives were short: the node does not stand for a minute while another leads
-	Fit        func() string    // returns why the node must not lead, "" if it may; may be nil
+	// Fit returns why the node must not lead, "" if it may. The stabiliser calls it twice a second;
+	// it may read the disk. It may be nil.
+	Fit func() string
 }
 
 // Reason is the reason why a life of the node ends.
@@ -110,6 +112,7 @@ type Node struct {
 	pending atomic.Pointer[proposal]
 	latest  atomic.Pointer[configuration] // the latest committed one
 	stalled atomic.Pointer[error]         // why the FSM does not go on
+	judged  atomic.Pointer[string]        // what Deps.Fit has returned last; nil: nothing yet
 	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
 	tickets atomic.Uint64 // orders messages to followers and rounds
@@ -153,7 +156,7 @@ func New(d Deps) *Node {
 		}, watchEvery)
 	}
 	n.watch = tick("watch_tick", taskWatchdog, "hung writes, and fitness to lead")
-	n.promote = tick("promote_tick", taskStabiliser, "members that wait to become voters, and the size of the log")
+	n.promote = tick("promote_tick", taskStabiliser, "members that wait to become voters, the size of the log, and Fit")
 	return n
 }
 
@@ -165,7 +168,7 @@ func (n *Node) Tasks() []flow.Task {
 	return []flow.Task{
 		task(taskLeadership, "waits for the entries of earlier leaders, then lets the store lead", n.runLeadership),
 		task(taskConfirmer, "asks a quorum whether this node still leads, once for all readers", n.runConfirmer),
-		task(taskStabiliser, "makes members voters that have caught up, and bounds the log", n.runStabiliser),
+		task(taskStabiliser, "makes members voters that have caught up, bounds the log, and asks Fit", n.runStabiliser),
 		task(taskWatchdog, "ends the life of a hung node, and keeps an unfit one from leading", n.runWatchdog),
 	}
 }

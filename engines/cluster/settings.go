@@ -22,9 +22,9 @@ const (
 
 	truncateEvery = 5 * time.Second // at most twice that
 
-	// Bytes of the files of the log, 16 segments. It may be larger until the next truncation. A third
-	// of it is some minutes of the fastest writes, in which another member can fetch the file.
-	// keptEntries of the largest groups would take 10 GiB.
+	// Bytes of the files of the log, 16 segments. The log may be larger until the next truncation.
+	// A third is some minutes of the fastest writes, in which another member can fetch the file.
+	// Without a bound, keptEntries of the largest groups would take 10 GiB.
 	mostLog = 1 << 30
 )
 

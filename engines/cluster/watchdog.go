@@ -64,7 +64,8 @@ func (n *Node) logSilent(silent map[string]bool) {
 }
 
 // unfit returns why this node must not be elected, "" if it may. It votes in any case, and stays
-// leader if it is. The only voter is fit unless its log has failed: no other node can lead.
+// leader if it is. The only voter is fit unless its log has failed: no other node can lead. unfit
+// does not block: it uses the last answer of Deps.Fit.
 func (n *Node) unfit() string {
 	switch {
 	case n.over() || n.latch.err() != nil:
@@ -79,10 +80,13 @@ func (n *Node) unfit() string {
 		return "its file cannot hold the entries of the leader"
 	case n.peers.skewed():
 		return "its clock differs from those of most members"
-	case n.deps.Fit != nil:
-		return n.deps.Fit()
+	case n.deps.Fit == nil:
+		return ""
 	}
-	return ""
+	if why := n.judged.Load(); why != nil {
+		return *why
+	}
+	return "it has just started"
 }
 
 // held reports whether the node does not stand because its last lives were short. Others have the
