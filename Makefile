@@ -23,7 +23,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,12 +89,21 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
-# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
+# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet. The nemeses mostly wait for nodes to
+# notice what happens to others, so that the other tests, which compute, can run at the same time.
 long:
+	$(MAKE) long-kills
+	$(MAKE) -j2 --output-sync=target long-nemeses long-draws
+
+long-kills:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
+
+long-nemeses:
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
+
+long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
-	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
