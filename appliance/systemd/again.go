@@ -62,6 +62,9 @@ func takeBinds() (binds []string) {
 	return binds
 }
 
+// Resumed reports whether Again has begun this run. It returns false once Listeners was called.
+func Resumed() bool { return os.Getenv(envBinds) != "" }
+
 // Again replaces this process by a new run of the same program with the same arguments. The new
 // run gets the sockets from Listeners, and env in addition to the environment of this one. Again
 // ends every thread, whatever the thread does, and returns only if it fails. The descriptors from 3

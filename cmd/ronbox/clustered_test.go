@@ -3,13 +3,36 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/store"
 )
+
+// A node that `init --start` serves becomes a cluster of one and a node alone again, in one process.
+func TestClusterOfInitStart(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
+	made := newBox(t)
+	b := &box{dir: made.dir + "2", env: append(slices.Clone(made.env),
+		"RONBOX_SERVER__BIND="+freePort(t), "RONBOX_CLUSTER__BIND="+freePort(t))}
+	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
+	p := b.prepare()
+	p.cmd.Args = append(p.cmd.Args[:1], b.args("init", "--dev", "--start")...)
+	b.run(t, p)
+	b.awaitReady(t, p)
+	must(t, nil, b.args("cluster", "init", "--json")...)
+	until(t, "it leads", func() bool { return ronbox(t, b.args("cluster", "token", "--json")...).code == cli.ExitDone })
+	must(t, nil, b.args("cluster", "leave", "--last", "--json")...)
+	b.awaitReady(t, p)
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone || strings.Count(p.stderr.String(), "console\n") != 1 {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+}
 
 // The verbs that write to the file of a stopped node refuse that of a clustered one, and say what
 // to do. Those that read it, and its compaction, work as ever.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -142,12 +141,7 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		a.issue(t, 2, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 		writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
 	case "port":
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.vars[words[1]] = ln.Addr().String()
-		_ = ln.Close()
+		tr.vars[words[1]] = freePort(t)
 	case "get":
 		tr.get(t, tr.expand(words[1]), words[2:])
 	case "with":

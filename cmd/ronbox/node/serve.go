@@ -48,7 +48,7 @@ data, 70 internal, 74 storage failed, 75 database locked by another process,
 		BoolVar(&hello, "hello", false,
 			"print the URL, the token file and three commands to try, even without a terminal")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.serve(cmd.Context(), hello || cli.IsTerminal(a.Stderr))
+		return a.serve(cmd.Context(), (hello || cli.IsTerminal(a.Stderr)) && !systemd.Resumed())
 	}
 	return cmd
 }
@@ -190,6 +190,9 @@ further, and is verified as what the other node sends is.`,
 	cmd.MarkFlagsRequiredTogether("follow", "genesis")
 	cmd.MarkFlagsMutuallyExclusive("follow", "dev")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.start && systemd.Resumed() { // a later life of the node, which has its port already
+			return a.serve(cmd.Context(), false)
+		}
 		if err := a.Verb(func(ctx context.Context, _ []string) error { return a.init(ctx, f) })(cmd, nil); err != nil ||
 			!f.start {
 			return err
