@@ -517,6 +517,10 @@ func TestRejoinTwice(t *testing.T) {
 		return first
 	}
 	first := twice(JoinOptions{})
+	moved := JoinOptions{Advertise: "127.0.0.1:7948"} // the first address was wrong
+	if again := twice(moved); again.ServerID() != first.ServerID() || again.Advertise() != moved.Advertise {
+		t.Errorf("node %s at %s, want %s at %s", again.ServerID(), again.Advertise(), first.ServerID(), moved.Advertise)
+	}
 	enter(t, d, l)
 
 	if err := l.cluster.Remove(t.Context(), first.ServerID()); err != nil {
