@@ -11,7 +11,7 @@ KILLS    ?= 1000
 COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
-PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10
+PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5
 LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'
 PREFIX   ?= /usr/local
@@ -23,7 +23,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,12 +89,21 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
-# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet.
+# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet. The nemeses mostly wait for nodes to
+# notice what happens to others, so that the other tests, which compute, can run at the same time.
 long:
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
-	$(GO) test -vet=off -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
-	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
-	$(GO) test -vet=off -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
+	$(MAKE) long-kills
+	$(MAKE) -j2 --output-sync=target long-nemeses long-draws
+
+long-kills:
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
+
+long-nemeses:
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
+
+long-draws:
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
+	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
@@ -104,7 +113,7 @@ race: tools
 
 # All orders of the steps of flow's primitives, up to a bound.
 schedules:
-	$(GO) test -vet=off -tags flowsched -run Schedule ./appliance/flow
+	$(GO) test -vet=off $(STRIP) -tags flowsched -run Schedule ./appliance/flow
 
 cover: ## check that test coverage is at least COVER (90) % for ledger and wallet, and 85 % for the registry
 	@set -o pipefail; reach() { least=$$1; shift; $(GO) test -cover "$$@" | tee /dev/stderr | \
@@ -116,7 +125,7 @@ cover: ## check that test coverage is at least COVER (90) % for ledger and walle
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@set -e; cache=$$($(GO) env GOCACHE)/fuzz; bin=$$(mktemp); trap 'rm -f "$$bin"' EXIT; \
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
-	  $(GO) test -c -vet=off $(if $(filter %x,$(FUZZTIME)),,-fuzz .) -o "$$bin" $$d; \
+	  $(GO) test -c -vet=off $(STRIP) $(if $(filter %x,$(FUZZTIME)),,-fuzz .) -o "$$bin" $$d; \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
 	    echo "== $$d $$f"; (cd $$d && "$$bin" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/$$d"); done; done
 

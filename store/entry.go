@@ -22,8 +22,9 @@ var ErrFormat = errors.New("store: an entry of another release")
 // entryFormat is the version of the layout of an entry:
 //
 //	format    1 byte
+//	sum       32 bytes: BLAKE3 of all that follows
 //	nonce     16 bytes
-//	chain     32 bytes, of the entries before it
+//	prev      32 bytes: the sum of the entry before it
 //	from, to  64 bytes each: the position before and after
 //	ops       until the end
 //
@@ -35,7 +36,8 @@ const entryFormat = 1
 const (
 	nonceLen = 16
 	placeLen = 4*8 + b3.Size // an encoded position
-	entryLen = 1 + nonceLen + b3.Size + 2*placeLen
+	sumEnd   = 1 + b3.Size
+	entryLen = sumEnd + nonceLen + b3.Size + 2*placeLen
 	opLen    = 1 + 1 + 2 + 2 + 4 // an op without its names and row
 )
 
@@ -52,7 +54,8 @@ const (
 // entry is a transaction as the log of a cluster holds it.
 type entry struct {
 	nonce [nonceLen]byte
-	prev  b3.Digest // chain of the entries before it
+	sum   b3.Digest
+	prev  b3.Digest // sum of the entry before it
 	from  position
 	to    position
 	ops   []op
@@ -67,12 +70,28 @@ type op struct {
 	value  []byte
 }
 
-// chainAfter returns the chain after the encoded entry e.
-func chainAfter(prev b3.Digest, e []byte) b3.Digest {
-	h := b3.New()
-	_, _ = h.Write(prev[:]) // never fails
-	_, _ = h.Write(e)
-	return h.Sum32()
+// entrySum returns the sum that the encoded entry e has. Each sum covers the one before it, so it is
+// also that of the chain of entries.
+func entrySum(e []byte) b3.Digest { return b3.Digest(e[1:]) }
+
+// sealEntry sets the sum of an entry that is otherwise complete.
+func sealEntry(e []byte) {
+	sum := b3.Sum(e[sumEnd:])
+	copy(e[1:], sum[:])
+}
+
+// CheckEntry returns ErrCorrupt if e is not as it was proposed. It accepts entries of other
+// releases.
+func CheckEntry(e []byte) error {
+	switch {
+	case len(e) > 0 && e[0] != entryFormat:
+		return nil
+	case len(e) < entryLen || len(e) > MaxEntry:
+		return fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(e))
+	case b3.Sum(e[sumEnd:]) != entrySum(e):
+		return fmt.Errorf("%w: an entry differs from its checksum", ErrCorrupt)
+	}
+	return nil
 }
 
 // EntryNonce returns the random number of an entry. It reports false if e is not an entry that this
@@ -81,12 +100,13 @@ func EntryNonce(e []byte) (nonce [16]byte, ok bool) {
 	if len(e) < entryLen || e[0] != entryFormat {
 		return nonce, false
 	}
-	return [nonceLen]byte(e[1:]), true
+	return [nonceLen]byte(e[sumEnd:]), true
 }
 
-// appendEntryHead appends the part before the ops.
+// appendEntryHead appends the part before the ops, which sealEntry completes.
 func appendEntryHead(b []byte, e *entry) []byte {
 	b = append(b, entryFormat)
+	b = append(b, make([]byte, b3.Size)...)
 	b = append(b, e.nonce[:]...)
 	b = append(b, e.prev[:]...)
 	return e.to.append(e.from.append(b))
@@ -125,17 +145,15 @@ func appendOp(b []byte, o op) []byte {
 // parseEntry decodes an entry. It returns ErrFormat if another release wrote it and ErrCorrupt if
 // it is damaged.
 func parseEntry(raw []byte) (e entry, err error) {
-	if len(raw) == 0 {
-		return e, fmt.Errorf("%w: an entry of no bytes", ErrCorrupt)
+	if err := CheckEntry(raw); err != nil {
+		return e, err
 	}
 	if raw[0] != entryFormat {
 		return e, fmt.Errorf("%w: format %d, this program applies %d", ErrFormat, raw[0], entryFormat)
 	}
-	if len(raw) < entryLen || len(raw) > MaxEntry {
-		return e, fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(raw))
-	}
-	e.nonce = [nonceLen]byte(raw[1:])
-	e.prev = b3.Digest(raw[1+nonceLen:])
+	e.sum = entrySum(raw)
+	e.nonce = [nonceLen]byte(raw[sumEnd:])
+	e.prev = b3.Digest(raw[sumEnd+nonceLen:])
 	e.from = positionAt(raw[entryLen-2*placeLen:])
 	e.to = positionAt(raw[entryLen-placeLen:])
 	c := cursor{left: raw[entryLen:]}

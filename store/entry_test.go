@@ -15,6 +15,7 @@ func (e *entry) encode() []byte {
 	for _, o := range e.ops {
 		raw = appendOp(raw, o)
 	}
+	sealEntry(raw)
 	return raw
 }
 
@@ -44,6 +45,10 @@ func FuzzEntry(f *testing.F) {
 	f.Add([]byte{entryFormat + 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= entryLen {
+			raw = bytes.Clone(raw)
+			sealEntry(raw)
+		}
 		e, err := parseEntry(raw)
 		if err != nil {
 			if errors.Is(err, ErrCorrupt) == errors.Is(err, ErrFormat) {
@@ -58,6 +63,25 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%x: nonce %x, %t", raw, nonce, ok)
 		}
 	})
+}
+
+// An entry with one other bit is damaged, or of another release.
+func TestFlippedEntries(t *testing.T) {
+	raw := someEntry().encode()
+	if err := CheckEntry(raw); err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		raw[i] ^= 0x10
+		want := ErrCorrupt
+		if i == 0 {
+			want = ErrFormat
+		}
+		if _, err := parseEntry(raw); !errors.Is(err, want) {
+			t.Errorf("byte %d: %v", i, err)
+		}
+		raw[i] ^= 0x10
+	}
 }
 
 // An op that no group can have written makes an entry damaged.

@@ -195,7 +195,7 @@ func checkEntries(es []Placed, at position, a Applied, knows func(*entry) error)
 			return p, fmt.Errorf("entry %d of term %d: %w", placed.Index, placed.Term, err)
 		}
 		p.entries = append(p.entries, e)
-		p.to, p.applied.Chain = e.to, chainAfter(p.applied.Chain, placed.Entry)
+		p.to, p.applied.Chain = e.to, e.sum
 	}
 	return p, nil
 }

@@ -51,7 +51,9 @@ func (p *pen) bytes() int { return max(len(p.raw)-entryLen, 0) }
 func (p *pen) entry(e *entry) []byte {
 	raw := make([]byte, 0, len(p.raw))
 	raw = appendEntryHead(raw, e)
-	return append(raw, p.raw[entryLen:]...)
+	raw = append(raw, p.raw[entryLen:]...)
+	sealEntry(raw)
+	return raw
 }
 
 // op returns the change as an entry holds it.

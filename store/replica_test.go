@@ -178,7 +178,7 @@ func TestProposal(t *testing.T) {
 		}
 	})
 	es := log.taken(t)
-	want := Applied{Place: es[0].Place, Chain: chainAfter(before.Chain, es[0].Entry)}
+	want := Applied{Place: es[0].Place, Chain: entrySum(es[0].Entry)}
 	if len(es) != 1 || r.Applied() != want || r.get("count") != "\x07" {
 		t.Errorf("%d entries, %+v, want %+v", len(es), r.Applied(), want)
 	}

@@ -29,7 +29,7 @@ type Place struct {
 // Applied describes the last entry that is in the file.
 type Applied struct {
 	Place
-	Chain  b3.Digest // hash chain over the entries
+	Chain  b3.Digest // sum of the entry, which covers that of the entry before it
 	Origin string    // "" if a group or Follow wrote it, "init" or "install" if SetMembership did
 }
 
@@ -181,7 +181,7 @@ func (g *group) propose(ctx context.Context, tx *bolt.Tx) ending {
 		return g.undone(tx, ending{deposed, err})
 	}
 	g.turn.placed = true
-	g.turn.applied.Chain, g.turn.applied.Origin = chainAfter(g.s.Applied().Chain, e), ""
+	g.turn.applied.Chain, g.turn.applied.Origin = entrySum(e), ""
 	if err = g.s.Err(); err == nil {
 		g.reader.inside = true
 		err = g.putLocal()

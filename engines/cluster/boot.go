@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
@@ -30,7 +31,11 @@ func (n *Node) openLog() (wal, error) {
 	if err := errors.Join(os.MkdirAll(n.deps.Dir, 0o700), store.SyncDir(n.dataDir())); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	w, err := raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(n.segment))
+	var w *raftwal.WAL
+	err := guarded(func() (err error) {
+		w, err = raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(n.segment))
+		return err
+	})
 	if errors.Is(err, raftwal.ErrCorrupt) {
 		return nil, misfit("the raft log is damaged: " + err.Error())
 	}
@@ -38,6 +43,18 @@ func (n *Node) openLog() (wal, error) {
 		return nil, fmt.Errorf("open the raft log: %w", err)
 	}
 	return w, nil
+}
+
+// guarded runs fn, which reads the log, and converts a memory fault or a panic of bbolt, which
+// holds the vote, to an error.
+func guarded(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = misfit(fmt.Sprint("the raft log is damaged: ", v))
+		}
+	}()
+	return fn()
 }
 
 // misfit returns an error for a log that must not be used with the file.
@@ -58,7 +75,11 @@ type logState struct {
 // applyBootRules compares the log with the file and with the identity, and binds the file to the
 // log before this node acknowledges anything. It changes no other row of the file, nor a vote.
 func (n *Node) applyBootRules(ctx context.Context, a store.Applied) error {
-	s, err := n.readLogState(a.Index)
+	var s logState
+	err := guarded(func() (err error) {
+		s, err = n.readLogState(a.Index)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}

@@ -27,6 +27,7 @@ type wal interface {
 type latch struct {
 	wal    wal
 	intake func(*raft.Log) (*proposal, error) // called with each command before it is stored
+	check  func(entry []byte) error           // called with each command that is read
 	failed func(error)                        // called once, with the first error that is not clean
 
 	bad     atomic.Pointer[error]
@@ -48,9 +49,16 @@ func (l *latch) LastIndex() (uint64, error) {
 	return i, l.read(err)
 }
 
-// GetLog reads an entry.
+// GetLog reads an entry. A command that is not as it was proposed is an error, because the log has
+// no checksum of what it does not need at its next boot.
 func (l *latch) GetLog(index uint64, log *raft.Log) error {
-	return l.read(l.wal.GetLog(index, log))
+	err := l.wal.GetLog(index, log)
+	if err == nil && log.Type == raft.LogCommand && len(log.Data) > 0 {
+		if bad := l.check(log.Data); bad != nil {
+			err = misfit(fmt.Sprintf("entry %d of the raft log is damaged: %v", index, bad))
+		}
+	}
+	return l.read(err)
 }
 
 // StoreLog stores an entry.

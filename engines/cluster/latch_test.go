@@ -50,6 +50,7 @@ func newLatch(w wal) (l *latch, failures *int) {
 	return &latch{
 		wal:    w,
 		intake: func(*raft.Log) (*proposal, error) { return nil, nil },
+		check:  func([]byte) error { return nil },
 		failed: func(error) { *failures++ },
 	}, failures
 }
@@ -119,6 +120,15 @@ func TestLatchReads(t *testing.T) {
 	if err := l.GetLog(7, &e); !errors.Is(err, raft.ErrLogNotFound) || *failures != 0 {
 		t.Errorf("no entry: %v, %d failures", err, *failures)
 	}
+	l.check = func([]byte) error { return store.ErrCorrupt }
+	if err := l.StoreLog(&raft.Log{Index: 1, Data: []byte("changed since")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.GetLog(1, &e); !errors.Is(err, store.ErrCorrupt) || *failures != 1 {
+		t.Errorf("a changed entry: %v, %d failures", err, *failures)
+	}
+	w = newFaultyWAL()
+	l, failures = newLatch(w)
 	w.read = errors.New("checksum")
 	if err := l.GetLog(7, &e); !errors.Is(err, w.read) || *failures != 1 {
 		t.Errorf("at boot: %v, %d failures", err, *failures)

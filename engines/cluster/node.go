@@ -86,6 +86,7 @@ type Node struct {
 	log     hclog.Logger
 	metrics *metrics
 	nonce   func([]byte) ([16]byte, bool)
+	check   func([]byte) error // of an entry that was read
 	segment int                // bytes of a segment of the log
 	mostLog int64              // bytes of the log
 	tune    func(*raft.Config) // changes the configuration; set by tests
@@ -131,6 +132,7 @@ func New(d Deps) *Node {
 		deps:    d,
 		log:     d.Log.Named(service),
 		nonce:   store.EntryNonce,
+		check:   store.CheckEntry,
 		segment: raftwal.DefaultSegmentSize,
 		mostLog: mostLog,
 		tune:    func(*raft.Config) {},
@@ -188,7 +190,9 @@ func (n *Node) start(s Store) (err error) {
 	if err != nil {
 		return err
 	}
-	n.latch = &latch{wal: n.wrap(w), intake: n.intake, failed: func(err error) { n.end(ReasonFailed, err) }}
+	n.latch = &latch{
+		wal: n.wrap(w), intake: n.intake, check: n.check, failed: func(err error) { n.end(ReasonFailed, err) },
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.latch.wal.Close())

@@ -116,6 +116,9 @@ func TestFlippedRow(t *testing.T) {
 	}
 	for _, bucket := range buckets {
 		for i, row := range rows[bucket] {
+			if testing.Short() && i > 0 { // the check of a row is the work of one goroutine
+				continue
+			}
 			keyBits, bits := 8*len(row[0]), 8*(len(row[0])+len(row[1]))
 			for _, bit := range []int{7, 3 + i, keyBits - 1, keyBits + 5, (keyBits + bits) / 2, bits - 1} {
 				doc := fmt.Sprintf("%s, row %d, bit %d", bucket, i, bit)

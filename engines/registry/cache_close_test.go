@@ -19,8 +19,8 @@ func TestCacheClosesBesideItsUsers(t *testing.T) {
 		var users sync.WaitGroup
 		for i := range 4 {
 			users.Go(func() {
-				for n := range 200 {
-					key := docKey{version: uint64(i*200 + n)}
+				for n := range 50 {
+					key := docKey{version: uint64(i*50 + n)}
 					c.putDoc(key, Document{})
 					c.doc(key)
 					c.putItems(p, record.Items{})

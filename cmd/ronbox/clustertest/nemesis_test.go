@@ -2,13 +2,17 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"ronbox/httpapi/wire"
 )
 
 // exitCorrupt is the exit code of a node whose files contradict each other.
@@ -43,6 +47,12 @@ func nemeses() []nemesis {
 		{"ring", cutOneLink},
 		{"flap", flapLinks},
 		{"cutkill", cutAndKill},
+		{"eio", failSync},
+		{"stall", stallSync},
+		{"flip", flipBit},
+		{"install", killInstall},
+		{"full", fillDisk},
+		{"revoke", revokeToken},
 	}
 }
 
@@ -189,6 +199,32 @@ func oldLog(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 		t.Fatalf("a node with an old log ended with %d:\n%s", code, n.proc.log)
 	}
 	c.rejoin(t, i)
+}
+
+// revokeToken kills the leader when a token that a node has accepted was revoked at another one. All
+// nodes must refuse the token.
+func revokeToken(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	order := d.Perm(len(c.nodes))
+	var token struct {
+		Token string `json:"token"`
+		TID   string `json:"tid"`
+	}
+	c.nodes[order[0]].must(t, &token, "token", "mint", "--scope", "wallet.read", "--json")
+	s := newService(t, token.Token, c.nodes...)
+	_, _, err := s.balance(t.Context(), order[1], 0)
+	must(t, err)
+	c.nodes[order[2]].must(t, nil, "token", "revoke", token.TID, "--yes", "--json")
+	i := c.leader(t)
+	c.nodes[i].kill()
+	c.leader(t)
+	c.start(t, i)
+	c.well(t)
+	for place, n := range c.nodes {
+		_, _, err := s.balance(t.Context(), place, 0)
+		if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Status != http.StatusUnauthorized {
+			t.Fatalf("%s answers to a revoked token: %v", n.name, err)
+		}
+	}
 }
 
 // replaceOne lets any node leave, or removes a follower that may have failed, and lets a new node

@@ -171,6 +171,9 @@ func TestInitLooksAtTheHub(t *testing.T) {
 
 // A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
 func TestFollowerOfAPrunedHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("engines/registry runs followers of a pruned hub: left to the run without -short")
+	}
 	hubConfig, res := devConfig(t)
 	hubConfig.Registry.Limits.RPS = 0
 	hubConfig.Registry.Retention = registry.RetentionConfig{

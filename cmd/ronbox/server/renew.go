@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/engines"
+	"ronbox/engines/cluster"
 	"ronbox/httpapi"
 )
 
@@ -81,7 +82,7 @@ func (n *Node) spare() (systemd.Socket, error) {
 }
 
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and
-// does not wait for the committer or the disk.
+// does not wait for the committer or for a disk that hangs: raft would go on to lead meanwhile.
 func (n *Node) renew(ctx context.Context) event {
 	why, _ := n.member.Reason()
 	n.log.Warn("deposed", "reason", why, "next", "the node starts again")
@@ -92,7 +93,7 @@ func (n *Node) renew(ctx context.Context) event {
 	n.keepSockets()
 	n.refuseReloads()
 	n.store.CloseLanes()
-	if n.cutCalls(ctx) == nil && !n.isBusy() {
+	if n.cutCalls(ctx) == nil && !n.isBusy() && why != string(cluster.ReasonHung) {
 		_ = n.closeFile(ctx)
 	}
 	n.flush(ctx)

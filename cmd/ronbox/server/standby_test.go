@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -27,10 +28,13 @@ type fakeMember struct {
 	store                     *store.Store
 	at                        atomic.Uint64
 	lost                      atomic.Bool // Propose fails
+	why                       cluster.Reason
 }
 
 func newFakeMember() *fakeMember {
-	return &fakeMember{started: make(chan struct{}), elected: make(chan struct{}), deposed: make(chan struct{})}
+	return &fakeMember{
+		started: make(chan struct{}), elected: make(chan struct{}), deposed: make(chan struct{}), why: "test",
+	}
 }
 
 func (m *fakeMember) Replicator() store.Replicator { return m }
@@ -53,7 +57,7 @@ func (m *fakeMember) Start(_ context.Context, s *store.Store) error {
 func (m *fakeMember) Tasks() []flow.Task             { return nil }
 func (m *fakeMember) Elected() <-chan struct{}       { return m.elected }
 func (m *fakeMember) Deposed() <-chan struct{}       { return m.deposed }
-func (m *fakeMember) Reason() (string, error)        { return "test", nil }
+func (m *fakeMember) Reason() (string, error)        { return string(m.why), nil }
 func (m *fakeMember) Keep() (systemd.Socket, error)  { return systemd.Socket{}, errors.ErrUnsupported }
 func (m *fakeMember) Shutdown(context.Context) error { return nil }
 func (m *fakeMember) Close() error                   { return nil }
@@ -278,6 +282,25 @@ func TestHungNodeBeginsAnew(t *testing.T) {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	release()
+	again.discard(t)
+}
+
+// A node whose log hangs does not close the file, which would wait for the disk. Raft would go on to
+// lead meanwhile.
+func TestHungLog(t *testing.T) {
+	cfg := clusteredConfig(t)
+	m, again := newFakeMember(), &renewal{}
+	m.why = cluster.ReasonHung
+	r := lead(t, cfg, m, again.options(m))
+	m.lost.Store(true) // the committer ends
+	m.depose()
+	if code := r.end(); code != ExitClean || again.n != 1 {
+		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
+	}
+	if _, err := store.OpenReader(cfg.Path(DatabaseName)); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("the file was closed: %v", err)
+	}
+	must(t, r.store.Close())
 	again.discard(t)
 }
 

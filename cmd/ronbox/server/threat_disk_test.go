@@ -623,12 +623,12 @@ func powerCut(t *testing.T) {
 func badDisk(t *testing.T) {
 	t.Run("full", fullDisk)
 	t.Run("failed sync", failedSync)
-	t.Run("short file", shortFile)
-	t.Run("bit rot", bitRot)
+	t.Run("short file", oneByOne(shortFile))
+	t.Run("bit rot", oneByOne(bitRot))
 	t.Run("full for payments", fullDiskOfMoney)
 	t.Run("full before the ledger", fullBeforeTheLedger)
 	t.Run("failed sync of a payment", failedSyncOfMoney)
-	t.Run("bit rot in the journal", rottenJournal)
+	t.Run("bit rot in the journal", oneByOne(rottenJournal))
 }
 
 // A full disk refuses writes with a clear error. Reads and their probes continue, and the node

@@ -195,7 +195,11 @@ func TestFlood(t *testing.T) {
 	before := turnedAway()
 	wait := flood(s.Addr(), stop)
 	s.await("the flood to be turned away", func() bool { return turnedAway() > before })
-	q := askQuietly(s.Addr(), 100)
+	times := 100
+	if testing.Short() {
+		times = 20
+	}
+	q := askQuietly(s.Addr(), times)
 	s.probe()
 	close(stop)
 	wait()

@@ -519,12 +519,12 @@ func threats() []threat {
 		},
 		{
 			"hostile origins",
-			asksNobody,
+			oneByOne(asksNobody),
 			[]string{"httpapi/client.TestRedirectsAreRefused", "httpapi/client.TestAnswersAreBounded"},
 		},
 		{
 			"kill -9, power cut",
-			powerCut,
+			oneByOne(powerCut),
 			[]string{
 				"cmd/ronbox.TestKill9",
 				"cmd/ronbox.TestKill9Wallet",
@@ -547,20 +547,20 @@ func threats() []threat {
 		},
 		{
 			"second process, copied lock, network disk",
-			secondProcess,
+			oneByOne(secondProcess),
 			[]string{"store.TestLocked", "store.TestNetworkDisk", "cmd/ronbox.TestSecondServeNamesTheFirst"},
 		},
 		{
 			"bad configuration",
-			badConfig,
+			oneByOne(badConfig),
 			[]string{"cmd/ronbox/server/config.TestLoadRefuses", "cmd/ronbox.TestBadReloadKeepsServing"},
 		},
 		{
 			"clock jumps back",
-			clockJumps,
+			oneByOne(clockJumps),
 			[]string{"store.TestStampsGrow", "httpapi/limit.TestClockJumpsBack", "engines/wallet.TestClockBehind"},
 		},
-		{"stolen snapshot", stolenSnapshot, []string{"store.TestRestoreNeedsAcceptance"}},
+		{"stolen snapshot", oneByOne(stolenSnapshot), []string{"store.TestRestoreNeedsAcceptance"}},
 	}
 }
 

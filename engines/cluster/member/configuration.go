@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -94,13 +95,24 @@ func logConfiguration(dir string, after uint64) (servers []raft.Server, err erro
 	return servers, err
 }
 
+// openLog opens the log. A panic or a memory fault of bbolt, which holds the vote, is ErrCorrupt.
+func openLog(dir string) (w *raftwal.WAL, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: the raft log: %v", store.ErrCorrupt, v)
+		}
+	}()
+	return raftwal.Open(dir)
+}
+
 // readLog calls fn for each entry of the log after an index, in order. Without a log there are
 // none. No process may have the log open.
 func readLog(dir string, after uint64, fn func(*raft.Log) error) (err error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	w, err := raftwal.Open(dir)
+	w, err := openLog(dir)
 	if err != nil {
 		return err
 	}
