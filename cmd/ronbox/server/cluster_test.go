@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -156,6 +157,32 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	a.halt()
 }
 
+// leadsAlone launches a node and makes it a cluster of one. It skips a test under the race detector.
+func leadsAlone(t *testing.T) *lives {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it waits for real heartbeats: `make test` runs it")
+	}
+	cfg, _ := devConfig(t)
+	clusterConfig(t, cfg)
+	a := live(t, cfg)
+	a.begin()
+	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	a.next()
+	a.leads()
+	return a
+}
+
+// votes waits until b has a vote. It is the second member of the cluster of a.
+func (b *lives) votes(t *testing.T, a *lives) {
+	t.Helper()
+	b.await("its vote", func() bool {
+		s := a.member.(*membership).raft.Status(t.Context())
+		return len(s.Members) == 2 && s.Members[1].Role == cluster.RoleVoter
+	})
+}
+
 // join launches a node that joins the cluster of a.
 func join(t *testing.T, a *lives) *lives {
 	t.Helper()
@@ -184,17 +211,7 @@ func joined(t *testing.T, a *lives) *config.Config {
 // A member whose secrets are not those of the leader does not stand for election. It says so, and so
 // does the leader.
 func TestOtherSecretsAreTold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for real heartbeats: `make test` runs it")
-	}
-	cfg, _ := devConfig(t)
-	clusterConfig(t, cfg)
-	a := live(t, cfg)
-	a.begin()
-	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
-	must(t, err)
-	a.next()
-	a.leads()
+	a := leadsAlone(t)
 	other := joined(t, a)
 	key, logKey := other.Path(SecretName), other.Path(LogKeyName)
 	right, err := os.ReadFile(key)

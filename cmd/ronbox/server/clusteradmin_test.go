@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -19,23 +18,10 @@ import (
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
 // certificate, but may forward nothing, not even for root.
 func TestLeaderLeaves(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for real heartbeats: `make test` runs it")
-	}
-	cfg, _ := devConfig(t)
-	clusterConfig(t, cfg)
-	a := live(t, cfg)
-	a.begin()
-	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
-	must(t, err)
-	a.next()
-	a.leads()
+	a := leadsAlone(t)
 	b := join(t, a)
-	b.await("its vote", func() bool {
-		s := a.member.(*membership).raft.Status(t.Context())
-		return len(s.Members) == 2 && s.Members[1].Role == cluster.RoleVoter
-	})
-	id, err := member.At(cfg.Node.DataDir).Identity()
+	b.votes(t, a)
+	id, err := member.At(a.cfg.Node.DataDir).Identity()
 	must(t, err)
 
 	m := b.member.(*membership)
@@ -81,24 +67,10 @@ func TestInitAddress(t *testing.T) {
 
 // A node that was removed while it ran says so, and names the ways out.
 func TestRemovedNodeSaysSo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for real heartbeats: `make test` runs it")
-	}
-	cfg, _ := devConfig(t)
-	clusterConfig(t, cfg)
-	a := live(t, cfg)
-	a.begin()
-	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
-	must(t, err)
-	a.next()
-	a.leads()
+	a := leadsAlone(t)
 	b := join(t, a)
-	b.await("its vote", func() bool {
-		s, err := clusterAdmin{a.Node}.Status(t.Context())
-		must(t, err)
-		return len(s.Members) == 2 && s.Members[1].Role == clusterapi.RoleVoter
-	})
-	_, err = a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
+	b.votes(t, a)
+	_, err := a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
 	must(t, err)
 	b.await("the news of its removal", func() bool {
 		st := b.Status()

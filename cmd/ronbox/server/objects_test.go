@@ -19,7 +19,6 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
@@ -200,17 +199,7 @@ func (r *rig) fileOf(d b3.Digest) string {
 // An object that was put is on two members once the answer has come. The leader fetches a file that
 // it has lost, and the other member serves the object when it leads.
 func TestObjectsSurviveTheLeader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for real heartbeats: `make test` runs it")
-	}
-	cfg, _ := devConfig(t)
-	clusterConfig(t, cfg)
-	a := live(t, cfg)
-	a.begin()
-	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})
-	must(t, err)
-	a.next()
-	a.leads()
+	a := leadsAlone(t)
 	put := func(body string) edgeapi.Object {
 		t.Helper()
 		c, _ := a.putToken()
@@ -224,10 +213,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 		t.Errorf("a cluster of one: %+v", o)
 	}
 	b := join(t, a)
-	b.await("its vote", func() bool {
-		s := a.member.(*membership).raft.Status(t.Context())
-		return len(s.Members) == 2 && s.Members[1].Role == cluster.RoleVoter
-	})
+	b.votes(t, a)
 	big := strings.Repeat("0123456789abcdef", 3<<20/16)
 	for _, text := range []string{"hello", "", big, "of one"} {
 		d := b3.Sum([]byte(text))
@@ -245,7 +231,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 			t.Errorf("the leader has lost it: %d, %d bytes", code, len(got))
 		}
 	}
-	id, err := member.At(cfg.Node.DataDir).Identity()
+	id, err := member.At(a.cfg.Node.DataDir).Identity()
 	must(t, err)
 	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
