@@ -25,9 +25,10 @@ var (
 // rejoin is the repair of a log that does not fit the file.
 const rejoin = "run `ronbox cluster rejoin --wipe`"
 
-// openLog opens the log in Dir, which is created if missing.
+// openLog opens the log in Dir, which is created if missing. The name of Dir is durable before the
+// file is bound to the log: a file whose log was lost is refused.
 func (n *Node) openLog() (wal, error) {
-	if err := os.MkdirAll(n.deps.Dir, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(n.deps.Dir, 0o700), store.SyncDir(n.dataDir())); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	var w *raftwal.WAL

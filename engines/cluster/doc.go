@@ -23,7 +23,8 @@
 //     FSM. When it stops leading, or meets an entry of another leader while in office, its life
 //     ends. After that the FSM applies nothing; the next life gets the entries again.
 //  4. After the first error of the log that is not clean, the log is not used any more in this
-//     life, and the process ends. An error is clean if a write of entries has found no room.
+//     life, and the process ends. An error is clean if a write of entries has found no room. The
+//     term and the vote must be stored.
 //  5. At boot the log must lead to the place of the file: it does not end before it, has no gap
 //     behind it, and has the same term there. The vote must be at least of that term. The log
 //     belongs to the server that cluster/node.json names. Otherwise Start fails with

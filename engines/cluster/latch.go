@@ -105,7 +105,7 @@ func (l *latch) DeleteRange(low, high uint64) error {
 
 // Set stores a value.
 func (l *latch) Set(key, value []byte) error {
-	return l.stop(l.change(func() error { return l.wal.Set(key, value) }))
+	return l.set(func() error { return l.wal.Set(key, value) })
 }
 
 // Get reads a value.
@@ -116,13 +116,23 @@ func (l *latch) Get(key []byte) ([]byte, error) {
 
 // SetUint64 stores a number.
 func (l *latch) SetUint64(key []byte, value uint64) error {
-	return l.stop(l.change(func() error { return l.wal.SetUint64(key, value) }))
+	return l.set(func() error { return l.wal.SetUint64(key, value) })
 }
 
 // GetUint64 returns a number, or 0 if it was never set.
 func (l *latch) GetUint64(key []byte) (uint64, error) {
 	v, err := l.wal.GetUint64(key)
 	return v, l.read(err)
+}
+
+// set stores a term, a vote or a fact of the boot. No failure is clean: the goroutine of raft that
+// has met it ends.
+func (l *latch) set(write func() error) error {
+	err := l.change(write)
+	if err != nil && l.err() == nil {
+		err = l.poison(err)
+	}
+	return l.stop(err)
 }
 
 // change runs a write that is not one of entries.

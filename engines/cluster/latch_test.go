@@ -93,6 +93,16 @@ func TestLatchHolds(t *testing.T) {
 	}
 }
 
+// Raft cannot go on if its term finds no room: the goroutine ends, and so must the life.
+func TestLatchWithoutRoomForTheTerm(t *testing.T) {
+	w := newFaultyWAL()
+	l, failures := newLatch(w)
+	w.write = errFull
+	if err := l.SetUint64(keyTerm, 2); !errors.Is(err, errFull) || *failures != 1 || l.err() == nil {
+		t.Errorf("err = %v, %d failures", err, *failures)
+	}
+}
+
 // A write that finds no room after entries were removed is not clean: raft still believes in them.
 func TestLatchAfterACut(t *testing.T) {
 	w := newFaultyWAL()

@@ -157,8 +157,8 @@ func New(d Deps) *Node {
 			Service: service, Name: name, Consumers: []string{task}, Doc: doc,
 		}, watchEvery)
 	}
-	n.watch = tick("watch_tick", taskWatchdog, "hung writes, and fitness to lead")
-	n.promote = tick("promote_tick", taskStabiliser, "members that wait to become voters, the size of the log, and Fit")
+	n.watch = tick("watch_tick", taskWatchdog, "hung writes, silent members, and changes of fitness")
+	n.promote = tick("promote_tick", taskStabiliser, "members that wait for a vote, size of the log, and fitness")
 	return n
 }
 
@@ -170,7 +170,7 @@ func (n *Node) Tasks() []flow.Task {
 	return []flow.Task{
 		task(taskLeadership, "waits for the entries of earlier leaders, then lets the store lead", n.runLeadership),
 		task(taskConfirmer, "asks a quorum whether this node still leads, once for all readers", n.runConfirmer),
-		task(taskStabiliser, "makes members voters that have caught up, bounds the log, and asks Fit", n.runStabiliser),
+		task(taskStabiliser, "makes voters, bounds the log, and judges whether this node may lead", n.runStabiliser),
 		task(taskWatchdog, "ends the life of a hung node, and keeps an unfit one from leading", n.runWatchdog),
 	}
 }

@@ -113,8 +113,10 @@ func (n *Node) rpcTimeout() time.Duration { return 5 * n.heartbeat() }
 func (n *Node) raftLog(name string) hclog.Logger { return quiet{n.log.Named(name)} }
 
 // quiet logs at the level debug what raft repeats: its truncations, and several times a second its
-// failed contacts with a silent member, which the watchdog logs once. It also does so for the
-// complaint about the peer port, which accepts without error until the node has closed it.
+// failed contacts with a silent member, which the watchdog logs once. A truncation fails until the
+// next group of a leader has moved its place; errors of the log and the store are logged elsewhere.
+// quiet does the same with the complaint about the peer port, which accepts without error until the
+// node has closed it.
 type quiet struct{ hclog.Logger }
 
 // debugged lists such lines.
@@ -123,6 +125,7 @@ var debugged = []string{
 	"failed to heartbeat to",
 	"failed to appendEntries to",
 	"failed to contact",
+	"failed to take snapshot",
 	"failed to make requestVote RPC",
 	"Election timeout reached, restarting election",
 	"starting snapshot up to",

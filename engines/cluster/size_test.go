@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -64,4 +66,38 @@ func TestBounded(t *testing.T) {
 			t.Errorf("%s: keeps %d after %d entries", tt.name, got.TrailingLogs, got.SnapshotThreshold)
 		}
 	}
+}
+
+// The place of a leader moves with its groups only. Until the next one, raft cannot truncate the log,
+// and tries again and again: that is no error.
+func TestLogOfIdleLeader(t *testing.T) {
+	const segment = 256 << 10
+	bubble(t, 26, func(t *testing.T, w *world) {
+		lines := make(lineTo, 1000)
+		w.log = hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: lines})
+		w.change = func(n *Node) {
+			n.segment = segment
+			n.mostLog = 4 * segment
+		}
+		m := w.found("a").on()
+		w.leader()
+		n := m.now().node
+		large := strings.Repeat("v", segment/16)
+		for i := 0; ; i++ {
+			m.mustPut(fmt.Sprint("k", i), large)
+			if _, size, err := n.logSize(); err != nil || size > n.mostLog {
+				break
+			}
+		}
+		if err := n.Admit(t.Context(), "b", "b:1", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		close(lines)
+		for line := range lines {
+			if strings.Contains(line, "[ERROR]") {
+				t.Error(line)
+			}
+		}
+	})
 }

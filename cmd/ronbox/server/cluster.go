@@ -243,16 +243,17 @@ func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
 	return &member.Shot{Path: s.Manifest.Path, Size: s.Manifest.Size, B3: s.Manifest.B3, Remove: s.Remove}, nil
 }
 
-// bundle returns the secrets that all members share.
+// bundle returns the secrets that all members share. With an error it returns those that it could
+// read. A member may have no log key.
 func (n *Node) bundle() (b member.Bundle, err error) {
-	if b.NodeKey, err = os.ReadFile(n.boot.Path(SecretName)); err != nil {
+	b.NodeKey, err = os.ReadFile(n.boot.Path(SecretName))
+	logKey := registryFile(n.boot, n.boot.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	text, bad := os.ReadFile(logKey)
+	if errors.Is(bad, fs.ErrNotExist) {
 		return b, err
 	}
-	b.LogKey, err = os.ReadFile(registryFile(n.boot, n.boot.Registry.Checkpoint.LogKeyPath, LogKeyName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, nil
-	}
-	return b, err
+	b.LogKey = text
+	return b, errors.Join(err, bad)
 }
 
 // Start implements clusterMember.

@@ -251,6 +251,11 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	if f := m.checkKeys(); f.Level != host.OK {
 		t.Errorf("the doctor finds %+v", f)
 	}
+	first := a.member.(*membership)
+	first.keysOf.Store(&member.KeyDigests{SecretName: "of an earlier leader"})
+	if differ := first.differing(); differ != "" {
+		t.Errorf("%s of the leader are not its own", differ)
+	}
 	b.halt()
 	a.halt()
 }

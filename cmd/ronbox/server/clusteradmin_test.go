@@ -1,8 +1,10 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -76,4 +78,17 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	})
 	b.halt()
 	a.halt()
+}
+
+// A node without its node key still has its log key.
+func TestBundleWithoutNodeKey(t *testing.T) {
+	cfg, _ := devConfig(t)
+	n := &Node{boot: cfg}
+	logKey := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
+	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
+	must(t, os.RemoveAll(cfg.Path(SecretName)))
+	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
+		t.Errorf("log key %q, %v", b.LogKey, err)
+	}
 }

@@ -175,8 +175,8 @@ func (d *Dir) dissolve(mark string) error {
 // idle returns ErrUnfinished if a verb was interrupted, except those with the given marks.
 func (d *Dir) idle(except ...string) error {
 	for _, other := range []struct{ mark, verb string }{
-		{initMark, "init"}, {joinMark, "join"}, {leaveMark, "leave --last"}, {rejoinMark, "rejoin --wipe"},
-		{recoverMark, "recover"},
+		{initMark, "init"}, {leaveMark, "leave --last"}, {recoverMark, "recover"},
+		{rejoinMark, "rejoin --wipe"}, {joinMark, "join"}, // a rejoin has both marks at its end
 	} {
 		if !slices.Contains(except, other.mark) && d.has(other.mark) {
 			return fmt.Errorf("%w: run `ronbox cluster %s` again", ErrUnfinished, other.verb)

@@ -418,20 +418,33 @@ func TestRejoin(t *testing.T) {
 	}
 }
 
-// A rejoin that is killed while it replaces the identity continues with the new one.
-func TestRejoinKilledInSwap(t *testing.T) {
+// A rejoin that is killed at its end is the verb to repeat, although the mark of a join is there. One
+// that is killed while it replaces the identity continues with the new one.
+func TestRejoinKilledLate(t *testing.T) {
 	l := lead(t)
 	d := empty(t)
 	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
 		t.Fatal(err)
 	}
 	enter(t, d, l)
+	at := "done"
 	killed := &Dir{path: d.path, step: func(name string) error {
-		if name == "swap" {
+		if name == at {
 			return errKilled
 		}
 		return nil
 	}}
+	if _, err := killed.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	if _, err := d.Finish(); !errors.Is(err, ErrUnfinished) || !strings.Contains(err.Error(), "rejoin --wipe") {
+		t.Errorf("Finish: %v, want the name of the verb that was killed", err)
+	}
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	at = "swap"
 	if _, err := killed.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, errKilled) {
 		t.Fatal(err)
 	}
@@ -517,6 +530,10 @@ func TestRejoinTwice(t *testing.T) {
 		return first
 	}
 	first := twice(JoinOptions{})
+	moved := JoinOptions{Advertise: "127.0.0.1:7948"} // the first address was wrong
+	if again := twice(moved); again.ServerID() != first.ServerID() || again.Advertise() != moved.Advertise {
+		t.Errorf("node %s at %s, want %s at %s", again.ServerID(), again.Advertise(), first.ServerID(), moved.Advertise)
+	}
 	enter(t, d, l)
 
 	if err := l.cluster.Remove(t.Context(), first.ServerID()); err != nil {

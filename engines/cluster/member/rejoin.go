@@ -17,7 +17,7 @@ import (
 // if the old id was removed, or the cluster was recovered elsewhere, o names a URL and a token.
 // Nothing is removed before the new identity and the bundle are there. RejoinWipe needs the
 // network, blocks until ctx ends, and may be repeated: after it has succeeded, it returns the same
-// identity until the node is served or the cluster has forgotten it.
+// identity, with the address in o, until the node is served or the cluster has forgotten it.
 func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -79,7 +79,7 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 }
 
 // waits returns the identity of a node that a rejoin or a join has prepared, that was not served,
-// and that the cluster still expects. It returns nil for other nodes.
+// and that the cluster still expects, with the address in o. It returns nil for other nodes.
 func (d *Dir) waits(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	joining, err := readMark[Joining](d, joinMark)
 	if err != nil || joining == nil || !joining.Ready {
@@ -99,10 +99,18 @@ func (d *Dir) waits(ctx context.Context, o JoinOptions) (*peer.Identity, error) 
 		a.known = append(o.Peers, joining.Members...)
 	}
 	_, err = a.askBundle(ctx, id)
-	if errors.Is(err, ErrToken) || errors.Is(err, peer.ErrStranger) {
+	switch {
+	case errors.Is(err, ErrToken) || errors.Is(err, peer.ErrStranger):
 		return nil, nil // forgotten, or o names another cluster
+	case err != nil:
+		return nil, err
+	case o.Advertise == "" || o.Advertise == id.Advertise():
+		return id, nil
 	}
-	return id, err
+	if id, err = id.WithAdvertise(o.Advertise); err != nil {
+		return nil, err
+	}
+	return id, d.do("address", func() error { return id.Save(d.file(clusterDir)) })
 }
 
 // beginRejoin writes the mark, with the addresses of members in the file, in the log and of

@@ -307,6 +307,16 @@ func (i *Identity) WithAuthority(a *Authority) (*Identity, error) {
 	return &out, nil
 }
 
+// WithAdvertise returns a copy of i with another address of its peer port.
+func (i *Identity) WithAdvertise(addr string) (*Identity, error) {
+	if err := CheckAddress(addr); err != nil {
+		return nil, err
+	}
+	out := *i
+	out.info.Advertise = addr
+	return &out, nil
+}
+
 // ClusterID returns the id of the cluster.
 func (i *Identity) ClusterID() string { return i.info.Cluster }
 
