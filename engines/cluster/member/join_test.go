@@ -212,6 +212,10 @@ func TestFetchDamaged(t *testing.T) {
 func TestJoinRefuses(t *testing.T) {
 	l, other := lead(t), lead(t)
 	token := l.token(t, MintSpec{})
+	const taken = "127.0.0.1:7948"
+	if err := l.cluster.Admit(t.Context(), "member", taken, false); err != nil {
+		t.Fatal(err)
+	}
 	full := empty(t)
 	if err := os.MkdirAll(full.file("x"), 0o700); err != nil {
 		t.Fatal(err)
@@ -228,6 +232,7 @@ func TestJoinRefuses(t *testing.T) {
 		{"garbage", empty(t), func(o *JoinOptions) { o.Token = "x" + o.Token[1:] }, ErrTokenForm, true},
 		{"no URL", empty(t), func(o *JoinOptions) { o.URL = "http://10.0.0.1:7946" }, nil, true},
 		{"no address", empty(t), func(o *JoinOptions) { o.Advertise = "0.0.0.0:1" }, nil, true},
+		{"the address of a member", empty(t), func(o *JoinOptions) { o.Advertise = taken }, nil, false},
 		{"another cluster", empty(t), func(o *JoinOptions) { o.URL = other.url() }, peer.ErrStranger, false},
 		{"a forged secret", empty(t), func(o *JoinOptions) {
 			o.Token = Token{Pin: l.id.Pin()}.String()
@@ -560,4 +565,24 @@ func TestRejoinTwice(t *testing.T) {
 	twice(JoinOptions{})
 	l = lead(t)
 	twice(l.options(l.token(t, MintSpec{})))
+}
+
+// A node that advertises a loopback address from another machine is refused.
+func TestReaches(t *testing.T) {
+	l := lead(t)
+	for _, tt := range []struct {
+		from, addr string
+		want       bool
+	}{
+		{"10.0.0.2:50000", "10.0.0.2:7946", true},
+		{"10.0.0.2:50000", "node2.example.org:7946", true},
+		{"10.0.0.2:50000", "127.0.0.1:7946", false},
+		{"10.0.0.2:50000", "localhost:7946", false},
+		{"[fd00::2]:50000", "[::1]:7946", false},
+		{"127.0.0.1:50000", "127.0.0.1:7946", true},
+	} {
+		if err := l.server.reaches(&http.Request{RemoteAddr: tt.from}, tt.addr); (err == nil) != tt.want {
+			t.Errorf("%s from %s: %v", tt.addr, tt.from, err)
+		}
+	}
 }
