@@ -109,8 +109,8 @@ func TestCopies(t *testing.T) {
 	r.sound()
 }
 
-// An object with a row and no file is fetched from another member once, whoever waits for it. Bytes
-// with another hash are refused.
+// An object with a row and no file is fetched from another member, once for all who wait. Bytes with
+// another hash are refused.
 func TestRegain(t *testing.T) {
 	t.Parallel()
 	for doc, lie := range map[string]string{"true": "", "lie": "wrong", "short": "h", "long": "hello, world"} {

@@ -2,15 +2,13 @@ package clustertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"testing"
 
+	"ronbox/cmd/ronbox/namestest"
 	"ronbox/httpapi/client"
 	indexapi "ronbox/httpapi/index"
-	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -53,22 +51,13 @@ func (s *nodes) balance(ctx context.Context, place int, account int) (amount, se
 	return amount, got.AsOfSeq, err
 }
 
-func (s *nodes) name(ctx context.Context, place int, key string, in nameIn) (out nameOut, v verdict, err error) {
-	c := s.indexes[place]
-	switch in.op {
-	case opPut:
-		_, err = c.Put(ctx, key, in.value)
-	case opGet:
-		var r indexapi.Resolved
-		r, err = c.Resolve(ctx, key, false)
-		out.value = r.Manifest
-	case opDelete:
-		err = c.Delete(ctx, key)
-		out.found = err == nil
-	}
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Status == http.StatusNotFound {
-		err = nil
-	}
+func (s *nodes) name(
+	ctx context.Context,
+	place int,
+	key string,
+	in namestest.In,
+) (out namestest.Out, v verdict, err error) {
+	out, err = namestest.Ask(ctx, s.indexes[place], key, in)
 	return out, verdictOf(err, ""), err
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"ronbox/cmd/ronbox/namestest"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -55,7 +56,7 @@ type service interface {
 	balance(ctx context.Context, place int, account int) (amount, seq uint64, err error)
 	// name puts, reads or removes a name. It returns the value that a get reads, and whether a
 	// removal found a value.
-	name(ctx context.Context, place int, key string, in nameIn) (nameOut, verdict, error)
+	name(ctx context.Context, place int, key string, in namestest.In) (namestest.Out, verdict, error)
 	places() int
 }
 

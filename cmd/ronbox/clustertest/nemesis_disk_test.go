@@ -21,7 +21,8 @@ const exitStorage = 74
 // pageSize is the size of a page of the database, which begins with two meta pages.
 const pageSize = 4096
 
-// logEnd is how far from its end a bit of the log is flipped. A boot reads the last entries alone.
+// logEnd is the number of bytes at the end of the log in which a bit is flipped. A boot reads the
+// last entries only.
 const logEnd = 4 << 10
 
 // tracer is a process of strace that is attached to a node and disturbs its system calls.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ronbox/cmd/ronbox/namestest"
 )
 
 // The clients of one round, and the mean pause of a client between two requests.
@@ -95,5 +97,5 @@ func (r *round) close(ctx context.Context, d *rand.Rand) (closing balances, err 
 // check checks the histories.
 func (r *round) check() error {
 	return errors.Join(r.payments.check("three accounts", r.bank.model(r.opening)),
-		r.lookups.check("names", nameModel()))
+		r.lookups.check("names", namestest.Model()))
 }

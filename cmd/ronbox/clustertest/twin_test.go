@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/cmd/ronbox/namestest"
 )
 
 // twin is a service in memory that loses answers, as a cluster does whose leader is killed. A
@@ -111,7 +112,12 @@ func (s *twin) balance(_ context.Context, _ int, account int) (amount, seq uint6
 	return s.funds[account], 0, nil
 }
 
-func (s *twin) name(_ context.Context, _ int, key string, in nameIn) (out nameOut, v verdict, err error) {
+func (s *twin) name(
+	_ context.Context,
+	_ int,
+	key string,
+	in namestest.In,
+) (out namestest.Out, v verdict, err error) {
 	s.wait()
 	defer s.wait()
 	s.mu.Lock()
@@ -119,17 +125,17 @@ func (s *twin) name(_ context.Context, _ int, key string, in nameIn) (out nameOu
 	if s.chance(20) {
 		return out, unclear, errors.New("lost before it was executed")
 	}
-	switch in.op {
-	case opPut:
+	switch in.Op {
+	case namestest.Put:
 		s.oldNames[key] = s.names[key]
-		s.names[key] = in.value
-	case opGet:
-		out.value = s.names[key]
+		s.names[key] = in.Value
+	case namestest.Get:
+		out.Value = s.names[key]
 		if s.has(staleName) {
-			out.value = s.oldNames[key]
+			out.Value = s.oldNames[key]
 		}
-	case opDelete:
-		out.found = s.names[key] != ""
+	case namestest.Delete:
+		out.Found = s.names[key] != ""
 		s.names[key] = ""
 	}
 	if s.chance(20) {

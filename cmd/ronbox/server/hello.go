@@ -150,9 +150,9 @@ const (
 	keysAdvice = "copy these files from the leader"
 )
 
-// differing returns the file names of the secrets that are not those of the last leader, or "". A
-// node that leads differs from nobody. differing reads the files, so that a node whose files were
-// corrected may lead without another hello.
+// differing returns the file names of the secrets that are not those of the last leader, or "" if
+// this node leads. It reads the files, so that a node whose files were corrected may lead without
+// another hello.
 func (m *membership) differing() string {
 	leader := m.keysOf.Load()
 	if leader == nil || m.raft.Leads() {
