@@ -31,6 +31,10 @@ const (
 	fault           // an answer that no node of a sound cluster sends
 )
 
+// untouched lists the reasons of refusals that promise that nothing was done: no node leads, or the
+// node is starting.
+var untouched = []string{"not_leader", "degraded"}
+
 // verdictOf returns the outcome that err describes. refusal is the reason of a refusal by a rule.
 func verdictOf(err error, refusal string) verdict {
 	if err == nil {
@@ -40,7 +44,7 @@ func verdictOf(err error, refusal string) verdict {
 	switch {
 	case problem && p.Reason == refusal:
 		return refused
-	case errors.Is(err, client.ErrNotReachable), problem && p.Reason == "not_leader":
+	case errors.Is(err, client.ErrNotReachable), problem && slices.Contains(untouched, p.Reason):
 		return nothing
 	case client.Retryable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unclear
@@ -98,7 +102,11 @@ func (h *history) check(what string, m porcupine.Model) error {
 	if got == porcupine.Ok {
 		return nil
 	}
-	return fmt.Errorf("%d operations on %s are not linearizable: %s\n%s", len(h.ops), what, got, h.stuck(m))
+	fault := "are not linearizable"
+	if got == porcupine.Unknown {
+		fault = fmt.Sprintf("were not decided within %s: too many are open", checkWithin)
+	}
+	return fmt.Errorf("%d operations on %s %s\n%s", len(h.ops), what, fault, h.stuck(m))
 }
 
 // stuck describes the place in the history at which the search for an order ends: the last operations
