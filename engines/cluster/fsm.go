@@ -53,7 +53,8 @@ func (f *fsm) follow(run []store.Placed) []store.Placed {
 }
 
 // followAll applies entries. While there is no room for them, or this program does not know their
-// format, it tries again: the node then does not acknowledge what its file cannot hold.
+// format, it tries again: the node then does not acknowledge what its file cannot hold. If it was
+// elected meanwhile, it makes way for a node that can: raft would lead on without an office.
 func (n *Node) followAll(run []store.Placed) {
 	for {
 		end := n.commits.begin()
@@ -68,6 +69,10 @@ func (n *Node) followAll(run []store.Placed) {
 		}
 		if n.stalled.Swap(&err) == nil {
 			n.log.Error("follower_stalls", "index", run[0].Index, "error", err)
+		}
+		if n.reign.Load() != nil && !n.onlyVoter() {
+			n.end(ReasonLost, err)
+			return
 		}
 		again := time.NewTimer(stallEvery)
 		select {

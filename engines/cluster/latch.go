@@ -31,9 +31,9 @@ type latch struct {
 	failed func(error)                        // called once, with the first error that is not clean
 
 	bad     atomic.Pointer[error]
-	running atomic.Bool // the boot is over
-	cut     atomic.Bool // entries were removed and none were stored since
-	full    atomic.Bool // the last write found no room
+	running atomic.Bool               // the boot is over
+	cut     atomic.Bool               // entries were removed and none were stored since
+	full    atomic.Pointer[time.Time] // when the last write found no room; nil: it did
 	writes  stopwatch
 }
 
@@ -82,7 +82,11 @@ func (l *latch) StoreLogs(logs []*raft.Log) error {
 	end := l.writes.begin()
 	err := l.wal.StoreLogs(logs)
 	end()
-	l.full.Store(err != nil && cleanLogError(err))
+	l.full.Store(nil)
+	if err != nil && cleanLogError(err) {
+		now := time.Now()
+		l.full.Store(&now)
+	}
 	if own != nil {
 		own.stored(err)
 	}

@@ -79,7 +79,7 @@ func TestLatchHolds(t *testing.T) {
 		if err := l.StoreLogs([]*raft.Log{{Index: 1}}); !errors.Is(err, tt.err) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if l.full.Load() == tt.poison {
+		if (l.full.Load() != nil) == tt.poison {
 			t.Errorf("%s: full = %v", tt.name, l.full.Load())
 		}
 		w.write, w.writes = nil, 0
