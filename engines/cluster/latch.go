@@ -103,7 +103,9 @@ func (l *latch) DeleteRange(low, high uint64) error {
 	if err != nil {
 		return err
 	}
-	l.cut.Store(high >= last)
+	if high >= last { // a truncation of the prefix may come after a cut
+		l.cut.Store(true)
+	}
 	return l.change(func() error { return l.wal.DeleteRange(low, high) })
 }
 

@@ -115,6 +115,9 @@ func TestLatchAfterACut(t *testing.T) {
 	if err := l.DeleteRange(3, 3); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.DeleteRange(1, 1); err != nil { // a truncation comes in between
+		t.Fatal(err)
+	}
 	w.write = errFull
 	if err := l.StoreLog(&raft.Log{Index: 3}); !errors.Is(err, errFull) || *failures != 1 || l.err() == nil {
 		t.Errorf("err = %v, %d failures", err, *failures)
