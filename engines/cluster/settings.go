@@ -15,6 +15,7 @@ import (
 // one bulk command of at most 4 MiB.
 const (
 	sentEntries   = 16
+	sentBytes     = 1 << 20 // of entries in one message, unless one alone is larger
 	cachedEntries = 32
 	keptEntries   = 10240 // behind the last snapshot: a member further behind gets the file
 	rpcsInFlight  = 1     // disables pipelining, which a stalled follower can wedge for good
