@@ -150,3 +150,39 @@ func TestElectedStalls(t *testing.T) {
 		w.equal()
 	})
 }
+
+// A node that stops, and was elected before its raft has ended, does not lead with the state that its
+// file had when the store closed.
+func TestElectedAtAStop(t *testing.T) {
+	bubble(t, 34, func(t *testing.T, w *world) {
+		var unfit atomic.Value
+		unfit.Store("")
+		w.change = func(n *Node) {
+			n.deps.Fit = func() (string, bool) {
+				if unfit.Load() == n.deps.Self.ServerID() {
+					return "by the test", true
+				}
+				return "", false
+			}
+		}
+		w.three()
+		lead := w.leader()
+		rest := w.others(lead)
+		x, y := rest[0], rest[1]
+		unfit.Store(y.id)
+		time.Sleep(2 * watchEvery)
+		x.now().store.CloseLanes()
+		lead.mustPut("k", "v")
+		time.Sleep(200 * time.Millisecond)
+		lead.stop()
+		time.Sleep(20 * time.Second)
+		if l := x.now(); l != nil && l.node.Leads() && x.get("k") == "" {
+			t.Errorf("%s leads without a row that was acknowledged", x.id)
+		}
+		unfit.Store("")
+		if got := w.leader(); got.get("k") != "v" {
+			t.Errorf("%s leads without a row that was acknowledged", got.id)
+		}
+		lead.on()
+	})
+}

@@ -62,7 +62,11 @@ func (n *Node) followAll(run []store.Placed) {
 		end()
 		if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFormat) {
 			n.stalled.Store(nil)
-			if err != nil && n.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) { // not at a stop
+			switch {
+			case err == nil:
+			case n.ctx.Err() != nil || errors.Is(err, store.ErrClosed): // a stop: the file lacks the entries
+				n.stalled.Store(&err)
+			default:
 				n.end(ReasonFailed, err)
 			}
 			return
