@@ -37,6 +37,7 @@ type Store interface {
 	Follow(ctx context.Context, es []store.Placed) error
 	BindLog(ctx context.Context, id []byte) error
 	Lead() error
+	HoldsCopy() error
 	Snapshot(
 		ctx context.Context,
 		dir string,

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,37 @@ func TestLeftShots(t *testing.T) {
 			if _, err := os.Stat(path); !os.IsNotExist(err) {
 				t.Errorf("%s: %v", path, err)
 			}
+		}
+	})
+}
+
+// fullStore has no room for a copy.
+type fullStore struct {
+	Store
+	copies atomic.Int32 // that were asked for
+}
+
+func (s *fullStore) HoldsCopy() error {
+	s.copies.Add(1)
+	return store.ErrFull
+}
+
+// A leader whose disk cannot take a copy of the file beside the groups that come makes none, and is
+// not asked again and again.
+func TestNoRoomForShot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fullStore{}
+		dir := t.TempDir()
+		n := &Node{store: s, ctx: t.Context(), deps: Deps{Dir: filepath.Join(dir, "raft")}}
+		begun := time.Now()
+		if _, _, err := (&snapshots{n}).Open(fileID); !errors.Is(err, store.ErrFull) || s.copies.Load() != 1 {
+			t.Errorf("%v, %d copies", err, s.copies.Load())
+		}
+		if time.Since(begun) < stallEvery {
+			t.Errorf("it is asked again after %v", time.Since(begun))
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("left %v", left)
 		}
 	})
 }
