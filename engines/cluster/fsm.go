@@ -71,6 +71,10 @@ func (n *Node) followAll(run []store.Placed) {
 			}
 			return
 		}
+		if len(run) > 1 {
+			n.followEach(run)
+			return
+		}
 		if n.stalled.Swap(&err) == nil {
 			n.log.Error("follower_stalls", "index", run[0].Index, "error", err)
 		}
@@ -86,6 +90,17 @@ func (n *Node) followAll(run []store.Placed) {
 		}
 		again.Stop()
 		if n.ctx.Err() != nil || n.over() {
+			return
+		}
+	}
+}
+
+// followEach applies entries one by one: those before the one that must wait, and those that only
+// one transaction cannot hold.
+func (n *Node) followEach(run []store.Placed) {
+	for i := range run {
+		n.followAll(run[i : i+1])
+		if n.over() || n.stalled.Load() != nil {
 			return
 		}
 	}

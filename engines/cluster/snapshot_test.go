@@ -199,3 +199,45 @@ func TestNoRoomForShot(t *testing.T) {
 		}
 	})
 }
+
+// smallStore has room for one entry at a time, and does not know the last one.
+type smallStore struct {
+	Store
+	at     uint64
+	node   *Node
+	misses int
+}
+
+func (s *smallStore) Follow(_ context.Context, es []store.Placed) error {
+	switch {
+	case es[0].Index > s.at+1:
+		return store.ErrDiverged
+	case len(es) > 1:
+		return store.ErrFull
+	case es[0].Index == 4:
+		s.misses++
+		if s.misses == 3 {
+			s.node.end(ReasonHung, nil)
+		}
+		return store.ErrFormat
+	}
+	s.at = es[0].Index
+	return nil
+}
+
+// Entries that find no room in one transaction are applied one by one.
+func TestFollowOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{log: hclog.NewNullLogger(), ctx: t.Context(), deposed: make(chan struct{})}
+		s := &smallStore{at: 1, node: n}
+		n.store = s
+		var run []store.Placed
+		for i := uint64(2); i <= 5; i++ {
+			run = append(run, store.Placed{Place: store.Place{Index: i, Term: 1}, Entry: []byte{1}})
+		}
+		n.followAll(run)
+		if why, err := n.Reason(); s.at != 3 || s.misses != 3 || why != ReasonHung {
+			t.Errorf("at %d, %d misses, %s %v", s.at, s.misses, why, err)
+		}
+	})
+}
