@@ -59,7 +59,8 @@ type Deps struct {
 	Membership store.Membership // of the file, read before the store was opened
 	Hold       bool             // the last lives were short: the node does not stand for a minute while another leads
 	// Fit returns why the node should not lead, "" if it may. With firm set it must not even if no
-	// other node leads. The stabiliser calls it twice a second; it may read the disk. It may be nil.
+	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be
+	// nil.
 	Fit func() (why string, firm bool)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of raft. Its messages and its cache count entries; an entry is a group of at most 1 MiB or
+// Bounds of raft. Its cache counts entries; an entry is a group of at most 1 MiB or
 // one bulk command of at most 4 MiB.
 const (
 	sentEntries   = 16
