@@ -186,3 +186,26 @@ func TestElectedAtAStop(t *testing.T) {
 		lead.on()
 	})
 }
+
+// The time of a boot is not one without a leader: the others are heard first.
+func TestSlowBoot(t *testing.T) {
+	bubble(t, 35, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		for _, m := range w.members {
+			m.stop()
+		}
+		w.change = func(n *Node) {
+			n.deps.Hold = true
+			n.begun = n.begun.Add(-time.Minute)
+		}
+		lead.on()
+		w.until("it lives", func() bool { return lead.now() != nil })
+		if why := lead.now().node.unfit(); why == "" {
+			t.Error("it stands at once")
+		}
+		for _, m := range w.others(lead) {
+			m.on()
+		}
+	})
+}

@@ -124,7 +124,7 @@ type Node struct {
 	changes *flow.Flight[string, struct{}, struct{}]
 	watch   *flow.Ticker
 	promote *flow.Ticker
-	begun   time.Time
+	begun   time.Time // of raft: a boot may take long
 }
 
 // New returns a node that is not started. It declares its tasks' tickers and metrics.
@@ -223,6 +223,7 @@ func (n *Node) startRaft() (err error) {
 	}
 	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
 	trans := n.newTransport(n.streams)
+	n.begun = time.Now()
 	n.raft, err = n.newRaft(monotonic{cache}, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())
