@@ -184,12 +184,17 @@ func TestWithdraw(t *testing.T) {
 		{"another entry", func(l *latch, _ *faultyWAL) {
 			_ = l.StoreLog(&raft.Log{Index: 1, Data: []byte{2}})
 		}, true},
+		{"of the term of another leader", func(l *latch, _ *faultyWAL) {
+			if err := l.StoreLog(&raft.Log{Index: 1, Term: 1, Data: entry}); err == nil {
+				t.Error("it is stored")
+			}
+		}, true},
 	} {
 		n := &Node{nonce: nonce}
 		w := newFaultyWAL()
 		l, _ := newLatch(w)
 		l.intake = n.intake
-		p := newProposal([16]byte{1})
+		p := newProposal([16]byte{1}, 0)
 		n.pending.Store(p)
 		tt.before(l, w)
 		if got := p.withdraw(); got != tt.nothing {
