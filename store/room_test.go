@@ -361,3 +361,18 @@ func TestMakingWithoutRoom(t *testing.T) {
 		}
 	})
 }
+
+// A copy of the file is refused if it would take the free space that writers need.
+func TestHoldsCopy(t *testing.T) {
+	s := open(t, newFile(t))
+	defer s.stop()
+	if err := s.HoldsCopy(); err != nil {
+		t.Errorf("a small file: %v", err)
+	}
+	p := *s.room.last.Load()
+	p.size = spaceMax
+	s.room.last.Store(&p)
+	if err := s.HoldsCopy(); !errors.Is(err, ErrFull) {
+		t.Errorf("a file that is larger than the disk: %v", err)
+	}
+}

@@ -61,6 +61,22 @@ func (s *Store) Snapshot(
 	return m, nil
 }
 
+// HoldsCopy returns ErrFull if a copy of the file beside it would leave less free space on the disk
+// than writers need.
+func (s *Store) HoldsCopy() error {
+	last := s.room.last.Load()
+	if last == nil || s.room.memory {
+		return nil
+	}
+	p := *last
+	p.disk, p.own, p.total = diskSpace(s.room.file)
+	if p.disk < 0 || p.disk-p.size >= p.reserve() {
+		return nil
+	}
+	return fmt.Errorf("%w: a copy takes %d MiB, the disk has %d MiB left, %d MiB are kept free", ErrFull, p.size>>20,
+		p.disk>>20, p.reserve()>>20)
+}
+
 // shot is one snapshot in the making.
 type shot struct {
 	db       *bolt.DB

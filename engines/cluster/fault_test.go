@@ -343,11 +343,11 @@ func TestWatchdogReadsNoDisk(t *testing.T) {
 		var hangs atomic.Bool
 		w.change = func(n *Node) {
 			stick(n)
-			n.deps.Fit = func() string {
+			n.deps.Fit = func() (string, bool) {
 				if hangs.Load() {
 					<-hung
 				}
-				return ""
+				return "", false
 			}
 		}
 		w.three()

@@ -53,7 +53,8 @@ func (f *fsm) follow(run []store.Placed) []store.Placed {
 }
 
 // followAll applies entries. While there is no room for them, or this program does not know their
-// format, it tries again: the node then does not acknowledge what its file cannot hold.
+// format, it tries again: the node then does not acknowledge what its file cannot hold. If it was
+// elected meanwhile, it makes way for a node that can: raft would lead on without an office.
 func (n *Node) followAll(run []store.Placed) {
 	for {
 		end := n.commits.begin()
@@ -61,13 +62,25 @@ func (n *Node) followAll(run []store.Placed) {
 		end()
 		if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFormat) {
 			n.stalled.Store(nil)
-			if err != nil && n.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) { // not at a stop
+			switch {
+			case err == nil:
+			case n.ctx.Err() != nil || errors.Is(err, store.ErrClosed): // a stop: the file lacks the entries
+				n.stalled.Store(&err)
+			default:
 				n.end(ReasonFailed, err)
 			}
 			return
 		}
+		if len(run) > 1 {
+			n.followEach(run)
+			return
+		}
 		if n.stalled.Swap(&err) == nil {
 			n.log.Error("follower_stalls", "index", run[0].Index, "error", err)
+		}
+		if n.reign.Load() != nil && !n.onlyVoter() {
+			n.end(ReasonLost, err)
+			return
 		}
 		again := time.NewTimer(stallEvery)
 		select {
@@ -77,6 +90,17 @@ func (n *Node) followAll(run []store.Placed) {
 		}
 		again.Stop()
 		if n.ctx.Err() != nil || n.over() {
+			return
+		}
+	}
+}
+
+// followEach applies entries one by one: those before the one that must wait, and those that only
+// one transaction cannot hold.
+func (n *Node) followEach(run []store.Placed) {
+	for i := range run {
+		n.followAll(run[i : i+1])
+		if n.over() || n.stalled.Load() != nil {
 			return
 		}
 	}

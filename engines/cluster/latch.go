@@ -31,9 +31,9 @@ type latch struct {
 	failed func(error)                        // called once, with the first error that is not clean
 
 	bad     atomic.Pointer[error]
-	running atomic.Bool // the boot is over
-	cut     atomic.Bool // entries were removed and none were stored since
-	full    atomic.Bool // the last write found no room
+	running atomic.Bool               // the boot is over
+	cut     atomic.Bool               // entries were removed and none were stored since
+	full    atomic.Pointer[time.Time] // when the last write found no room; nil: it did
 	writes  stopwatch
 }
 
@@ -82,7 +82,11 @@ func (l *latch) StoreLogs(logs []*raft.Log) error {
 	end := l.writes.begin()
 	err := l.wal.StoreLogs(logs)
 	end()
-	l.full.Store(err != nil && cleanLogError(err))
+	l.full.Store(nil)
+	if err != nil && cleanLogError(err) {
+		now := time.Now()
+		l.full.Store(&now)
+	}
 	if own != nil {
 		own.stored(err)
 	}
@@ -99,7 +103,9 @@ func (l *latch) DeleteRange(low, high uint64) error {
 	if err != nil {
 		return err
 	}
-	l.cut.Store(high >= last)
+	if high >= last { // a truncation of the prefix may come after a cut
+		l.cut.Store(true)
+	}
 	return l.change(func() error { return l.wal.DeleteRange(low, high) })
 }
 

@@ -79,7 +79,7 @@ func TestLatchHolds(t *testing.T) {
 		if err := l.StoreLogs([]*raft.Log{{Index: 1}}); !errors.Is(err, tt.err) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if l.full.Load() == tt.poison {
+		if (l.full.Load() != nil) == tt.poison {
 			t.Errorf("%s: full = %v", tt.name, l.full.Load())
 		}
 		w.write, w.writes = nil, 0
@@ -113,6 +113,9 @@ func TestLatchAfterACut(t *testing.T) {
 		}
 	}
 	if err := l.DeleteRange(3, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.DeleteRange(1, 1); err != nil { // a truncation comes in between
 		t.Fatal(err)
 	}
 	w.write = errFull
@@ -181,12 +184,17 @@ func TestWithdraw(t *testing.T) {
 		{"another entry", func(l *latch, _ *faultyWAL) {
 			_ = l.StoreLog(&raft.Log{Index: 1, Data: []byte{2}})
 		}, true},
+		{"of the term of another leader", func(l *latch, _ *faultyWAL) {
+			if err := l.StoreLog(&raft.Log{Index: 1, Term: 1, Data: entry}); err == nil {
+				t.Error("it is stored")
+			}
+		}, true},
 	} {
 		n := &Node{nonce: nonce}
 		w := newFaultyWAL()
 		l, _ := newLatch(w)
 		l.intake = n.intake
-		p := newProposal([16]byte{1})
+		p := newProposal([16]byte{1}, 0)
 		n.pending.Store(p)
 		tt.before(l, w)
 		if got := p.withdraw(); got != tt.nothing {

@@ -118,9 +118,10 @@ func (n *Node) awaitBarrier(ctx context.Context, r *reign) bool {
 	}
 }
 
-// passBarrier is called by the FSM for a barrier. Entries before it are in the file.
+// passBarrier is called by the FSM for a barrier. Entries before it are in the file, unless the
+// node stops.
 func (n *Node) passBarrier(term uint64) {
-	if r := n.reign.Load(); r != nil && r.term == term {
+	if r := n.reign.Load(); r != nil && r.term == term && n.stalled.Load() == nil {
 		r.once.Do(func() { close(r.passed) })
 	}
 }

@@ -290,8 +290,8 @@ func (n *Node) runStabiliser(ctx context.Context) error {
 	defer n.promote.Stop()
 	for {
 		if n.deps.Fit != nil {
-			why := n.deps.Fit()
-			n.judged.Store(&why)
+			why, firm := n.deps.Fit()
+			n.judged.Store(&verdict{why, firm})
 		}
 		select {
 		case <-ctx.Done():

@@ -19,6 +19,7 @@ type mesh struct {
 	cut   map[[2]string]bool          // from, to
 	held  map[[2]string]chan struct{} // writes wait until it is closed
 	delay time.Duration               // most of a write
+	rate  int                         // bytes a second; 0: no bound
 	reset float64                     // probability of a reset at a write
 }
 
@@ -77,11 +78,14 @@ func (m *mesh) heal() {
 }
 
 // weather returns the delay of a write, and whether the connection is cut or reset.
-func (m *mesh) weather(from, to string) (delay time.Duration, cut, reset bool) {
+func (m *mesh) weather(from, to string, size int) (delay time.Duration, cut, reset bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.delay > 0 {
 		delay = time.Duration(m.rng.Int64N(int64(m.delay)))
+	}
+	if m.rate > 0 {
+		delay += time.Duration(size) * time.Second / time.Duration(m.rate)
 	}
 	return delay, m.cut[[2]string{from, to}], m.rng.Float64() < m.reset
 }
@@ -126,8 +130,8 @@ func (p *memPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	p.mesh.mu.Lock()
 	to := p.mesh.ports[addr]
 	p.mesh.mu.Unlock()
-	_, there, _ := p.mesh.weather(p.addr, addr)
-	_, back, _ := p.mesh.weather(addr, p.addr)
+	_, there, _ := p.mesh.weather(p.addr, addr, 0)
+	_, back, _ := p.mesh.weather(addr, p.addr, 0)
 	if there || back {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -156,7 +160,7 @@ type memConn struct {
 }
 
 func (c *memConn) Write(p []byte) (int, error) {
-	delay, cut, reset := c.mesh.weather(c.from, c.to)
+	delay, cut, reset := c.mesh.weather(c.from, c.to, len(p))
 	if delay > 0 {
 		time.Sleep(delay)
 	}

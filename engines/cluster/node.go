@@ -37,6 +37,7 @@ type Store interface {
 	Follow(ctx context.Context, es []store.Placed) error
 	BindLog(ctx context.Context, id []byte) error
 	Lead() error
+	HoldsCopy() error
 	Snapshot(
 		ctx context.Context,
 		dir string,
@@ -57,9 +58,10 @@ type Deps struct {
 
 	Membership store.Membership // of the file, read before the store was opened
 	Hold       bool             // the last lives were short: the node does not stand for a minute while another leads
-	// Fit returns why the node must not lead, "" if it may. The stabiliser calls it twice a second;
-	// it may read the disk. It may be nil.
-	Fit func() string
+	// Fit returns why the node should not lead, "" if it may. With firm set it must not even if no
+	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be
+	// nil.
+	Fit func() (why string, firm bool)
 }
 
 // Reason is the reason why a life of the node ends.
@@ -113,7 +115,7 @@ type Node struct {
 	pending atomic.Pointer[proposal]
 	latest  atomic.Pointer[configuration] // the latest committed one
 	stalled atomic.Pointer[error]         // why the FSM does not go on
-	judged  atomic.Pointer[string]        // what Deps.Fit has returned last; nil: nothing yet
+	judged  atomic.Pointer[verdict]       // what Deps.Fit has returned last; nil: nothing yet
 	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
 
 	tickets atomic.Uint64 // orders messages to followers and rounds
@@ -122,7 +124,7 @@ type Node struct {
 	changes *flow.Flight[string, struct{}, struct{}]
 	watch   *flow.Ticker
 	promote *flow.Ticker
-	begun   time.Time
+	begun   time.Time // of raft: a boot may take long
 }
 
 // New returns a node that is not started. It declares its tasks' tickers and metrics.
@@ -221,6 +223,7 @@ func (n *Node) startRaft() (err error) {
 	}
 	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
 	trans := n.newTransport(n.streams)
+	n.begun = time.Now()
 	n.raft, err = n.newRaft(monotonic{cache}, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: %w", err), trans.Close())

@@ -18,7 +18,7 @@ const (
 	logWithdrawn
 	logStoring
 	logStored
-	logRefused // cleanly: the log does not have it
+	logRefused // the log does not have it
 )
 
 // The states of a proposal at the FSM.
@@ -31,9 +31,13 @@ const (
 // errWithdrawn refuses an entry whose proposer has left before it was stored.
 var errWithdrawn = errors.New("cluster: the proposal was withdrawn")
 
+// errTerm refuses an entry of a term in which this node has not led.
+var errTerm = errors.New("cluster: the entry has the term of another leader")
+
 // proposal is the one entry that the committer waits for.
 type proposal struct {
 	nonce [16]byte
+	term  uint64 // in which this node leads
 	begun time.Time
 
 	log     atomic.Uint32
@@ -43,8 +47,10 @@ type proposal struct {
 	applied chan struct{} // closed by Applied
 }
 
-func newProposal(nonce [16]byte) *proposal {
-	return &proposal{nonce: nonce, begun: time.Now(), placed: make(chan struct{}), applied: make(chan struct{})}
+func newProposal(nonce [16]byte, term uint64) *proposal {
+	return &proposal{
+		nonce: nonce, term: term, begun: time.Now(), placed: make(chan struct{}), applied: make(chan struct{}),
+	}
 }
 
 // withdraw reports whether the log of this node does not have the entry and never will. A leader
@@ -83,7 +89,7 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		}
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
 	}
-	p := newProposal(nonce)
+	p := newProposal(nonce, at.term)
 	if !n.pending.CompareAndSwap(nil, p) {
 		// A failed proposal stays pending: its entry may still be on its way to the log.
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
@@ -144,11 +150,17 @@ func (r replicator) Applied(store.Place) {
 }
 
 // intake returns the proposal of a command that the log is about to store, nil if the command is
-// not the pending one. It refuses a withdrawn proposal.
+// not the pending one. It refuses a withdrawn proposal, and one that raft has given the term of
+// another leader: a heartbeat may raise the term while raft still takes entries as the old leader.
+// The new leader may have another entry of that term at the same place.
 func (n *Node) intake(l *raft.Log) (*proposal, error) {
 	p := n.pendingOf(l)
 	if p == nil {
 		return nil, nil
+	}
+	if l.Term != p.term {
+		p.log.CompareAndSwap(logUnseen, logRefused)
+		return nil, errTerm
 	}
 	if !p.log.CompareAndSwap(logUnseen, logStoring) && p.log.Load() == logWithdrawn {
 		return nil, errWithdrawn

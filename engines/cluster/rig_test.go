@@ -47,8 +47,9 @@ type world struct {
 	dir     string
 	members map[string]*server
 	log     hclog.Logger
-	change  func(*Node)        // of each node before it starts; may be nil
-	ports   map[string]tlsPort // by server; nil: the mesh
+	change  func(*Node)              // of each node before it starts; may be nil
+	faults  func(*Node, Store) Store // wraps the store of each node; may be nil
+	ports   map[string]tlsPort       // by server; nil: the mesh
 }
 
 // server is one server: the lives of a node, one after the other.
@@ -251,7 +252,11 @@ func (m *server) begin() (*life, error) {
 		defer close(l.commit)
 		_ = s.Tasks()[0].Run(ctx)
 	}()
-	if err = n.Start(ctx, s); err != nil {
+	start := func() error { return n.Start(ctx, s) }
+	if m.w.faults != nil {
+		start = func() error { return n.start(m.w.faults(n, s)) }
+	}
+	if err = start(); err != nil {
 		s.CloseLanes()
 		<-l.commit
 		return nil, errors.Join(err, n.Close(), s.Close())

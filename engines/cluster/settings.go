@@ -11,10 +11,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of raft. Its messages and its cache count entries; an entry is a group of at most 1 MiB or
+// Bounds of raft. Its cache counts entries; an entry is a group of at most 1 MiB or
 // one bulk command of at most 4 MiB.
 const (
 	sentEntries   = 16
+	sentBytes     = 1 << 20 // of entries in one message, unless one alone is larger
 	cachedEntries = 32
 	keptEntries   = 10240 // behind the last snapshot: a member further behind gets the file
 	rpcsInFlight  = 1     // disables pipelining, which a stalled follower can wedge for good

@@ -101,3 +101,23 @@ func TestLogOfIdleLeader(t *testing.T) {
 		}
 	})
 }
+
+// A member that is many large entries behind catches up over a slow network: no message takes longer
+// than its time limit.
+func TestLargeEntriesOnSlowNetwork(t *testing.T) {
+	bubble(t, 33, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		late := w.others(lead)[0]
+		late.stop()
+		for i := range sentEntries {
+			lead.mustPut(fmt.Sprint("large", i), strings.Repeat("x", 900<<10))
+		}
+		w.mesh.mu.Lock()
+		w.mesh.rate = 2 << 20
+		w.mesh.mu.Unlock()
+		late.on()
+		last := fmt.Sprint("large", sentEntries-1)
+		w.until("it has caught up", func() bool { return late.get(last) != "" })
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/hashicorp/raft"
@@ -67,6 +68,12 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	}
 	shot, err := s.n.Shot(s.n.ctx)
 	if err != nil {
+		again := time.NewTimer(stallEvery) // raft tries again at once
+		defer again.Stop()
+		select {
+		case <-again.C:
+		case <-s.n.ctx.Done():
+		}
 		return nil, nil, err
 	}
 	m, err := metaOf(shot.Membership.Applied.Place, shot.Membership.Index, shot.Membership.Raw)
@@ -102,8 +109,12 @@ type Shot struct {
 }
 
 // Shot takes a verified snapshot of the file, with its place and its members. The caller calls
-// Remove. It returns [store.ErrBusy] while another snapshot is being taken.
+// Remove. It returns [store.ErrBusy] while another snapshot is being taken, and [store.ErrFull] if
+// the copy would take the space of the groups of this node.
 func (n *Node) Shot(ctx context.Context) (*Shot, error) {
+	if err := n.store.HoldsCopy(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(n.shots(), 0o700); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,79 @@ func TestLeftShots(t *testing.T) {
 			if _, err := os.Stat(path); !os.IsNotExist(err) {
 				t.Errorf("%s: %v", path, err)
 			}
+		}
+	})
+}
+
+// fullStore has no room for a copy.
+type fullStore struct {
+	Store
+	copies atomic.Int32 // that were asked for
+}
+
+func (s *fullStore) HoldsCopy() error {
+	s.copies.Add(1)
+	return store.ErrFull
+}
+
+// A leader whose disk cannot take a copy of the file beside the groups that come makes none, and is
+// not asked again and again.
+func TestNoRoomForShot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fullStore{}
+		dir := t.TempDir()
+		n := &Node{store: s, ctx: t.Context(), deps: Deps{Dir: filepath.Join(dir, "raft")}}
+		begun := time.Now()
+		if _, _, err := (&snapshots{n}).Open(fileID); !errors.Is(err, store.ErrFull) || s.copies.Load() != 1 {
+			t.Errorf("%v, %d copies", err, s.copies.Load())
+		}
+		if time.Since(begun) < stallEvery {
+			t.Errorf("it is asked again after %v", time.Since(begun))
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	})
+}
+
+// smallStore has room for one entry at a time, and does not know the last one.
+type smallStore struct {
+	Store
+	at     uint64
+	node   *Node
+	misses int
+}
+
+func (s *smallStore) Follow(_ context.Context, es []store.Placed) error {
+	switch {
+	case es[0].Index > s.at+1:
+		return store.ErrDiverged
+	case len(es) > 1:
+		return store.ErrFull
+	case es[0].Index == 4:
+		s.misses++
+		if s.misses == 3 {
+			s.node.end(ReasonHung, nil)
+		}
+		return store.ErrFormat
+	}
+	s.at = es[0].Index
+	return nil
+}
+
+// Entries that find no room in one transaction are applied one by one.
+func TestFollowOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{log: hclog.NewNullLogger(), ctx: t.Context(), deposed: make(chan struct{})}
+		s := &smallStore{at: 1, node: n}
+		n.store = s
+		var run []store.Placed
+		for i := uint64(2); i <= 5; i++ {
+			run = append(run, store.Placed{Place: store.Place{Index: i, Term: 1}, Entry: []byte{1}})
+		}
+		n.followAll(run)
+		if why, err := n.Reason(); s.at != 3 || s.misses != 3 || why != ReasonHung {
+			t.Errorf("at %d, %d misses, %s %v", s.at, s.misses, why, err)
 		}
 	})
 }

@@ -182,6 +182,7 @@ func (t *transport) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
+	args.Entries = bounds(args.Entries, sentBytes)
 	ticket := t.ticket()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch {
@@ -193,6 +194,19 @@ func (t *transport) AppendEntries(
 		return errNotStored
 	}
 	return nil
+}
+
+// bounds returns the first entries that have no more than most bytes together, at least one. Raft
+// counts what args then has, and sends the rest next: of sixteen of the largest entries none would
+// arrive within the time limit of a message, and a follower would hold thousands of them at once.
+func bounds(entries []*raft.Log, most int) []*raft.Log {
+	size := 0
+	for i, e := range entries {
+		if size += len(e.Data); size > most && i > 0 {
+			return entries[:i]
+		}
+	}
+	return entries
 }
 
 // errNotStored replaces the answer of a follower that has the entries before and could not store

@@ -20,6 +20,7 @@ const (
 	hungAfter  = 5 * time.Second
 	holdFor    = time.Minute            // after two short lives
 	holdBeats  = 5                      // heartbeats without a leader that lift the hold
+	lastBeats  = 10                     // heartbeats without a leader after which an unfit node stands
 	mostSkew   = 500 * time.Millisecond // of this clock against those of most peers
 )
 
@@ -64,46 +65,77 @@ func (n *Node) logSilent(silent map[string]bool) {
 }
 
 // unfit returns why this node must not be elected, "" if it may. It votes in any case, and stays
-// leader if it is. The only voter is fit unless its log has failed: no other node can lead. unfit
-// does not block: it uses the last answer of Deps.Fit.
+// leader if it is. The only voter is fit unless its log has failed: no other node can lead. All may
+// be full or slow: if no node has led for some time, one of them must, or no row could be deleted.
+// unfit does not block: it uses the last answer of Deps.Fit.
 func (n *Node) unfit() string {
 	switch {
 	case n.over() || n.latch.err() != nil:
 		return "its life ends"
 	case n.onlyVoter():
 		return ""
-	case n.held():
-		return "its last lives were short"
-	case n.latch.full.Load():
-		return "no room for its log"
 	case n.stalled.Load() != nil:
 		return "its file cannot hold the entries of the leader"
+	}
+	judged := n.verdict()
+	switch {
+	case judged.firm:
+		return judged.why
+	case n.reign.Load() == nil && n.leaderless(lastBeats):
+		return ""
+	case n.held():
+		return "its last lives were short"
+	case n.latch.full.Load() != nil:
+		return "no room for its log"
 	case n.peers.skewed():
 		return "its clock differs from those of most members"
+	}
+	return judged.why
+}
+
+// verdict is an answer of Deps.Fit.
+type verdict struct {
+	why  string
+	firm bool
+}
+
+// verdict returns the last answer of Deps.Fit.
+func (n *Node) verdict() verdict {
+	judged := n.judged.Load()
+	switch {
 	case n.deps.Fit == nil:
-		return ""
+		return verdict{}
+	case judged == nil:
+		return verdict{"it has just started", true}
 	}
-	if why := n.judged.Load(); why != nil {
-		return *why
-	}
-	return "it has just started"
+	return *judged
 }
 
 // held reports whether the node does not stand because its last lives were short. Others have the
 // time to be elected first. If none is, it stands: a cluster of held nodes would rest.
 func (n *Node) held() bool {
-	return n.deps.Hold && time.Since(n.begun) < holdFor && time.Since(n.heard()) < holdBeats*n.heartbeat()
+	return n.deps.Hold && time.Since(n.begun) < holdFor && !n.leaderless(holdBeats)
 }
 
-// heard returns when this node heard the last leader, or candidate that got its vote, but not
-// before its life began.
+// leaderless reports whether this node has known no leader for some heartbeats.
+func (n *Node) leaderless(beats int) bool {
+	return time.Since(n.heard()) >= time.Duration(beats)*n.heartbeat()
+}
+
+// heard returns when this node heard the last leader, or candidate that got its vote, or when its
+// log last found no room, which may have ended its own election: the others come first then. It is
+// not before the life began.
 func (n *Node) heard() time.Time {
+	last := n.begun
 	if n.serving.Load() {
-		if last := n.raft.LastContact(); last.After(n.begun) {
-			return last
+		if at := n.raft.LastContact(); at.After(last) {
+			last = at
 		}
 	}
-	return n.begun
+	if at := n.latch.full.Load(); at != nil && at.After(last) {
+		last = *at
+	}
+	return last
 }
 
 // onlyVoter reports whether this node is the only voter.

@@ -214,11 +214,9 @@ func (m *membership) isMember(id string) bool {
 	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
 }
 
-// unfit returns why this node should not lead, or "".
-func (m *membership) unfit() string {
-	if err := m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
-		return err.Error()
-	}
+// unfit returns why this node should not lead, or "". With firm set it must not: it would judge
+// tokens wrongly. A full or slow node may, if no other leads.
+func (m *membership) unfit() (why string, firm bool) {
 	secret, err := tokens.ReadSecret(m.n.boot.Path(SecretName))
 	if err == nil {
 		err = m.n.store.View(context.Background(), func(r store.Reader) error {
@@ -227,11 +225,14 @@ func (m *membership) unfit() string {
 	}
 	switch {
 	case err != nil:
-		return err.Error()
+		return err.Error(), true
 	case strings.Contains(m.differing(), SecretName):
-		return SecretName + " is not that of the leader"
+		return SecretName + " is not that of the leader", true
 	}
-	return ""
+	if err = m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
+		return err.Error(), false
+	}
+	return "", false
 }
 
 // shot returns a snapshot of the file for a node that joins.

@@ -240,11 +240,11 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	if one.Healthy || !strings.Contains(one.Note, SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
 		t.Errorf("status %+v", s)
 	}
-	if why := m.unfit(); !strings.Contains(why, "node secret") {
+	if why, _ := m.unfit(); !strings.Contains(why, "node secret") {
 		t.Errorf("fit with a node key that the file does not know: %q", why)
 	}
 	must(t, os.WriteFile(key, right, 0o600))
-	if why := m.unfit(); why != "" || m.differing() != "log.key" {
+	if why, _ := m.unfit(); why != "" || m.differing() != "log.key" {
 		t.Errorf("unfit with the node key of the leader: %q", why)
 	}
 	must(t, os.WriteFile(logKey, rightLog, 0o600))

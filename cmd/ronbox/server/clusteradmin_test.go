@@ -27,7 +27,7 @@ func TestLeaderLeaves(t *testing.T) {
 	m := b.member.(*membership)
 	key := b.cfg.Path(SecretName)
 	must(t, os.Rename(key, key+".away"))
-	if why := m.unfit(); !strings.Contains(why, SecretName) {
+	if why, _ := m.unfit(); !strings.Contains(why, SecretName) {
 		t.Errorf("fit without the secret of the tokens: %q", why)
 	}
 	must(t, os.Rename(key+".away", key))
