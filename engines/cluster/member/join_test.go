@@ -111,6 +111,15 @@ func TestJoin(t *testing.T) {
 	if again, err := d.Join(t.Context(), l.options(token)); err != nil || again.ServerID() != id.ServerID() {
 		t.Errorf("joined again: %v, err = %v", again, err)
 	}
+	other := lead(t)
+	if _, err := d.Join(t.Context(), other.options(other.token(t, MintSpec{}))); !errors.Is(err, ErrMember) {
+		t.Errorf("join of another cluster: err = %v, want ErrMember", err)
+	}
+	moved := l.options(token)
+	moved.Advertise = "127.0.0.1:7948"
+	if again, err := d.Join(t.Context(), moved); err != nil || again.Advertise() != moved.Advertise {
+		t.Errorf("joined again under another address: %v, err = %v", again, err)
+	}
 	if _, err := empty(t).Join(t.Context(), l.options(token)); !errors.Is(err, ErrToken) {
 		t.Errorf("the token of another node: err = %v, want ErrToken", err)
 	}
