@@ -635,6 +635,30 @@ func TestRecoverBeforeAdmission(t *testing.T) {
 	mustBeOnly(t, d, nil)
 }
 
+// Of two nodes that join under one address, the second to be served learns why it is not admitted.
+func TestTwoJoinUnderOneAddress(t *testing.T) {
+	l := lead(t)
+	first, second := empty(t), empty(t)
+	for _, d := range []*Dir{first, second} {
+		if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter(t, first, l)
+	id, err := second.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := id.Client()
+	defer c.CloseIdleConnections()
+	_, err = SayHello(t.Context(), c, []string{l.addr}, Hello{
+		Versions: peer.ThisProgram(), Advertise: id.Advertise(), Clock: time.Now().UnixNano(), Join: true,
+	})
+	if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != CodeRequest || !strings.Contains(e.Detail, "has it") {
+		t.Errorf("err = %v, want that a member has the address", err)
+	}
+}
+
 // A node that advertises a loopback address from another machine is refused.
 func TestReaches(t *testing.T) {
 	l := lead(t)
