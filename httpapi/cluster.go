@@ -46,7 +46,7 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 		defer func() { c.confirms = false }()
 		err := next(c)
 		if err != nil && c.status == 0 && s.classify(b.service, err).Status < http.StatusInternalServerError {
-			// the refusal may be due to old state, and may come after the deadline, as of a slow body
+			// it may be due to old state, and may come after the deadline, as of a slow body
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), refusalWithin)
 			_ = c.confirmedIn(ctx)
 			cancel()

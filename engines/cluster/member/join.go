@@ -45,9 +45,9 @@ type Joining struct {
 // Join prepares an empty data directory, in which a configuration file may be, for a node of the
 // cluster at o.URL: identity and secrets, but no file. It needs the network, and blocks until ctx
 // ends. It may be repeated until it has succeeded, also with the same token. It returns
-// ErrNotEmpty, ErrMember for a complete join of another cluster, ErrToken, [peer.ErrStranger] if the
-// cluster is not that of the token, and a
-// [peer.RefusedError] if versions or clocks differ; the token stays good then.
+// ErrNotEmpty, ErrMember for a complete join of another cluster, ErrToken, [peer.ErrStranger] if
+// the cluster is not that of the token, and a [peer.RefusedError] if versions or clocks differ; the
+// token stays good then.
 func (d *Dir) Join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	id, err := d.join(ctx, o)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 // cannot be used. A member that the node knows issues the new certificate and removes the old id;
 // if the old id was removed, or the cluster was recovered elsewhere, o names a URL and a token.
 // Nothing is removed before the new identity and the bundle are there: until then the node may be
-// served as it is. RejoinWipe needs the network, blocks until ctx ends, and may be repeated: after it has succeeded, it returns the same
-// identity, with the address in o, until the node is served or the cluster has forgotten it.
+// served as it is. RejoinWipe needs the network, blocks until ctx ends, and may be repeated: after
+// it has succeeded, it returns the same identity, with the address in o, until the node is served
+// or the cluster has forgotten it.
 func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
