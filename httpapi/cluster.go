@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"ronbox/store"
 )
@@ -29,6 +30,9 @@ type Cluster interface {
 	Peer() http.RoundTripper
 }
 
+// refusalWithin bounds the confirmation of a refusal.
+const refusalWithin = time.Second
+
 // confirm makes answers wait until a quorum confirms that this node leads, so that a deposed node
 // shows no old state: answers of reads before their first byte, and refusals of writes. An accepted
 // write needs no confirmation, because a quorum has it.
@@ -42,7 +46,10 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 		defer func() { c.confirms = false }()
 		err := next(c)
 		if err != nil && c.status == 0 && s.classify(b.service, err).Status < http.StatusInternalServerError {
-			_ = c.confirmed() // the refusal may be due to old state
+			// it may be due to old state, and may come after the deadline, as of a slow body
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), refusalWithin)
+			_ = c.confirmedIn(ctx)
+			cancel()
 		}
 		if c.unsure != nil {
 			return c.unsure
@@ -53,11 +60,13 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 
 // confirmed reports whether the node still leads. If it does not, the headers of the answer are
 // removed, and the rest of the answer is discarded.
-func (r *Request) confirmed() bool {
+func (r *Request) confirmed() bool { return r.confirmedIn(r.Context()) }
+
+func (r *Request) confirmedIn(ctx context.Context) bool {
 	if r.unsure != nil {
 		return false
 	}
-	err := r.server.d.Cluster.Confirm(r.Context())
+	err := r.server.d.Cluster.Confirm(ctx)
 	if err == nil {
 		return true
 	}

@@ -435,6 +435,27 @@ func TestReadsAreConfirmed(t *testing.T) {
 	}
 }
 
+// A refusal that comes when the time of the request is over is confirmed all the same.
+func TestLateRefusalsAreConfirmed(t *testing.T) {
+	f := &fakeCluster{self: nodeA, leader: nodeA}
+	f.leads.Store(true)
+	f.waits = func(ctx context.Context) { f.refuse.Store(ctx.Err() != nil) }
+	r := newRig(t, clustered(f))
+	r.Override("/registry/head", &httpapi.Route{
+		Method: "GET", Pattern: "/registry/head", Service: serviceRegistry, Deadline: time.Millisecond,
+		Handle: func(c *httpapi.Request) error {
+			<-c.Context().Done()
+			return httpapi.ErrNoSuch
+		},
+	})
+	if w := r.do("GET", "/registry/head", "", nil); w.Code != 404 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if f.asked.Load() == 0 {
+		t.Error("it was not confirmed")
+	}
+}
+
 // A panic of a read is answered, even if the node no longer leads.
 func TestPanicsAreAnsweredWithoutConfirmation(t *testing.T) {
 	f := &fakeCluster{self: nodeA, leader: nodeA}

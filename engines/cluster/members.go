@@ -257,11 +257,11 @@ func (n *Node) answersSince(ticket uint64, id string) (voters, answering int) {
 // MayLeaveLast returns nil if this node leads and is the only member: the file may become that of a
 // node alone.
 func (n *Node) MayLeaveLast() error {
+	if others := len(n.servers()) - 1; others > 0 {
+		return fmt.Errorf("%w: %d", ErrNotAlone, others)
+	}
 	if !n.Leads() {
 		return store.ErrNotLeader
-	}
-	if members := len(n.servers()); members > 1 {
-		return fmt.Errorf("%w: %d", ErrNotAlone, members-1)
 	}
 	return nil
 }

@@ -300,6 +300,32 @@ func TestPrincipalsAreApart(t *testing.T) {
 	}
 }
 
+// A caller at the admin socket is named after the node that forwards for it, and without a node
+// while its own leads. A key is one request all the same.
+func TestSocketsOfAClusterShareKeys(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 100)
+	root, other := uint32(0), uint32(7)
+	pay := func(uid *uint32, name string, nonce uint64) Answer {
+		t.Helper()
+		by := engines.Actor{UID: uid, Principal: name, Admin: true}
+		a, err := r.e.Post(context.Background(), by, "k", "", transfer("alice", "bo", 10, nonce))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first := pay(&root, "uid:0", 1)
+	for _, name := range []string{"01JD8Q3T5YV2R9W7K4M6N8P0AB/uid:0", "01JD8Q3T5YV2R9W7K4M6N8P0AC/uid:0"} {
+		if a := pay(&root, name, 1); !a.Replayed || string(a.bytes()) != string(first.bytes()) {
+			t.Errorf("%s: %s, want the answer to uid:0", name, a.bytes())
+		}
+	}
+	if a := pay(&other, "uid:7", 2); a.Replayed {
+		t.Errorf("another user gets the answer to uid:0")
+	}
+}
+
 // A batch is stored whole under its key, with its refused ops. A batch with no accepted op is not
 // stored.
 func TestBatchReplay(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strconv"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -112,7 +113,12 @@ const (
 )
 
 // scopeOf returns the name of the caller under which its idempotency keys and references are kept.
+// It does not name the node whose socket the caller uses: in a cluster a repetition may come by
+// another node, or by the same one, which then no longer leads.
 func scopeOf(by engines.Actor) string {
+	if by.UID != nil {
+		return "uid:" + strconv.FormatUint(uint64(*by.UID), 10)
+	}
 	if by.Principal != "" {
 		return by.Principal
 	}

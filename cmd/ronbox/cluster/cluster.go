@@ -57,7 +57,7 @@ func hint(err error, o *cli.Outcome) {
 		{member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"},
 		{member.ErrTokenForm, "malformed", notAToken},
 		{member.ErrToken, "token", "mint another one with `ronbox cluster token` at a member"},
-		{peer.ErrStranger, "stranger", "check the URL: it must be the one that `ronbox cluster token` printed"},
+		{peer.ErrStranger, "stranger", anotherCluster},
 	} {
 		if errors.Is(err, row.is) {
 			o.Reason, o.Next = row.reason, row.next
@@ -65,6 +65,10 @@ func hint(err error, o *cli.Outcome) {
 		}
 	}
 }
+
+// anotherCluster is the advice for a node that shows the certificate of another cluster.
+const anotherCluster = "give the URL and a token that `ronbox cluster token` prints at a member; " +
+	"a recover makes another cluster"
 
 // notAToken is the advice for text that is no join token.
 const notAToken = "`ronbox cluster token` at a member prints a token"

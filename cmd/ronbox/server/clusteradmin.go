@@ -166,8 +166,11 @@ func (a clusterAdmin) Leave(
 	if !r.Last {
 		return out, a.leave(ctx, m, by, corrID)
 	}
+	if m.removed.Load() {
+		return out, conflict("the cluster has removed this node: `ronbox cluster leave` without --last stops it")
+	}
 	if err := m.raft.MayLeaveLast(); errors.Is(err, cluster.ErrNotAlone) {
-		return out, conflict("%v: remove them first", err)
+		return out, conflict("%v: remove them first, or take out this node, without --last", err)
 	} else if err != nil {
 		return out, err
 	}
@@ -185,7 +188,9 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
 	}
 	there, err := m.leader()
-	if err == nil {
+	if m.removed.Load() { // by another node, or by a leave whose answer was lost
+		err = nil
+	} else if err == nil {
 		_, err = there.RemoveMember(ctx, m.id.ServerID())
 		if p, refused := errors.AsType[*wire.Problem](err); refused && p.Status == http.StatusConflict {
 			err = conflict("%s", p.Detail)

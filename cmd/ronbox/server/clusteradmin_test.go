@@ -70,13 +70,25 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
-	_, err := a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
+	_, err := b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{Last: true})
+	if p := problem(t, err); p.Status != http.StatusConflict || !strings.Contains(p.Detail, "other members remain") {
+		t.Errorf("leave --last of two: %+v", p)
+	}
+	_, err = a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
 	must(t, err)
 	b.await("the news of its removal", func() bool {
 		st := b.Status()
 		return !st.Ready && strings.Contains(st.Causes["cluster.membership"], "rejoin --wipe")
 	})
-	b.halt()
+	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{Last: true})
+	if p := problem(t, err); p.Status != http.StatusConflict || !strings.Contains(p.Detail, "has removed") {
+		t.Errorf("leave --last: %+v", p)
+	}
+	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{}) // it is out already
+	must(t, err)
+	if code := b.end(); code != ExitClean {
+		t.Errorf("exit %d", code)
+	}
 	a.halt()
 }
 

@@ -65,6 +65,11 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return true // heard, and refused
 	}
+	if e, ok := errors.AsType[*member.RemoteError](err); ok && e.Code == member.CodeRequest {
+		m.n.log.Warn("hello_refused", "reason", err.Error(),
+			"next", "`ronbox cluster rejoin --wipe` with --advertise, a URL and a token")
+		return true
+	}
 	if err != nil {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false

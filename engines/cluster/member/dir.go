@@ -172,13 +172,21 @@ func (d *Dir) dissolve(mark string) error {
 	return d.removeAll(clusterDir)
 }
 
-// idle returns ErrUnfinished if a verb was interrupted, except those with the given marks.
+// wipes reports whether a rejoin was interrupted after it began to remove things. Before that the
+// node is what it was.
+func (d *Dir) wipes() bool {
+	begun, err := readMark[rejoinBegun](d, rejoinMark)
+	return err != nil || begun != nil && begun.Wipes
+}
+
+// idle returns ErrUnfinished if a verb was interrupted, except those with the given marks. A rejoin
+// that has removed nothing does not count: it may be one that cannot succeed.
 func (d *Dir) idle(except ...string) error {
 	for _, other := range []struct{ mark, verb string }{
 		{initMark, "init"}, {leaveMark, "leave --last"}, {recoverMark, "recover"},
 		{rejoinMark, "rejoin --wipe"}, {joinMark, "join"}, // a rejoin has both marks at its end
 	} {
-		if !slices.Contains(except, other.mark) && d.has(other.mark) {
+		if !slices.Contains(except, other.mark) && d.has(other.mark) && (other.mark != rejoinMark || d.wipes()) {
 			return fmt.Errorf("%w: run `ronbox cluster %s` again", ErrUnfinished, other.verb)
 		}
 	}

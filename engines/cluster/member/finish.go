@@ -51,7 +51,7 @@ func (d *Dir) finish() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if d.has(rejoinMark) || joining != nil && !joining.Ready {
+	if d.wipes() || joining != nil && !joining.Ready {
 		return State{}, d.idle()
 	}
 	if joining != nil {

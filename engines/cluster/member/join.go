@@ -45,8 +45,9 @@ type Joining struct {
 // Join prepares an empty data directory, in which a configuration file may be, for a node of the
 // cluster at o.URL: identity and secrets, but no file. It needs the network, and blocks until ctx
 // ends. It may be repeated until it has succeeded, also with the same token. It returns
-// ErrNotEmpty, ErrToken, [peer.ErrStranger] if the cluster is not that of the token, and a
-// [peer.RefusedError] if versions or clocks differ; the token stays good then.
+// ErrNotEmpty, ErrMember for a complete join of another cluster, ErrToken, [peer.ErrStranger] if
+// the cluster is not that of the token, and a [peer.RefusedError] if versions or clocks differ; the
+// token stays good then.
 func (d *Dir) Join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	id, err := d.join(ctx, o)
 	if err != nil {
@@ -57,7 +58,7 @@ func (d *Dir) Join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 
 func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	_, badURL := peerAddress(o.URL)
-	_, badToken := ParseToken(o.Token)
+	token, badToken := ParseToken(o.Token)
 	err := errors.Join(peer.CheckAddress(o.Advertise), badURL, badToken, d.mayJoin())
 	if err != nil {
 		return nil, err // the directory stays as it is
@@ -75,7 +76,7 @@ func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 		return nil, err
 	}
 	if begun != nil && begun.Ready {
-		return d.Identity()
+		return d.joined(token, o.Advertise)
 	}
 	if begun == nil {
 		if err := d.do("mark", func() error { return d.writeMark(joinMark, Joining{}) }); err != nil {
@@ -94,6 +95,25 @@ func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 		return nil, err
 	}
 	return id, d.do("ready", func() error { return d.ready(b) })
+}
+
+// joined returns the identity of a complete join, with another address unless the node was served.
+// It returns ErrMember if the token is of another cluster.
+func (d *Dir) joined(token Token, advertise string) (*peer.Identity, error) {
+	id, err := d.Identity()
+	if err != nil {
+		return nil, err
+	}
+	if id.Pin() != token.Pin {
+		return nil, fmt.Errorf("%w, %s; the token is of another one: name another directory", ErrMember, id.ClusterID())
+	}
+	if served, err := d.hasFile(); served || err != nil || id.Advertise() == advertise {
+		return id, err
+	}
+	if id, err = id.WithAdvertise(advertise); err != nil {
+		return nil, err
+	}
+	return id, d.do("address", func() error { return id.Save(d.file(clusterDir)) })
 }
 
 // ready writes the mark of a complete join.

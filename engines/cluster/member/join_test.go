@@ -111,6 +111,15 @@ func TestJoin(t *testing.T) {
 	if again, err := d.Join(t.Context(), l.options(token)); err != nil || again.ServerID() != id.ServerID() {
 		t.Errorf("joined again: %v, err = %v", again, err)
 	}
+	other := lead(t)
+	if _, err := d.Join(t.Context(), other.options(other.token(t, MintSpec{}))); !errors.Is(err, ErrMember) {
+		t.Errorf("join of another cluster: err = %v, want ErrMember", err)
+	}
+	moved := l.options(token)
+	moved.Advertise = "127.0.0.1:7948"
+	if again, err := d.Join(t.Context(), moved); err != nil || again.Advertise() != moved.Advertise {
+		t.Errorf("joined again under another address: %v, err = %v", again, err)
+	}
 	if _, err := empty(t).Join(t.Context(), l.options(token)); !errors.Is(err, ErrToken) {
 		t.Errorf("the token of another node: err = %v, want ErrToken", err)
 	}
@@ -397,8 +406,8 @@ func TestRejoin(t *testing.T) {
 		strings.Contains(err.Error(), "internal") {
 		t.Errorf("the removal is refused: err = %v, want ErrQuorum and the file kept", err)
 	}
-	if _, err := from.Finish(); !errors.Is(err, ErrUnfinished) {
-		t.Errorf("Finish: err = %v, want ErrUnfinished", err)
+	if s, err := from.Finish(); err != nil || !s.Clustered || s.Joining != nil {
+		t.Errorf("Finish = %+v, err = %v, want the member that it was", s, err)
 	}
 	l.cluster.refuse = nil
 	for n := 0; ; n++ {
@@ -565,6 +574,89 @@ func TestRejoinTwice(t *testing.T) {
 	twice(JoinOptions{})
 	l = lead(t)
 	twice(l.options(l.token(t, MintSpec{})))
+}
+
+// A rejoin that cannot succeed, or that began with a wrong address, takes nothing from the node: it
+// serves as before, recovers, leaves, or rejoins under another address.
+func TestRejoinInVain(t *testing.T) {
+	l := lead(t)
+	from := empty(t)
+	if _, err := from.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, from, l)
+	if err := from.SavePeers([]string{"127.0.0.1:1"}); err != nil { // nobody
+		t.Fatal(err)
+	}
+	nowhere := JoinOptions{URL: "https://127.0.0.1:1", Token: l.token(t, MintSpec{}), Advertise: "127.0.0.1:7948"}
+	if _, err := from.RejoinWipe(t.Context(), nowhere); err == nil || !from.has(rejoinMark) {
+		t.Fatalf("err = %v", err)
+	}
+	if s, err := from.Finish(); err != nil || !s.Clustered {
+		t.Errorf("Finish = %+v, err = %v", s, err)
+	}
+	d := copied(t, from)
+	if _, err := d.Recover(store.Event{Event: "cluster.recover", Decision: "accept"}, ""); err != nil {
+		t.Errorf("recover: %v", err)
+	}
+	mustBeOnly(t, d, nil)
+	if d.has(rejoinMark) {
+		t.Error("recover: the mark of the rejoin is left")
+	}
+	o := l.options(l.token(t, MintSpec{}))
+	o.Advertise = l.addr // taken
+	if _, err := from.RejoinWipe(t.Context(), o); err == nil {
+		t.Fatal("the address of a member was taken")
+	}
+	o.Advertise = "127.0.0.1:7949"
+	if id, err := from.RejoinWipe(t.Context(), o); err != nil || id.Advertise() != o.Advertise {
+		t.Errorf("under another address: %v", err)
+	}
+	mustBeReady(t, from, l)
+}
+
+// A node that has fetched the file can recover before it was admitted: the others may be lost.
+func TestRecoverBeforeAdmission(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	by := store.Event{Event: "cluster.recover", Decision: "accept"}
+	if _, err := d.Recover(by, ""); !errors.Is(err, ErrUnfinished) {
+		t.Errorf("without a file: err = %v, want ErrUnfinished", err)
+	}
+	if err := d.FetchFile(t.Context(), FetchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Recover(by, ""); err != nil {
+		t.Fatal(err)
+	}
+	mustBeOnly(t, d, nil)
+}
+
+// Of two nodes that join under one address, the second to be served learns why it is not admitted.
+func TestTwoJoinUnderOneAddress(t *testing.T) {
+	l := lead(t)
+	first, second := empty(t), empty(t)
+	for _, d := range []*Dir{first, second} {
+		if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter(t, first, l)
+	id, err := second.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := id.Client()
+	defer c.CloseIdleConnections()
+	_, err = SayHello(t.Context(), c, []string{l.addr}, Hello{
+		Versions: peer.ThisProgram(), Advertise: id.Advertise(), Clock: time.Now().UnixNano(), Join: true,
+	})
+	if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != CodeRequest || !strings.Contains(e.Detail, "has it") {
+		t.Errorf("err = %v, want that a member has the address", err)
+	}
 }
 
 // A node that advertises a loopback address from another machine is refused.

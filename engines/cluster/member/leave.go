@@ -124,7 +124,11 @@ func (d *Dir) Recover(by store.Event, advertise string) (*peer.Identity, error) 
 }
 
 func (d *Dir) recover(by store.Event, advertise string) (*peer.Identity, error) {
-	if err := errors.Join(d.idle(recoverMark), d.unlocked()); err != nil {
+	but := []string{recoverMark}
+	if has, err := d.hasFile(); has && err == nil {
+		but = append(but, joinMark) // it has all that a member has
+	}
+	if err := errors.Join(d.idle(but...), d.unlocked()); err != nil {
 		return nil, err
 	}
 	fresh, err := peer.Load(d.file(freshDir))
@@ -187,7 +191,10 @@ func (d *Dir) finishRecover() error {
 	if err := d.do("swap", func() error { return fresh.Save(d.file(clusterDir)) }); err != nil {
 		return err
 	}
-	if err := d.do("done", func() error { return d.removeMark(recoverMark) }); err != nil {
+	done := func() error {
+		return errors.Join(d.removeMark(joinMark), d.removeMark(rejoinMark), d.removeMark(recoverMark))
+	}
+	if err := d.do("done", done); err != nil {
 		return err
 	}
 	return d.do("leftovers", func() error { return d.removeAll(freshDir) })

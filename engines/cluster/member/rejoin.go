@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,10 @@ import (
 // Join does: the next boot fetches the file of the leader. It repairs a node whose log or file
 // cannot be used. A member that the node knows issues the new certificate and removes the old id;
 // if the old id was removed, or the cluster was recovered elsewhere, o names a URL and a token.
-// Nothing is removed before the new identity and the bundle are there. RejoinWipe needs the
-// network, blocks until ctx ends, and may be repeated: after it has succeeded, it returns the same
-// identity, with the address in o, until the node is served or the cluster has forgotten it.
+// Nothing is removed before the new identity and the bundle are there: until then the node may be
+// served as it is. RejoinWipe needs the network, blocks until ctx ends, and may be repeated: after
+// it has succeeded, it returns the same identity, with the address in o, until the node is served
+// or the cluster has forgotten it.
 func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -35,6 +37,7 @@ func (d *Dir) RejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 type rejoinBegun struct {
 	Known     []string `json:"known"` // addresses of members
 	Advertise string   `json:"advertise"`
+	Wipes     bool     `json:"wipes,omitempty"` // things may have been removed
 }
 
 func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
@@ -53,16 +56,22 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 			return nil, err
 		}
 	}
+	begun.Advertise = cmp.Or(o.Advertise, begun.Advertise) // the first address may have been refused
 	o.Advertise = begun.Advertise
 	a := applicant{d: d, o: o, dir: d.file(freshDir), known: append(o.Peers, begun.Known...)}
 	fresh, b, err := a.apply(ctx)
+	if err == nil {
+		fresh, err = fresh.WithAdvertise(o.Advertise)
+	}
 	if err != nil {
 		return nil, err
 	}
+	begun.Wipes = true
 	for _, step := range []struct {
 		name   string
 		change func() error
 	}{
+		{"wipe", func() error { return d.writeMark(rejoinMark, begun) }},
 		{"secrets", func() error { return d.writeSecrets(b, o.LogKey) }},
 		{"file", func() error { return d.removeAll(DatabaseFile, InstallFile, fetchFile) }},
 		{"log", func() error { return d.removeAll(raftDir) }},

@@ -198,7 +198,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	keys := s.d.Keys()
 	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
-		if err := s.admit(r.Context(), server, q, row.Standby); err != nil {
+		if err := s.admit(r, server, q, row.Standby); err != nil {
 			return nil, err
 		}
 	}
@@ -209,14 +209,19 @@ func (s *Server) hello(r *http.Request) (any, error) {
 }
 
 // admit makes a node a member, and then removes its row.
-func (s *Server) admit(ctx context.Context, server string, q Hello, standby bool) error {
+func (s *Server) admit(r *http.Request, server string, q Hello, standby bool) error {
 	if err := peer.CheckAddress(q.Advertise); err != nil {
 		return &RemoteError{Code: CodeRequest, Detail: "advertise: " + err.Error()}
 	}
-	if err := s.d.Cluster.Admit(ctx, server, q.Advertise, standby); err != nil {
+	if !s.d.Cluster.IsMember(server) { // another one may have got the address since the join
+		if err := s.reaches(r, q.Advertise); err != nil {
+			return err
+		}
+	}
+	if err := s.d.Cluster.Admit(r.Context(), server, q.Advertise, standby); err != nil {
 		return err
 	}
-	return Forget(ctx, s.d.Store, server)
+	return Forget(r.Context(), s.d.Store, server)
 }
 
 // bundle serves GET /bundle to a node whose certificate was just issued.
