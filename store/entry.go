@@ -70,8 +70,8 @@ type op struct {
 	value  []byte
 }
 
-// entrySum returns the sum that the encoded entry e has. Each sum covers the one before it, so it is
-// also that of the chain of entries.
+// entrySum returns the sum that the encoded entry e has. Each sum covers the one before it, so it
+// is also that of the chain of entries.
 func entrySum(e []byte) b3.Digest { return b3.Digest(e[1:]) }
 
 // sealEntry sets the sum of an entry that is otherwise complete.

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of raft. Its cache counts entries; an entry is a group of at most 1 MiB or one bulk command
-// of at most 4 MiB.
+// Bounds of raft. Its cache counts entries; an entry is a group of at most 1 MiB, or one bulk
+// command of at most 4 MiB.
 const (
 	sentEntries   = 16
 	sentBytes     = 1 << 20 // of entries in one message, unless one alone is larger
