@@ -140,8 +140,9 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 	return mark, found, err
 }
 
-// raiseMark sets the mark to the latest checkpoint in a replicated file, which another node may have
-// signed, if there is no mark or the checkpoint extends it. Otherwise checkMark judges the mark.
+// raiseMark sets the mark to the latest checkpoint in a replicated file, which another node may
+// have signed, if there is no mark or the checkpoint extends it. Otherwise checkMark judges the
+// mark.
 func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 	if !e.replicated || e.mark.Path == "" {
 		return nil
