@@ -75,7 +75,7 @@ func (l *lives) cluster() clusterapi.Client { return clusterapi.NewClient(l.sock
 // leads waits until the node leads and serves.
 func (l *lives) leads() {
 	l.t.Helper()
-	l.until("leading", func(p flow.Phase) bool { return p == flow.Running || p == flow.Degraded })
+	l.serving()
 }
 
 // A node becomes a cluster of one and a node alone again, with its data and on its sockets. A second

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -38,7 +37,7 @@ func TestLeaderLeaves(t *testing.T) {
 		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended
-	b.until("leading", func(p flow.Phase) bool { return p == flow.Running })
+	b.leads()
 
 	peers := id.Client()
 	defer peers.CloseIdleConnections()

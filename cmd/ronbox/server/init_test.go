@@ -283,11 +283,12 @@ func TestFullLogPipe(t *testing.T) {
 	within := patientStop
 	within.lines = stopWithin.lines
 	r.Node = wired(t, cfg, Options{within: within}, pipe)
+	r.OnRunning(func(nodeapi.Status) { close(r.up) })
 	defer pipe.once.Do(func() { close(pipe.free) })
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() { r.exit <- r.Run(ctx) }()
-	r.await("serving", func() bool { p, _ := r.Lifecycle(); return p == flow.Running })
+	r.serving()
 	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
 	r.stop()
 	if code := r.end(); code != ExitClean {

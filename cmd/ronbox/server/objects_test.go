@@ -18,7 +18,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
@@ -239,7 +238,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended
-	b.until("leading", func(p flow.Phase) bool { return p == flow.Running })
+	b.leads()
 	for _, text := range []string{"hello", "", big, "of one"} {
 		d := b3.Sum([]byte(text))
 		if code, got := b.getObject("/edge/assets/b3/" + hex.EncodeToString(d[:])); code != http.StatusOK || got != text {
