@@ -356,6 +356,9 @@ var masks = []maskRule{
 		regexp.MustCompile(`"(bytes|free_bytes|max_bytes|disk_free_bytes|before_bytes|after_bytes|size)":[0-9]+`),
 		`"$1":SIZE`,
 	},
+	// db info has these only of a file with free pages, which depends on the last commits
+	{regexp.MustCompile(`free inside +SIZE\n`), ""},
+	{regexp.MustCompile(`,"free_bytes":SIZE}`), "}"},
 	{
 		regexp.MustCompile(
 			`"(groups|commands|commit_p50_ms|commit_p99_ms|batch_p50|batch_p99|free_pages|pending_pages|oldest_reader_seconds)":[0-9.]+`,
