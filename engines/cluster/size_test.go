@@ -93,9 +93,8 @@ func TestLogOfIdleLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		close(lines)
-		for line := range lines {
-			if strings.Contains(line, "[ERROR]") {
+		for range len(lines) {
+			if line := <-lines; strings.Contains(line, "[ERROR]") {
 				t.Error(line)
 			}
 		}
