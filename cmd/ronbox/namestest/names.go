@@ -29,7 +29,7 @@ import (
 // Keys is the number of names of a history. They are few, so that clients contend for them.
 const Keys = 3
 
-// Op is what a request does with a name.
+// Op is an operation on a name.
 type Op int
 
 // The operations.

@@ -172,8 +172,8 @@ func (d *Dir) dissolve(mark string) error {
 	return d.removeAll(clusterDir)
 }
 
-// wipes reports whether a rejoin was interrupted after it began to remove things. Before that the
-// node is what it was.
+// wipes reports whether a rejoin was interrupted after it began to remove files. A rejoin that was
+// interrupted before has left the node unchanged.
 func (d *Dir) wipes() bool {
 	begun, err := readMark[rejoinBegun](d, rejoinMark)
 	return err != nil || begun != nil && begun.Wipes
