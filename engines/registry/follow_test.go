@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -23,15 +22,7 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	r := newFollower(t, h).start()
 	sub := r.e.Subscribe("test")
 	defer sub.Close()
-	equal := func() {
-		t.Helper()
-		r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
-			ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
-			return ours != nil && bytes.Equal(ours.Note, theirs.Note)
-		})
-		r.wantEqual(h)
-	}
-	equal()
+	r.wantReached(h)
 	h.add(s, 5)
 	head := h.of.e.Head()
 	p, _ := h.of.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
@@ -39,15 +30,15 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	h.of.approve(p, append(s.keys, newSigners(2, 1).keys[1])...)
 	h.of.commit(p)
 	h.of.cover()
-	equal()
+	r.wantReached(h)
 	h.rotateLogKey(s)
 	r.stop()
 	h.add(s, 4)
 	r.open()
 	r.start()
-	equal()
+	r.wantReached(h)
 	h.add(s, 5)
-	equal()
+	r.wantReached(h)
 	if v := r.e.Head().Head.Version; v != 21 {
 		t.Errorf("HEAD is %d", v)
 	}

@@ -52,17 +52,9 @@ func newPrunedHub(t testing.TB) (*fakeHub, signers) {
 func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	h, s := newPrunedHub(t)
 	r := newFollower(t, h).start()
-	equal := func() {
-		t.Helper()
-		r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
-			ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
-			return ours != nil && bytes.Equal(ours.Note, theirs.Note)
-		})
-		r.wantEqual(h)
-	}
-	equal()
+	r.wantReached(h)
 	h.add(s, 3)
-	equal()
+	r.wantReached(h)
 	first := h.of.e.Head().MinVersion
 	ours, err := r.e.Horizon(r.ctx())
 	theirs, errTheirs := h.of.e.Horizon(r.ctx())
@@ -74,7 +66,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	r.start()
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	equal()
+	r.wantReached(h)
 	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
 	if why := r.e.chainError.Load(); why != nil {
 		t.Error(*why)

@@ -223,6 +223,17 @@ func (r *rig) wantEqual(h *fakeHub) {
 	r.wantFollowed()
 }
 
+// wantReached waits until r has the checkpoint and HEAD of the hub, and demands that it has the log.
+func (r *rig) wantReached(h *fakeHub) {
+	r.t.Helper()
+	r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
+		ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
+		sameNote := ours != nil && bytes.Equal(ours.Note, theirs.Note)
+		return sameNote && r.e.Head().Head == h.of.e.Head().Head // HEAD is published after its checkpoint
+	})
+	r.wantEqual(h)
+}
+
 // wantFollowed demands that the file verifies in the profile of a follower.
 func (r *rig) wantFollowed() {
 	r.t.Helper()
