@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,8 +21,11 @@ type Kept struct {
 type Socket struct {
 	Name string // HTTPName, AdminName or PeerName
 	Bind string // the configured address; "": the service manager has opened the socket
-	FD   int    // a duplicate that nothing else uses
+	FD   int    // a duplicate that nothing else uses or closes
 }
+
+// firstDuplicate follows the standard files.
+const firstDuplicate = 3
 
 // Duplicate returns a socket for Again with a duplicate of the descriptor of l. The socket goes on
 // to listen after l is closed: connections made since wait in its queue.
@@ -45,55 +47,43 @@ func Duplicate(name, bind string, l syscall.Conn) (Socket, error) {
 // Close closes the duplicate.
 func (s Socket) Close() error { return unix.Close(s.FD) }
 
-const (
-	firstPassed    = 3  // SD_LISTEN_FDS_START
-	firstDuplicate = 32 // above all descriptors that Again passes on
+// envSockets holds the sockets that Again passes on, as a JSON list.
+const envSockets = "_RONBOX_SOCKETS"
 
-	// envBinds holds the binds of the passed sockets, as a JSON list in their order.
-	envBinds = "LISTEN_FDBINDS"
-)
-
-// takeBinds returns the binds that Again has passed on, and removes them from the environment.
-func takeBinds() (binds []string) {
-	text := os.Getenv(envBinds)
-	if text == "" || os.Unsetenv(envBinds) != nil || json.Unmarshal([]byte(text), &binds) != nil {
+// takePassed returns the sockets that Again has passed on, and removes them from the environment.
+func takePassed() (passed []Socket) {
+	text := os.Getenv(envSockets)
+	if text == "" || os.Unsetenv(envSockets) != nil || json.Unmarshal([]byte(text), &passed) != nil {
 		return nil
 	}
-	return binds
+	return passed
 }
 
 // Resumed reports whether Again has begun this run. It returns false once Listeners was called.
-func Resumed() bool { return os.Getenv(envBinds) != "" }
+func Resumed() bool { return os.Getenv(envSockets) != "" }
 
 // Again replaces this process by a new run of the same program with the same arguments. The new
 // run gets the sockets from Listeners, and env in addition to the environment of this one. Again
-// ends every thread, whatever the thread does, and returns only if it fails. The descriptors from 3
-// on can then no longer be used.
+// ends every thread, whatever the thread does, and returns only if it fails.
 func Again(sockets []Socket, env ...string) error {
-	vars, err := passOn(sockets)
+	passed, err := passOn(sockets)
 	if err != nil {
 		return err
 	}
-	vars = append(vars, env...)
-	return fmt.Errorf("exec: %w", syscall.Exec("/proc/self/exe", os.Args, environ(os.Environ(), vars)))
+	env = append(env, envSockets+"="+passed)
+	return fmt.Errorf("exec: %w", syscall.Exec("/proc/self/exe", os.Args, environ(os.Environ(), env)))
 }
 
-// passOn moves the sockets to the descriptors from 3 on and returns the variables that name them.
-func passOn(sockets []Socket) (vars []string, err error) {
-	names, binds := []string{}, []string{}
-	for i, s := range sockets {
-		if err := unix.Dup3(s.FD, firstPassed+i, 0); err != nil {
-			return nil, fmt.Errorf("pass on %s: %w", s.Name, err)
+// passOn lets the next run inherit the sockets and returns the value of envSockets. A socket keeps
+// the number of its duplicate: the threads that still run may close any other descriptor.
+func passOn(sockets []Socket) (string, error) {
+	for _, s := range sockets {
+		if _, err := unix.FcntlInt(uintptr(s.FD), unix.F_SETFD, 0); err != nil {
+			return "", fmt.Errorf("pass on %s: %w", s.Name, err)
 		}
-		names, binds = append(names, s.Name), append(binds, s.Bind)
 	}
-	list, err := json.Marshal(binds)
-	return []string{
-		"LISTEN_PID=" + strconv.Itoa(os.Getpid()),
-		"LISTEN_FDS=" + strconv.Itoa(len(sockets)),
-		"LISTEN_FDNAMES=" + strings.Join(names, ":"),
-		envBinds + "=" + string(list),
-	}, err
+	list, err := json.Marshal(sockets)
+	return string(list), err
 }
 
 // environ returns the variables of base and vars, without those of base that vars replaces.

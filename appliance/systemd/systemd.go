@@ -56,7 +56,17 @@ func network(name string) string {
 // the wrong kind, does not listen, or if two have the same name, Listeners closes all and returns
 // an error: a node must neither ignore a socket nor treat TCP clients as peers of its admin socket.
 func Listeners() (map[string]net.Listener, error) {
-	named, err := inherit(activation.Files(true), takeBinds())
+	files, passed := activation.Files(true), takePassed()
+	for _, s := range passed {
+		unix.CloseOnExec(s.FD)
+		files = append(files, os.NewFile(uintptr(s.FD), s.Name))
+	}
+	named, err := inherit(files)
+	for _, s := range passed {
+		if l := named[s.Name]; l != nil && s.Bind != "" {
+			named[s.Name] = &Kept{Listener: l, Bind: s.Bind}
+		}
+	}
 	if err == nil {
 		return named, nil
 	}
@@ -66,12 +76,11 @@ func Listeners() (map[string]net.Listener, error) {
 	return nil, err
 }
 
-// inherit returns listeners for the files and closes the files. binds holds the addresses of those
-// that Again has passed on.
-func inherit(files []*os.File, binds []string) (map[string]net.Listener, error) {
+// inherit returns listeners for the files and closes the files.
+func inherit(files []*os.File) (map[string]net.Listener, error) {
 	named := map[string]net.Listener{}
 	var faults []error
-	for i, f := range files {
+	for _, f := range files {
 		name := f.Name()
 		l, err := listener(f)
 		_ = f.Close()
@@ -80,8 +89,6 @@ func inherit(files []*os.File, binds []string) (map[string]net.Listener, error) 
 			faults = append(faults, fmt.Errorf("inherited socket %s: %w", name, err))
 		case named[name] != nil:
 			faults = append(faults, fmt.Errorf("inherited socket %s: there are two of that name", name), l.Close())
-		case i < len(binds) && binds[i] != "":
-			named[name] = &Kept{Listener: l, Bind: binds[i]}
 		default:
 			named[name] = l
 		}
