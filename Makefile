@@ -104,6 +104,7 @@ long-nemeses:
 long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
+	$(GO) test -vet=off $(STRIP) -count=1 ./engines/cluster -run '^TestModel$$' -args -crashes 1
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
