@@ -70,7 +70,7 @@ func TestImagesLoseUnsyncedChanges(t *testing.T) {
 		must(t, err)
 		must(t, k.read(file))
 		seen := map[string]bool{}
-		for range 400 {
+		for range 300 {
 			must(t, k.image(at+1, fair(d), image))
 			seen[content(t, image)] = true
 		}
