@@ -27,8 +27,8 @@ type Call struct {
 
 const unfinished = " <unfinished ...>"
 
-// Calls returns the calls of a trace in the order in which they ended. Calls that have not returned
-// are the last ones.
+// Calls returns the calls of a trace in the order in which they ended. A call that has not returned
+// ends with its thread.
 func Calls(trace io.Reader) iter.Seq2[Call, error] {
 	return func(yield func(Call, error) bool) {
 		lines := bufio.NewReaderSize(trace, 1<<20)
@@ -45,7 +45,7 @@ func Calls(trace io.Reader) iter.Seq2[Call, error] {
 			thread, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			c, ended := parseCall(open[thread], strings.TrimLeft(text, " "), n)
 			switch {
-			case c.Name == "": // a signal, or the end of a thread
+			case c.Name == "": // a signal
 			case !ended:
 				open[thread] = c
 			default:
@@ -64,9 +64,12 @@ func Calls(trace io.Reader) iter.Seq2[Call, error] {
 }
 
 // parseCall parses line n of a trace without its thread. begun is the open call of the thread. It
-// reports whether the call has returned.
+// reports whether the call has ended, or its thread.
 func parseCall(begun Call, text string, n int) (c Call, ended bool) {
 	c = begun
+	if strings.HasPrefix(text, "+++ ") {
+		return c, true
+	}
 	if _, rest, resumed := strings.Cut(text, " resumed>"); resumed && strings.HasPrefix(text, "<... ") {
 		c.Args += rest
 	} else {
@@ -77,15 +80,15 @@ func parseCall(begun Call, text string, n int) (c Call, ended bool) {
 		c = Call{Name: name, Args: args, Began: n, Ended: Never}
 	}
 	end := strings.LastIndex(c.Args, ") ")
-	if result := strings.TrimLeft(c.Args[max(end+1, 0):], " "); end >= 0 && strings.HasPrefix(result, "= ") {
-		c.Args = c.Args[:end]
-		if result != "= ?" {
-			c.Result, c.Ended = result[2:], n
-			return c, true
-		}
+	result, ended := strings.CutPrefix(strings.TrimLeft(c.Args[end+1:], " "), "= ")
+	if ended {
+		c.Args = c.Args[:max(end, 0)]
+	}
+	if ended && result != "?" {
+		c.Result, c.Ended = result, n
 	}
 	c.Args = strings.TrimSuffix(c.Args, unfinished)
-	return c, false
+	return c, ended
 }
 
 // Failed reports whether the call returned an error.
