@@ -25,8 +25,6 @@ type Call struct {
 	Ended  int    // line of the trace, or Never
 }
 
-const unfinished = " <unfinished ...>"
-
 // Calls returns the calls of a trace in the order in which they ended. A call that has not returned
 // ends with its thread.
 func Calls(trace io.Reader) iter.Seq2[Call, error] {
@@ -87,7 +85,9 @@ func parseCall(begun Call, text string, n int) (c Call, ended bool) {
 	if ended && result != "?" {
 		c.Result, c.Ended = result, n
 	}
-	c.Args = strings.TrimSuffix(c.Args, unfinished)
+	for strings.HasSuffix(c.Args, " ...>") { // <unfinished ...>, <detached ...>
+		c.Args = c.Args[:strings.LastIndex(c.Args, " <")]
+	}
 	return c, ended
 }
 
@@ -154,7 +154,13 @@ func (c Call) Data() ([]byte, error) {
 func (c Call) Last() string { return c.Args[strings.LastIndex(c.Args, " ")+1:] }
 
 // LastNumber returns the last argument, a number.
-func (c Call) LastNumber() (int64, error) { return strconv.ParseInt(c.Last(), 10, 64) }
+func (c Call) LastNumber() (int64, error) {
+	n, err := strconv.ParseInt(c.Last(), 10, 64)
+	if err != nil {
+		err = fmt.Errorf("%s: the arguments end with %q: %w", c.Name, c.Args[max(0, len(c.Args)-80):], err)
+	}
+	return n, err
+}
 
 // unhex decodes text of the form \x00\x01. Other text is returned as it is.
 func unhex(text string) []byte {

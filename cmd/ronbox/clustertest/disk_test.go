@@ -93,7 +93,7 @@ func (k *disk) read(trace string) error {
 			err = k.apply(c)
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %s: %w", c.Began, c.Name, err)
+			return fmt.Errorf("line %d of the trace: %w", c.Began, err)
 		}
 		k.last = max(k.last, c.Began)
 		if c.Ended != hosttest.Never {

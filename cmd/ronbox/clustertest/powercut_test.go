@@ -17,17 +17,23 @@ import (
 
 var cutsFlag = flag.Int("cuts", 0, "cut the power of a cluster of three so many times")
 
-// cutSpread is the time within which the nodes of a cluster lose their power.
-const cutSpread = 500 * time.Millisecond
+const (
+	cutSpread  = 500 * time.Millisecond // time within which all nodes lose their power
+	joinSpread = 2 * time.Second        // longest time from the start of a node that joins to a cut
+)
 
 // power cuts the power of nodes. strace records each life of each node from known files. A cut
 // kills the processes and replaces their files by an image: all that was synced before, and any part
 // of what was not. The nodes really end at different moments: in a trace that goes on after the cut
 // of another node, a node would know what that node has never said.
 type power struct {
-	c     *cluster
-	trial int // images that only one node has booted
+	c      *cluster
+	joins  int // the node that fetches its file; none
+	trials int // images that only one node has booted
 }
+
+// none is the place of no node.
+const none = -1
 
 func (p *power) base(i int) string  { return filepath.Join(filepath.Dir(p.c.nodes[i].dir), "base") }
 func (p *power) image(i int) string { return filepath.Join(filepath.Dir(p.c.nodes[i].dir), "image") }
@@ -36,29 +42,29 @@ func (p *power) trace(i int) string { return filepath.Join(filepath.Dir(p.c.node
 // newPower stops all nodes of a cluster and starts them under strace.
 func newPower(t testing.TB, c *cluster) *power {
 	t.Helper()
-	p := &power{c: c}
+	p := &power{c: c, joins: none}
 	for i, n := range c.nodes {
 		if code := n.stop(t); code != 0 {
 			t.Fatalf("%s ended with %d", n.name, code)
 		}
 		must(t, copyTree(n.dir, p.base(i)))
 	}
-	p.start(t)
+	for i := range c.nodes {
+		p.start(t, i)
+	}
 	return p
 }
 
-// start starts all nodes under strace.
-func (p *power) start(t testing.TB) {
+// start starts a node under strace.
+func (p *power) start(t testing.TB, i int) {
 	t.Helper()
-	strace := hosttest.Tool(t, "strace", "strace")
-	for i, n := range p.c.nodes {
-		n.with = []string{
-			strace, "-D", "-f", "-qq", "--seccomp-bpf", "-y", "-xx", "-s", "16777216", "-e", "trace=" + tracedCalls,
-			"-e", "signal=none", "-o", p.trace(i), "--",
-		}
-		p.c.start(t, i)
-		n.with = nil
+	n := p.c.nodes[i]
+	n.with = []string{
+		hosttest.Tool(t, "strace", "strace"), "-D", "-f", "-qq", "--seccomp-bpf", "-y", "-xx", "-s", "16777216",
+		"-e", "trace=" + tracedCalls, "-e", "signal=none", "-o", p.trace(i), "--",
 	}
+	p.c.start(t, i)
+	n.with = nil
 }
 
 // disk returns what the trace shows of the files of a node that has ended.
@@ -70,18 +76,27 @@ func (p *power) disk(t testing.TB, i int) *disk {
 	return k
 }
 
-// cut is the nemesis. In one of three cuts the leader was deposed a moment before.
+// cut is the nemesis. In one of three cuts the leader was deposed a moment before, and in another one
+// a node begins anew.
 func (p *power) cut(t testing.TB, _ *cluster, _ *round, d *rand.Rand) {
-	if d.IntN(3) == 0 {
+	p.joins = none
+	switch d.IntN(3) {
+	case 0:
 		p.depose(t)
+	case 1:
+		p.rejoin(t, d)
 	}
 	p.kill(d)
 	for i := range p.c.nodes {
 		k := p.disk(t, i)
-		p.boot(t, i, k, d)
+		if i != p.joins {
+			p.boot(t, i, k, d)
+		}
 		p.restore(t, i, k, fair(d))
 	}
-	p.start(t)
+	for i := range p.c.nodes {
+		p.start(t, i)
+	}
 }
 
 // cutLying is a cut with disks that have kept nothing since the start of their nodes.
@@ -89,8 +104,8 @@ func (p *power) cutLying(t testing.TB, _ *cluster, _ *round, d *rand.Rand) {
 	p.kill(d)
 	for i := range p.c.nodes {
 		p.restore(t, i, p.disk(t, i), lying)
+		p.start(t, i)
 	}
-	p.start(t)
 }
 
 // restore replaces the files of a node by an image of their last moment.
@@ -111,6 +126,19 @@ func (p *power) depose(t testing.TB) {
 	p.c.nodes[i].signal(syscall.SIGCONT)
 }
 
+// rejoin lets a follower begin anew. A moment later it fetches its file, or has just done so.
+func (p *power) rejoin(t testing.TB, d *rand.Rand) {
+	t.Helper()
+	i := p.c.follower(t, d)
+	n := p.c.nodes[i]
+	n.kill()
+	n.must(t, nil, "cluster", "rejoin", "--wipe", "--json")
+	must(t, copyTree(n.dir, p.base(i)))
+	p.start(t, i)
+	p.joins = i
+	hold(time.Duration(d.Int64N(int64(joinSpread))))
+}
+
 // kill kills all nodes at moments that are drawn independently.
 func (p *power) kill(d *rand.Rand) {
 	moments, order := make([]time.Duration, len(p.c.nodes)), d.Perm(len(p.c.nodes))
@@ -129,11 +157,14 @@ func (p *power) kill(d *rand.Rand) {
 	}
 }
 
-// draw makes an image of a node, whose ledger must be sound.
+// draw makes an image of a node, whose ledger must be sound. A node that joins may have none yet.
 func (p *power) draw(t testing.TB, i int, k *disk, at int, keep keeps) {
 	t.Helper()
 	must(t, k.image(at, keep, p.image(i)))
-	p.c.nodes[i].must(t, nil, "ledger", "verify", filepath.Join(p.image(i), "ronbox.db"), "--json")
+	file := filepath.Join(p.image(i), "ronbox.db")
+	if _, err := os.Stat(file); err == nil || i != p.joins {
+		p.c.nodes[i].must(t, nil, "ledger", "verify", file, "--json")
+	}
 }
 
 // boot starts a node alone on an image of an earlier moment of its life. The node must accept its
@@ -149,7 +180,7 @@ func (p *power) boot(t testing.TB, i int, k *disk, d *rand.Rand) {
 		return strings.Contains(n.proc.log.String(), "boot_ms")
 	})
 	n.kill()
-	p.trial++
+	p.trials++
 }
 
 // A power cut of all nodes at independent moments loses nothing that was acknowledged, and makes no
@@ -172,7 +203,7 @@ func TestPowerCutOfThree(t *testing.T) {
 		c.sameState(t)
 	}
 	must(t, b.checkJournal(c.nodes[c.leader(t)].journal(t)))
-	t.Logf("%d images of a cluster, %d of a node alone", *cutsFlag, p.trial)
+	t.Logf("%d images of a cluster, %d of a node alone", *cutsFlag, p.trials)
 	r := newRound(c.svc, b, funds, *cutsFlag)
 	if _, err := c.play(t, r, nemesis{"lying", p.cutLying}, rand.New(rand.NewPCG(seed, 0))); err == nil {
 		t.Error("the disks have lost acknowledged payments, and no check has found that")
