@@ -80,15 +80,20 @@ func (p *power) disk(t testing.TB, i int) *disk {
 // a node begins anew.
 func (p *power) cut(t testing.TB, _ *cluster, _ *round, d *rand.Rand) {
 	p.joins = none
+	what := "all are well"
 	switch d.IntN(3) {
 	case 0:
+		what = "the leader was deposed"
 		p.depose(t)
 	case 1:
+		what = "a node joins"
 		p.rejoin(t, d)
 	}
 	p.kill(d)
+	var lines []int
 	for i := range p.c.nodes {
 		k := p.disk(t, i)
+		lines = append(lines, k.last)
 		if i != p.joins {
 			p.boot(t, i, k, d)
 		}
@@ -97,6 +102,7 @@ func (p *power) cut(t testing.TB, _ *cluster, _ *round, d *rand.Rand) {
 	for i := range p.c.nodes {
 		p.start(t, i)
 	}
+	t.Logf("    cut: %s; lines of the traces: %v", what, lines)
 }
 
 // cutLying is a cut with disks that have kept nothing since the start of their nodes.
