@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -47,7 +46,7 @@ func TestPowerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := parseTrace(t, b.traced(t))
+	events := readTrace(t, b.traced(t))
 	answers := 0
 	for _, e := range events {
 		if e.answered != 0 {
@@ -60,21 +59,20 @@ func TestPowerCut(t *testing.T) {
 	d := draws(t, "cuts")
 	path := filepath.Join(t.TempDir(), "ronbox.db")
 	for range cutImages {
-		at := 1 + d.IntN(len(events))
-		image, answered := cutAt(d, whole, events[:at])
+		at := events[d.IntN(len(events))].began
+		image, answered := cutAt(d, whole, events, at)
 		if err := os.WriteFile(path, image, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r := ronbox(t, "ledger", "verify", path, "--json")
 		var doc lverify.Report
 		if decode(t, r.stdout, &doc); r.code != cli.ExitDone || !doc.OK || doc.Head.Seq < answered {
-			t.Fatalf("cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", at, len(events), answered,
-				r.code, doc, r.stderr)
+			t.Fatalf("cut after line %d, record %d was answered: exit %d, %+v\n%s", at, answered, r.code, doc, r.stderr)
 		}
 	}
 }
 
-// traced runs payments on a node under strace and returns the trace.
+// traced runs payments on a node under strace and returns the file of the trace.
 func (b *box) traced(t *testing.T) string {
 	t.Helper()
 	strace := hosttest.Tool(t, "strace", "strace")
@@ -127,113 +125,87 @@ func (b *box) traced(t *testing.T) string {
 	all.Wait()
 	stop()
 	<-p.done
-	raw, err := os.ReadFile(trace)
+	return trace
+}
+
+// traceEvent is one event of a traced node: a write to its file, a change of its length, a sync, or
+// an answered payment.
+type traceEvent struct {
+	began, ended int // lines of the trace
+	data         []byte
+	at           int64
+	size         int64
+	sync         bool
+	answered     uint64 // sequence number of the record
+}
+
+var traceSeq = regexp.MustCompile(`^HTTP/1\.1 200(?s:.*)"txid":.*"seq":(\d+)`)
+
+// readTrace reads the events of a trace in the order in which they ended.
+func readTrace(t *testing.T, file string) (out []traceEvent) {
+	t.Helper()
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(raw)
-}
-
-// traceEvent is one event of a traced node: a write to its file, a change of its length, a finished
-// sync of all writes before an earlier event, or an answered payment.
-type traceEvent struct {
-	data     []byte
-	at       int64
-	size     int64
-	synced   int    // index of the first event that the sync does not cover, plus one
-	answered uint64 // sequence number of the record
-}
-
-var (
-	traceCall = regexp.MustCompile(`^(\d+) +(\w+)\(\d+<([^>]*)>(.*)$`)
-	traceSeq  = regexp.MustCompile(`"txid":.*"seq":(\d+)`)
-	traceText = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?, (.*)`)
-	traceEnds = regexp.MustCompile(`^(\d+) +<\.\.\. (?:fdatasync|fsync) resumed>.*= 0`)
-)
-
-// parseTrace parses the output of strace: calls in order, with two lines for a call that took long.
-func parseTrace(t *testing.T, trace string) (out []traceEvent) {
-	t.Helper()
-	begun := map[string]int{} // by thread: events when its sync began
-	for line := range strings.Lines(trace) {
-		if m := traceEnds.FindStringSubmatch(line); m != nil && begun[m[1]] != 0 {
-			out = append(out, traceEvent{synced: begun[m[1]]})
-			delete(begun, m[1])
-			continue
+	defer func() { _ = f.Close() }()
+	for c, err := range hosttest.Calls(f) {
+		e := traceEvent{began: c.Began, ended: c.Ended}
+		_, path := c.FD()
+		ours := strings.HasSuffix(path, "/ronbox.db")
+		switch {
+		case err != nil, c.Failed():
+		case c.Name == "write" && !ours:
+			text, _ := c.Data() // an answer is not cut off
+			if seq := traceSeq.FindSubmatch(text); seq != nil {
+				e.answered, err = strconv.ParseUint(string(seq[1]), 10, 64)
+				out = append(out, e)
+			}
+		case !ours || c.Name == "fallocate":
+		case c.Name == "pwrite64":
+			if e.data, err = c.Data(); err == nil {
+				e.at, err = c.LastNumber()
+			}
+			out = append(out, e)
+		case c.Name == "ftruncate":
+			e.size, err = c.LastNumber()
+			out = append(out, e)
+		case c.Name == "fdatasync", c.Name == "fsync":
+			e.sync = true
+			out = append(out, e)
+		default:
+			t.Fatalf("a call that is not known here: %s", c.Name)
 		}
-		m := traceCall.FindStringSubmatch(strings.TrimSpace(line))
-		if m == nil {
-			continue
-		}
-		ours := strings.HasSuffix(unhex(m[3]), "/ronbox.db")
-		switch call, rest := m[2], m[4]; {
-		case call == "write" && !ours:
-			if text := traceText.FindStringSubmatch(rest); text != nil {
-				if seq := traceSeq.FindStringSubmatch(unhex(text[1])); seq != nil &&
-					strings.HasPrefix(unhex(text[1]), "HTTP/1.1 200") {
-					n, _ := strconv.ParseUint(seq[1], 10, 64)
-					out = append(out, traceEvent{answered: n})
-				}
-			}
-		case !ours:
-		case call == "pwrite64":
-			text := traceText.FindStringSubmatch(rest)
-			if text == nil || text[2] != "" {
-				t.Fatalf("a write that cannot be read: %.200s", line)
-			}
-			out = append(out, traceEvent{data: []byte(unhex(text[1])), at: lastNumber(t, text[3])})
-		case call == "ftruncate":
-			out = append(out, traceEvent{size: lastNumber(t, rest)})
-		case call != "fdatasync" && call != "fsync":
-			if call != "fallocate" {
-				t.Fatalf("a call that is not known here: %.200s", line)
-			}
-		case strings.Contains(line, "unfinished"):
-			begun[m[1]] = len(out) + 1
-		case strings.HasSuffix(rest, "= 0"):
-			out = append(out, traceEvent{synced: len(out) + 1})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	return out
 }
 
-// unhex decodes text of the form \x00\x01.
-func unhex(text string) string {
-	raw, _ := hex.DecodeString(strings.ReplaceAll(text, `\x`, ""))
-	return string(raw)
-}
-
-var traceNumber = regexp.MustCompile(`(\d+)(?: <unfinished \.\.\.>|\) += \d+)?$`)
-
-// lastNumber returns the last argument of a call.
-func lastNumber(t *testing.T, args string) int64 {
-	t.Helper()
-	m := traceNumber.FindStringSubmatch(args)
-	if m == nil {
-		t.Fatalf("no number in %q", args)
-	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// cutAt returns the file as a disk holds it after some events and a power cut, and the last record
-// that was answered before the cut.
-func cutAt(d *rand.Rand, whole []byte, events []traceEvent) (image []byte, answered uint64) {
+// cutAt returns the file as a disk holds it after a power cut at a line of the trace, and the last
+// record that was answered before the cut.
+func cutAt(d *rand.Rand, whole []byte, events []traceEvent, line int) (image []byte, answered uint64) {
 	image = bytes.Clone(whole)
-	synced := 0
+	synced := 0 // line before which a write must have ended to be durable
 	for _, e := range events {
-		synced, answered = max(synced, e.synced), max(answered, e.answered)
+		if e.began <= line {
+			answered = max(answered, e.answered)
+		}
+		if e.sync && e.ended <= line {
+			synced = max(synced, e.began)
+		}
 	}
 	share := float64(d.IntN(3)) / 2 // share of unsynced sectors that are kept: 0, a half, or all
-	for i, e := range events {
+	for _, e := range events {
+		if e.began > line {
+			continue
+		}
 		if more := max(int64(len(image)), e.size, e.at+int64(len(e.data))); more > int64(len(image)) {
 			image = append(image, make([]byte, more-int64(len(image)))...)
 		}
 		for from := 0; from < len(e.data); from += cutSector {
-			if i < synced || d.Float64() < share {
+			if e.ended < synced || d.Float64() < share {
 				to := min(from+cutSector, len(e.data))
 				copy(image[e.at+int64(from):], e.data[from:to])
 			}

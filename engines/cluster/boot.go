@@ -33,7 +33,9 @@ func (n *Node) openLog() (wal, error) {
 	}
 	var w *raftwal.WAL
 	err := guarded(func() (err error) {
-		w, err = raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(n.segment))
+		if err = mendTail(n.deps.Dir, n.store.Applied().Index); err == nil {
+			w, err = raftwal.Open(n.deps.Dir, raftwal.WithLogger(n.raftLog("wal")), raftwal.WithSegmentSize(n.segment))
+		}
 		return err
 	})
 	if errors.Is(err, raftwal.ErrCorrupt) {

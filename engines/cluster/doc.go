@@ -25,7 +25,8 @@
 //  4. After the first error of the log that is not clean, the log is not used any more in this
 //     life, and the process ends. An error is clean if a write of entries has found no room. The
 //     term and the vote must be stored.
-//  5. At boot the log must lead to the place of the file: it does not end before it, has no gap
+//  5. At boot what a power cut has left of an uncommitted batch is cleared from the end of the log.
+//     Then the log must lead to the place of the file: it does not end before it, has no gap
 //     behind it, and has the same term there. The vote must be at least of that term. The log
 //     belongs to the server that cluster/node.json names. Otherwise Start fails with
 //     store.ErrCorrupt and names the repair. The exception is a place that init, recovery or

@@ -1,7 +1,7 @@
 // Package clustertest tests three nodes of a cluster as processes: payments, names of the index,
 // versions of the registry and runs of the rewarder continue while nodes are killed, paused, cut
-// off, wiped and replaced, and while disks fail. Each link between two nodes is a TCP proxy of the
-// test.
+// off, wiped and replaced, while disks fail, and while all lose their power. Each link between two
+// nodes is a TCP proxy of the test.
 //
 // # Invariants
 //

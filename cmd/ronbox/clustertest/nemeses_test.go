@@ -78,23 +78,29 @@ func (c *cluster) round(t *testing.T, b *bank, nem nemesis, opening balances, n 
 	d *rand.Rand) balances {
 	t.Helper()
 	r := newRound(c.svc, b, opening, n, loads...)
+	closing, err := c.play(t, r, nem, d)
+	if err := errors.Join(err, r.check()); err != nil {
+		t.Fatalf("%d %s: %v", n, nem.name, err)
+	}
+	t.Logf("%3d %-8s struck %4.1fs, well %4.1fs, %5d payments and reads, %4d lookups, %2d open, %v", n, nem.name,
+		r.struck.Seconds(), r.well.Seconds(), r.payments.size(), r.lookups.size(), r.undecided, closing)
+	return closing
+}
+
+// play runs the load of a round with a nemesis.
+func (c *cluster) play(t *testing.T, r *round, nem nemesis, d *rand.Rand) (closing balances, err error) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	began := time.Now()
 	wait := r.start(ctx, rand.New(rand.NewPCG(d.Uint64(), 0)))
 	hold(*holdFlag / 4)
 	nem.does(t, c, r, d)
-	struck := time.Since(began)
+	r.struck = time.Since(began)
 	c.well(t)
-	well := time.Since(began)
-	hold(max(*holdFlag-well, *holdFlag/4))
+	r.well = time.Since(began)
+	hold(max(*holdFlag-r.well, *holdFlag/4))
 	stop()
 	wait()
-	closing, err := r.close(t.Context(), d)
-	if err := errors.Join(err, r.check()); err != nil {
-		t.Fatalf("%d %s: %v", n, nem.name, err)
-	}
-	t.Logf("%3d %-8s struck %4.1fs, well %4.1fs, %5d payments and reads, %4d lookups, %2d open, %v", n, nem.name,
-		struck.Seconds(), well.Seconds(), r.payments.size(), r.lookups.size(), r.undecided, closing)
-	return closing
+	return r.close(t.Context(), d)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +33,8 @@ type node struct {
 	dir  string // its data directory
 	http string // host:port of its clients
 	env  []string
-	path string // of the binary
+	path string   // of the binary
+	with []string // a command that runs the process, with its arguments; nil: none
 	proc *process
 }
 
@@ -146,7 +148,8 @@ func decode(t testing.TB, text string, into any) {
 func (n *node) launch(t testing.TB) {
 	t.Helper()
 	p := &process{log: &logTail{}, done: make(chan struct{})}
-	p.cmd = exec.Command(n.path, "--data-dir", n.dir, "serve")
+	args := slices.Concat(n.with, []string{n.path, "--data-dir", n.dir, "serve"})
+	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = n.env, p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, p.cmd.Start())

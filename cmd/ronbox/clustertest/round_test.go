@@ -31,6 +31,8 @@ type round struct {
 	opening   balances
 	loads     []load
 	undecided int // transfers that were open when the clients stopped
+
+	struck, well time.Duration // since the start: the nemesis has ended, the cluster is well
 }
 
 // load is a further load of a round, whose clients run until their context ends. check is called
