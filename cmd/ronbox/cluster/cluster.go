@@ -72,8 +72,8 @@ const anotherCluster = "give the URL and a token that `ronbox cluster token` pri
 	"a recover makes another cluster"
 
 // othersRun is the advice for a recover while other members answer.
-const othersRun = "they have not lost this node: start it, or take it out with `ronbox cluster remove` at one of them; " +
-	"if they are no majority, stop them; --others-run makes a second cluster beside them"
+const othersRun = "if they have a majority, start this node as it is; if not, stop them and repeat; " +
+	"--others-run makes a second cluster beside them"
 
 // notAToken is the advice for text that is no join token.
 const notAToken = "`ronbox cluster token` at a member prints a token"

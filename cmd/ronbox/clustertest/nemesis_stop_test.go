@@ -1,12 +1,17 @@
 package clustertest
 
 import (
+	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
 // The exit codes of a node that was told to stop.
@@ -169,4 +174,36 @@ func TestSecondSignal(t *testing.T) {
 	if v := n.snapshot(t); !v.OK {
 		t.Errorf("the snapshot: %+v", v)
 	}
+}
+
+// A signal that comes between two lives of a process ends the second one in order.
+func TestSignalBetweenLives(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("what counts is another process")
+	}
+	c := newNodes(t, 1)
+	n := c.nodes[0]
+	file := filepath.Join(n.dir, "ronbox.toml")
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.Remove(file))
+	must(t, syscall.Mkfifo(file, 0o600)) // the next life waits for its configuration
+	_, err = c.admin[0].InitCluster(t.Context(), clusterapi.InitRequest{})
+	must(t, err)
+	var pipe *os.File
+	until(t, "the next life reads its configuration", c.nodes, func() bool {
+		pipe, err = os.OpenFile(file, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	n.signal(syscall.SIGTERM)
+	_, err = pipe.Write(text)
+	must(t, errors.Join(err, pipe.Close()))
+	if code := n.ended(t); code != exitClean {
+		t.Errorf("it ended with %v, want exit %d\n%s", n.proc.cmd.ProcessState, exitClean, n.proc.log)
+	}
+	must(t, os.Remove(file))
+	must(t, os.WriteFile(file, text, 0o600))
+	c.start(t, 0)
+	c.well(t)
 }
