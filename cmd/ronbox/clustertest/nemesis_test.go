@@ -53,6 +53,13 @@ func nemeses() []nemesis {
 		{"install", killInstall},
 		{"full", fillDisk},
 		{"revoke", revokeToken},
+		{"upload", killAtUpload},
+		{"term", stopLeader},
+		{"termall", stopAll},
+		{"termboot", stopBoot},
+		{"termelect", stopElected},
+		{"termlife", stopDeposed},
+		{"termalone", stopWithoutQuorum},
 	}
 }
 

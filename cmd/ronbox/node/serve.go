@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -37,9 +38,12 @@ certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or non
 A member of a cluster serves by way of the member that leads until it is elected. It
 starts again in the same process, on the same sockets, when it no longer leads.
 
+A signal in the first moment of a process, or of one that starts again, ends it by
+itself. Nothing is open then.
+
 Exit: 0 clean, 10 stopped with aborted tasks, 11 could not start again, 65 corrupt
 data, 70 internal, 74 storage failed, 75 database locked by another process,
-77 permissions, 78 config or schema.`,
+77 permissions, 78 config or schema, 130 ended by a third signal.`,
 		Example: `  ronbox --data-dir data serve
   RONBOX_SERVER__BIND=127.0.0.1:9000 ronbox --data-dir data serve --hello
   ronbox --config /etc/ronbox/ronbox.toml serve`,
@@ -58,6 +62,16 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if a.Flags.PrintCurl {
 		return cli.NoRequest()
 	}
+	var made atomic.Pointer[server.Node]
+	quit := func() { os.Exit(cli.ExitInterrupted) }
+	ctx, stop := onSignals(ctx, func() { // before anything that takes time
+		if node := made.Load(); node != nil {
+			node.Abort()
+			return
+		}
+		quit()
+	}, quit)
+	defer stop()
 	load := func() (*config.Config, []config.Entry, error) { return config.Explain(a.ConfigOptions("")) }
 	cfg, entries, err := load()
 	if err != nil {
@@ -70,8 +84,7 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if hello && !a.Flags.Quiet {
 		node.OnRunning(func(s nodeapi.Status) { a.printWelcome(cfg, s) })
 	}
-	ctx, stop := onSignals(ctx, node.Abort, func() { os.Exit(cli.ExitInterrupted) })
-	defer stop()
+	made.Store(node)
 	defer onHangup(context.WithoutCancel(ctx), node.Hangup)()
 	a.Exit = node.Run(ctx)
 	return nil
