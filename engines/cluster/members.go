@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
 
@@ -31,8 +33,9 @@ var (
 
 // peers holds the states of the other members.
 type peers struct {
-	mu    sync.Mutex
-	known map[string]*peerState // by server id; guarded by mu
+	mu      sync.Mutex
+	known   map[string]*peerState       // by server id; guarded by mu
+	strange map[raft.ServerAddress]bool // where a stranger answers; guarded by mu
 }
 
 // peerState describes one other member.
@@ -93,9 +96,9 @@ func (p *peers) caughtUp(id string, is bool, now time.Time) time.Time {
 
 // forgetOthers removes what is known of nodes that are not members.
 func (p *peers) forgetOthers(c raft.Configuration) {
-	members := map[string]bool{}
+	members, at := map[string]bool{}, map[raft.ServerAddress]bool{}
 	for _, s := range c.Servers {
-		members[string(s.ID)] = true
+		members[string(s.ID)], at[s.Address] = true, true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,6 +106,33 @@ func (p *peers) forgetOthers(c raft.Configuration) {
 		if !members[id] {
 			delete(p.known, id)
 		}
+	}
+	maps.DeleteFunc(p.strange, func(addr raft.ServerAddress, _ bool) bool { return !at[addr] })
+}
+
+// met records whether a node of another cluster answers at the address of a member, and reports
+// whether that is new.
+func (p *peers) met(at raft.ServerAddress, stranger bool) (news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news = p.strange[at] != stranger
+	p.strange[at] = stranger
+	return news
+}
+
+// isStrange reports whether a node of another cluster answers at an address.
+func (p *peers) isStrange(at raft.ServerAddress) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.strange[at]
+}
+
+// dialed notes what has answered at the address of a member.
+func (n *Node) dialed(at raft.ServerAddress, err error) {
+	stranger := errors.Is(err, peer.ErrStranger)
+	if n.peers.met(at, stranger) && stranger {
+		n.log.Warn("member_of_another_cluster", "peer_addr", string(at), "error", err.Error(),
+			"next", "if it was recovered, there are two clusters: see `ronbox cluster recover --help`")
 	}
 }
 

@@ -149,7 +149,7 @@ func New(d Deps) *Node {
 	}
 	n.latest.Store(&configuration{d.Membership.Index, d.Membership.Raw})
 	n.rounds.wake = make(chan struct{}, 1)
-	n.peers.known = map[string]*peerState{}
+	n.peers.known, n.peers.strange = map[string]*peerState{}, map[raft.ServerAddress]bool{}
 	n.metrics = newMetrics(d.Metrics, n)
 	n.changes = flow.NewFlight[string, struct{}, struct{}](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "change", Waiters: 16, Calls: 16,
@@ -221,7 +221,7 @@ func (n *Node) startRaft() (err error) {
 	if err != nil {
 		return err
 	}
-	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise())
+	n.streams = newStreams(n.deps.Port, n.deps.Self.Advertise(), n.dialed)
 	trans := n.newTransport(n.streams)
 	n.begun = time.Now()
 	n.raft, err = n.newRaft(monotonic{cache}, trans)

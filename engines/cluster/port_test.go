@@ -85,12 +85,9 @@ func issue(founder *peer.Identity, advertise string) (*peer.Identity, error) {
 	return peer.NewIdentity(info, key, cert, founder.CACertPEM(), nil)
 }
 
-// Two nodes replicate over TLS and real sockets.
-func TestOverThePeerPort(t *testing.T) {
-	a, b := listenTLS(t, nil), tlsPort{}
-	b = listenTLS(t, a.id)
-	w := newWorld(t, 0)
-	w.ports = map[string]tlsPort{"a": a, "b": b}
+// foundTLS makes a cluster of server a with the identity of its port, and starts it.
+func foundTLS(t *testing.T, w *world, a tlsPort) *life {
+	t.Helper()
 	first := w.add("a")
 	ident, err := store.NewIdentity(time.Now())
 	if err == nil {
@@ -108,11 +105,21 @@ func TestOverThePeerPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	la, err := first.begin()
+	l, err := first.begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, la.node.Elected())
+	await(t, l.node.Elected())
+	return l
+}
+
+// Two nodes replicate over TLS and real sockets.
+func TestOverThePeerPort(t *testing.T) {
+	a, b := listenTLS(t, nil), tlsPort{}
+	b = listenTLS(t, a.id)
+	w := newWorld(t, 0)
+	w.ports = map[string]tlsPort{"a": a, "b": b}
+	la := foundTLS(t, w, a)
 	second := w.add("b")
 	second.receive(la.node)
 	lb, err := second.begin()
@@ -142,6 +149,35 @@ func TestOverThePeerPort(t *testing.T) {
 	}
 	if m, err := store.ReadMembership(filepath.Join(second.dir, member.DatabaseFile)); err != nil || m.Applied.Index < 3 {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// A leader tells that a node of another cluster answers in the place of a member: it was recovered.
+func TestStrangeMember(t *testing.T) {
+	a, other := listenTLS(t, nil), listenTLS(t, nil)
+	w := newWorld(t, 0)
+	w.ports = map[string]tlsPort{"a": a}
+	life := foundTLS(t, w, a)
+	id, err := peer.NewID(time.Now())
+	if err == nil {
+		err = life.node.Admit(t.Context(), id, other.id.Advertise(), true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		ms := life.node.Status(t.Context()).Members
+		if len(ms) == 2 && ms[1].Strange && !ms[1].Healthy && !ms[0].Strange {
+			break
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("members %+v", ms)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := life.end(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -183,7 +219,7 @@ func TestClosedPortIsNoError(t *testing.T) {
 	}
 	lines := make(lineTo, 1)
 	n := &Node{log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines})}
-	trans := n.newTransport(newStreams(closedPort{ln: ln}, "a"))
+	trans := n.newTransport(newStreams(closedPort{ln: ln}, "a", n.dialed))
 	select {
 	case line := <-lines:
 		if !strings.Contains(line, "[DEBUG]") || !strings.Contains(line, "closed network connection") {

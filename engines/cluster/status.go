@@ -24,10 +24,11 @@ type Member struct {
 	Role    Role
 	Lag     uint64 // entries of the leader's log that it does not have
 	Healthy bool   // it has answered lately
+	Strange bool   // a node of another cluster answers at its address
 }
 
-// Status describes the cluster as this node sees it. Lag and Healthy of other members and
-// FailureTolerance are known to the leader only.
+// Status describes the cluster as this node sees it. Lag, Healthy and Strange of other members
+// and FailureTolerance are known to the leader only.
 type Status struct {
 	Self             string
 	Leader           string // "" if none is known
@@ -79,7 +80,7 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 		m.Role = RoleVoter
 	}
 	known := n.peers.state(m.ID)
-	m.URL = known.url
+	m.URL, m.Strange = known.url, n.peers.isStrange(s.Address)
 	leader, _, _ := n.Leader()
 	switch {
 	case n.isSelf(s.ID):

@@ -24,7 +24,8 @@ type streams struct {
 	port   Peers
 	ln     net.Listener
 	addr   advertised
-	ctx    context.Context // ends with Close
+	dialed func(to raft.ServerAddress, err error) // is told of each dial
+	ctx    context.Context                        // ends with Close
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -32,12 +33,13 @@ type streams struct {
 	open   map[*stream]bool // guarded by mu
 }
 
-func newStreams(port Peers, advertise string) *streams {
+func newStreams(port Peers, advertise string, dialed func(to raft.ServerAddress, err error)) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &streams{
 		port:   port,
 		ln:     port.Raft(),
 		addr:   advertised(advertise),
+		dialed: dialed,
 		ctx:    ctx,
 		cancel: cancel,
 		open:   map[*stream]bool{},
@@ -59,6 +61,7 @@ func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	defer stop()
 	addr, _ := splitAddress(to)
 	c, err := s.port.Dial(ctx, addr)
+	s.dialed(to, err)
 	if err != nil {
 		return nil, err
 	}

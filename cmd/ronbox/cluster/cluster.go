@@ -52,6 +52,7 @@ func hint(err error, o *cli.Outcome) {
 			"not_last",
 			"take this node out with `ronbox cluster leave`, or remove the others with `ronbox cluster remove`",
 		},
+		{member.ErrOthersRun, "others_run", othersRun},
 		{member.ErrUnfinished, "unfinished", ""},
 		{member.ErrQuorum, "conflict", "start the other voters, then run the command again"},
 		{member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"},
@@ -69,6 +70,10 @@ func hint(err error, o *cli.Outcome) {
 // anotherCluster is the advice for a node that shows the certificate of another cluster.
 const anotherCluster = "give the URL and a token that `ronbox cluster token` prints at a member; " +
 	"a recover makes another cluster"
+
+// othersRun is the advice for a recover while other members answer.
+const othersRun = "if they have a majority, start this node as it is; if not, stop them and repeat; " +
+	"--others-run makes a second cluster beside them"
 
 // notAToken is the advice for text that is no join token.
 const notAToken = "`ronbox cluster token` at a member prints a token"

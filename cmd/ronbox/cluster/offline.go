@@ -141,7 +141,7 @@ The database is not kept: what only this node has is lost.`,
 
 func (a app) recoverCmd() *cobra.Command {
 	var only bool
-	var advertise string
+	var o member.RecoverOptions
 	cmd := &cobra.Command{
 		Use:   "recover --only-me",
 		Short: "Make a stopped node the only member, after the majority is lost for good",
@@ -150,25 +150,31 @@ the members is lost for good. Writes that only the lost members had are missing:
 may have seen them. The node gets a new incarnation, and the registry refuses to go on if
 a version is missing that it has signed.
 
-Make sure that the other members do not run, and never will: two services would answer.
-If they come back, let them begin anew with ` + "`ronbox cluster rejoin --wipe`" + ` and a token.`,
+The other members must not run again as they are: a majority of them would go on as the
+old cluster. Neither cluster takes anything from the other, but both hold the same keys
+and tokens, and a payment may be made in each. The verb is refused while another member
+answers; --others-run makes the second cluster nevertheless, as for a drill. If they come
+back, ` + "`ronbox cluster status`" + ` at them shows this node as one of another cluster. Let them
+begin anew with ` + "`ronbox cluster rejoin --wipe`" + ` and a token of this one: what they have
+accepted meanwhile is lost then, so export it first (` + "`ronbox ledger export`" + `).`,
 		Example: `  ronbox --data-dir data cluster recover --only-me --yes
   ronbox --data-dir data cluster recover --only-me --yes --json`,
 	}
 	cmd.Flags().BoolVar(&only, "only-me", false, "the other members are lost for good")
-	cmd.Flags().StringVar(&advertise, "advertise", "",
+	cmd.Flags().BoolVar(&o.OthersRun, "others-run", false, "the other members run, and stay a cluster of their own")
+	cmd.Flags().StringVar(&o.Advertise, "advertise", "",
 		"`host:port` at which other nodes reach the peer port (default as before)")
 	cli.Require(cmd, "only-me")
-	cmd.RunE = a.Verb(func(context.Context, []string) error {
+	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
 		if !only {
 			return cli.Usage("want --only-me")
 		}
-		return a.recover(advertise)
+		return a.recover(ctx, o)
 	})
 	return cmd
 }
 
-func (a app) recover(advertise string) error {
+func (a app) recover(ctx context.Context, o member.RecoverOptions) error {
 	dir, err := a.dir()
 	if err != nil {
 		return err
@@ -176,13 +182,15 @@ func (a app) recover(advertise string) error {
 	if err := a.Confirm("give up the other members, and writes that only they have", "only-me"); err != nil {
 		return err
 	}
-	id, err := dir.Recover(store.Event{Event: "cluster.recover", Decision: "accept", Reason: "operator"}, advertise)
+	o.By = store.Event{Event: "cluster.recover", Decision: "accept", Reason: "operator"}
+	id, err := dir.Recover(ctx, o)
 	if err != nil {
 		return err
 	}
 	m := membershipOf(id)
 	return a.Show(m, func(t cli.Table) {
 		m.rows(t)
-		t.Row("next", "`ronbox serve`, look at it, then let new nodes join with `ronbox cluster token`")
+		t.Row("others", "are another cluster now: before they serve again, `ronbox cluster rejoin --wipe` with a token")
+		t.Row("next", "`ronbox serve`, look at it, then let nodes join with `ronbox cluster token`")
 	})
 }

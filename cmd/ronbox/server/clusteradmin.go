@@ -79,19 +79,23 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 		}
 		out.Members = append(out.Members, clusterapi.Member{
 			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag,
-			Healthy: one.Healthy && differ == "", Note: keysNote(differ),
+			Healthy: one.Healthy && differ == "", Note: noteOf(one, differ),
 		})
 	}
 	out.FailureTolerance = min(out.FailureTolerance, max(able, 1)-1)
 	return out, nil
 }
 
-// keysNote describes a member that has other secrets than the leader.
-func keysNote(differ string) string {
-	if differ == "" {
-		return ""
+// noteOf describes why a member is not healthy: another cluster has taken its place, or it has other
+// secrets than the leader.
+func noteOf(m cluster.Member, differ string) string {
+	switch {
+	case m.Strange:
+		return "a node of another cluster answers at its address: see `ronbox cluster recover --help`"
+	case differ != "":
+		return differ + ": not that of the leader"
 	}
-	return differ + ": not that of the leader"
+	return ""
 }
 
 // clusterStatus returns the part of the node in its cluster, or nil on a node alone.

@@ -596,7 +596,15 @@ func TestRejoinInVain(t *testing.T) {
 		t.Errorf("Finish = %+v, err = %v", s, err)
 	}
 	d := copied(t, from)
-	if _, err := d.Recover(store.Event{Event: "cluster.recover", Decision: "accept"}, ""); err != nil {
+	recovers := RecoverOptions{By: store.Event{Event: "cluster.recover", Decision: "accept"}}
+	if _, err := d.Recover(t.Context(), recovers); !errors.Is(err, ErrOthersRun) || !strings.Contains(err.Error(), l.addr) {
+		t.Errorf("recover beside a running member: err = %v, want ErrOthersRun and its address", err)
+	}
+	if d.has(recoverMark) || !d.has(rejoinMark) {
+		t.Error("a refused recover has changed the node")
+	}
+	recovers.OthersRun = true
+	if _, err := d.Recover(t.Context(), recovers); err != nil {
 		t.Errorf("recover: %v", err)
 	}
 	mustBeOnly(t, d, nil)
@@ -622,14 +630,14 @@ func TestRecoverBeforeAdmission(t *testing.T) {
 	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
 		t.Fatal(err)
 	}
-	by := store.Event{Event: "cluster.recover", Decision: "accept"}
-	if _, err := d.Recover(by, ""); !errors.Is(err, ErrUnfinished) {
+	o := RecoverOptions{By: store.Event{Event: "cluster.recover", Decision: "accept"}, OthersRun: true}
+	if _, err := d.Recover(t.Context(), o); !errors.Is(err, ErrUnfinished) {
 		t.Errorf("without a file: err = %v, want ErrUnfinished", err)
 	}
 	if err := d.FetchFile(t.Context(), FetchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Recover(by, ""); err != nil {
+	if _, err := d.Recover(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	mustBeOnly(t, d, nil)

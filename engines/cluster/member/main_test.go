@@ -22,7 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testAddr = "127.0.0.1:7946"
+const (
+	testAddr = "127.0.0.1:7946"
+	nobody   = "127.0.0.1:1" // no node answers there
+)
 
 // alone returns the data directory of a node alone, with secrets.
 func alone(t testing.TB) *Dir {

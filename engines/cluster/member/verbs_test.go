@@ -244,63 +244,6 @@ func TestLeaveNotLast(t *testing.T) {
 	}
 }
 
-func TestRecover(t *testing.T) {
-	from := alone(t)
-	old, err := from.Init(testAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := store.ReadMembership(from.Database())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Raw = raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
-		{ID: raft.ServerID(old.ServerID()), Address: testAddr}, {ID: "other", Address: "10.0.0.2:7946"},
-	}})
-	m.Applied.Place, m.Applied.Origin = store.Place{Index: 70, Term: 3}, ""
-	if err := errors.Join(store.SetMembership(from.Database(), m), os.Mkdir(from.file(raftDir), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	by := store.Event{Event: "cluster.recovered", Decision: "allow"}
-	verb := func(d *Dir) error {
-		_, err := d.Recover(by, "")
-		return err
-	}
-	was := infoOf(t, from)
-	check := func(d *Dir) {
-		mustBeOnly(t, d, nil)
-		id, err := d.Identity()
-		if err != nil || id.ClusterID() == old.ClusterID() || id.ServerID() == old.ServerID() || id.Pin() == old.Pin() {
-			t.Errorf("identity %v, err = %v, want that of a new cluster", id, err)
-		}
-		now := infoOf(t, d)
-		if now.Incarnation == was.Incarnation || now.AuditSeq != was.AuditSeq+1 {
-			t.Errorf("info %+v after %+v, want a new incarnation and one audit row", now, was)
-		}
-		m, err := store.ReadMembership(d.Database())
-		if err != nil || m.Applied.Place != (store.Place{Index: 70, Term: 4}) || m.Applied.Origin != "init" {
-			t.Errorf("membership %+v, err = %v", m, err)
-		}
-	}
-	steps(t, from, verb, func(d *Dir) { // run again
-		if id, err := d.Identity(); d.has(recoverMark) || err == nil && id.ClusterID() == old.ClusterID() {
-			if err := verb(d); err != nil {
-				t.Error(err)
-			}
-		}
-		check(d)
-	})
-	steps(t, from, verb, func(d *Dir) { // booted instead
-		mustFinish(t, d)
-		if id, err := d.Identity(); err != nil || id.ClusterID() != old.ClusterID() {
-			check(d)
-		}
-	})
-	if err := verb(alone(t)); !errors.Is(err, ErrAlone) {
-		t.Errorf("recover of a node alone: err = %v", err)
-	}
-}
-
 // recording is a log that keeps the entries.
 type recording struct {
 	solo
@@ -361,7 +304,7 @@ func TestLogIsReplayed(t *testing.T) {
 		t.Fatalf("the file has command %d, the log leads to %d: the test is broken", now.Seq, then.Seq)
 	}
 	recovers := func(d *Dir) error {
-		_, err := d.Recover(store.Event{Event: "cluster.recovered", Decision: "allow"}, "")
+		_, err := d.Recover(t.Context(), RecoverOptions{By: store.Event{Event: "cluster.recovered", Decision: "allow"}})
 		return err
 	}
 	for name, verb := range map[string]func(*Dir) error{"leave": (*Dir).LeaveLast, "recover": recovers} {
@@ -432,7 +375,7 @@ func TestRunning(t *testing.T) {
 	l := lead(t)
 	for name, verb := range map[string]func() error{
 		"leave":   l.d.LeaveLast,
-		"recover": func() error { _, err := l.d.Recover(store.Event{}, ""); return err },
+		"recover": func() error { _, err := l.d.Recover(t.Context(), RecoverOptions{}); return err },
 		"rejoin":  func() error { _, err := l.d.RejoinWipe(t.Context(), JoinOptions{}); return err },
 		"init":    func() error { _, err := l.d.Init(testAddr); return err },
 	} {
