@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -58,6 +59,16 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if a.Flags.PrintCurl {
 		return cli.NoRequest()
 	}
+	var made atomic.Pointer[server.Node]
+	quit := func() { os.Exit(cli.ExitInterrupted) }
+	ctx, stop := onSignals(ctx, func() { // before anything that takes time
+		if node := made.Load(); node != nil {
+			node.Abort()
+			return
+		}
+		quit()
+	}, quit)
+	defer stop()
 	load := func() (*config.Config, []config.Entry, error) { return config.Explain(a.ConfigOptions("")) }
 	cfg, entries, err := load()
 	if err != nil {
@@ -70,8 +81,7 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if hello && !a.Flags.Quiet {
 		node.OnRunning(func(s nodeapi.Status) { a.printWelcome(cfg, s) })
 	}
-	ctx, stop := onSignals(ctx, node.Abort, func() { os.Exit(cli.ExitInterrupted) })
-	defer stop()
+	made.Store(node)
 	defer onHangup(context.WithoutCancel(ctx), node.Hangup)()
 	a.Exit = node.Run(ctx)
 	return nil
