@@ -99,16 +99,18 @@ func (c *cluster) status(t testing.TB, i int) (clusterapi.ClusterStatus, error) 
 func (c *cluster) leader(t testing.TB) (leads int) {
 	t.Helper()
 	until(t, "a node leads", nil, func() bool {
-		for i, n := range c.nodes {
-			s, err := c.status(t, i)
-			if n.running() && err == nil && s.Self == s.Leader && ready(t.Context(), c.admin[i].Client) {
-				leads = i
-				return true
-			}
-		}
-		return false
+		leads = slices.IndexFunc(c.nodes, func(n *node) bool { return c.leads(t, n) })
+		return leads >= 0
 	})
 	return leads
+}
+
+// leads reports whether a node runs, leads and takes writes.
+func (c *cluster) leads(t testing.TB, n *node) bool {
+	t.Helper()
+	i := slices.Index(c.nodes, n)
+	s, err := c.status(t, i)
+	return n.running() && err == nil && s.Self == s.Leader && ready(t.Context(), c.admin[i].Client)
 }
 
 // follower returns a node at random that does not lead.

@@ -53,6 +53,12 @@ func nemeses() []nemesis {
 		{"install", killInstall},
 		{"full", fillDisk},
 		{"revoke", revokeToken},
+		{"upload", killAtUpload},
+		{"term", stopLeader},
+		{"termall", stopAll},
+		{"termboot", stopBoot},
+		{"termlife", stopDeposed},
+		{"termalone", stopWithoutQuorum},
 	}
 }
 

@@ -68,7 +68,7 @@ func (r *rewards) run(ctx context.Context, d *rand.Rand) {
 		for {
 			n := r.c.nodes[d.IntN(len(r.c.nodes))]
 			_, err := n.remote(context.Background(), r.c.token, "rewarder", "run", epoch, usage, "--policy",
-				"../../../testdata/rewarder/policy.json", "--key", r.key, "--pool", strconv.Itoa(rewardPool), "--json",
+				policyFile, "--key", r.key, "--pool", strconv.Itoa(rewardPool), "--json",
 				"--timeout", "4s")
 			if err == nil {
 				r.epochs = append(r.epochs, epoch)
