@@ -32,7 +32,7 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 		Header:  head.Bytes(),
 		Account: in.Account,
 		Expect:  in.Expect,
-		Owner:   by.By.Principal,
+		Owner:   by.owner(),
 		Created: now,
 		Changed: now,
 	}

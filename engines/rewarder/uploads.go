@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -22,6 +23,16 @@ const (
 	dropChunks = 128  // chunks deleted by one command: 4 MB of rows, which fit into one group
 )
 
+// owner returns the name under which the uploads of the caller are kept. It does not name the node
+// whose socket the caller uses: in a cluster a repetition may come by another node, or by the same
+// one, which then no longer leads.
+func (c Call) owner() string {
+	if c.By.UID != nil {
+		return "uid:" + strconv.FormatUint(uint64(*c.By.UID), 10)
+	}
+	return c.By.Principal
+}
+
 // administers reports whether the caller may list and drop an upload.
 func (c Call) administers(up *Upload, head *record.Snapshot) bool {
 	g := c.By.Grant
@@ -31,7 +42,7 @@ func (c Call) administers(up *Upload, head *record.Snapshot) bool {
 	if c.By.May(ScopeAdmin) {
 		return c.By.Tenant == "" || c.By.Tenant == head.Tenant
 	}
-	return head.Tenant == c.Tenant && up.Owner != "" && up.Owner == c.By.Principal
+	return head.Tenant == c.Tenant && up.Owner != "" && up.Owner == c.owner()
 }
 
 // run returns the run that uses up. At most one run does: the run of its epoch, unless it failed.

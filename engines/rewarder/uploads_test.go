@@ -152,6 +152,24 @@ func (r *rig) seal2(id b3.Digest) Input {
 	return in
 }
 
+// A user of the admin socket resumes an upload by way of any node of a cluster, which names its
+// sockets after itself.
+func TestUploadOfASocket(t *testing.T) {
+	r := newRig(t, inMemory)
+	uid := uint32(7)
+	var ids []b3.Digest
+	for _, principal := range []string{"uid:7", "01M8H1PH43ZP0212AVD05E0YY7/uid:7"} {
+		by := Call{By: engines.Actor{Principal: principal, UID: &uid}, Tenant: DefaultTenant}
+		ids = append(ids, r.uploaded(by, "e", 1))
+		if got := r.listed(by); !slices.Equal(got, []string{"e open"}) {
+			t.Errorf("%s lists %v", principal, got)
+		}
+	}
+	if ids[0] != ids[1] {
+		t.Error("the second node has another upload")
+	}
+}
+
 // A declaration belongs to its principal: another principal of the tenant has an upload of its own,
 // and neither can continue nor seal the other one. Equal rows make one input, which stays with the
 // upload that was sealed first.

@@ -72,7 +72,8 @@ func stopAll(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 }
 
 // stopBoot kills any node, and tells it to stop while it boots or stands by: three times with a
-// leader, and once with the others killed, so that it has none.
+// leader, and once with the others killed, so that it has none. That time it may be a node that
+// begins anew and waits for the file.
 func stopBoot(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := d.IntN(len(c.nodes))
 	n := c.nodes[i]
@@ -86,6 +87,10 @@ func stopBoot(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	}
 	for range 3 {
 		boot()
+	}
+	if d.IntN(2) == 0 {
+		c.leader(t)
+		n.must(t, nil, "cluster", "rejoin", "--wipe", "--json")
 	}
 	for j, other := range c.nodes {
 		if j != i {

@@ -27,7 +27,7 @@ const (
 	objectSize = 3 << 20
 	uploadRows = 20_000  // three parts
 	partSize   = 1 << 20 // of `ronbox rewarder run`
-	lostFor    = 8 * time.Second
+	lostFor    = 4 * time.Second
 )
 
 const policyFile = "../../../testdata/rewarder/policy.json"
@@ -128,6 +128,41 @@ type uploads struct {
 	d       *rand.Rand
 	edges   []edgeapi.Client
 	rewards []rewarderapi.Client
+	sockets bool // rewards and the CLI use the admin sockets
+}
+
+func newUploads(t testing.TB, c *cluster, d *rand.Rand) *uploads {
+	t.Helper()
+	u := &uploads{t: t, c: c, d: d, sockets: d.IntN(2) == 0}
+	for _, n := range c.nodes {
+		api := n.client(t, c.secret, patience)
+		u.edges = append(u.edges, edgeapi.NewClient(api))
+		if u.sockets {
+			api = n.socket(t)
+		}
+		u.rewards = append(u.rewards, rewarderapi.NewClient(api))
+	}
+	return u
+}
+
+// cli repeats a command of a client at random nodes until it is done.
+func (u *uploads) cli(args ...string) {
+	u.t.Helper()
+	for {
+		n := u.c.nodes[u.d.IntN(len(u.c.nodes))]
+		var err error
+		if u.sockets {
+			_, err = n.ronbox(u.t.Context(), args...)
+		} else {
+			_, err = n.remote(u.t.Context(), u.c.token, args...)
+		}
+		if err == nil {
+			return
+		}
+		if !retry(err) {
+			u.t.Fatal(err)
+		}
+	}
 }
 
 // until repeats a request at random nodes until it is done, as a client does that keeps its key. Each
@@ -159,11 +194,7 @@ type outcome struct {
 // and has taken an object and a part of an upload whose answers do not arrive. The clients are told
 // to repeat; then everything is there once.
 func killAtUpload(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
-	u := &uploads{t: t, c: c, d: d}
-	for _, n := range c.nodes {
-		api := n.client(t, c.secret, patience)
-		u.edges, u.rewards = append(u.edges, edgeapi.NewClient(api)), append(u.rewards, rewarderapi.NewClient(api))
-	}
+	u := newUploads(t, c, d)
 	up := newRewardUpload(t, c, fmt.Sprintf("up%x", d.Uint64()), d)
 	var opened rewarder.Upload
 	u.until("open an upload", func(ctx context.Context, place int) (err error) {
@@ -192,12 +223,15 @@ func killAtUpload(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 		c.leader(t)
 	}
 	c.start(t, i)
-	for _, o := range objects {
+	for _, o := range objects[1:] {
 		u.until("put again, "+o.name, func(ctx context.Context, place int) error {
 			_, err := o.put(ctx, u.edges[place], bytes.NewReader(o.data))
 			return err
 		})
 	}
+	file := filepath.Join(c.scratch, "object.bin")
+	must(t, os.WriteFile(file, objects[0].data, 0o600))
+	u.cli("edge", "put", file, "--json")
 	u.until("the second part again", func(ctx context.Context, place int) error {
 		got, err := u.rewards[place].PutPart(ctx, opened.ID, 1, up.parts[1])
 		if want := up.rows[0] + up.rows[1]; err == nil && (got.Parts != 2 || got.Rows != uint64(want)) {
@@ -326,18 +360,8 @@ func (u *uploads) checkObjects(before edgeapi.Store, objects []*object) {
 func (u *uploads) checkPaid(up *rewardUpload) {
 	u.t.Helper()
 	for range 2 {
-		for {
-			n := u.c.nodes[u.d.IntN(len(u.c.nodes))]
-			_, err := n.remote(u.t.Context(), u.c.token, "rewarder", "run", up.epoch, up.usage, "--policy", policyFile,
-				"--key", filepath.Join(u.c.scratch, "policy.key"), "--pool", strconv.Itoa(rewardPool), "--json",
-				"--timeout", "10s")
-			if err == nil {
-				break
-			}
-			if !retry(err) {
-				u.t.Fatal(err)
-			}
-		}
+		u.cli("rewarder", "run", up.epoch, up.usage, "--policy", policyFile, "--key",
+			filepath.Join(u.c.scratch, "policy.key"), "--pool", strconv.Itoa(rewardPool), "--json", "--timeout", "10s")
 	}
 	place := u.d.IntN(len(u.c.nodes))
 	id := b3.Digest{}
