@@ -40,7 +40,7 @@ starts again in the same process, on the same sockets, when it no longer leads.
 
 Exit: 0 clean, 10 stopped with aborted tasks, 11 could not start again, 65 corrupt
 data, 70 internal, 74 storage failed, 75 database locked by another process,
-77 permissions, 78 config or schema.`,
+77 permissions, 78 config or schema, 130 ended by a third signal.`,
 		Example: `  ronbox --data-dir data serve
   RONBOX_SERVER__BIND=127.0.0.1:9000 ronbox --data-dir data serve --hello
   ronbox --config /etc/ronbox/ronbox.toml serve`,

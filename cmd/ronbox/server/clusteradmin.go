@@ -86,8 +86,8 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 	return out, nil
 }
 
-// noteOf describes why a member is not healthy: another cluster has taken its place, or it has other
-// secrets than the leader.
+// noteOf describes why a member is not healthy: a node of another cluster has its address, or its
+// secrets are not those of the leader. It returns "" if neither is known.
 func noteOf(m cluster.Member, differ string) string {
 	switch {
 	case m.Strange:
