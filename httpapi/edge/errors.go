@@ -104,7 +104,7 @@ func rules() []httpapi.ErrorRule {
 		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),
 		rule(503, "pack_failed", "Pack is invalid", later, is(edge.ErrPackFailed)),
 		rule(503, httpapi.ReasonTimeout, "Deadline passed", soon, is(context.DeadlineExceeded)).
-			Say("the fetch took too long; it continues, so retry the request"),
+			Say("it took too long, and may go on: retry the request"),
 	}
 }
 
