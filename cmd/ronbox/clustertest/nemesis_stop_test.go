@@ -123,6 +123,29 @@ func stopDeposed(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.start(t, i)
 }
 
+// elections counts the elections that a node has won and that are in the kept log.
+func (n *node) elections() int { return strings.Count(n.proc.log.String(), `"event":"leads"`) }
+
+// stopElected kills the leader, and tells the next one to stop while it takes over.
+func stopElected(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.leader(t)
+	var before []int
+	for _, n := range c.nodes {
+		before = append(before, n.elections())
+	}
+	c.nodes[i].kill()
+	j := 0
+	until(t, "another node is elected", nil, func() bool {
+		j = slices.IndexFunc(c.nodes, func(n *node) bool { return n.elections() != before[slices.Index(c.nodes, n)] })
+		return j >= 0 && j != i
+	})
+	c.nodes[j].signal(syscall.SIGTERM)
+	again(c.nodes[j], d)
+	c.stopped(t, j)
+	c.start(t, j)
+	c.start(t, i)
+}
+
 // stopWithoutQuorum pauses the followers while payments run, and tells the leader to stop.
 func stopWithoutQuorum(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	i := c.leader(t)

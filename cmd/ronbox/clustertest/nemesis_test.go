@@ -57,6 +57,7 @@ func nemeses() []nemesis {
 		{"term", stopLeader},
 		{"termall", stopAll},
 		{"termboot", stopBoot},
+		{"termelect", stopElected},
 		{"termlife", stopDeposed},
 		{"termalone", stopWithoutQuorum},
 	}

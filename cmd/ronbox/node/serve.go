@@ -38,6 +38,9 @@ certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or non
 A member of a cluster serves by way of the member that leads until it is elected. It
 starts again in the same process, on the same sockets, when it no longer leads.
 
+A signal in the first moment of a process, or of one that starts again, ends it by
+itself. Nothing is open then.
+
 Exit: 0 clean, 10 stopped with aborted tasks, 11 could not start again, 65 corrupt
 data, 70 internal, 74 storage failed, 75 database locked by another process,
 77 permissions, 78 config or schema, 130 ended by a third signal.`,
