@@ -127,8 +127,8 @@ func (p *peers) isStrange(at raft.ServerAddress) bool {
 	return p.strange[at]
 }
 
-// dialed records the result of a dial of a member, and logs when a node of another cluster begins
-// to answer at its address.
+// dialed records the result of a dial of a member. It logs when a node of another cluster begins to
+// answer at its address.
 func (n *Node) dialed(at raft.ServerAddress, err error) {
 	stranger := errors.Is(err, peer.ErrStranger)
 	if n.peers.met(at, stranger) && stranger {

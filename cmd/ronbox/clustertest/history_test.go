@@ -32,8 +32,8 @@ const (
 )
 
 // untouched lists the reasons of refusals that promise that nothing was done: no node leads, or the
-// node is starting.
-var untouched = []string{"not_leader", "degraded"}
+// node is starting or stopping.
+var untouched = []string{"not_leader", "degraded", "draining"}
 
 // verdictOf returns the outcome that err describes. refusal is the reason of a refusal by a rule.
 func verdictOf(err error, refusal string) verdict {

@@ -166,6 +166,20 @@ func stopWithoutQuorum(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.start(t, i)
 }
 
+// stopStalled lets all syncs of the leader wait while payments run, and tells it to stop before or
+// after it has noticed that. The process cannot end before the thread that syncs.
+func stopStalled(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.leader(t)
+	n := c.nodes[i]
+	s := n.trace(t, "fsync,fdatasync", "delay_enter=10s", append(n.logFiles(t), n.database())...)
+	hold(time.Second + time.Duration(d.Int64N(int64(6*time.Second))))
+	n.signal(syscall.SIGTERM)
+	again(n, d)
+	c.stopped(t, i)
+	s.stop()
+	c.start(t, i)
+}
+
 // A second SIGTERM ends a leader that still serves before it drains, with the exit code of an abort.
 // What it has acknowledged is there at its next start.
 func TestSecondSignal(t *testing.T) {

@@ -59,6 +59,7 @@ func nemeses() []nemesis {
 		{"termboot", stopBoot},
 		{"termelect", stopElected},
 		{"termlife", stopDeposed},
+		{"termstall", stopStalled},
 		{"termalone", stopWithoutQuorum},
 	}
 }

@@ -125,8 +125,11 @@ func (d *Dir) ready(b Bundle) error {
 }
 
 // mayJoin returns ErrNotEmpty unless the directory is absent, empty, or that of a join. It may hold
-// a configuration file.
+// a configuration file. It returns an error that names the process if a node runs there.
 func (d *Dir) mayJoin() error {
+	if err := d.unlocked(); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(d.path)
 	if errors.Is(err, fs.ErrNotExist) || d.has(joinMark) {
 		return nil
