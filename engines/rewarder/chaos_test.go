@@ -193,8 +193,9 @@ func TestAbortIsCounted(t *testing.T) {
 		workers != 1 {
 		t.Errorf("%v writers, %v workers", writers, workers)
 	}
-	if lost, canceled := r.count("dropped_results_total"), r.count("tasks_canceled_total{kind=worker}"); lost != 1 ||
-		canceled != 1 {
+	// the witness may learn of the abort before the worker, which then drops a result
+	lost, canceled := r.count("dropped_results_total"), r.count("tasks_canceled_total{kind=worker}")
+	if lost < 1 || lost+canceled != 2 {
 		t.Errorf("%v results dropped, %v computations cancelled", lost, canceled)
 	}
 	r.onStep(nil)
