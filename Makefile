@@ -11,7 +11,8 @@ KILLS    ?= 1000
 COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
-PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5
+PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5,upload=10,term=10,termall=5,termboot=10,termelect=5,termlife=10,termalone=5,termstall=3
+CUTS     ?= 50
 LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'
 PREFIX   ?= /usr/local
@@ -99,7 +100,7 @@ long-kills:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour
 
 long-nemeses:
-	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^TestNemeses$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/clustertest -run '^Test(Nemeses|Recover)$$' -v -args -plan lead=1,all=1,pause=1,cut=1,out=1,wipe=1,oldlog=1,replace=1,upload=1,term=1
 
 long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
@@ -150,8 +151,9 @@ load: ## pay at full load for SECONDS (300), repeat one request in a hundred, ch
 soak: ## run a mixed load with restarts for SECONDS (300); memory, goroutines and open files must not grow; SEED repeats a run
 	SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) $(GO) test ./cmd/ronbox/server/load -run '^TestSoak$$' -count=1 -timeout 48h -v
 
-check-cluster: ## kill, pause, cut off and replace nodes of a cluster of three as PLAN says, two hours by default; SEED repeats the draws
-	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^TestNemeses$$' -count=1 -timeout 4h -v -args -plan '$(PLAN)'
+check-cluster: ## kill, pause, cut off and replace nodes of a cluster of three as PLAN says, and cut their power CUTS (50) times, two hours by default; SEED repeats the draws
+	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^Test(Nemeses|Recover)$$' -count=1 -timeout 4h -v -args -plan '$(PLAN)'
+	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^TestPowerCutOfThree$$' -count=1 -timeout 2h -v -args -cuts $(CUTS) -hold 4s
 
 peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine (packages of Debian)
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
