@@ -105,7 +105,6 @@ long-nemeses:
 long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
-	$(GO) test -vet=off $(STRIP) -count=1 ./engines/cluster -run '^TestModel$$' -args -crashes 1
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
@@ -154,6 +153,7 @@ soak: ## run a mixed load with restarts for SECONDS (300); memory, goroutines an
 check-cluster: ## kill, pause, cut off and replace nodes of a cluster of three as PLAN says, and cut their power CUTS (50) times, two hours by default; SEED repeats the draws
 	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^Test(Nemeses|Recover)$$' -count=1 -timeout 4h -v -args -plan '$(PLAN)'
 	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^TestPowerCutOfThree$$' -count=1 -timeout 2h -v -args -cuts $(CUTS) -hold 4s
+	$(GO) test -count=1 ./engines/cluster -run '^TestModel$$' -args -crashes 1
 
 peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine (packages of Debian)
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
