@@ -24,7 +24,7 @@ type modelBounds struct{ commands, crashes uint8 }
 // modelEntry is an entry of a log. The command of a barrier is 0.
 type modelEntry struct{ term, command, parent uint8 }
 
-// modelDisk is what a node keeps over a restart.
+// modelDisk is the part of a node that survives a restart.
 type modelDisk struct {
 	term uint8
 	log  [modelLog]modelEntry
@@ -69,7 +69,7 @@ type modelState struct {
 	nothing uint8 // commands that were answered with "nothing was done"
 }
 
-// modelFault is what a broken twin of the model does.
+// modelFault describes the fault of a broken twin of the model.
 type modelFault string
 
 const (

@@ -15,8 +15,9 @@ import (
 )
 
 // tracedCalls lists the calls that change files or make changes durable.
-const tracedCalls = "openat,mkdirat,unlinkat,renameat,renameat2,linkat,symlinkat,write,writev,pwrite64,pwritev,pwritev2," +
-	"lseek,ftruncate,truncate,fallocate,copy_file_range,splice,fsync,fdatasync,sync_file_range"
+const tracedCalls = "openat,mkdirat,unlinkat,renameat,renameat2,linkat,symlinkat," +
+	"write,writev,pwrite64,pwritev,pwritev2,lseek," +
+	"ftruncate,truncate,fallocate,copy_file_range,splice,fsync,fdatasync,sync_file_range"
 
 // disk holds the files below a directory as they were before a trace, and the calls of the trace that
 // changed them.

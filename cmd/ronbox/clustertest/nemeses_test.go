@@ -48,7 +48,7 @@ func planned(plan string, d *rand.Rand) (out []nemesis, err error) {
 // three are killed, paused, cut off and replaced. At the end all files are equal.
 func TestNemeses(t *testing.T) {
 	if *planFlag == "" {
-		t.Skip("minutes: `make check` runs eight nemeses, `make check-cluster` hundreds")
+		t.Skip("minutes: `make check` runs ten nemeses, `make check-cluster` hundreds")
 	}
 	seed := hosttest.Seed(t, "CLUSTER_SEED")
 	d := rand.New(rand.NewPCG(seed, 0))

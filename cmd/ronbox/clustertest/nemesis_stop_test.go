@@ -180,16 +180,23 @@ func stopStalled(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 	c.start(t, i)
 }
 
-// A second SIGTERM ends a leader that still serves before it drains, with the exit code of an abort.
-// What it has acknowledged is there at its next start.
-func TestSecondSignal(t *testing.T) {
-	t.Parallel()
+// newOnly returns a node that does not run yet, alone. Under -short it skips the test.
+func newOnly(t *testing.T) (*cluster, *node) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("what counts is another process")
 	}
 	c := newNodes(t, 1)
 	n := c.nodes[0]
 	n.env = append(n.env, "RONBOX_CLUSTER__HEARTBEAT=500ms")
+	return c, n
+}
+
+// A second SIGTERM ends a leader that still serves before it drains, with the exit code of an abort.
+// What it has acknowledged is there at its next start.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	c, n := newOnly(t)
 	n.must(t, nil, "cluster", "init", "--json")
 	if code := n.stop(t); code != exitClean {
 		t.Fatalf("exit %d", code)
@@ -223,12 +230,7 @@ func TestSecondSignal(t *testing.T) {
 // A signal that comes between two lives of a process ends the second one in order.
 func TestSignalBetweenLives(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("what counts is another process")
-	}
-	c := newNodes(t, 1)
-	n := c.nodes[0]
-	n.env = append(n.env, "RONBOX_CLUSTER__HEARTBEAT=500ms")
+	c, n := newOnly(t)
 	file := filepath.Join(n.dir, "ronbox.toml")
 	text, err := os.ReadFile(file)
 	must(t, err)

@@ -62,7 +62,7 @@ func (c *cluster) mustHave(t testing.TB, keys ...[]string) {
 // the node. With a token of the other cluster the nodes of either rejoin, and have what that one has.
 func TestRecover(t *testing.T) {
 	if *planFlag == "" {
-		t.Skip("a minute: `make check-cluster` runs it")
+		t.Skip("half a minute: `make check` runs it")
 	}
 	d := rand.New(rand.NewPCG(hosttest.Seed(t, "CLUSTER_SEED"), 1))
 	c := newCluster(t, 3)

@@ -597,7 +597,8 @@ func TestRejoinInVain(t *testing.T) {
 	}
 	d := copied(t, from)
 	recovers := RecoverOptions{By: store.Event{Event: "cluster.recover", Decision: "accept"}}
-	if _, err := d.Recover(t.Context(), recovers); !errors.Is(err, ErrOthersRun) || !strings.Contains(err.Error(), l.addr) {
+	_, err := d.Recover(t.Context(), recovers)
+	if !errors.Is(err, ErrOthersRun) || !strings.Contains(err.Error(), l.addr) {
 		t.Errorf("recover beside a running member: err = %v, want ErrOthersRun and its address", err)
 	}
 	if d.has(recoverMark) || !d.has(rejoinMark) {
