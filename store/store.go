@@ -35,6 +35,9 @@ type Options struct {
 	// unknown; may be nil
 	Progress func(stage string, done, total int64)
 
+	// called by Open with the newest stamp in the file, before anything is stamped; may be nil
+	Opened func(newest time.Time)
+
 	Replicator Replicator // the log of the cluster; nil: a node alone
 
 	Migrations []Migration // one from each older schema
@@ -217,6 +220,9 @@ func (s *Store) mayWrite(tx *bolt.Tx) error {
 	info, err := readInfo(tx)
 	if err != nil {
 		return err
+	}
+	if s.opt.Opened != nil {
+		s.opt.Opened(time.Unix(0, max(info.At, info.CreatedAt)))
 	}
 	m, err := readMembership(tx)
 	switch {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"ronbox/appliance/unit"
 )
 
 const (
@@ -35,24 +33,14 @@ var ErrForward = errors.New("the wall clock is not ahead of the node's clock")
 // ErrBeforeBuild is returned by Accept if the wall clock is before the commit time of the binary.
 var ErrBeforeBuild = errors.New("the wall clock is before the commit time of this binary")
 
-// Config are the keys of the clock in the section of the node.
+// Config says which wall clocks are believed.
 type Config struct {
-	Step   unit.Duration `toml:"clock_step" reload:"r"`   // the wall clock may be this much ahead
-	Settle unit.Duration `toml:"clock_settle" reload:"r"` // when a wall clock further ahead is believed
+	Step   time.Duration // the wall clock may be this much ahead of the reading
+	Settle time.Duration // a wall clock further ahead is believed after this time
 }
 
-// DefaultConfig returns the defaults of all keys.
-func DefaultConfig() Config {
-	return Config{Step: unit.Duration(10 * time.Second), Settle: unit.Duration(10 * time.Minute)}
-}
-
-// Validate returns all faults of c.
-func (c *Config) Validate() error {
-	return errors.Join(
-		unit.Between("node.clock_step", c.Step, time.Second, time.Hour),
-		unit.Between("node.clock_settle", c.Settle, time.Minute, 24*time.Hour),
-	)
-}
+// DefaultConfig returns the default configuration.
+func DefaultConfig() Config { return Config{Step: 10 * time.Second, Settle: 10 * time.Minute} }
 
 // Options are the sources of a Clock.
 type Options struct {
@@ -200,7 +188,7 @@ func (c *Clock) Status() Status {
 	late := c.reading.Sub(c.wall)
 	switch {
 	case c.lead != nil && !s.BeforeBuild:
-		s.SettlesAt = c.reading.Add(c.lead.left(c.up, c.cfg.Settle.D()))
+		s.SettlesAt = c.reading.Add(c.lead.left(c.up, c.cfg.Settle))
 	case c.state == Behind && late < slowUpTo:
 		s.SettlesAt = c.reading.Add(late) // after twice that time, at half speed
 	}
@@ -245,7 +233,7 @@ func (c *Clock) steer() {
 	}
 	c.reading, c.wall, c.up = next, wall, up
 	c.judge()
-	if c.lead != nil && !c.beforeBuild() && c.lead.left(c.up, c.cfg.Settle.D()) <= 0 {
+	if c.lead != nil && !c.beforeBuild() && c.lead.left(c.up, c.cfg.Settle) <= 0 {
 		c.step()
 	}
 }
@@ -261,12 +249,12 @@ func (c *Clock) step() {
 // judge compares the wall clock with the reading, which follows it if it is a little ahead.
 func (c *Clock) judge() {
 	ahead := c.wall.Sub(c.reading)
-	if ahead > 0 && ahead <= c.cfg.Step.D() && !c.beforeBuild() {
+	if ahead > 0 && ahead <= c.cfg.Step && !c.beforeBuild() {
 		c.reading, ahead = c.wall, 0
 	}
 	state := OK
 	switch {
-	case ahead > c.cfg.Step.D():
+	case ahead > c.cfg.Step:
 		state = Ahead
 	case ahead < -Tolerance:
 		state = Behind

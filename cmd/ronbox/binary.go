@@ -28,7 +28,8 @@ const unreleased = "0.1.0-dev"
 // build returns the version and the commit of this binary.
 func build() server.Build {
 	info, _ := debug.ReadBuildInfo()
-	return server.Build{Version: versionOf(info), Commit: buildSetting("vcs.revision")}
+	made, _ := time.Parse(time.RFC3339, buildSetting("vcs.time")) // zero: not recorded
+	return server.Build{Version: versionOf(info), Commit: buildSetting("vcs.revision"), Made: made}
 }
 
 // versionOf returns the version of the main module without its "v": the tag of the commit, or a
@@ -198,8 +199,8 @@ func man(a *cli.App, root *cobra.Command, dir string) error {
 	}
 	// The date of the pages is that of the sources, so that one binary always writes the same
 	// bytes. If it is not recorded, the date is the Unix epoch.
-	made, err := time.Parse(time.RFC3339, buildSetting("vcs.time"))
-	if err != nil {
+	made := a.Build.Made
+	if made.IsZero() {
 		made = time.Unix(0, 0).UTC()
 	}
 	root.DisableAutoGenTag = true // the tag would add today's date to every page

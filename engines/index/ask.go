@@ -99,7 +99,7 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.now())
+	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.wall())
 	if err == nil {
 		err = l.compare(n, &r, [32]byte(signer))
 	}

@@ -54,7 +54,8 @@ type Deps struct {
 	Metrics  *obs.Metrics
 	Log      hclog.Logger
 	Board    *obs.Board
-	Now      func() time.Time          // wall clock; nil: time.Now
+	Now      func() time.Time          // the clock of everything that is stored; nil: time.Now
+	Wall     func() time.Time          // the clock of signed records; nil: Now
 	Peers    []Peer                    // in the order of Config.Peers
 	Fleet    bool                      // SetFleet will be called: records of owners of names are kept
 	Identity func() ed25519.PrivateKey // called by Recover; nil: use a random key for this process
@@ -72,7 +73,8 @@ type Engine struct {
 	store   *store.Store
 	board   *obs.Board
 	log     hclog.Logger
-	now     func() time.Time
+	now     func() time.Time // of everything that is stored
+	wall    func() time.Time // of signed records
 	m       *metrics
 
 	admit    func(network netip.Addr, cost int) (ok bool, wait time.Duration) // nil: no rate
@@ -130,6 +132,9 @@ func New(cfg Config, d Deps) *Engine {
 	e.line = newLine(e.workers)
 	if e.now == nil {
 		e.now = time.Now
+	}
+	if e.wall = d.Wall; e.wall == nil {
+		e.wall = e.now
 	}
 	if e.log == nil {
 		e.log = hclog.NewNullLogger()

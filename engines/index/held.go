@@ -56,7 +56,7 @@ func (e *Engine) readHeld(ctx context.Context, k Key, owner ed25519.PublicKey) *
 	if !sound || !bytes.Equal(row.Signer[:], owner) || row.ExpiresMS <= now.UnixMilli() {
 		return nil
 	}
-	record, _, err := ParseNameRecord(row.Raw, k, []ed25519.PublicKey{owner}, now)
+	record, _, err := ParseNameRecord(row.Raw, k, []ed25519.PublicKey{owner}, e.wall())
 	if err != nil {
 		return nil
 	}

@@ -165,7 +165,7 @@ func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings, asOf time
 			out = append(out, p)
 			continue
 		}
-		r, err := ParseProviderRecord(list[i].Record, e.now())
+		r, err := ParseProviderRecord(list[i].Record, e.wall())
 		if err != nil || r.CID != cid {
 			bad++
 			continue

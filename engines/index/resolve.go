@@ -83,14 +83,14 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 		Conflict: n.conflict,
 	}
 	if o.Local {
-		a.Record, err = e.recordOf(key, n, begun)
+		a.Record, err = e.recordOf(key, n)
 	}
 	return a, err
 }
 
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
 // this node's own file.
-func (e *Engine) recordOf(key Key, n *entry, now time.Time) ([]byte, error) {
+func (e *Engine) recordOf(key Key, n *entry) ([]byte, error) {
 	if n.record != nil {
 		return n.record, nil
 	}
@@ -103,7 +103,7 @@ func (e *Engine) recordOf(key Key, n *entry, now time.Time) ([]byte, error) {
 		Manifest:  n.manifest,
 		Seq:       n.seq,
 		UpdatedMS: n.updated,
-		ExpiresMS: now.Add(ttl).UnixMilli(),
+		ExpiresMS: e.wall().Add(ttl).UnixMilli(),
 	}
 	return r.Sign(e.key)
 }

@@ -168,7 +168,7 @@ func (e *Engine) Announce(
 
 // accept verifies a signed record, or signs one for this node.
 func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err error) {
-	now := e.now()
+	now := e.wall()
 	if a.Record != nil {
 		r, err = ParseProviderRecord(a.Record, now)
 		return a.Record, r, err

@@ -181,7 +181,7 @@ func (x *run) again(a *action) (result, bool) {
 	seq := x.known.Get(a.key)
 	if seq == 0 {
 		var ok bool
-		if seq, ok = x.b.idem.Lookup(x.r, a.key, a.checked, x.at-int64(a.op.TTL)); !ok {
+		if seq, ok = x.b.idem.Lookup(x.r, a.key, a.checked, x.at-a.ttl); !ok {
 			seq = a.found
 		}
 	}
@@ -197,7 +197,7 @@ func (x *run) again(a *action) (result, bool) {
 	}
 	mustLead(a.key, seq, &rec, raw != nil)
 	switch {
-	case rec.At <= x.at-int64(a.op.TTL):
+	case rec.At <= x.at-a.ttl:
 		return result{}, false
 	case rec.Dedupe.Fingerprint != a.op.Fingerprint:
 		return refused(refuse(record.IdemConflict)), true
@@ -302,6 +302,7 @@ type action struct {
 	hold      uint64 // seq of the op's hold; 0: there is no such hold
 	key       idem.Key
 	keyed     bool
+	ttl       int64      // how long the key counts, ns
 	found     uint64     // seq of the record that the key led to; 0: none
 	checked   uint64     // up to which records were looked at for the key
 	reference *reference // nil: the op has none

@@ -32,7 +32,7 @@ func (s *stage) booted(t *rapid.T) *books {
 			t.Fatal(err)
 		}
 	}
-	b.idem.Read(r, 1, b.cur.Seq+1, 1<<30, 0)
+	b.idem.Read(r, 1, b.cur.Seq+1, 1<<30)
 	b.show()
 	return b
 }

@@ -43,7 +43,7 @@ func (l *Local) Prepare(ctx context.Context, op *Op) (*Prepared, error) {
 
 // prepareUnsafe answers op by its key or its reference, in safe mode: nothing can be submitted.
 func (l *Local) prepareUnsafe(ctx context.Context, op *Op) (*Prepared, error) {
-	out, found, err := l.Find(ctx, op.Dedupe, op.Fingerprint, l.now().UnixNano()-int64(op.TTL))
+	out, found, err := l.Find(ctx, op.Dedupe, op.Fingerprint, l.now().UnixNano()-keyTTL(op, l.settled()))
 	if err == nil && !found && op.Reference != "" {
 		out, found, err = l.doneBefore(ctx, op)
 	}

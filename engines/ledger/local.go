@@ -42,7 +42,10 @@ type Deps struct {
 	Metrics *obs.Metrics
 	Log     hclog.Logger
 	Board   *obs.Board
-	Now     func() time.Time // wall clock; nil: time.Now
+	Now     func() time.Time // the clock of the store's stamps; nil: time.Now
+	// Settled reports whether idempotency keys may be forgotten: for some time after a boot or a step
+	// of the clock they are kept, since the clock may be wrong. nil: always.
+	Settled func() bool
 	// Progress is called at each step of a long Recover. A total of 0 is unknown. It must not wait;
 	// it may be nil.
 	Progress func(stage string, done, total int64)
@@ -57,6 +60,7 @@ type Local struct {
 	board    *obs.Board
 	log      hclog.Logger
 	now      func() time.Time
+	settled  func() bool
 	progress func(stage string, done, total int64)
 	m        *metrics
 
@@ -92,17 +96,21 @@ type hashKey struct {
 // starts nothing.
 func New(cfg Config, d Deps) *Local {
 	l := &Local{
-		boot:   cfg,
-		store:  d.Store,
-		board:  d.Board,
-		log:    d.Log,
-		now:    d.Now,
-		refs:   newRefCache(),
-		strays: newStrays(),
+		boot:    cfg,
+		store:   d.Store,
+		board:   d.Board,
+		log:     d.Log,
+		now:     d.Now,
+		settled: d.Settled,
+		refs:    newRefCache(),
+		strays:  newStrays(),
 	}
 	l.reloaded.Store(&cfg)
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.settled == nil {
+		l.settled = func() bool { return true }
 	}
 	if l.progress = d.Progress; l.progress == nil {
 		l.progress = func(string, int64, int64) {}

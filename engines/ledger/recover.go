@@ -212,20 +212,19 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
 		}
 	}
-	oldest := b.cur.At - int64(l.reloaded.Load().KeyTTL) // by the ledger's own time: the wall clock may be wrong as yet
 	at, end := loader.From(), b.cur.Seq+1
 	var err error
 	// after a run no record is skipped: an older use of a key, sealed in the run, must not be found
 	// in place of a newer one
 	if at == 1 {
-		err = l.store.View(ctx, func(r store.Reader) error { at = tables.Since(r, oldest); return nil })
+		err = l.store.View(ctx, func(r store.Reader) error { at = l.firstKey(r); return nil })
 	}
 	for warm := at; err == nil && at < end; {
 		l.progress("read idempotency keys", int64(at), int64(end))
 		err = l.store.View(ctx, func(r store.Reader) error {
 			tables.WarmRecords(r, warm, min(at+keysAhead, end))
 			warm = min(at+keysAhead, end)
-			at = b.idem.Read(r, at, end, keysSlice, oldest)
+			at = b.idem.Read(r, at, end, keysSlice)
 			return nil
 		})
 		if err == nil && b.idem.Closed() > 1 && !b.barred.Load() {
@@ -236,6 +235,18 @@ func (l *Local) loadKeys(ctx context.Context) error {
 	}
 	b.keysRead = b.keysRead && err == nil
 	return err
+}
+
+// firstKey returns the seq from which the keys of a ledger without runs are read: that of the first
+// record whose key may count by the ledger's time. A ledger whose time went ahead in a step has
+// older keys that count; a slot has room for all of them, since it was never closed.
+func (l *Local) firstKey(r store.Reader) uint64 {
+	cur, cfg := &l.books.cur, l.reloaded.Load()
+	first := tables.Since(r, cur.At-int64(cfg.KeyTTL))
+	if slot := uint64(cfg.SlotMax); cur.Seq > slot {
+		return min(first, cur.Seq-slot)
+	}
+	return 1
 }
 
 // redoSlice is how many records one view of a boot goes over: some 20 ms.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"math"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -22,7 +23,8 @@ type resolver struct {
 	assets  *assets
 	seq     uint64 // a look at memory and file from now on finds every record up to it
 	at      int64  // the command is stamped later than this, whatever the wall clock does
-	now     int64  // as at, or the wall clock if that is later
+	now     int64  // as at, or the clock if that is later
+	settled bool   // keys may be forgotten
 	size    int
 	touched []Mark
 
@@ -54,8 +56,20 @@ func (l *Local) resolver(ctx context.Context) *resolver {
 	checked, v := l.books.idem.Checked(), l.books.view.Load()
 	return &resolver{
 		l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, seq: v.Seq, at: v.At,
-		now: max(v.At, l.now().UnixNano()),
+		now: max(v.At, l.now().UnixNano()), settled: l.settled(),
 	}
+}
+
+// keyForever is the lifetime of keys while none may be forgotten, ns: longer than any ledger, and
+// subtracting it from a stamp does not overflow.
+const keyForever = math.MaxInt64 / 2
+
+// keyTTL returns how long the key of op counts, ns.
+func keyTTL(op *Op, settled bool) int64 {
+	if !settled {
+		return keyForever
+	}
+	return int64(op.TTL)
 }
 
 // resolve makes a command's actions of ops.
@@ -109,7 +123,8 @@ func (s *resolver) one(a *action, o, batch *Op) (err error) {
 	}
 	if o.Dedupe.Key != "" { // sealed runs are searched here, and Apply skips them
 		a.key, a.keyed, a.checked = s.key.hash(o.Dedupe), true, s.checked
-		if a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(o.TTL), s.view); err != nil {
+		a.ttl = keyTTL(o, s.settled)
+		if a.found, _, err = s.l.books.idem.Find(a.key, s.at-a.ttl, s.view); err != nil {
 			return err
 		}
 	}
@@ -223,7 +238,7 @@ func (s *resolver) answer(r store.Reader, a *action) error {
 	if seq != 0 {
 		rec, known := tables.Record(r, seq)
 		mustLead(a.key, seq, &rec, known)
-		if rec.At <= s.now-int64(a.op.TTL) {
+		if rec.At <= s.now-a.ttl {
 			return nil
 		}
 		if rec.Dedupe.Fingerprint != a.op.Fingerprint {

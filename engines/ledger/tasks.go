@@ -215,10 +215,10 @@ func (l *Local) seal(ctx context.Context) error {
 	return nil
 }
 
-// dropOld drops the runs that are too old, one a commit.
+// dropOld drops the runs that are too old, one a commit, unless no key may be forgotten.
 func (l *Local) dropOld(ctx context.Context) error {
 	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
-	for {
+	for l.settled() {
 		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.reloaded.Load().KeyTTL), view)
 		if err != nil || !due {
 			return err
@@ -227,4 +227,5 @@ func (l *Local) dropOld(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }

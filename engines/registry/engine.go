@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -44,7 +43,8 @@ type Deps struct {
 	Log     hclog.Logger
 	Board   *obs.Board
 	Tracer  *obs.Tracer      // nil: no spans
-	Now     func() time.Time // wall clock; nil: time.Now
+	Now     func() time.Time // the clock of everything that is stored; nil: time.Now
+	Wall    func() time.Time // the clock of what others sign; nil: Now
 	// Progress is called at each step of a long Recover. A total of 0 means unknown. It must not
 	// wait; nil: no calls.
 	Progress func(stage string, done, total int64)
@@ -65,7 +65,8 @@ type Engine struct {
 	board    *obs.Board
 	log      hclog.Logger
 	tracer   *obs.Tracer
-	now      func() time.Time
+	now      func() time.Time // of everything that is stored
+	wall     func() time.Time // of what others sign
 	progress func(stage string, done, total int64)
 	m        *metrics
 
@@ -123,7 +124,7 @@ type Engine struct {
 // starts no task.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, catalog: d.Catalog,
+		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall, catalog: d.Catalog,
 		//rawchan: slots is a semaphore, it queues nothing
 		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		//rawchan: readSlots is a semaphore, it queues nothing
@@ -136,6 +137,9 @@ func New(cfg Config, d Deps) *Engine {
 	e.objections.Store(&objections{})
 	if e.now == nil {
 		e.now = time.Now
+	}
+	if e.wall == nil {
+		e.wall = e.now
 	}
 	e.progress = d.Progress
 	if e.progress == nil {
@@ -356,7 +360,7 @@ func (e *Engine) sound() error {
 	if e.chainError.Load() != nil {
 		return &NotReadyError{Cause: CauseChainError}
 	}
-	return e.clockReady()
+	return nil
 }
 
 // checkpointSize returns the size of the latest checkpoint, 0 before the first.
@@ -365,26 +369,6 @@ func (e *Engine) checkpointSize() uint64 {
 		return s.Size
 	}
 	return 0
-}
-
-// maxClockLag is the most that the wall clock may be behind HEAD.
-const maxClockLag = 5 * time.Minute
-
-// clockReady returns an error while the clock is further behind HEAD than maxClockLag: the times of
-// new versions would be invented.
-func (e *Engine) clockReady() error {
-	head := e.Head().Head
-	if head.Version == 0 {
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, head.CommittedAt)
-	if err != nil {
-		return fmt.Errorf("time of HEAD: %w", err)
-	}
-	if e.now().Add(maxClockLag).Before(at) {
-		return &NotReadyError{Cause: CauseClockBehind}
-	}
-	return nil
 }
 
 // Origin returns the name of the log: the stored one after genesis, the configured one before it.

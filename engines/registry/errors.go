@@ -31,7 +31,6 @@ var (
 const (
 	CauseNoGenesis    = "no_genesis"
 	CauseChainError   = "chain_error"
-	CauseClockBehind  = "clock_behind"
 	CauseLoading      = "loading"
 	CausePipelineDown = "pipeline_down"
 	CauseRollback     = "rollback_detected"

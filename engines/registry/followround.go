@@ -20,9 +20,10 @@ import (
 
 // Bounds of a round.
 const (
-	followFlights = 8        // requests at a time
-	followSlice   = 32       // versions read at once
-	maxKept       = 32 << 20 // bytes of verified versions that are kept to be written; others are read again
+	maxAhead      = 5 * time.Minute // of the time of a checkpoint, against this clock
+	followFlights = 8               // requests at a time
+	followSlice   = 32              // versions read at once
+	maxKept       = 32 << 20        // bytes of verified versions that are kept to be written; others are read again
 )
 
 // round reads the checkpoint of the hub and copies the versions under it. It writes nothing before
@@ -142,7 +143,7 @@ func (f *follower) sets(ctx context.Context, version uint64) (out []*record.Sign
 // open verifies a checkpoint under the log keys of the last set, which is the one in force at its
 // size. Further lines must be signatures of earlier log keys or of witnesses that a set names.
 func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
-	return openNote(raw, sets, f.e.now())
+	return openNote(raw, sets, f.e.wall())
 }
 
 func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed checkpoint.Signed, err error) {
@@ -171,7 +172,7 @@ func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed check
 	switch ahead := signed.At.Sub(now); {
 	case signed.At.IsZero():
 		return signed, faultf(FollowUnsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
-	case ahead > maxClockLag:
+	case ahead > maxAhead:
 		return signed, faultf(FollowUnsound, "the checkpoint of %d versions was signed at %s, %s ahead of this clock",
 			signed.Size, record.FormatTime(signed.At), ahead.Round(time.Second))
 	}

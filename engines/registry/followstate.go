@@ -65,7 +65,7 @@ func (e *Engine) Age() (age time.Duration, known bool) {
 	if e.follow == nil || last == nil {
 		return 0, false
 	}
-	return max(0, e.now().Sub(last.At)), true
+	return max(0, e.wall().Sub(last.At)), true
 }
 
 // followStatus returns the state of a follower, nil on a node that follows no other.

@@ -54,8 +54,7 @@ func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.App
 		return approveReq{}, fmt.Errorf("signer %.60q is neither in the set in force nor in the proposal's: %w",
 			a.SignerID, record.ErrInvalidSig)
 	}
-	now := e.now()
-	if err := a.CheckClock(prop.payload.CreatedAt, now, e.live().Approvals.MaxSkew.D()); err != nil {
+	if err := a.CheckClock(prop.payload.CreatedAt, e.wall(), e.live().Approvals.MaxSkew.D()); err != nil {
 		return approveReq{}, err
 	}
 	release, err := e.workSlot(ctx)
@@ -68,7 +67,7 @@ func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.App
 		return approveReq{}, err
 	}
 	e.m.approvalSeconds(time.Since(begun).Seconds())
-	a.ReceivedAt = record.FormatTime(now)
+	a.ReceivedAt = record.FormatTime(e.now())
 	return approveReq{id: prop.id, approval: a, key: keyOf(signer)}, nil
 }
 

@@ -78,7 +78,7 @@ func (e *Engine) complete(st *state, draft *record.Sketch, wantB3 string) (*reco
 	if err != nil {
 		return nil, err
 	}
-	p, items, err := draft.Complete(base, e.now())
+	p, items, err := draft.Complete(base, e.wall())
 	if err != nil {
 		return nil, err
 	}

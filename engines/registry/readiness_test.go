@@ -51,10 +51,10 @@ func TestReadiness(t *testing.T) {
 	}
 	r.advance(-time.Hour)
 	sample(8)
-	if rep := r.board.Report("", ""); rep.WriteReady || !rep.ReadReady {
+	if rep := r.board.Report("", ""); !rep.WriteReady || !rep.ReadReady {
 		t.Errorf("with a clock behind HEAD: %+v", rep)
 	}
-	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseClockBehind) {
+	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); err != nil {
 		t.Errorf("propose with a clock behind HEAD: %v", err)
 	}
 }

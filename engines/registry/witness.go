@@ -241,7 +241,7 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 				return err
 			}
 			if a.Status != http.StatusConflict {
-				line, err = w.Cosignature(s.Tree, raw, e.now())
+				line, err = w.Cosignature(s.Tree, raw, e.wall())
 				return err
 			}
 			conflict = true

@@ -31,8 +31,8 @@
 //  7. The breaker closes without traffic, because the watchdog probes the ledger while it is not
 //     ready. A failed call counts once for the breaker, however many ops it has. A call may last
 //     for retry.rpc_timeout, even if its callers leave earlier.
-//  8. The age of a key is measured in the ledger's time. Writes are refused while the ledger's time
-//     is unknown, or more than 10 s ahead of the wall clock. The two are compared once a second.
+//  8. The age of a key is measured in the ledger's time, which follows the clock of the node. No
+//     write is refused because a clock is wrong.
 //  9. The daily ceiling of a token for an asset bounds the amount that the token moves on a UTC
 //     day, whichever account pays. Issues, transfers, burns, holds and captures count with their
 //     amounts; a release subtracts nothing. A narrowed token has the id of its parent, so they
@@ -46,9 +46,9 @@
 //     burst, in the order of the queue. With a heavy burst it passes the turn on as soon as the
 //     burst is queued.
 //   - cache_invalidator × 1: cold_tx -> ledger, ledger_bus -> events_tx. It makes the ledger keep
-//     balances that are read in memory, and follows roots, expired holds and the ledger's time.
+//     balances that are read in memory, and follows roots and expired holds.
 //   - metrics_ticker × 1: metrics_tick, 1 s. It samples the depth of the queue for queue_ok, the
-//     number of busy workers, the clock, and the services that authorize requests.
+//     number of busy workers, and the services that authorize requests.
 //   - audit_stream × 1: events_tx -> log.
 //   - watchdog × 1: watchdog_tick, 25 ms. It follows the ledger's health, and probes it every
 //     100 ms while it is not ready. A call stalls after ledger.stall_after, or after four times the

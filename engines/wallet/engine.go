@@ -34,7 +34,7 @@ type Deps struct {
 	Metrics *obs.Metrics
 	Log     hclog.Logger
 	Board   *obs.Board
-	Now     func() time.Time // wall clock; nil: time.Now
+	Now     func() time.Time // the clock of the node; nil: time.Now
 	// StallAfter returns the age from which a call of the ledger counts as stalled; nil: the
 	// default of the ledger.
 	StallAfter func() time.Duration
@@ -87,7 +87,6 @@ type Engine struct {
 	gates      gates
 	queueOK    gate
 	breakerOK  gate
-	ledgerTime atomic.Int64          // Unix ns
 	ledgerSaid atomic.Pointer[error] // safe mode, as a call met it since the watchdog looked
 	left       atomic.Int32          // workers that have ended for good
 	gone       chan struct{}         // closed when all workers have

@@ -52,7 +52,6 @@ const (
 	CauseStarting = "starting"
 	CauseDraining = "draining"
 	CauseLedger   = "ledger_ready"
-	CauseClock    = "clock_ok"
 	CauseAuth     = "auth_ready"
 	CausePolicy   = "policy_ready"
 	CauseDeadline = "deadline" // passed while the request was queued

@@ -228,11 +228,9 @@ func (v *invalidator) warm(ctx context.Context, k balanceKey) error {
 	return nil
 }
 
-// catchUp follows the batches that are there: the ledger's time, the holds that ended by
-// themselves, and the root.
+// catchUp follows the batches that are there: the holds that ended by themselves, and the root.
 func (v *invalidator) catchUp(sub *flow.Subscription[ledger.Committed]) {
 	for ev, _, ok := sub.Next(); ok; ev, _, ok = sub.Next() {
-		v.e.sawLedgerTime(ev.At)
 		v.touched += len(ev.Touched)
 		v.batches++
 		v.last = ev

@@ -11,7 +11,6 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
-	"ronbox/engines/ledger/record"
 )
 
 // Readiness keys, all hard and of the write plane: reads go on.
@@ -21,7 +20,6 @@ const (
 	keyAuth    = "auth_ready"
 	keyPolicy  = "policy_ready"
 	keyQueue   = "queue_ok"
-	keyClock   = "clock_ok"
 	keyBreaker = "breaker:" + ledgerName
 )
 
@@ -30,9 +28,6 @@ const (
 	queueBad  = 0.9
 	queueGood = 0.5
 )
-
-// maxClockLag is how far the wall clock may be behind the ledger's time.
-const maxClockLag = 10 * time.Second
 
 // Periods of the tasks that look after the ledger.
 const (
@@ -45,7 +40,7 @@ const (
 // gates are the keys without which writes are refused. queue_ok is not one of them: while it fails,
 // balancers send elsewhere, and the queue itself refuses the requests that do not fit.
 type gates struct {
-	ledger, auth, policy, clock gate
+	ledger, auth, policy gate
 	// the ledger takes no writes until it was verified and the node started again
 	safeMode atomic.Bool
 }
@@ -55,7 +50,7 @@ type gate struct{ ok, seen atomic.Bool }
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyBreaker} {
 		rows = append(rows, obs.Probe{Service: service, Key: key, Hard: true, Plane: obs.WritePlane})
 	}
 	return rows
@@ -70,8 +65,6 @@ func (e *Engine) WriteReady() error {
 		return ledger.ErrSafeMode
 	case !e.gates.ledger.ok.Load():
 		return &NotReadyError{CauseLedger}
-	case !e.gates.clock.ok.Load():
-		return &NotReadyError{CauseClock}
 	case !e.gates.auth.ok.Load():
 		return &NotReadyError{CauseAuth}
 	case !e.gates.policy.ok.Load():
@@ -204,15 +197,13 @@ func (w *watchdog) showBreaker(s flow.BreakerState) {
 	}
 }
 
-// runTicker samples the values that change slowly: the fill of the queue, the workers at work, the
-// clock, and the services of this process that judge requests.
+// runTicker samples the values that change slowly: the fill of the queue, the workers at work, and
+// the services of this process that judge requests.
 func (e *Engine) runTicker(ctx context.Context) error {
 	defer e.tick.Stop()
 	tick := e.tick.C()
 	for {
-		if err := e.sample(ctx); err != nil {
-			return err
-		}
+		e.sample()
 		if more, err := e.next(ctx, tick); !more {
 			return err
 		}
@@ -232,19 +223,11 @@ func (e *Engine) next(ctx context.Context, tick <-chan time.Time) (more bool, er
 	}
 }
 
-func (e *Engine) sample(ctx context.Context) error {
+func (e *Engine) sample() {
 	e.sampleQueue()
 	e.m.busySeen.Store(e.m.busy.Load())
 	e.sampleJudge(svcAuth, keyAuth, &e.gates.auth, e.authReady)
 	e.sampleJudge(svcPolicy, keyPolicy, &e.gates.policy, e.policyReady)
-	var unread error
-	if e.ledgerTime.Load() == 0 {
-		if unread = e.readLedgerTime(ctx); ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	e.sampleClock(unread)
-	return nil
 }
 
 // full notes a job that did not fit into work_tx.
@@ -279,52 +262,3 @@ func (e *Engine) sampleJudge(svc, key string, g *gate, ready func() error) {
 	}
 	e.flip(key, g, cause)
 }
-
-// sampleClock compares the wall clock with the ledger's time; unread is why that is not known.
-func (e *Engine) sampleClock(unread error) {
-	var cause error
-	if unread != nil {
-		cause = fmt.Errorf("the time of the ledger is not known: %w", unread)
-	} else if lag := e.clockBehind(); lag > maxClockLag {
-		cause = fmt.Errorf("the clock is %s behind the ledger", lag.Round(time.Second))
-	}
-	e.flip(keyClock, &e.gates.clock, cause)
-}
-
-// clockBehind returns how far the wall clock is behind the ledger's time.
-func (e *Engine) clockBehind() time.Duration {
-	return time.Duration(e.ledgerTime.Load() - e.now().UnixNano())
-}
-
-// sawLedgerTime notes a time of the ledger, Unix ns.
-func (e *Engine) sawLedgerTime(at int64) {
-	for {
-		old := e.ledgerTime.Load()
-		if old >= at || e.ledgerTime.CompareAndSwap(old, at) {
-			return
-		}
-	}
-}
-
-// readLedgerTime learns the time of the ledger from its last batch, before anything is committed; a
-// ledger without a batch has none. After an error it is read again at the next tick.
-func (e *Engine) readLedgerTime(ctx context.Context) error {
-	head, err := readOnce(ctx, e, opHead, e.ledger.Head)
-	if err != nil || head.Batches == 0 {
-		return err
-	}
-	last, err := readOnce(ctx, e, opRoots,
-		func(ctx context.Context) ([]record.Batch, error) { return e.ledger.Roots(ctx, head.Batches-1, 1) })
-	if err != nil {
-		return err
-	}
-	if len(last) == 0 {
-		return errNoBatch
-	}
-	e.sawLedgerTime(last[0].At)
-	return nil
-}
-
-// errNoBatch is returned when the ledger has batches and does not show the last one, which only a
-// bug can do.
-var errNoBatch = errors.New("the ledger does not show its last batch")

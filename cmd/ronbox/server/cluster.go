@@ -143,7 +143,7 @@ func (m *membership) Listen(ctx context.Context) error {
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
-		Now:      m.n.now,
+		Now:      m.n.wall,
 		Log:      m.n.log,
 	})
 	own := http.NewServeMux()

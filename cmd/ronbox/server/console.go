@@ -42,7 +42,7 @@ func (n *Node) newConsole(c *config.Config) consoleEngine {
 		Node:      func() http.Handler { return n.server.Handler() },
 		Info:      n.Version,
 		URL:       func() string { return n.server.URL() },
-		Now:       n.now,
+		Now:       n.wall,
 		Certified: func(host string) bool { return n.server.Certified(host) },
 		Note: func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string) {
 			n.note(ctx, tokens.AuditEvent(event, by, corrID, detail))

@@ -62,7 +62,7 @@ func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 		return nodeapi.Checkup{}, context.Cause(ctx)
 	}
 	states := map[host.Level]string{host.OK: "ok", host.Warn: "warn", host.Bad: "fail"}
-	out := nodeapi.Checkup{CheckedAt: n.now().UTC(), Findings: []nodeapi.NodeFinding{}}
+	out := nodeapi.Checkup{CheckedAt: n.wall().UTC(), Findings: []nodeapi.NodeFinding{}}
 	for _, f := range found {
 		out.Findings = append(out.Findings,
 			nodeapi.NodeFinding{Check: f.Check, State: states[f.Level], Message: f.Seen, Next: f.Advice})

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,8 +115,9 @@ func fileIsBad(t *testing.T, cfg *config.Config) {
 // livesWithout starts the node and asks all services but one.
 func livesWithout(t *testing.T, cfg *config.Config, made time.Time, hurt string) {
 	t.Helper()
-	offset := time.Until(made)
-	r := launchAt(t, cfg, func() time.Time { return time.Now().Add(offset) })
+	var offset atomic.Int64
+	offset.Store(int64(time.Until(made)))
+	r := launchAt(t, cfg, turned(&offset))
 	if rep := r.board.Report("", ""); !rep.Ready {
 		t.Errorf("the node is not ready: %v", rep.Causes)
 	}

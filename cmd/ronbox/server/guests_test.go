@@ -88,8 +88,9 @@ func TestGuests(t *testing.T) {
 				g.prepare(t, cfg)
 			}
 			must(t, config.Validate(cfg))
-			offset := time.Until(made)
-			r := launchAt(t, cfg, func() time.Time { return time.Now().Add(offset) })
+			var offset atomic.Int64
+			offset.Store(int64(time.Until(made)))
+			r := launchAt(t, cfg, turned(&offset))
 			r.await("packs are served", func() bool { return r.ask(t, honest["edge"]).Status == http.StatusOK })
 			quiet := r.honestly(g.hurts)
 			ctx, stop := context.WithCancel(t.Context())

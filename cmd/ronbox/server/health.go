@@ -67,6 +67,9 @@ func (n *Node) probes() []obs.Probe {
 			Func:    n.restoreAccepted,
 		},
 	}
+	rows = append(rows, obs.Probe{
+		Service: ownService, Key: keyClock, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.clockOK,
+	})
 	if n.boot.Amnesia.Enabled {
 		rows = append(rows, obs.Probe{Service: ownService, Key: keyAmnesia, Plane: obs.WritePlane})
 	}

@@ -50,7 +50,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
-	addrs, from := m.known(), m.n.now()
+	addrs, from := m.known(), m.n.wall()
 	answer, err := member.SayHello(ctx, m.client, addrs, member.Hello{
 		Versions:  peer.ThisProgram(),
 		Advertise: m.id.Advertise(),
@@ -74,7 +74,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
-	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.now()).By)
+	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.wall()).By)
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()

@@ -93,6 +93,7 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 		Log:     n.levels.Logger(),
 		Board:   n.board,
 		Now:     n.now,
+		Wall:    n.wall,
 		Peers:   asked,
 		Fleet:   c.Fleet.Enabled,
 		Admit:   e.limits.Admit,

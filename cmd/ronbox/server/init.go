@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
@@ -43,6 +44,7 @@ type InitOptions struct {
 	Claimed    func() // called once this init owns the directory; may be nil
 	// called with the reason if the node that the configuration follows does not answer; may be nil
 	Unheard func(why error)
+	Made    time.Time // commit time of the binary; zero: unknown
 }
 
 // InitResult describes the node that Init has created.
@@ -123,7 +125,7 @@ func keepListener(set map[string]string, cfg *config.Config) {
 }
 
 func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *systemd.Install) (InitResult, error) {
-	id, err := store.NewIdentity(time.Now())
+	id, err := store.NewIdentity(clock.New(clock.Options{Built: o.Made}).Now())
 	if err != nil {
 		return InitResult{}, err
 	}
@@ -178,7 +180,7 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 			res.Maps = append(res.Maps, res.URL+path)
 		}
 	}
-	n, err := verbNode(&cfg, Build{})
+	n, err := verbNode(&cfg, Build{Made: o.Made})
 	if err != nil {
 		return InitResult{}, err
 	}
@@ -192,7 +194,7 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 func verbNode(cfg *config.Config, build Build) (*Node, error) {
 	own := *cfg
 	own.Log.Level = "warn"
-	return assemble(&own, build, Options{}, os.Stderr, time.Now)
+	return assemble(&own, build, Options{}, os.Stderr)
 }
 
 // address returns the URL of the node over TCP.
@@ -229,7 +231,7 @@ func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) e
 }
 
 func (n *Node) firstToken(ctx context.Context, dev bool) error {
-	spec := auth.MintSpec{Sub: "bootstrap", Scopes: []string{"node.admin"}, TTL: bootstrapTTL, Now: n.now()}
+	spec := auth.MintSpec{Sub: "bootstrap", Scopes: []string{"node.admin"}, TTL: bootstrapTTL, Now: n.wall()}
 	if dev {
 		spec.Sub, spec.TTL = "dev", devTTL
 	}

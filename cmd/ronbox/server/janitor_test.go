@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -34,8 +35,11 @@ type hours struct {
 func throughHours(t *testing.T, cfg *config.Config, work func(h *hours)) {
 	t.Helper()
 	h, begun := &hours{t: t}, time.Now()
-	n, err := assemble(cfg, Build{}, Options{}, &logs{},
-		func() time.Time { return begun.Add(time.Duration(h.gone.Load())) })
+	read := func() (time.Time, time.Duration) {
+		gone := time.Duration(h.gone.Load())
+		return begun.Add(gone), gone
+	}
+	n, err := assemble(cfg, Build{}, Options{clock: clock.Options{Read: read}}, &logs{})
 	must(t, err)
 	must(t, n.offline(t.Context(), func(context.Context) error {
 		h.Node, h.jobs = n, n.jobs(n.now())

@@ -31,6 +31,7 @@ func ledgerService() service {
 				Log:      n.levels.Logger(),
 				Board:    n.board,
 				Now:      n.now,
+				Settled:  n.clock.Settled,
 				Progress: n.bootProgress,
 			})}
 		},

@@ -461,7 +461,7 @@ func TestKeysLiveAsLongAsConfigured(t *testing.T) {
 	must(t, cfg.Wallet.IdempotencyTTL.UnmarshalText([]byte("72h")))
 	must(t, config.Validate(cfg))
 	var shift atomic.Int64
-	r := launchAt(t, cfg, func() time.Time { return time.Now().Add(time.Duration(shift.Load())) })
+	r := launchAt(t, cfg, passing(&shift))
 	first := r.v1("POST", "/v1/transfer", "k1", pay("alice", "bob", "1", 1))
 	for n := uint64(2); n <= 4; n++ { // each ends the slot of the one before
 		shift.Add(int64(20 * time.Hour))

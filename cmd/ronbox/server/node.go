@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
@@ -42,6 +43,7 @@ const ownService = "node"
 type Build struct {
 	Version string
 	Commit  string
+	Made    time.Time // commit time; zero: unknown
 }
 
 // Options are the options of a node that are not configuration keys.
@@ -54,6 +56,8 @@ type Options struct {
 	// RunStep is called by tests at each named step of a rewarder run.
 	RunStep func(step string)
 
+	clock     clock.Options           // replaces the clocks of the machine in tests
+	reading   func()                  // called by tests before each reading of the clock; may be nil
 	inherited map[string]net.Listener // from the service manager or an earlier life, by name
 	within    bounds                  // bounds of the stop; zero: stopWithin
 	clustered bool                    // the file may belong to a cluster
@@ -67,7 +71,9 @@ type Node struct {
 	boot  *config.Config // the configuration given to New, for keys that need a restart
 	opt   Options
 	build Build
-	now   func() time.Time
+	clock *clock.Clock
+	now   func() time.Time // the reading of clock: of everything that is stored
+	wall  func() time.Time // the wall clock: of everything that others sign or check
 
 	within bounds // bounds of the parts of a stop
 
@@ -120,7 +126,8 @@ type Node struct {
 
 	sup     *flow.Supervisor // set by Run
 	state   state            // owned by Run
-	started time.Time        // set by Run before the first listener
+	started time.Time        // reading; set by Run before the first listener
+	begun   time.Time        // of uptime; set by Run
 }
 
 // current is a configuration and its version.
@@ -167,12 +174,13 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 		return nil, err
 	}
 	o.clustered = !cfg.Amnesia.Enabled
-	return assemble(cfg, build, o, os.Stderr, time.Now)
+	return assemble(cfg, build, o, os.Stderr)
 }
 
 // assemble builds every part of the node after the parts that it uses.
-func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
-	n := &Node{boot: cfg, opt: o, build: build, now: now, member: o.member}
+func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node, error) {
+	n := &Node{boot: cfg, opt: o, build: build, member: o.member}
+	n.setClock(o)
 	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
@@ -200,7 +208,8 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
-		Auth: n.auth, Store: n.store, Log: n.log, Now: n.now, Config: func() auth.Config { return n.conf().Auth },
+		Auth: n.auth, Store: n.store, Log: n.log, Wall: n.wall, Now: n.now,
+		Config: func() auth.Config { return n.conf().Auth },
 	})
 	n.buildEngines(cfg)
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
@@ -221,7 +230,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 // storeOptions returns the dependencies and hooks of the store.
 func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	o := store.Options{
-		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Tracer: n.tracer,
+		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Opened: n.clock.Begin, Tracer: n.tracer,
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			// engine tasks are added by their Lanes
@@ -284,7 +293,7 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 		Auth:      n.auth,
 		Info:      n.Version,
 		Lifecycle: n.phase,
-		Now:       n.now,
+		Now:       n.wall,
 		Tracer:    n.tracer,
 		Inherited: n.opt.inherited,
 		Version:   n.build.Version,

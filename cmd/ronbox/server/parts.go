@@ -53,6 +53,7 @@ func prepareReason(err error) string {
 func (n *Node) parts() []part {
 	return []part{
 		inPlace("log", func(c *config.Config) { n.levels.Set(c.Log) }),
+		inPlace("clock", func(c *config.Config) { n.clock.SetConfig(c.Node.Clock()) }),
 		inPlace("metrics", func(c *config.Config) { n.metrics.Configure(c.Metrics) }),
 		inPlace("auth", func(c *config.Config) { n.auth.SetConfig(c.Auth) }),
 		inPlace("store", func(c *config.Config) { n.store.SetConfig(c.Store); n.store.SetAudit(c.Audit) }),

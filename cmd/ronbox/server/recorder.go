@@ -140,7 +140,7 @@ func (n *Node) keepFlight(dir string, slow slowCommit) (path string, err error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, fmt.Sprintf("flight-%s.trace", n.now().UTC().Format("20060102T150405.000000000Z")))
+	path = filepath.Join(dir, fmt.Sprintf("flight-%s.trace", n.wall().UTC().Format("20060102T150405.000000000Z")))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err

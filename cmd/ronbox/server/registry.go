@@ -51,6 +51,7 @@ func registryService() service {
 				Board:         n.board,
 				Tracer:        n.tracer,
 				Now:           n.now,
+				Wall:          n.wall,
 				Progress:      n.bootProgress,
 				LogKeyFile:    registryFile(c, c.Registry.Checkpoint.LogKeyPath, LogKeyName),
 				HighWaterFile: registryFile(c, c.Registry.Checkpoint.HighwaterPath, HighWaterName),
@@ -170,7 +171,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	if err != nil {
 		return "", err
 	}
-	now := n.now()
+	now := n.wall()
 	draft := record.Draft{Version: 1, Full: true, SignerSet: &record.SignerSet{
 		Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{key.Signer(1)},
 		LogKeys: []string{logKey.VKey},

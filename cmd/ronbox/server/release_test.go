@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,8 +44,9 @@ var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2}
 
 func releaseOpens(t *testing.T, release string, schema int) {
 	cfg, made := unpacked(t, release)
-	offset := time.Until(made)
-	r := launchAt(t, cfg, func() time.Time { return time.Now().Add(offset) })
+	var offset atomic.Int64
+	offset.Store(int64(time.Until(made)))
+	r := launchAt(t, cfg, turned(&offset))
 	r.await("packs are served", func() bool { return r.ask(t, "/edge/tiles/one.json").Status == http.StatusOK })
 	for _, want := range answersOf(t, release) {
 		got := r.ask(t, want.Path)

@@ -231,7 +231,7 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 func wired(t *testing.T, cfg *config.Config, o Options, out io.Writer) *Node {
 	t.Helper()
 	o.within = cmp.Or(o.within, patientStop)
-	n, err := assemble(cfg, Build{Version: "test"}, o, out, time.Now)
+	n, err := assemble(cfg, Build{Version: "test"}, o, out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 // node drains. Run blocks until every task has ended.
 func (n *Node) Run(ctx context.Context) (exit int) {
 	base := context.WithoutCancel(ctx)
-	n.started = n.now()
+	n.started, n.begun = n.now(), time.Now()
 	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
 	defer n.sup.Close()
 	n.sup.Start(n.logWriter())
@@ -188,6 +188,7 @@ func (n *Node) recover(ctx context.Context) event {
 		}
 	}
 	n.board.Silence(false)
+	n.clock.Reach(time.Unix(0, n.store.Info().At)) // of the leader before this one
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
@@ -327,4 +328,4 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 }
 
 // uptime returns the time since Run began.
-func (n *Node) uptime() time.Duration { return n.now().Sub(n.started) }
+func (n *Node) uptime() time.Duration { return time.Since(n.begun) }

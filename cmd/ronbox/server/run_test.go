@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -442,7 +441,7 @@ func TestWrongSecret(t *testing.T) {
 	) {
 		t.Errorf("mint with a wrong one: %v", err)
 	}
-	n, err := assemble(cfg, Build{}, Options{}, io.Discard, time.Now)
+	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
 	if exit := n.Run(t.Context()); exit != ExitConfig {
 		t.Errorf("exit %d with a wrong one, want %d", exit, ExitConfig)
@@ -464,7 +463,7 @@ func TestWrongSecret(t *testing.T) {
 func TestMissingCertificate(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.TLS.Enabled, cfg.TLS.CertPath, cfg.TLS.KeyPath = true, "/nowhere/cert.pem", "/nowhere/key.pem"
-	n, err := assemble(cfg, Build{}, Options{}, io.Discard, time.Now)
+	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
 	err = n.openParts(t.Context())
 	if got := classify(err); got.code != ExitConfig || !strings.Contains(got.next, "tls.cert_path") {

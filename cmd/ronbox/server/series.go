@@ -201,7 +201,7 @@ func (n *Node) figures() (figures, error) {
 		return figures{}, err
 	}
 	out := figures{
-		at:         n.now(),
+		at:         n.wall(),
 		commits:    n.store.CommitTimes(),
 		file:       float64(n.store.Bytes()),
 		goroutines: float64(runtime.NumGoroutine()),

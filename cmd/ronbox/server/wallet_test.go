@@ -332,14 +332,12 @@ func (r *rig) live(nth int64, do func(*rig)) (exit int, reads int64) {
 	n, err := assemble(
 		r.cfg,
 		Build{Version: "test"},
-		Options{Load: load, within: patientStop},
-		r.log,
-		func() time.Time {
+		Options{Load: load, within: patientStop, reading: func() {
 			if count.Add(1) == nth {
 				do(r)
 			}
-			return time.Now()
-		},
+		}},
+		r.log,
 	)
 	must(r.t, err)
 	ctx, cancel := context.WithCancel(r.t.Context())

@@ -63,20 +63,17 @@ func (l *Loader) last() uint64 {
 func (l *Loader) Half() []uint64 { return l.half }
 
 // From returns the seq after the runs, where the journal is to be read from. If it is 1, there are
-// no runs, and expired records at the beginning of the journal may be skipped; else none may, see
-// Read.
+// no runs, and expired records at the beginning of the journal may be skipped; else none may,
+// because a key that was used again would lead to the older record in a run.
 func (l *Loader) From() uint64 { return l.x.set.Load().end() + 1 }
 
-// Read inserts the keys of up to n records from the seq from up to, not including, to. If there are
-// no runs, it skips records older than notBefore, Unix ns; else it reads all, because a key that
-// was used again would lead to the older record in a run. It returns the seq to go on from, which
-// is to or more at the end. Slots may close; they can be sealed between two calls.
-func (x *Index) Read(r store.Reader, from, to uint64, n int, notBefore int64) (next uint64) {
-	if next = from; len(x.set.Load().runs) > 0 {
-		notBefore = 0
-	}
+// Read inserts the keys of up to n records from the seq from up to, not including, to. It returns
+// the seq to go on from, which is to or more at the end. Slots may close; they can be sealed between
+// two calls.
+func (x *Index) Read(r store.Reader, from, to uint64, n int) (next uint64) {
+	next = from
 	for seq, rec := range tables.Records(r, from, min(to, from+uint64(n))) {
-		if key, ok := tables.IdemKey(rec); ok && rec.At >= notBefore {
+		if key, ok := tables.IdemKey(rec); ok {
 			x.Insert(key, seq, rec.At)
 		}
 		next = seq + 1

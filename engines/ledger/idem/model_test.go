@@ -21,7 +21,6 @@ type machine struct {
 	log     []entry // committed entries, in the order of the journal
 	group   []entry // inserted since the last commit
 	dropped uint64  // the last seq of the dropped runs
-	skipped uint64  // the last seq that a boot did not read
 	at      int64
 	keys    uint64 // the number of different keys that are drawn
 }
@@ -139,18 +138,8 @@ func (m *machine) Reload(t *rapid.T) {
 			m.x.Committed()
 		}
 	}
-	notBefore := m.at - rapid.SampledFrom([]int64{1 << 62, 600, 100, 0}).Draw(t, "ttl")
-	first := l.From()
-	for from, end := first, m.seq()+1; from < end; {
-		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"), notBefore)
-	}
-	if first == 1 { // without runs, entries that are too old are skipped
-		m.skipped = 0
-		for _, e := range m.log {
-			if e.at < notBefore {
-				m.skipped = e.Seq
-			}
-		}
+	for from, end := l.From(), m.seq()+1; from < end; {
+		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"))
 	}
 	m.sealer = m.x.Sealer()
 }
@@ -177,7 +166,7 @@ func (m *machine) must(t *rapid.T, fn command) {
 func (m *machine) scan(k Key, entries ...[]entry) (newest entry) {
 	for _, part := range entries {
 		for _, e := range part {
-			if e.Key == k && e.Seq > max(m.dropped, m.skipped) {
+			if e.Key == k && e.Seq > m.dropped {
 				newest = e
 			}
 		}

@@ -177,13 +177,11 @@ func TestLoad(t *testing.T) {
 	if l.From() != 51 || again.Checked() != 50 || len(l.Half()) != 0 {
 		t.Errorf("from %d, checked %d, half %v", l.From(), again.Checked(), l.Half())
 	}
-	for notBefore, want := range map[int64]int64{51: 1, 52: 0} {
-		y := New(4, Cut{Width: 1 << 40, Max: 50})
-		if next := y.Read(tx.Reader(), 51, 52, 10, notBefore); next != 52 || y.Stats().Open != want {
-			t.Errorf("since %d: %+v, next %d", notBefore, y.Stats(), next)
-		}
+	y := New(4, Cut{Width: 1 << 40, Max: 50})
+	if next := y.Read(tx.Reader(), 51, 52, 10); next != 52 || y.Stats().Open != 1 {
+		t.Errorf("%+v, next %d", y.Stats(), next)
 	}
-	if next := again.Read(tx.Reader(), 70, 90, 5, 0); next != 90 {
+	if next := again.Read(tx.Reader(), 70, 90, 5); next != 90 {
 		t.Errorf("a hole ends at %d", next)
 	}
 }

@@ -43,7 +43,7 @@ func bootAndFind(tx *storetest.Tx, n uint64) (wrong, lost uint64, err error) {
 		for l := x.Loader(); !l.Step(r); {
 		}
 		for next := x.Loader().From(); next <= n; {
-			next = x.Read(r, next, n+1, 100, 0)
+			next = x.Read(r, next, n+1, 100)
 		}
 		for seq := uint64(1); seq <= n; seq++ {
 			if got, found := x.Lookup(r, keyOf(seq), 0, int64(seq)); !found {

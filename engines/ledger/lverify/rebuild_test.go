@@ -113,7 +113,7 @@ func loadKeys(t *testing.T, x *idem.Index, r store.Reader) {
 	for !load.Step(r) {
 	}
 	for next, end := load.From(), tables.LastSeq(r)+1; next < end; {
-		next = x.Read(r, next, end, 3, math.MinInt64)
+		next = x.Read(r, next, end, 3)
 	}
 }
 

@@ -2,7 +2,6 @@ package lverify_test
 
 import (
 	"bytes"
-	"math"
 	"testing"
 	"time"
 
@@ -36,7 +35,7 @@ func (b *bench) sealed(t testing.TB) (runs []row) {
 		t.Fatal("there are runs already")
 	}
 	for next := uint64(1); next <= tables.LastSeq(b.tx.Reader()); {
-		next = x.Read(b.tx.Reader(), next, tables.LastSeq(b.tx.Reader())+1, 3, math.MinInt64)
+		next = x.Read(b.tx.Reader(), next, tables.LastSeq(b.tx.Reader())+1, 3)
 	}
 	s := x.Sealer()
 	for slice, ok := s.Next(); ok; slice, ok = s.Next() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/cluster"
@@ -63,15 +64,27 @@ type Node struct {
 	DrainCap   unit.Duration `toml:"drain_cap" reload:"r"`   // upper bound of the drain deadlines of all services
 	Predrain   unit.Duration `toml:"predrain" reload:"r"`    // time to serve while unready, so that load balancers react
 	AbortGrace unit.Duration `toml:"abort_grace" reload:"x"` // time for an aborted task to return
+
+	// The wall clock may be ahead of the node's clock by ClockStep. Further ahead, it is believed
+	// once it has stayed there for ClockSettle.
+	ClockStep   unit.Duration `toml:"clock_step" reload:"r"`
+	ClockSettle unit.Duration `toml:"clock_settle" reload:"r"`
+}
+
+// Clock returns the configuration of the node's clock.
+func (n Node) Clock() clock.Config {
+	return clock.Config{Step: n.ClockStep.D(), Settle: n.ClockSettle.D()}
 }
 
 // Default returns the default configuration.
 func Default() *Config {
 	return &Config{
 		Node: Node{
-			DataDir:    "/var/lib/ronbox",
-			DrainCap:   unit.Duration(5 * time.Second),
-			AbortGrace: unit.Duration(250 * time.Millisecond),
+			DataDir:     "/var/lib/ronbox",
+			DrainCap:    unit.Duration(5 * time.Second),
+			AbortGrace:  unit.Duration(250 * time.Millisecond),
+			ClockStep:   unit.Duration(clock.DefaultConfig().Step),
+			ClockSettle: unit.Duration(clock.DefaultConfig().Settle),
 		},
 		Server:   front.DefaultConfig(),
 		TLS:      front.DefaultTLSConfig(),
@@ -105,6 +118,8 @@ func (n Node) Validate() error {
 		unit.Between("drain_cap", n.DrainCap, time.Second, 30*time.Second),
 		unit.Between("predrain", n.Predrain, 0, 5*time.Minute),
 		unit.Between("abort_grace", n.AbortGrace, 10*time.Millisecond, 5*time.Second),
+		unit.Between("clock_step", n.ClockStep, time.Second, time.Hour),
+		unit.Between("clock_settle", n.ClockSettle, time.Minute, 24*time.Hour),
 	)
 }
 

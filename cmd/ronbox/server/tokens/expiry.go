@@ -22,7 +22,7 @@ func (i *Issuer) Expiry(ctx context.Context) (token, rootKey time.Time, err erro
 			rootKey = time.Unix(0, keys[at].CreatedAt).Add(i.config().Rotate.D())
 		}
 		rows := 0
-		for id := range expiries.Range(r, expires(i.now().Unix(), ""), expiryPrefix+after) {
+		for id := range expiries.Range(r, expires(i.wall().Unix(), ""), expiryPrefix+after) {
 			key := id.row()
 			if !strings.HasPrefix(key, tokenPrefix) {
 				continue

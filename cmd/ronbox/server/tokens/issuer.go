@@ -23,7 +23,8 @@ type Deps struct {
 	Auth   *auth.Authority // verifies the tokens
 	Store  *store.Store
 	Log    hclog.Logger
-	Now    func() time.Time
+	Wall   func() time.Time   // the wall clock: of caveats
+	Now    func() time.Time   // the clock of the store's stamps
 	Config func() auth.Config // returns the current configuration
 }
 
@@ -34,6 +35,7 @@ type Issuer struct {
 	auth   *auth.Authority
 	store  *store.Store
 	log    hclog.Logger
+	wall   func() time.Time
 	now    func() time.Time
 	config func() auth.Config
 
@@ -54,6 +56,7 @@ func New(d Deps) *Issuer {
 		auth:    d.Auth,
 		store:   d.Store,
 		log:     d.Log,
+		wall:    d.Wall,
 		now:     d.Now,
 		config:  d.Config,
 		revoked: map[revID]auth.Revocation{},
@@ -84,7 +87,7 @@ func (i *Issuer) Load(ctx context.Context, secret []byte) error {
 	if active(i.keys) >= 0 {
 		return nil
 	}
-	fresh, err := newKid(i.now())
+	fresh, err := newKid(i.wall())
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (i *Issuer) RotateDue(ctx context.Context, by engines.Actor) error {
 		return err
 	}
 	limit := i.config().Rotate.D()
-	if at := active(all); at >= 0 && i.now().Sub(time.Unix(0, all[at].CreatedAt)) < limit {
+	if at := active(all); at >= 0 && i.wall().Sub(time.Unix(0, all[at].CreatedAt)) < limit {
 		return nil
 	}
 	_, err := i.rotate(ctx, by, "", limit)
@@ -71,7 +71,7 @@ func (i *Issuer) rotate(
 	corrID string,
 	due time.Duration,
 ) (nodeapi.KeyInfo, error) {
-	fresh, err := newKid(i.now())
+	fresh, err := newKid(i.wall())
 	if err != nil {
 		return nodeapi.KeyInfo{}, err
 	}

@@ -44,7 +44,7 @@ func (i *Issuer) Mint(
 	if spec.Sub == "" {
 		spec.Sub = by.Principal
 	}
-	spec.Now = i.now()
+	spec.Now = i.wall()
 	return i.MintSpec(ctx, by, corrID, spec)
 }
 
@@ -132,7 +132,7 @@ func (i *Issuer) Tokens(ctx context.Context, by engines.Actor, cursor string, li
 	if limit < 1 || limit > maxTokenPage {
 		limit = maxTokenPage
 	}
-	out, epoch, now := nodeapi.TokenList{Tokens: []nodeapi.TokenInfo{}}, i.store.Info().AuthEpoch, i.now()
+	out, epoch, now := nodeapi.TokenList{Tokens: []nodeapi.TokenInfo{}}, i.store.Info().AuthEpoch, i.wall()
 	err := i.store.View(ctx, func(r store.Reader) error {
 		for id, row := range tokens.Range(r, tokenPrefix+tokenID(cursor), tokenPrefix+after) {
 			tid := strings.TrimPrefix(string(id), tokenPrefix)
@@ -168,7 +168,7 @@ func (i *Issuer) VerifyToken(_ context.Context, v nodeapi.VerifyRequest) (nodeap
 		Path:    v.Path,
 		Service: v.Service,
 		Scope:   v.Scope,
-		Now:     i.now(),
+		Now:     i.wall(),
 		Tenant:  v.Tenant,
 		Account: v.Account,
 		Asset:   v.Asset,

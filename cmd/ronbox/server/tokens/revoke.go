@@ -37,7 +37,7 @@ func (i *Issuer) Revoke(
 	if err := mayRevoke(by, what, value); err != nil {
 		return nodeapi.Revoked{}, err
 	}
-	fresh, err := newKid(i.now())
+	fresh, err := newKid(i.wall())
 	if err != nil {
 		return nodeapi.Revoked{}, err
 	}
@@ -51,7 +51,7 @@ func (i *Issuer) Revoke(
 		Reason: q.Reason,
 		Key:    fresh,
 		Note:   note,
-		Until:  i.now().Add(i.config().MaxTTL.D()).UnixNano(),
+		Until:  i.wall().Add(i.config().MaxTTL.D()).UnixNano(),
 	}, func(r revoked) { i.apply(r.change) })
 	if errors.Is(err, errForeign) {
 		return nodeapi.Revoked{}, denied(by, errForeign.Error())

@@ -95,14 +95,14 @@ func TestSweep(t *testing.T) {
 	mustDo(t, tx, mintRow("young", testKid(0), 1))
 	mustDo(t, tx, revoke{What: revokeTID, Value: "old1", Until: testEpoch.Add(-time.Hour).UnixNano()})
 	mustDo(t, tx, revoke{What: revokeTID, Value: "young"})
-	first := mustDo(t, tx, sweepExpired{})
-	second := mustDo(t, tx, sweepExpired{})
+	first := mustDo(t, tx, sweepExpired{Before: testEpoch.UnixNano()})
+	second := mustDo(t, tx, sweepExpired{Before: testEpoch.UnixNano()})
 	if !first.more || second.more || first.tokens+second.tokens != sweepRows+5 ||
 		first.revocations+second.revocations != 1 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	if sweep := (sweepExpired{}); sweep.due(tx.Reader(), testEpoch) ||
-		!sweep.due(tx.Reader(), testEpoch.Add(2*time.Hour)) {
+	later := sweepExpired{Before: testEpoch.Add(2 * time.Hour).UnixNano()}
+	if (sweepExpired{Before: testEpoch.UnixNano()}).due(tx.Reader()) || !later.due(tx.Reader()) {
 		t.Error("due is not what a sweep would find")
 	}
 	r := tx.Reader()

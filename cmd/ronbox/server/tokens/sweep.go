@@ -16,10 +16,13 @@ const sweepRows = 1000
 const keepRetired = 30 * 24 * time.Hour
 
 // Sweep removes expired tokens and revocations, a thousand at a time, and ends overlaps of keys.
+// Tokens expire by the wall clock, which may be wrong, so a row goes only once it has expired by
+// the node's clock as well: a revoked token would be valid again if the wall clock went back.
 func (i *Issuer) Sweep(ctx context.Context) error {
-	sweep, due := sweepExpired{Skew: int64(auth.MaxSkew)}, false
+	now := min(i.wall().UnixNano(), i.now().UnixNano())
+	sweep, due := sweepExpired{Before: now - int64(auth.MaxSkew)}, false
 	if err := i.store.View(ctx, func(r store.Reader) error {
-		due = sweep.due(r, i.now())
+		due = sweep.due(r)
 		return nil
 	}); err != nil || !due {
 		return err
@@ -39,11 +42,11 @@ func (i *Issuer) Sweep(ctx context.Context) error {
 // sweepExpired removes expired rows, retires keys after their overlap, and removes keys retired
 // long ago.
 type sweepExpired struct {
-	Skew int64 // ns: tolerated clock skew
+	Before int64 // rows that have expired before it go, Unix ns
 }
 
 // Kind implements store.Command.
-func (sweepExpired) Kind() string { return "node.sweep_auth/1" }
+func (sweepExpired) Kind() string { return "node.sweep_auth/2" }
 
 // swept is the result of a sweep.
 type swept struct {
@@ -55,9 +58,8 @@ type swept struct {
 // Apply processes rows in the order of their expiry.
 func (c sweepExpired) Apply(r store.Reader, at store.Stamp, w *store.Writes) (swept, error) {
 	var out swept
-	now := at.At - c.Skew
 	rows := 0
-	for id := range expiries.Range(r, expiryPrefix, expires(seconds(now), "")) {
+	for id := range expiries.Range(r, expiryPrefix, expires(seconds(c.Before), "")) {
 		if rows++; rows > sweepRows {
 			out.more = true
 			break
@@ -81,14 +83,13 @@ func (c sweepExpired) Apply(r store.Reader, at store.Stamp, w *store.Writes) (sw
 }
 
 // due reports whether a sweep would remove anything.
-func (c sweepExpired) due(r store.Reader, now time.Time) bool {
-	edge := now.UnixNano() - c.Skew
-	for range expiries.Range(r, expiryPrefix, expires(seconds(edge), "")) {
+func (c sweepExpired) due(r store.Reader) bool {
+	for range expiries.Range(r, expiryPrefix, expires(seconds(c.Before), "")) {
 		return true
 	}
 	for _, k := range readKids(r) {
-		if k.State == kidVerify && k.VerifyUntil < edge ||
-			k.State == kidRetired && k.VerifyUntil < edge-int64(keepRetired) {
+		if k.State == kidVerify && k.VerifyUntil < c.Before ||
+			k.State == kidRetired && k.VerifyUntil < c.Before-int64(keepRetired) {
 			return true
 		}
 	}
@@ -101,12 +102,12 @@ func (c sweepExpired) keys(r store.Reader, at store.Stamp, w *store.Writes, out 
 	gone := false
 	for _, k := range readKids(r) {
 		switch {
-		case k.State == kidVerify && k.VerifyUntil < at.At-c.Skew:
+		case k.State == kidVerify && k.VerifyUntil < c.Before:
 			k.retire(at, w)
 			out.retired++
 			w.Audit(store.Event{Event: "auth.kid_retired", Decision: "allow", Principal: "janitor",
 				Reason: "its last token has expired", Detail: map[string]string{"kid": k.id.kid()}})
-		case k.State == kidRetired && k.VerifyUntil < at.At-c.Skew-int64(keepRetired):
+		case k.State == kidRetired && k.VerifyUntil < c.Before-int64(keepRetired):
 			kids.Delete(w, k.id)
 			gone = true
 			continue
