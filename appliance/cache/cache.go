@@ -4,7 +4,9 @@
 // # Invariants
 //
 //  1. A miss is normal: sets may be dropped or delayed, and rarely used entries are evicted first.
-//     A value is never returned after its time to live.
+//     Entries have no time to live. Users that need one store it in the value and compare it when
+//     they read: ristretto's own visits each 5 s of wall time that have passed, 350 million of them
+//     after a boot in 1970 whose clock is then corrected.
 //  2. Get, Set and Purge may be called at any time, including before Open and during or after
 //     Close. A closed cache returns and keeps nothing.
 //  3. The goroutines of ristretto have ended when Close returns.
@@ -21,12 +23,14 @@ package cache
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
 
 	"ronbox/appliance/flow"
 )
+
+// neverClean is an interval after which ristretto looks for expired entries, s. There are none.
+const neverClean = 100 * 365 * 24 * 3600
 
 // setBuffer is the number of sets that ristretto buffers before it drops more.
 const setBuffer = 32 * 1024
@@ -70,11 +74,12 @@ func New[K ristretto.Key, V any](c *flow.Catalog, s Spec[K, V]) *Cache[K, V] {
 // Open opens an empty cache. It replaces one that is open.
 func (c *Cache[K, V]) Open() error {
 	cfg := ristretto.Config[K, V]{
-		NumCounters:        max(10*c.Spec.Bytes/c.Spec.Entry, 1000),
-		MaxCost:            c.Spec.Bytes,
-		BufferItems:        64,
-		IgnoreInternalCost: true,
-		OnExit:             c.Spec.Exit,
+		NumCounters:            max(10*c.Spec.Bytes/c.Spec.Entry, 1000),
+		MaxCost:                c.Spec.Bytes,
+		BufferItems:            64,
+		IgnoreInternalCost:     true,
+		OnExit:                 c.Spec.Exit,
+		TtlTickerDurationInSec: neverClean,
 	}
 	if newer := c.Spec.Newer; newer != nil {
 		cfg.ShouldUpdate = func(v, old V) bool { return newer(old, v) }
@@ -131,14 +136,11 @@ func (c *Cache[K, V]) get(key K) (v V, ok bool) {
 }
 
 // Set caches v, of cost bytes, until it is evicted. It never waits.
-func (c *Cache[K, V]) Set(key K, v V, cost int64) { c.SetFor(key, v, cost, 0) }
-
-// SetFor is Set with a time to live. 0 means unlimited; a negative ttl caches nothing.
-func (c *Cache[K, V]) SetFor(key K, v V, cost int64, ttl time.Duration) {
+func (c *Cache[K, V]) Set(key K, v V, cost int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.r != nil {
-		c.r.SetWithTTL(key, v, cost, ttl)
+		c.r.Set(key, v, cost)
 	}
 }
 

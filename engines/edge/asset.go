@@ -96,6 +96,7 @@ func isMiss(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(er
 type hotEntry struct {
 	Object
 	name  string
+	read  time.Time     // when the object was read from the disk
 	epoch atomic.Uint64 // of the rows, when the name last led to the object
 }
 
@@ -111,10 +112,16 @@ const (
 	hotFor = 10 * time.Minute
 )
 
+// hotEntry returns the entry of a name, if it is in memory and not older than hotFor.
+func (e *Engine) hotEntry(name string) (*hotEntry, bool) {
+	hit, ok := e.hot.Get(name)
+	return hit, ok && hit.name == name && time.Since(hit.read) < hotFor
+}
+
 // warm returns the object of a name if it is in memory and no row has changed since its lookup.
 func (e *Engine) warm(name string) *Object {
-	hit, ok := e.hot.Get(name)
-	if !ok || hit.name != name || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
+	hit, ok := e.hotEntry(name)
+	if !ok || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
 		return nil
 	}
 	o := hit.Object
@@ -152,8 +159,8 @@ func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object,
 	if err != nil {
 		return nil, row, err
 	}
-	hit, hot := e.hot.Get(t.name)
-	if hot = hot && hit.name == t.name && hit.Digest == row.Digest && hit.Type == row.Type; hot {
+	hit, hot := e.hotEntry(t.name)
+	if hot = hot && hit.Digest == row.Digest && hit.Type == row.Type; hot {
 		hit.epoch.Store(epoch)
 	}
 	if hot && hit.Bytes != nil {
@@ -165,10 +172,10 @@ func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object,
 	}
 	o.Type, o.Immutable = row.Type, t.url == ""
 	if o.ETag(); !hot {
-		entry := &hotEntry{Object: *o, name: t.name}
+		entry := &hotEntry{Object: *o, name: t.name, read: time.Now()}
 		entry.From, entry.File, entry.close = FromHot, nil, nil
 		entry.epoch.Store(epoch)
-		e.hot.SetFor(t.name, entry, int64(len(o.Bytes)+len(t.name))+hotOverhead, hotFor)
+		e.hot.Set(t.name, entry, int64(len(o.Bytes)+len(t.name))+hotOverhead)
 		e.cas.Use(row.Digest, e.now())
 	}
 	return o, row, nil

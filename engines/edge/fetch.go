@@ -182,7 +182,7 @@ func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why Reason
 	case ObjectCap:
 		key = n.longKey(d, near.Most)
 	}
-	e.absent.SetFor(key, pastAnswer{reason: why, until: e.now().Add(keep)}, 1, keep)
+	e.absent.Set(key, pastAnswer{reason: why, until: e.now().Add(keep)}, 1)
 }
 
 // fetchFrom fetches an object from one node by a fill, with the workers and the queue of fills. It

@@ -286,5 +286,5 @@ func (e *Engine) remember(f *FillError) {
 	case status < http.StatusInternalServerError:
 		return
 	}
-	e.absent.SetFor(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1, keep)
+	e.absent.Set(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1)
 }

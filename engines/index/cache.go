@@ -118,9 +118,9 @@ func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
 	if n.stale <= n.filled {
 		return
 	}
-	e.cache.SetFor(n.key, n, n.cost(), time.Duration(n.stale-n.filled))
-	n.fence.extend(n.stale) // after SetFor, since dropped may end the cell for the replaced entry
-	_ = e.fills.TrySend(n)  // if it is full, only the cache's own clock drops the entry
+	e.cache.Set(n.key, n, n.cost())
+	n.fence.extend(n.stale) // after Set, since dropped may end the cell for the replaced entry
+	_ = e.fills.TrySend(n)  // if it is full, the entry stays until it is evicted
 }
 
 // dropped ends the cell of an evicted entry unless another entry has replaced it.
