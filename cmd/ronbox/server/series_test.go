@@ -57,8 +57,8 @@ func TestSeriesHoldAnHour(t *testing.T) {
 // bareNode is a node with only what the series are computed from.
 func bareNode() *Node {
 	log := hclog.NewNullLogger()
-	n := &Node{metrics: obs.NewMetrics(), catalog: flow.NewCatalog(nil, log), now: time.Now}
-	n.store = store.New(store.DefaultConfig(), store.Options{Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now})
+	n := &Node{metrics: obs.NewMetrics(), catalog: flow.NewCatalog(nil, log), wall: time.Now}
+	n.store = store.New(store.DefaultConfig(), store.Options{Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.wall})
 	n.seriesTick = flow.Every(n.catalog, flow.Spec{Service: ownService, Name: "series_tick"}, seriesEvery)
 	n.series = newSeries(n.catalog)
 	return n
