@@ -126,8 +126,8 @@ type Node struct {
 
 	sup     *flow.Supervisor // set by Run
 	state   state            // owned by Run
-	started time.Time        // reading; set by Run before the first listener
 	begun   time.Time        // of uptime; set by Run
+	started time.Time        // reading; set by Run before the first listener
 }
 
 // current is a configuration and its version.

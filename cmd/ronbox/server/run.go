@@ -23,7 +23,7 @@ import (
 // node drains. Run blocks until every task has ended.
 func (n *Node) Run(ctx context.Context) (exit int) {
 	base := context.WithoutCancel(ctx)
-	n.started, n.begun = n.now(), time.Now()
+	n.begun = time.Now()
 	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
 	defer n.sup.Close()
 	n.sup.Start(n.logWriter())
@@ -134,6 +134,7 @@ func (n *Node) openFile(ctx context.Context) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
 	}
+	n.started = n.now() // the clock goes on from the file
 	return err
 }
 
