@@ -148,6 +148,7 @@ type service struct {
 	networks   *streams // running requests by network
 
 	lateReads, lateWrites func(int) // count time-outs
+	lateConnects          func(int) // of requests to the node that leads
 }
 
 func (s *Server) newService(def Service, l Limits) *service {
@@ -167,6 +168,7 @@ func (s *Server) newService(def Service, l Limits) *service {
 		streams:    newStreams(s.d.Catalog),
 		networks:   newStreams(s.d.Catalog),
 	}
+	sv.lateConnects = m.Counter("io_timeouts_total", def.Name, "op", opConnect)
 	if sv.RetryAfter == 0 {
 		sv.RetryAfter = nodeRetry
 	}

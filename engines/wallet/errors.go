@@ -54,7 +54,6 @@ const (
 	CauseLedger   = "ledger_ready"
 	CauseClock    = "clock_ok"
 	CauseAuth     = "auth_ready"
-	CausePolicy   = "policy_ready"
 	CauseDeadline = "deadline" // passed while the request was queued
 	CauseCanceled = "canceled" // the caller left while the request was queued
 	CauseMinSeq   = "min_seq"  // of a BehindError

@@ -19,7 +19,6 @@ const (
 	keyConfig  = "cfg_loaded"
 	keyLedger  = "ledger_ready"
 	keyAuth    = "auth_ready"
-	keyPolicy  = "policy_ready"
 	keyQueue   = "queue_ok"
 	keyClock   = "clock_ok"
 	keyBreaker = "breaker:" + ledgerName
@@ -45,7 +44,7 @@ const (
 // gates are the keys without which writes are refused. queue_ok is not one of them: while it fails,
 // balancers send elsewhere, and the queue itself refuses the requests that do not fit.
 type gates struct {
-	ledger, auth, policy, clock gate
+	ledger, auth, clock gate
 	// the ledger takes no writes until it was verified and the node started again
 	safeMode atomic.Bool
 }
@@ -55,7 +54,7 @@ type gate struct{ ok, seen atomic.Bool }
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyClock, keyBreaker} {
 		rows = append(rows, obs.Probe{Service: service, Key: key, Hard: true, Plane: obs.WritePlane})
 	}
 	return rows
@@ -74,8 +73,6 @@ func (e *Engine) WriteReady() error {
 		return &NotReadyError{CauseClock}
 	case !e.gates.auth.ok.Load():
 		return &NotReadyError{CauseAuth}
-	case !e.gates.policy.ok.Load():
-		return &NotReadyError{CausePolicy}
 	}
 	return nil
 }
@@ -205,7 +202,7 @@ func (w *watchdog) showBreaker(s flow.BreakerState) {
 }
 
 // runTicker samples the values that change slowly: the fill of the queue, the workers at work, the
-// clock, and the services of this process that judge requests.
+// clock, and the tokens that authorize requests.
 func (e *Engine) runTicker(ctx context.Context) error {
 	defer e.tick.Stop()
 	tick := e.tick.C()
@@ -235,8 +232,7 @@ func (e *Engine) next(ctx context.Context, tick <-chan time.Time) (more bool, er
 func (e *Engine) sample(ctx context.Context) error {
 	e.sampleQueue()
 	e.m.busySeen.Store(e.m.busy.Load())
-	e.sampleJudge(svcAuth, keyAuth, &e.gates.auth, e.authReady)
-	e.sampleJudge(svcPolicy, keyPolicy, &e.gates.policy, e.policyReady)
+	e.sampleAuth()
 	var unread error
 	if e.ledgerTime.Load() == 0 {
 		if unread = e.readLedgerTime(ctx); ctx.Err() != nil {
@@ -267,17 +263,16 @@ func (e *Engine) sampleQueue() {
 	}
 }
 
-// sampleJudge asks a service without which no request can be judged; without ready it is always
-// there.
-func (e *Engine) sampleJudge(svc, key string, g *gate, ready func() error) {
+// sampleAuth asks whether requests can be authorized. Without AuthReady they always can.
+func (e *Engine) sampleAuth() {
 	var cause error
-	if ready != nil {
-		cause = ready()
+	if e.authReady != nil {
+		cause = e.authReady()
 	}
 	if cause != nil {
-		e.m.judgeFail[svc](1)
+		e.m.authFail(1)
 	}
-	e.flip(key, g, cause)
+	e.flip(keyAuth, &e.gates.auth, cause)
 }
 
 // sampleClock compares the wall clock with the ledger's time; unread is why that is not known.
