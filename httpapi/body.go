@@ -51,8 +51,8 @@ func checkContent(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// maxBody returns the cap of the route, or else of the service and the node, or that of the caller's
-// token if it is lower.
+// maxBody returns the cap of the route, or else of the service and the node, or that of the
+// caller's token if it is lower.
 func (r *Request) maxBody() int64 {
 	most := cmp.Or(r.route.MaxBody, r.bodyLimits().Bytes)
 	if allowed, limited := r.actor.Grant.MaxBytes(); limited {

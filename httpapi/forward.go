@@ -115,7 +115,7 @@ func (x *exchange) open(gate context.Context) (end func()) {
 			_ = x.resp.Body.Close()
 		}
 		if x.body != nil {
-			x.body.end()
+			_ = x.body.end() // failed has reported it, or the leader has answered
 		}
 	}
 }

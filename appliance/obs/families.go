@@ -162,7 +162,8 @@ func taskFamilies() []Family {
 			Type:   Counter,
 			Labels: []string{"op", "peer"},
 			Help: "Deadlines that passed during an operation: read (a request), write (an answer), " +
-				"connect (to a host, or to the leader for a forwarded request), ledger_rpc (a call of the ledger) or commit.",
+				"connect (to a host, or to the leader for a forwarded request), ledger_rpc (a call of the ledger) " +
+				"or commit.",
 		},
 		{
 			Name:   "backoff_retries_total",

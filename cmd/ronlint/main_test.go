@@ -32,6 +32,8 @@ func TestAnalyzers(t *testing.T) {
 		newDeterminism(): {"ronbox/store", "ronbox/spices", "ronbox/cooks"},
 		newRawchan():     {"ronbox/appliance/flow", "ronbox/engine"},
 		newWidth():       {"ronbox/wide"},
+		newDiscard():     {"ronbox/drops"},
+		newLeftover():    {"ronbox/left"},
 	} {
 		t.Run(a.Name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -64,9 +64,9 @@
 //
 //   - Balance cache: the balances in memory are the ledger's own. A commit changes them before it
 //     is answered, so no balance is invalidated, and no window of staleness is needed
-//     (wallet.staleness_window of older configurations has no effect). The ledger has its own shards
-//     for them; wallet.shards is the number of shards of the table of running requests. The ledger
-//     evicts rarely used rows by itself, so a purge of balances drops nothing;
+//     (wallet.staleness_window of older configurations has no effect). The ledger has its own
+//     shards for them; wallet.shards is the number of shards of the table of running requests. The
+//     ledger evicts rarely used rows by itself, so a purge of balances drops nothing;
 //     amnesia_purge_total counts it.
 //   - Policy service: the limits of the configuration and of the caller's token travel with each
 //     op, and the ledger checks them in the call that commits it. A configuration with invalid
