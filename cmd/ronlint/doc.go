@@ -9,6 +9,10 @@
 // program that reach one of these. The cancel function of a context and a clock (func() time.Time)
 // are not callbacks.
 //
+// A lock of package sync outside of package flow is a leaf. Its comment says that it is "a leaf",
+// and no other lock of this program is taken while it is held; the locks inside package flow, which
+// are innermost, are exempt. A lock that is held over others is a flow.Mutex, which has a rank.
+//
 // determinism: the Apply of a store command depends only on its arguments. It reaches no clock,
 // randomness, environment, map order, float, I/O, goroutine or channel.
 //

@@ -93,7 +93,7 @@ type manifests struct {
 	flights *flow.Flight[b3.Digest, struct{}, parsed]
 	slots   chan struct{}
 
-	mu   sync.Mutex
+	mu   sync.Mutex            // a leaf
 	all  map[b3.Digest]*parsed // guarded by mu; nil before the first put
 	sum  int64                 // cost of all; guarded by mu
 	uses uint64                // guarded by mu
