@@ -132,7 +132,7 @@ func TestNames(t *testing.T) {
 		Poisoned.String(): "poisoned", Phase(99).String(): "phase(99)",
 		Always.String(): "always", OneShot.String(): "one-shot", Never.String(): "never", Restart(99).String(): "restart(99)",
 		RankRunRegistry.String(): "run_registry",
-		RankFlights.String(): "flights", RankCacheMeta.String(): "cache_meta",
+		RankFlights.String():     "flights", RankCacheMeta.String(): "cache_meta",
 		RankCounters.String(): "counters", Rank(99).String(): "rank(99)",
 	} {
 		if got != want {
