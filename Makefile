@@ -69,7 +69,8 @@ vet:
 	GOARCH=arm GOARM=7 $(GO) vet ./...
 	cd $(PACKER) && $(GO) vet ./...
 
-# ronlint checks that no lock is held over a wait, that store commands are deterministic, and that queues are declared.
+# ronlint checks that no lock is held over a wait, that store commands are deterministic, that queues are declared, that no error is dropped,
+# and that nothing is left undone.
 lint:
 	$(GO) build -o bin/ronlint ./cmd/ronlint
 	$(GO) vet -vettool=$(CURDIR)/bin/ronlint ./...

@@ -37,7 +37,8 @@ func (e *mediaError) Error() string { return "body must be " + e.want + ", not e
 
 // ErrBodyTooLarge is returned for a body larger than the cap, before decompression.
 var ErrBodyTooLarge = errors.New(
-	"body is too large: it may be as long as server.max_body_bytes, or the token, allows; nothing was done",
+	"body is too large: it may be as long as server.max_body_bytes, the service, or the token, allows; " +
+		"nothing was done",
 )
 
 // checkContent refuses a body because of its headers.
@@ -50,15 +51,18 @@ func checkContent(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
-// maxBody returns the cap of the route, or else of the node, or that of the caller's token if it is
-// lower.
+// maxBody returns the cap of the route, or else of the service and the node, or that of the
+// caller's token if it is lower.
 func (r *Request) maxBody() int64 {
-	most := cmp.Or(r.route.MaxBody, r.settings.maxBody)
+	most := cmp.Or(r.route.MaxBody, r.bodyLimits().Bytes)
 	if allowed, limited := r.actor.Grant.MaxBytes(); limited {
 		return min(allowed, most)
 	}
 	return most
 }
+
+// bodyLimits returns the bounds of bodies of routes without their own.
+func (r *Request) bodyLimits() BodyLimits { return r.service.limits.Load().Body.within(r.settings) }
 
 func (r *Request) checkFraming() error {
 	want, sent := r.route.Body, r.r.ContentLength
@@ -167,7 +171,8 @@ func (s *Server) expand(c *Request, sent []byte, encoding string) ([]byte, error
 	case <-c.Context().Done():
 		return nil, context.Cause(c.Context())
 	}
-	r, err := inflate.Reader(bytes.NewReader(sent), encoding, c.settings.ratio, c.settings.maxInflated)
+	most := c.bodyLimits()
+	r, err := inflate.Reader(bytes.NewReader(sent), encoding, most.Ratio, most.Inflated)
 	if err != nil {
 		return nil, errEncoding
 	}

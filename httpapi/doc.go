@@ -22,13 +22,14 @@
 //  4. A path belongs to one route or to none. Paths are not cleaned, folded or redirected, and a
 //     number has one spelling. A route that is hidden from a peer answers like a path without a
 //     route.
-//  5. Bodies are bounded before and after decompression, must arrive within the read timeout, and
-//     are decoded strictly: an unknown, repeated, null or wrongly typed member is refused by name,
-//     malformed CBOR by its offset.
+//  5. Bodies are bounded before and after decompression, by the node and more tightly by a service,
+//     must arrive within the read timeout, and are decoded strictly: an unknown, repeated, null or
+//     wrongly typed member is refused by name, malformed CBOR by its offset.
 //  6. Every write to a client has a deadline: that of the route plus the write timeout, or the
 //     write timeout per window for streams and long answers. A passed deadline is counted in
 //     io_timeouts_total: as a write of the service, as a read of the service for a body, and as a
-//     read of the node for a head.
+//     read of the node for a head. A forwarded request for which no connection to the leader was
+//     made in time counts as a connect of the service.
 //  7. A stream subscribes before it reads the position of its log, and skips events that the log
 //     already covers. So it neither misses nor repeats an event without saying so. It ends when the
 //     gate closes or the node stops.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -478,6 +479,41 @@ func TestEdgeHearsOfEveryRefusal(t *testing.T) {
 			r.edge.rejected[0] != tt.word {
 			t.Errorf("%s %s: %d, counted as %q, want %d as %s\n%s", tt.method, tt.target, w.Code, r.edge.rejected,
 				tt.status, tt.word, w.Body)
+		}
+	}
+}
+
+// The bounds of a service lower those of the node for its bodies. They raise none, and do not concern
+// other services.
+func TestBodyLimitsOfAService(t *testing.T) {
+	wide := `{"url":"https://cdn.example/` + strings.Repeat("0", 3000) + `"}`
+	plain := header{"Content-Type": "application/json", "Authorization": writer["Authorization"]}
+	packed := header{"Content-Encoding": "gzip"}
+	maps.Copy(packed, plain)
+	for _, tt := range []struct {
+		limits httpapi.BodyLimits
+		body   string
+		header header
+		want   int
+		reason string
+	}{
+		{httpapi.BodyLimits{}, wide, plain, 413, httpapi.ReasonBodyCap},
+		{httpapi.BodyLimits{Bytes: 2 << 10}, wide[:2<<10], plain, 400, "schema"},
+		{httpapi.BodyLimits{Bytes: 1 << 10}, wide[:2<<10], plain, 413, httpapi.ReasonBodyCap},
+		{httpapi.BodyLimits{Bytes: 4 << 10}, wide, plain, 413, httpapi.ReasonBodyCap},
+		{httpapi.BodyLimits{Ratio: 3}, gzipped(t, wide), packed, 400, httpapi.ReasonRatioCap},
+		{httpapi.BodyLimits{Inflated: 1 << 10}, gzipped(t, wide), packed, 400, httpapi.ReasonInflateCap},
+	} {
+		r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+			c.Server.MaxBody, c.Server.RatioCap = 2<<10, 1000
+			c.Limits[serviceEdge] = httpapi.Limits{Inflight: 512, Body: tt.limits}
+		})
+		w := r.do("POST", "/edge/fills", tt.body, tt.header)
+		if got := problemIn(t, w.Body.String()); w.Code != tt.want || got.Reason != tt.reason {
+			t.Errorf("%+v: %d %+v, want %d %s", tt.limits, w.Code, got, tt.want, tt.reason)
+		}
+		if w := r.do("POST", "/v1/transfer", someTransfer+strings.Repeat(" ", 1500), writer); w.Code != 200 {
+			t.Errorf("%+v: a transfer: %d %s", tt.limits, w.Code, w.Body)
 		}
 	}
 }

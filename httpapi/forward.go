@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
@@ -20,6 +21,9 @@ import (
 // forwardGrace is the time after the deadline of a request for which the answer of the leader is
 // awaited, because the leader observes the same deadline and knows the outcome.
 const forwardGrace = time.Second
+
+// opConnect is the label op of io_timeouts_total for connections to the node that leads.
+const opConnect = "connect"
 
 // forward sends requests to the node that leads, unless this one does. This node checks the size of
 // the body and the share of the client's network. The leader authorizes the caller, because the
@@ -111,7 +115,7 @@ func (x *exchange) open(gate context.Context) (end func()) {
 			_ = x.resp.Body.Close()
 		}
 		if x.body != nil {
-			x.body.end()
+			_ = x.body.end() // failed has reported it, or the leader has answered
 		}
 	}
 }
@@ -152,6 +156,10 @@ func (x *exchange) failed(err error) error {
 		fault = x.body.end()
 	}
 	untouched := x.stage.Load() == stageDials
+	var late net.Error
+	if untouched && errors.As(err, &late) && late.Timeout() {
+		x.c.service.lateConnects(1)
+	}
 	switch cause := context.Cause(x.ctx); {
 	case fault != nil: // the leader got a truncated body, which it refuses
 		return fault

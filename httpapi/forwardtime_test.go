@@ -111,6 +111,37 @@ func TestTheLeaderHangs(t *testing.T) {
 	})
 }
 
+// A request for which no connection to the leader is made in time counts as a connect of its
+// service. Nothing was done.
+func TestNoConnectionToTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, end := bubblePair(t, hangs)
+		defer end()
+		late := func(service string) float64 {
+			return sum(t, p.b.metrics, "io_timeouts_total", "op", "connect", "service", service)
+		}
+		h := header{"Authorization": "Bearer good", "Request-Timeout": "2"}
+		p.b.do("POST", "/v1/transfer", someTransfer, h) // the leader takes the connection, and hangs
+		if n := late("wallet"); n != 0 {
+			t.Errorf("%v connects were late although the leader took them", n)
+		}
+		hung := make(chan struct{})
+		defer close(hung)
+		p.inB.peer = &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+			<-hung
+			return nil, net.ErrClosed
+		}}
+		w := p.b.do("POST", "/v1/transfer", someTransfer, h)
+		if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Reason != "timeout" || got.Unknown() {
+			t.Errorf("%d %+v", w.Code, got)
+		}
+		p.b.do("GET", "/registry/head", "", h)
+		if w, g := late("wallet"), late(serviceRegistry); w != 1 || g != 1 {
+			t.Errorf("late connects: %v of the wallet, %v of the registry, want 1 of each", w, g)
+		}
+	})
+}
+
 // A stream of a leader that hangs ends, so that its client asks again.
 func TestAStreamOfTheLeaderHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -83,7 +84,28 @@ type Limits struct {
 	Rest            time.Duration // pause of a connection if its network has used its share, ± half; 0: 400 ms
 	Timeout         time.Duration // of writes; 0: that of each route
 	Streams         StreamLimits
+	Body            BodyLimits
 }
+
+// BodyLimits lower the node's bounds of a body. They do not raise them, and a route with a bound of
+// its own keeps that. 0: the bound of the node.
+type BodyLimits struct {
+	Bytes    int64 // before decompression
+	Ratio    int   // of the decompressed size to the compressed size
+	Inflated int64 // bytes after decompression
+}
+
+// within returns l with the bounds of the node where those are lower or l has none.
+func (l BodyLimits) within(node *settings) BodyLimits {
+	return BodyLimits{
+		Bytes:    lower(l.Bytes, node.maxBody),
+		Ratio:    lower(l.Ratio, node.ratio),
+		Inflated: lower(l.Inflated, node.maxInflated),
+	}
+}
+
+// lower returns the lower of two bounds, of which own may be 0 for none.
+func lower[N int | int64](own, node N) N { return min(cmp.Or(own, node), node) }
 
 // Rate is a rate per second with a burst.
 type Rate struct{ RPS, Burst int }
@@ -148,6 +170,7 @@ type service struct {
 	networks   *streams // running requests by network
 
 	lateReads, lateWrites func(int) // count time-outs
+	lateConnects          func(int) // of requests to the node that leads
 }
 
 func (s *Server) newService(def Service, l Limits) *service {
@@ -167,6 +190,7 @@ func (s *Server) newService(def Service, l Limits) *service {
 		streams:    newStreams(s.d.Catalog),
 		networks:   newStreams(s.d.Catalog),
 	}
+	sv.lateConnects = m.Counter("io_timeouts_total", def.Name, "op", opConnect)
 	if sv.RetryAfter == 0 {
 		sv.RetryAfter = nodeRetry
 	}

@@ -73,7 +73,7 @@ func sample(turn int) *Catalog {
 				Spec{Service: "store", Name: "bulk", Cap: 16, Policy: WaitDeadline, Consumers: []string{"committer"}},
 			)
 		},
-		func() { NewMutex(c, "registry", RankCounters); NewMutex(c, "registry", RankStateMeta) },
+		func() { NewMutex(c, "registry", RankCounters); NewMutex(c, "registry", RankRunRegistry) },
 		func() { NewMutex(c, "registry", RankCounters) },
 		func() {
 			c.DeclareTask(Task{Service: "registry", Name: "pipeline", Doc: "the only writer of HEAD"},

@@ -50,12 +50,15 @@
 //
 // # Lock order
 //
-// Locks of engines follow the ranks of this package, outermost first: state_meta, run_registry,
-// routing_table, flights, cache_meta, balance_cache, breaker_table, counters. A goroutine holds
-// locks of one service only, and none while it waits for anything of this package. With the build
-// tag flowdebug both rules are checked, and a violation panics. The shards of a Flight are locks
-// of its service with the rank flights and are held inside its methods only. The package's own
-// locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost. Each
+// Locks of engines follow the ranks of this package, outermost first: run_registry, flights,
+// cache_meta, counters. A goroutine holds locks of one service only, and none while it waits for
+// anything of this package. With the build tag flowdebug both rules are checked, and a violation
+// panics. Every other lock is a sync.Mutex that is a leaf: its comment says so, and ronlint checks
+// that no other lock is taken while it is held. The classes state_meta, routing_table,
+// balance_cache and breaker_table of the concurrency documents need no rank: one task owns the
+// state and publishes it by an atomic pointer, or its locks are leaves. The shards of a Flight are
+// locks of its service with the rank flights and are held inside its methods only. The package's
+// own locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost. Each
 // guards a few assignments. No two of them are held together, and none during a call out of the
 // package.
 //

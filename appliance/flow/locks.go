@@ -5,39 +5,26 @@ import (
 	"sync"
 )
 
-// Rank is the place of a lock in the lock order, outermost first. The configuration is an atomic
-// pointer and needs no rank.
+// Rank is the place of a lock in the lock order, outermost first.
 type Rank int
 
 // The ranks. Shards of one table share a rank, so a goroutine holds one shard at a time.
 const (
-	RankStateMeta Rank = iota + 1
-	RankRunRegistry
-	RankRoutingTable
+	RankRunRegistry Rank = iota + 1
 	RankFlights
 	RankCacheMeta
-	RankBalanceCache
-	RankBreakerTable
 	RankCounters
 )
 
 // String returns the name of the lock class.
 func (r Rank) String() string {
 	switch r {
-	case RankStateMeta:
-		return "state_meta"
 	case RankRunRegistry:
 		return "run_registry"
-	case RankRoutingTable:
-		return "routing_table"
 	case RankFlights:
 		return "flights"
 	case RankCacheMeta:
 		return "cache_meta"
-	case RankBalanceCache:
-		return "balance_cache"
-	case RankBreakerTable:
-		return "breaker_table"
 	case RankCounters:
 		return "counters"
 	}
@@ -57,7 +44,7 @@ type Mutex struct {
 // NewMutex declares a lock of service in c and returns it. It panics if rank is not one of the
 // ranks above.
 func NewMutex(c *Catalog, service string, rank Rank) *Mutex {
-	if service == "" || rank < RankStateMeta || rank > RankCounters {
+	if service == "" || rank < RankRunRegistry || rank > RankCounters {
 		panic(fmt.Sprintf("flow: lock of service %q has no place in the order: %v", service, rank))
 	}
 	c.declareLock(service, rank)

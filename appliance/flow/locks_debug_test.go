@@ -11,8 +11,8 @@ import (
 
 func TestLockOrderIsChecked(t *testing.T) {
 	c := NewCatalog(nil, nil)
-	outer, inner := NewMutex(c, "wallet", RankStateMeta), NewMutex(c, "wallet", RankCounters)
-	shard, other := NewMutex(c, "wallet", RankStateMeta), NewMutex(c, "index", RankCounters)
+	outer, inner := NewMutex(c, "wallet", RankRunRegistry), NewMutex(c, "wallet", RankCounters)
+	shard, other := NewMutex(c, "wallet", RankRunRegistry), NewMutex(c, "index", RankCounters)
 	for _, tt := range []struct {
 		doc         string
 		first, next *Mutex

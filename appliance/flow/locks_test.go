@@ -10,7 +10,7 @@ import (
 // checks.
 func TestMutexInOrder(t *testing.T) {
 	c := NewCatalog(nil, nil)
-	outer, inner := NewMutex(c, "wallet", RankStateMeta), NewMutex(c, "wallet", RankCounters)
+	outer, inner := NewMutex(c, "wallet", RankRunRegistry), NewMutex(c, "wallet", RankCounters)
 	q := newQueue[int](1)
 	var n int
 	var wg sync.WaitGroup

@@ -107,7 +107,7 @@ func fastCommit(device string) Answer {
 	if err != nil {
 		return Unknown
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	on, err := parseFastCommit(f)
 	switch {
 	case err != nil:

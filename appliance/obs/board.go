@@ -101,7 +101,7 @@ type Board struct {
 	seen    atomic.Pointer[[]shown] // immutable once stored
 	silent  atomic.Bool             // the keys are not exported as failing
 
-	mu   sync.Mutex // serializes changes of the table
+	mu   sync.Mutex // a leaf: it serializes changes of the table
 	rows []*row     // by service, then key; guarded by mu
 }
 

@@ -162,7 +162,8 @@ func taskFamilies() []Family {
 			Type:   Counter,
 			Labels: []string{"op", "peer"},
 			Help: "Deadlines that passed during an operation: read (a request), write (an answer), " +
-				"ledger_rpc (a call of the ledger) or commit. The ledger runs in the process, so connect stays 0.",
+				"connect (to a host, or to the leader for a forwarded request), ledger_rpc (a call of the ledger) " +
+				"or commit.",
 		},
 		{
 			Name:   "backoff_retries_total",

@@ -13,7 +13,7 @@ import (
 // records from the first Start to the last Stop. The runtime has one recorder per process. A Flight
 // is safe for concurrent use.
 type Flight struct {
-	mu    sync.Mutex
+	mu    sync.Mutex            // a leaf
 	rec   *trace.FlightRecorder // nil while stopped; guarded by mu
 	users int                   // Starts without a Stop; guarded by mu
 	began time.Time             // when rec was started; guarded by mu

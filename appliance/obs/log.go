@@ -56,7 +56,7 @@ type Control struct {
 	base hclog.InterceptLogger
 	sink *sink
 
-	mu sync.Mutex // serializes changes
+	mu sync.Mutex // a leaf: it serializes changes
 }
 
 // NewControl returns a Control that writes to out. Invalid values in cfg are replaced by the

@@ -34,7 +34,7 @@ type Metrics struct {
 	reg         *prometheus.Registry
 	openMetrics atomic.Bool
 
-	mu       sync.Mutex
+	mu       sync.Mutex         // a leaf
 	families map[string]*family // guarded by mu
 	native   bool               // guarded by mu
 }
@@ -249,7 +249,7 @@ func (m *Metrics) handler(open bool) http.Handler {
 type gauges struct {
 	desc *prometheus.Desc
 
-	mu     sync.Mutex
+	mu     sync.Mutex        // a leaf
 	series map[string]*gauge // by joined label values; guarded by mu
 }
 

@@ -26,7 +26,7 @@ type kind struct {
 
 // repeats counts the lines of each kind within a second that begins with the first one.
 type repeats struct {
-	mu   sync.Mutex
+	mu   sync.Mutex       // a leaf
 	by   map[kind]*repeat // guarded by mu
 	next time.Time        // earliest end of a second of any kind; guarded by mu
 }

@@ -25,12 +25,12 @@ type Ring struct {
 	lost    atomic.Uint64 // lines dropped
 	wake    chan struct{} // holds one token while lines may be pending
 
-	writing sync.Mutex // held during writes to out; its holder takes no other lock
+	writing sync.Mutex // a leaf: held during writes to out
 
-	mu      sync.Mutex
-	mode    ringMode // guarded by mu
-	pending []byte   // whole lines; guarded by mu
-	busy    bool     // the writer task is writing; guarded by mu
+	mu      sync.Mutex // a leaf
+	mode    ringMode   // guarded by mu
+	pending []byte     // whole lines; guarded by mu
+	busy    bool       // the writer task is writing; guarded by mu
 	// closed when no line is pending or being written, nil if no Flush waits; guarded by mu
 	idle  chan struct{}
 	sweep func(now time.Time, final bool) // writes the counts that are due; guarded by mu

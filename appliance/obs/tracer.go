@@ -99,7 +99,7 @@ type Tracer struct {
 	live    atomic.Pointer[pipeline] // nil while off
 	rates   atomic.Pointer[rates]
 
-	mu      sync.Mutex
+	mu      sync.Mutex  // a leaf
 	cfg     OTelConfig  // guarded by mu
 	retired []*pipeline // replaced but not closed; guarded by mu
 	closed  bool        // guarded by mu

@@ -40,7 +40,7 @@ func run(args []string) error {
 	if flags.Arg(0) == "keygen" {
 		public, err := keygen(flags.Args()[1:])
 		if err == nil {
-			fmt.Println(public)
+			_, err = fmt.Println(public)
 		}
 		return err
 	}
@@ -112,7 +112,9 @@ func write(dir string, packages map[string][]byte) error {
 		if err := os.WriteFile(path, packages[name], 0o644); err != nil {
 			return err
 		}
-		fmt.Printf("%8.1f MB  %s\n", float64(len(packages[name]))/1e6, path)
+		if _, err := fmt.Printf("%8.1f MB  %s\n", float64(len(packages[name]))/1e6, path); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/types"
 	"slices"
@@ -178,6 +179,7 @@ func (u *unit) byAny(fn *types.Func, w *Waits) {
 		} else {
 			u.pass.ImportObjectFact(m, how)
 		}
+		w.Locks = cmp.Or(w.Locks, how.Locks)
 		if w.Why == "" {
 			w.Why = how.Why
 		}

@@ -9,6 +9,10 @@
 // program that reach one of these. The cancel function of a context and a clock (func() time.Time)
 // are not callbacks.
 //
+// A lock of package sync outside of package flow is a leaf. Its comment says that it is "a leaf",
+// and no other lock of this program is taken while it is held; the locks inside package flow, which
+// are innermost, are exempt. A lock that is held over others is a flow.Mutex, which has a rank.
+//
 // determinism: the Apply of a store command depends only on its arguments. It reaches no clock,
 // randomness, environment, map order, float, I/O, goroutine or channel.
 //
@@ -19,11 +23,19 @@
 // width: a line of code has at most 120 columns, a comment on lines of its own at most 100; a tab
 // counts as four. Generated files and lines that cannot be split are exempt.
 //
+// discard: no call that is a statement of its own, deferred or not, drops an error. To assign the
+// error to _ is to say that it does not matter. Writes to memory, prints to the standard error, and
+// prints to a table, whose Flush is checked, are exempt.
+//
+// leftover: nothing is left of debugging or undone, in tests neither: no print or println, no panic
+// with a text such as "not implemented", and no comment that leaves a task to later.
+//
 // A deviation is excused by a comment with the reason, on its line or on the line above:
 //
 //	//lockwait: the socket is non-blocking
 //	//determinism: the keys are sorted before they are used
 //	//rawchan: a semaphore, it queues nothing
+//	//discard: the writer keeps its first error
 //
 // If no lock is held, a lockwait comment states that the operation never waits; it then does not
 // count for the callers either. If a lock is held, the comment covers only these locks. A
@@ -32,7 +44,7 @@
 // # Invariants
 //
 //  1. A comment without a reason is reported, and so is a comment that excuses nothing.
-//  2. Tests are not analyzed: they may hold a lock to force a schedule.
+//  2. Tests are not analyzed, except by leftover: they may hold a lock to force a schedule.
 //  3. A table lists the functions outside the program that wait. All others outside the program are
 //     assumed not to wait.
 //  4. A call of an interface method counts as a call of each implementation in the package of the

@@ -12,6 +12,7 @@ type lock struct {
 	root types.Object // nil: no variable leads to the lock; path is the expression
 	path string       // ".mu"
 	read bool         // a read lock
+	leaf bool         // a lock of package sync, outside of package flow
 }
 
 func (l lock) String() string {
@@ -42,6 +43,8 @@ func (u *unit) lockMove(call *ast.CallExpr) (move, lock) {
 		return noMove, lock{}
 	}
 	l := u.lockAt(sel.X)
+	pkg, _ := receiver(fn)
+	l.leaf = pkg == "sync" && u.pass.Pkg.Path() != flowPath
 	l.read = strings.HasPrefix(fn.Name(), "R") || fn.Name() == "TryRLock"
 	switch fn.Name() {
 	case "Lock", "RLock", "TryLock", "TryRLock":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -38,6 +39,8 @@ func runLockwait(pass *analysis.Pass) (any, error) {
 		return len(held[o.node]) > 0 || x.of(o.node.Pos()) == nil
 	})
 	u.report(x, held)
+	u.reportLeaves(x, held)
+	u.undeclared(x, files)
 	u.export()
 	x.report(pass)
 	return nil, nil
@@ -133,6 +136,7 @@ func (u *unit) export() {
 
 // effect describes how a call of a function may wait.
 type effect struct {
+	locks  string              // how the function takes a lock; "": it takes none
 	why    string              // how the function waits; "": it does not
 	calls  map[*types.Var]bool // func parameters that it calls, its own and those of enclosing functions
 	result string              // how the returned func values wait
@@ -140,6 +144,7 @@ type effect struct {
 
 // Waits is the fact about a function for the importers of its package.
 type Waits struct {
+	Locks  string
 	Why    string
 	Calls  []int // indexes of the func parameters that it calls, from 0
 	Result string
@@ -150,6 +155,9 @@ func (*Waits) AFact() {}
 
 func (w *Waits) String() string {
 	var parts []string
+	if w.Locks != "" {
+		parts = append(parts, "takes "+w.Locks)
+	}
 	if w.Why != "" {
 		parts = append(parts, "waits: "+w.Why)
 	}
@@ -162,9 +170,10 @@ func (w *Waits) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// empty reports whether the function neither waits nor calls its parameters.
+// empty reports whether the function takes no lock, does not wait and does not call its
+// parameters.
 func (w *Waits) empty() bool {
-	return w.Why == "" && w.Result == "" && len(w.Calls) == 0
+	return w.Locks == "" && w.Why == "" && w.Result == "" && len(w.Calls) == 0
 }
 
 // propagate computes the effects of all bodies. Bodies call each other, so it repeats until no
@@ -179,7 +188,7 @@ func (u *unit) propagate(counts func(*op) bool) {
 }
 
 func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
-	had := effect{b.why, maps.Clone(b.calls), b.result}
+	had := effect{b.locks, b.why, maps.Clone(b.calls), b.result}
 	if b.calls == nil {
 		b.calls = map[*types.Var]bool{}
 	}
@@ -188,6 +197,9 @@ func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
 			continue
 		}
 		e := u.effectOf(o)
+		if b.locks == "" && e.locks != "" && u.pass.Pkg.Path() != flowPath {
+			b.locks = via(e.locks, u.at(o.node.Pos()))
+		}
 		if b.why == "" && e.why != "" {
 			b.why = via(e.why, u.at(o.node.Pos()))
 		}
@@ -202,7 +214,7 @@ func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
 	if b.result == "" && givesFuncs(b.sig) {
 		b.result = u.resultOf(b)
 	}
-	return b.why != had.why || len(b.calls) != len(had.calls) || b.result != had.result
+	return b.locks != had.locks || b.why != had.why || len(b.calls) != len(had.calls) || b.result != had.result
 }
 
 // via adds the place to a reason. A reason that has a place already is unchanged, so callers report
@@ -253,7 +265,10 @@ func (u *unit) resultOf(b *body) (why string) {
 
 // effectOf returns the effect of one operation.
 func (u *unit) effectOf(o *op) effect {
-	if o.what != "" {
+	switch {
+	case o.takes:
+		return effect{locks: "another lock"}
+	case o.what != "":
 		return effect{why: o.what}
 	}
 	var out effect
@@ -264,6 +279,7 @@ func (u *unit) effectOf(o *op) effect {
 }
 
 func (e *effect) merge(o effect) {
+	e.locks = cmp.Or(e.locks, o.locks)
 	if e.why == "" {
 		e.why = o.why
 	}
@@ -286,12 +302,12 @@ func (u *unit) effectOfTarget(t target, call *ast.CallExpr) effect {
 		if b == nil {
 			return effect{}
 		}
-		return effect{why: b.why, calls: b.calls}
+		return effect{locks: b.locks, why: b.why, calls: b.calls}
 	case t.gives != nil:
 		return u.effectOfResult(t)
 	}
 	w := u.known(t.fn, call)
-	out := effect{why: w.Why}
+	out := effect{locks: w.Locks, why: w.Why}
 	if call == nil {
 		return out
 	}
@@ -353,7 +369,7 @@ func (u *unit) known(fn *types.Func, call *ast.CallExpr) *Waits {
 
 // factOf returns the fact about b for the importers of its package.
 func (u *unit) factOf(b *body) *Waits {
-	w := &Waits{Why: b.why, Result: b.result}
+	w := &Waits{Locks: b.locks, Why: b.why, Result: b.result}
 	for i := range b.sig.Params().Len() {
 		if b.calls[b.sig.Params().At(i)] {
 			w.Calls = append(w.Calls, i)

@@ -19,7 +19,7 @@ const (
 )
 
 func main() {
-	unitchecker.Main(newLockwait(), newDeterminism(), newRawchan(), newWidth())
+	unitchecker.Main(newLockwait(), newDeterminism(), newRawchan(), newWidth(), newDiscard(), newLeftover())
 }
 
 // ours reports whether path is a package of the program.

@@ -28,10 +28,12 @@ func TestMain(m *testing.M) {
 // The findings of each analyzer in the archive of its name are exactly the expected ones.
 func TestAnalyzers(t *testing.T) {
 	for a, packages := range map[*analysis.Analyzer][]string{
-		newLockwait():    {"ronbox/held", "ronbox/below", "ronbox/above", "ronbox/excused"},
+		newLockwait():    {"ronbox/held", "ronbox/below", "ronbox/above", "ronbox/excused", "ronbox/leaves"},
 		newDeterminism(): {"ronbox/store", "ronbox/spices", "ronbox/cooks"},
 		newRawchan():     {"ronbox/appliance/flow", "ronbox/engine"},
 		newWidth():       {"ronbox/wide"},
+		newDiscard():     {"ronbox/drops"},
+		newLeftover():    {"ronbox/left"},
 	} {
 		t.Run(a.Name, func(t *testing.T) {
 			dir := t.TempDir()

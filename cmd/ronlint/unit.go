@@ -38,13 +38,14 @@ type body struct {
 	effect
 }
 
-// op is an operation that may wait.
+// op is an operation that may wait, or takes a lock.
 type op struct {
-	node ast.Node
-	what string        // describes an operation on channels; "" for a call
-	fun  ast.Expr      // the function of a call
-	held []heldAt      // locks that may be held over the operation
-	call *ast.CallExpr // nil: fun is ranged over
+	node  ast.Node
+	what  string        // describes an operation on channels; "" for a call
+	takes bool          // it takes a lock
+	fun   ast.Expr      // the function of a call
+	held  []heldAt      // locks that may be held over the operation
+	call  *ast.CallExpr // nil: fun is ranged over
 }
 
 type heldAt struct {

@@ -201,6 +201,7 @@ func (w *walk) note(o *op, s state) {
 func (w *walk) call(call *ast.CallExpr, s state) {
 	switch mv, l := w.u.lockMove(call); mv {
 	case takes:
+		w.note(&op{node: call, takes: true}, s)
 		s.held[l] = call.Pos()
 		return
 	case frees:

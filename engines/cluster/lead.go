@@ -144,8 +144,8 @@ func (n *Node) Leader() (id, addr string, ok bool) {
 // rounds holds the readers that wait for a confirmation.
 type rounds struct {
 	wake chan struct{}
-	mu   sync.Mutex
-	next *round // of readers whose round has not begun; nil: none; guarded by mu
+	mu   sync.Mutex // a leaf
+	next *round     // of readers whose round has not begun; nil: none; guarded by mu
 }
 
 // round is one question to the quorum.

@@ -33,7 +33,7 @@ var (
 
 // peers holds the states of the other members.
 type peers struct {
-	mu      sync.Mutex
+	mu      sync.Mutex                  // a leaf
 	known   map[string]*peerState       // by server id; guarded by mu
 	strange map[raft.ServerAddress]bool // where a stranger answers; guarded by mu
 }

@@ -28,7 +28,7 @@ type streams struct {
 	ctx    context.Context                        // ends with Close
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
+	mu     sync.Mutex       // a leaf
 	closed bool             // guarded by mu
 	open   map[*stream]bool // guarded by mu
 }

@@ -255,7 +255,7 @@ type sums struct {
 	flights *flow.Flight[b3.Digest, struct{}, struct{}]
 	slots   chan struct{}
 
-	mu   sync.Mutex
+	mu   sync.Mutex             // a leaf
 	good map[b3.Digest]struct{} // guarded by mu
 }
 

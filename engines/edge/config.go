@@ -51,6 +51,10 @@ type IngressConfig struct {
 	MaxInflight int `toml:"max_inflight"` // concurrent requests, of which one network may hold a quarter
 	// Requests a second that begin or join a fill, or that change something; also the burst.
 	RPSLimit int `toml:"rps_limit"`
+	// Bounds of a request's body that lower those of the section [server]. 0 means those.
+	BodyBytes          unit.Size `toml:"body_bytes"`           // before decompression
+	DecompressMaxRatio int       `toml:"decompress_max_ratio"` // decompressed size by compressed size
+	DecompressAbsBytes unit.Size `toml:"decompress_abs_bytes"` // after decompression
 }
 
 // QueuesConfig bounds the queue of the fills that wait for a worker. Further fills are refused.
@@ -146,6 +150,7 @@ func (c Config) Validate() error {
 		unit.Within("ingress.max_inflight", c.Ingress.MaxInflight, 1, 65_536),
 		c.validateInflight(),
 		unit.Within("ingress.rps_limit", c.Ingress.RPSLimit, 1, 1_000_000),
+		c.Ingress.validateBody(),
 		unit.Within("queues.work_tx", c.Queues.WorkTX, 1, 65_536),
 		unit.Within("retry.live_fill.base_ms", r.BaseMS, 1, r.MaxMS),
 		unit.Within("retry.live_fill.max_ms", r.MaxMS, 1, 10_000),
@@ -171,6 +176,21 @@ func (c ScrubConfig) validate() error {
 		every = unit.Between("scrub.every", c.Every, time.Hour, 365*24*time.Hour)
 	}
 	return errors.Join(every, unit.Within("scrub.rate", c.Rate, 64<<10, 1<<40))
+}
+
+// validateBody checks the bounds that are not 0.
+func (c IngressConfig) validateBody() error {
+	var errs []error
+	if c.BodyBytes != 0 {
+		errs = append(errs, unit.Within("ingress.body_bytes", c.BodyBytes, 1<<10, 64<<20))
+	}
+	if c.DecompressMaxRatio != 0 {
+		errs = append(errs, unit.Within("ingress.decompress_max_ratio", c.DecompressMaxRatio, 1, 1000))
+	}
+	if c.DecompressAbsBytes != 0 {
+		errs = append(errs, unit.Within("ingress.decompress_abs_bytes", c.DecompressAbsBytes, 1<<10, 1<<30))
+	}
+	return errors.Join(errs...)
 }
 
 // validateInflight refuses a queue that can never be full: each waiting fill has a request in

@@ -138,6 +138,5 @@
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of faultyPaths, sums, partials, manifests and listing are leaves, held
-// for a few lines.
+// of work_tx. The mutexes of faultyPaths, sums, partials and listing are leaves.
 package edge

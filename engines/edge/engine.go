@@ -252,7 +252,7 @@ func (e *Engine) Tasks() []flow.Task {
 func (e *Engine) Recover(ctx context.Context) error {
 	origins, err := e.newOrigins(&e.boot)
 	e.origins.Store(origins)
-	if err = errors.Join(err, e.hot.Open(), e.absent.Open()); err == nil && !e.d.Amnesia {
+	if err = errors.Join(err, e.hot.Open(), e.absent.Open(), e.manifests.cache.Open()); err == nil && !e.d.Amnesia {
 		err = e.openStore(ctx)
 	}
 	if err == nil {
@@ -289,7 +289,7 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) Purge() {
 	e.hot.Purge()
 	e.absent.Purge()
-	e.manifests.purge()
+	e.manifests.cache.Purge()
 	e.packs.Purge()
 }
 
@@ -311,6 +311,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.hot.Close()
 	e.absent.Close()
+	e.manifests.cache.Close()
 	e.packs.Close()
 	return err
 }

@@ -19,7 +19,7 @@ const (
 // may cause only these objects to be fetched. The manifests that were opened first are forgotten
 // first.
 type listing struct {
-	mu    sync.Mutex
+	mu    sync.Mutex    // a leaf
 	all   []*openedSite // oldest first; guarded by mu
 	files int           // of all; guarded by mu
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"sync"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/site"
 )
@@ -17,7 +17,7 @@ import (
 // network of the caller, as in Near.
 func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*site.Manifest, error) {
 	d := named.Manifest
-	if p, ok := e.manifests.get(d); ok {
+	if p, ok := e.manifests.cache.Get(string(d[:])); ok {
 		return p.m, p.err
 	}
 	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
@@ -44,7 +44,7 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 	if o.Size > site.MaxBytes {
 		long := fmt.Sprintf("has %d bytes, at most %d are allowed", o.Size, site.MaxBytes)
 		p.err = &SiteError{d, &site.Error{Reason: long}}
-		return e.manifests.put(d, p), nil
+		return e.manifests.keep(d, p), nil
 	}
 	raw := o.Bytes
 	select {
@@ -62,7 +62,7 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 	if p.m, err = site.Parse(raw); err != nil {
 		p.err = &SiteError{d, err}
 	}
-	return e.manifests.put(d, p), nil
+	return e.manifests.keep(d, p), nil
 }
 
 // Bounds of parsed manifests.
@@ -76,27 +76,22 @@ const (
 
 // parsed is a manifest in memory, or the reason why it is not sound.
 type parsed struct {
-	m    *site.Manifest
-	err  error
-	used uint64 // position in the order of uses
+	m   *site.Manifest
+	err error
 }
 
-func (p *parsed) cost() int64 {
+func (p parsed) cost() int64 {
 	if p.m == nil {
 		return manifestCost
 	}
 	return p.m.Cost() + manifestCost
 }
 
-// manifests holds the manifests that were used last.
+// manifests parses manifests, and keeps those that are in use.
 type manifests struct {
 	flights *flow.Flight[b3.Digest, struct{}, parsed]
 	slots   chan struct{}
-
-	mu   sync.Mutex
-	all  map[b3.Digest]*parsed // guarded by mu; nil before the first put
-	sum  int64                 // cost of all; guarded by mu
-	uses uint64                // guarded by mu
+	cache   *cache.Cache[string, parsed] // by digest
 }
 
 func newManifests(c *flow.Catalog) *manifests {
@@ -105,58 +100,19 @@ func newManifests(c *flow.Catalog) *manifests {
 			Service: service, Name: "manifest", Waiters: maxWaiters, Calls: parseAtOnce,
 		}),
 		slots: make(chan struct{}, parseSlots), //rawchan: a semaphore
+		cache: cache.New[string, parsed](c, cache.Spec[string, parsed]{
+			Service:   service,
+			Name:      "manifests_set",
+			Producers: []string{flow.HTTP},
+			Doc:       "parsed manifests of sites",
+			Bytes:     manifestBytes,
+			Entry:     4 << 10,
+		}),
 	}
 }
 
-func (s *manifests) get(d b3.Digest) (p parsed, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	held := s.all[d]
-	if held == nil {
-		return p, false
-	}
-	s.uses++
-	held.used = s.uses
-	return *held, true
-}
-
-// put keeps p and returns it. It drops the manifests that were used least recently, if there are
-// too many.
-func (s *manifests) put(d b3.Digest, p parsed) parsed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[b3.Digest]*parsed{}
-	}
-	if s.all[d] != nil {
-		return p
-	}
-	for s.sum+p.cost() > manifestBytes {
-		s.dropOldest()
-	}
-	s.uses++
-	p.used = s.uses
-	s.all[d] = &p
-	s.sum += p.cost()
+// keep keeps p as the manifest d and returns it.
+func (s *manifests) keep(d b3.Digest, p parsed) parsed {
+	s.cache.Set(string(d[:]), p, p.cost())
 	return p
-}
-
-// dropOldest is called with mu held.
-func (s *manifests) dropOldest() {
-	var at b3.Digest
-	var oldest *parsed
-	for d, p := range s.all {
-		if oldest == nil || p.used < oldest.used {
-			at, oldest = d, p
-		}
-	}
-	delete(s.all, at)
-	s.sum -= oldest.cost()
-}
-
-// purge drops all manifests.
-func (s *manifests) purge() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all, s.sum = nil, 0
 }

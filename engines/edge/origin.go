@@ -220,7 +220,7 @@ const (
 
 // faultyPaths holds the URLs for which a host most recently answered 502, 503 or 504.
 type faultyPaths struct {
-	mu   sync.Mutex
+	mu   sync.Mutex             // a leaf
 	last [severalPaths]struct { // guarded by mu
 		url string
 		at  time.Time

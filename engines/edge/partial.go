@@ -107,7 +107,7 @@ func (p *partial) outdated(err error) bool {
 type partials struct {
 	most int64 // bytes of all
 
-	mu  sync.Mutex
+	mu  sync.Mutex          // a leaf
 	all map[string]*partial // by URL; guarded by mu
 	sum int64               // bytes of all; guarded by mu
 }

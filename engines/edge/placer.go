@@ -263,7 +263,7 @@ func (e *Engine) missing(p *plan, rows map[string]placedRow) (out []siteObject) 
 // fetchBurst fetches objects, a few at once. It returns those that are stored, and one of the
 // errors.
 func (e *Engine) fetchBurst(ctx context.Context, p *plan, burst []siteObject) (got []siteObject, why error) {
-	var mu sync.Mutex
+	var mu sync.Mutex // a leaf
 	var next atomic.Int64
 	_ = flow.Fan(ctx, min(placeAtOnce, len(burst)), func(ctx context.Context, _ int) error {
 		for i := next.Add(1) - 1; i < int64(len(burst)) && ctx.Err() == nil; i = next.Add(1) - 1 {

@@ -18,7 +18,7 @@ const maxDamaged = 1024
 type damage struct {
 	repair atomic.Bool // a damaged row of providers was met after the last repair began
 
-	mu   sync.Mutex           // leaf lock
+	mu   sync.Mutex           // a leaf
 	rows map[damagedRow]error // guarded by mu
 }
 

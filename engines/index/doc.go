@@ -98,5 +98,5 @@
 // # Lock order
 //
 // flights (the shards of the flight) come first. lookup.mu, line.mu, damage.mu and the locks of the
-// fences are leaves, held for a few assignments.
+// fences are leaves.
 package index

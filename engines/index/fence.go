@@ -28,7 +28,7 @@ type fences struct {
 }
 
 type fenceShard struct {
-	mu    sync.Mutex
+	mu    sync.Mutex       // a leaf
 	cells map[string]*cell // guarded by mu
 	made  uint64           // cells made so far; guarded by mu
 }

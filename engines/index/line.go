@@ -26,7 +26,7 @@ type turn struct{}
 type line struct {
 	workers int
 
-	mu      sync.Mutex // leaf lock
+	mu      sync.Mutex // a leaf
 	nets    map[netip.Addr]*netJobs
 	waiting []*netJobs    // networks with jobs, least recently served first; guarded by mu, as are the fields below
 	queued  int           // number of queued jobs

@@ -60,7 +60,7 @@ type lookup struct {
 	second chan struct{} // closed when the second wave begins
 	end    context.CancelCauseFunc
 
-	mu       sync.Mutex          // leaf lock; guards the fields below
+	mu       sync.Mutex          // a leaf: it guards the fields below
 	next     int                 // index into order of the next peer
 	asked    int                 // number of asked peers
 	refused  int                 // number of peers with an open breaker

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +10,112 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
+	"ronbox/store/storetest"
 )
+
+// coveredLog stores the rows on which PutRetention decides: HEAD is 14, versions below 3 are
+// pruned, checkpoints over 8 and 14 are archived, and version 5 lacks its entry, 11 its items.
+type coveredLog struct{}
+
+func (coveredLog) Kind() string { return "registry.test_covered_log/1" }
+
+func (coveredLog) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	metaHead.Put(w, keyHead, record.Head{Version: 14})
+	metaNumber.Put(w, keyMin, 3)
+	for _, size := range []uint64{8, 14} {
+		checkpoints.Put(w, size, []byte("note"))
+	}
+	for _, v := range []uint64{7, 9, 11} {
+		entries.Put(w, v, []byte("entry"))
+		audits.Put(w, v, []byte("record"))
+	}
+	for _, v := range []uint64{5, 7, 9} {
+		setHeaders.Put(w, setKey{v, 0}, setHeader{})
+	}
+	return struct{}{}, nil
+}
+
+// A statement is stored only if it lets go whole segments below an archived checkpoint, leaves a
+// segment below HEAD, and keeps a version whose items, entry and audit record are stored.
+func TestGuardsOfPutRetention(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		put   PutRetention
+		guard string // "": stored
+	}{
+		{"covered", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 2}, ""},
+		{"covered by a later checkpoint", PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 2}, ""},
+		{"covered to the last version", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 6}, ""},
+		{"pruned already", PutRetention{Min: 3, Audit: 7, Size: 8, Segment: 2}, "segment"},
+		{"below what is pruned", PutRetention{Min: 1, Audit: 7, Size: 8, Segment: 2}, "segment"},
+		{"no segment", PutRetention{Min: 7, Audit: 7, Size: 8}, "segment"},
+		{"half a segment", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 4}, "segment"},
+		{"all but less than a segment", PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 8}, "head"},
+		{"beyond HEAD", PutRetention{Min: 15, Audit: 9, Size: 14, Segment: 2}, "head"},
+		{"beyond the checkpoint", PutRetention{Min: 9, Audit: 9, Size: 8, Segment: 2}, "checkpoint"},
+		{"a checkpoint that is not archived", PutRetention{Min: 9, Audit: 9, Size: 12, Segment: 2}, "checkpoint"},
+		{"no checkpoint", PutRetention{Min: 7, Audit: 7, Segment: 2}, "checkpoint"},
+		{"items not stored", PutRetention{Min: 11, Audit: 11, Size: 14, Segment: 2}, "snapshot"},
+		{"entry not stored", PutRetention{Min: 5, Audit: 7, Size: 8, Segment: 2}, "snapshot"},
+		{"audit record not stored", PutRetention{Min: 7, Audit: 6, Size: 8, Segment: 2}, "snapshot"},
+	} {
+		tx := storetest.NewTx(t, Buckets()...)
+		if _, err := storetest.Do(tx, coveredLog{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := storetest.Do(tx, tt.put)
+		guard, first := &GuardError{}, uint64(3)
+		if tt.guard == "" {
+			first = tt.put.Min
+		} else if !errors.As(err, &guard) {
+			t.Errorf("%s: err = %v, want guard %q", tt.doc, err, tt.guard)
+		}
+		if kept, _ := metaNumber.Get(tx.Reader(), keyMin); guard.Guard != tt.guard || kept != first {
+			t.Errorf("%s: guard %q, first version %d, want %q, %d", tt.doc, guard.Guard, kept, tt.guard, first)
+		}
+	}
+}
+
+// However far apart checkpoints are archived, no version above the last one goes: not even if the
+// policy keeps fewer, and the pruner runs again and again.
+func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
+	r, s := newPruneRig(t)
+	r.stop()
+	r.open()
+	r.freeze() // the checkpointor archives nothing without a request
+	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == taskPruner })...)
+	r.genesis(s)
+	r.covered()
+	r.retain(RetainByCount, 4)
+	p, head := &pruner{e: r.e}, uint64(1)
+	for _, tt := range []struct{ covered, head, first uint64 }{
+		{1, 6, 1}, {7, 40, 7}, {41, 60, 41}, {61, 62, 59},
+	} {
+		for _, until := range []uint64{tt.covered, tt.head} {
+			for head < until {
+				head++
+				r.commitNext(s, head)
+			}
+			if until == tt.covered {
+				r.cover()
+			}
+		}
+		for range 2 {
+			if err := p.cycle(r.ctx()); err != nil {
+				t.Fatalf("HEAD %d, checkpoint over %d: %v", tt.head, tt.covered, err)
+			}
+		}
+		if first := r.e.Head().MinVersion; first != tt.first {
+			t.Fatalf("HEAD %d, checkpoint over %d: kept from %d on, want %d", tt.head, tt.covered, first, tt.first)
+		}
+		if tt.first > 1 {
+			r.wantPruned(tt.first, tt.head)
+		}
+	}
+	if rep := r.verifyFile(); !rep.OK {
+		t.Errorf("%+v: %v", rep, rep.Problem)
+	}
+}
 
 // rowless deletes rows, as no command of the registry does.
 type rowless struct{}

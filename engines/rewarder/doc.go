@@ -62,6 +62,11 @@
 //   - intents, 512, wait: worker, scheduler -> intent_emitter.
 //   - events, 1024, drop oldest: scheduler, worker, artifact_writer, intent_emitter -> Follow.
 //
+// Inputs are sealed by the call that asks for it, in one command of the committer, and not by the
+// scheduler: the committer alone orders the parts, the seal and the run that uses it, sealing again
+// gives the same input, and the scheduler accepts a run only of an input that is sealed. A place in
+// work_req would let a seal wait behind runs, and would decide nothing.
+//
 // No view of the store is open during a wait. The node's janitor calls Sweep each hour.
 //
 // # Lock order

@@ -27,14 +27,13 @@ const NonceSpan = 1_000_000
 type Config struct {
 	Enabled bool `toml:"enabled" reload:"x"`
 	// committers; 0: as many as processors, at least 2
-	Workers         int            `toml:"workers" reload:"x"`
-	WorkerBurst     int            `toml:"worker_burst" reload:"x"` // jobs a committer takes into one commit
-	Limits          LimitsConfig   `toml:"limits" reload:"r"`
-	ReqTimeout      unit.Duration  `toml:"req_timeout" reload:"r"`
-	DrainDeadline   unit.Duration  `toml:"drain_deadline" reload:"r"`
-	StalenessWindow unit.Duration  `toml:"staleness_window" reload:"r"` // how old a balance may be; it is 0 s old
-	IdempotencyTTL  unit.Duration  `toml:"idempotency_ttl" reload:"r"`
-	MaxAmountPerOp  engines.Amount `toml:"max_amount_per_op" reload:"r"`
+	Workers        int            `toml:"workers" reload:"x"`
+	WorkerBurst    int            `toml:"worker_burst" reload:"x"` // jobs a committer takes into one commit
+	Limits         LimitsConfig   `toml:"limits" reload:"r"`
+	ReqTimeout     unit.Duration  `toml:"req_timeout" reload:"r"`
+	DrainDeadline  unit.Duration  `toml:"drain_deadline" reload:"r"`
+	IdempotencyTTL unit.Duration  `toml:"idempotency_ttl" reload:"r"`
+	MaxAmountPerOp engines.Amount `toml:"max_amount_per_op" reload:"r"`
 	// debits of an account in an asset on a UTC day
 	DailyCeiling    engines.Amount `toml:"daily_ceiling" reload:"r"`
 	MaxAccountTotal engines.Amount `toml:"max_account_total" reload:"r"` // balance and incoming holds of a receiver
@@ -90,7 +89,6 @@ func DefaultConfig() Config {
 		Limits:           LimitsConfig{MaxInflight: 1024, RatePerSecond: 1000, Burst: 2000},
 		ReqTimeout:       seconds(5),
 		DrainDeadline:    seconds(5),
-		StalenessWindow:  millis(250),
 		IdempotencyTTL:   unit.Duration(24 * time.Hour),
 		MaxAmountPerOp:   engines.AmountOf(5, 7766279631452241920),               // 10^20
 		DailyCeiling:     engines.AmountOf(542, 1864712049423024128),             // 10^22
@@ -129,7 +127,6 @@ func (c Config) Validate() error {
 		c.CircuitBreaker.validate(),
 		unit.Between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
 		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
-		unit.Between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
 		unit.Between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
 	)
 }

@@ -23,7 +23,6 @@ func TestDefaults(t *testing.T) {
 		"limits.burst":                      "2000",
 		"req_timeout":                       "5s",
 		"drain_deadline":                    "5s",
-		"staleness_window":                  "250ms",
 		"idempotency_ttl":                   "1d",
 		"max_amount_per_op":                 "1" + strings.Repeat("0", 20),
 		"daily_ceiling":                     "1" + strings.Repeat("0", 22),

@@ -26,8 +26,7 @@
 //     Requests reach the ledger in the order of the queue: if n and n+1 are queued in this order,
 //     both succeed; if n is refused, n+1 is refused as a gap at once.
 //  6. The memory of the ledger holds the only current copy of a balance. No receipt is copied. A
-//     read returns the balance as of the newest record, even after ledger_bus has lagged. Readers
-//     would tolerate a balance that is staleness_window old, but none is.
+//     read returns the balance as of the newest record, even after ledger_bus has lagged.
 //  7. The breaker closes without traffic, because the watchdog probes the ledger while it is not
 //     ready. A failed call counts once for the breaker, however many ops it has. A call may last
 //     for retry.rpc_timeout, even if its callers leave earlier.
@@ -61,11 +60,17 @@
 //
 // Missed ticks merge.
 //
-// # Settings that moved
+// # What the ledger does instead
 //
-// wallet.shards is the number of shards of the table of running requests. The balances in memory
-// have their own shards in the ledger. The ledger evicts rarely used rows by itself, so a purge of
-// balances drops nothing; amnesia_purge_total counts it.
+//   - Balance cache: the balances in memory are the ledger's own. A commit changes them before it
+//     is answered, so no balance is invalidated, and no window of staleness is needed
+//     (wallet.staleness_window of older configurations has no effect). The ledger has its own
+//     shards for them; wallet.shards is the number of shards of the table of running requests. The
+//     ledger evicts rarely used rows by itself, so a purge of balances drops nothing;
+//     amnesia_purge_total counts it.
+//   - Policy service: the limits of the configuration and of the caller's token travel with each
+//     op, and the ledger checks them in the call that commits it. A configuration with invalid
+//     limits is refused as a whole. So there is no call that could fail.
 //
 // # Lock order
 //
@@ -74,12 +79,10 @@
 // calls and the metrics are read without a lock. A task that changes a readiness key holds the
 // board's lock.
 //
-// # Series that stay at zero
+// # Series that others move
 //
-//   - io_timeouts_total{op="connect"}: the ledger is in this process. The operations read and write
-//     are counted by httpapi/front.
-//   - upstream_fail_total{svc="policy"}, and the key policy_ready: the rights of a caller are in
-//     its token and in the limits, both in memory. upstream_fail_total{svc="auth"} counts the ticks
-//     at which no token key was active.
-//   - balance_cache_total{outcome="stale"}: there is one copy of a balance.
+// io_timeouts_total counts ledger_rpc here. Package httpapi counts read, write, and connect: a
+// request of the wallet that this node could not forward in time, because it got no connection to
+// the node that leads. upstream_fail_total{svc="auth"} counts the ticks at which no token key was
+// active.
 package wallet

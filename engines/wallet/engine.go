@@ -44,9 +44,8 @@ type Deps struct {
 	// Warm has the ledger keep the balance of an account in an asset in memory; nil: balances that
 	// are in the file only are read from there each time.
 	Warm func(ctx context.Context, account, asset string) error
-	// AuthReady and PolicyReady return why requests cannot be judged now. They must not wait; nil:
-	// requests can be judged.
-	AuthReady, PolicyReady func() error
+	// AuthReady returns why requests cannot be authorized now. It must not wait; nil: they can.
+	AuthReady func() error
 	// Salt keys the hashes by which the log names accounts; empty: a random one for each Engine.
 	Salt []byte
 }
@@ -71,7 +70,7 @@ type Engine struct {
 	salted   *b3.Mode
 	prints   fingerprints
 
-	authReady, policyReady func() error
+	authReady func() error
 
 	work      *flow.Queue[*job]
 	cold      *flow.Queue[balanceKey]
@@ -97,22 +96,21 @@ type Engine struct {
 // nothing. It panics on a configuration that Validate refuses.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot:        cfg,
-		ledger:      d.Ledger,
-		board:       d.Board,
-		log:         d.Log,
-		now:         d.Now,
-		stall:       d.StallAfter,
-		safeMode:    d.SafeMode,
-		warm:        d.Warm,
-		catalog:     d.Catalog,
-		workers:     workers(cfg),
-		authReady:   d.AuthReady,
-		policyReady: d.PolicyReady,
-		salted:      newSalt(d.Salt),
-		prints:      newFingerprints(),
-		turn:        newTurn(),
-		gone:        make(chan struct{}),
+		boot:      cfg,
+		ledger:    d.Ledger,
+		board:     d.Board,
+		log:       d.Log,
+		now:       d.Now,
+		stall:     d.StallAfter,
+		safeMode:  d.SafeMode,
+		warm:      d.Warm,
+		catalog:   d.Catalog,
+		workers:   workers(cfg),
+		authReady: d.AuthReady,
+		salted:    newSalt(d.Salt),
+		prints:    newFingerprints(),
+		turn:      newTurn(),
+		gone:      make(chan struct{}),
 	}
 	if e.now == nil {
 		e.now = time.Now

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -63,36 +64,28 @@ func TestDroppedUnclosed(t *testing.T) {
 	}
 }
 
-// While auth or policy is not ready, its readiness key fails, each tick counts a failure, and
-// writes are refused.
-func TestJudgesAway(t *testing.T) {
-	for _, tt := range []struct {
-		svc, cause string
-		away       func(*Engine, func() error)
-	}{
-		{svcAuth, CauseAuth, func(e *Engine, ready func() error) { e.authReady = ready }},
-		{svcPolicy, CausePolicy, func(e *Engine, ready func() error) { e.policyReady = ready }},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
-			begun := time.Now()
-			tt.away(r.e, func() error {
-				if time.Since(begun) < 3*time.Second {
-					return errTest
-				}
-				return nil
-			})
-			r.hasty = true
-			r.start()
-			time.Sleep(2500 * time.Millisecond)
-			if _, err := r.post("k", issue("bo", 1, 1)); code(err) != "RETRY_LATER" ||
-				!strings.Contains(err.Error(), tt.cause) {
-				t.Errorf("%s away: %v", tt.svc, err)
+// While no token key is active, auth_ready fails, each tick counts a failure, and writes are
+// refused.
+func TestAuthAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		begun := time.Now()
+		r.e.authReady = func() error {
+			if time.Since(begun) < 3*time.Second {
+				return errTest
 			}
-			time.Sleep(time.Second)
-			r.want(3, "upstream_fail_total", "svc", tt.svc)
-			r.must("k", issue("bo", 1, 1))
-			r.stop()
-		})
-	}
+			return nil
+		}
+		r.hasty = true
+		r.start()
+		time.Sleep(2500 * time.Millisecond)
+		var not *NotReadyError
+		if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseAuth {
+			t.Errorf("away: %v", err)
+		}
+		time.Sleep(time.Second)
+		r.want(3, "upstream_fail_total", "svc", svcAuth)
+		r.must("k", issue("bo", 1, 1))
+		r.stop()
+	})
 }

@@ -53,7 +53,6 @@ const (
 	CauseDraining = "draining"
 	CauseLedger   = "ledger_ready"
 	CauseAuth     = "auth_ready"
-	CausePolicy   = "policy_ready"
 	CauseDeadline = "deadline" // passed while the request was queued
 	CauseCanceled = "canceled" // the caller left while the request was queued
 	CauseMinSeq   = "min_seq"  // of a BehindError

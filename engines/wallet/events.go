@@ -21,7 +21,6 @@ const (
 	eventHoldReleased = "wallet.hold.released"
 	eventHoldExpired  = "wallet.hold.expired"
 	eventRejected     = "wallet.request.rejected"
-	eventInvalidated  = "wallet.balance.invalidated"
 	eventRoot         = "ledger.root.published"
 	eventSafeMode     = "ledger.safe_mode"
 	eventHealth       = "kernel.health"
@@ -38,7 +37,7 @@ type AuditEvent struct {
 	Amount engines.Amount
 	TxID   record.TxID
 	Reason string // why it was refused, or the cause of a failed readiness key
-	Count  int    // accepted ops of a batch, balances that changed, batches of the ledger
+	Count  int    // accepted ops of a batch, or batches of the ledger
 	Batch  uint64 // of the ledger
 
 	account string // logged as a hash only
@@ -176,8 +175,7 @@ func newSalt(salt []byte) *b3.Mode {
 type invalidator struct {
 	e       *Engine
 	told    time.Time // when events were last published
-	touched int       // balances since then
-	batches int
+	batches int       // since then
 	last    ledger.Committed
 }
 
@@ -231,7 +229,6 @@ func (v *invalidator) warm(ctx context.Context, k balanceKey) error {
 // catchUp follows the batches that are there: the holds that ended by themselves, and the root.
 func (v *invalidator) catchUp(sub *flow.Subscription[ledger.Committed]) {
 	for ev, _, ok := sub.Next(); ok; ev, _, ok = sub.Next() {
-		v.touched += len(ev.Touched)
 		v.batches++
 		v.last = ev
 		for _, hold := range ev.Expired { // no caller asked for it, so no worker publishes it
@@ -252,7 +249,6 @@ func (v *invalidator) tell(now time.Time) {
 	if v.batches == 0 {
 		return
 	}
-	v.e.audit(AuditEvent{Event: eventInvalidated, Count: v.touched})
 	v.e.audit(AuditEvent{Event: eventRoot, Batch: v.last.Batch, Count: v.batches, Reason: v.last.Root.String()})
-	v.told, v.touched, v.batches = now, 0, 0
+	v.told, v.batches = now, 0
 }

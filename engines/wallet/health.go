@@ -18,7 +18,6 @@ const (
 	keyConfig  = "cfg_loaded"
 	keyLedger  = "ledger_ready"
 	keyAuth    = "auth_ready"
-	keyPolicy  = "policy_ready"
 	keyQueue   = "queue_ok"
 	keyBreaker = "breaker:" + ledgerName
 )
@@ -40,7 +39,7 @@ const (
 // gates are the keys without which writes are refused. queue_ok is not one of them: while it fails,
 // balancers send elsewhere, and the queue itself refuses the requests that do not fit.
 type gates struct {
-	ledger, auth, policy gate
+	ledger, auth gate
 	// the ledger takes no writes until it was verified and the node started again
 	safeMode atomic.Bool
 }
@@ -50,7 +49,7 @@ type gate struct{ ok, seen atomic.Bool }
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyBreaker} {
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyBreaker} {
 		rows = append(rows, obs.Probe{Service: service, Key: key, Hard: true, Plane: obs.WritePlane})
 	}
 	return rows
@@ -67,8 +66,6 @@ func (e *Engine) WriteReady() error {
 		return &NotReadyError{CauseLedger}
 	case !e.gates.auth.ok.Load():
 		return &NotReadyError{CauseAuth}
-	case !e.gates.policy.ok.Load():
-		return &NotReadyError{CausePolicy}
 	}
 	return nil
 }
@@ -198,7 +195,7 @@ func (w *watchdog) showBreaker(s flow.BreakerState) {
 }
 
 // runTicker samples the values that change slowly: the fill of the queue, the workers at work, and
-// the services of this process that judge requests.
+// the tokens that authorize requests.
 func (e *Engine) runTicker(ctx context.Context) error {
 	defer e.tick.Stop()
 	tick := e.tick.C()
@@ -226,8 +223,7 @@ func (e *Engine) next(ctx context.Context, tick <-chan time.Time) (more bool, er
 func (e *Engine) sample() {
 	e.sampleQueue()
 	e.m.busySeen.Store(e.m.busy.Load())
-	e.sampleJudge(svcAuth, keyAuth, &e.gates.auth, e.authReady)
-	e.sampleJudge(svcPolicy, keyPolicy, &e.gates.policy, e.policyReady)
+	e.sampleAuth()
 }
 
 // full notes a job that did not fit into work_tx.
@@ -250,15 +246,14 @@ func (e *Engine) sampleQueue() {
 	}
 }
 
-// sampleJudge asks a service without which no request can be judged; without ready it is always
-// there.
-func (e *Engine) sampleJudge(svc, key string, g *gate, ready func() error) {
+// sampleAuth asks whether requests can be authorized. Without AuthReady they always can.
+func (e *Engine) sampleAuth() {
 	var cause error
-	if ready != nil {
-		cause = ready()
+	if e.authReady != nil {
+		cause = e.authReady()
 	}
 	if cause != nil {
-		e.m.judgeFail[svc](1)
+		e.m.authFail(1)
 	}
-	e.flip(key, g, cause)
+	e.flip(keyAuth, &e.gates.auth, cause)
 }

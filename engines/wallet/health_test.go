@@ -278,44 +278,6 @@ func TestSafeModeWithoutTraffic(t *testing.T) {
 	})
 }
 
-// Auth and policy have separate readiness keys.
-func TestAuthAndPolicy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var auth, policy atomic.Pointer[error]
-		ask := func(p *atomic.Pointer[error]) func() error {
-			return func() error {
-				if err := p.Load(); err != nil {
-					return *err
-				}
-				return nil
-			}
-		}
-		r.e.authReady, r.e.policyReady = ask(&auth), ask(&policy)
-		r.start()
-		for _, tt := range []struct {
-			p     *atomic.Pointer[error]
-			cause string
-		}{{&auth, CauseAuth}, {&policy, CausePolicy}} {
-			err := errTest
-			tt.p.Store(&err)
-			time.Sleep(tickEvery + watchEvery)
-			synctest.Wait()
-			var not *NotReadyError
-			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != tt.cause {
-				t.Errorf("%s: %v", tt.cause, err)
-			}
-			tt.p.Store(nil)
-			time.Sleep(tickEvery + watchEvery)
-			synctest.Wait()
-		}
-		if err := r.e.WriteReady(); err != nil {
-			t.Error(err)
-		}
-		r.stop()
-	})
-}
-
 // A ledger with a full disk answers and is ready. Writes return STORE_FULL, even if the disk was
 // full at the start.
 func TestFullFromTheStart(t *testing.T) {

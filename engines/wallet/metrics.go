@@ -8,11 +8,8 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Services that judge requests, as callees in metrics.
-const (
-	svcAuth   = "auth"
-	svcPolicy = "policy"
-)
+// svcAuth names the tokens of the node, which authorize requests, as a callee in metrics.
+const svcAuth = "auth"
 
 // busAudit is events_tx in the label bus.
 const busAudit = "audit"
@@ -40,7 +37,7 @@ type metrics struct {
 	canceled       func(int) // jobs that their callers had left, or that shutdown ended
 	ledgerTimeouts func(int)
 	upstreamFail   func(int)
-	judgeFail      map[string]func(int) // ticks at which the service was not ready, by its name
+	authFail       func(int) // ticks at which no request could be authorized
 	calls          map[string]*callSeries
 	balances       map[string]func(int) // balance_cache_total by outcome
 	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
@@ -93,16 +90,15 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", ledgerName),
 		calls:          map[string]*callSeries{},
-		balances: series(reg, "balance_cache_total", "outcome",
-			balanceHit, balanceMiss, balanceStale, balanceBehind),
+		balances:       series(reg, "balance_cache_total", "outcome", balanceHit, balanceMiss, balanceBehind),
 	}
-	for _, op := range []string{"read", "write", "connect"} { // see the package's comment
+	for _, op := range []string{"read", "write", "connect"} { // counted by httpapi
 		reg.Counter("io_timeouts_total", service, "op", op)
 	}
 	// counted by the bus; shown from the start
 	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit)
 	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
-	m.judgeFail = series(reg, "upstream_fail_total", "svc", svcAuth, svcPolicy)
+	m.authFail = reg.Counter("upstream_fail_total", service, "svc", svcAuth)
 	for _, op := range requestOps {
 		m.requests[op] = reg.Counter("wallet_requests_total", service, "op", op.String())
 		n := new(atomic.Int64)

@@ -23,7 +23,6 @@ type Account struct {
 const (
 	balanceHit    = "hit"    // from memory
 	balanceMiss   = "miss"   // from the file
-	balanceStale  = "stale"  // stays at zero: there is one copy of a balance
 	balanceBehind = "behind" // older than its reader knows
 )
 

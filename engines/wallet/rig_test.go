@@ -312,7 +312,7 @@ func (r *rig) want(value float64, family string, labels ...string) {
 // this instant.
 func (r *rig) failing() (keys []string) {
 	synctest.Wait()
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyClock, keyBreaker} {
 		if r.sum("readyz_degraded", "service", service, "cause", key) != 0 {
 			keys = append(keys, key)
 		}

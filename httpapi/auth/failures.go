@@ -112,14 +112,14 @@ const maxFailureSeries = 1024
 // bound, the others are counted as scope "other".
 type failureCounter struct {
 	metrics *obs.Metrics
-	mu      sync.Mutex
-	series  map[failure]func(int) // guarded by mu
+	mu      sync.Mutex           // a leaf
+	series  map[failure]struct{} // guarded by mu
 }
 
 type failure struct{ service, stage, scope, surface string }
 
 func newFailureCounter(m *obs.Metrics) *failureCounter {
-	return &failureCounter{metrics: m, series: make(map[failure]func(int))}
+	return &failureCounter{metrics: m, series: make(map[failure]struct{})}
 }
 
 func (t *failureCounter) count(stage string, r *Request) {
@@ -127,21 +127,19 @@ func (t *failureCounter) count(stage string, r *Request) {
 	if r.Socket {
 		f.surface = "uds"
 	}
-	t.counter(f)(1)
-}
-
-func (t *failureCounter) counter(f failure) func(int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if add, ok := t.series[f]; ok {
-		return add
-	}
-	if len(t.series) >= maxFailureSeries {
+	if !t.admit(f) {
 		f.service, f.scope = "node", "other"
 	}
-	add := t.metrics.Counter("auth_failures_total", f.service, "stage", f.stage, "scope", f.scope, "surface", f.surface)
+	t.metrics.Counter("auth_failures_total", f.service, "stage", f.stage, "scope", f.scope, "surface", f.surface)(1)
+}
+
+// admit reports whether f has a series of its own.
+func (t *failureCounter) admit(f failure) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if len(t.series) < maxFailureSeries {
-		t.series[f] = add
+		t.series[f] = struct{}{}
 	}
-	return add
+	_, known := t.series[f]
+	return known
 }

@@ -231,8 +231,8 @@ const (
 // verifiedCache holds tokens with a verified MAC, and their policies, so that a token in regular
 // use costs one hash. Each request still checks whether the token is valid and permits the request.
 type verifiedCache struct {
-	seed  maphash.Seed // secret, so that lookup times reveal nothing about other tokens
-	mu    sync.Mutex
+	seed  maphash.Seed       // secret, so that lookup times reveal nothing about other tokens
+	mu    sync.Mutex         // a leaf
 	young map[uint64]*policy // guarded by mu
 	old   map[uint64]*policy // guarded by mu
 }

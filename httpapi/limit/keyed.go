@@ -11,13 +11,13 @@ const none = -1
 // Keyed is a table of token buckets by key. It is safe for concurrent use, never waits, and
 // allocates only while it grows.
 type Keyed[K comparable] struct {
-	mu    sync.Mutex
-	rate  Rate      // guarded by mu
-	room  int       // maximum number of keys
-	index map[K]int // into slots; guarded by mu
-	slots []slot[K] // guarded by mu
-	head  int       // most recently used slot; guarded by mu
-	tail  int       // least recently used slot; guarded by mu
+	mu    sync.Mutex // a leaf
+	rate  Rate       // guarded by mu
+	room  int        // maximum number of keys
+	index map[K]int  // into slots; guarded by mu
+	slots []slot[K]  // guarded by mu
+	head  int        // most recently used slot; guarded by mu
+	tail  int        // least recently used slot; guarded by mu
 }
 
 // slot is a bucket in the list of slots, which is ordered by last use.

@@ -9,7 +9,7 @@ import (
 
 // Log is the log of a cluster of one node, in memory. It is a [store.Replicator].
 type Log struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // a leaf
 	refuse  func(e []byte) error
 	entries []store.Placed
 	applied store.Place

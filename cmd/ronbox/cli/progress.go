@@ -64,11 +64,11 @@ func (p *Progress) At(done, total int64) {
 	p.shown = t
 	line := p.line(done, total, t.Sub(p.began))
 	if p.tty {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 		p.drawn = true
 		return
 	}
-	fmt.Fprintln(p.w, line)
+	_, _ = fmt.Fprintln(p.w, line)
 }
 
 // Of is At for unsigned numbers.
@@ -77,7 +77,7 @@ func (p *Progress) Of(done, total uint64) { p.At(int64(done), int64(total)) }
 // End clears the terminal line.
 func (p *Progress) End() {
 	if p.drawn {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
 		p.drawn = false
 	}
 }

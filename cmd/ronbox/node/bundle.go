@@ -226,11 +226,11 @@ func listFiles(w io.Writer, dir string) error {
 	listed := 0
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			fmt.Fprintf(w, "%v\n", err)
+			_, failed := fmt.Fprintf(w, "%v\n", err)
 			if path == dir {
 				return err
 			}
-			return nil
+			return failed
 		}
 		name, _ := filepath.Rel(dir, path) // it is below dir
 		info, err := d.Info()
@@ -243,11 +243,12 @@ func listFiles(w io.Writer, dir string) error {
 		if listed++; listed > mostFiles {
 			return fs.SkipAll
 		}
-		fmt.Fprintf(w, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339), name)
-		if d.IsDir() && strings.Count(name, string(filepath.Separator)) >= deepest {
+		_, err = fmt.Fprintf(w, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339),
+			name)
+		if err == nil && d.IsDir() && strings.Count(name, string(filepath.Separator)) >= deepest {
 			return fs.SkipDir
 		}
-		return nil
+		return err
 	})
 }
 

@@ -412,7 +412,7 @@ func TestReadinessKeysAreMetrics(t *testing.T) {
 		{"node", "config_loaded"}, {"node", "listener_bound"}, {"node", "storage_ready"}, {"node", "metrics_live"},
 		{"node", "accept_restore"},
 		{"registry", "commit_ready"}, {"registry", "bus_attached"}, {"registry", "genesis"},
-		{"wallet", "cfg_loaded"}, {"wallet", "ledger_ready"}, {"wallet", "auth_ready"}, {"wallet", "policy_ready"},
+		{"wallet", "cfg_loaded"}, {"wallet", "ledger_ready"}, {"wallet", "auth_ready"},
 		{"wallet", "queue_ok"}, {"wallet", "clock_ok"},
 	} {
 		if got := r.metric("readyz_degraded", "service", want.service, "cause", want.key); got != 0 {
@@ -445,7 +445,8 @@ func TestTheWalletsSeriesShow(t *testing.T) {
 		"busy_rejections_total endpoint=transfer", "busy_rejections_total endpoint=issue", "busy_rejections_total " +
 			"endpoint=burn",
 		"tasks_spawned_total kind=worker", "tasks_aborted_total kind=worker", "tasks_canceled_total kind=worker",
-		"io_timeouts_total op=read", "io_timeouts_total op=write", "io_timeouts_total op=ledger_rpc",
+		"io_timeouts_total op=read", "io_timeouts_total op=write", "io_timeouts_total op=connect",
+		"io_timeouts_total op=ledger_rpc",
 		"backoff_retries_total svc=ledger op=commit", "upstream_fail_total svc=ledger", "circuit_open_total svc=ledger",
 		"worker_inflight",
 	} {

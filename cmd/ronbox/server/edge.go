@@ -67,6 +67,11 @@ func edgeService() service {
 				NetworkInflight: (most + 3) / 4,
 				Timeout:         time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second,
 				Streams:         streamLimits(c),
+				Body: httpapi.BodyLimits{
+					Bytes:    c.Edge.Ingress.BodyBytes.Bytes(),
+					Ratio:    c.Edge.Ingress.DecompressMaxRatio,
+					Inflated: c.Edge.Ingress.DecompressAbsBytes.Bytes(),
+				},
 			}
 		},
 		checks: func(context.Context) []store.Check { return edge.Checks() },

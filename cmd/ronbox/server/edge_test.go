@@ -250,7 +250,10 @@ func (r *rig) honest(ctx context.Context) (asked, served int) {
 // concurrent honest clients get every answer.
 func TestEdgeBesideHostileClients(t *testing.T) {
 	t.Parallel()
-	r := mapNode(t, func(c *config.Config) { c.Server.ReadTimeout = unit.Duration(2 * time.Second) })
+	r := mapNode(t, func(c *config.Config) {
+		c.Server.ReadTimeout = unit.Duration(2 * time.Second)
+		c.Edge.Ingress.BodyBytes = 64 << 10
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var asked, served [4]int
 	var honest sync.WaitGroup
@@ -316,7 +319,7 @@ func TestEdgeBesideHostileClients(t *testing.T) {
 	}{
 		{"a bomb", post + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", bomb.Len()) +
 			bomb.String(), 400, "decompress_cap"},
-		{"a body beyond the cap", post + "Content-Length: 2000000\r\n\r\n", 413, "body_cap"},
+		{"a body beyond edge.ingress.body_bytes", post + "Content-Length: 65537\r\n\r\n", 413, "body_cap"},
 		{"a broken chunk", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400, ""},
 		{"a chunk cut short", post + "Transfer-Encoding: chunked\r\n\r\nff\r\n{}", 408, "timeout"},
 		{"no token", "POST /edge/fills HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +

@@ -34,8 +34,7 @@ func walletService() service {
 	}
 }
 
-// walletDeps are the wallet's neighbours. PolicyReady is nil: the rights of a caller are in its
-// token and in the limits, both in memory.
+// walletDeps are the wallet's neighbours.
 func (n *Node) walletDeps() wallet.Deps {
 	return wallet.Deps{
 		Catalog:    n.catalog,

@@ -56,7 +56,7 @@ func (k KeyDigests) Differ(leader KeyDigests) string {
 
 // keyWatch records the members whose secrets differ from those of this node, which leads.
 type keyWatch struct {
-	mu     sync.Mutex
+	mu     sync.Mutex        // a leaf
 	differ map[string]string // names of the secrets by member; guarded by mu
 }
 

@@ -224,7 +224,7 @@ const (
 
 // dialSlots bounds the handshakes at once with each address. It is safe for concurrent use.
 type dialSlots struct {
-	mu sync.Mutex
+	mu sync.Mutex               // a leaf
 	at map[string]chan struct{} // by address; guarded by mu
 }
 

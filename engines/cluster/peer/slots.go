@@ -11,9 +11,9 @@ import (
 type slots[K comparable] struct {
 	most, mostEach int
 
-	mu   sync.Mutex
-	used int       // guarded by mu
-	each map[K]int // guarded by mu
+	mu   sync.Mutex // a leaf
+	used int        // guarded by mu
+	each map[K]int  // guarded by mu
 }
 
 func newSlots[K comparable](most, mostEach int) *slots[K] {
@@ -47,7 +47,7 @@ const maxFamiliar = 64
 
 // familiar remembers the networks of members. It is safe for concurrent use.
 type familiar struct {
-	mu   sync.Mutex
+	mu   sync.Mutex              // a leaf
 	nets map[netip.Addr]struct{} // guarded by mu
 }
 

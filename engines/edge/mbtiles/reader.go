@@ -250,7 +250,7 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, e
 		if err != nil {
 			return err
 		}
-		defer s.Reset()
+		defer func() { _ = s.Reset() }() // it repeats the error of Step
 		s.BindInt64(1, int64(z))
 		s.BindInt64(2, int64(x))
 		s.BindInt64(3, 1<<z-1-int64(y))

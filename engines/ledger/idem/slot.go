@@ -32,8 +32,8 @@ type slot struct {
 
 // shard is a part of a slot. Its lock covers one access of the table.
 type shard struct {
-	mu    sync.RWMutex
-	table Table // guarded by mu
+	mu    sync.RWMutex // a leaf
+	table Table        // guarded by mu
 }
 
 // newSlot begins with the entry firstSeq of the time at, after a slot of so many keys.

@@ -18,7 +18,7 @@ type Faulty struct {
 	faults Faults
 	born   time.Time
 
-	mu      sync.Mutex
+	mu      sync.Mutex     // a leaf
 	asked   map[string]int // how often each question was asked; guarded by mu
 	late    []lateCall     // guarded by mu
 	calls   int            // guarded by mu

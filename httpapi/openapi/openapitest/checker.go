@@ -21,7 +21,7 @@ import (
 type Checker struct {
 	paths map[string]any
 
-	mu       sync.Mutex
+	mu       sync.Mutex                    // a leaf
 	compiler *jsonschema.Compiler          // guarded by mu
 	schemas  map[string]*jsonschema.Schema // by pointer; guarded by mu
 	root     any

@@ -230,6 +230,7 @@ func (l *loader) validate() {
 	l.validateAmnesia()
 	l.validateSlots()
 	l.validateFree()
+	l.validateIngress()
 	l.validateFleet()
 }
 
@@ -269,6 +270,24 @@ func (l *loader) validateFree() {
 		Reason: fmt.Sprintf("must be at least %s = %q, below which the store refuses writes: raise it, or lower %[1]s",
 			keyStoreFree, store),
 	})
+}
+
+// validateIngress ensures that the edge raises no bound of a body.
+func (l *loader) validateIngress() {
+	for _, pair := range [][2]string{
+		{"edge.ingress.body_bytes", "server.max_body_bytes"},
+		{"edge.ingress.decompress_max_ratio", "server.decompress_ratio_cap"},
+		{"edge.ingress.decompress_abs_bytes", "server.decompress_abs_bytes"},
+	} {
+		edge, node := find(l.all, pair[0]), find(l.all, pair[1])
+		if edge.value.Int() <= node.value.Int() || l.bad[edge.key] || l.bad[node.key] {
+			continue
+		}
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(edge.key), Key: edge.key, Value: edge.text(),
+			Reason: fmt.Sprintf("must be at most %s = %s, which it may only lower", node.key, node.text()),
+		})
+	}
 }
 
 // validateAmnesia refuses amnesia mode together with keys that write to a disk.

@@ -93,6 +93,11 @@ func TestRulesBetweenKeys(t *testing.T) {
 		{"a token that lives longer than any may", "[auth]\nmax_ttl = \"30m\"\n", "auth.default_ttl"},
 		{"memory that is kept", "[amnesia]\nenabled = true\n[store]\nsnapshot_every = \"15m\"\n",
 			`ronbox.toml:4:1: store.snapshot_every = "15m": must be 0s while`},
+		{"a longer body at the edge", "[edge]\ningress.body_bytes = \"2MiB\"\n",
+			`ronbox.toml:2:9: edge.ingress.body_bytes = "2MiB": must be at most server.max_body_bytes = "1MiB", which`},
+		{"a higher ratio at the edge", "[edge]\ningress.decompress_max_ratio = 11\n", "server.decompress_ratio_cap = 10,"},
+		{"a larger content at the edge", "[edge]\ningress.decompress_abs_bytes = \"11MiB\"\n",
+			`server.decompress_abs_bytes = "10MiB",`},
 		{"TLS without a certificate", "[tls]\nenabled = true\nkey_path = \"k\"\n", "tls.cert_path"},
 	} {
 		_, err := Load(LoadOptions{File: write(t, tt.file)})

@@ -348,7 +348,8 @@ func TestNonsenseIsRefusedInFewWords(t *testing.T) {
 
 // Retired keys of the previous release still load. Each is named in a warning.
 func TestRetiredKeys(t *testing.T) {
-	file := write(t, "[wallet]\nnonce_wait = \"50ms\"\nnonce_pipeline = 64\nbalance_cache_bytes = \"32MiB\"\n")
+	file := write(t, "[wallet]\nnonce_wait = \"50ms\"\nnonce_pipeline = 64\nbalance_cache_bytes = \"32MiB\"\n"+
+		"staleness_window = \"250ms\"\n")
 	cfg, err := Load(LoadOptions{File: file, Env: []string{"RONBOX_WALLET__NONCE_WAIT=1s"}})
 	if err != nil {
 		t.Fatal(err)
@@ -356,6 +357,7 @@ func TestRetiredKeys(t *testing.T) {
 	want := []string{
 		file + ":2:1: wallet.nonce_wait has", file + ":3:1: wallet.nonce_pipeline has",
 		file + ":4:1: wallet.balance_cache_bytes has",
+		file + ":5:1: wallet.staleness_window has",
 		"RONBOX_WALLET__NONCE_WAIT: wallet.nonce_wait has",
 	}
 	if len(cfg.Warnings) != len(want) {

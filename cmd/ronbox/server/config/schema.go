@@ -135,6 +135,8 @@ func retired(key string) string {
 		return "a nonce that is ahead of its account is refused at once; leave the nonce out to have it assigned"
 	case "wallet.balance_cache_bytes":
 		return "a balance is read from the ledger's own memory"
+	case "wallet.staleness_window":
+		return "a balance is read from the ledger's own memory and is never stale"
 	}
 	return ""
 }
