@@ -201,7 +201,7 @@ func (a app) run(
 		return err
 	}
 	run.Replayed = done.Replayed
-	return a.ended(ctx, c, &run)
+	return a.ended(ctx, c, &run, in.Snapshot.Pool.String())
 }
 
 // checkPays computes a run before anything is sent, and refuses one that would pay no actor or be
@@ -346,7 +346,7 @@ func (a app) follow(ctx context.Context, c rewarderapi.Client, epoch string) (re
 }
 
 // ended prints a run that is paid or quarantined.
-func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run) error {
+func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run, requested string) error {
 	payees, err := parkedPayees(ctx, c, r)
 	if err != nil {
 		return err
@@ -365,5 +365,6 @@ func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run) e
 			r.Parked, r.Epoch)
 	}
 	doc := runDocOf(r, payees)
+	doc.Requested = requested
 	return a.Show(doc, doc.table)
 }
