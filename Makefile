@@ -24,7 +24,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,11 +91,16 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
-# cluster. It also flips more bits of a registry, draws more ranges, and runs more seeds of the wallet. The nemeses mostly wait for nodes to
-# notice what happens to others, so that the other tests, which compute, can run at the same time.
+# cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry, draws more ranges, and runs more
+# seeds of the wallet. The nemeses mostly wait for nodes to notice what happens to others, so that the other tests, which compute, can run at
+# the same time.
 long:
+	$(MAKE) long-smallbox
 	$(MAKE) long-kills
 	$(MAKE) -j2 --output-sync=target long-nemeses long-draws
+
+long-smallbox:
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestSmallBox$$' -args -smallbox
 
 long-kills:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestKill9|^TestTours$$|^TestAnyFlippedBitIsFound$$' -args -kills 50 -tour

@@ -211,6 +211,8 @@ func frontCode(reason string) string {
 		return "Busy"
 	case ReasonTimeout:
 		return "Timeout"
+	case ReasonForbidden:
+		return "Forbidden"
 	}
 	return "Malformed"
 }

@@ -305,7 +305,7 @@ func laterCases() []toldCase {
 		later("no leader", httpapi.ReasonNotLeader, httpapi.Details{"outcome": "none"},
 			payWith(&wallet.OutcomeError{Cause: fmt.Errorf("submit: %w", store.ErrNotLeader)})),
 		later("not ready", httpapi.ReasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
-			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
+			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger, Detail: "slow"}
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
 		later("too late in the queue", httpapi.ReasonTimeout, none(wallet.CauseDeadline),

@@ -259,7 +259,7 @@ func (s *Store) stopped() error {
 const (
 	commitStuck = 2 * time.Second        // a single commit above this makes the store slow
 	commitSlow  = time.Second            // so do streak commits in a row above this
-	commitQuick = 250 * time.Millisecond // streak commits in a row below this end it
+	commitQuick = 750 * time.Millisecond // streak commits in a row below this end it; an SD card takes 600 ms
 	streak      = 3
 	// interval of the empty commits of a slow store, which measure its pace while writes are
 	// refused

@@ -9,8 +9,8 @@ import (
 
 func TestHeartbeat(t *testing.T) {
 	const (
-		quick    = 100 * time.Millisecond
-		middling = 600 * time.Millisecond
+		quick    = 600 * time.Millisecond // two syncs of a slow SD card
+		middling = 900 * time.Millisecond
 		late     = 1200 * time.Millisecond
 		stuck    = 2500 * time.Millisecond
 	)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"ronbox/appliance/unit"
 )
 
 // SysusersName is the name of the file from which systemd-sysusers creates the service's user.
@@ -56,10 +58,7 @@ func (i Install) Steps() (steps []string) {
 		if i.Sudo {
 			words = append([]string{"sudo"}, words...)
 		}
-		for n, w := range words {
-			words[n] = shellWord(w)
-		}
-		steps = append(steps, strings.Join(words, " "))
+		steps = append(steps, unit.Shell(words...))
 	}
 	if i.User == SystemUser {
 		add("install", "-D", "-m", "644", filepath.Join(i.DataDir, SysusersName), "/etc/sysusers.d/ronbox.conf")
@@ -79,19 +78,6 @@ func (i Install) Steps() (steps []string) {
 	add(append([]string{"systemctl", "enable", "--now"}, units...)...)
 	add(i.Binary, "--data-dir", i.DataDir, "status")
 	return steps
-}
-
-// shellWord quotes s for a shell if necessary.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r == '/' || r == '.' || r == '-' || r == '_' || r == ':' || r >= '0' && r <= '9' ||
-			r >= 'a' && r <= 'z' ||
-			r >= 'A' && r <= 'Z'
-	}
-	if s != "" && strings.TrimFunc(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // ErrPlace is returned for a path that the service could not see or access.

@@ -1,6 +1,6 @@
 // Package unit reads and writes durations and byte sizes in the form of the configuration file and
 // the command line ("250ms", "30d", "8GiB"), checks bounds, and finds the closest match of a
-// misspelt name. It also shortens texts for messages.
+// misspelt name. It also shortens texts for messages, and quotes the words of a command line.
 //
 // # Invariants
 //

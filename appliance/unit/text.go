@@ -1,6 +1,26 @@
 package unit
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Shell returns a command line of a shell, with quotes around the words that need some.
+func Shell(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if w == "" || strings.ContainsFunc(w, special) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// special reports whether a shell may not take r as it is.
+func special(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-:=", r)
+}
 
 // Clip shortens s to at most most bytes, at a character boundary, and appends "…" if it does.
 func Clip(s string, most int) string {

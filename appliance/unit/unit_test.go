@@ -119,3 +119,10 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestShell(t *testing.T) {
+	got := Shell("ronbox", "--data-dir", "/srv/a b'c", "x=1:2", "", "*", "ü")
+	if want := `ronbox --data-dir '/srv/a b'\''c' x=1:2 '' '*' 'ü'`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

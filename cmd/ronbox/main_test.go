@@ -309,12 +309,18 @@ func (p *process) begin(t testing.TB, attr *syscall.SysProcAttr) {
 // awaitReady polls the socket, because a node that has not started yet offers no event to wait for.
 func (b *box) awaitReady(t testing.TB, p *process) {
 	t.Helper()
+	b.awaitPlane(t, p, "read")
+}
+
+// awaitPlane waits until the node is ready for the requests of a plane, "read" or "write".
+func (b *box) awaitPlane(t testing.TB, p *process, plane string) {
+	t.Helper()
 	c := b.client(t)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(patience)
 	for {
-		if r, err := c.Ready(t.Context(), "", "read"); err == nil && r.Ready {
+		if r, err := c.Ready(t.Context(), "", plane); err == nil && r.Ready {
 			return
 		}
 		select {
@@ -322,7 +328,7 @@ func (b *box) awaitReady(t testing.TB, p *process) {
 		case <-p.done:
 			t.Fatalf("serve ended with %d\n%s", p.code(), p.stderr)
 		case <-limit:
-			t.Fatalf("not ready after %s\n%s", patience, p.stderr)
+			t.Fatalf("not ready to %s after %s\n%s", plane, patience, p.stderr)
 		}
 	}
 }

@@ -495,3 +495,17 @@ func TestVerbMeetsAStop(t *testing.T) {
 		t.Errorf("exit %d, %s", r.code, r.stderr)
 	}
 }
+
+// The command that init prints is one of a shell, whatever the name of the directory.
+func TestPrintedCommandRuns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "it's a b")
+	out, err := exec.Command(binary, "--data-dir", dir, "init").CombinedOutput()
+	_, next, found := strings.Cut(string(out), "\nnext ")
+	prefix, serve := strings.CutSuffix(strings.TrimSpace(next), " serve")
+	if err != nil || !found || !serve {
+		t.Fatalf("init: %v\n%s", err, out)
+	}
+	if out, err := exec.Command("sh", "-c", prefix+" config check").CombinedOutput(); err != nil {
+		t.Errorf("%s config check: %v\n%s", prefix, err, out)
+	}
+}

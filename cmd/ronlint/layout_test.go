@@ -19,6 +19,7 @@ var layers = [][]string{
 	{
 		"appliance/b3",
 		"appliance/unit",
+		"appliance/csvfile",
 		"appliance/flow",
 		"appliance/obs",
 		"appliance/sig",

@@ -258,7 +258,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		StallAfter:       unit.Duration(150 * time.Millisecond),
+		StallAfter:       unit.Duration(time.Second),
 		FlushEvery:       unit.Duration(50 * time.Millisecond),
 		FlushSlice:       512,
 		DirtyMaxAccounts: 262_144,

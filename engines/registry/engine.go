@@ -114,7 +114,6 @@ type Engine struct {
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
 	running    atomic.Bool            // the pipeline runs
 	busySince  atomic.Int64           // Unix ns at which the oldest running job was queued; 0: no job runs
-	configs    atomic.Int64           // number of configurations so far
 	told       atomic.Uint64          // last version published to streams; after a boot that of HEAD
 	verifiedTo atomic.Uint64          // version that this pass of the deep verifier has reached
 	unclosed   runtime.Cleanup        // logs an engine that is dropped without Close
@@ -159,7 +158,6 @@ func New(cfg Config, d Deps) *Engine {
 		Counting(d.Catalog, service, "read")
 	e.current.Store(newState(newHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
-	e.m.configVersion(float64(e.configs.Add(1)))
 	e.witness = newWitnessClient(d.Catalog, d.Metrics)
 	d.Board.Add(e.probes()...)
 	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
@@ -297,7 +295,6 @@ func (e *Engine) Tasks() []flow.Task {
 // need a restart keep their value. It does not block.
 func (e *Engine) Reload(cfg Config) {
 	e.reloaded.Store(&cfg)
-	e.m.configVersion(float64(e.configs.Add(1)))
 	e.verifyTick.Set(cfg.Verify.Period.D())
 }
 

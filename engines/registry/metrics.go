@@ -31,7 +31,6 @@ type metrics struct {
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
 	approvalSeconds func(float64)
-	configVersion   func(float64)
 	forkGuard       func(float64)
 	prunedVersions  func(int)
 	prunedKeys      func(int)
@@ -72,7 +71,6 @@ func registryFamilies() []obs.Family {
 		},
 		{Name: "registry_storage_bytes", Type: obs.Gauge, Help: "Stored bytes of log entries and payloads."},
 		{Name: "registry_log_segments", Type: obs.Gauge, Help: "Segments of 256 versions in the log."},
-		{Name: "registry_config_version", Type: obs.Gauge, Help: "Number of the registry's configuration in force."},
 		{Name: "registry_head_version", Type: obs.Gauge, Help: "Version of HEAD; 0 before genesis."},
 		{Name: "registry_min_version", Type: obs.Gauge, Help: "Oldest version kept."},
 		{Name: "registry_pruned_versions_total", Type: obs.Counter, Help: "Versions that retention has removed."},
@@ -159,8 +157,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 			skipNoCheckpoint),
 		witnessed: series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessObjected,
 			witnessUnreachable),
-		objections:    reg.Set("registry_witness_objections", service),
-		configVersion: reg.Set("registry_config_version", service),
+		objections: reg.Set("registry_witness_objections", service),
 	}
 	// counted with the answer
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis")

@@ -107,7 +107,7 @@ func TestSeriesShowAtOnce(t *testing.T) {
 		{"tasks_canceled_total", "kind", "pipeline"}, {"registry_updates_total", "result", "superseded"},
 		{"governance_proposals_total", "status", "expired"}, {"governance_approvals_total", "result", "duplicate"}, {"governance_commits_total"},
 		{"registry_head_version"}, {"registry_min_version"}, {"registry_log_segments"}, {"registry_storage_bytes"}, {"registry_pending_proposals"},
-		{"registry_config_version"}, {"registry_deep_verified_version"}, {"registry_chain_errors_total"}, {"bus_overflow_dropped_total"},
+		{"registry_deep_verified_version"}, {"registry_chain_errors_total"}, {"bus_overflow_dropped_total"},
 		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"}, {"registry_approval_verify_seconds"},
 	} {
 		r.metric(name[0], name[1:]...)

@@ -52,7 +52,7 @@ func TestCodes(t *testing.T) {
 		{ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", true},
 		{flow.ErrBusy, "BUSY", true},
 		{errors.New("bug"), "INTERNAL_ERROR", false},
-		{&NotReadyError{CauseClock}, "RETRY_LATER", true},
+		{&NotReadyError{Cause: CauseClock}, "RETRY_LATER", true},
 		{flow.ErrClosed, "RETRY_LATER", true},
 		{context.DeadlineExceeded, "RETRY_LATER", true},
 		{context.Canceled, "RETRY_LATER", true},
@@ -73,8 +73,13 @@ func TestCodes(t *testing.T) {
 // ready.
 func TestReasonsOfRetryLater(t *testing.T) {
 	for err, want := range map[error]string{
-		&NotReadyError{CauseDeadline}: "timeout", context.DeadlineExceeded: "timeout", &BehindError{Want: 2, Have: 1}: "timeout",
-		&NotReadyError{CauseCanceled}: "degraded", &NotReadyError{CauseLedger}: "degraded", context.Canceled: "degraded", ledger.ErrLoading: "degraded",
+		&NotReadyError{Cause: CauseDeadline}: "timeout",
+		context.DeadlineExceeded:             "timeout",
+		&BehindError{Want: 2, Have: 1}:       "timeout",
+		&NotReadyError{Cause: CauseCanceled}: "degraded",
+		&NotReadyError{Cause: CauseLedger}:   "degraded",
+		context.Canceled:                     "degraded",
+		ledger.ErrLoading:                    "degraded",
 	} {
 		if c := CodeOf(fmt.Errorf("x: %w", err)); c.Reason != want || c.Name != "RETRY_LATER" || !c.Retryable {
 			t.Errorf("%v: %+v, want the reason %s", err, c, want)

@@ -29,7 +29,7 @@
 //     read returns the balance as of the newest record, even after ledger_bus has lagged.
 //  7. The breaker closes without traffic, because the watchdog probes the ledger while it is not
 //     ready. A failed call counts once for the breaker, however many ops it has. A call may last
-//     for retry.rpc_timeout, even if its callers leave earlier.
+//     for retry.rpc_timeout, or on a slow disk until it stalls, even if its callers leave earlier.
 //  8. The age of a key is measured in the ledger's time, which follows the clock of the node. No
 //     write is refused because a clock is wrong.
 //  9. The daily ceiling of a token for an asset bounds the amount that the token moves on a UTC
@@ -50,8 +50,8 @@
 //     number of busy workers, and the services that authorize requests.
 //   - audit_stream × 1: events_tx -> log.
 //   - watchdog × 1: watchdog_tick, 25 ms. It follows the ledger's health, and probes it every
-//     100 ms while it is not ready. A call stalls after ledger.stall_after, or after four times the
-//     average call on a slow disk.
+//     100 ms while it is not ready. A call stalls after ledger.stall_after, or on a slow disk after
+//     four times the average commit, at most 2 s.
 //   - work_tx: queue, 512, reject new, HTTP -> worker.
 //   - cold_tx: queue, 64, reject new, HTTP -> cache_invalidator: balances that were read from the
 //     file.

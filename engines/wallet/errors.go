@@ -60,9 +60,17 @@ const (
 
 // NotReadyError says that the request was not begun, and why: nothing happened, and the same
 // request may succeed later.
-type NotReadyError struct{ Cause string }
+type NotReadyError struct {
+	Cause  string
+	Detail string // why a readiness key fails; "": nothing more to say
+}
 
-func (e *NotReadyError) Error() string { return "wallet: not ready: " + e.Cause }
+func (e *NotReadyError) Error() string {
+	if e.Detail != "" {
+		return "wallet: not ready: " + e.Cause + ": " + e.Detail
+	}
+	return "wallet: not ready: " + e.Cause
+}
 
 // BehindError is returned to a reader that waited for a record that the ledger does not have yet.
 // It is a *NotReadyError.
@@ -74,7 +82,7 @@ func (e *BehindError) Error() string {
 }
 
 // Unwrap returns the *NotReadyError.
-func (e *BehindError) Unwrap() error { return &NotReadyError{CauseMinSeq} }
+func (e *BehindError) Unwrap() error { return &NotReadyError{Cause: CauseMinSeq} }
 
 // OutcomeError says that the ledger gave no answer. If Unknown, the request may have been carried
 // out: the same request with the same key finds out, and carries it out at most once.

@@ -45,7 +45,19 @@ type gates struct {
 }
 
 // gate reports whether a key holds, and whether it was ever judged.
-type gate struct{ ok, seen atomic.Bool }
+type gate struct {
+	ok, seen atomic.Bool
+	cause    atomic.Pointer[error] // why it does not hold; nil until the key was judged
+}
+
+// refusal returns the error of a request that comes while the key does not hold.
+func (g *gate) refusal(cause string) error {
+	e := &NotReadyError{Cause: cause}
+	if why := g.cause.Load(); why != nil && *why != nil {
+		e.Detail = (*why).Error()
+	}
+	return e
+}
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
@@ -63,9 +75,9 @@ func (e *Engine) WriteReady() error {
 	case e.gates.safeMode.Load():
 		return ledger.ErrSafeMode
 	case !e.gates.ledger.ok.Load():
-		return &NotReadyError{CauseLedger}
+		return e.gates.ledger.refusal(CauseLedger)
 	case !e.gates.auth.ok.Load():
-		return &NotReadyError{CauseAuth}
+		return e.gates.auth.refusal(CauseAuth)
 	}
 	return nil
 }
@@ -74,6 +86,7 @@ func (e *Engine) WriteReady() error {
 // is no change.
 func (e *Engine) flip(key string, g *gate, cause error) {
 	e.board.Set(service, key, cause)
+	g.cause.Store(&cause)
 	changed := g.ok.Swap(cause == nil) != (cause == nil)
 	if first := !g.seen.Swap(true); first {
 		changed = cause != nil
@@ -138,7 +151,7 @@ func (w *watchdog) unwell(now time.Time) error {
 	switch {
 	case e.progress.age(now) >= stall:
 		e.turn.revoke()
-		return fmt.Errorf("a call has been under way for more than %s", stall.Round(time.Millisecond))
+		return stalled(stall)
 	case state != flow.BreakerClosed:
 		return fmt.Errorf("the circuit breaker is %s", state)
 	}
@@ -149,6 +162,12 @@ func (w *watchdog) unwell(now time.Time) error {
 		return ledger.ErrSafeMode
 	}
 	return nil
+}
+
+// stalled returns the cause while a call takes longer than limit.
+func stalled(limit time.Duration) error {
+	return fmt.Errorf("a commit of the ledger takes longer than %s (ledger.stall_after): the disk is slow",
+		limit.Round(time.Millisecond))
 }
 
 // lose makes the ledger unready.

@@ -166,28 +166,57 @@ func TestShortDeadlinesOpenNoBreaker(t *testing.T) {
 }
 
 // On a slow disk, a call counts as stalled after four times the average duration, but never later
-// than a second.
+// than two seconds. A single slow call does not change the age.
 func TestStallOnASlowDisk(t *testing.T) {
+	var p progress
+	least := ledger.DefaultConfig().StallAfter.D()
+	take := func(n int, d time.Duration) time.Duration {
+		for range n {
+			p.note(d)
+		}
+		return p.pace(least)
+	}
+	take(1, time.Millisecond)
+	if got := take(1, 900*time.Millisecond); got != least {
+		t.Errorf("after one slow commit: %s", got)
+	}
+	if got := take(500, 300*time.Millisecond); got < 1190*time.Millisecond || got > 1210*time.Millisecond {
+		t.Errorf("commits of 300 ms: %s", got)
+	}
+	if got := take(500, 900*time.Millisecond); got != slowest {
+		t.Errorf("commits of 900 ms: %s", got)
+	}
+}
+
+// On a disk that takes 1.2 s for a commit, every payment is made, and sent to the ledger once, from
+// the first one after the start.
+func TestSlowDiskFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := progress{base: time.Now()}
-		least := 150 * time.Millisecond
-		take := func(n int, d time.Duration) time.Duration {
-			for range n {
-				began := p.begin()
-				time.Sleep(d)
-				p.end(began, nil)
+		calls := 0
+		r := newRig(t, quick, commits(
+			func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				calls++
+				select {
+				case <-time.After(1200 * time.Millisecond):
+					return next.Commit(ctx, ops)
+				case <-ctx.Done():
+					return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
+				}
+			},
+		))
+		r.e.progress.mean.Store(0) // as at a start
+		r.start()
+		r.fund("alice", 100)
+		const payments = 10
+		for i := range payments {
+			if _, err := r.post(name(i), transfer("alice", "bo", 1, 0)); err != nil {
+				t.Errorf("payment %d: %v", i, err)
 			}
-			return p.stall(least)
 		}
-		if got := take(1, 900*time.Millisecond); got != least {
-			t.Errorf("after one slow call: %s", got)
+		if calls != payments {
+			t.Errorf("%d calls for %d payments", calls, payments)
 		}
-		if got := take(500, 100*time.Millisecond); got < 390*time.Millisecond || got > 410*time.Millisecond {
-			t.Errorf("calls of 100 ms: %s", got)
-		}
-		if got := take(500, 900*time.Millisecond); got != time.Second {
-			t.Errorf("calls of 900 ms: %s", got)
-		}
+		r.stop()
 	})
 }
 

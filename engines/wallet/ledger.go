@@ -27,7 +27,7 @@ func (e *Engine) callSpec() upstream.CallSpec {
 		Svc:      ledgerName,
 		Ops:      []string{opCommit, opProbe},
 		Inflight: maxWorkers + 1, // the workers and the watchdog
-		Timeout:  func() time.Duration { return e.set.Load().Retry.RPCTimeout.D() },
+		Timeout:  e.tryTime,
 		Tries:    cfg.Retry.Tries,
 		Delay:    cfg.Retry.delay,
 		Passing:  transient,
@@ -104,7 +104,7 @@ func transient(err error) bool {
 var errShort = errors.New("the ledger answered another number of ops")
 
 // commit sends ops to the ledger, and sends them again after a transient failure until no caller
-// waits any more. The first try has the whole time of a call, so that a ledger that hangs shows
+// waits any more. It lasts at least until it counts as stalled, so that a ledger that hangs shows
 // even if all callers are in a hurry. commit calls sent once the ops are queued, in the order of
 // the calls, and tried after each try. The error is an *OutcomeError, or a refusal, after which no
 // op was applied.
@@ -116,16 +116,17 @@ func (e *Engine) commit(
 	tried func(),
 ) (outs []ledger.Outcome, err error) {
 	unknown := false
-	if least := time.Now().Add(e.set.Load().Retry.RPCTimeout.D() + time.Millisecond); until.Before(least) {
+	if least := time.Now().Add(max(e.tryTime(), e.stalls()) + time.Millisecond); until.Before(least) {
 		until = least
 	}
 	within := flow.LateBy(ctx, until)
 	defer within.Release()
+	first := e.progress.begin()
+	answer := error(context.DeadlineExceeded) // a panic is no answer
+	defer func() { e.progress.end(answer) }()
 	err = e.calls.Do(within, opCommit, func(ctx context.Context) (err error) {
 		defer tried()
-		began := e.progress.begin()
-		answer := error(context.DeadlineExceeded) // a panic is no answer
-		defer func() { e.progress.end(began, answer) }()
+		began := time.Now()
 		pending, err := e.ledger.Submit(ctx, ops)
 		if err == nil {
 			sent()
@@ -142,7 +143,12 @@ func (e *Engine) commit(
 		return err
 	})
 	if err == nil {
+		e.progress.note(time.Since(first))
 		return outs, nil
+	}
+	if limit := e.stalls(); transient(err) && time.Since(first) >= limit {
+		late := stalled(limit) // the watchdog may look only after this call
+		e.ledgerSaid.Store(&late)
 	}
 	if safe := errors.Is(err, ledger.ErrSafeMode); safe || !refusal(err) && ctx.Err() == nil {
 		e.m.upstreamFail(1)
@@ -183,8 +189,8 @@ func mayBeDone(err error) bool {
 // progress notes since when the ledger has answered no call although one is under way.
 type progress struct {
 	since atomic.Int64 // ns after base
-	calls atomic.Int32 // under way
-	mean  atomic.Int64 // ns: moving average of the time of a call
+	calls atomic.Int32 // under way, with their repetitions
+	mean  atomic.Int64 // ns: moving average of the time of a commit; 0: none has ended
 	base  time.Time
 }
 
@@ -199,16 +205,24 @@ func (p *progress) begin() time.Time {
 }
 
 // end notes that a call ended with err. The ledger has answered it unless err is transient.
-func (p *progress) end(began time.Time, err error) {
-	now := time.Now()
-	if err == nil {
-		was := p.mean.Load()
-		p.mean.Store(was + (int64(now.Sub(began))-was)/32)
-	}
+func (p *progress) end(err error) {
 	if !transient(err) {
-		p.since.Store(int64(now.Sub(p.base)))
+		p.since.Store(int64(time.Since(p.base)))
 	}
 	p.calls.Add(-1)
+}
+
+// note adds the time of a commit, with its repetitions, to the average, which rises faster than it
+// falls.
+func (p *progress) note(took time.Duration) {
+	was, share := p.mean.Load(), int64(32)
+	switch {
+	case was == 0:
+		share = 1
+	case int64(took) > was:
+		share = 4
+	}
+	p.mean.Store(max(was+(int64(took)-was)/share, 1))
 }
 
 // age returns for how long the ledger has answered no call, 0 if no call is under way.
@@ -219,14 +233,25 @@ func (p *progress) age(now time.Time) time.Duration {
 	return now.Sub(p.base) - time.Duration(p.since.Load())
 }
 
-// stall returns the age from which a call counts as stalled: least, or four times the average call
-// on a slow disk, up to a second.
-func (p *progress) stall(least time.Duration) time.Duration {
-	return max(least, min(4*time.Duration(p.mean.Load()), time.Second))
+// slowest bounds the times of a call on a slow disk.
+const slowest = 2 * time.Second
+
+// pace returns least, or four times the average commit on a slow disk, up to slowest. Until the
+// first commit has ended the disk counts as slow.
+func (p *progress) pace(least time.Duration) time.Duration {
+	mean := p.mean.Load()
+	if mean == 0 {
+		return max(least, slowest)
+	}
+	return max(least, min(4*time.Duration(mean), slowest))
 }
 
 // stalls returns the age from which a call counts as stalled.
-func (e *Engine) stalls() time.Duration { return e.progress.stall(e.stall()) }
+func (e *Engine) stalls() time.Duration { return e.progress.pace(e.stall()) }
+
+// tryTime returns the time of one try of a call. A slow disk has more of it, so that no commit that
+// makes progress is sent again.
+func (e *Engine) tryTime() time.Duration { return e.progress.pace(e.set.Load().Retry.RPCTimeout.D()) }
 
 // probe asks the ledger once to sync nothing, and returns how long that took.
 func (e *Engine) probe(ctx context.Context) (took time.Duration, err error) {
@@ -286,7 +311,7 @@ func (e *Engine) readError(ctx context.Context, err error) error {
 // leftError returns the error of a call if its ctx ended before any op was sent.
 func leftError(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return &NotReadyError{CauseDeadline}
+		return &NotReadyError{Cause: CauseDeadline}
 	}
-	return &NotReadyError{CauseCanceled}
+	return &NotReadyError{Cause: CauseCanceled}
 }

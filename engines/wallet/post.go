@@ -193,7 +193,7 @@ func joinError(err error) error {
 	case errors.Is(err, flow.ErrFlightFull):
 		return ErrInFlight
 	case errors.Is(err, flow.ErrClosed):
-		return &NotReadyError{CauseDraining}
+		return &NotReadyError{Cause: CauseDraining}
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func (w *worker) gather(ctx context.Context) error {
 func (w *worker) end(ctx context.Context) {
 	w.e.turn.pass(w)
 	stopped := ctx.Err() != nil
-	why := error(&NotReadyError{CauseDraining})
+	why := error(&NotReadyError{Cause: CauseDraining})
 	if !stopped {
 		why = &OutcomeError{Cause: flow.ErrCanceled}
 	}
@@ -215,7 +215,7 @@ func (b *burst) stopped(ctx context.Context, err error) error {
 	var out *OutcomeError
 	if ctx.Err() != nil && !(errors.As(err, &out) && out.Unknown) {
 		b.e.m.canceled(len(b.jobs))
-		return &NotReadyError{CauseDraining}
+		return &NotReadyError{Cause: CauseDraining}
 	}
 	return err
 }

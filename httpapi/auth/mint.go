@@ -42,6 +42,10 @@ func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error)
 	if err != nil {
 		return "", Identifier{}, err
 	}
+	if !p.expires.After(spec.Now) {
+		return "", Identifier{}, specErr("it would have expired at %s, and now it is %s", formatTime(p.expires),
+			formatTime(spec.Now))
+	}
 	if id.IssuedAt, err = state.issuedAt(id, p.tenant); err != nil {
 		return "", Identifier{}, err
 	}

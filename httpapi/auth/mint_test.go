@@ -50,6 +50,22 @@ func TestMintWritesItsSpec(t *testing.T) {
 	}
 }
 
+// A token that has expired already is refused, and the message names both times.
+func TestMintInThePast(t *testing.T) {
+	a := newRig()
+	for _, exp := range []string{"2020-01-01T00:00:00Z", "2026-05-01T12:00:00Z"} {
+		_, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{"exp < " + exp}, Now: noon})
+		if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "expired at "+exp) ||
+			!strings.Contains(err.Error(), "2026-05-01T12:00:00Z") {
+			t.Errorf("exp < %s: %v", exp, err)
+		}
+	}
+	if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{"exp < 2026-05-01T12:00:01Z"},
+		Now: noon}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A bare verb of the wallet is the wallet's, at mint and nowhere else.
 func TestMintBareScopes(t *testing.T) {
 	a := newRig()

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -143,15 +144,20 @@ func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var connected, sent atomic.Bool
+	var connected, fresh, sent atomic.Bool
 	trace := &httptrace.ClientTrace{
-		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn:      func(g httptrace.GotConnInfo) { connected.Store(true); fresh.Store(!g.Reused) },
 		WroteHeaders: func() { sent.Store(true) },
 	}
 	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
 		if late := context.Cause(ctx); !connected.Load() && errors.Is(late, context.DeadlineExceeded) {
 			return nil, fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, late)
+		}
+		if fresh.Load() {
+			if refused := c.turnedAway(ctx); refused != nil {
+				return nil, refused
+			}
 		}
 		// net/http tries some requests again by itself, so the error may be that of a later try
 		if sent.Load() && req.Method != http.MethodGet {
@@ -169,6 +175,29 @@ func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
 	}
 	defer drainClose(resp.Body)
 	return nil, c.decodeProblem(resp)
+}
+
+// turnedAwayWithin bounds the wait for the refusal of a connection.
+const turnedAwayWithin = 200 * time.Millisecond
+
+// turnedAway returns the refusal of a node whose socket this user may not use, or nil. The node
+// sends it to each connection before it reads a request, so that net/http may lose it.
+func (c *Client) turnedAway(ctx context.Context) error {
+	if c.socket == "" || ctx.Err() != nil {
+		return nil
+	}
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(turnedAwayWithin))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		return nil
+	}
+	defer drainClose(resp.Body)
+	return c.decodeProblem(resp)
 }
 
 func (c *Client) request(ctx context.Context, k Call) (*http.Request, error) {

@@ -51,6 +51,7 @@ const socketHost = "http://ronbox.socket"
 // Client is a connection pool for one node.
 type Client struct {
 	base    string // URL without a trailing slash
+	socket  string // path, or "" for a URL
 	where   string // for messages: the URL or the path of the socket
 	token   string
 	agent   string
@@ -63,7 +64,7 @@ type Client struct {
 
 // New checks the options and returns a client. It does not connect.
 func New(o Options) (*Client, error) {
-	c := &Client{base: socketHost, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
+	c := &Client{base: socketHost, socket: o.Socket, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}

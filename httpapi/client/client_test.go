@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,6 +207,46 @@ func TestLostAnswerOfANodeThatIsGone(t *testing.T) {
 	_, err = walletapi.NewClient(c).Transfer(t.Context(), "key", walletapi.Transfer{})
 	if !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrNotReachable) {
 		t.Errorf("the request was sent: %v", err)
+	}
+}
+
+// A node refuses a user that may not use its socket before it reads a request. Each call returns the
+// refusal, however far its request got.
+func TestSocketOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 403 Forbidden\r\nContent-Type: "+wire.ProblemType+
+				"\r\nConnection: close\r\nContent-Length: 39\r\n\r\n"+`{"reason":"forbidden","detail":"uid 7"}`)
+			_ = conn.Close()
+		}
+	})
+	defer served.Wait()
+	defer func() { _ = l.Close() }()
+	c, err := client.New(client.Options{Socket: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	told := func(err error) {
+		t.Helper()
+		if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Status != 403 || p.Detail != "uid 7" {
+			t.Fatalf("err = %v, want the refusal", err)
+		}
+	}
+	for range 50 {
+		told(c.Healthz(t.Context()))
+		_, err := walletapi.NewClient(c).Transfer(t.Context(), "key", walletapi.Transfer{})
+		told(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func (s *stream) connect(ctx context.Context) error {
 	s.fails++
 	resp, err := s.c.http.Do(req)
 	if err != nil {
-		return s.c.transportError(ctx, k.String(), err)
+		return cmp.Or(s.c.turnedAway(ctx), s.c.transportError(ctx, k.String(), err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {

@@ -269,9 +269,13 @@ func (e *endpoint) admit(g *generation, raw net.Conn) net.Conn {
 		exempt, probe = networks.trusts(c.peer.Addr), networks.probes(c.peer.Addr)
 	case *net.UnixConn:
 		uid, gid, err := peerCred(raw)
-		if err != nil || !e.f.o.SocketMay(uid, gid) {
+		if err != nil {
 			e.rejects[rejectPeer](1)
 			_ = raw.Close()
+			return nil
+		}
+		if !e.f.o.SocketMay(uid, gid) {
+			e.rejectPeer(raw, uid)
 			return nil
 		}
 		c.peer.Socket, c.peer.UID, c.peer.GID = true, uid, gid

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ const (
 	reasonHeader    = "bad_header"
 	reasonTimeout   = "timeout"
 	reasonCap       = "conn_cap"
+	reasonForbidden = "forbidden"
 )
 
 const headerTooLong = "the request line and headers are longer than server.max_header"
@@ -90,17 +92,33 @@ func (o outcome) status() (status int, detail string) {
 	return http.StatusServiceUnavailable, "too many connections"
 }
 
-// reject refuses a connection that was just accepted. It neither reads nor waits: the answer fits
-// every socket buffer, or is lost.
+// reject refuses a connection that was just accepted, over a limit.
 func (e *endpoint) reject(c net.Conn, over outcome, secure bool) {
 	reason := rejectTotal
 	if over == overPerIP {
 		reason = rejectPerIP
 	}
 	e.rejects[reason](1)
-	if sc, ok := c.(syscall.Conn); ok && !secure {
+	var answer []byte
+	if !secure {
 		status, detail := over.status()
-		answer := e.f.refusal(status, reasonCap, detail)
+		answer = e.f.refusal(status, reasonCap, detail)
+	}
+	closeWith(c, answer)
+}
+
+// rejectPeer refuses a peer that may not use the admin socket.
+func (e *endpoint) rejectPeer(c net.Conn, uid uint32) {
+	e.rejects[rejectPeer](1)
+	closeWith(c, e.f.refusal(http.StatusForbidden, reasonForbidden, fmt.Sprintf("this user (uid %d) may not use the "+
+		"socket; run as the user of the node (uid %d), or admit the uid in uds.allow_uids or uds.map of its "+
+		"configuration", uid, os.Getuid())))
+}
+
+// closeWith sends an answer and closes the connection. It neither reads nor waits: the answer fits
+// every socket buffer, or is lost.
+func closeWith(c net.Conn, answer []byte) {
+	if sc, ok := c.(syscall.Conn); ok && len(answer) > 0 {
 		if raw, err := sc.SyscallConn(); err == nil {
 			_ = raw.Write(func(fd uintptr) bool {
 				_, _ = unix.Write(int(fd), answer)

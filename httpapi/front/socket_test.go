@@ -88,8 +88,10 @@ func TestSocketRefusesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if got := readStatus(t, c); got != 0 {
-		t.Errorf("a stranger got %d, want nothing", got)
+	answer, err := io.ReadAll(c)
+	if want := fmt.Sprintf("this user (uid %d) may not use the socket", os.Getuid()); err != nil ||
+		!strings.HasPrefix(string(answer), "HTTP/1.1 403 ") || !strings.Contains(string(answer), want) {
+		t.Errorf("a stranger got %q %v, want 403 and %q", answer, err, want)
 	}
 	if got := sum(t, r.metrics, "conn_rejects_total", "reason", rejectPeer); got != 1 {
 		t.Errorf("conn_rejects_total = %v, want 1", got)

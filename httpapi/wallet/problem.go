@@ -241,7 +241,7 @@ func rules() []httpapi.ErrorRule {
 			Classify: outcomeOf,
 			Title:    "Not ready",
 			Wait:     httpapi.WaitDegraded,
-			Hint:     hintNothing,
+			Text:     notReadySaid,
 			Details:  notReady,
 		},
 		{
@@ -299,6 +299,14 @@ func notReady(err error) httpapi.Details {
 		return httpapi.Details{"cause": wallet.CauseStarting, "outcome": "none"}
 	}
 	return httpapi.Details{"cause": e.Cause, "outcome": "none"}
+}
+
+// notReadySaid explains why the wallet is not ready.
+func notReadySaid(err error) string {
+	if e, ok := errors.AsType[*wallet.NotReadyError](err); ok && e.Detail != "" {
+		return e.Cause + ": " + e.Detail + "; " + hintNothing
+	}
+	return hintNothing
 }
 
 // behind returns the newest record of the ledger.

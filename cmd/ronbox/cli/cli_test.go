@@ -90,6 +90,15 @@ func TestErrorsAsProblems(t *testing.T) {
 	}
 }
 
+// The refusal of a user that may not use the socket says what to do, so that nothing about tokens is
+// added.
+func TestSocketOfAnother(t *testing.T) {
+	refused := &wire.Problem{Status: 403, Reason: "forbidden", Detail: "uid 7; admit it in uds.allow_uids"}
+	if v := Classify(refused); v.Code != ExitDenied || v.Next != "" {
+		t.Errorf("outcome = %+v", v)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	for _, tt := range []struct {
 		doc  string

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"ronbox/appliance/unit"
 	"ronbox/httpapi/wire"
 )
 
@@ -54,10 +55,10 @@ func (c *curl) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *curl) line(r *http.Request, body []byte) string {
 	words := []string{"curl", "-sS"}
 	if c.socket != "" {
-		words = append(words, "--unix-socket", quote(c.socket))
+		words = append(words, "--unix-socket", unit.Shell(c.socket))
 	}
 	if c.a.Flags.CAFile != "" {
-		words = append(words, "--cacert", quote(c.a.Flags.CAFile))
+		words = append(words, "--cacert", unit.Shell(c.a.Flags.CAFile))
 	}
 	implied := http.MethodGet
 	if len(body) > 0 {
@@ -70,9 +71,9 @@ func (c *curl) line(r *http.Request, body []byte) string {
 		switch name {
 		case "User-Agent", "X-Corr-Id":
 		case "Authorization":
-			words = append(words, "-H", `"Authorization: Bearer $(cat `+quote(absolute(c.a.Flags.TokenFile))+`)"`)
+			words = append(words, "-H", `"Authorization: Bearer $(cat `+unit.Shell(absolute(c.a.Flags.TokenFile))+`)"`)
 		default:
-			words = append(words, "-H", quote(name+": "+strings.Join(r.Header[name], ", ")))
+			words = append(words, "-H", unit.Shell(name+": "+strings.Join(r.Header[name], ", ")))
 		}
 	}
 	switch {
@@ -80,9 +81,9 @@ func (c *curl) line(r *http.Request, body []byte) string {
 	case len(body) > mostPrinted || !utf8.Valid(body) || bytes.ContainsRune(body, 0):
 		words = append(words, "--data-binary", "@BODY") // a file of the caller
 	default:
-		words = append(words, "--data-raw", quote(string(body)))
+		words = append(words, "--data-raw", unit.Shell(string(body)))
 	}
-	return strings.Join(append(words, quote(r.URL.String())), " ")
+	return strings.Join(append(words, unit.Shell(r.URL.String())), " ")
 }
 
 // absolute returns an absolute path, or path if the working directory is not known.
@@ -91,17 +92,6 @@ func absolute(path string) string {
 		return abs
 	}
 	return path
-}
-
-// quote quotes a word for a shell, unless it has only characters that need no quotes.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:=", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // wasPrinted reports whether err is the end of a verb whose request was printed.

@@ -195,6 +195,8 @@ func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
 		v.Next = "repeat the same command: it is safe"
 	case p.Reason == "amnesia": // a retry would not help
 		v.Code, v.Next = ExitFailed, "the node keeps its state in memory: there is no file to work on"
+	case strings.Contains(p.Detail, "uds.allow_uids"):
+		v.Next = "" // the detail says it
 	case strings.Contains(p.Detail, "no such route"):
 		v.Next = "check the URL; the admin routes are on the socket (--data-dir), and on TCP with server.admin_on_tcp"
 	case strings.Contains(p.Detail, "`ronbox ") && p.Status != http.StatusUnauthorized:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/registry"
 	ledgerapi "ronbox/httpapi/wire/ledger"
@@ -52,7 +53,7 @@ func (a app) snapshot(ctx context.Context, c nodeapi.Client, dir string, compact
 		t.Row("manifest", snap.Manifest)
 		t.Row("b3", snap.B3)
 		t.Row("commands", snap.Seq)
-		t.Row("check it with", "ronbox db verify "+snap.File)
+		t.Row("check it with", unit.Shell("ronbox", "db", "verify", snap.File))
 	})
 }
 
@@ -171,7 +172,7 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 		info.Buckets = nil // `db info` counts rows
 		infoTable(t, info)
 		headRows(t, doc.Ledger)
-		t.Row("next", "ronbox --data-dir "+filepath.Dir(dst)+" serve, look at it, then db accept-restore")
+		t.Row("next", unit.Shell("ronbox", "--data-dir", filepath.Dir(dst), "serve")+", look at it, then db accept-restore")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
 	ledgerapi "ronbox/httpapi/wire/ledger"
@@ -89,7 +90,7 @@ func (a app) export(ctx context.Context, node exportNode, f exportFlags) error {
 		t.Row("records", doc.Records)
 		t.Row("batches", doc.Batches)
 		t.Row("size", cli.Bytes(doc.Bytes))
-		t.Row("check it with", "ronbox ledger verify "+doc.File)
+		t.Row("check it with", unit.Shell("ronbox", "ledger", "verify", doc.File))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
@@ -144,11 +145,11 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	if key := cfg.Path(server.SignerName); cli.Exists(key) {
 		verbs = []string{
 			"console",
-			"registry apply testdata/registry/*.ndjson --key " + key,
+			"registry apply testdata/registry/*.ndjson --key " + unit.Shell(key),
 			"wallet transfer alice bob 100",
 		}
 	}
-	prefix := os.Args[0] + " --data-dir " + cfg.Node.DataDir
+	prefix := unit.Shell(os.Args[0], "--data-dir", cfg.Node.DataDir)
 	fmt.Fprintf(a.Stderr, "\nTry in another terminal:\n")
 	for _, verb := range verbs {
 		fmt.Fprintf(a.Stderr, "  %s %s\n", prefix, verb)
@@ -264,7 +265,7 @@ func hold(cfg *config.Config) {
 
 // runsAlready returns the failure to serve a node that another process serves.
 func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
-	self := os.Args[0] + " --data-dir " + cfg.Node.DataDir
+	self := unit.Shell(os.Args[0], "--data-dir", cfg.Node.DataDir)
 	return cli.Fail(
 		cli.ExitLocked,
 		"running",
@@ -307,7 +308,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 func placeAdvice(e *systemd.PlaceError) string {
 	if e.What == "binary" {
 		return fmt.Sprintf("copy it with `sudo make install`, or `sudo install -m 755 %s /usr/local/bin/ronbox`, "+
-			"then run /usr/local/bin/ronbox with the same arguments", e.Path)
+			"then run /usr/local/bin/ronbox with the same arguments", unit.Shell(e.Path))
 	}
 	return "choose a --data-dir that the service can reach, such as /var/lib/ronbox"
 }
@@ -363,6 +364,6 @@ func initTable(t cli.Table, m initDoc, started bool) {
 		t.Row(map[bool]string{true: "install it"}[i == 0], step)
 	}
 	if !started && m.Unit == "" {
-		t.Row("next", os.Args[0]+" --data-dir "+m.DataDir+" serve")
+		t.Row("next", unit.Shell(os.Args[0], "--data-dir", m.DataDir, "serve"))
 	}
 }

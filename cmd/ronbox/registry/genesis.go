@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/record"
@@ -89,7 +90,7 @@ func (a app) genesis(f genesisFlags) error {
 	return a.Show(doc, func(t cli.Table) {
 		t.Rows("written", doc.File, "payload", doc.PayloadB3, "signers",
 			fmt.Sprintf("%d, %d of them must approve a version", doc.Signers, doc.Threshold), "items", doc.Items)
-		t.Row("next", "each signer: ronbox registry sign --payload "+doc.File+" --key KEY --out APPROVAL")
+		t.Row("next", "each signer: ronbox registry sign --payload "+unit.Shell(doc.File)+" --key KEY --out APPROVAL")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
@@ -31,7 +32,7 @@ func (a app) drafted(ctx context.Context, c registryapi.Client, base record.Base
 		return err
 	}
 	doc := draftedDoc{File: out, PayloadB3: p.B3().String(), Version: p.Version, Approvers: by}
-	next := "ronbox registry propose " + out
+	next := "ronbox registry propose " + unit.Shell(out)
 	if out != "" {
 		err = cli.WriteFile(out, p.Bytes(), 0o644)
 	} else {

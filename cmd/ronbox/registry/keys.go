@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry"
@@ -146,9 +147,9 @@ func (a app) sign(f signFlags) error {
 	if err != nil {
 		return err
 	}
-	next := "ronbox registry approve ID --approval " + f.out
+	next := "ronbox registry approve ID --approval " + unit.Shell(f.out)
 	if p.Kind == record.KindGenesis {
-		next = "ronbox registry init --payload " + f.payload + " --approval " + f.out +
+		next = unit.Shell("ronbox", "registry", "init", "--payload", f.payload, "--approval", f.out) +
 			" and those of the other signers"
 	}
 	return a.deliver(signed[0], f.out, "next", next)

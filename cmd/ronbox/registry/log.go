@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
@@ -103,7 +104,7 @@ the public log key alone.`,
 		if err != nil {
 			return err
 		}
-		return a.deliver(doc, out, "check it with", "ronbox registry verify --proof "+out+" --log-key VKEY")
+		return a.deliver(doc, out, "check it with", unit.Shell("ronbox", "registry", "verify", "--proof", out)+" --log-key VKEY")
 	})
 	return cmd
 }
@@ -264,7 +265,7 @@ tlog-tiles layout, and the files that ` + "`ronbox registry verify --export`" + 
 		}
 		return a.Show(index, func(t cli.Table) {
 			t.Rows("written", out, "origin", index.Origin, "versions", index.Size, "genesis", index.Genesis,
-				"check it with", "ronbox registry verify --export "+out+" --genesis "+index.Genesis)
+				"check it with", unit.Shell("ronbox", "registry", "verify", "--export", out, "--genesis", index.Genesis))
 		})
 	})
 	return cmd

@@ -73,6 +73,7 @@ it the pool is assumed to be funded, which shows what each actor would get.`,
 			return err
 		}
 		doc := offlineDoc(&r)
+		doc.Requested = in.Snapshot.Pool.String()
 		return a.Show(doc, doc.table)
 	})
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
@@ -137,7 +138,7 @@ depend on spaces or the order of members. It is printed, or written to --out, fo
 		}
 		return a.Show(doc, func(t cli.Table) {
 			doc.table(t)
-			t.Rows("written", out, "next", "ronbox rewarder policy put "+args[0]+" --signature "+out)
+			t.Rows("written", out, "next", unit.Shell("ronbox", "rewarder", "policy", "put", args[0], "--signature", out))
 		})
 	})
 	return cmd

@@ -47,7 +47,7 @@ func (a app) retry(ctx context.Context, c rewarderapi.Client, epoch string, skip
 			return err
 		}
 	}
-	return a.ended(ctx, c, &r)
+	return a.ended(ctx, c, &r, "")
 }
 
 // emit calls Emit and waits for the end of the payment.

@@ -127,6 +127,7 @@ type runDoc struct {
 	Commitment   b3.Digest      `json:"commitment"`
 	State        rewarder.State `json:"state"`
 	Pool         string         `json:"pool_minor"`
+	Requested    string         `json:"pool_requested,omitzero"` // --pool
 	Payout       string         `json:"payout_minor"`
 	Paid         string         `json:"paid_minor,omitzero"`
 	Residual     string         `json:"residual_minor"`
@@ -177,7 +178,11 @@ func (d *runDoc) table(t cli.Table) {
 		return // not computed yet
 	}
 	t.Row("commitment", d.Commitment)
-	t.Row("pool", d.Pool)
+	if d.Requested != "" && d.Requested != d.Pool {
+		t.Row("pool", d.Pool+" of "+d.Requested+", capped by the policy (caps.pool_max_minor)")
+	} else {
+		t.Row("pool", d.Pool)
+	}
 	switch {
 	case d.Paid == "": // computed without a node
 		t.Row("payout", fmt.Sprintf("%s to %d actors, transactions: %d", d.Payout, d.Actors, d.Transactions))

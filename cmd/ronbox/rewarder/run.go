@@ -106,8 +106,8 @@ func (a app) runCmd() *cobra.Command {
 		Short: "Share a pool by the usage of an epoch: seal, compute and pay it once",
 		Long: `Share a pool by the usage of an epoch. If the policy is new, it is signed with --key and
 added. The usage is sealed, the shares are computed, the ledger pays every actor, and the
-sums are printed. USAGE.csv has a header actor,metric,qty[,content]; "-" is stdin. Rows of
-one actor, metric and content are added up.
+sums are printed. The first line of USAGE.csv names the columns actor, metric, qty and, if
+rows have some, content; "-" is stdin. Rows of one actor, metric and content are added up.
 
 A run that would pay no actor is refused before anything is sent: no usage, a pool of 0,
 or a guarantee that the pool cannot pay. --empty-ok accepts it if the usage or the pool is
@@ -201,7 +201,7 @@ func (a app) run(
 		return err
 	}
 	run.Replayed = done.Replayed
-	return a.ended(ctx, c, &run)
+	return a.ended(ctx, c, &run, in.Snapshot.Pool.String())
 }
 
 // checkPays computes a run before anything is sent, and refuses one that would pay no actor or be
@@ -346,7 +346,7 @@ func (a app) follow(ctx context.Context, c rewarderapi.Client, epoch string) (re
 }
 
 // ended prints a run that is paid or quarantined.
-func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run) error {
+func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run, requested string) error {
 	payees, err := parkedPayees(ctx, c, r)
 	if err != nil {
 		return err
@@ -365,5 +365,6 @@ func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run) e
 			r.Parked, r.Epoch)
 	}
 	doc := runDocOf(r, payees)
+	doc.Requested = requested
 	return a.Show(doc, doc.table)
 }

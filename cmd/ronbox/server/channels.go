@@ -119,10 +119,12 @@ func (n *Node) describe() {
 		runtime.Version())(
 		1,
 	)
-	n.metrics.Gauge("config_version", ownService, func() float64 {
+	version := func() float64 {
 		now, _ := n.config.Load()
 		return float64(now.version)
-	})
+	}
+	n.metrics.Gauge("config_version", ownService, version)
+	n.metrics.Gauge("registry_config_version", "registry", version)
 	for p := flow.Booting; p <= flow.Poisoned; p++ {
 		n.metrics.Gauge("lifecycle_state", ownService, func() float64 {
 			if now, _ := n.phase.Load(); now == p {

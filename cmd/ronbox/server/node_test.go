@@ -123,17 +123,24 @@ func TestBootConfigurationHolds(t *testing.T) {
 // The ledger uses the configured stall_after.
 func TestStallAfterIsTheConfigured(t *testing.T) {
 	cfg, _ := devConfig(t)
-	cfg.Ledger.StallAfter = unit.Duration(321 * time.Millisecond)
+	cfg.Ledger.StallAfter = unit.Duration(1234 * time.Millisecond)
 	r := start(t, cfg)
+	if got := r.v1("POST", "/v1/transfer", "i", pay("alice", "bob", "1", 1)); got.status != http.StatusOK {
+		t.Fatalf("a payment while the disk is fast: %d %s", got.status, got.body)
+	}
 	release := r.holdStore()
 	late := make(chan struct{})
 	go func() {
 		defer close(late)
-		r.v1("POST", "/v1/transfer", "k", pay("alice", "bob", "1", 1))
+		r.v1("POST", "/v1/transfer", "k", pay("alice", "bob", "1", 2))
 	}()
 	r.await("the wallet to find its ledger stalled", func() bool {
-		return strings.Contains(r.board.Report("wallet", "").Causes["wallet.ledger_ready"], "321ms")
+		return strings.Contains(r.board.Report("wallet", "").Causes["wallet.ledger_ready"], "1.234s")
 	})
+	got := r.v1("POST", "/v1/transfer", "l", pay("alice", "bob", "1", 3))
+	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "1.234s (ledger.stall_after)") {
+		t.Errorf("a payment meanwhile: %d %s", got.status, got.body)
+	}
 	release()
 	<-late
 	r.halt()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 )
@@ -66,7 +67,7 @@ func occupantOf(ctx context.Context, cfg *config.Config) occupant {
 }
 
 func stopNode(dir string) string {
-	return fmt.Sprintf("stop that node (`%s --data-dir %s drain`)", os.Args[0], dir)
+	return "stop that node (`" + unit.Shell(os.Args[0], "--data-dir", dir, "drain") + "`)"
 }
 
 func sameFile(a, b string) bool {

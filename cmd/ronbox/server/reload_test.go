@@ -101,8 +101,8 @@ func TestReloadInPlace(t *testing.T) {
 	if got := r.metric("registry_reload_success_total"); got != 2 {
 		t.Errorf("%v successes", got)
 	}
-	if got := r.metric("config_version"); got != 2 {
-		t.Errorf("config_version %v", got)
+	if got, same := r.metric("config_version"), r.metric("registry_config_version"); got != 2 || same != 2 {
+		t.Errorf("config_version %v, registry_config_version %v", got, same)
 	}
 	r.halt()
 	for _, e := range auditEvents(t, r.cfg) {

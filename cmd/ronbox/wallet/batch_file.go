@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/csv"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/csvfile"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
 	"ronbox/httpapi"
@@ -26,9 +25,9 @@ import (
 )
 
 const (
-	maxBatchRows = 1_000_000 // held in memory, some 600 B each
-	maxBatchLine = 64 << 10  // of NDJSON, or a record of CSV; an operation takes a kilobyte
-	maxFaults    = 20        // that are shown: after so many the program that wrote the file is at fault
+	maxBatchRows = 1_000_000         // held in memory, some 600 B each
+	maxBatchLine = csvfile.MaxRecord // of NDJSON, or a record of CSV; an operation takes a kilobyte
+	maxFaults    = 20                // that are shown: after so many the program that wrote the file is at fault
 )
 
 // batchRow is one operation of a batch file.
@@ -105,13 +104,10 @@ func (p *batchParser) fault(line int, err error) {
 // parse reads NDJSON if the file begins with an object, else CSV. It skips the byte order mark of
 // UTF-8.
 func (p *batchParser) parse(in *bufio.Reader) error {
+	csvfile.SkipMark(in)
 	head, err := in.Peek(in.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
-	}
-	if mark := []byte("\ufeff"); bytes.HasPrefix(head, mark) {
-		_, _ = in.Discard(len(mark)) // is buffered
-		head = head[len(mark):]
 	}
 	switch head = bytes.TrimLeft(head, " \t\r\n"); {
 	case len(head) == 0:
@@ -120,8 +116,6 @@ func (p *batchParser) parse(in *bufio.Reader) error {
 		return p.parseLines(in)
 	case head[0] == '[':
 		return unfit("malformed", "write one object per line, without a list around them", "a list is not NDJSON")
-	case head[0] == 0xfe, head[0] == 0xff, head[0] == 0:
-		return unfit("malformed", "save it as UTF-8", "it is not text in UTF-8")
 	}
 	return p.parseCSV(in)
 }
@@ -161,67 +155,34 @@ func (p *batchParser) add(line int, raw []byte) error {
 	return nil
 }
 
-// boundedRecord ends a read when one record of CSV takes more than maxBatchLine: a quote left open
-// would take the rest of the file.
-type boundedRecord struct {
-	in   *bufio.Reader
-	took int
-}
-
-var errLongRecord = fmt.Errorf("a record is longer than %d bytes: is a quote left open?", maxBatchLine)
-
-func (b *boundedRecord) Read(p []byte) (int, error) {
-	if b.took > maxBatchLine {
-		return 0, errLongRecord
-	}
-	n, err := b.in.Read(p)
-	b.took += n
-	return n, err
-}
-
 func (p *batchParser) parseCSV(in *bufio.Reader) error {
-	bound := &boundedRecord{in: in}
-	r := csv.NewReader(bound)
-	r.ReuseRecord = true
-	var columns []string
-	for line := 0; ; {
-		bound.took = 0 // beside what its buffer still holds
-		cells, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		bad, malformed := errors.AsType[*csv.ParseError](err)
-		switch {
-		case errors.Is(err, csv.ErrFieldCount):
-			line, _ = r.FieldPos(0)
-			p.fault(line, fmt.Errorf("%d fields where the header has %d", len(cells), len(columns)))
-			continue
-		case errors.Is(err, errLongRecord):
-			p.fault(line+1, errLongRecord)
-			return nil
-		case malformed:
-			p.fault(bad.Line, bad.Err)
-			return nil
-		case err != nil:
-			return err
-		case columns == nil:
-			columns, line = slices.Clone(cells), 1
-			if err := checkHeader(columns); err != nil {
-				p.fault(1, fmt.Errorf("the first line names the columns: %w", err))
-				return nil
+	r, err := csvfile.NewReader(in, batchColumns, "op")
+	for err == nil {
+		var cells []string
+		var line int
+		if cells, line, err = r.Read(); err != nil {
+			bad, ok := errors.AsType[*csvfile.Fault](err)
+			if ok && !bad.Last {
+				p.fault(bad.Line, bad.Err)
+				err = nil
 			}
 			continue
 		}
-		line, _ = r.FieldPos(0)
-		row, err := rowJSON(columns, cells)
-		if err != nil {
-			p.fault(line, err)
+		row, bad := rowJSON(r.Columns, cells)
+		if bad != nil {
+			p.fault(line, bad)
 			continue
 		}
-		if err := p.add(line, row); err != nil {
-			return err
-		}
+		err = p.add(line, row)
 	}
+	if bad, ok := errors.AsType[*csvfile.Fault](err); ok {
+		p.fault(bad.Line, bad.Err)
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // rowJSON returns the cells of a CSV record as an object. It leaves out empty cells.
@@ -246,24 +207,6 @@ func rowJSON(columns, cells []string) (row []byte, err error) {
 		}
 	}
 	return append(row, '}'), nil
-}
-
-// checkHeader reports a column that is not known, or stands twice, and a missing op.
-func checkHeader(columns []string) error {
-	for i, c := range columns {
-		switch {
-		case len(columns) == 1 && strings.ContainsAny(c, ";\t"):
-			return fmt.Errorf("put a comma between them, not as in %q", c)
-		case !slices.Contains(batchColumns, c):
-			return fmt.Errorf("%q is none of %s", c, strings.Join(batchColumns, ","))
-		case slices.Contains(columns[:i], c):
-			return fmt.Errorf("%q stands twice", c)
-		}
-	}
-	if !slices.Contains(columns, "op") {
-		return errors.New("op is missing")
-	}
-	return nil
 }
 
 // refer sets the reference of each row. In a run with a name it is NAME/N for operation N of the

@@ -64,7 +64,7 @@ func TestBadPolicies(t *testing.T) {
 
 func TestBadCSV(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"", "line 1: "}, {"actor,qty,metric\n", "line 1: "}, {"actor,metric\n", "line 1: "}, {"actor,metric,qty,content,more\n", "line 1: "},
+		{"", "line 1: "}, {"actor,qty,metrics\n", `line 1: the first line names the columns: "metrics" is none of`}, {"actor,metric\n", "line 1: "}, {"actor,metric,qty,content,more\n", "line 1: "},
 		{"actor,metric,qty\na,m\n", "line 2: "}, {"actor,metric,qty\na,m,1,x\n", "line 2: "}, {"actor,metric,qty\na,m,-1\n", "line 2: qty"},
 		{"actor,metric,qty\na,m,1.5\n", "line 2: qty"}, {"actor,metric,qty\na,m,01\n", "line 2: qty"}, {"actor,metric,qty\na,m,\n", "line 2: qty"},
 		{"actor,metric,qty\na,m,18446744073709551616\n", "line 2: qty"}, {"actor,metric,qty\na b,m,1\n", "line 2: actor"},
@@ -184,6 +184,19 @@ func TestInputsMustFit(t *testing.T) {
 		_, err := Recompute(in)
 		if f, ok := errors.AsType[*FieldError](err); !ok || f.Field != tt.field {
 			t.Errorf("%s: %v", tt.field, err)
+		}
+	}
+}
+
+// Usage that a spreadsheet saved as "CSV UTF-8" begins with a byte order mark. It is read as the
+// same rows without the mark, whatever the order of the columns.
+func TestUsageOfASpreadsheet(t *testing.T) {
+	for _, in := range []string{
+		"\ufeffactor,metric,qty\r\nxa,requests,1\r\n", "actor,metric,qty\nxa,requests,1", "qty,metric,content,actor\n1,requests,,xa\n",
+	} {
+		got, err := ReadCSV(strings.NewReader(in))
+		if err != nil || len(got) != 1 || got[0] != (Row{Actor: "xa", Metric: "requests", Qty: "1"}) {
+			t.Errorf("%q: %+v, %v", in, got, err)
 		}
 	}
 }

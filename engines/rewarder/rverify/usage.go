@@ -3,11 +3,12 @@ package rverify
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/csv"
 	"errors"
 	"io"
 	"slices"
 	"strconv"
+
+	"ronbox/appliance/csvfile"
 )
 
 // chunkRows is the number of rows, or of allocations, in a chunk.
@@ -88,32 +89,26 @@ func (u Usage) each(yield func(*Row) error) error {
 	return nil
 }
 
-// ReadCSV reads rows in any order under a header actor,metric,qty[,content]. Rows of the same
-// actor, content and metric are added up.
+// ReadCSV reads rows in any order. The first line names the columns actor, metric and qty, and
+// content if rows have some. Rows of the same actor, content and metric are added up.
 func ReadCSV(in io.Reader) (Usage, error) {
-	r := csv.NewReader(in)
-	r.ReuseRecord = true
-	head, err := r.Read()
-	columns := []string{"actor", "metric", "qty", "content"}
-	if err != nil || len(head) < 3 || !slices.Equal(head, columns[:min(len(head), 4)]) {
-		return nil, wrong("line 1", "must be actor,metric,qty or actor,metric,qty,content")
+	r, err := csvfile.NewReader(in, []string{"actor", "metric", "qty", "content"}, "actor", "metric", "qty")
+	if err != nil {
+		return nil, csvFault(err)
 	}
+	actor, metric, qty, content := r.Column("actor"), r.Column("metric"), r.Column("qty"), r.Column("content")
 	u, names := Usage{}, map[string]string{}
 	for {
-		rec, err := r.Read()
+		rec, line, err := r.Read()
 		if err == io.EOF {
 			break
 		}
-		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
-			return nil, wrong(lineName(bad.Line), "%v", bad.Err)
-		}
 		if err != nil {
-			return nil, err
+			return nil, csvFault(err)
 		}
-		line, _ := r.FieldPos(0)
-		one := Row{Actor: rec[0], Metric: rec[1], Qty: rec[2], line: line}
-		if len(rec) > 3 {
-			one.Content = rec[3]
+		one := Row{Actor: rec[actor], Metric: rec[metric], Qty: rec[qty], line: line}
+		if content >= 0 {
+			one.Content = rec[content]
 		}
 		if err := one.check(line); err != nil {
 			return nil, err
@@ -125,6 +120,17 @@ func ReadCSV(in io.Reader) (Usage, error) {
 		u = append(u, one)
 	}
 	return u.addUp()
+}
+
+// csvFault returns a fault of the file as a FieldError, and any other error as it is.
+func csvFault(err error) error {
+	if err == io.EOF {
+		return wrong(lineName(1), "must name the columns: actor,metric,qty or actor,metric,qty,content")
+	}
+	if bad, ok := errors.AsType[*csvfile.Fault](err); ok {
+		return wrong(lineName(bad.Line), "%v", bad.Err)
+	}
+	return err
 }
 
 // addUp sorts the rows of a CSV file and adds up rows of the same actor, content and metric.
