@@ -167,7 +167,7 @@ func dropCache(f *os.File) error {
 // its first write. Create returns fs.ErrExist if the file exists, ErrLocked if another process is
 // creating it, and ErrFull if the disk has no space.
 func Create(path string, id Identity) (err error) {
-	folder, err := lockFolder(path)
+	path, folder, err := lockFolder(path)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
