@@ -45,7 +45,7 @@ func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 // nil if it finds no such process. It takes no lock itself, so that it cannot interfere with a
 // process that starts.
 func Holder(path string) *LockedError {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -108,51 +107,6 @@ func until(t testing.TB, what string, holds func() bool) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
-}
-
-// A node ignores SIGHUP from its first init functions on until it can reload: a boot survives any
-// number of them. The runtime names each init function that has returned.
-func TestHangupDuringBoot(t *testing.T) {
-	skipRaceOnly(t)
-	t.Parallel()
-	b := newBox(t)
-	p := b.prepare()
-	p.cmd.Env = append(b.env, "GODEBUG=inittrace=1")
-	trace, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.begin(t, &syscall.SysProcAttr{})
-	lines := bufio.NewScanner(trace)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "init ronbox/") {
-		p.stderr.WriteString(lines.Text() + "\n")
-	}
-	if n := strings.Count(p.stderr.String(), "\n"); n > 40 || !strings.Contains(lines.Text(), "/hangup ") {
-		t.Errorf("%d init functions run before that of a package of ronbox: %s", n, lines.Text())
-	}
-	hangup := func() {
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for hangup(); lines.Scan() && strings.HasPrefix(lines.Text(), "init "); {
-		hangup()
-	}
-	drained := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(p.stderr, trace)
-		close(drained)
-	}()
-	c := b.client(t)
-	until(t, "the node runs", func() bool {
-		hangup()
-		r, err := c.Ready(t.Context(), "", "read")
-		return err == nil && r.Ready
-	})
-	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
-		t.Errorf("serve ended with %d", code)
-	}
-	<-drained
 }
 
 // fileBox is a box with its settings in the configuration file instead of the environment, so that

@@ -85,7 +85,9 @@ func (a app) serve(ctx context.Context, hello bool) error {
 	if err != nil {
 		return cli.ConfigFailure(err)
 	}
-	node, err := server.New(cfg, a.Build, server.Options{Load: load, Entries: entries})
+	node, err := server.New(cfg, a.Build, server.Options{
+		Load: load, Entries: entries, Quit: func() { os.Exit(server.ExitAborted) },
+	})
 	if err != nil {
 		return cli.Fail(cli.ExitConfig, "config", "correct the keys that are named", "%w", err)
 	}
