@@ -188,15 +188,16 @@ func (r *Request) Network() (network netip.Addr, socket bool) {
 // not delay peers of the admin socket.
 func (r *Request) Rest() { r.rests = r.rests || !r.peer.Socket }
 
-// Holds reports whether the caller has scope, by its token or as a peer of the admin socket. It is
-// for routes without a scope. A caller without a token has none.
-func (r *Request) Holds(scope string) bool {
-	if _, given := bearer(r.r); !given && !r.peer.Socket {
+// HoldsMore reports whether the caller has the scope Route.More, by its token or as a peer of the
+// admin socket. A caller without a token does not have it.
+func (r *Request) HoldsMore() bool {
+	_, given := bearer(r.r)
+	if r.route.More == "" || !given && !r.peer.Socket {
 		return false
 	}
 	_, err := r.server.identify(
 		r,
-		&Route{Method: r.r.Method, Service: r.route.Service, Scope: scope, Class: r.route.Class},
+		&Route{Method: r.r.Method, Service: r.route.Service, Scope: r.route.More, Class: r.route.Class},
 	)
 	return err == nil
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -73,9 +74,9 @@ func TagOf(raw []byte) string { return `"` + b3.Sum(raw).String() + `"` }
 func (s *Server) describe(r *Route) openapi.Route {
 	sv := s.services[r.Service]
 	out := openapi.Route{
-		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Scopes: r.AnyOf,
+		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: cmp.Or(r.Scope, r.More), Scopes: r.AnyOf,
 		ID: r.ID, Summary: r.Summary,
-		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass,
+		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass || r.Scope == "" && r.More != "",
 		Path: sv.pathParams(r.Pattern), Query: r.Query, Headers: slices.Concat(r.Headers, requestParams(r)),
 		In: r.In, InOptional: r.Body == OptionJSON, Answers: r.Answers, Problems: sv.problems(r),
 	}

@@ -59,6 +59,7 @@ type Route struct {
 	Service  string        // provides limits and codes; "": the one that lists it
 	Scope    string        // required of a token; "": public, unless AnyOf is set
 	AnyOf    []string      // alternatives to Scope; the engine checks further
+	More     string        // scope with which the handler does more, see Request.HoldsMore; "": none
 	Class    Class         //
 	Deadline time.Duration // of the work; the caller may shorten it
 	Reloads  bool          // Limits.Timeout replaces Deadline

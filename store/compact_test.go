@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // holed returns a file from which most rows were deleted, and its state hash.
@@ -148,7 +150,7 @@ func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	if err := lockFile(node, true, 0); err != nil { // as a node does right after the rename
 		t.Fatal(err)
 	}
-	folder, err := lockFolder(path)
+	_, folder, err := lockFolder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +164,101 @@ func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(path + ".*"); len(left) != 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// moved moves a file to a folder of its own and leaves a relative link to it.
+func moved(t *testing.T, path string) (target string) {
+	t.Helper()
+	big := filepath.Join(filepath.Dir(path), "big")
+	target = filepath.Join(big, "moved.db")
+	to, err := filepath.Rel(filepath.Dir(path), target)
+	if err = errors.Join(err, os.Mkdir(big, 0o700), os.Rename(path, target), os.Symlink(to, path)); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// A compaction and a restore replace the file that a link names, beside which their temporary files
+// lie. The link stays, also if the file is missing. A link into a missing folder, as of a disk that
+// is not mounted, is refused.
+func TestLinkedFile(t *testing.T) {
+	snapshot := snapshotOf(t)
+	path, hash := holed(t)
+	target := moved(t, path)
+	second := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, second); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(step, hash string, files int) {
+		t.Helper()
+		to, err := os.Readlink(path)
+		if err != nil || to != filepath.Join("big", "moved.db") {
+			t.Fatalf("%s: the link names %q, %v", step, to, err)
+		}
+		rep, err := Verify(t.Context(), target, nil, nil, nil)
+		if err != nil || !rep.OK || hash != "" && rep.StateHash.String() != hash {
+			t.Errorf("%s: %+v, %v", step, rep, err)
+		}
+		beside, err := os.ReadDir(filepath.Dir(path))
+		there, failed := os.ReadDir(filepath.Dir(target))
+		if err != nil || failed != nil || len(beside) != 2 || len(there) != files {
+			t.Errorf("%s: %v beside the link, %v beside the file, %v, %v", step, beside, there, err, failed)
+		}
+	}
+	if done, err := Compact(t.Context(), second, nil); err != nil || done.After*4 > done.Before {
+		t.Fatalf("compact: %+v, %v", done, err)
+	}
+	whole("compact", hash, 1)
+	if err := os.WriteFile(target+newSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := SweepBeside(path); err != nil || len(removed) != 1 || removed[0] != target+newSuffix {
+		t.Errorf("swept %q, %v", removed, err)
+	}
+	if _, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day}, nil); err != nil {
+		t.Fatalf("restore: %v", err)
+	}
+	whole("restore", "", 2) // the old file is kept
+	if err := os.Remove(target); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day}, nil); err != nil {
+		t.Fatalf("restore without a file: %v", err)
+	}
+	whole("restore without a file", "", 2)
+	if err := os.RemoveAll(filepath.Dir(target)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day}, nil)
+	_, kept := os.Readlink(path)
+	if !errors.Is(err, fs.ErrNotExist) || kept != nil {
+		t.Errorf("restore without a folder: %v, the link: %v", err, kept)
+	}
+}
+
+// Target resolves as the kernel does: a ".." leads out of the folder that a link names.
+func TestTarget(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700), os.Mkdir(filepath.Join(dir, "c"), 0o700),
+		os.Symlink("../a/b", filepath.Join(dir, "c", "down")), os.Symlink("down/../f", filepath.Join(dir, "c", "up")),
+		os.Symlink("loop", filepath.Join(dir, "loop")), os.Symlink("no/f", filepath.Join(dir, "lost"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path, want string
+		err        error
+	}{
+		{"f", "f", nil},
+		{"c/up", "a/f", nil},
+		{"a/../c/up", "a/f", nil},
+		{"loop", "loop", unix.ELOOP},
+		{"lost", "no/f", fs.ErrNotExist},
+	} {
+		got, err := Target(dir + "/" + tt.path)
+		if got != dir+"/"+tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %s, %v", tt.path, got, err)
+		}
 	}
 }
 

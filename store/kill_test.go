@@ -89,16 +89,11 @@ func TestKillSnapshot(t *testing.T) {
 	dir := filepath.Dir(path)
 	for cycle := range killCycles {
 		killAt(t, "snapshot", path, 1+5*cycle, time.Duration(cycle)*time.Millisecond)
-		old := time.Now().Add(-2 * leftoverAge)
-		rests, _ := filepath.Glob(filepath.Join(dir, "*.partial"))
-		for _, rest := range rests {
-			if err := os.Chtimes(rest, old, old); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := Retain(dir, time.Now(), DefaultRetain()); err != nil {
+		r := open(t, path)
+		if _, err := r.Sweep(dir); err != nil {
 			t.Fatal(err)
 		}
+		r.stop()
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

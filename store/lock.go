@@ -45,7 +45,7 @@ func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 // nil if it finds no such process. It takes no lock itself, so that it cannot interfere with a
 // process that starts.
 func Holder(path string) *LockedError {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
 		return nil
 	}
@@ -133,21 +133,52 @@ func makeDir(dir string) error {
 	return SyncDir(above)
 }
 
-// lockFolder creates the folder of path and locks it exclusively, so that only one process creates
-// or replaces the database in it. Closing the returned handle releases the lock.
-func lockFolder(path string) (*os.File, error) {
-	dir := filepath.Dir(path)
+// maxLinks bounds a chain of symbolic links, as Linux does.
+const maxLinks = 40
+
+// Target returns the path at which the symbolic link at path, or a chain of links, ends, and path
+// itself if it is no link. There need not be a file. A file that is replaced by a rename is replaced
+// there: otherwise the rename would replace the link. If the folder of the file is missing, Target
+// returns the path in that folder with an error, since a disk may not be mounted.
+func Target(path string) (string, error) {
+	at := path
+	for range maxLinks {
+		to, err := os.Readlink(at)
+		if err != nil {
+			return at, nil // no link; other errors are left to the open
+		}
+		if !filepath.IsAbs(to) {
+			dir, _ := filepath.Split(at) // unlike Dir, it does not resolve ".."
+			to = dir + to
+		}
+		dir, name := filepath.Split(to)
+		if dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return to, fmt.Errorf("%s is a link to %s: %w", path, to, err)
+		}
+		at = filepath.Join(dir, name)
+	}
+	return path, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+}
+
+// lockFolder creates the folder of the Target of path and locks it exclusively, so that only one
+// process creates or replaces the database in it. It returns the target. Closing the returned handle
+// releases the lock.
+func lockFolder(path string) (target string, folder *os.File, err error) {
+	if target, err = Target(path); err != nil {
+		return target, nil, err
+	}
+	dir := filepath.Dir(target)
 	if err := makeDir(dir); err != nil {
-		return nil, err
+		return target, nil, err
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil, err
+		return target, nil, err
 	}
 	if err := lockFile(d, true, 0); err != nil {
-		return nil, errors.Join(err, d.Close())
+		return target, nil, errors.Join(err, d.Close())
 	}
-	return d, nil
+	return target, d, nil
 }
 
 // shareFolder creates a folder of snapshots and locks it in shared mode, so that a sweep does not

@@ -246,7 +246,7 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 	if _, err := os.Stat(path); err != nil { // before the folder is made
 		return err
 	}
-	folder, err := lockFolder(path)
+	path, folder, err := lockFolder(path)
 	if err != nil {
 		return err
 	}

@@ -335,7 +335,7 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err error) {
 	stem := fmt.Sprintf("pre-migrate-v%d-%s-%d", info.Schema, info.Incarnation, info.Seq)
 	shot := &shot{
-		db: m.db, dir: m.dir, stem: stem, at: time.Unix(0, m.now()).UTC(), sound: func() error { return nil },
+		db: m.db, dir: m.dir, partial: stem + ".partial", at: time.Unix(0, m.now()).UTC(), sound: func() error { return nil },
 		name: func(uint64) string { return stem + ".db" },
 	}
 	if m.progress != nil {

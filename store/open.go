@@ -77,6 +77,9 @@ func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, 
 	if !o.fresh {
 		flag &^= os.O_CREATE // a missing file is an error, never a new empty one
 	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // opening a named pipe blocks
+		return nil, fmt.Errorf("%w: it is no regular file, its mode is %s", ErrCorrupt, info.Mode())
+	}
 	f, err := os.OpenFile(name, flag|unix.O_CLOEXEC, mode)
 	if err != nil {
 		return nil, err
@@ -167,7 +170,7 @@ func dropCache(f *os.File) error {
 // its first write. Create returns fs.ErrExist if the file exists, ErrLocked if another process is
 // creating it, and ErrFull if the disk has no space.
 func Create(path string, id Identity) (err error) {
-	folder, err := lockFolder(path)
+	path, folder, err := lockFolder(path)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}

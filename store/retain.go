@@ -81,15 +81,21 @@ const leftoverAge = time.Hour
 // without a manifest and files of a running snapshot are not touched. Retain returns the removed
 // paths. A missing folder counts as empty.
 func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err error) {
-	return sweepFolder(dir, func(s *snapshotFolder) []string { return s.surplus(now, keep) })
+	return sweepFolder(dir, "", func(s *snapshotFolder) []string { return s.surplus(now, keep) })
 }
 
-// Sweep removes only the leftovers of killed snapshots in dir that are an hour old.
-func Sweep(dir string) (removed []string, err error) {
-	return sweepFolder(dir, func(*snapshotFolder) []string { return nil })
+// Sweep removes only the leftovers of killed snapshots in dir: the .partial files of this file,
+// unless a snapshot is running, and other leftovers that are an hour old. A missing folder counts as
+// empty.
+func (s *Store) Sweep(dir string) (removed []string, err error) {
+	removed, err = sweepFolder(dir, s.Info().Incarnation, func(*snapshotFolder) []string { return nil })
+	for _, path := range removed {
+		s.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
+	}
+	return removed, err
 }
 
-func sweepFolder(dir string, surplus func(*snapshotFolder) []string) (removed []string, err error) {
+func sweepFolder(dir, own string, surplus func(*snapshotFolder) []string) (removed []string, err error) {
 	folder, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -105,7 +111,7 @@ func sweepFolder(dir string, surplus func(*snapshotFolder) []string) (removed []
 	}
 	names := surplus(s)
 	if alone {
-		names = append(names, s.dead(time.Now().Add(-leftoverAge))...)
+		names = append(names, s.dead(time.Now().Add(-leftoverAge), own)...)
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -205,15 +211,19 @@ func (s *snapshotFolder) byNode() map[string][]string {
 	return out
 }
 
-// dead returns the leftovers that were last written before since.
-func (s *snapshotFolder) dead(since time.Time) []string {
+// partialOf returns the end of the names of the partial files of an incarnation.
+func partialOf(incarnation string) string { return "-" + incarnation + ".partial" }
+
+// dead returns the leftovers that were last written before since, and all partial files of own.
+func (s *snapshotFolder) dead(since time.Time, own string) []string {
 	var out []string
 	for _, name := range s.rests {
 		of, isManifest := strings.CutSuffix(name, manifestSuffix)
 		if _, there := s.snapshots[of]; isManifest && there {
 			continue
 		}
-		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.ModTime().Before(since) {
+		info, err := os.Lstat(filepath.Join(s.dir, name))
+		if err == nil && (info.ModTime().Before(since) || own != "" && strings.HasSuffix(name, partialOf(own))) {
 			out = append(out, name)
 		}
 	}

@@ -112,6 +112,41 @@ func writeAged(t *testing.T, dir string, names []string) {
 	}
 }
 
+// The next snapshot removes the partial files that killed snapshots of the same file have left,
+// however new they are. Those of other files may belong to another host.
+func TestSnapshotSweeps(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	dir := t.TempDir()
+	own := filepath.Join(dir, "ronbox-20260301T120000.000000001Z"+partialOf(r.Info().Incarnation))
+	other := filepath.Join(dir, "ronbox-20260301T120000.000000001Z"+partialOf("01J00000000000000000000000"))
+	for _, path := range []string{own, other} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, err := shareFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := r.Sweep(dir); err != nil || len(swept) != 0 {
+		t.Errorf("beside a running snapshot: swept %v, %v", swept, err)
+	}
+	if err := running.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	want := []string{other, m.Path, m.ManifestPath}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(left, want) {
+		t.Errorf("left %v, %v; want %v", left, err, want)
+	}
+}
+
 // Retain removes only surplus snapshots and leftovers of killed snapshots. The files of a running
 // snapshot stay.
 func TestRetain(t *testing.T) {

@@ -24,9 +24,9 @@ type SnapshotOptions struct {
 }
 
 // Snapshot copies the state of one moment into dir, which is created if missing, while writers
-// continue. The copy gets its name and manifest only after it was verified. Snapshot blocks until
-// then. progress, which may be nil, counts bytes over both passes, copying and checking. Snapshot
-// returns ErrBusy if another snapshot is running, ErrCorrupt if the copy does not verify (it is
+// continue. It first removes the leftovers of killed snapshots there. The copy gets its name and
+// manifest only after it was verified. Snapshot blocks until then. progress, which may be nil,
+// counts bytes over both passes, copying and checking. Snapshot returns ErrBusy if another snapshot is running, ErrCorrupt if the copy does not verify (it is
 // kept with the suffix .bad), and ErrAmnesia for a store in memory. If ctx ends no file is left.
 func (s *Store) Snapshot(
 	ctx context.Context,
@@ -44,13 +44,17 @@ func (s *Store) Snapshot(
 		return Manifest{}, fmt.Errorf("a snapshot is being taken: %w", ErrBusy)
 	}
 	defer s.copying.Store(false)
+	if _, err := s.Sweep(dir); err != nil { // the disk may hold the copy all the same
+		s.log.Warn("leftovers of killed snapshots were not all removed", "reason", err.Error())
+	}
 	start := s.mono()
 	slot := s.views.begin(start)
 	at := s.now().UTC()
 	shot := &shot{
 		db: s.db, schema: s.schema, dir: dir, at: at, options: o, progress: progress, sound: s.Err,
-		stem: "ronbox-" + at.Format("20060102T150405.000000000Z"), copied: func() { s.views.end(slot) },
-		name: func(seq uint64) string { return fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405.000Z"), seq) },
+		partial: "ronbox-" + at.Format("20060102T150405.000000000Z") + partialOf(s.Info().Incarnation),
+		copied:  func() { s.views.end(slot) },
+		name:    func(seq uint64) string { return fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405.000Z"), seq) },
 	}
 	m, err := shot.take(ctx)
 	if err = s.readError(err); err != nil {
@@ -82,7 +86,7 @@ type shot struct {
 	db       *bolt.DB
 	schema   schema
 	dir      string
-	stem     string // name without suffix while the copy is partial
+	partial  string // name of the copy until it is complete
 	name     func(seq uint64) string
 	at       time.Time
 	options  SnapshotOptions
@@ -107,7 +111,7 @@ func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	partial := filepath.Join(t.dir, t.stem+".partial")
+	partial := filepath.Join(t.dir, t.partial)
 	defer func() { err = errors.Join(err, removeIfThere(partial)) }() // already renamed on success
 	if m, err = t.copyTo(ctx, partial); err != nil {
 		return m, err

@@ -8,7 +8,7 @@
 // problem object.
 //
 // Each subpackage contains the verbs of one command group. Package cli contains the code that they
-// share. root.go lists all groups.
+// share, and package hangup the one init function. root.go lists all groups.
 //
 // # Invariants
 //

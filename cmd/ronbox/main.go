@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"ronbox/cmd/ronbox/cli"
+	_ "ronbox/cmd/ronbox/hangup" // ignores SIGHUP until serve can reload
 )
 
 func main() {

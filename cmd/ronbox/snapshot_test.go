@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -48,6 +49,40 @@ func TestSnapshotUnderLoadRestores(t *testing.T) {
 		t.Errorf("verify gave %+v of %+v", checked, snap)
 	}
 	restoreAndAccept(t, b, snap, checked)
+}
+
+// A database that was moved to another disk and linked stays there. A link to a snapshot is a
+// snapshot.
+func TestLinkedDatabase(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
+	b := newBox(t)
+	link, target := filepath.Join(b.dir, "ronbox.db"), filepath.Join(t.TempDir(), "moved.db")
+	if err := errors.Join(os.Rename(link, target), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	p := b.start(t)
+	var snap nodeapi.Snapshot
+	must(t, &snap, b.args("db", "snapshot", t.TempDir(), "--json")...)
+	p.signal(t, syscall.SIGTERM)
+	for _, verb := range [][]string{{"db", "compact"}, {"db", "restore", "--yes", snap.File}} {
+		before, err := os.Stat(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, nil, b.args(verb...)...)
+		after, err := os.Stat(target)
+		if to, linked := os.Readlink(link); linked != nil || to != target || err != nil || os.SameFile(before, after) {
+			t.Errorf("%s: the link names %q, %v; the file: %v", verb, to, linked, err)
+		}
+	}
+	alias := filepath.Join(t.TempDir(), "alias.db")
+	if err := os.Symlink(snap.File, alias); err != nil {
+		t.Fatal(err)
+	}
+	if got := ronbox(t, "db", "compact", alias); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "snapshot") {
+		t.Errorf("db compact of a linked snapshot: exit %d, %s", got.code, got.stderr)
+	}
 }
 
 type checkedFile struct {

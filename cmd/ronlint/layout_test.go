@@ -77,6 +77,7 @@ var layers = [][]string{
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
 		"cmd/ronbox/cluster",
+		"cmd/ronbox/hangup",
 		"cmd/ronbox/namestest", "cmd/ronbox/clustertest",
 	},
 	{"cmd/ronbox", "cmd/ronlint"},

@@ -8,12 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
 const (
-	partialSuffix  = ".tmp" // of member.InstallFile while it is written; a boot removes it
+	partialSuffix  = ".tmp" // of the install file while it is written; a boot removes it
 	manifestSuffix = ".manifest.json"
 	headSize       = 4        // length of the manifest
 	maxManifest    = 16 << 20 // bytes
@@ -60,7 +59,7 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 func (s *sink) partial() string {
-	return filepath.Join(s.n.dataDir(), member.InstallFile+partialSuffix)
+	return s.n.installFile() + partialSuffix
 }
 
 // Cancel implements raft.SnapshotSink.
@@ -157,8 +156,8 @@ func (s *sink) install(ctx context.Context) error {
 	if err = errors.Join(s.file.Close(), os.Remove(path+manifestSuffix)); err != nil {
 		return err
 	}
-	if err = os.Rename(path, filepath.Join(s.n.dataDir(), member.InstallFile)); err != nil {
+	if err = os.Rename(path, s.n.installFile()); err != nil {
 		return err
 	}
-	return store.SyncDir(s.n.dataDir())
+	return store.SyncDir(filepath.Dir(path))
 }

@@ -16,6 +16,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
@@ -291,5 +292,8 @@ func (n *Node) close() error {
 	return err
 }
 
-// dataDir returns the folder of the file.
+// dataDir returns the data directory.
 func (n *Node) dataDir() string { return filepath.Dir(n.deps.Dir) }
+
+// installFile returns the path of a complete file that raft has received.
+func (n *Node) installFile() string { return member.At(n.dataDir()).InstallFile() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -147,7 +146,7 @@ func TestOverThePeerPort(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if m, err := store.ReadMembership(filepath.Join(second.dir, member.DatabaseFile)); err != nil || m.Applied.Index < 3 {
+	if m, err := store.ReadMembership(member.At(second.dir).Database()); err != nil || m.Applied.Index < 3 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -57,7 +57,7 @@ func TestSink(t *testing.T) {
 			return out
 		}
 		rng := rand.New(rand.NewPCG(15, 0))
-		installed := filepath.Join(m.dir, member.InstallFile)
+		installed := member.At(m.dir).InstallFile()
 		for _, tt := range []struct {
 			name   string
 			stream []byte
@@ -155,7 +155,7 @@ func TestLeftShots(t *testing.T) {
 	bubble(t, 16, func(t *testing.T, w *world) {
 		m := w.found("a")
 		left := filepath.Join(m.dir, "cluster", "shots", "1")
-		part := filepath.Join(m.dir, member.InstallFile+partialSuffix)
+		part := member.At(m.dir).InstallFile() + partialSuffix
 		if err := errors.Join(os.MkdirAll(left, 0o700), os.WriteFile(part, []byte("x"), 0o600)); err != nil {
 			t.Fatal(err)
 		}

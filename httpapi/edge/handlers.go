@@ -79,7 +79,7 @@ func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 		return o, err
 	}
 	from, _ := c.Network()
-	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), from, func() bool { return c.Holds(scopeFetch) })
+	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), from, c.HoldsMore)
 	if errors.Is(ferr, edge.ErrNotFound) {
 		return o, err
 	}

@@ -149,6 +149,7 @@ func (h handlers) reads() []httpapi.Route {
 			Pattern:  "assets/*path",
 			Endpoint: "/edge/assets",
 			Handle:   h.getAsset,
+			More:     scopeFetch,
 			ID:       "getAsset",
 			Summary:  "An object by its hash or its URL, or the file of a pack",
 			Others:   httpapi.QueryRaw,

@@ -128,7 +128,7 @@ func caller(c *httpapi.Request, fresh bool) (from index.Caller, err error) {
 	network, socket := c.Network()
 	switch {
 	case socket:
-	case fresh && !c.Holds(scopePublish):
+	case fresh && !c.HoldsMore():
 		from.Cost = freshCost
 		err = c.Charge(freshCost - 1)
 	default:

@@ -109,6 +109,7 @@ func (h handlers) lookups() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "/resolve/:key",
 			Handle:  h.getResolve,
+			More:    scopePublish,
 			ID:      "resolveName",
 			Summary: "The manifest of a key",
 			Answers: httpapi.Tagged(Resolved{}),
@@ -117,6 +118,7 @@ func (h handlers) lookups() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "/providers/:cid",
 			Handle:  h.getProviders,
+			More:    scopePublish,
 			ID:      "findProviders",
 			Summary: "The providers of a content id, the best first",
 			Answers: httpapi.Tagged(Providers{}),

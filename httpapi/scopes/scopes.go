@@ -38,7 +38,7 @@ var known = sync.OnceValue(func() []string {
 	all := []string{auth.ScopeAdmin, httpapi.ScopeMetrics, indexapi.ScopeRead}
 	for _, s := range Services() {
 		for _, r := range s.Routes {
-			all = append(append(all, r.AnyOf...), r.Scope)
+			all = append(append(all, r.AnyOf...), r.Scope, r.More)
 		}
 	}
 	slices.Sort(all)

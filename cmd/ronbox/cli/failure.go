@@ -145,7 +145,7 @@ func outcomes() []outcomeRow {
 			fs.ErrPermission,
 			Outcome{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"},
 		},
-		{syscall.EROFS, Outcome{exitPermission, "read_only", "name a path on a file system that can be written"}},
+		{syscall.EROFS, Outcome{exitStorage, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, Outcome{ExitFailed, "is_directory", "name a file"}},
 		{fs.ErrNotExist, Outcome{ExitFailed, "not_found", "check the path"}},
 	}

@@ -234,10 +234,13 @@ func (a *App) DatabaseFile(args []string) (string, error) {
 	return file, err
 }
 
-// RewritableFile is DatabaseFile for a verb that rewrites the file. It returns a failure for a
-// snapshot, because its manifest would no longer match.
+// RewritableFile is DatabaseFile for a verb that rewrites the file: it resolves a symbolic link. It
+// returns a failure for a snapshot, because its manifest would no longer match.
 func (a *App) RewritableFile(args []string) (string, error) {
 	file, err := a.DatabaseFile(args)
+	if err == nil {
+		file, err = store.Target(file)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,8 @@ func (a app) compactCmd() *cobra.Command {
 		Long: `Compact a stopped node's database: copy its rows to a new file without free pages, check
 that both have the same state hash, and replace the old file atomically. Until then the
 old file is unchanged. Compact when ` + "`ronbox db info`" + ` shows more than half of the file
-free. FILE defaults to the database of --data-dir.`,
+free. If FILE is a symbolic link, the file that it names is replaced and the link stays.
+FILE defaults to the database of --data-dir.`,
 		Example: `  ronbox --data-dir data db compact
   ronbox --data-dir data db compact --json`,
 		Args: cli.AtMost(1, "at most one database file"),

@@ -125,9 +125,10 @@ func (a app) restoreCmd() *cobra.Command {
 		Short: "Restore a snapshot as the database of a stopped node",
 		Long: `Restore a snapshot as the database of a stopped node, with a new incarnation. The
 snapshot is verified first; an existing database is kept as ronbox.db.before-restore-TIME.
-The node then serves reads only, until ` + "`ronbox db accept-restore`" + `. All tokens become
-invalid, unless --keep-tokens is given. Ledger operations after the printed batch are not
-in the snapshot: clients send them again under the same keys.`,
+If ronbox.db is a symbolic link, this happens at the file that it names. The node then
+serves reads only, until ` + "`ronbox db accept-restore`" + `. All tokens become invalid, unless
+--keep-tokens is given. Ledger operations after the printed batch are not in the
+snapshot: clients send them again under the same keys.`,
 		Args: cli.Exactly(1, "one snapshot"),
 	}
 	cmd.Flags().BoolVar(&keep, "keep-tokens", false, "keep tokens valid, also those revoked after the snapshot")

@@ -61,7 +61,7 @@ A page of a site runs in a sandbox: its scripts cannot read cookies, storage or 
 of the node. Answers of sites have no CORS headers, so files that a browser loads only
 with CORS do not load there: module scripts (<script type="module" src>), web fonts, and
 files that a script fetches. Use plain scripts, and put fonts into the style sheet as
-data: URLs. A token needs the scopes edge.put, edge.keep and index.write. In a fleet a
+data: URLs. A token needs the scopes edge.put, edge.keep and index.publish. In a fleet a
 name that belongs to another node is refused.`,
 		Example: `  ronbox edge publish ./public name:docs.example
   ronbox edge publish --dry-run ./public name:docs.example@1.2.0`,

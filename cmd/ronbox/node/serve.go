@@ -34,13 +34,14 @@ func (a app) serveCmd() *cobra.Command {
 The first signal drains the node: it answers the requests in flight and closes the
 database. The second aborts the remaining tasks, the third ends the process at once;
 neither loses an acknowledged write. SIGHUP reloads the configuration and the
-certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or none.
+certificate, as ` + "`ronbox config reload`" + ` does: all changes apply, or none. During a boot
+it has no effect until the configuration is read, and is applied when the node runs.
 
 A member of a cluster serves by way of the member that leads until it is elected. It
 starts again in the same process, on the same sockets, when it no longer leads.
 
-A signal in the first moment of a process, or of one that starts again, ends it by
-itself. Nothing is open then.
+A SIGTERM or SIGINT in the first moment of a process, or of one that starts again, ends
+it by itself. Nothing is open then.
 
 Exit: 0 clean, 10 stopped with aborted tasks, 11 could not start again, 65 corrupt
 data, 70 internal, 74 storage failed, 75 database locked by another process,
@@ -73,12 +74,21 @@ func (a app) serve(ctx context.Context, hello bool) error {
 		quit()
 	}, quit)
 	defer stop()
+	var early atomic.Bool // a SIGHUP came before the node was made
+	defer onHangup(context.WithoutCancel(ctx), func() {
+		early.Store(true)
+		if node := made.Load(); node != nil {
+			node.Hangup()
+		}
+	})()
 	load := func() (*config.Config, []config.Entry, error) { return config.Explain(a.ConfigOptions("")) }
 	cfg, entries, err := load()
 	if err != nil {
 		return cli.ConfigFailure(err)
 	}
-	node, err := server.New(cfg, a.Build, server.Options{Load: load, Entries: entries})
+	node, err := server.New(cfg, a.Build, server.Options{
+		Load: load, Entries: entries, Quit: func() { os.Exit(server.ExitAborted) },
+	})
 	if err != nil {
 		return cli.Fail(cli.ExitConfig, "config", "correct the keys that are named", "%w", err)
 	}
@@ -86,7 +96,9 @@ func (a app) serve(ctx context.Context, hello bool) error {
 		node.OnRunning(func(s nodeapi.Status) { a.printWelcome(cfg, s) })
 	}
 	made.Store(node)
-	defer onHangup(context.WithoutCancel(ctx), node.Hangup)()
+	if early.Load() { // the configuration may have changed after it was read
+		node.Hangup()
+	}
 	a.Exit = node.Run(ctx)
 	return nil
 }
@@ -110,10 +122,10 @@ func onSignals(ctx context.Context, abort, quit func()) (context.Context, contex
 	return drain, func() { stop(); stopDrain() }
 }
 
-// onHangup calls reload at every SIGHUP until stop. The next signal is caught before reload is
-// called, so that no signal is missed.
+// onHangup calls reload at every SIGHUP until stop, after which the process ignores SIGHUP. The next
+// signal is caught before reload is called, so that no signal is missed.
 func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
-	ctx, stop = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	var arm func()
 	arm = func() {
 		hung, release := signal.NotifyContext(ctx, syscall.SIGHUP)
@@ -126,7 +138,10 @@ func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 		})
 	}
 	arm()
-	return stop
+	return func() {
+		cancel()
+		signal.Ignore(syscall.SIGHUP)
+	}
 }
 
 // printWelcome prints the addresses of the node and commands to try.

@@ -151,8 +151,8 @@ func (n *Node) sweep() {
 		err = errors.Join(err, gone)
 	}
 	beside, failed := store.SweepBeside(n.store.Path())
-	dead, swept := store.Sweep(snapshotDir(n.boot))
-	for _, path := range slices.Concat(removed, beside, dead) {
+	_, swept := n.store.Sweep(snapshotDir(n.boot)) // it logs what it removes
+	for _, path := range slices.Concat(removed, beside) {
 		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
 	}
 	if err = errors.Join(err, failed, swept); err != nil {

@@ -84,9 +84,11 @@ type outcomeRow struct {
 
 func outcomes() []outcomeRow {
 	const (
-		own     = "run as the user that owns the data directory, and let that user write there"
-		room    = "make room on the disk or raise store.max_bytes, then start again"
-		disk    = "check the disk, then start again: acknowledged writes are on it"
+		own      = "run as the user that owns the data directory, and let that user write there"
+		room     = "make room on the disk or raise store.max_bytes, then start again"
+		disk     = "check the disk, then start again: acknowledged writes are on it"
+		readOnly = "the file system is mounted read-only: see in dmesg whether the disk failed, and mount it for writing; " +
+			"a unit of systemd may write only below the paths in ReadWritePaths"
 		address = "correct server.bind or uds.path"
 	)
 	return []outcomeRow{
@@ -118,8 +120,8 @@ func outcomes() []outcomeRow {
 				"set tls.enabled with a certificate, or bind 127.0.0.1 behind a proxy, or set server.plaintext = true",
 			},
 		},
+		{syscall.EROFS, outcome{ExitStorage, readOnly}},
 		{fs.ErrPermission, outcome{ExitDenied, own}},
-		{syscall.EROFS, outcome{ExitDenied, own}},
 		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
 		{
 			store.ErrClustered,

@@ -128,8 +128,24 @@ func (n *Node) openParts(ctx context.Context) error {
 	return nil
 }
 
-// openFile locks and opens the file.
+// openPatience is the time that an open has to return after the node was told to stop.
+const openPatience = time.Second
+
+// openFile locks and opens the file. An open may wait for a lock, or for a disk that hangs, whatever
+// happens to ctx. Since nothing is written then, a stop does not wait for it.
 func (n *Node) openFile(ctx context.Context) error {
+	opening, opened := context.WithCancel(context.WithoutCancel(ctx))
+	defer opened()
+	defer context.AfterFunc(ctx, func() {
+		late, stop := context.WithTimeout(opening, openPatience)
+		defer stop()
+		<-late.Done()
+		if opening.Err() == nil && n.opt.Quit != nil {
+			n.log.Warn("stopped", "reason", "the database did not open", "file", n.store.Path())
+			n.flush(opening)
+			n.opt.Quit()
+		}
+	})()
 	err := n.store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)

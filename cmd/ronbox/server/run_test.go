@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -19,6 +22,7 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
+	"ronbox/store"
 )
 
 var allPhases = []flow.Phase{
@@ -275,6 +279,18 @@ func TestBootFailures(t *testing.T) {
 			cfg *config.Config) {
 			must(t, os.Truncate(cfg.Path(DatabaseName), 5000))
 		}, ExitCorrupt},
+		{"a pipe in the place of the database", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(DatabaseName)))
+			must(t, syscall.Mkfifo(cfg.Path(DatabaseName), 0o600))
+		}, ExitCorrupt},
+		{"a link to a device in the place of the database", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(DatabaseName)))
+			must(t, os.Symlink("/dev/zero", cfg.Path(DatabaseName)))
+		}, ExitCorrupt},
+		{"a directory in the place of the database", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(DatabaseName)))
+			must(t, os.Mkdir(cfg.Path(DatabaseName), 0o700))
+		}, ExitCorrupt},
 		{"a secret that others may read", func(t *testing.T,
 			cfg *config.Config) {
 			must(t, os.Chmod(cfg.Path(SecretName), 0o644))
@@ -321,6 +337,20 @@ func TestBootFailures(t *testing.T) {
 				t.Errorf("phase %v at the end", p)
 			}
 		})
+	}
+}
+
+// A disk that is mounted read-only may be mounted for writing again, so the service manager tries
+// again.
+func TestReadOnlyFileSystem(t *testing.T) {
+	for _, err := range []error{
+		&fs.PathError{Op: "open", Path: "/data/ronbox.db", Err: syscall.EROFS},
+		&store.PoisonError{Cause: &fs.PathError{Op: "write", Path: "/data/ronbox.db", Err: syscall.EROFS}},
+		listenError{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}},
+	} {
+		if v := classify(err); v.code != ExitStorage || !strings.Contains(v.next, "read-only") {
+			t.Errorf("%v: exit %d, next: %s", err, v.code, v.next)
+		}
 	}
 }
 

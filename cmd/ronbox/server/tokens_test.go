@@ -2,7 +2,11 @@ package server
 
 import (
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +14,7 @@ import (
 
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/scopes"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -342,4 +347,41 @@ func TestWithoutAKeyTheWalletIsNotReady(t *testing.T) {
 		t.Errorf("missing of a node that serves: %v", missing)
 	}
 	r.halt()
+}
+
+// Every scope of a route, and every scope that a comment, a help text or README names, can be
+// minted.
+func TestEveryNamedScopeIsMinted(t *testing.T) {
+	var named []string
+	for _, s := range scopes.Services() {
+		for _, r := range s.Routes {
+			named = append(append(named, r.AnyOf...), r.Scope, r.More)
+		}
+	}
+	const root = "../../.."
+	phrase := regexp.MustCompile(`\bscopes?[\s/]+([a-z]+\.[a-z_]+(?:(?:,| and| or)[\s/]+[a-z]+\.[a-z_]+)*)`)
+	name := regexp.MustCompile(`[a-z]+\.[a-z_]+`)
+	must(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		code := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+		if err != nil || !code && path != filepath.Join(root, "README.md") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range phrase.FindAllSubmatch(text, -1) {
+			named = append(named, name.FindAllString(string(found[1]), -1)...)
+		}
+		return err
+	}))
+	slices.Sort(named)
+	named = slices.DeleteFunc(slices.Compact(named), func(s string) bool { return s == "" })
+	if !slices.Contains(named, "edge.fetch") || !slices.Contains(named, "node.metrics") {
+		t.Fatalf("scopes found: %q", named)
+	}
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	for _, s := range named {
+		if _, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "x", Scopes: []string{s}}); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
 }

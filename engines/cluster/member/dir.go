@@ -17,13 +17,17 @@ import (
 
 // Names in the data directory.
 const (
-	DatabaseFile = "ronbox.db"
-	InstallFile  = "ronbox.db.install" // a complete file that raft has received
-	fetchFile    = "ronbox.db.fetch"   // a file that FetchFile is receiving
+	databaseFile = "ronbox.db" // or a link to it
 
 	clusterDir = "cluster"     // identity and marks
 	freshDir   = "cluster.new" // identity that a recover or a rejoin is about to use
 	raftDir    = "raft"        // log and vote
+)
+
+// Suffixes of files beside the database, which may lie on another disk than the data directory.
+const (
+	installSuffix = ".install" // a complete file that raft has received
+	fetchSuffix   = ".fetch"   // a file that FetchFile is receiving
 )
 
 // Names in the directory of the cluster. A mark is there from the first change of a verb to its
@@ -57,17 +61,27 @@ var (
 
 // Dir is the data directory of a node. Its verbs exclude each other, also between processes.
 type Dir struct {
-	path string
-	step func(name string) error // called before each change; set by tests
+	path     string
+	database string
+	step     func(name string) error // called before each change; set by tests
 }
 
 // At returns the data directory at path.
 func At(path string) *Dir {
-	return &Dir{path: path, step: func(string) error { return nil }}
+	// a file in a missing folder is not opened and not replaced: its path is as good as the error
+	database, _ := store.Target(filepath.Join(path, databaseFile))
+	return &Dir{path: path, database: database, step: func(string) error { return nil }}
 }
 
-// Database returns the path of the database.
-func (d *Dir) Database() string { return d.file(DatabaseFile) }
+// Database returns the path of the database: that of the file itself, if the data directory has a
+// symbolic link to it.
+func (d *Dir) Database() string { return d.database }
+
+// InstallFile returns the path of a complete file that raft has received. It lies beside the
+// database.
+func (d *Dir) InstallFile() string { return d.database + installSuffix }
+
+func (d *Dir) fetchFile() string { return d.database + fetchSuffix }
 
 // Identity reads the identity of the node; see [peer.Load].
 func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
@@ -145,13 +159,12 @@ func (d *Dir) removeMark(name string) error {
 	return store.SyncDir(d.file(clusterDir))
 }
 
-// removeAll removes files or directories of the data directory, and syncs it.
-func (d *Dir) removeAll(names ...string) error {
-	var err error
-	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(d.file(name)))
+// removeAll removes files or directories, and syncs the directories that they were in.
+func removeAll(paths ...string) (err error) {
+	for _, path := range paths {
+		err = errors.Join(err, os.RemoveAll(path), store.SyncDir(filepath.Dir(path)))
 	}
-	return errors.Join(err, store.SyncDir(d.path))
+	return err
 }
 
 // dissolve removes the directory of the cluster, with the mark last.
@@ -169,7 +182,7 @@ func (d *Dir) dissolve(mark string) error {
 	if err != nil {
 		return err
 	}
-	return d.removeAll(clusterDir)
+	return removeAll(dir)
 }
 
 // wipes reports whether a rejoin was interrupted after it began to remove files. A rejoin that was

@@ -13,9 +13,10 @@
 //     than a day ago and that was not admitted since.
 //  5. A fetched file gets the name of the database only after its length and hash match, and after
 //     its membership has Origin "install".
-//  6. A recovered node has another cluster id, server id and authority than before. No node of the
+//  6. Files that become the database lie beside it. A symbolic link to the database stays.
+//  7. A recovered node has another cluster id, server id and authority than before. No node of the
 //     old cluster exchanges an entry or a request with it.
-//  7. At most 64 tokens are open and at most 64 issued certificates wait for their admission.
+//  8. At most 64 tokens are open and at most 64 issued certificates wait for their admission.
 //
 // # Tasks and queues
 //

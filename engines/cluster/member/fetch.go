@@ -34,13 +34,13 @@ const (
 // answers it tries again, until ctx ends. It returns ErrToken if the cluster does not know the node
 // any more.
 func (d *Dir) FetchFile(ctx context.Context, o FetchOptions) error {
-	if err := d.fetchFile(ctx, o); err != nil {
+	if err := d.fetch(ctx, o); err != nil {
 		return fmt.Errorf("fetch the file: %w", err)
 	}
 	return nil
 }
 
-func (d *Dir) fetchFile(ctx context.Context, o FetchOptions) error {
+func (d *Dir) fetch(ctx context.Context, o FetchOptions) error {
 	unlock, err := d.lock()
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (d *Dir) fetchFrom(ctx context.Context, c *http.Client, addr string, progre
 
 // receive writes a file of a known length and hash beside the database, and syncs it.
 func (d *Dir) receive(r io.Reader, size int64, want b3.Digest, progress func(done, total int64)) error {
-	f, err := os.OpenFile(d.file(fetchFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(d.fetchFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (d *Dir) receive(r io.Reader, size int64, want b3.Digest, progress func(don
 
 // adopt makes the received file the database.
 func (d *Dir) adopt() error {
-	m, err := store.ReadMembership(d.file(fetchFile))
+	m, err := store.ReadMembership(d.fetchFile())
 	if err == nil && m == nil {
 		err = fmt.Errorf("%w: the received file belongs to no cluster", store.ErrCorrupt)
 	}
@@ -167,10 +167,10 @@ func (d *Dir) adopt() error {
 		return err
 	}
 	m.Applied.Origin = "install"
-	if err := d.do("members", func() error { return store.SetMembership(d.file(fetchFile), m) }); err != nil {
+	if err := d.do("members", func() error { return store.SetMembership(d.fetchFile(), m) }); err != nil {
 		return err
 	}
-	return d.do("install", func() error { return d.rename(fetchFile, DatabaseFile) })
+	return d.do("install", func() error { return d.replaceDatabase(d.fetchFile()) })
 }
 
 // SayHello sends a hello to the leader, by way of the first of addrs that answers.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"ronbox/store"
 )
@@ -69,7 +70,7 @@ func (d *Dir) finish() (State, error) {
 
 // install renames a complete file that raft has received to the database.
 func (d *Dir) install() error {
-	m, err := store.ReadMembership(d.file(InstallFile))
+	m, err := store.ReadMembership(d.InstallFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -77,17 +78,17 @@ func (d *Dir) install() error {
 		err = fmt.Errorf("%w: it is not complete", store.ErrCorrupt)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w; remove it", InstallFile, err)
+		return fmt.Errorf("%s: %w; remove it", d.InstallFile(), err)
 	}
-	return d.do("install", func() error { return d.rename(InstallFile, DatabaseFile) })
+	return d.do("install", func() error { return d.replaceDatabase(d.InstallFile()) })
 }
 
-// rename moves a synced file to its final name, and syncs the directory.
-func (d *Dir) rename(from, to string) error {
-	if err := os.Rename(d.file(from), d.file(to)); err != nil {
+// replaceDatabase renames a synced file beside the database to it, and syncs their directory.
+func (d *Dir) replaceDatabase(from string) error {
+	if err := os.Rename(from, d.Database()); err != nil {
 		return err
 	}
-	return store.SyncDir(d.path)
+	return store.SyncDir(filepath.Dir(d.Database()))
 }
 
 // hasFile reports whether the database is there and has a membership.

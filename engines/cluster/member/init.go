@@ -119,7 +119,7 @@ func (d *Dir) finishInit() error {
 		return err
 	}
 	if m == nil {
-		if err := d.do("log", func() error { return d.removeAll(raftDir, InstallFile) }); err != nil {
+		if err := d.do("log", func() error { return removeAll(d.file(raftDir), d.InstallFile()) }); err != nil {
 			return err
 		}
 		first := store.Place{Index: 1, Term: 1}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func mustBeReady(t *testing.T, d *Dir, l *leader) *peer.Identity {
 		}
 	}
 	s, err := d.Finish()
-	if err != nil || !s.Clustered || s.Joining == nil || !s.Joining.Ready || s.Joining.Fetched || d.exists(DatabaseFile) {
+	if err != nil || !s.Clustered || s.Joining == nil || !s.Joining.Ready || s.Joining.Fetched || d.exists(databaseFile) {
 		t.Errorf("Finish = %+v, err = %v, want a node that joins", s, err)
 	}
 	return id
@@ -378,7 +379,7 @@ func TestRemoved(t *testing.T) {
 		t.Errorf("an unknown path: %v, err = %v", res, err)
 	}
 	l.cluster.leads = true
-	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrToken) || !d.exists(DatabaseFile) {
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrToken) || !d.exists(databaseFile) {
 		t.Errorf("rejoin of a removed node: err = %v, want ErrToken and the file kept", err)
 	}
 	o := l.options(l.token(t, MintSpec{}))
@@ -402,7 +403,7 @@ func TestRejoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.cluster.refuse = fmt.Errorf("%w: 1 of 2 voters answer", ErrQuorum)
-	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrQuorum) || !from.exists(DatabaseFile) ||
+	if _, err := from.RejoinWipe(t.Context(), JoinOptions{}); !errors.Is(err, ErrQuorum) || !from.exists(databaseFile) ||
 		strings.Contains(err.Error(), "internal") {
 		t.Errorf("the removal is refused: err = %v, want ErrQuorum and the file kept", err)
 	}
@@ -429,6 +430,34 @@ func TestRejoin(t *testing.T) {
 			enter(t, d, l)
 			break
 		}
+	}
+}
+
+// A database on another disk stays there: a rejoin and the fetch after it leave the link to it.
+func TestRejoinKeepsALink(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	link, target := d.file(databaseFile), filepath.Join(t.TempDir(), "moved.db")
+	if err := errors.Join(os.Rename(link, target), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	d = At(d.path)
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was not wiped: %v", err)
+	}
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil { // as for a node that was not served
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	if to, err := os.Readlink(link); err != nil || to != target {
+		t.Errorf("the link names %q, %v", to, err)
 	}
 }
 

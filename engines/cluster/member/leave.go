@@ -96,7 +96,7 @@ func (d *Dir) finishLeave() error {
 	if err != nil {
 		return err
 	}
-	if err := d.do("log", func() error { return d.removeAll(raftDir) }); err != nil {
+	if err := d.do("log", func() error { return removeAll(d.file(raftDir)) }); err != nil {
 		return err
 	}
 	return d.do("identity", func() error { return d.dissolve(leaveMark) })

@@ -214,7 +214,7 @@ var errKilled = errors.New("killed")
 
 // killAt makes d stop before its step n, counted from 0.
 func (d *Dir) killAt(n int) *Dir {
-	return &Dir{path: d.path, step: func(string) error {
+	return &Dir{path: d.path, database: d.database, step: func(string) error {
 		if n--; n < 0 {
 			return errKilled
 		}

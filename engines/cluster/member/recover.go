@@ -124,7 +124,7 @@ func (d *Dir) beginRecover(ctx context.Context, o RecoverOptions) (*peer.Identit
 	if err != nil {
 		return nil, err
 	}
-	if err := d.do("leftovers", func() error { return d.removeAll(freshDir) }); err != nil {
+	if err := d.do("leftovers", func() error { return removeAll(d.file(freshDir)) }); err != nil {
 		return nil, err
 	}
 	if err := d.do("mark", func() error { return d.writeMark(recoverMark, recoverBegun{o.By}) }); err != nil {
@@ -147,7 +147,7 @@ func (d *Dir) finishRecover() error {
 	if err := d.reincarnate(mark.By, fresh); err != nil {
 		return err
 	}
-	if err := d.do("log", func() error { return d.removeAll(raftDir) }); err != nil {
+	if err := d.do("log", func() error { return removeAll(d.file(raftDir)) }); err != nil {
 		return err
 	}
 	if err := d.do("swap", func() error { return fresh.Save(d.file(clusterDir)) }); err != nil {
@@ -159,7 +159,7 @@ func (d *Dir) finishRecover() error {
 	if err := d.do("done", done); err != nil {
 		return err
 	}
-	return d.do("leftovers", func() error { return d.removeAll(freshDir) })
+	return d.do("leftovers", func() error { return removeAll(d.file(freshDir)) })
 }
 
 // reincarnate makes fresh the only member of the file, with all that this node has on its disk.

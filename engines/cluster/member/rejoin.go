@@ -73,12 +73,12 @@ func (d *Dir) rejoinWipe(ctx context.Context, o JoinOptions) (*peer.Identity, er
 	}{
 		{"wipe", func() error { return d.writeMark(rejoinMark, begun) }},
 		{"secrets", func() error { return d.writeSecrets(b, o.LogKey) }},
-		{"file", func() error { return d.removeAll(DatabaseFile, InstallFile, fetchFile) }},
-		{"log", func() error { return d.removeAll(raftDir) }},
+		{"file", func() error { return removeAll(d.Database(), d.InstallFile(), d.fetchFile()) }},
+		{"log", func() error { return removeAll(d.file(raftDir)) }},
 		{"swap", func() error { return fresh.Save(d.file(clusterDir)) }},
 		{"ready", func() error { return d.ready(b) }},
 		{"done", func() error { return d.removeMark(rejoinMark) }},
-		{"leftovers", func() error { return d.removeAll(freshDir) }},
+		{"leftovers", func() error { return removeAll(d.file(freshDir)) }},
 	} {
 		if err := d.do(step.name, step.change); err != nil {
 			return nil, err
@@ -94,8 +94,8 @@ func (d *Dir) waits(ctx context.Context, o JoinOptions) (*peer.Identity, error) 
 	if err != nil || joining == nil || !joining.Ready {
 		return nil, err
 	}
-	for _, name := range []string{DatabaseFile, InstallFile, raftDir} {
-		if _, err := os.Lstat(d.file(name)); !errors.Is(err, fs.ErrNotExist) {
+	for _, path := range []string{d.Database(), d.InstallFile(), d.file(raftDir)} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return nil, err // the node was served
 		}
 	}
@@ -149,7 +149,7 @@ func (d *Dir) beginRejoin(advertise string) (*rejoinBegun, error) {
 	}
 	slices.Sort(begun.Known)
 	begun.Known = slices.Compact(begun.Known)
-	if err := d.do("leftovers", func() error { return d.removeAll(freshDir) }); err != nil {
+	if err := d.do("leftovers", func() error { return removeAll(d.file(freshDir)) }); err != nil {
 		return nil, err
 	}
 	return begun, d.do("mark", func() error { return d.writeMark(rejoinMark, begun) })

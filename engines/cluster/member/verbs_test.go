@@ -397,7 +397,7 @@ func TestInstalledFile(t *testing.T) {
 	put := func() {
 		raw, err := os.ReadFile(d.Database())
 		if err == nil {
-			err = os.WriteFile(d.file(InstallFile), raw, 0o600)
+			err = os.WriteFile(d.InstallFile(), raw, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -407,16 +407,16 @@ func TestInstalledFile(t *testing.T) {
 	if _, err := d.Finish(); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a file that is not complete: err = %v, want ErrCorrupt", err)
 	}
-	m, err := store.ReadMembership(d.file(InstallFile))
+	m, err := store.ReadMembership(d.InstallFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Applied = store.Applied{Place: store.Place{Index: 9, Term: 2}, Origin: "install"}
-	if err := store.SetMembership(d.file(InstallFile), m); err != nil {
+	if err := store.SetMembership(d.InstallFile(), m); err != nil {
 		t.Fatal(err)
 	}
 	mustFinish(t, d)
-	if m, err := store.ReadMembership(d.Database()); err != nil || m.Applied.Index != 9 || d.exists(InstallFile) {
+	if m, err := store.ReadMembership(d.Database()); err != nil || m.Applied.Index != 9 || d.exists(databaseFile+installSuffix) {
 		t.Errorf("membership %+v, err = %v", m, err)
 	}
 }
