@@ -148,6 +148,7 @@ type service struct {
 	networks   *streams // running requests by network
 
 	lateReads, lateWrites func(int) // count time-outs
+	endings               endings
 }
 
 func (s *Server) newService(def Service, l Limits) *service {

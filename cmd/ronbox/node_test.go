@@ -209,12 +209,10 @@ func TestDrainVerbStopsTheNode(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
-	var doc struct {
-		Draining bool `json:"draining"`
-	}
+	var doc nodeapi.DrainLine
 	must(t, &doc, b.args("drain", "--reason", "test", "--json")...)
 	<-p.done
-	if !doc.Draining || p.code() != cli.ExitDone {
+	if !doc.Draining || doc.Finished == 0 || doc.Aborted != 0 || p.code() != cli.ExitDone {
 		t.Errorf("drain said %+v, serve ended with %d\n%s", doc, p.code(), p.stderr)
 	}
 	if r := ronbox(

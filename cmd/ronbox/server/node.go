@@ -118,6 +118,10 @@ type Node struct {
 
 	onRunning func(nodeapi.Status)
 
+	unnoted bool              // the audit row of the drain is to be written; owned by Run
+	ended   chan struct{}     // closed when the work has ended in order
+	endings nodeapi.DrainLine // set before ended closes
+
 	sup     *flow.Supervisor // set by Run
 	state   state            // owned by Run
 	started time.Time        // set by Run before the first listener
@@ -174,6 +178,7 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
 	n := &Node{boot: cfg, opt: o, build: build, now: now, member: o.member}
 	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
+	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
 	n.metrics.Configure(cfg.Metrics)
