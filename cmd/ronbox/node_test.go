@@ -294,6 +294,9 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 	var doc struct {
 		Channels []map[string]any `json:"channels"`
 		Tasks    []map[string]any `json:"tasks"`
+		Others   []struct {
+			Tasks []map[string]any `json:"tasks"`
+		} `json:"others"`
 	}
 	none := filepath.Join(t.TempDir(), "none")
 	must(t, &doc, "--data-dir", none, "debug", "topology", "--json")
@@ -304,7 +307,8 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 {
+	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 || len(doc.Others) != 2 ||
+		len(doc.Others[1].Tasks) <= len(doc.Tasks) {
 		t.Errorf("%d channels and %d tasks: some are missing", len(doc.Channels), len(doc.Tasks))
 	}
 	if r := must(t, nil, "--data-dir", none, "debug", "topology", "--mermaid"); !strings.Contains(
@@ -313,11 +317,11 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 	) {
 		t.Errorf("no picture: %s", r.stdout)
 	}
-	if r := must(t, nil, "--data-dir", none, "debug", "topology"); !strings.Contains(
-		r.stdout,
-		"| `proposals_tx` | queue | 512 |",
-	) {
-		t.Errorf("no table: %s", r.stdout)
+	tables := must(t, nil, "--data-dir", none, "debug", "topology").stdout
+	for _, row := range []string{"| `proposals_tx` | queue | 512 |", "| `viewer` | 1 |", "| `acceptor` | 32 |"} {
+		if !strings.Contains(tables, row) {
+			t.Errorf("no %s: %s", row, tables)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ type Options struct {
 	within    bounds                  // bounds of the stop; zero: stopWithin
 	clustered bool                    // the file may belong to a cluster
 	member    clusterMember           // replaces the one of the file in tests
+	enroll    func(*Node) *membership // replaces the one of the file in a topology
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
