@@ -142,6 +142,9 @@ func (s *Server) record(c *Request, b *boundRoute, span obs.Span, err error) {
 	if err == nil && status >= http.StatusBadRequest {
 		s.rejected(c.route.Service, ReasonDegraded, 1)
 	}
+	if s.gate.load() >= GateDraining && guarded(b.route) {
+		b.service.ended(c)
+	}
 	s.log(c, &b.logged, status, took, err)
 	endSpan(c, span, status, err)
 }

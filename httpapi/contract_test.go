@@ -262,6 +262,7 @@ func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"schema":    func() error { return only(c.Schema(ctx, "Problem")) },
 		"status":    func() error { return only(c.Status(ctx)) },
 		"drain":     func() error { return c.Drain(ctx, "test") },
+		"drained":   func() error { return only(c.DrainAndWait(ctx, "test")) },
 		"config":    func() error { return only(c.Config(ctx)) },
 		"reload":    func() error { return only(c.Reload(ctx)) },
 		"tasks":     func() error { return only(c.Tasks(ctx)) },

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/limit"
 )
@@ -76,6 +77,48 @@ func (g *gate) draining(now time.Time) time.Duration {
 		return now.Sub(time.Unix(0, ns))
 	}
 	return 0
+}
+
+// endings counts the requests that ended while the node drained.
+type endings struct{ finished, cancelled, aborted atomic.Int64 }
+
+// ended counts a request that the gate had admitted. A stream that ends because the gate is closed
+// counts as cancelled, and a request whose outcome is unknown as aborted.
+func (s *service) ended(c *Request) {
+	switch {
+	case c.reason == ReasonDraining: // nothing was begun
+	case c.reason == ReasonCommitUnsure:
+		s.endings.aborted.Add(1)
+	case c.reason == ReasonCanceled, c.route.Class == ClassStream && c.server.ended():
+		s.endings.cancelled.Add(1)
+	default:
+		s.endings.finished.Add(1)
+	}
+}
+
+// KindRequest is the kind of the requests of a service in Endings.
+const KindRequest = "request"
+
+// Endings returns how the requests of every service ended since the gate began to drain. With cut,
+// requests that still run count as aborted. Services without such requests are left out.
+func (s *Server) Endings(cut bool) (out []flow.Ending) {
+	for name, sv := range s.services {
+		of := &sv.endings
+		e := flow.Ending{
+			Service:   name,
+			Kind:      KindRequest,
+			Finished:  int(of.finished.Load()),
+			Cancelled: int(of.cancelled.Load()),
+			Aborted:   int(of.aborted.Load()),
+		}
+		if cut {
+			e.Aborted += int(sv.inflight.n.Load()) + int(sv.streams.count())
+		}
+		if e.Finished+e.Cancelled+e.Aborted > 0 {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // errDamaged refuses the requests of a service if its state in the file is unreadable. It does not

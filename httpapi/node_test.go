@@ -47,7 +47,7 @@ type fakeNode struct {
 }
 
 func newFakeNode(cat *flow.Catalog) *fakeNode {
-	return &fakeNode{drained: make(chan string, 1), bus: flow.NewBroadcast[nodeapi.AuditRow](cat, flow.Spec{
+	return &fakeNode{drained: make(chan string, 2), bus: flow.NewBroadcast[nodeapi.AuditRow](cat, flow.Spec{
 		Service:   "node",
 		Name:      "audit_tx",
 		Cap:       8,
@@ -109,6 +109,10 @@ func (n *fakeNode) Version() wire.VersionInfo {
 }
 
 func (n *fakeNode) Drain(_ engines.Actor, _, reason string) { n.drained <- reason }
+
+func (n *fakeNode) Drained(context.Context) (nodeapi.DrainLine, error) {
+	return nodeapi.DrainLine{Draining: true, Done: true, Aborted: 1}, n.err
+}
 
 func (n *fakeNode) Config(context.Context) (nodeapi.ConfigShow, error) {
 	return nodeapi.ConfigShow{Version: 1, Keys: []nodeapi.ConfigKey{{Key: "log.level", Source: "default"}}}, n.err
@@ -384,6 +388,28 @@ func TestSnapshotTellsProgressThenTheEnd(t *testing.T) {
 		}
 		if tt.steps > 0 && (first.Done != 1 || first.Total != 3 || len(lines) != 2) || !tt.last(last) {
 			t.Errorf("%s: lines %q", tt.doc, lines)
+		}
+	}
+}
+
+func TestDrainThatWaitsEndsWithTheCounts(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		last func(nodeapi.DrainLine) bool
+	}{
+		{nil, func(l nodeapi.DrainLine) bool { return l.Done && l.Aborted == 1 }},
+		{store.ErrPoisoned, func(l nodeapi.DrainLine) bool { return l.Problem != nil && l.Problem.Reason == "store_failed" }},
+	} {
+		r := newRig(t)
+		r.node.err = tt.err
+		w := r.socket(http.MethodPost, "/admin/v1/drain", `{"reason":"r","wait":true}`, nil)
+		var first, last nodeapi.DrainLine
+		begin, end, _ := strings.Cut(w.Body.String(), "\n")
+		if err := errors.Join(json.Unmarshal([]byte(begin), &first), json.Unmarshal([]byte(end), &last)); err != nil {
+			t.Fatal(err)
+		}
+		if reason := <-r.node.drained; reason != "r" || !first.Draining || first.Done || !tt.last(last) {
+			t.Errorf("drained for %q with %s", reason, w.Body)
 		}
 	}
 }

@@ -171,6 +171,7 @@ type service struct {
 
 	lateReads, lateWrites func(int) // count time-outs
 	lateConnects          func(int) // of requests to the node that leads
+	endings               endings
 }
 
 func (s *Server) newService(def Service, l Limits) *service {

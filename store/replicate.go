@@ -82,8 +82,9 @@ func (s *Store) declareReplica() {
 	s.replica.deposed = make(chan struct{})
 	s.replica.follows = flow.NewQueue[*followed](s.opt.Catalog, flow.Spec{
 		Service: ownService, Name: "follow", Kind: flow.KindQueue, Cap: 1, Policy: flow.WaitDeadline,
-		Producers: []string{"cluster.raft"}, Consumers: []string{"committer"},
-		Doc: "entries of the log of the cluster, on a node that does not lead",
+		Producers: []string{"*"}, // goroutines of the library of raft
+		Consumers: []string{"committer"},
+		Doc:       "entries of the log of the cluster, on a node that does not lead",
 	})
 }
 

@@ -92,7 +92,7 @@ func sample(turn int) *Catalog {
 func TestCatalogGolden(t *testing.T) {
 	for turn := range 10 {
 		c := sample(turn)
-		js, err := c.JSON()
+		js, err := json.MarshalIndent(c.Doc(), "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestCatalogGolden(t *testing.T) {
 
 func TestEmptyCatalog(t *testing.T) {
 	c := NewCatalog(nil, nil)
-	js, err := c.JSON()
+	js, err := json.MarshalIndent(c.Doc(), "", "  ")
 	var doc map[string][]any
 	if err != nil || json.Unmarshal(js, &doc) != nil || doc["channels"] == nil || doc["tasks"] == nil ||
 		doc["locks"] == nil {

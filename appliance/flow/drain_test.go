@@ -198,6 +198,45 @@ func TestCancelBackground(t *testing.T) {
 	})
 }
 
+// Endings counts every instance that ended since the process began to drain, by the way in which it
+// ended.
+func TestEndings(t *testing.T) {
+	supervise(t, func(t *testing.T, r *rig) {
+		nothing := func(context.Context) error { return nil }
+		hung := make(chan struct{})
+		stubborn := func(context.Context) error {
+			<-hung
+			return nil
+		}
+		r.Start(Task{Service: "x", Name: "over", Restart: OneShot, Run: nothing})
+		synctest.Wait()
+		r.Start(Task{Service: "x", Name: "worker", Count: 3, Run: until},
+			Task{Service: "x", Name: "stubborn", Run: stubborn},
+			Task{Service: "x", Name: "pruner", Background: true, Run: until},
+			Task{Service: "x", Name: "failing", Background: true, Run: func(context.Context) error { return errWork }},
+			Task{Service: "c", Name: "member", Count: 2, Run: until},
+			Task{Service: "c", Name: "stubborn", Run: stubborn},
+			Task{Service: "w", Name: "drained", Restart: Never, Run: func(context.Context) error {
+				time.Sleep(time.Millisecond)
+				return nil
+			}})
+		synctest.Wait()
+		r.CancelBackground()
+		r.Drain("w", time.Second, time.Second)
+		r.Drain("x", time.Second, time.Second)
+		if n := r.Cancel("c", time.Second); n != 1 {
+			t.Errorf("%d aborted, want the stubborn one", n)
+		}
+		want := []Ending{{"c", "member", 0, 2, 0}, {"c", "stubborn", 0, 0, 1}, {"w", "drained", 1, 0, 0}, {"x", "failing", 0, 1, 0}, {"x", "pruner", 0, 1, 0},
+			{"x", "stubborn", 0, 0, 1}, {"x", "worker", 0, 0, 3}}
+		if got := r.Endings(); !slices.Equal(got, want) {
+			t.Errorf("endings %v, want %v", got, want)
+		}
+		close(hung)
+		synctest.Wait()
+	})
+}
+
 // Close cancels and joins everything, with ErrCanceled.
 func TestCloseJoins(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {

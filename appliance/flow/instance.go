@@ -23,6 +23,7 @@ type taskRun struct {
 	spawned, abortedCount, canceled, panicked, restarted func(n int)
 
 	instances []*instance // set before they start
+	ending    Ending      // of these; guarded by Supervisor.mu
 
 	mu      lock
 	left    int  // instances that have not ended for good; guarded by mu
@@ -43,7 +44,28 @@ func newTaskRun(s *Supervisor, t Task) *taskRun {
 		canceled:     counter("tasks_canceled_total", "kind"),
 		panicked:     counter("tasks_panicked_total", "kind"),
 		restarted:    counter("service_restarts_total", "task"),
+		ending:       Ending{Service: t.Service, Kind: t.Name},
 		left:         t.Count,
+	}
+}
+
+// Ending counts the work of one kind by the way in which it ended since the process began to drain.
+// The kind of a task is its name.
+type Ending struct {
+	Service   string
+	Kind      string
+	Finished  int // returned nil
+	Cancelled int // stopped by the end of their context
+	Aborted   int // cut off after the drain deadline
+}
+
+// count adds an end to a counter of the ending, unless the process does not drain yet.
+func (t *taskRun) count(as *int) {
+	s := t.super
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		*as++
 	}
 }
 
@@ -117,9 +139,11 @@ func (in *instance) run() {
 		case cancelled:
 			if in.isFirstEnd() {
 				in.task.canceled(1)
+				in.task.count(&in.task.ending.Cancelled)
 			}
 			return
 		case died:
+			in.isFirstEnd()
 			err = asFailure(err)
 			in.show(LifeDone, err)
 			in.task.log.Error("task died", "task", in.name, "error", err)
@@ -128,6 +152,9 @@ func (in *instance) run() {
 		case restarts:
 			in.restart(asFailure(err))
 		}
+	}
+	if in.isFirstEnd() { // cancelled before its next run
+		in.task.count(&in.task.ending.Cancelled)
 	}
 }
 
@@ -230,7 +257,9 @@ func (in *instance) settle() {
 // end ends the instance. The last instance of a task closes the queues that only this task still
 // feeds.
 func (in *instance) end() {
-	in.isFirstEnd()
+	if in.isFirstEnd() {
+		in.task.count(&in.task.ending.Finished)
+	}
 	in.settle()
 	in.show(LifeDone, nil)
 	in.cancel(nil)
@@ -306,6 +335,25 @@ func (in *instance) look(now time.Time) TaskState {
 		Service: in.task.Service, Task: in.task.Name, Index: in.index, State: v.state, Since: v.since,
 		Restarts: log.recent(now), LastError: v.last,
 	}
+}
+
+// Endings returns how the instances of every task ended since the process began to drain, sorted by
+// service and task. Tasks of which none has ended are left out.
+func (s *Supervisor) Endings() []Ending {
+	var out []Ending
+	s.mu.Lock()
+	for _, b := range s.branches {
+		for _, t := range b.tasks {
+			if e := t.ending; e.Finished+e.Cancelled+e.Aborted > 0 {
+				out = append(out, e)
+			}
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b Ending) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Kind, b.Kind))
+	})
+	return out
 }
 
 // Tasks returns every started instance, sorted by service, task and index.

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,13 +29,16 @@ type taskDoc struct {
 	Doc        string `json:"doc"`
 }
 
-// JSON returns {"channels": […], "tasks": […], "locks": […]}, sorted and indented.
-func (c *Catalog) JSON() ([]byte, error) {
-	doc := struct {
-		Channels []channelDoc `json:"channels"`
-		Tasks    []taskDoc    `json:"tasks"`
-		Locks    []Lock       `json:"locks"`
-	}{[]channelDoc{}, []taskDoc{}, append([]Lock{}, c.ranks()...)}
+// Doc is the form of a catalogue in JSON. Its members are sorted.
+type Doc struct {
+	Channels []channelDoc `json:"channels"`
+	Tasks    []taskDoc    `json:"tasks"`
+	Locks    []Lock       `json:"locks"`
+}
+
+// Doc returns the catalogue for JSON.
+func (c *Catalog) Doc() Doc {
+	doc := Doc{[]channelDoc{}, []taskDoc{}, append([]Lock{}, c.ranks()...)}
 	for _, s := range c.Specs() {
 		doc.Channels = append(doc.Channels, channelDoc{s.Service, s.Name, s.Kind, s.Cap, s.Policy,
 			append([]string{}, s.Producers...), append([]string{}, s.Consumers...), s.Doc})
@@ -44,24 +46,33 @@ func (c *Catalog) JSON() ([]byte, error) {
 	for _, t := range c.Tasks() {
 		doc.Tasks = append(doc.Tasks, taskDoc{t.Service, t.Name, t.Count, t.Restart.String(), t.Background, t.Doc})
 	}
-	return json.MarshalIndent(doc, "", "  ")
+	return doc
 }
 
 // Markdown returns the catalogue as tables, one section per service: channels, tasks, locks, and
 // the shutdown sequence if handlers feed the service.
-func (c *Catalog) Markdown() string {
+func (c *Catalog) Markdown() string { return c.MarkdownBeyond(&Catalog{}) }
+
+// MarkdownBeyond is Markdown without the services that are the same in base.
+func (c *Catalog) MarkdownBeyond(base *Catalog) string {
+	var sections []string
+	for _, service := range c.services() {
+		if text := c.section(service); text != base.section(service) {
+			sections = append(sections, text)
+		}
+	}
+	return strings.Join(sections, "\n")
+}
+
+// section returns the tables of one service.
+func (c *Catalog) section(service string) string {
 	var w strings.Builder
-	for i, service := range c.services() {
-		if i > 0 {
-			w.WriteByte('\n')
-		}
-		fmt.Fprintf(&w, "### %s\n", service)
-		writeChannels(&w, of(c.Specs(), service, func(s Spec) string { return s.Service }))
-		writeTasks(&w, of(c.Tasks(), service, func(t Task) string { return t.Service }))
-		writeLocks(&w, of(c.ranks(), service, func(l Lock) string { return l.Service }))
-		if drawn := c.ShutdownSequence(service); drawn != "" {
-			fmt.Fprintf(&w, "\n```mermaid\n%s```\n", drawn)
-		}
+	fmt.Fprintf(&w, "### %s\n", service)
+	writeChannels(&w, of(c.Specs(), service, func(s Spec) string { return s.Service }))
+	writeTasks(&w, of(c.Tasks(), service, func(t Task) string { return t.Service }))
+	writeLocks(&w, of(c.ranks(), service, func(l Lock) string { return l.Service }))
+	if drawn := c.ShutdownSequence(service); drawn != "" {
+		fmt.Fprintf(&w, "\n```mermaid\n%s```\n", drawn)
 	}
 	return w.String()
 }

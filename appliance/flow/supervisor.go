@@ -151,6 +151,7 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	for _, in := range late {
 		if in.isFirstEnd() {
 			in.task.abortedCount(1)
+			in.task.count(&in.task.ending.Aborted)
 			aborted++
 		}
 	}
@@ -167,6 +168,17 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 		}
 	}
 	return max(aborted, left)
+}
+
+// Cancel ends the contexts of the tasks of service with ErrCanceled and then drains it within grace.
+// It is for tasks that run until they are cancelled. It returns what Drain returns.
+func (s *Supervisor) Cancel(service string, grace time.Duration) (aborted int) {
+	s.mu.Lock()
+	b := s.branch(service)
+	b.draining = true
+	s.mu.Unlock()
+	b.cancel(ErrCanceled)
+	return s.Drain(service, grace, 0)
 }
 
 // Close cancels all remaining tasks with ErrCanceled and waits for them, except those that a Drain

@@ -209,12 +209,10 @@ func TestDrainVerbStopsTheNode(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
-	var doc struct {
-		Draining bool `json:"draining"`
-	}
+	var doc nodeapi.DrainLine
 	must(t, &doc, b.args("drain", "--reason", "test", "--json")...)
 	<-p.done
-	if !doc.Draining || p.code() != cli.ExitDone {
+	if !doc.Draining || doc.Finished == 0 || doc.Aborted != 0 || p.code() != cli.ExitDone {
 		t.Errorf("drain said %+v, serve ended with %d\n%s", doc, p.code(), p.stderr)
 	}
 	if r := ronbox(
@@ -296,6 +294,9 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 	var doc struct {
 		Channels []map[string]any `json:"channels"`
 		Tasks    []map[string]any `json:"tasks"`
+		Others   []struct {
+			Tasks []map[string]any `json:"tasks"`
+		} `json:"others"`
 	}
 	none := filepath.Join(t.TempDir(), "none")
 	must(t, &doc, "--data-dir", none, "debug", "topology", "--json")
@@ -306,7 +307,8 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 {
+	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 || len(doc.Others) != 2 ||
+		len(doc.Others[1].Tasks) <= len(doc.Tasks) {
 		t.Errorf("%d channels and %d tasks: some are missing", len(doc.Channels), len(doc.Tasks))
 	}
 	if r := must(t, nil, "--data-dir", none, "debug", "topology", "--mermaid"); !strings.Contains(
@@ -315,11 +317,11 @@ func TestTopologyIsPrintedWithoutANode(t *testing.T) {
 	) {
 		t.Errorf("no picture: %s", r.stdout)
 	}
-	if r := must(t, nil, "--data-dir", none, "debug", "topology"); !strings.Contains(
-		r.stdout,
-		"| `proposals_tx` | queue | 512 |",
-	) {
-		t.Errorf("no table: %s", r.stdout)
+	tables := must(t, nil, "--data-dir", none, "debug", "topology").stdout
+	for _, row := range []string{"| `proposals_tx` | queue | 512 |", "| `viewer` | 1 |", "| `acceptor` | 32 |"} {
+		if !strings.Contains(tables, row) {
+			t.Errorf("no %s: %s", row, tables)
+		}
 	}
 }
 

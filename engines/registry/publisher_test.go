@@ -59,6 +59,30 @@ func TestPublisherTellsOfHEADWhenItIsBack(t *testing.T) {
 	}
 }
 
+// Versions that a publisher loses, because it lags by more than the bus holds, are counted, and the
+// rest is sent.
+func TestPublisherCountsWhatItLoses(t *testing.T) {
+	const lost = 7
+	r := newRig(t)
+	sub, told := r.e.committed.Subscribe(taskPublisher), r.e.Subscribe("sse")
+	defer sub.Close()
+	defer told.Close()
+	last := uint64(r.cfg.Bus.ChannelBound + lost)
+	for v := uint64(1); v <= last; v++ {
+		r.e.committed.Publish(Update{Version: v})
+	}
+	r.e.committed.Close()
+	if err := r.e.tellAll(r.ctx(), sub); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.metric("bus_overflow_dropped_total"); n != lost {
+		t.Errorf("%v versions are counted as lost, want %d", n, lost)
+	}
+	if up, _, err := told.Recv(r.ctx()); err != nil || up.Version != lost+1 || r.e.told.Load() != last {
+		t.Errorf("first update = %+v, %v, last %d", up, err, r.e.told.Load())
+	}
+}
+
 // While updates are off the publisher is silent.
 func TestPublisherIsSilent(t *testing.T) {
 	r := newRig(t)

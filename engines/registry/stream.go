@@ -75,6 +75,11 @@ func (e *Engine) runPublisher(ctx context.Context) error {
 	}
 	e.board.Set(service, keyBusAttached, nil)
 	defer e.board.Set(service, keyBusAttached, errDetached)
+	return e.tellAll(ctx, sub)
+}
+
+// tellAll sends the versions of sub until the bus is closed or ctx ends.
+func (e *Engine) tellAll(ctx context.Context, sub *flow.Subscription[Update]) error {
 	for {
 		ev, lagged, err := sub.Recv(ctx)
 		if errors.Is(err, flow.ErrClosed) {

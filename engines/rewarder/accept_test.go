@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
@@ -80,8 +79,8 @@ func TestAcceptsShareASync(t *testing.T) {
 	}
 }
 
-// If the caller leaves before its request has its turn in the committer, the request is not begun:
-// the caller gets busy, and the epoch is free.
+// If the deadline of a caller passes before its request has its turn in the committer, the request
+// is not begun: the caller is told so, which is counted, and the epoch is free.
 func TestAcceptIsNotBegunLate(t *testing.T) {
 	r := newRig(t).only(taskScheduler)
 	p := policy()
@@ -92,13 +91,16 @@ func TestAcceptIsNotBegunLate(t *testing.T) {
 	ctx, leave := context.WithTimeout(r.ctx(), 50*time.Millisecond)
 	defer leave()
 	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
-	if _, err := r.e.Compute(ctx, alice, "e", want); !errors.Is(err, flow.ErrBusy) {
+	if _, err := r.e.Compute(ctx, alice, "e", want); !errors.Is(err, ErrLate) {
 		t.Errorf("while the committer is busy: %v", err)
+	}
+	if n := r.count("io_timeouts_total{op=compute}"); n != 1 {
+		t.Errorf("%v deadlines are counted", n)
 	}
 	release()
 	r.eventually("it was handed back", func() bool { return r.e.admitting.Load() == 0 })
 	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("an epoch whose caller heard busy: %v", err)
+		t.Errorf("an epoch whose caller heard that it is late: %v", err)
 	}
 	if run := r.mustCompute("e", in, p); run.Joined || run.State != Accepted {
 		t.Errorf("%+v", run)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 )
@@ -57,18 +58,45 @@ func TestWorkersAreKilled(t *testing.T) {
 	paid := 2 * scoreOf(actors)
 	r := newRig(t, inMemory)
 	var mu sync.Mutex
-	dice, kills := rand.New(rand.NewPCG(5, 6)), 0
-	r.onStep(func(s string) {
+	dice, kills, flipped := rand.New(rand.NewPCG(5, 6)), 0, make(chan struct{})
+	kill := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if kills < epochs && slices.Contains([]string{"staging", "seal_before", "sealed"}, s) && dice.IntN(2) == 0 {
+		yes := kills < 2 // half of the workers; the others wait until readiness has flipped
+		select {
+		case <-flipped:
+			yes = kills < epochs && dice.IntN(2) == 0
+		default:
+		}
+		if yes {
 			kills++
+		}
+		return yes
+	}
+	r.onStep(func(s string) {
+		if !slices.Contains([]string{"staging", "seal_before", "sealed"}, s) {
+			return
+		}
+		if kill() {
 			panic("killed at " + s)
 		}
+		<-flipped
 	})
 	r.e.look.Set(20 * time.Millisecond)
+	r.e.tick.Set(10 * time.Millisecond)
 	r.start()
 	want := r.epochs(epochs, actors, paid)
+	for r.e.todo[toCompute].Len()*10 < queueCap*8 { // a backlog of handles of nothing
+		if err := r.e.todo[toCompute].TrySend(job{slot: "none", key: b3.Sum([]byte("none"))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	degraded := func(want float64) func() bool {
+		return func() bool { return r.count("readyz_degraded{cause="+keyQueue+"}") == want }
+	}
+	r.eventually("readiness flips", degraded(1))
+	close(flipped)
+	r.eventually("readiness returns", degraded(0))
 	repeats := 0
 	for i := range epochs {
 		epoch := fmt.Sprint("e", i)

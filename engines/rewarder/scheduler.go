@@ -38,10 +38,20 @@ func roomDelay(int) time.Duration { return 50*time.Millisecond + rand.N(100*time
 var errLeft = errors.New("rewarder: the caller has left")
 
 // Compute requests the run of an epoch and returns the run that has the slot. If this call has
-// accepted the run, it is in the file. Errors: flow.ErrBusy if a queue is full or the call was not
-// begun in 2 s, ErrDraining, ErrLate, *FieldError, ErrNotFound, *ConflictError, *QuarantineError,
-// and flow.ErrUnknown if the run may have been accepted.
+// accepted the run, it is in the file. Errors: flow.ErrBusy if a queue is full, ErrLate if a deadline
+// of the caller has passed, store.ErrSlow if the call was not begun in 2 s, ErrDraining, *FieldError,
+// ErrNotFound, *ConflictError, *QuarantineError, and flow.ErrUnknown if the run may have been
+// accepted.
 func (e *Engine) Compute(ctx context.Context, by Call, epoch string, want ComputeRequest) (run Run, err error) {
+	run, err = e.request(ctx, by, epoch, want)
+	if errors.Is(err, ErrLate) || errors.Is(err, flow.ErrUnknown) {
+		e.m.late(1)
+	}
+	return run, err
+}
+
+// request queues a call of Compute and waits for its answer.
+func (e *Engine) request(caller context.Context, by Call, epoch string, want ComputeRequest) (run Run, err error) {
 	if err := record.CheckEpoch(epoch); err != nil {
 		return run, err
 	}
@@ -49,7 +59,7 @@ func (e *Engine) Compute(ctx context.Context, by Call, epoch string, want Comput
 		return run, ErrLate
 	}
 	j := job{scoped(by.Tenant, epoch), record.RunKey(epoch, want.PolicyHash, want.InputsCID)}
-	ctx, cancel := context.WithTimeout(ctx, e.answers)
+	ctx, cancel := context.WithTimeout(caller, e.answers)
 	defer cancel()
 	if err := e.checkGuarantee(ctx, j, &want); err != nil {
 		return run, err
@@ -68,9 +78,20 @@ func (e *Engine) Compute(ctx context.Context, by Call, epoch string, want Comput
 	case errors.Is(err, flow.ErrClosed):
 		err = ErrDraining
 	case errors.Is(err, errLeft), errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout):
-		err = flow.ErrBusy // the call was not begun
+		err = e.notBegun(caller)
 	}
 	return run, err
+}
+
+// notBegun returns the error of a call that waited for its turn until it gave up.
+func (e *Engine) notBegun(caller context.Context) error {
+	switch err := caller.Err(); {
+	case err == nil:
+		return fmt.Errorf("the call was not begun in %s: %w", e.answers, store.ErrSlow)
+	case errors.Is(err, context.DeadlineExceeded):
+		return ErrLate
+	}
+	return context.Cause(caller)
 }
 
 // runScheduler accepts one run per epoch and offers pending work to the other tasks. After its

@@ -28,7 +28,8 @@ func (h handlers) getStatus(c *httpapi.Request) error {
 	return c.Respond(http.StatusOK, h.node.Status())
 }
 
-// postDrain serves POST /admin/v1/drain. The node stops after this answer.
+// postDrain serves POST /admin/v1/drain: an answer before the node stops or, with wait, a line at
+// once and one with the counts of the work that ended.
 func (h handlers) postDrain(c *httpapi.Request) error {
 	var in nodeapi.DrainRequest
 	if body := c.Body(); len(body) > 0 {
@@ -40,7 +41,17 @@ func (h handlers) postDrain(c *httpapi.Request) error {
 		return httpapi.BadBody("reason", "must be at most "+strconv.Itoa(maxReason)+" bytes")
 	}
 	h.node.Drain(c.Actor(), c.CorrID(), in.Reason)
-	return c.Respond(http.StatusAccepted, struct{}{})
+	if !in.Wait {
+		return c.Respond(http.StatusAccepted, struct{}{})
+	}
+	lines := c.Lines()
+	lines.Write(nodeapi.DrainLine{Draining: true})
+	done, err := h.node.Drained(c.Context())
+	if err != nil {
+		return lines.End(err, func(p *wire.Problem) any { return nodeapi.DrainLine{Draining: true, Problem: p} })
+	}
+	lines.Write(done)
+	return nil
 }
 
 // getTasks serves GET /admin/v1/tasks.

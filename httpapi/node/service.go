@@ -34,6 +34,9 @@ type State interface {
 	Version() wire.VersionInfo
 	// Drain starts the shutdown and returns at once.
 	Drain(by engines.Actor, corrID, reason string)
+	// Drained waits until the node has only its sockets and its file to close, and returns how the
+	// work ended. It returns the error of the store if that fails before, or of ctx.
+	Drained(ctx context.Context) (nodeapi.DrainLine, error)
 	Config(ctx context.Context) (nodeapi.ConfigShow, error)
 	Reload(ctx context.Context, by engines.Actor, corrID string) (nodeapi.Reloaded, error)
 	Tasks() nodeapi.TaskList
@@ -226,10 +229,13 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Scope:   scopeDrain,
 			Body:    httpapi.OptionJSON,
 			Drains:  true,
+			Long:    true,
 			ID:      "drainNode",
 			Summary: "Drain and stop the node",
 			In:      nodeapi.DrainRequest{},
-			Answers: httpapi.Answers(http.StatusAccepted, struct{}{}),
+			Answers: append(progress(nodeapi.DrainLine{}), httpapi.Answers(http.StatusAccepted, struct{}{})...),
+
+			Deadline: longDeadline,
 		},
 		httpapi.Route{Method: get, Pattern: "config", Handle: h.getConfig,
 			ID: "getConfig", Summary: "Configuration keys with their values and sources",

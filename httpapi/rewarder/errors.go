@@ -6,6 +6,7 @@ import (
 
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
+	"ronbox/store"
 )
 
 // codes maps shared reasons to the codes of the rewarder. All other reasons map to BAD_REQUEST.
@@ -103,6 +104,19 @@ func rules() []httpapi.ErrorRule {
 			Title:   "Deadline passed",
 			Details: httpapi.Told(httpapi.Details{"outcome": "none"}),
 			Hint:    "the deadline has passed: nothing was begun",
+		},
+		{
+			Is: httpapi.Is(store.ErrSlow),
+			Outcome: httpapi.Outcome{
+				Status: http.StatusServiceUnavailable,
+				Reason: "slow_storage",
+				Code:   "DEPENDENCY_UNAVAILABLE",
+				Retry:  true,
+			},
+			Title:   "Storage is slow",
+			Wait:    httpapi.WaitDegraded,
+			Details: httpapi.Told(httpapi.Details{"outcome": "none", "peer": "store"}),
+			Hint:    "nothing was begun; send it again after Retry-After",
 		},
 		{
 			Is: httpapi.Is(rewarder.ErrNoPins),

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
+	"ronbox/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,6 +39,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 			httpapi.Details{"key": "rewarder.inputs.max_bytes", "limit_bytes": uint64(2)}},
 		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
 		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
+		{store.ErrSlow, http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"outcome": "none", "peer": "store"}},
 		{fmt.Errorf("%w: %w", rewarder.ErrNoPins, errors.New("stale")), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "registry"}},
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
 	} {

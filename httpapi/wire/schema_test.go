@@ -34,6 +34,8 @@ func bodies() []any {
 		nodeapi.StoreStatus{},
 		nodeapi.MemberStatus{},
 		nodeapi.DrainRequest{},
+		nodeapi.DrainLine{},
+		nodeapi.Ending{},
 		nodeapi.DBInfo{},
 		nodeapi.SnapshotRequest{},
 		nodeapi.Snapshot{},

@@ -147,11 +147,11 @@ func (a app) ownParts(cfg *config.Config, running bool) []part {
 			return doctorDoc{OK: firstBad(findings) == nil, Findings: findings}, ctx.Err()
 		}),
 		{"topology.md", "declared tasks, queues, buses and locks", func(_ context.Context, w io.Writer) error {
-			node, err := server.New(cfg, a.Build, server.Options{})
+			all, err := server.Topologies(cfg, a.Build)
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(w, node.Catalog().Markdown())
+			_, err = io.WriteString(w, server.TopologyTables(all))
 			return err
 		}},
 		{"files.txt", "names, modes and sizes in the data directory", func(_ context.Context, w io.Writer) error {

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -25,8 +26,10 @@ func (a app) topologyCmd() *cobra.Command {
 		Use:   "topology",
 		Short: "Print the declared tasks, queues, buses and cells",
 		Long: `Print the declared tasks, queues, buses and cells of this binary: name, kind, capacity,
-policy when full, producers and consumers. No node is contacted; ` + "`ronbox debug tasks`" + ` and
-` + "`debug queues`" + ` show a running node.`,
+policy when full, producers and consumers. The first tables are those of a node with the
+given configuration and directory. The services that differ in a node that uses the fleet
+and follows another, and in a member of a cluster, come after them. --mermaid draws the
+first. No node is contacted; ` + "`ronbox debug tasks`" + ` and ` + "`debug queues`" + ` show a running node.`,
 		Example: `  ronbox debug topology
   ronbox debug topology --mermaid > topology.mmd
   ronbox debug topology --json | jq '.channels | length'`,
@@ -36,28 +39,27 @@ policy when full, producers and consumers. No node is contacted; ` + "`ronbox de
 	return cmd
 }
 
-// printTopology wires a node without opening anything and prints its catalogue.
+// printTopology wires nodes without opening anything and prints their catalogues.
 func (a app) printTopology(mermaid bool) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	node, err := server.New(cfg, a.Build, server.Options{})
+	all, err := server.Topologies(cfg, a.Build)
 	if err != nil {
 		return fmt.Errorf("wire the node: %w", err)
 	}
-	catalog := node.Catalog()
 	switch {
 	case a.Flags.JSON:
-		raw, err := catalog.JSON()
+		raw, err := json.MarshalIndent(server.NewTopologyDoc(all), "", "  ")
 		if err != nil {
 			return fmt.Errorf("encode the topology: %w", err)
 		}
 		return a.Print(append(raw, '\n'))
 	case mermaid:
-		return a.Print([]byte(catalog.Mermaid()))
+		return a.Print([]byte(all[0].Catalog.Mermaid()))
 	}
-	return a.Print([]byte(catalog.Markdown()))
+	return a.Print([]byte(server.TopologyTables(all)))
 }
 
 func (a app) tasksCmd() *cobra.Command {

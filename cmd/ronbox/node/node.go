@@ -107,20 +107,29 @@ func (a app) drainCmd() *cobra.Command {
 		Use:   "drain",
 		Short: "Stop the running node gracefully",
 		Long: `Stop the running node gracefully, as SIGTERM does: it refuses new requests, answers those
-in flight and closes the database. No acknowledged write is lost. The command returns
-immediately; the process ends within seconds (the longest drain deadline plus 4 s).`,
+in flight and closes the database. No acknowledged write is lost. The command waits for
+the work to end: after node.predrain at most the longest drain deadline plus 4 s. It
+prints, per service and kind, the tasks and requests that were aborted because they did
+not end in time. With --json it also prints those that finished or were cancelled. The
+process then ends as soon as its sockets and its database are closed.`,
 		Example: `  ronbox --data-dir data drain --reason "kernel update"
-  ronbox drain --json`,
+  ronbox drain --json | jq -e '.aborted == 0'`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason for the node's log")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
-		if err := c.Drain(ctx, reason); err != nil {
+		doc, err := c.DrainAndWait(ctx, reason)
+		if err != nil {
 			return err
 		}
-		doc := struct {
-			Draining bool `json:"draining"`
-		}{true}
-		return a.Show(doc, func(t cli.Table) { t.Row("draining: the node stops within seconds") })
+		return a.Show(doc, func(t cli.Table) {
+			t.Row(fmt.Sprintf("drained: of tasks and requests %d finished, %d were cancelled, %d aborted",
+				doc.Finished, doc.Cancelled, doc.Aborted))
+			for _, e := range doc.Ended {
+				if e.Aborted > 0 {
+					t.Row(fmt.Sprintf("  %s.%s: %d aborted", e.Service, e.Kind, e.Aborted))
+				}
+			}
+		})
 	})
 	return cmd
 }

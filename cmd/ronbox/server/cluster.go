@@ -56,6 +56,10 @@ type membership struct {
 
 // enroll makes the node a member if its directory is that of one.
 func (n *Node) enroll() {
+	if n.opt.enroll != nil {
+		n.member = n.opt.enroll(n)
+		return
+	}
 	if !n.opt.clustered {
 		return
 	}
@@ -78,14 +82,20 @@ func finishCluster(n *Node) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := newMembership(n, dir, id)
+	m.joining = found.Joining
+	return m, nil
+}
+
+func newMembership(n *Node, dir *member.Dir, id *peer.Identity) *membership {
 	m := &membership{
-		n: n, dir: dir, id: id, joining: found.Joining, client: id.Client(),
+		n: n, dir: dir, id: id, client: id.Client(),
 		tick: flow.Every(n.catalog, flow.Spec{
 			Service: clusterName, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
 		}, time.Second),
 	}
 	m.objects = newObjects(m)
-	return m, nil
+	return m
 }
 
 // Fetch implements clusterMember.
@@ -118,11 +128,17 @@ func (m *membership) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
 		return listenError{fmt.Errorf("cluster.bind: %w", err)}
 	}
-	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.n.catalog, Log: m.n.log, Member: m.isMember})
 	if err := m.objects.prepare(); err != nil {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
+	m.wire()
+	return nil
+}
+
+// wire builds the parts that use the peer port. It opens and starts nothing.
+func (m *membership) wire() {
+	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.n.catalog, Log: m.n.log, Member: m.isMember})
 	m.raft = cluster.New(cluster.Deps{
 		Log:        m.n.levels.Logger(),
 		Metrics:    m.n.metrics,
@@ -151,7 +167,6 @@ func (m *membership) Listen(ctx context.Context) error {
 	m.objects.register(own)
 	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(m.peers.Join())
-	return nil
 }
 
 // bindPort binds cluster.bind, or takes the socket that an earlier life or the service manager has

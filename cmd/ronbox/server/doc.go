@@ -26,7 +26,9 @@
 //     are answered before all state is recovered.
 //  4. A stop closes gate, services, lanes, sockets and file, in this order. Every accepted request
 //     is answered. Services drain in parallel, except that the ledger writes changed balances after
-//     the workers of the wallet have ended.
+//     the workers of the wallet have ended. The audit row of the drain, the answer to a drain that
+//     waits, and the log line "stopped" count the tasks and requests of each service and kind that
+//     finished, were cancelled, or were aborted.
 //  5. A poisoned store ends the process without another write to the file.
 //  6. The database and the log contain no secret. An action outside the file appends an audit row.
 //  7. A reload is atomic: every part prepares, then all swap. If a part cannot prepare, the parts

@@ -65,6 +65,7 @@ type Options struct {
 	within    bounds                  // bounds of the stop; zero: stopWithin
 	clustered bool                    // the file may belong to a cluster
 	member    clusterMember           // replaces the one of the file in tests
+	enroll    func(*Node) *membership // replaces the one of the file in a topology
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
@@ -127,6 +128,10 @@ type Node struct {
 
 	onRunning func(nodeapi.Status)
 
+	unnoted bool              // the audit row of the drain is to be written; owned by Run
+	ended   chan struct{}     // closed when the work has ended in order
+	endings nodeapi.DrainLine // set before ended closes
+
 	sup     *flow.Supervisor // set by Run
 	state   state            // owned by Run
 	begun   time.Time        // of uptime; set by Run
@@ -185,6 +190,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n := &Node{boot: cfg, opt: o, build: build, member: o.member}
 	n.setClock(o)
 	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
+	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
 	n.metrics.Configure(cfg.Metrics)

@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -150,23 +150,22 @@ var update = flag.Bool("update", false, "write golden files and generated blocks
 
 const goldenTopology = "../../../testdata/golden/topology.md"
 
-// defaultTopology is that of a node with the default configuration.
-func defaultTopology(t *testing.T) *flow.Catalog {
+// defaultTopologies are those of the default configuration.
+func defaultTopologies(t *testing.T) []Topology {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Wallet.Workers, cfg.Index.Resolver.Workers = 2, 16 // not as many as this machine has cores for
-	n, err := New(cfg, Build{}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n.Catalog()
+	all, err := Topologies(cfg, Build{})
+	must(t, err)
+	return all
 }
 
 // The golden file lists all tasks, channels and locks of the program.
 func TestTopologyGolden(t *testing.T) {
-	c := defaultTopology(t)
+	all := defaultTopologies(t)
+	c := all[0].Catalog
 	mermaid := func(text string) string { return "```mermaid\n" + strings.TrimSpace(text) + "\n```\n" }
-	golden(t, goldenTopology, mermaid(c.Overview())+"\n"+c.Markdown()+"\n"+mermaid(c.Mermaid()))
+	golden(t, goldenTopology, mermaid(c.Overview())+"\n"+TopologyTables(all)+"\n## The first as a graph\n\n"+mermaid(c.Mermaid()))
 }
 
 // golden expects the file to match the declarations.
@@ -209,9 +208,31 @@ func TestTopologyHasTheChannels(t *testing.T) {
 
 // Every producer and consumer that a declaration names exists.
 func TestTopologyNamesRealTasks(t *testing.T) {
-	n, err := New(config.Default(), Build{}, Options{})
-	must(t, err)
-	if err := n.Catalog().Check(); err != nil {
-		t.Error(err)
+	for _, topology := range defaultTopologies(t) {
+		if err := topology.Catalog.Check(); err != nil {
+			t.Errorf("%s: %v", topology.Title, err)
+		}
+	}
+}
+
+// The topologies beyond the default have the tasks and queues of the fleet, a follower and a member.
+func TestTopologiesCoverEveryKindOfNode(t *testing.T) {
+	all := defaultTopologies(t)
+	for i, want := range map[int][]string{
+		1: {"fleet.viewer", "fleet.view_tick", "registry.follower", "registry.heard"},
+		2: {"cluster.acceptor", "cluster.leadership", "cluster.hello", "cluster.peer_server", "cluster.raft_conns"},
+	} {
+		var names []string
+		for _, task := range all[i].Catalog.Tasks() {
+			names = append(names, task.Service+"."+task.Name)
+		}
+		for _, spec := range all[i].Catalog.Specs() {
+			names = append(names, spec.Service+"."+spec.Name)
+		}
+		for _, name := range want {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s: no %s", all[i].Title, name)
+			}
+		}
 	}
 }

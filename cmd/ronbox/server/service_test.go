@@ -583,7 +583,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // Each channel that the documents list is declared under its name, of its kind and with its capacity.
 func TestTopologyIsAsAsked(t *testing.T) {
 	declared, rows := map[string]flow.Spec{}, 0
-	for _, s := range defaultTopology(t).Specs() {
+	for _, s := range defaultTopologies(t)[0].Catalog.Specs() {
 		declared[s.Service+"."+s.Name] = s
 	}
 	for service, table := range asked(t) {

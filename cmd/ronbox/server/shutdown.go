@@ -52,6 +52,7 @@ func (n *Node) drainServices(ctx context.Context) event {
 		return e
 	}
 	n.closeIntake()
+	n.unnoted = true
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
 	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
@@ -113,32 +114,28 @@ func (n *Node) closeIntake() {
 	n.closeIntakes()
 }
 
-// noteDrain appends an audit row for the drain. A store that cannot write it does not delay the
-// stop.
+// noteDrain appends an audit row for the drain, which says how the work ended. A store that cannot
+// write it does not delay the stop.
 func (n *Node) noteDrain(ctx context.Context) {
-	e := tokens.AuditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
+	e := tokens.AuditEvent("node.drain", n.drain.by, n.drain.corrID, perService(n.endingsOf(false)))
 	e.Reason = n.drain.reason
 	n.note(ctx, e)
+	n.unnoted = false
 }
 
-// join waits for the engine tasks and the audit row of the drain. An abort or a fault ends it
-// early.
+// join waits for the engine tasks and then for the audit row of the drain, unless tasks had to be
+// aborted. An abort or a fault ends it early.
 func (n *Node) join(ctx context.Context, within time.Duration) event {
 	ctx, leave := context.WithTimeout(ctx, within)
 	defer leave()
 	done, cause, cut, aborted := make(chan struct{}), event{}, false, 0
-	wait := func(ctx context.Context, leg int) error {
-		if leg == 0 {
-			n.noteDrain(ctx)
-		} else {
-			aborted = n.drainEngines(ctx)
-		}
-		return nil
-	}
 	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
 		if leg == 0 {
 			defer close(done)
-			return flow.Fan(ctx, 2, wait)
+			if aborted = n.drainEngines(ctx); aborted == 0 && ctx.Err() == nil {
+				n.noteDrain(ctx)
+			}
+			return nil
 		}
 		if cause, cut = until(n, done); cut {
 			leave()
@@ -173,8 +170,9 @@ func (n *Node) stop(ctx context.Context) event {
 	}
 	n.refuseReloads() // requests that no reloader handles: the boot failed, or the reloader was restarting
 	n.endEngines(ctx)
-	n.store.CloseLanes()
-	straggler := n.sup.Drain("store", n.within.store, n.grace()) > 0
+	straggler := n.drainStore(ctx) > 0
+	n.endings = drainLine(n.endingsOf(false))
+	close(n.ended)
 	shut, cancel := context.WithTimeout(ctx, n.within.server)
 	defer cancel()
 	if err := n.server.Shutdown(shut); err != nil {
@@ -193,10 +191,23 @@ func (n *Node) stop(ctx context.Context) event {
 		end = n.closeFile(ctx)
 	}
 	if end.kind == evClosed {
-		n.log.Info("stopped", "exit", n.state.exit)
+		n.logStopped()
 		n.flush(ctx)
 	}
 	return end
+}
+
+// drainStore writes the audit row of the drain, if join has not, and closes the lanes. It returns
+// the number of tasks that had to be aborted.
+func (n *Node) drainStore(ctx context.Context) (aborted int) {
+	late := time.Now().Add(n.within.store)
+	if n.unnoted {
+		ctx, cancel := context.WithDeadline(ctx, late)
+		n.noteDrain(ctx)
+		cancel()
+	}
+	n.store.CloseLanes()
+	return n.sup.Drain("store", time.Until(late), n.grace())
 }
 
 // StoppingName is the file in the data directory that a node locks from the closing of its sockets

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -241,7 +242,97 @@ func TestDrainDeadline(t *testing.T) {
 	if err := <-late; err == nil {
 		t.Error("a request that was aborted was told that it is done")
 	}
+	line := r.stopped()
+	if !strings.Contains(line.CutOff, "registry.pipeline") || !strings.Contains(line.CutOff, "store.committer") ||
+		!strings.Contains(line.Ended["registry"], "request: cancelled 1") {
+		t.Errorf("the log says %+v", line)
+	}
 	release()
+}
+
+// A stop says how the work of each service and kind ended: in its last log line, in the audit row of
+// the drain, and to the caller of a drain that waits.
+func TestStopReports(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	told, err := r.socket().DrainAndWait(t.Context(), "test")
+	must(t, err)
+	if code := r.end(); code != ExitClean {
+		t.Errorf("exit %d\n%s", code, r.log)
+	}
+	pipeline := nodeapi.Ending{Service: "registry", Kind: "pipeline", Finished: 1}
+	if !told.Done || told.Aborted != 0 || !slices.Contains(told.Ended, pipeline) {
+		t.Errorf("the drain says %+v", told)
+	}
+	line := r.stopped()
+	if line.Exit != ExitClean || line.Aborted != 0 || line.CutOff != "" ||
+		line.Finished+line.Cancelled <= told.Finished+told.Cancelled || !strings.Contains(line.Ended["registry"], "pipeline: finished 1") ||
+		!strings.Contains(line.Ended["node"], "request: finished 1") {
+		t.Errorf("the log says %+v after %+v", line, told)
+	}
+	row := r.drainRow()
+	if row.Reason != "test" || !strings.Contains(row.Detail["registry"], "pipeline: finished 1") ||
+		!strings.Contains(row.Detail["node"], "janitor: cancelled 1") {
+		t.Errorf("the audit row is %+v", row)
+	}
+}
+
+// stoppedLine is the log line of a node that has stopped.
+type stoppedLine struct {
+	Exit, Finished, Cancelled, Aborted int
+	CutOff                             string `json:"cut_off"`
+	Ended                              map[string]string
+}
+
+// stopped returns the log line of a node that has stopped.
+func (r *rig) stopped() (out stoppedLine) {
+	r.t.Helper()
+	for line := range strings.Lines(r.log.String()) {
+		if !strings.Contains(line, `"event":"stopped"`) {
+			continue
+		}
+		must(r.t, json.Unmarshal([]byte(line), &out))
+	}
+	return out
+}
+
+// drainRow returns the audit row of the drain of a node that has stopped.
+func (r *rig) drainRow() store.Event {
+	r.t.Helper()
+	rows := auditEvents(r.t, r.cfg)
+	at := slices.IndexFunc(rows, func(e store.Event) bool { return e.Event == "node.drain" })
+	if at < 0 {
+		r.t.Fatalf("no row of the drain among %+v", rows)
+	}
+	return rows[at]
+}
+
+// What a stop cuts off is named by service and kind, with the exit code 10.
+func TestStopNamesWhatItCutOff(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
+	r := launchWith(t, cfg, hurried(cfg)).begin()
+	r.sup.Start(r.countLives(
+		flow.Task{Service: "registry", Name: "stubborn", Count: 2, Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})...)
+	told, err := r.socket().DrainAndWait(t.Context(), "test")
+	must(t, err)
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d\n%s", code, r.log)
+	}
+	if !slices.Contains(told.Ended, nodeapi.Ending{Service: "registry", Kind: "stubborn", Aborted: 2}) {
+		t.Errorf("the drain says %+v", told)
+	}
+	if line := r.stopped(); line.Exit != ExitAborted || line.Aborted != 2 || line.CutOff != "registry.stubborn" {
+		t.Errorf("the log says %+v", line)
+	}
+	if row := r.drainRow(); !strings.Contains(row.Detail["registry"], "stubborn: aborted 2") {
+		t.Errorf("the audit row is %+v", row)
+	}
 }
 
 // A second signal does not wait for the drain.

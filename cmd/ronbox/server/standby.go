@@ -96,7 +96,7 @@ func (n *Node) drains() bool {
 // closeMember ends the part in the cluster, after the committer.
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
-	n.sup.Drain(clusterName, 0, n.grace())
+	n.sup.Cancel(clusterName, n.grace())
 	if n.isDeposed() {
 		return err // raft may hang
 	}

@@ -60,6 +60,28 @@ type StoreStatus struct {
 // DrainRequest is the body of POST /admin/v1/drain.
 type DrainRequest struct {
 	Reason string `json:"reason,omitzero"`
+	Wait   bool   `json:"wait,omitzero" doc:"answer with lines, the last of which says how the work ended"`
+}
+
+// DrainLine is one line of the NDJSON answer to POST /admin/v1/drain with wait: one when the drain
+// begins, and one with the counts when only the sockets and the file are left to close.
+type DrainLine struct {
+	Draining  bool          `json:"draining"`
+	Done      bool          `json:"done" doc:"this is the last line"`
+	Finished  int           `json:"finished" doc:"sum of ended, as the next two"`
+	Cancelled int           `json:"cancelled"`
+	Aborted   int           `json:"aborted"`
+	Ended     []Ending      `json:"ended,omitempty" doc:"by service and kind; kinds without a count are left out"`
+	Problem   *wire.Problem `json:"problem,omitzero"`
+}
+
+// Ending counts the work of one kind by the way in which it ended since the node began to drain.
+type Ending struct {
+	Service   string `json:"service"`
+	Kind      string `json:"kind" doc:"the name of a task, or request"`
+	Finished  int    `json:"finished"`
+	Cancelled int    `json:"cancelled"`
+	Aborted   int    `json:"aborted" doc:"cut off after its deadline"`
 }
 
 // ConfigShow is the body of GET /admin/v1/config: all keys, sorted.

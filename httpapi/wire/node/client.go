@@ -48,6 +48,20 @@ func (c Client) Drain(ctx context.Context, reason string) error {
 	return err
 }
 
+// DrainAndWait is Drain, and returns the counts of the work that ended once the node has only its
+// sockets and its file to close. It is bounded like Snapshot.
+func (c Client) DrainAndWait(ctx context.Context, reason string) (out DrainLine, err error) {
+	k := client.Call{Method: http.MethodPost, Path: Prefix + "drain", Body: DrainRequest{Reason: reason, Wait: true}}
+	err = client.ReadLines(ctx, c.Client, k, func(l DrainLine) (bool, error) {
+		if l.Problem != nil {
+			return true, l.Problem
+		}
+		out = l
+		return l.Done, nil
+	})
+	return out, err
+}
+
 // Config returns every key with its value and its source. Secrets are shown as "***".
 func (c Client) Config(ctx context.Context) (ConfigShow, error) {
 	return adminGet[ConfigShow](ctx, c.Client, "config")
