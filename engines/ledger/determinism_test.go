@@ -63,6 +63,7 @@ func actionOf(o *Op) action {
 	a := action{op: o, hold: o.Hold.Seq(), capID: hash8(o.CapID)}
 	if o.Dedupe.Key != "" {
 		a.keyed, a.key = true, idem.Key(digest16(b3.Sum([]byte(o.Dedupe.Key))))
+		a.ttl = int64(o.TTL)
 	}
 	for i := range o.Ops {
 		a.inner = append(a.inner, actionOf(&o.Ops[i]))
