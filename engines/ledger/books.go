@@ -51,6 +51,7 @@ type books struct {
 	event   Committed   // of the running command's batch; Batch 0: none
 	told    listener
 	clean   int // rows that are as in the file a layer keeps
+	soonest soonest
 }
 
 // listener is told of the batches of each group that is in the file, by the committer: it must not
@@ -86,9 +87,10 @@ func newBooks(index *idem.Index, told listener) *books {
 		moved: newLayer[tables.MovedKey, engines.Amount](
 			func(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(k.Token[1])<<8 },
 		),
-		idem:  index,
-		told:  told,
-		clean: cleanRows,
+		idem:    index,
+		told:    told,
+		clean:   cleanRows,
+		soonest: soonest{running: never, missed: never},
 	}
 	b.layers = [...]layerOf{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
 	b.cur.assets = &assets{}
@@ -155,6 +157,7 @@ func (b *books) close() {
 	}
 	clear(b.events)
 	b.events, b.busy = b.events[:0], false
+	b.soonest.ended()
 	b.arena.reset()
 }
 

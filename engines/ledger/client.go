@@ -22,7 +22,7 @@ type Pending interface {
 
 // Client is the interface to a ledger. Local implements it over the node's store; a wrapper may add
 // delays, failures or a network. Every call honours ctx. A write with a key or a reference may be
-// repeated safely.
+// repeated safely. A write, and a read of holds or balances, first ends the holds that are overdue.
 type Client interface {
 	// Prepare runs in its caller's goroutine. It checks op, hashes its key and reference and looks
 	// for a record done under them, and reads names and rows that are not in memory. It does not

@@ -187,7 +187,8 @@ func (l *Local) ready() error {
 	return nil
 }
 
-// begin admits a write. Who gets nil calls leave.
+// begin admits a write, after it has ended the holds that are overdue. The caller of a write that
+// is admitted must call leave.
 func (l *Local) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &UnavailableError{Cause: context.Cause(ctx)}
@@ -198,13 +199,13 @@ func (l *Local) begin(ctx context.Context) error {
 	if err := l.calls.enter(); err != nil {
 		return err
 	}
-	if l.keyed.Load() != nil {
-		return nil
+	if l.keyed.Load() == nil {
+		if err := l.found(ctx); err != nil {
+			l.calls.leave()
+			return l.unavailable(err)
+		}
 	}
-	if err := l.found(ctx); err != nil {
-		l.calls.leave()
-		return l.unavailable(err)
-	}
+	l.expireFirst(ctx)
 	return nil
 }
 

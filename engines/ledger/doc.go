@@ -68,6 +68,9 @@
 //  17. The references of a batch's ops belong to the principal of the batch. An op that was
 //     executed before counts as executed, even in an atomic batch. A batch is not recorded if each
 //     of its ops was executed before or is refused.
+//  18. From the expiry of a hold on, by the clock, all calls agree that it has ended: a write, and
+//     a read of holds or balances, first ends the holds that are overdue. A ledger that cannot
+//     write shows them open.
 //
 // # Tasks and queues
 //
@@ -77,7 +80,8 @@
 //   - sealer: one task, producer of store.bulk. It seals closed slots of the idempotency index and
 //     drops old runs, at each seal_tick (one second, because slots close early under load).
 //   - expirer: one task, producer of store.bulk. It ends overdue holds at each expire_tick, in the
-//     order of a table by time.
+//     order of a table by time, if no call has done so. The calls, or the expirer, do so one at a
+//     time.
 //   - ledger_bus: broadcast, 1024 events, drops the oldest; committer, after the sync -> every
 //     subscriber. An event lists at most [MaxTouched] balances.
 //   - reached: watch of the newest record; the reader that follows ledger_bus -> readers that wait
@@ -90,6 +94,6 @@
 // # Lock order
 //
 // None: only the committer uses its state. The shards of the layers in memory, the keys of
-// abandoned commands (strays) and the count of calls each have a leaf lock, which is held for one
-// access.
+// abandoned commands (strays), the count of calls and the earliest expiry of a hold (soonest) each
+// have a leaf lock, which is held for one access.
 package ledger

@@ -133,6 +133,9 @@ func (s *current) evolve(rec *record.Record) error {
 	}
 	if seq := c.Hold.Seq; seq != 0 {
 		b.holds.put(b.hold(s.r, seq), c.Hold.New, rec.Seq)
+		if c.Hold.New.Open() {
+			b.soonest.made(c.Hold.New.Expires)
+		}
 	}
 	switch n := c.Name; {
 	case n.Ref == 0:

@@ -11,13 +11,7 @@ import (
 
 // Sweep ends the expired holds, as the expirer does at a tick.
 func (l *Local) Sweep(ctx context.Context) error {
-	for more := true; more; {
-		var err error
-		if more, err = l.expireDue(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.expire(ctx)
 }
 
 // FlushSlice flushes one slice.

@@ -40,6 +40,9 @@ func (r *rig) books(names ...string) string {
 }
 
 func (r *rig) tryBooks(names ...string) (string, error) {
+	if _, err := r.l.Balance(r.ctx(), names[0], "ron", 0); err != nil { // it ends overdue holds
+		return "", err
+	}
 	head, err := r.l.Head(r.ctx())
 	if err != nil {
 		return "", err

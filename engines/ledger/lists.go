@@ -82,6 +82,7 @@ func (l *Local) Holds(ctx context.Context, q HoldsQuery) (page HoldsPage, err er
 	if err != nil {
 		return page, err
 	}
+	l.expireFirst(ctx)
 	now := l.books.view.Load()
 	ref, err := l.lookUp(ctx, q.Account)
 	if err != nil || ref == 0 {
@@ -231,6 +232,7 @@ func (l *Local) Hold(ctx context.Context, id record.TxID) (v HoldView, err error
 	if err := l.books.view.Load().lack; err != nil {
 		return v, err
 	}
+	l.expireFirst(ctx)
 	var closing uint64
 	err = l.view(ctx, func(r store.Reader) error {
 		rec, err := l.given(r, id)

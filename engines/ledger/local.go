@@ -64,15 +64,18 @@ type Local struct {
 	progress func(stage string, done, total int64)
 	m        *metrics
 
-	books  *books
-	keyed  atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
-	refs   *refCache
-	strays *strays
-	calls  calls
-	safe   atomic.Pointer[string] // reason for safe mode; nil: not in safe mode
-	noted  atomic.Bool            // the file says so too
-	doubt  string                 // the note as of the boot, "" for none; set by Recover
-	bus    *flow.Broadcast[Committed]
+	books        *books
+	keyed        atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
+	refs         *refCache
+	strays       *strays
+	calls        calls
+	expiring     chan struct{} // holds a token while overdue holds are being ended
+	cannotExpire atomic.Bool   // the last attempt to end them failed
+
+	safe  atomic.Pointer[string] // reason for safe mode; nil: not in safe mode
+	noted atomic.Bool            // the file says so too
+	doubt string                 // the note as of the boot, "" for none; set by Recover
+	bus   *flow.Broadcast[Committed]
 
 	reached   *flow.Watch[uint64] // the newest record, as of the last look of a waiting reader
 	following atomic.Bool         // one of them stores it
@@ -96,14 +99,15 @@ type hashKey struct {
 // starts nothing.
 func New(cfg Config, d Deps) *Local {
 	l := &Local{
-		boot:    cfg,
-		store:   d.Store,
-		board:   d.Board,
-		log:     d.Log,
-		now:     d.Now,
-		settled: d.Settled,
-		refs:    newRefCache(),
-		strays:  newStrays(),
+		boot:     cfg,
+		store:    d.Store,
+		board:    d.Board,
+		log:      d.Log,
+		now:      d.Now,
+		settled:  d.Settled,
+		refs:     newRefCache(),
+		strays:   newStrays(),
+		expiring: make(chan struct{}, 1),
 	}
 	l.reloaded.Store(&cfg)
 	if l.now == nil {

@@ -109,6 +109,7 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 	if err := l.readable(ctx); err != nil {
 		return BalanceView{}, err
 	}
+	l.expireFirst(ctx)
 	if err := l.reach(ctx, minSeq); err != nil {
 		return BalanceView{}, err
 	}

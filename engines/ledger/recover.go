@@ -390,6 +390,7 @@ func (b *books) again(r store.Reader, rec *record.Record, h *record.Batch) error
 			l.keep()
 			l.publish()
 		}
+		b.soonest.ended()
 		b.rowsTo = h.Last()
 		return nil
 	}

@@ -26,6 +26,7 @@ type rig struct {
 	path    string
 	cfg     ledger.Config
 	clock   *ledgertest.Clock // nil: the wall clock
+	machine *machine          // replaces clock, if it is not nil
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
@@ -76,14 +77,25 @@ func (c *groupCount) Aborted() {}
 
 func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: ledger.DefaultConfig(), clock: clock}
+	return (&rig{t: t, clock: clock}).create(change...)
+}
+
+// create creates the file and boots.
+func (r *rig) create(change ...func(*ledger.Config)) *rig {
+	t := r.t
+	t.Helper()
+	r.path, r.cfg = filepath.Join(t.TempDir(), "ronbox.db"), ledger.DefaultConfig()
 	for _, f := range change {
 		f(&r.cfg)
 	}
 	if err := r.cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	id, err := store.NewIdentity(time.Now())
+	created := time.Now()
+	if r.machine != nil {
+		created = r.machine.wall()
+	}
+	id, err := store.NewIdentity(created)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,15 +138,17 @@ func (r *rig) boot() error {
 	if r.room > 0 {
 		cfg.MaxBytes = r.room
 	}
-	r.store = store.New(
-		cfg,
-		store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory},
-	)
+	o := store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory}
+	d := ledger.Deps{Catalog: catalog, Metrics: r.metrics, Board: r.board, Now: r.now}
+	if r.machine != nil {
+		node := r.machine.start()
+		o.Now, o.Opened = node.Now, node.Begin
+		d.Now, d.Settled = node.Now, node.Settled
+	}
+	r.store = store.New(cfg, o)
 	r.store.RegisterGroup(&r.groups)
-	r.l = ledger.New(
-		r.cfg,
-		ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now},
-	)
+	d.Store = r.store
+	r.l = ledger.New(r.cfg, d)
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
 	if err := r.store.Open(r.ctx()); err != nil {
 		return fmt.Errorf("open: %w", err)

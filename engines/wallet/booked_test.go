@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +13,6 @@ import (
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
-	"ronbox/engines/ledger/record"
 )
 
 // Every refused op of a batch is counted once under its reason. The audit stream records how many
@@ -114,44 +111,10 @@ func TestCeilingOfTheFirstOnly(t *testing.T) {
 	})
 }
 
-// A ledger that does not answer delays a sample by at most the timeout of one call.
-func TestSamplesGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &deafHead{c} }))
-		var gone atomic.Bool
-		r.e.authReady = func() error {
-			if gone.Load() {
-				return errTest
-			}
-			return nil
-		}
-		r.hasty = true // with this ledger no write is ever accepted
-		r.start()
-		time.Sleep(5 * time.Second)
-		if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
-			t.Errorf("failing: %v", keys)
-		}
-		gone.Store(true)
-		time.Sleep(5 * time.Second)
-		if keys := r.failing(); !slices.Equal(keys, []string{keyAuth, keyClock}) {
-			t.Errorf("failing: %v", keys)
-		}
-		r.stop()
-	})
-}
-
 // slowFind is a ledger that takes 100 ms to prepare an op.
 type slowFind struct{ ledger.Client }
 
 func (f *slowFind) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, error) {
 	time.Sleep(100 * time.Millisecond)
 	return f.Client.Prepare(ctx, op)
-}
-
-// deafHead is a ledger on which Head blocks until its context ends.
-type deafHead struct{ ledger.Client }
-
-func (f *deafHead) Head(ctx context.Context) (record.Head, error) {
-	<-ctx.Done()
-	return record.Head{}, context.Cause(ctx)
 }

@@ -52,7 +52,7 @@ func TestCodes(t *testing.T) {
 		{ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", true},
 		{flow.ErrBusy, "BUSY", true},
 		{errors.New("bug"), "INTERNAL_ERROR", false},
-		{&NotReadyError{Cause: CauseClock}, "RETRY_LATER", true},
+		{&NotReadyError{Cause: CauseLedger}, "RETRY_LATER", true},
 		{flow.ErrClosed, "RETRY_LATER", true},
 		{context.DeadlineExceeded, "RETRY_LATER", true},
 		{context.Canceled, "RETRY_LATER", true},

@@ -213,3 +213,13 @@ func TestLinearizable(t *testing.T) {
 		t.Errorf("%d histories undecided", undecided)
 	}
 }
+
+// raise sets v to n if v is less than n.
+func raise(v *atomic.Uint64, n uint64) {
+	for {
+		old := v.Load()
+		if old >= n || v.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +35,6 @@ type rig struct {
 	sup     *flow.Supervisor
 	e       *Engine
 	stall   time.Duration // stall threshold of ledger calls; long, so that a busy machine does not look like a stalled ledger
-	skew    atomic.Int64  // added to the wall clock, ns
 	now     func() time.Time
 	without string // name of a task that start leaves out
 	hasty   bool   // start does not wait until the wallet is ready
@@ -60,7 +58,7 @@ func over(wrap func(ledger.Client) ledger.Client) option {
 // on uses an existing model.
 func on(m *ledgertest.Model) option { return func(r *rig) { r.model, r.client = m, m } }
 
-// by replaces the wall clock.
+// by replaces the clock.
 func by(now func() time.Time) option { return func(r *rig) { r.now = now } }
 
 // newRig builds a rig without starting its tasks.
@@ -73,7 +71,7 @@ func newRig(t testing.TB, opts ...option) *rig {
 		t.Fatal(err)
 	}
 	r.client = r.model
-	r.now = func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) }
+	r.now = time.Now
 	for _, o := range opts {
 		o(r)
 	}
@@ -313,7 +311,7 @@ func (r *rig) want(value float64, family string, labels ...string) {
 // this instant.
 func (r *rig) failing() (keys []string) {
 	synctest.Wait()
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyClock, keyBreaker} {
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyBreaker} {
 		if r.sum("readyz_degraded", "service", service, "cause", key) != 0 {
 			keys = append(keys, key)
 		}

@@ -86,7 +86,7 @@ func (s *sim) begin() {
 	l.ctx, l.end = context.WithCancel(context.Background())
 	opts := []option{
 		s.configure,
-		by(s.wall.now),
+		by(s.wall.Now),
 		func(r *rig) { r.hasty = true },
 		over(func(c ledger.Client) ledger.Client {
 			faults := s.faults
@@ -114,7 +114,6 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 		}
 		time.Sleep(when.takes) // makes the seed, not the scheduler, decide the order of two commands
 		outs, err := next.Commit(ctx, ops)
-		s.wall.saw(outs)
 		switch {
 		case when.ends == beforeAnswer:
 			s.crash(l)

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -53,36 +54,71 @@ func holds(s *suite) {
 	s.conserved()
 }
 
-// holdExpiry: only the sweep ends an overdue hold.
+// holdExpiry: from the expiry of a hold on, every call agrees that it has ended.
 func holdExpiry(s *suite) {
 	s.accept(s.issue("alice", 100))
 	long := s.accept(s.hold("alice", "shop", 30, 2*time.Minute))
-	short := s.accept(s.hold("alice", "shop", 20, time.Minute))
 	whole := s.accept(s.hold("alice", "shop", 10, time.Minute))
+	short := s.accept(s.hold("alice", "shop", 20, time.Minute))
 	s.clock.Set(time.Unix(0, whole.At).Add(time.Minute - time.Millisecond - 1))
 	s.accept(capture(whole.TxID, 0)) // the last moment
-	s.clock.Advance(time.Millisecond)
-	s.refuse(capture(short.TxID, 1), record.HoldExpired)
-	s.refuse(release(short.TxID), record.HoldExpired)
 	s.has("alice", 90, 50)
-	if s.Sweep == nil {
-		return
-	}
 	news := s.Client.Events("conformance")
 	defer news.Close()
-	s.must(s.Sweep())
+	s.clock.Advance(2 * time.Millisecond)
 	s.has("alice", 90, 30)
 	if e, _, _ := news.Next(); !slices.Equal(e.Expired, []record.TxID{short.TxID}) {
-		s.Errorf("the sweep tells of %v, want the hold %v", e.Expired, short.TxID)
+		s.Errorf("the batch tells of %v, want the hold %v", e.Expired, short.TxID)
 	}
-	s.refuse(capture(short.TxID, 1), record.HoldExpired)
 	head := s.head()
-	s.must(s.Sweep())
+	s.refuse(capture(short.TxID, 1), record.HoldExpired)
+	s.refuse(release(short.TxID), record.HoldExpired)
+	if s.Sweep != nil {
+		s.must(s.Sweep())
+	}
 	if s.head() != head {
-		s.Fatal("a sweep of nothing was recorded")
+		s.Fatal("the end of nothing was recorded")
 	}
 	s.accept(release(long.TxID))
 	s.has("alice", 90, 0)
+	s.conserved()
+}
+
+// holdAtExpiry: whichever call comes first after the expiry of a hold sees that it has ended.
+func holdAtExpiry(s *suite) {
+	for i, call := range []func(hold record.Receipt){
+		func(h record.Receipt) {
+			if out := s.one(capture(h.TxID, 0)); out.Reject == nil || out.Reject.Code != record.HoldExpired {
+				s.Errorf("capture: %+v", out)
+			}
+			s.has(h.From, 10, 0)
+		},
+		func(h record.Receipt) { s.accept(s.transfer(h.From, "bob", 10)) },
+		func(h record.Receipt) { s.has(h.From, 10, 0) },
+		func(h record.Receipt) {
+			if v, err := s.Client.Hold(s.Context(), h.TxID); err != nil || v.Closed != record.OpExpire {
+				s.Errorf("hold: %+v, %v", v, err)
+			}
+		},
+		func(h record.Receipt) {
+			if open := s.openHolds(h.From, 10); len(open) != 0 {
+				s.Errorf("holds: %v", open)
+			}
+		},
+		func(h record.Receipt) {
+			hold := s.hold(h.From, "shop", 10, time.Minute)
+			hold.Limits = &ledger.Limits{OpenHolds: 1}
+			s.accept(hold)
+		},
+	} {
+		payer := fmt.Sprint("payer", i)
+		s.accept(s.issue(payer, 10))
+		h := s.accept(s.hold(payer, "shop", 10, time.Minute))
+		s.clock.Set(time.Unix(0, h.At).Add(time.Minute - time.Millisecond))
+		s.has(payer, 10, 10)
+		s.clock.Advance(time.Millisecond)
+		call(h)
+	}
 	s.conserved()
 }
 

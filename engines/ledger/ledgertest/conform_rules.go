@@ -116,6 +116,7 @@ func precedenceOfHolds(s *suite) {
 	s.refuse(o, record.HoldExpired) // checked before the amount, after the flags
 	lock(record.Frozen, 0)
 	s.refuse(o, record.AccountLocked)
+	s.accept(s.hold("alice", "carol", 1, time.Hour)) // the first has ended
 	second := s.hold("alice", "carol", 1000, time.Hour)
 	second.Limits = &ledger.Limits{PerOp: ron(999), OpenHolds: 1}
 	s.refuse(second, record.LimitOp)
@@ -271,6 +272,7 @@ func limits(s *suite) {
 	s.refuse(huge, record.LimitTotal) // now the sum of all that was issued would
 	huge.Amount = engines.AmountOf(1<<63, 0)
 	s.accept(huge)
+	s.accept(s.hold("bob", "alice", 1, time.Hour)) // the first has ended
 	total := &ledger.Limits{OpenHolds: 1}
 	second := s.hold("alice", "bob", 1, time.Hour)
 	second.Limits = total

@@ -36,7 +36,7 @@ func Conformance(t *testing.T, open func(t *testing.T, clock *Clock) Rig) {
 		{"prepared", prepared}, {"batches", batches}, {"settle", settle}, {"refusals", refusals},
 		{"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
 		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays},
-		{"holds", holds}, {"hold expiry", holdExpiry}, {"flags", flags},
+		{"holds", holds}, {"hold expiry", holdExpiry}, {"hold at its expiry", holdAtExpiry}, {"flags", flags},
 		{"balances", balances}, {"lists", lists}, {"history", history},
 		{"transactions", transactions}, {"roots", roots}, {"proofs", proofs},
 		{"export", exports}, {"events", events}, {"contexts", contexts}, {"restart", restart},
@@ -95,9 +95,11 @@ func (s *suite) replay(o ledger.Op, first record.Receipt) {
 	}
 }
 
-// refuse commits an op that must be refused, and sees that nothing changed.
+// refuse commits an op that must be refused, and sees that nothing changed but overdue holds.
 func (s *suite) refuse(o ledger.Op, code record.Result) *ledger.Reject {
 	s.Helper()
+	_, err := s.Client.Balance(s.Context(), "alice", "ron", 0) // ends them
+	s.must(err)
 	before := s.head()
 	out := s.one(o)
 	if out.Reject == nil || out.Reject.Code != code {

@@ -32,7 +32,7 @@ func (f *Faulty) Accounts(ctx context.Context, q ledger.AccountsQuery) (ledger.A
 
 // Holds pages through the open holds of an account. After is the number of holds that were shown.
 func (m *Model) Holds(ctx context.Context, q ledger.HoldsQuery) (page ledger.HoldsPage, err error) {
-	err = m.with(ctx, func() error {
+	err = m.withHolds(ctx, func() error {
 		var seqs []uint64
 		for seq, h := range m.books.holds {
 			if h.closed == record.Accepted && (h.from == q.Account || h.to == q.Account) {
@@ -80,7 +80,7 @@ func (b *books) view(seq uint64) ledger.HoldView {
 
 // Hold reads one hold.
 func (m *Model) Hold(ctx context.Context, id record.TxID) (v ledger.HoldView, err error) {
-	err = m.with(ctx, func() error {
+	err = m.withHolds(ctx, func() error {
 		seq, err := m.books.find(id)
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ func (m *Model) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, e
 		return nil, err
 	}
 	p := &ledger.Prepared{Op: op}
-	err := m.with(ctx, func() error {
+	err := m.withHolds(ctx, func() error {
 		v, is := m.books.replay(*op, max(m.last, m.now().UnixNano()))
 		if !is {
 			v, is = m.books.refer(*op, within{})
@@ -125,7 +125,7 @@ func (m *Model) Commit(ctx context.Context, ops []ledger.Op) (outs []ledger.Outc
 	if err := checkOps(ops, false); err != nil {
 		return nil, err
 	}
-	err = m.with(ctx, func() error {
+	err = m.withHolds(ctx, func() error {
 		at, from := m.stamp(), len(m.books.entries)
 		verdicts := make([]verdict, len(ops))
 		for i := range ops {
@@ -149,7 +149,7 @@ func (m *Model) Settle(ctx context.Context, o ledger.Once, ops []ledger.Op) (out
 	if err := checkOps(ops, true); err != nil {
 		return out, err
 	}
-	err = m.with(ctx, func() error {
+	err = m.withHolds(ctx, func() error {
 		at, from := m.stamp(), len(m.books.entries)
 		v := m.books.settle(o, whole, at)
 		m.seal(from, at)
@@ -200,11 +200,20 @@ func (m *Model) Declare(ctx context.Context, assets ...string) error {
 	})
 }
 
-// Sweep ends the overdue holds, in the order of their expiry.
+// Sweep ends the overdue holds.
 func (m *Model) Sweep(ctx context.Context) error {
+	return m.withHolds(ctx, func() error { return nil })
+}
+
+// withHolds is with, after it has ended the overdue holds in the order of their expiry.
+func (m *Model) withHolds(ctx context.Context, fn func() error) error {
 	return m.with(ctx, func() error {
+		due := m.books.overdue(max(m.last, m.now().UnixNano()))
+		if len(due) == 0 {
+			return fn()
+		}
 		at, from := m.stamp(), len(m.books.entries)
-		for _, seq := range m.books.overdue(at) {
+		for _, seq := range due {
 			h := m.books.holds[seq]
 			mv := &move{
 				Op: ledger.Op{Code: record.OpExpire, Asset: h.asset, Hold: m.books.entries[seq-1].receipt.TxID},
@@ -213,7 +222,7 @@ func (m *Model) Sweep(ctx context.Context) error {
 			m.books.post(mv)
 		}
 		m.seal(from, at)
-		return nil
+		return fn()
 	})
 }
 

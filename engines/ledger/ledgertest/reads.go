@@ -47,7 +47,7 @@ func (m *Model) Balance(ctx context.Context, account, asset string, minSeq uint6
 	news := m.bus.Subscribe("balance")
 	defer news.Close()
 	for {
-		err := m.with(ctx, func() error {
+		err := m.withHolds(ctx, func() error {
 			v = m.balance(account, asset)
 			return nil
 		})
