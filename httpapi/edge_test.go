@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -350,6 +351,7 @@ func edgeCases() []problemCase {
 		{flow.ErrBusy, 429, "busy", "edge_busy", true},
 		{edge.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
 		{edge.ErrFull, 503, "cas_full", "edge_cas_full", true},
+		{fmt.Errorf("%w: %w", edge.ErrDisk, syscall.EIO), 503, "storage", "edge_storage", true},
 		{edge.ErrStore, 503, "cas_unavailable", "edge_cas_unavailable", true},
 		{edge.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
 		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},

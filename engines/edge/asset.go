@@ -191,6 +191,8 @@ func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object,
 		return nil, ErrNotFound
 	case errors.Is(err, cas.ErrCorrupt):
 		return nil, errors.Join(ErrCorrupt, e.quarantineSoon(ctx, name, err))
+	case ofDisk(err):
+		return nil, e.failed(err)
 	}
 	return o, err
 }

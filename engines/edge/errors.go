@@ -17,7 +17,9 @@ var (
 	ErrAmnesia  = errors.New("amnesia: nothing is fetched or stored")    // the node writes nothing to a disk
 	ErrStore    = errors.New("the content store cannot be opened")       // retried every few seconds
 	// ErrFull is returned if edge.cas or the disk has no room even after all evictions.
-	ErrFull    = errors.New("the content store is full")
+	ErrFull = errors.New("the content store is full")
+	// ErrDisk is returned if the disk does not read or write the content store, as with EIO.
+	ErrDisk    = errors.New("the disk of the content store fails")
 	ErrCorrupt = errors.New("stored object was corrupt and is set aside")
 	// ErrNames is returned if the index cannot look up the name of a site now.
 	ErrNames = errors.New("the name of the site cannot be looked up now")

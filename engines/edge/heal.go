@@ -12,15 +12,24 @@ import (
 	"ronbox/store"
 )
 
-// failed converts the error of a change of the content store for callers. It shows the error in
-// readiness until heal finds that the cause has gone.
+// failed converts the error of a read or a change of the content store for callers. It shows the
+// error in readiness until heal finds that the cause has gone.
 func (e *Engine) failed(err error) error {
-	if errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	switch {
+	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		err = fmt.Errorf("%w: %w", ErrFull, err)
+	case ofDisk(err) && !errors.Is(err, store.ErrPoisoned):
+		err = fmt.Errorf("%w: %w", ErrDisk, err)
 	}
 	e.broken.Store(err != nil)
 	e.d.Board.Set(service, keyStore, err)
 	return err
+}
+
+// ofDisk reports whether the kernel has refused to read or write a file.
+func ofDisk(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok
 }
 
 // openStore opens the content store. If the disk does not read or write its folder, only the edge

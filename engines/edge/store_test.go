@@ -171,7 +171,7 @@ func TestLostFile(t *testing.T) {
 func TestFaultyDisk(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"create", "write", "seal", "place", "sync"} {
-		for _, fault := range []error{syscall.ENOSPC, syscall.EROFS} {
+		for _, fault := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EIO} {
 			var broken atomic.Bool
 			body := sized(500)
 			h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, body(q.URL.Path[1:])) })
@@ -186,7 +186,8 @@ func TestFaultyDisk(t *testing.T) {
 			r.want(h.name+"/x", body("x"))
 			broken.Store(true)
 			_, _, err := r.read(h.name + "/y")
-			if !errors.Is(err, fault) || errors.Is(err, ErrFull) != (fault == syscall.ENOSPC) {
+			if full := fault == syscall.ENOSPC; !errors.Is(err, fault) || errors.Is(err, ErrFull) != full ||
+				errors.Is(err, ErrDisk) == full {
 				t.Errorf("%s: %v", op, err)
 			}
 			if m := r.board.Report(service, "").Causes; m[service+"."+keyStore] == "" {
@@ -202,6 +203,25 @@ func TestFaultyDisk(t *testing.T) {
 			r.sound()
 			r.stop()
 		}
+	}
+}
+
+// An object that the disk does not read is refused with an error of its own, which readiness shows.
+// Here its file is a link to itself.
+func TestUnreadableObject(t *testing.T) {
+	t.Parallel()
+	r, h, body := newSizedRig(t, 100)
+	o := r.want(h.name+"/x", body("x"))
+	r.e.Purge()
+	path := r.file(o.Digest)
+	if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.read(h.name + "/x"); !errors.Is(err, ErrDisk) || !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("err = %v, want ErrDisk", err)
+	}
+	if m := r.board.Report(service, "").Causes; !strings.Contains(m[service+"."+keyStore], path) {
+		t.Errorf("readiness says %v", m)
 	}
 }
 

@@ -51,8 +51,10 @@
 //  8. Every accepted job is answered exactly once, including at shutdown and after a panic.
 //  9. A lookup reads this node's file in the goroutine of its caller, and takes a place in work_tx
 //     only before it asks peers. While another network waits, one network holds at most a quarter
-//     of the places and of the workers. A lookup that cannot begin in time is refused with
-//     flow.ErrBusy, at admission or when a worker takes it too late. It never ends in ErrTimeout.
+//     of the places and of the workers. The lookups of networks that are Quiet have a quarter of
+//     the places and the first free workers, up to a quarter of them, before all others. A lookup
+//     that cannot begin in time is refused with flow.ErrBusy, at admission or when a worker takes
+//     it too late. It never ends in ErrTimeout.
 //  10. An answer lists the providers of this node's file first, takes at most MaxHeard of one
 //     peer's answer, and ranks no provider by a date in the future.
 //  11. Every row has a checksum. A damaged row of a name is reported as damaged until it is

@@ -62,6 +62,9 @@ type Deps struct {
 	// Admit takes cost tokens of the rate of a network for a lookup that leaves the node, or
 	// returns the time until the next token. nil: no rate. It does not block.
 	Admit func(network netip.Addr, cost int) (ok bool, wait time.Duration)
+	// Quiet reports whether a network that asks for a lookup among peers has asked for few in the
+	// last minute. nil: none has a reserve. It does not block.
+	Quiet func(network netip.Addr) bool
 }
 
 // Engine is the index. New builds it, Recover opens it, and its tasks do the work. Its methods are
@@ -78,6 +81,7 @@ type Engine struct {
 	m       *metrics
 
 	admit    func(network netip.Addr, cost int) (ok bool, wait time.Duration) // nil: no rate
+	quiet    func(network netip.Addr) bool                                    // nil: none is
 	identity func() ed25519.PrivateKey
 	key      ed25519.PrivateKey // set by Recover
 	id       PeerID
@@ -125,6 +129,7 @@ func New(cfg Config, d Deps) *Engine {
 		log:      d.Log,
 		now:      d.Now,
 		admit:    d.Admit,
+		quiet:    d.Quiet,
 		identity: d.Identity,
 		fences:   newFences(),
 		fleet:    d.Fleet,

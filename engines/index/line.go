@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -23,6 +24,10 @@ type turn struct{}
 // quarter yields to every waiting network with less. A network that holds a quarter of the places
 // gets no more while another waits. If the line is full, the newest job of the network with the
 // most jobs is evicted for a network that has fewer.
+//
+// So that many networks together cannot crowd out one that asks little, quiet jobs have a reserve:
+// a free worker takes one first while they hold less than a quarter of the workers, and while they
+// hold less than a quarter of the places, another job is evicted for one.
 type line struct {
 	workers int
 
@@ -32,6 +37,8 @@ type line struct {
 	queued  int           // number of queued jobs
 	running int           // number of jobs held by workers
 	held    time.Duration // moving average of the time that a lookup holds a worker
+
+	quietQueued, quietRunning int // quiet jobs among these
 }
 
 // netJobs are the jobs of one network.
@@ -55,12 +62,19 @@ func (l *line) push(j *job, room time.Duration) (evicted *job, err error) {
 		n = &netJobs{from: j.from}
 	}
 	alone := l.queued == len(n.jobs)
-	if !alone && len(n.jobs) >= workCap/shareOf || l.wait(n) > room {
+	reserved := j.quiet && l.quietQueued < workCap/shareOf
+	wait := l.wait(n)
+	if reserved {
+		wait = min(wait, l.held*time.Duration(l.quietQueued+1)/time.Duration(l.reserve()))
+	}
+	if !alone && len(n.jobs) >= workCap/shareOf || wait > room {
 		return nil, flow.ErrBusy
 	}
 	if l.queued == workCap {
-		most := slices.MaxFunc(l.waiting, func(a, b *netJobs) int { return len(a.jobs) - len(b.jobs) })
-		if len(most.jobs) <= len(n.jobs)+1 {
+		most := slices.MaxFunc(l.waiting, func(a, b *netJobs) int {
+			return cmp.Or(a.yields(reserved)-b.yields(reserved), len(a.jobs)-len(b.jobs))
+		})
+		if len(most.jobs) <= len(n.jobs)+1 && (most == n || most.yields(reserved) == 0) {
 			return nil, flow.ErrBusy
 		}
 		evicted = most.jobs[len(most.jobs)-1]
@@ -72,7 +86,27 @@ func (l *line) push(j *job, room time.Duration) (evicted *job, err error) {
 	}
 	n.jobs = append(n.jobs, j)
 	l.queued++
+	l.quietQueued += j.quietly()
 	return evicted, nil
+}
+
+// reserve returns the number of workers that quiet jobs have for themselves.
+func (l *line) reserve() int { return max(1, l.workers/shareOf) }
+
+// quietly returns 1 for a quiet job, or 0.
+func (j *job) quietly() int {
+	if j.quiet {
+		return 1
+	}
+	return 0
+}
+
+// yields returns 1 if the newest job of n is to be evicted for a job with a reserved place, or 0.
+func (n *netJobs) yields(reserved bool) int {
+	if !reserved {
+		return 0
+	}
+	return 1 - n.jobs[len(n.jobs)-1].quietly()
 }
 
 // wait estimates the time that a new job of n waits for a worker. The caller holds mu.
@@ -99,11 +133,17 @@ func (l *line) take() *job {
 	if l.queued == 0 {
 		return nil
 	}
-	// the first one if several are equal
-	next := slices.MinFunc(l.waiting, func(a, b *netJobs) int { return a.running - b.running })
+	first := l.quietRunning < l.reserve()
+	next := slices.MinFunc(l.waiting, func(a, b *netJobs) int { // the first one if several are equal
+		if q := b.jobs[0].quietly() - a.jobs[0].quietly(); first && q != 0 {
+			return q
+		}
+		return a.running - b.running
+	})
 	j := next.jobs[0]
 	next.running++
 	l.running++
+	l.quietRunning += j.quietly()
 	l.remove(next, 0)
 	if len(next.jobs) > 0 { // the network moves to the end of the line
 		at := slices.Index(l.waiting, next)
@@ -119,6 +159,7 @@ func (l *line) done(j *job, asked time.Duration) {
 	n := l.nets[j.from]
 	n.running--
 	l.running--
+	l.quietRunning -= j.quietly()
 	if asked > 0 {
 		l.held += (asked - l.held) / 8
 	}
@@ -159,6 +200,7 @@ func (l *line) flush() (all []*job) {
 
 // remove removes the job of n at an index. The caller holds mu.
 func (l *line) remove(n *netJobs, at int) {
+	l.quietQueued -= n.jobs[at].quietly()
 	if at == 0 {
 		n.jobs[0] = nil
 		n.jobs = n.jobs[1:]

@@ -38,6 +38,7 @@ type job struct {
 	fresh, local bool
 	from         netip.Addr // network of the first caller
 	cost         int        // rate tokens taken if the lookup leaves this node
+	quiet        bool       // its network has asked little
 	fence        mark
 	deadline     time.Time
 	call         *call         // nil for a job of bg_tx
@@ -205,6 +206,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 	if s.InlineHits && e.here(context.WithoutCancel(ctx), s, j) { // other callers may wait for it too
 		return
 	}
+	j.quiet = e.quiet != nil && e.quiet(j.from)
 	evicted, err := e.line.push(j, s.deadline-s.fair)
 	if evicted != nil { // j takes its turn
 		e.m.dropped(1)

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
@@ -292,93 +289,4 @@ func TestRateOfMisses(t *testing.T) {
 			},
 		)
 	}
-}
-
-// The line agrees with a model: every pushed job is taken, evicted or withdrawn exactly once; the
-// jobs of one network keep their order; the line is never longer than the queue; a network with a
-// quarter of the places gets no more while another waits; and a worker goes to the waiting network
-// with the fewest workers.
-func TestLineIsFair(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l := newLine(8)
-		queued, running := map[netip.Addr][]*job{}, map[netip.Addr]int{}
-		var busy []*job
-		nets, total := rapid.IntRange(1, 6).Draw(t, "nets"), 0
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				for range rapid.SampledFrom([]int{1, 7, 100}).Draw(t, "n") {
-					j := &job{from: network(rapid.IntRange(1, nets).Draw(t, "net"))}
-					mine, others := len(queued[j.from]), total-len(queued[j.from])
-					gone, err := l.push(j, time.Hour)
-					if err != nil {
-						if total < workCap && (others == 0 || mine < workCap/shareOf) {
-							t.Fatalf("refused with %d of its own and %d others", mine, others)
-						}
-						continue
-					}
-					if others > 0 && mine >= workCap/shareOf {
-						t.Fatalf("got a place with %d of its own and %d others", mine, others)
-					}
-					queued[j.from] = append(queued[j.from], j)
-					total++
-					if gone != nil {
-						list := queued[gone.from]
-						if total != workCap+1 || list[len(list)-1] != gone || gone.from == j.from {
-							t.Fatal("the wrong job gave way")
-						}
-						queued[gone.from] = list[:len(list)-1]
-						total--
-					}
-				}
-			},
-			"take": func(t *rapid.T) {
-				j := l.take()
-				if (j == nil) != (total == 0) {
-					t.Fatalf("took %v of %d", j, total)
-				}
-				if j == nil {
-					return
-				}
-				for from, list := range queued {
-					if len(list) > 0 && running[from] < running[j.from] {
-						t.Fatal("a network with fewer workers waits")
-					}
-				}
-				if queued[j.from][0] != j {
-					t.Fatal("out of order")
-				}
-				queued[j.from] = queued[j.from][1:]
-				running[j.from]++
-				busy = append(busy, j)
-				total--
-			},
-			"done": func(t *rapid.T) {
-				if len(busy) > 0 {
-					at := rapid.IntRange(0, len(busy)-1).Draw(t, "at")
-					l.done(busy[at], time.Duration(rapid.IntRange(0, 1000).Draw(t, "took"))*time.Millisecond)
-					running[busy[at].from]--
-					busy = slices.Delete(busy, at, at+1)
-				}
-			},
-			"withdraw": func(t *rapid.T) {
-				from := network(rapid.IntRange(1, nets).Draw(t, "net"))
-				if list := queued[from]; len(list) > 0 {
-					j := list[len(list)-1]
-					if l.withdraw(j) != j {
-						t.Fatal("withdrew another")
-					}
-					queued[from] = list[:len(list)-1]
-					total--
-				}
-			},
-			"": func(t *rapid.T) {
-				if l.queued != total || l.running != len(busy) || total > workCap || len(l.nets) > nets {
-					t.Fatalf("%d queued, want %d; %d run, want %d", l.queued, total, l.running, len(busy))
-				}
-			},
-		})
-		if got := len(l.flush()); got != total || l.queued != 0 {
-			t.Fatalf("flushed %d of %d", got, total)
-		}
-	})
 }

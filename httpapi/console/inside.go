@@ -27,6 +27,7 @@ type callerKey struct{}
 type caller struct {
 	session *session
 	peer    *front.Peer
+	refused atomic.Bool // the node does not accept the token of the session
 }
 
 // inside carries the requests of the typed clients to the node's own router. The context of a
@@ -38,8 +39,8 @@ type inside struct {
 
 // RoundTrip runs the request with the rights of its session.
 func (t inside) RoundTrip(r *http.Request) (answer *http.Response, err error) {
-	by, _ := r.Context().Value(callerKey{}).(caller)
-	if by.session == nil {
+	by := callerIn(r.Context())
+	if by == nil {
 		return nil, errors.New("console: a call outside a session")
 	}
 	if !by.session.write && r.Method != http.MethodGet {
@@ -68,6 +69,7 @@ func (t inside) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	if w.over {
 		return nil, errTooLong
 	}
+	by.refused.CompareAndSwap(false, w.status == http.StatusUnauthorized)
 	return w.response(r), nil
 }
 
@@ -116,5 +118,11 @@ func (b *buffer) response(r *http.Request) *http.Response {
 
 // as returns a context for calls with the rights of s.
 func as(ctx context.Context, s *session, peer *front.Peer) context.Context {
-	return context.WithValue(ctx, callerKey{}, caller{s, peer})
+	return context.WithValue(ctx, callerKey{}, &caller{session: s, peer: peer})
+}
+
+// callerIn returns the caller of a context of as, or nil.
+func callerIn(ctx context.Context) *caller {
+	by, _ := ctx.Value(callerKey{}).(*caller)
+	return by
 }

@@ -112,8 +112,8 @@ type navItem struct {
 	Here, Off  bool
 }
 
-// show returns the handler of a page. Without a session the overview is the
-// entrance, and the other pages lead there.
+// show returns the handler of a page. Without a session the overview is the entrance, and the other
+// pages lead there. If the token of the session is no longer accepted, each page is the entrance.
 func (h *Console) show(p *page) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		v, done, err := h.begin(c)
@@ -123,7 +123,11 @@ func (h *Console) show(p *page) httpapi.Handler {
 		if p.owner != "" && h.d.Info().Services[p.owner] == "off" {
 			return h.render(c, http.StatusOK, p, v.s, nil)
 		}
-		return h.render(c, http.StatusOK, p, v.s, p.data(v))
+		data := p.data(v)
+		if callerIn(v.ctx).refused.Load() { // each part of the page would say so
+			return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{errNoToken.Error()})
+		}
+		return h.render(c, http.StatusOK, p, v.s, data)
 	}
 }
 
@@ -198,6 +202,9 @@ func read[T any](v T, err error) part[T] {
 	return part[T]{V: v}
 }
 
+// errNoToken is shown when the token of a session has expired or was revoked.
+const errNoToken = notice("The token of this session is no longer accepted. Enter again.")
+
 // problemOf returns the problem document in err, or nil.
 func problemOf(err error) *wire.Problem {
 	p, _ := errors.AsType[*wire.Problem](err)
@@ -214,7 +221,7 @@ func explain(err error) string {
 		scope, _ := p.Details["scope"].(string)
 		return "This needs the scope " + strings.ReplaceAll(scope, "|", " or ") + "."
 	case p.Status == http.StatusUnauthorized:
-		return "The token of this session is no longer accepted. Leave, and enter again."
+		return errNoToken.Error()
 	case p.Detail == "":
 		return p.Title
 	}

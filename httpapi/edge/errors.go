@@ -99,6 +99,8 @@ func rules() []httpapi.ErrorRule {
 		amnesia.Say("the node writes nothing to a disk, so it fetches nothing; packs are served"),
 		rule(503, "cas_unavailable", "Content store is not open", later, is(edge.ErrStore)),
 		rule(503, "cas_full", "Content store is full", later, is(edge.ErrFull)),
+		rule(503, "storage", "Content store fails", later, is(edge.ErrDisk)).
+			Say("the disk of the node does not read or write its content store; /readyz names the cause"),
 		rule(503, "names_unavailable", "Name cannot be looked up", later, is(edge.ErrNames)),
 		rule(503, "pack_opening", "Pack is being opened", later, is(edge.ErrPackOpening)),
 		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),

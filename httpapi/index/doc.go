@@ -15,7 +15,9 @@
 //     verified only if its signature was checked.
 //  5. A lookup that leaves the node takes a token of the rate of its network. A fresh lookup
 //     without a bearer token takes ten. The connection of a lookup that was refused for the share
-//     or the rate of its network is held back.
+//     or the rate of its network is held back. A network that asked for at most six of them in a
+//     minute, in a block (IPv4 /24, IPv6 /56) that asked for at most 24, is quiet: its searches
+//     have a reserve.
 //  6. A token of index.peer_tokens is sent to its peer alone. It appears in no error, log or
 //     answer. A reload that cannot read one of the files of peers changes nothing.
 //  7. Members of bodies are never renamed. Unknown members are ignored in answers of peers and

@@ -31,8 +31,9 @@ const freshCost = 10
 // quotas of lookups per minute, and the rate of lookups of one network that leave the node.
 type Limits struct {
 	misses    *limit.Keyed[netip.Addr]
-	closed    bool         // reads need a token
-	inflight  atomic.Int64 // bound of requests inside one route
+	quiet     *limit.Keyed[netip.Prefix] // searches of a network, and of the block that it is in
+	closed    bool                       // reads need a token
+	inflight  atomic.Int64               // bound of requests inside one route
 	resolves  quota
 	providers quota
 }
@@ -52,7 +53,11 @@ func NewLimits(c index.Config, m *obs.Metrics) *Limits {
 		Labels: []string{"dimension"},
 		Help:   "Requests refused by a quota per minute.",
 	})
-	l := &Limits{closed: !c.PublicReads, misses: limit.NewKeyed[netip.Addr](missNetworks, 0, 0)}
+	l := &Limits{
+		closed: !c.PublicReads,
+		misses: limit.NewKeyed[netip.Addr](missNetworks, 0, 0),
+		quiet:  limit.NewKeyed[netip.Prefix](missNetworks, 0, 0),
+	}
 	l.resolves.used = m.Counter("quota_exhaustions_total", service, "dimension", "resolves_per_min")
 	l.providers.used = m.Counter("quota_exhaustions_total", service, "dimension", "providers_per_min")
 	l.Set(c)
@@ -83,6 +88,31 @@ func (l *Limits) Admit(network netip.Addr, cost int) (ok bool, wait time.Duratio
 	}
 	return true, 0
 }
+
+// Searches a minute up to which a network, and the block of addresses that it is in, count as
+// quiet. A block is an IPv4 /24 or an IPv6 /56: one customer often has as many.
+const (
+	quietSearches = 6
+	quietBlock    = 4 * quietSearches
+	blockBits     = 24
+	blockBits6    = 56
+)
+
+// Quiet counts a search of a network, and reports whether the network and its block have asked
+// little in the last minute. It is a share of the reserve of searches, as Admit is of their rate.
+func (l *Limits) Quiet(network netip.Addr) bool {
+	now, bits := time.Now(), blockBits
+	if network.Is6() {
+		bits = blockBits6
+	}
+	block, _ := network.Prefix(bits) // of a client without an address: the zero Prefix
+	own, _ := l.quiet.TakeAt(netip.PrefixFrom(network, network.BitLen()), now, perMinute(quietSearches))
+	all, _ := l.quiet.TakeAt(block, now, perMinute(quietBlock))
+	return own && all
+}
+
+// perMinute returns the rate of n a minute.
+func perMinute(n int) limit.Rate { return limit.Per(float64(n)/60, n) }
 
 // Set applies the limits of another configuration. Requests that are inside a route go on.
 func (l *Limits) Set(c index.Config) {

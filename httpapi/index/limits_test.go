@@ -1,12 +1,15 @@
 package index
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
@@ -128,6 +131,39 @@ func TestFreshCostsMoreWithoutAToken(t *testing.T) {
 			t.Errorf("providers%s %s: %+v", tt.query, tt.token, got)
 		}
 	}
+}
+
+// A network is quiet for six searches a minute, and a block of addresses for four times as many.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimits(index.DefaultConfig(), obs.NewMetrics())
+		quiet := func(format string, networks, each int) (n int) {
+			for i := range networks * each {
+				if l.Quiet(netip.MustParseAddr(fmt.Sprintf(format, i%networks))) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, tt := range []struct {
+			format                string
+			networks, each, quiet int
+		}{
+			{"192.0.2.%d", 1, 100, quietSearches},
+			{"198.51.100.%d", 150, 10, quietBlock},
+			{"203.%d.113.1", 150, 10, 150 * quietSearches},
+			{"2001:db8:0:%x::", 150, 10, quietBlock},
+			{"2001:db9:%x::", 150, 10, 150 * quietSearches},
+		} {
+			if n := quiet(tt.format, tt.networks, tt.each); n != tt.quiet {
+				t.Errorf("%d of %s, %d searches each: %d are quiet, want %d", tt.networks, tt.format, tt.each, n, tt.quiet)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := quiet("192.0.2.%d", 1, 100); n != quietSearches {
+			t.Errorf("a minute later %d are quiet", n)
+		}
+	})
 }
 
 // The rate of misses is per network, has a burst of twice the rate, and is off at 0. A fresh lookup

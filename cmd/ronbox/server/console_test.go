@@ -319,9 +319,12 @@ func TestConsoleOfAToken(t *testing.T) {
 	}
 	_, err = r.socket().Revoke(t.Context(), nodeapi.RevokeRequest{TID: token.TID})
 	must(t, err)
-	text := b.wants(http.StatusOK, "GET", "/console/wallet", "")
-	if strings.Contains(text, "1\u202f000\u202f000") || !strings.Contains(text, "no longer accepted") {
-		t.Errorf("after the token was revoked: %s", text)
+	for _, page := range []string{"", "wallet", "operations"} {
+		text := b.wants(http.StatusOK, "GET", "/console/"+page, "")
+		if strings.Contains(text, "1\u202f000\u202f000") || strings.Count(text, "no longer accepted") != 1 ||
+			strings.Contains(text, "not answer") {
+			t.Errorf("after the token was revoked: %s", text)
+		}
 	}
 	r.halt()
 }

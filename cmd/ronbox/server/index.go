@@ -97,6 +97,7 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 		Peers:   asked,
 		Fleet:   c.Fleet.Enabled,
 		Admit:   e.limits.Admit,
+		Quiet:   e.limits.Quiet,
 
 		Identity: n.indexKey,
 	})

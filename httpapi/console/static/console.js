@@ -45,9 +45,21 @@ function morph(old, next) {
   for (const from of olds.slice(nexts.length)) from.remove();
 }
 
+// showStale says that the live part of the page is old, or takes that back.
+function showStale(stale) {
+  const old = document.getElementById("stale");
+  if (!stale) return old?.remove();
+  if (old) return;
+  const p = document.createElement("p");
+  p.id = "stale";
+  p.className = "notice";
+  p.setAttribute("role", "status");
+  document.getElementById("main").prepend(p);
+  p.textContent = "The node does not answer. This page shows an older state."; // after prepend, so that it is read out
+}
+
 // refresh makes the live part of the page that of the same page as it is now.
 async function refresh(live) {
-  const stale = document.getElementById("stale");
   try {
     const answer = await fetch(location.href, {
       headers: { "X-Console-Live": "1" }, redirect: "manual", signal: AbortSignal.timeout(10000),
@@ -55,12 +67,12 @@ async function refresh(live) {
     const page = new DOMParser().parseFromString(answer.ok ? await answer.text() : "", "text/html");
     const next = page.querySelector(`[data-live="${live.dataset.live}"]`);
     if (answer.type === "opaqueredirect" || answer.ok && !next) return location.reload(); // the session has ended
-    stale.hidden = answer.ok;
+    showStale(!answer.ok);
     if (!answer.ok) return;
     showTimes(next);
     morph(live, next);
   } catch {
-    stale.hidden = false; // the next try is soon
+    showStale(true); // the next try is soon
   }
 }
 
