@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"ronbox/engines/rewarder/record"
@@ -39,6 +40,9 @@ func (r *rig) readFiles(dir string) map[string][]byte {
 		r.t.Fatal(err)
 	}
 	for _, f := range all {
+		if strings.HasSuffix(f.Name(), ".tmp") { // being written
+			continue
+		}
 		if files[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name())); err != nil {
 			r.t.Fatal(err)
 		}
