@@ -140,4 +140,5 @@ func (n *Node) describe() {
 	}
 	n.describeAmnesia()
 	n.describeDeadlines()
+	n.describeClock()
 }
