@@ -117,6 +117,7 @@ func TestClusterOperations(t *testing.T) {
 func TestLocalRoutes(t *testing.T) {
 	want := strings.Fields(`
 		POST /admin/v1/cluster/init POST /admin/v1/cluster/leave GET /admin/v1/cluster/status
+		GET /admin/v1/clock POST /admin/v1/clock/accept
 		GET /admin/v1/config POST /admin/v1/config/reload GET /admin/v1/debug/profile/:profile POST /admin/v1/drain
 		GET /admin/v1/doctor GET /admin/v1/log-level PUT /admin/v1/log-level GET /admin/v1/queues
 		GET /admin/v1/series GET /admin/v1/sessions DELETE /admin/v1/sessions/:session GET /admin/v1/snapshots

@@ -269,6 +269,8 @@ func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"queues":    func() error { return only(c.Queues(ctx)) },
 		"series":    func() error { return only(c.Series(ctx)) },
 		"doctor":    func() error { return only(c.Doctor(ctx)) },
+		"clock":     func() error { return only(c.Clock(ctx)) },
+		"accept":    func() error { return only(c.AcceptClock(ctx)) },
 		"snapshots": func() error { return only(c.Snapshots(ctx)) },
 		"sessions":  func() error { return only(c.Sessions(ctx)) },
 		"session":   func() error { return c.EndSession(ctx, "0123456789ab") },

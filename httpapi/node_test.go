@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
@@ -132,6 +133,18 @@ func (n *fakeNode) Doctor(context.Context) (nodeapi.Checkup, error) {
 	return nodeapi.Checkup{CheckedAt: time.Unix(1, 0).UTC(), Findings: []nodeapi.NodeFinding{
 		{Check: "growth", State: "warn", Message: "full in 2 d", Next: "make room"},
 	}}, n.err
+}
+
+func (n *fakeNode) Clock(context.Context) nodeapi.Clock {
+	at := time.Unix(1, 0).UTC()
+	return nodeapi.Clock{
+		Reading: at, Wall: at.Add(time.Hour), OffsetS: 3600, State: "ahead", SettlesAt: at, Since: at, Message: "ahead",
+		Next: "wait", Expires: &nodeapi.ClockExpiry{Keys: 2},
+	}
+}
+
+func (n *fakeNode) AcceptClock(context.Context, engines.Actor, string) (nodeapi.ClockAccepted, error) {
+	return nodeapi.ClockAccepted{Reading: time.Unix(1, 0).UTC(), ByS: 3600}, n.err
 }
 
 func (n *fakeNode) Snapshots(context.Context) (nodeapi.SnapshotList, error) {
@@ -453,6 +466,8 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 		{"GET", "queues", "", 200, `"name":"q"`},
 		{"GET", "series", "", 200, `"values":[null,0.5]`}, {"GET", "series?n=1", "", 400, `"field":"n"`},
 		{"GET", "doctor", "", 200, `"state":"warn"`},
+		{"GET", "clock", "", 200, `"offset_s":3600,"state":"ahead","synchronised":false`},
+		{"POST", "clock/accept", "", 200, `"by_s":3600`},
 		{"GET", "snapshots", "", 200, `"verified":true`},
 		{"GET", "sessions", "", 200, `"id":"0123456789ab"`},
 		{"DELETE", "sessions/0123456789ab", "", 204, ``},
@@ -484,7 +499,8 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 		"db/snapshot":   `{"dir":"/d"}`,
 		"log-level":     `{"level":"info"}`,
 	}
-	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true, "series": true}
+	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true, "series": true,
+		"clock": true}
 	r := newRig(t)
 	r.undescribed = true
 	for _, route := range r.tableOf(adminPrefix, -1) {
@@ -504,6 +520,7 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 		}{
 			{store.ErrPoisoned, 503, "store_failed"},
 			{&nodehttp.ConflictError{Reason: "one is running"}, 409, "conflict"},
+			{clock.ErrForward, 409, "conflict"}, {clock.ErrBeforeBuild, 409, "conflict"},
 			{httpapi.ErrNoSuch, 404, "not_found"},
 			{store.ErrFull, 507, "store_full"}, {store.ErrAmnesia, 503, "amnesia"}, {errors.New("odd"), 500, "internal"},
 			{&nodehttp.ReloadError{Reason: "restart", Keys: []string{"node.data_dir"}}, 422, "reload_refused"},

@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/clock"
 )
 
 // Membership is the configuration of the cluster and the place in its log that the file of a
@@ -164,7 +165,7 @@ func Reincarnate(path string, by Event, m *Membership) (after Info, err error) {
 			return err
 		}
 		p := info.position()
-		p.at = max(now.UnixNano(), p.at+1)
+		p.at = offlineStamp(now, p.at)
 		if _, err := appendAudit(tx.Bucket([]byte(auditBucket.Name)), &p, noRing, p.at, by.bounded()); err != nil {
 			return err
 		}
@@ -276,6 +277,15 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 		err = update(db, func(tx *bolt.Tx) error { return putClean(tx, true) })
 	}
 	return roomError(closing(db, err))
+}
+
+// offlineStamp returns the stamp of a change to a file at rest, Unix ns. last is the newest stamp in
+// the file and now the wall clock, which is believed as it is at the boot of a node: one command
+// under a clock that is years ahead must not take the file there.
+func offlineStamp(now time.Time, last int64) int64 {
+	c := clock.New(clock.Options{Read: func() (time.Time, time.Duration) { return now, 0 }})
+	c.Begin(time.Unix(0, last))
+	return max(c.Now().UnixNano(), last+1)
 }
 
 // KeepMembers keeps a committed configuration of the cluster in memory, unless the file has it or a

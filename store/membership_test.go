@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
 )
 
 // testMembership is that of a file as `cluster init` leaves it.
@@ -336,5 +338,31 @@ func TestHalfAMembership(t *testing.T) {
 		if m, err := ReadMembership(path); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("without %s: %+v, %v", key, m, err)
 		}
+	}
+}
+
+// A change to a file at rest under a clock that is years ahead, or behind, does not take the file
+// there.
+func TestOfflineStamp(t *testing.T) {
+	last := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		doc string
+		now time.Time
+		at  time.Time
+	}{
+		{"the node was off", last.Add(30 * 24 * time.Hour), last.Add(30 * 24 * time.Hour)},
+		{"behind", last.Add(-time.Hour), last.Add(1)},
+	} {
+		if at := offlineStamp(tt.now, last.UnixNano()); at != tt.at.UnixNano() {
+			t.Errorf("%s: %s, want %s", tt.doc, time.Unix(0, at).UTC(), tt.at)
+		}
+	}
+	far := last.Add(10 * 365 * 24 * time.Hour)
+	want := last.Add(1)
+	if state, err := host.ReadClock(); err == nil && state.Synchronised {
+		want = far // the kernel of this machine says that its clock is right
+	}
+	if at := offlineStamp(far, last.UnixNano()); at != want.UnixNano() {
+		t.Errorf("years ahead: %s, want %s", time.Unix(0, at).UTC(), want)
 	}
 }

@@ -310,7 +310,7 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 		return err
 	}
 	p := info.position()
-	p.at = max(m.now(), p.at+1)
+	p.at = offlineStamp(time.Unix(0, m.now()), p.at)
 	note := Event{Event: "db.migrate", Decision: "allow", Reason: "start", Detail: map[string]string{
 		"from": fmt.Sprint(at.From), "to": fmt.Sprint(at.From + 1), "rows": fmt.Sprint(at.Rows),
 	}}

@@ -194,7 +194,7 @@ func renew(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 		return info, err
 	}
 	p := info.position()
-	p.at = max(o.Now.UnixNano(), p.at+1)
+	p.at = offlineStamp(o.Now, p.at)
 	if _, err := appendAudit(rows, &p, noRing, p.at, o.By.bounded()); err != nil {
 		return info, err
 	}

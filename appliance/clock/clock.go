@@ -133,6 +133,7 @@ func (c *Clock) Begin(last time.Time) {
 		c.reading = c.wall
 	}
 	c.judge()
+	c.since = c.reading
 }
 
 // Reach makes the reading at least at, the stamp of a node that led the cluster before this one.
@@ -254,7 +255,7 @@ func (c *Clock) judge() {
 	}
 	state := OK
 	switch {
-	case ahead > c.cfg.Step:
+	case ahead > c.cfg.Step, ahead > Tolerance && c.beforeBuild():
 		state = Ahead
 	case ahead < -Tolerance:
 		state = Behind

@@ -2,6 +2,7 @@ package clock
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,4 +269,53 @@ func TestReadingLaws(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Explain names the clock that is probably wrong, by how much and since when, and says what will
+// happen.
+func TestExplain(t *testing.T) {
+	for _, tt := range []struct {
+		doc    string
+		by     time.Duration
+		synced bool
+		built  time.Time
+		seen   []string
+		next   []string
+	}{
+		{"ok", 3 * time.Second, false, time.Time{}, []string{"agree"}, []string{""}},
+		{"ahead", 26 * time.Hour, false, time.Time{},
+			[]string{"26h0m0s ahead", "since 2026-11-28T12:00:00Z (30s)", "the wall clock may be wrong"},
+			[]string{"in 9m30s", "ronbox clock accept"}},
+		{"ahead, synchronised", 26 * time.Hour, true, time.Time{},
+			[]string{"26h0m0s ahead", "the node's clock is probably behind"}, []string{"in 30s"}},
+		{"behind", -30 * time.Minute, false, time.Time{},
+			[]string{"29m45s behind", "(15s)", "the wall clock is probably wrong"}, []string{"half speed", "in 59m30s"}},
+		{"far behind", -72 * time.Hour, false, time.Time{},
+			[]string{"3 days behind", "the wall clock is probably wrong"}, []string{"full speed"}},
+		{"far behind, synchronised", -50 * time.Hour, true, time.Time{},
+			[]string{"2 days behind", "the node's clock is probably ahead"}, []string{"full speed", "nothing is refused"}},
+		{"before the binary", -time.Hour, true, noon,
+			[]string{"1h0m0s behind", "the wall clock is wrong", "2026-11-28T12:00:00Z"}, []string{"set the clock"}},
+	} {
+		b := newBench()
+		b.synced = tt.synced
+		o := b.options()
+		o.Built = tt.built
+		c := New(o)
+		b.wall = b.wall.Add(tt.by)
+		c.Now()
+		b.run(c, 30*time.Second)
+		s := c.Status()
+		seen, next := s.Explain()
+		for _, want := range tt.seen {
+			if !strings.Contains(seen, want) {
+				t.Errorf("%s: %q lacks %q", tt.doc, seen, want)
+			}
+		}
+		for _, want := range tt.next {
+			if !strings.Contains(next, want) {
+				t.Errorf("%s: %q lacks %q", tt.doc, next, want)
+			}
+		}
+	}
 }

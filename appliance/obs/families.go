@@ -265,6 +265,15 @@ func nodeFamilies() []Family {
 		{Name: "readyz_degraded", Type: Gauge, Labels: []string{"cause"}, Help: "1 while the readiness key fails."},
 		{Name: "lifecycle_state", Type: Gauge, Labels: []string{"state"}, Help: "1 for the current state of the node."},
 		{
+			Name: "clock_offset_seconds",
+			Type: Gauge,
+			Help: "The wall clock minus the node's clock: positive while a wall clock that is ahead is not believed yet.",
+		},
+		{
+			Name: "clock_steps_total", Type: Counter, Labels: []string{"direction"},
+			Help: "Steps of the wall clock: forward ones that the node's clock followed, and backward ones of more than 10 s.",
+		},
+		{
 			Name: "backup_age_seconds",
 			Type: Gauge,
 			Help: "Time since the newest verified snapshot, or since the start if there is none.",

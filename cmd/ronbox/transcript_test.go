@@ -347,6 +347,8 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"iat":[0-9]+`), `"iat":SECONDS`},
 	{regexp.MustCompile(`\S*/ronbox\.test`), "ronbox"},
 	{regexp.MustCompile(`go1\.[0-9.]+`), "goVERSION"},
+	{regexp.MustCompile(`"synchronised":(true|false)`), `"synchronised":BOOL`},
+	{regexp.MustCompile(`(not )?synchronised, the kernel says`), "SYNCHRONISED"},
 	{regexp.MustCompile(`"commit":"[0-9a-f]{40}",`), ""},
 	{regexp.MustCompile(`commit +[0-9a-f]{40}\n`), ""},
 	{regexp.MustCompile(`process [0-9]+ \([^)]*\)`), "process PID (COMMAND)"},

@@ -26,6 +26,7 @@ var layers = [][]string{
 		"appliance/systemd",
 		"appliance/host",
 		"appliance/host/hosttest",
+		"appliance/clock",
 		"appliance/cache",
 		"appliance/merkle",
 		"appliance/upstream",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
@@ -18,7 +19,8 @@ const (
 	MaxHolds    = 500  // holds of a page
 	MaxAccounts = 1000 // accounts of a page
 	// open holds that one call of Holds examines: a page ends after so many, even if it is not full
-	holdScan = 4096
+	holdScan    = 4096
+	MaxExpiring = holdScan // holds that Expiring counts
 )
 
 // HoldsQuery asks for a page of the open holds that an account pays or may capture.
@@ -348,4 +350,33 @@ func (l *Local) accountAt(r store.Reader, ref uint64) (tables.Account, error) {
 		return a, errStale
 	}
 	return a, nil
+}
+
+// Expiring returns how many idempotency keys and open holds expire if the ledger's time goes ahead
+// to at. Keys are counted by whole slots, so there are that many at most. It counts MaxExpiring
+// holds at most.
+func (l *Local) Expiring(ctx context.Context, at time.Time) (keys, holds int64, err error) {
+	if err := l.readable(ctx); err != nil {
+		return 0, 0, err
+	}
+	now, until, ttl := l.now().UnixNano(), at.UnixNano(), int64(l.reloaded.Load().KeyTTL)
+	from := tables.HoldEnd{Expires: now + 1}
+	err = l.view(ctx, func(r store.Reader) error {
+		holds = 0
+		ends, _ := holdsAfter(r, from, l.freshHolds(from))
+		for _, end := range ends {
+			if end.Expires > until {
+				break
+			}
+			h, err := l.holdAt(r, end.Seq)
+			if err != nil {
+				return err
+			}
+			if h.Open() {
+				holds++
+			}
+		}
+		return nil
+	})
+	return l.books.idem.Within(now-ttl, until-ttl, l.books.view.Load().At), holds, l.readError(err)
 }

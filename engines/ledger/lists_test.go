@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
 )
 
@@ -146,4 +147,44 @@ func TestListsWhileRowsMove(t *testing.T) {
 	if why := r.l.SafeMode(); why != "" {
 		t.Error(why)
 	}
+}
+
+// Expiring counts the keys and the open holds that end before a time, wherever their rows are.
+func TestExpiring(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock).declare("ron")
+	r.accept(issue("alice", 1000, 1))
+	now := clock.Now()
+	for i, in := range []time.Duration{time.Hour, 3 * time.Hour, 5 * time.Hour, 50 * time.Hour} {
+		key := fmt.Sprint("hold", i)
+		id := r.accept(ledger.Op{
+			Code: record.OpHold, From: "alice", To: "bob", Asset: "ron", Amount: amount(1), ExpiresIn: in,
+			Dedupe: ledger.DedupeKey{Scope: "alice", Key: key}, Idem: key, TTL: 24 * time.Hour,
+		})[0].Receipt.TxID
+		if i == 1 {
+			r.accept(ledger.Op{Code: record.OpRelease, Hold: id})
+		}
+	}
+	look := func(doc string, ahead time.Duration, keys, holds int64) {
+		t.Helper()
+		gotKeys, gotHolds, err := r.l.Expiring(r.ctx(), now.Add(ahead))
+		if err != nil || gotKeys != keys || gotHolds != holds {
+			t.Errorf("%s: %d keys, %d holds, %v, want %d and %d", doc, gotKeys, gotHolds, err, keys, holds)
+		}
+	}
+	for _, where := range []string{"in memory", "in the file", "after a boot"} {
+		look(where+", at once", 0, 0, 0)
+		look(where+", before the keys end", 4*time.Hour, 0, 1)
+		look(where+", after they ended", 26*time.Hour, 4, 2)
+		look(where+", after all", 60*time.Hour, 4, 3)
+		if where == "in memory" {
+			if err := r.l.Flush(r.ctx()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			r.reopen()
+		}
+	}
+	clock.Advance(25 * time.Hour)
+	look("the keys ended before", 60*time.Hour, 0, 1)
 }

@@ -98,6 +98,14 @@ func operatorCases() []routeCase {
 			},
 			"swap",
 		},
+		{"GET /admin/v1/clock", `{"state":"ahead"}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.Clock(ctx)
+			return v.State, err
+		}, "ahead"},
+		{"POST /admin/v1/clock/accept", `{"by_s":3600}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.AcceptClock(ctx)
+			return v.ByS, err
+		}, 3600.0},
 		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.LogLevel(ctx)
 			return v.Level, err

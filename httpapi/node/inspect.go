@@ -15,6 +15,11 @@ type Inspection interface {
 	Series() nodeapi.SeriesList
 	// Doctor reads files of the machine, which takes milliseconds.
 	Doctor(ctx context.Context) (nodeapi.Checkup, error)
+	// Clock reads the holds that may expire, if the wall clock is ahead, else only memory.
+	Clock(ctx context.Context) nodeapi.Clock
+	// AcceptClock returns clock.ErrForward or clock.ErrBeforeBuild if the wall clock cannot be
+	// believed.
+	AcceptClock(ctx context.Context, by engines.Actor, corrID string) (nodeapi.ClockAccepted, error)
 	Snapshots(ctx context.Context) (nodeapi.SnapshotList, error)
 	Sessions() (nodeapi.SessionList, error)
 	EndSession(ctx context.Context, by engines.Actor, corrID, id string) error
@@ -38,6 +43,22 @@ func (h handlers) inspectionRoutes() []httpapi.Route {
 			ID:      "checkNode",
 			Summary: "Checks of the machine and the running node",
 			Answers: ok(nodeapi.Checkup{}),
+		},
+		httpapi.Route{
+			Method:  get,
+			Pattern: "clock",
+			Handle:  h.getClock,
+			ID:      "getClock",
+			Summary: "The node's clock and the clock of its machine",
+			Answers: ok(nodeapi.Clock{}),
+		},
+		httpapi.Route{
+			Method:  post,
+			Pattern: "clock/accept",
+			Handle:  h.postClockAccept,
+			ID:      "acceptClock",
+			Summary: "Believe a clock of the machine that is ahead",
+			Answers: ok(nodeapi.ClockAccepted{}),
 		},
 		httpapi.Route{
 			Method:  get,
@@ -80,6 +101,20 @@ func (h handlers) getDoctor(c *httpapi.Request) error {
 		return err
 	}
 	return c.Respond(http.StatusOK, found)
+}
+
+// getClock serves GET /admin/v1/clock.
+func (h handlers) getClock(c *httpapi.Request) error {
+	return c.Respond(http.StatusOK, h.node.Clock(c.Context()))
+}
+
+// postClockAccept serves POST /admin/v1/clock/accept.
+func (h handlers) postClockAccept(c *httpapi.Request) error {
+	done, err := h.node.AcceptClock(c.Context(), c.Actor(), c.CorrID())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, done)
 }
 
 // getSnapshots serves GET /admin/v1/snapshots.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
@@ -152,6 +153,8 @@ func rules() []httpapi.ErrorRule {
 	return []httpapi.ErrorRule{
 		clash.When(httpapi.IsA[*ConflictError]),
 		clash.When(httpapi.Is(obs.ErrNotRecording)).Say("the flight recorder is off"),
+		clash.When(httpapi.Is(clock.ErrForward)).With(httpapi.Told(httpapi.Details{"cause": "not_ahead"})),
+		clash.When(httpapi.Is(clock.ErrBeforeBuild)).With(httpapi.Told(httpapi.Details{"cause": "before_build"})),
 		{
 			Is: httpapi.IsA[*ReloadError],
 			Outcome: httpapi.Outcome{

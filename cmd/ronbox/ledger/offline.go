@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
@@ -25,7 +26,10 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 		return err
 	}
 	catalog := flow.NewCatalog(nil, nil)
-	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now, Migrations: server.Migrations()})
+	now := clock.New(clock.Options{Built: a.Build.Made})
+	s := store.New(cfg.Store, store.Options{
+		Path: file, Catalog: catalog, Now: now.Now, Opened: now.Begin, Migrations: server.Migrations(),
+	})
 	server.Declare(s)
 	if err := s.Open(ctx); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (a app) doctor(ctx context.Context) error {
 func (a app) findings(ctx context.Context) []host.Finding {
 	cfg, first := a.examineConfig()
 	node, running := a.examineNode(ctx, cfg)
-	out := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, running)...)
+	out := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, a.Build, running)...)
 	if running {
 		out = append(out, a.askDoctor(ctx, cfg, out)...)
 	}

@@ -20,8 +20,17 @@ import (
 
 // hint refines the outcome of errors of the node itself.
 func hint(err error, o *cli.Outcome) {
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "reload_refused" {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return
+	}
+	switch {
+	case p.Reason == "reload_refused":
 		o.Next = "correct the named keys (`ronbox config diff running` shows the changes), then reload again"
+	case p.Details["cause"] == "not_ahead":
+		o.Next = "there is nothing to accept; `ronbox clock status` shows the two clocks"
+	case p.Details["cause"] == "before_build":
+		o.Next = "set the clock of the machine, for instance with a time daemon"
 	}
 }
 
@@ -39,7 +48,7 @@ func Commands(c *cli.App) []*cobra.Command {
 	a.Advise(hint)
 	return []*cobra.Command{
 		a.initCmd(), a.serveCmd(), a.statusCmd(), a.seriesCmd(), a.consoleCmd(), a.drainCmd(), a.doctorCmd(),
-		a.configCmd(),
+		a.clockCmd(), a.configCmd(),
 	}
 }
 

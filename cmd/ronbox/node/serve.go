@@ -267,7 +267,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if cfg, err = a.Config(); err != nil { // init wrote the file
 		return err
 	}
-	return a.checkMachine(server.Checkup(ctx, cfg, false))
+	return a.checkMachine(server.Checkup(ctx, cfg, a.Build, false))
 }
 
 // hold locks the secret of a node until the process ends, so that verbs wait for the node: nothing
@@ -294,7 +294,7 @@ func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport}
+	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport, Made: a.Build.Made}
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}
@@ -357,6 +357,7 @@ func initTable(t cli.Table, m initDoc, started bool) {
 	t.Row("url", m.URL)
 	t.Row("socket", m.Socket)
 	t.Row("token file", m.TokenFile)
+	t.Opt("warning", m.Clock)
 	t.Opt("policy key", m.PolicyKey)
 	if m.SignerKey != "" {
 		t.Row("signer key", m.SignerKey)

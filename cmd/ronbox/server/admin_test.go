@@ -410,10 +410,10 @@ func TestReadinessKeysAreMetrics(t *testing.T) {
 	r.sound()
 	for _, want := range []struct{ service, key string }{
 		{"node", "config_loaded"}, {"node", "listener_bound"}, {"node", "storage_ready"}, {"node", "metrics_live"},
-		{"node", "accept_restore"},
+		{"node", "accept_restore"}, {"node", "clock_ok"},
 		{"registry", "commit_ready"}, {"registry", "bus_attached"}, {"registry", "genesis"},
 		{"wallet", "cfg_loaded"}, {"wallet", "ledger_ready"}, {"wallet", "auth_ready"},
-		{"wallet", "queue_ok"}, {"wallet", "clock_ok"},
+		{"wallet", "queue_ok"},
 	} {
 		if got := r.metric("readyz_degraded", "service", want.service, "cause", want.key); got != 0 {
 			t.Errorf("%s.%s = %v on a sound node", want.service, want.key, got)

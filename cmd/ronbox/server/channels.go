@@ -142,4 +142,5 @@ func (n *Node) describe() {
 	}
 	n.describeAmnesia()
 	n.describeDeadlines()
+	n.describeClock()
 }

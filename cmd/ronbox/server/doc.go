@@ -42,7 +42,11 @@
 //  11. A member of a cluster commits nothing before its election. A deposed one ends its life: the
 //     process replaces itself and keeps its sockets, so that no connection is refused, and does not
 //     wait for a disk that hangs.
-//  12. A directory becomes a node when its init has ended. A node never serves the remains of a
+//  12. The node has two clocks. Everything that is stored, or compared with a stored time, goes by
+//     the reading of package clock (n.now); what others sign or check goes by the wall clock
+//     (n.wall). While they differ by more than clock.Tolerance the soft key clock_ok says so, and
+//     nothing is refused.
+//  13. A directory becomes a node when its init has ended. A node never serves the remains of a
 //     killed init, and the next init starts over.
 //
 // # Members of a cluster

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
@@ -18,12 +20,23 @@ import (
 // CheckPort is the name of the finding about the address of the node.
 const CheckPort = "port"
 
-// Checkup checks the machine for a node with this configuration. If running is set, its port may be
-// in use.
-func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
+// Checkup checks the machine for a node with this configuration and program. If running is set, its
+// port may be in use.
+func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool) []host.Finding {
 	in := needs(cfg)
 	in.Running = running
-	return checkup(ctx, cfg, in)
+	found := checkup(ctx, cfg, in)
+	if running || in.Amnesia {
+		return found
+	}
+	c := clock.New(clock.Options{Built: build.Made, Config: cfg.Node.Clock()})
+	if err := readOffline(ctx, cfg.Path(DatabaseName), func(_ store.Reader, info store.Info) error {
+		c.Begin(time.Unix(0, max(info.At, info.CreatedAt)))
+		return nil
+	}); err != nil {
+		return found // there is no file, or checkSecret says what it is
+	}
+	return append(found, checkClock(c.Status()))
 }
 
 func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Finding {

@@ -22,6 +22,7 @@ func (n *Node) checkNode() []host.Finding {
 	points, _ := n.series.points()
 	found := []host.Finding{
 		n.checkReady(),
+		checkClock(n.clock.Status()),
 		n.checkTasks(),
 		checkCommits(points),
 		checkGrowth(points, float64(n.store.BytesLeft())),

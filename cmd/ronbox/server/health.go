@@ -161,6 +161,7 @@ func (n *Node) runHealthGate(ctx context.Context) error {
 	defer n.healthTick.Stop()
 	for {
 		n.sample()
+		n.watchClock()
 		n.manager.feed(n.store.CommitAge())
 		select {
 		case <-ctx.Done():

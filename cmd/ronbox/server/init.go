@@ -53,11 +53,12 @@ type InitResult struct {
 	URL       string   `json:"url"`
 	Socket    string   `json:"socket"`
 	TokenFile string   `json:"token_file"`
-	SignerKey string   `json:"signer_key,omitzero"` // of a dev node
-	Genesis   string   `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node or a follower
-	Follows   string   `json:"follows,omitzero"`    // URL of the node that is followed
-	PolicyKey string   `json:"policy_key,omitzero"` // of a dev node, which trusts it
-	Account   string   `json:"account,omitzero"`    // of a dev node, with its asset and amount
+	Clock     string   `json:"clock_warning,omitzero"` // if the clock of the machine is known to be wrong
+	SignerKey string   `json:"signer_key,omitzero"`    // of a dev node
+	Genesis   string   `json:"genesis,omitzero"`       // payload_b3 of version 1 of a dev node or a follower
+	Follows   string   `json:"follows,omitzero"`       // URL of the node that is followed
+	PolicyKey string   `json:"policy_key,omitzero"`    // of a dev node, which trusts it
+	Account   string   `json:"account,omitzero"`       // of a dev node, with its asset and amount
 	Asset     string   `json:"asset,omitzero"`
 	Amount    string   `json:"amount_minor,omitzero"`
 	Maps      []string `json:"maps,omitzero"`    // URLs of the pages that draw its packs
@@ -125,7 +126,8 @@ func keepListener(set map[string]string, cfg *config.Config) {
 }
 
 func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *systemd.Install) (InitResult, error) {
-	id, err := store.NewIdentity(clock.New(clock.Options{Built: o.Made}).Now())
+	begin := clock.New(clock.Options{Built: o.Made}).Status()
+	id, err := store.NewIdentity(begin.Reading)
 	if err != nil {
 		return InitResult{}, err
 	}
@@ -135,6 +137,11 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	}
 	res := InitResult{
 		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
+	}
+	if begin.BeforeBuild {
+		res.Clock = fmt.Sprintf("the clock of the machine (%s) is before the commit time of this binary (%s), so it is "+
+			"wrong; once it is set, the token may be out of date: mint another one then (`ronbox token mint`)",
+			begin.Wall.Format(time.RFC3339), o.Made.UTC().Format(time.RFC3339))
 	}
 	set := map[string]string{}
 	if cfg.Registry.Origin != "" {

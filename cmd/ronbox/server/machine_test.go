@@ -29,7 +29,7 @@ func TestCheckupWarnsOfPlaintext(t *testing.T) {
 	cfg := newConfig(t)
 	for bind, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		cfg.Server.Bind, cfg.Server.Plaintext = bind, true
-		found := slices.ContainsFunc(Checkup(t.Context(), cfg, false), func(f host.Finding) bool {
+		found := slices.ContainsFunc(Checkup(t.Context(), cfg, Build{}, false), func(f host.Finding) bool {
 			return f.Check == "plaintext" && f.Level == host.Warn
 		})
 		if found != want {

@@ -123,6 +123,7 @@ type Node struct {
 	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
 	due       deadlines
+	clockSeen clock.Status // owned by the health gate
 	liveTasks atomic.Int64 // running engine tasks
 	profiling atomic.Bool  // one profile at a time
 

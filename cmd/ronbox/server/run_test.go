@@ -395,7 +395,7 @@ func TestPortInUse(t *testing.T) {
 		!strings.Contains(log, "--data-dir "+first.cfg.Node.DataDir+" drain") {
 		t.Errorf("the log does not name %s:\n%s", who, log)
 	}
-	found := Checkup(t.Context(), cfg, false)
+	found := Checkup(t.Context(), cfg, Build{}, false)
 	if !slices.ContainsFunc(
 		found,
 		func(f host.Finding) bool { return f.Check == CheckPort && strings.Contains(f.Seen, who) },
@@ -454,7 +454,7 @@ func TestWrongSecret(t *testing.T) {
 	right, err := os.ReadFile(path)
 	must(t, err)
 	finding := func() host.Finding {
-		found := Checkup(t.Context(), cfg, false)
+		found := Checkup(t.Context(), cfg, Build{}, false)
 		return found[slices.IndexFunc(found, func(f host.Finding) bool { return f.Check == "node_key" })]
 	}
 	if f := finding(); f.Level != host.OK {

@@ -384,6 +384,7 @@ func askOperator(t *testing.T, c *apiClient) {
 	told[nodeapi.DBStats](t)(c.DBStats(ctx))
 	told[nodeapi.SeriesList](t)(c.Series(ctx))
 	told[nodeapi.Checkup](t)(c.Doctor(ctx))
+	told[nodeapi.Clock](t)(c.Clock(ctx))
 	told[nodeapi.SnapshotList](t)(c.Snapshots(ctx))
 	told[nodeapi.SessionList](t)(c.Sessions(ctx))
 	told[nodeapi.CheckLine](t)(c.CheckDB(ctx, nil))
@@ -414,6 +415,7 @@ func refuseAll(ctx context.Context, c *apiClient) {
 	_, _ = c.Schema(ctx, "nobody")
 	_, _ = c.Reload(ctx)
 	_ = c.AcceptRestore(ctx)
+	_, _ = c.AcceptClock(ctx)
 	_, _ = c.Adopt(ctx)
 	_, _ = c.CatchUp(ctx, "/nowhere")
 }

@@ -257,6 +257,28 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
+// Within returns the number of keys with times after one and until another, Unix ns. It counts whole
+// slots and runs of which any key may have such a time, so there are that many at most. last is a
+// time that no key is newer than. It may be called by any goroutine.
+func (x *Index) Within(after, until, last int64) (keys int64) {
+	s := x.set.Load()
+	for _, r := range s.runs {
+		if r.meta.LastAt > after && r.meta.FirstAt <= until {
+			keys += int64(r.meta.Keys)
+		}
+	}
+	for i, slot := range s.slots {
+		end := last // the committer may be filling it
+		if i+1 < len(s.slots) {
+			end = slot.lastAt
+		}
+		if end > after && slot.firstAt <= until {
+			keys += slot.keys.Load()
+		}
+	}
+	return keys
+}
+
 // Stats are sizes of an index.
 type Stats struct {
 	Open     int64  // keys in memory

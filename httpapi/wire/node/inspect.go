@@ -38,6 +38,33 @@ type NodeFinding struct {
 	Next    string `json:"next,omitzero" doc:"what to do; empty if the state is ok"`
 }
 
+// Clock is the body of GET /admin/v1/clock. Times but Wall are by the node's clock.
+type Clock struct {
+	Reading      time.Time    `json:"reading" doc:"the node's clock"`
+	Wall         time.Time    `json:"wall" doc:"the clock of the machine"`
+	OffsetS      float64      `json:"offset_s" doc:"wall minus reading, seconds"`
+	State        string       `json:"state" enum:"ok|ahead|behind" doc:"ahead: the wall clock is, and is not believed yet"`
+	Synchronised bool         `json:"synchronised" doc:"the kernel says that the wall clock is"`
+	SettlesAt    time.Time    `json:"settles_at,omitzero" doc:"when the two agree; absent: they do, or it is unknown"`
+	Since        time.Time    `json:"since" doc:"beginning of the state"`
+	Message      string       `json:"message" doc:"by how much they differ and which is probably wrong, for people"`
+	Next         string       `json:"next,omitzero" doc:"what will happen and what to do; empty if the state is ok"`
+	Expires      *ClockExpiry `json:"expires,omitzero" doc:"what ends if a wall clock ahead is accepted"`
+}
+
+// ClockExpiry counts what expires when the node's clock goes ahead.
+type ClockExpiry struct {
+	Keys  int64 `json:"keys" doc:"idempotency keys at most: they are forgotten one hour later"`
+	Holds int64 `json:"holds" doc:"open holds, counted up to 4096"`
+}
+
+// ClockAccepted is the answer to POST /admin/v1/clock/accept.
+type ClockAccepted struct {
+	Reading time.Time    `json:"reading" doc:"the node's clock after the step"`
+	ByS     float64      `json:"by_s" doc:"how far it went ahead, seconds"`
+	Expires *ClockExpiry `json:"expires,omitzero" doc:"what expired; absent: not known"`
+}
+
 // SnapshotList is the body of GET /admin/v1/snapshots: the snapshots of this node in the folder of
 // scheduled snapshots, newest first, at most 1000.
 type SnapshotList struct {
@@ -83,6 +110,16 @@ func (c Client) Series(ctx context.Context) (SeriesList, error) {
 // Doctor returns the findings of the node about itself and its machine.
 func (c Client) Doctor(ctx context.Context) (Checkup, error) {
 	return adminGet[Checkup](ctx, c.Client, "doctor")
+}
+
+// Clock returns the node's clock beside the clock of its machine.
+func (c Client) Clock(ctx context.Context) (Clock, error) {
+	return adminGet[Clock](ctx, c.Client, "clock")
+}
+
+// AcceptClock makes the node's clock go ahead to the wall clock at once.
+func (c Client) AcceptClock(ctx context.Context) (ClockAccepted, error) {
+	return adminPost[ClockAccepted](ctx, c.Client, "clock/accept", nil)
 }
 
 // Snapshots lists the snapshots in the node's folder of scheduled snapshots.

@@ -29,6 +29,7 @@ type matcher struct{ label, op, value string }
 // These are the allowed words other than metrics. promtool knows more.
 var (
 	functions = []string{
+		"abs",
 		"absent",
 		"changes",
 		"count_over_time",

@@ -34,6 +34,7 @@ func rows() []row {
 		one("RonboxUncleanStop", "1m", `registry_recoveries_total{service="registry", kind="crash"}`, "1x99"),
 		one("RonboxNotReady", "3m", `readyz_degraded{service="wallet", cause="queue_ok"}`, "1x99"),
 		one("RonboxPanic", "2m", `tasks_panicked_total{service="wallet", kind="worker"}`, "0x2 1x99"),
+		one("RonboxClock", "2m", `clock_offset_seconds{service="node"}`, "0x2 -60x99"),
 		one("RonboxStorageFailed", "1m", `store_poisoned{service="store"}`, "1x99"),
 		one("RonboxStorageNotReady", "2m", `readyz_degraded{service="node", cause="storage_ready"}`, "1x99"),
 		one("RonboxBackupOld", "11m", `backup_age_seconds{service="node"}`, "200000x99"),
