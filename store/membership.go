@@ -279,8 +279,8 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 	return roomError(closing(db, err))
 }
 
-// offlineStamp returns the stamp of a change to a file at rest, Unix ns. last is the newest stamp in
-// the file and now the wall clock, which is believed as it is at the boot of a node: one command
+// offlineStamp returns the stamp of a change to a file at rest, Unix ns. last is the newest stamp
+// in the file and now the wall clock, which is believed as it is at the boot of a node: one command
 // under a clock that is years ahead must not take the file there.
 func offlineStamp(now time.Time, last int64) int64 {
 	c := clock.New(clock.Options{Read: func() (time.Time, time.Duration) { return now, 0 }})

@@ -26,14 +26,14 @@ func (s *Status) judge() (wrong, next string) {
 	const goesOn = "payments, holds and keys go by the node's clock meanwhile, and nothing is refused"
 	switch {
 	case s.BeforeBuild:
-		return fmt.Sprintf("the wall clock is wrong, because it is before the commit time of this binary, %s",
-				s.Built.UTC().Format(time.RFC3339)),
-			"set the clock of the machine; " + goesOn
+		wrong = "the wall clock is wrong, because it is before the commit time of this binary, "
+		return wrong + s.Built.UTC().Format(time.RFC3339), "set the clock of the machine; " + goesOn
 	case s.State == Ahead:
 		next = fmt.Sprintf("if it is right, wait: the node's clock goes to it in %s, or at once with "+
 			"`ronbox clock accept`; if it is wrong, set it before then", span(s.SettlesAt.Sub(s.Reading)))
 		if s.Synchronised {
-			return "the node's clock is probably behind, because the kernel says that the wall clock is synchronised", next
+			return "the node's clock is probably behind, because the kernel says that the wall clock is " +
+				"synchronised", next
 		}
 		return "the wall clock may be wrong, because the kernel does not say that it is synchronised", next
 	case s.SettlesAt.IsZero():

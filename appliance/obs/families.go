@@ -271,7 +271,7 @@ func nodeFamilies() []Family {
 		},
 		{
 			Name: "clock_steps_total", Type: Counter, Labels: []string{"direction"},
-			Help: "Steps of the wall clock: forward ones that the node's clock followed, and backward ones of more than 10 s.",
+			Help: "Steps of the wall clock: forward, followed by the node's clock; backward, by more than 10 s.",
 		},
 		{
 			Name: "backup_age_seconds",

@@ -294,7 +294,9 @@ func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	o := server.InitOptions{Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport, Made: a.Build.Made}
+	o := server.InitOptions{
+		Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport, Made: a.Build.Made,
+	}
 	if f.start {
 		o.Claimed = func() { hold(cfg) }
 	}

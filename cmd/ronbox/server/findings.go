@@ -22,11 +22,11 @@ func (n *Node) checkNode() []host.Finding {
 	points, _ := n.series.points()
 	found := []host.Finding{
 		n.checkReady(),
-		checkClock(n.clock.Status()),
 		n.checkTasks(),
 		checkCommits(points),
 		checkGrowth(points, float64(n.store.BytesLeft())),
 		n.checkBackup(),
+		checkClock(n.clock.Status()),
 	}
 	if m, ok := n.member.(*membership); ok {
 		found = append(found, m.checkKeys())

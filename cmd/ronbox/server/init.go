@@ -137,11 +137,7 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	}
 	res := InitResult{
 		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
-	}
-	if begin.BeforeBuild {
-		res.Clock = fmt.Sprintf("the clock of the machine (%s) is before the commit time of this binary (%s), so it is "+
-			"wrong; once it is set, the token may be out of date: mint another one then (`ronbox token mint`)",
-			begin.Wall.Format(time.RFC3339), o.Made.UTC().Format(time.RFC3339))
+		Clock: clockWarning(&begin),
 	}
 	set := map[string]string{}
 	if cfg.Registry.Origin != "" {
@@ -195,6 +191,16 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 		n.begin = func(ctx context.Context) error { return n.beginFrom(ctx, o.FromExport) }
 	}
 	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
+}
+
+// clockWarning returns a warning if the clock of the machine is known to be wrong, else "".
+func clockWarning(s *clock.Status) string {
+	if !s.BeforeBuild {
+		return ""
+	}
+	return fmt.Sprintf("the clock of the machine (%s) is wrong, because it is before the commit time of this binary "+
+		"(%s); once it is set, the token may be out of date: mint another one then (`ronbox token mint`)",
+		s.Wall.Format(time.RFC3339), s.Built.UTC().Format(time.RFC3339))
 }
 
 // verbNode returns a node for a verb, which logs only warnings.

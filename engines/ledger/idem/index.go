@@ -257,9 +257,9 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
-// Within returns the number of keys with times after one and until another, Unix ns. It counts whole
-// slots and runs of which any key may have such a time, so there are that many at most. last is a
-// time that no key is newer than. It may be called by any goroutine.
+// Within returns the number of keys with times after one and until another, Unix ns. It counts
+// whole slots and runs of which any key may have such a time, so there are that many at most. last
+// is a time that no key is newer than. It may be called by any goroutine.
 func (x *Index) Within(after, until, last int64) (keys int64) {
 	s := x.set.Load()
 	for _, r := range s.runs {
