@@ -278,15 +278,6 @@ func read[T any](ctx context.Context, e *Engine, op string, ask func(context.Con
 	return v, err
 }
 
-// readOnce is read without a repetition.
-func readOnce[T any](ctx context.Context, e *Engine, op string, ask func(context.Context) (T, error)) (v T, err error) {
-	v, err = try(ctx, e, op, ask)
-	if err != nil {
-		err = e.readError(ctx, err)
-	}
-	return v, err
-}
-
 func try[T any](ctx context.Context, e *Engine, op string, ask func(context.Context) (T, error)) (v T, err error) {
 	began := time.Now()
 	within := flow.LateBy(ctx, began.Add(e.set.Load().Retry.RPCTimeout.D()))
