@@ -170,8 +170,8 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	return max(aborted, left)
 }
 
-// Cancel ends the contexts of the tasks of service with ErrCanceled and then drains it within grace.
-// It is for tasks that run until they are cancelled. It returns what Drain returns.
+// Cancel ends the contexts of the tasks of service with ErrCanceled, and then drains it within
+// grace. It is for tasks that run until they are cancelled. It returns what Drain returns.
 func (s *Supervisor) Cancel(service string, grace time.Duration) (aborted int) {
 	s.mu.Lock()
 	b := s.branch(service)

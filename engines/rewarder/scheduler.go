@@ -38,10 +38,10 @@ func roomDelay(int) time.Duration { return 50*time.Millisecond + rand.N(100*time
 var errLeft = errors.New("rewarder: the caller has left")
 
 // Compute requests the run of an epoch and returns the run that has the slot. If this call has
-// accepted the run, it is in the file. Errors: flow.ErrBusy if a queue is full, ErrLate if a deadline
-// of the caller has passed, store.ErrSlow if the call was not begun in 2 s, ErrDraining, *FieldError,
-// ErrNotFound, *ConflictError, *QuarantineError, and flow.ErrUnknown if the run may have been
-// accepted.
+// accepted the run, it is in the file. Errors: flow.ErrBusy if a queue is full, ErrLate if a
+// deadline of the caller has passed, store.ErrSlow if the call was not begun in 2 s, ErrDraining,
+// *FieldError, ErrNotFound, *ConflictError, *QuarantineError, and flow.ErrUnknown if the run may
+// have been accepted.
 func (e *Engine) Compute(ctx context.Context, by Call, epoch string, want ComputeRequest) (run Run, err error) {
 	run, err = e.request(ctx, by, epoch, want)
 	if errors.Is(err, ErrLate) || errors.Is(err, flow.ErrUnknown) {

@@ -92,8 +92,8 @@ func NewTopologyDoc(all []Topology) TopologyDoc {
 	return out
 }
 
-// TopologyTables returns the first topology as tables, and of each other one the services that differ from
-// it.
+// TopologyTables returns the first topology as tables, and of each other one the services that
+// differ from it.
 func TopologyTables(all []Topology) string {
 	var w strings.Builder
 	w.WriteString(all[0].Catalog.Markdown())
