@@ -20,8 +20,9 @@ const (
 	keptSuffix    = ".before-compact"
 )
 
-// SweepBeside removes the temporary files that killed processes have left beside the Target of path,
-// which the caller has open, and returns their paths. It removes nothing while such a process runs.
+// SweepBeside removes the temporary files that killed processes have left beside the Target of
+// path, which the caller has open, and returns their paths. It removes nothing while such a process
+// runs.
 func SweepBeside(path string) (removed []string, err error) {
 	path, folder, err := lockFolder(path)
 	if errors.Is(err, ErrLocked) {
@@ -55,11 +56,11 @@ type Compacted struct {
 }
 
 // Compact copies the rows of a file into a new file without deleted data and free pages, verifies
-// that both hold the same rows, and atomically replaces the old file. A symbolic link at path stays:
-// the file that it names is replaced. Compact needs as much disk space as the rows take. It returns
-// ErrLocked if a process has the file open and ErrFull if the disk has too little space. After any
-// error, cancellation or crash the file is the complete old or new one. progress, which may be nil,
-// counts bytes against the size of the old file.
+// that both hold the same rows, and atomically replaces the old file. A symbolic link at path
+// stays: the file that it names is replaced. Compact needs as much disk space as the rows take. It
+// returns ErrLocked if a process has the file open and ErrFull if the disk has too little space.
+// After any error, cancellation or crash the file is the complete old or new one. progress, which
+// may be nil, counts bytes against the size of the old file.
 func Compact(ctx context.Context, path string, progress func(done, total int64)) (done Compacted, err error) {
 	if _, err := os.Stat(path); err != nil { // before the folder is made
 		return done, err

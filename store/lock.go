@@ -137,9 +137,9 @@ func makeDir(dir string) error {
 const maxLinks = 40
 
 // Target returns the path at which the symbolic link at path, or a chain of links, ends, and path
-// itself if it is no link. There need not be a file. A file that is replaced by a rename is replaced
-// there: otherwise the rename would replace the link. If the folder of the file is missing, Target
-// returns the path in that folder with an error, since a disk may not be mounted.
+// itself if it is no link. There need not be a file. A file that is replaced by a rename is
+// replaced there: otherwise the rename would replace the link. If the folder of the file is
+// missing, Target returns the path in that folder with an error, since a disk may not be mounted.
 func Target(path string) (string, error) {
 	at := path
 	for range maxLinks {
@@ -161,8 +161,8 @@ func Target(path string) (string, error) {
 }
 
 // lockFolder creates the folder of the Target of path and locks it exclusively, so that only one
-// process creates or replaces the database in it. It returns the target. Closing the returned handle
-// releases the lock.
+// process creates or replaces the database in it. It returns the target. Closing the returned
+// handle releases the lock.
 func lockFolder(path string) (target string, folder *os.File, err error) {
 	if target, err = Target(path); err != nil {
 		return target, nil, err

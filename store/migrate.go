@@ -335,8 +335,9 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err error) {
 	stem := fmt.Sprintf("pre-migrate-v%d-%s-%d", info.Schema, info.Incarnation, info.Seq)
 	shot := &shot{
-		db: m.db, dir: m.dir, partial: stem + ".partial", at: time.Unix(0, m.now()).UTC(), sound: func() error { return nil },
-		name: func(uint64) string { return stem + ".db" },
+		db: m.db, dir: m.dir, partial: stem + ".partial", at: time.Unix(0, m.now()).UTC(),
+		sound: func() error { return nil },
+		name:  func(uint64) string { return stem + ".db" },
 	}
 	if m.progress != nil {
 		shot.progress = func(done, total int64) { m.progress("snapshot", done, total) }

@@ -27,10 +27,10 @@ type RestoreOptions struct {
 // Restore verifies a snapshot, copies it beside dst, writes a new incarnation into the copy, marks
 // it as restored and renames it to dst. An existing file is kept as <dst>.before-restore-<time>;
 // the new file gets its owner. If dst is a symbolic link, all of this happens at its Target. The
-// restored store accepts no work until AcceptRestore. Restore returns ErrLocked if a process has dst
-// open or is creating it, ErrClustered if dst belongs to a cluster, ErrCorrupt if the snapshot does
-// not verify, and ErrFull if the disk has no space. The restored file is that of a node alone. After
-// any error or crash dst is either unchanged or the complete restored file.
+// restored store accepts no work until AcceptRestore. Restore returns ErrLocked if a process has
+// dst open or is creating it, ErrClustered if dst belongs to a cluster, ErrCorrupt if the snapshot
+// does not verify, and ErrFull if the disk has no space. The restored file is that of a node alone.
+// After any error or crash dst is either unchanged or the complete restored file.
 func Restore(
 	ctx context.Context,
 	snapshot, dst string,

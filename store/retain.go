@@ -85,8 +85,8 @@ func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err
 }
 
 // Sweep removes only the leftovers of killed snapshots in dir: the .partial files of this file,
-// unless a snapshot is running, and other leftovers that are an hour old. A missing folder counts as
-// empty.
+// unless a snapshot is running, and other leftovers that are an hour old. A missing folder counts
+// as empty.
 func (s *Store) Sweep(dir string) (removed []string, err error) {
 	removed, err = sweepFolder(dir, s.Info().Incarnation, func(*snapshotFolder) []string { return nil })
 	for _, path := range removed {

@@ -26,8 +26,9 @@ type SnapshotOptions struct {
 // Snapshot copies the state of one moment into dir, which is created if missing, while writers
 // continue. It first removes the leftovers of killed snapshots there. The copy gets its name and
 // manifest only after it was verified. Snapshot blocks until then. progress, which may be nil,
-// counts bytes over both passes, copying and checking. Snapshot returns ErrBusy if another snapshot is running, ErrCorrupt if the copy does not verify (it is
-// kept with the suffix .bad), and ErrAmnesia for a store in memory. If ctx ends no file is left.
+// counts bytes over both passes, copying and checking. Snapshot returns ErrBusy if another snapshot
+// is running, ErrCorrupt if the copy does not verify (it is kept with the suffix .bad), and
+// ErrAmnesia for a store in memory. If ctx ends no file is left.
 func (s *Store) Snapshot(
 	ctx context.Context,
 	dir string,
@@ -50,11 +51,12 @@ func (s *Store) Snapshot(
 	start := s.mono()
 	slot := s.views.begin(start)
 	at := s.now().UTC()
+	stamp := at.Format("20060102T150405.000Z")
 	shot := &shot{
 		db: s.db, schema: s.schema, dir: dir, at: at, options: o, progress: progress, sound: s.Err,
 		partial: "ronbox-" + at.Format("20060102T150405.000000000Z") + partialOf(s.Info().Incarnation),
 		copied:  func() { s.views.end(slot) },
-		name:    func(seq uint64) string { return fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405.000Z"), seq) },
+		name:    func(seq uint64) string { return fmt.Sprintf("ronbox-%s-%d.db", stamp, seq) },
 	}
 	m, err := shot.take(ctx)
 	if err = s.readError(err); err != nil {

@@ -1,6 +1,6 @@
 // Package hangup makes a process that is about to serve ignore SIGHUP until it can reload its
-// configuration. Without it a SIGHUP in the first moments of a boot, as of a log rotation, would end
-// the process.
+// configuration. Without it a SIGHUP in the first moments of a boot, as of a log rotation, would
+// end the process.
 //
 // # Invariants
 //

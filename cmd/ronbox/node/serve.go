@@ -122,8 +122,8 @@ func onSignals(ctx context.Context, abort, quit func()) (context.Context, contex
 	return drain, func() { stop(); stopDrain() }
 }
 
-// onHangup calls reload at every SIGHUP until stop, after which the process ignores SIGHUP. The next
-// signal is caught before reload is called, so that no signal is missed.
+// onHangup calls reload at every SIGHUP until stop, after which the process ignores SIGHUP. The
+// next signal is caught before reload is called, so that no signal is missed.
 func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	var arm func()

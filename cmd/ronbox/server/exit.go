@@ -87,8 +87,8 @@ func outcomes() []outcomeRow {
 		own      = "run as the user that owns the data directory, and let that user write there"
 		room     = "make room on the disk or raise store.max_bytes, then start again"
 		disk     = "check the disk, then start again: acknowledged writes are on it"
-		readOnly = "the file system is mounted read-only: see in dmesg whether the disk failed, and mount it for writing; " +
-			"a unit of systemd may write only below the paths in ReadWritePaths"
+		readOnly = "the file system is mounted read-only: see in dmesg whether the disk failed, and mount it for " +
+			"writing; a unit of systemd may write only below the paths in ReadWritePaths"
 		address = "correct server.bind or uds.path"
 	)
 	return []outcomeRow{

@@ -55,8 +55,8 @@ type Options struct {
 	Entries []config.Entry
 	// RunStep is called by tests at each named step of a rewarder run.
 	RunStep func(step string)
-	// Quit ends the process. It is called if the database does not open and the node is to stop; nil:
-	// the stop waits.
+	// Quit ends the process. It is called if the database does not open and the node is to stop;
+	// nil: the stop waits.
 	Quit func()
 
 	clock     clock.Options           // replaces the clocks of the machine in tests

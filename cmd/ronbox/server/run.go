@@ -131,8 +131,8 @@ func (n *Node) openParts(ctx context.Context) error {
 // openPatience is the time that an open has to return after the node was told to stop.
 const openPatience = time.Second
 
-// openFile locks and opens the file. An open may wait for a lock, or for a disk that hangs, whatever
-// happens to ctx. Since nothing is written then, a stop does not wait for it.
+// openFile locks and opens the file. An open may wait for a lock, or for a disk that hangs,
+// whatever happens to ctx. Since nothing is written then, a stop does not wait for it.
 func (n *Node) openFile(ctx context.Context) error {
 	opening, opened := context.WithCancel(context.WithoutCancel(ctx))
 	defer opened()
