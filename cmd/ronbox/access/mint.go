@@ -142,7 +142,8 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 	}
 	if now := a.Now(); !seen.ExpiresAt.After(now) {
 		return cli.Fail(cli.ExitFailed, "expired", "mint a new token, or name a later time",
-			"the token would have expired at %s, and now it is %s", cli.FormatTime(seen.ExpiresAt.Time), cli.FormatTime(now))
+			"the token would have expired at %s, and now it is %s",
+			cli.FormatTime(seen.ExpiresAt.Time), cli.FormatTime(now))
 	}
 	return a.deliver(f.out, func() (newToken, error) {
 		return newToken{Token: narrowed, TID: seen.TID, ExpiresAt: seen.ExpiresAt}, nil

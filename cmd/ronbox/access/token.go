@@ -242,8 +242,8 @@ func tokenTable(t cli.Table, l nodeapi.TokenList) {
 		if k.Revoked {
 			state = "revoked"
 		}
-		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats), orNever(k.ExpiresAt.Time),
-			state)
+		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats),
+			orNever(k.ExpiresAt.Time), state)
 	}
 }
 

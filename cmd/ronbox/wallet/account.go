@@ -84,7 +84,8 @@ func wholeAccountTable(t cli.Table, doc accountDoc, d decimals) {
 	}
 	for _, h := range doc.Holds {
 		t.Row("hold", strings.Join([]string{
-			d.show(h.AmountMinor, h.Asset), h.From + " to " + h.To, "until " + cli.FormatStamp(h.ExpiresAt.Time), h.TxID,
+			d.show(h.AmountMinor, h.Asset), h.From + " to " + h.To,
+			"until " + cli.FormatStamp(h.ExpiresAt.Time), h.TxID,
 		}, ", "))
 	}
 	if doc.MoreHolds != "" {
@@ -179,6 +180,7 @@ func (a app) showHold(ctx context.Context, c walletapi.Client, txid string) erro
 		if h.CapturedMinor != "" {
 			t.Row("captured", d.show(h.CapturedMinor, h.Asset))
 		}
-		t.Rows("returned", d.show(h.ReturnedMinor, h.Asset), "ended", cli.FormatStamp(h.ClosedAt.Time), "by", h.ClosingTxID)
+		t.Rows("returned", d.show(h.ReturnedMinor, h.Asset),
+			"ended", cli.FormatStamp(h.ClosedAt.Time), "by", h.ClosingTxID)
 	})
 }
