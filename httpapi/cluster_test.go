@@ -12,6 +12,7 @@ import (
 	"ronbox/httpapi"
 	clusterhttp "ronbox/httpapi/cluster"
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -42,7 +43,7 @@ func (f *fakeMembers) Init(
 func (f *fakeMembers) Token(
 	_ context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
 ) (clusterapi.JoinToken, error) {
-	t := clusterapi.JoinToken{Token: "t", URL: "https://127.0.0.1:7946", ExpiresAt: time.Unix(1, 0).UTC()}
+	t := clusterapi.JoinToken{Token: "t", URL: "https://127.0.0.1:7946", ExpiresAt: wire.Instant{Time: time.Unix(1, 0).UTC()}}
 	return t, f.note(by, corrID, r)
 }
 

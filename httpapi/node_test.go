@@ -154,7 +154,7 @@ func (n *fakeNode) Snapshots(context.Context) (nodeapi.SnapshotList, error) {
 }
 
 func (n *fakeNode) Sessions() (nodeapi.SessionList, error) {
-	at := time.Unix(1, 0).UTC()
+	at := wire.Instant{Time: time.Unix(1, 0)}
 	return nodeapi.SessionList{Sessions: []nodeapi.Session{
 		{ID: "0123456789ab", Kind: "code", Who: "uid:1000", From: "127.0.0.1", BeganAt: at, SeenAt: at, ExpiresAt: at},
 	}}, n.err

@@ -16,7 +16,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%+v, asked %+v", l, r.wal.holds)
 	}
 	h := l.Holds[0]
-	if h.State != "open" || h.TxID != txid || h.AmountMinor != "9" || h.ExpiresAt.Sub(h.At).Seconds() != 60 ||
+	if h.State != "open" || h.TxID != txid || h.AmountMinor != "9" || h.ExpiresAt.Sub(h.At.Time).Seconds() != 60 ||
 		h.CapturedMinor != "" || h.ClosingTxID != "" {
 		t.Errorf("%+v", h)
 	}

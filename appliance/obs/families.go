@@ -294,7 +294,10 @@ func nodeFamilies() []Family {
 			Help: "Unix time when the key that mints tokens is due for rotation; NaN: not known yet.",
 		},
 		{Name: "config_version", Type: Gauge, Help: "Number of the configuration in force, 1 at boot."},
-		{Name: "registry_config_version", Type: Gauge, Help: "Number of the configuration in force, as config_version."},
+		{
+			Name: "registry_config_version", Type: Gauge,
+			Help: "Number of the configuration in force, as config_version.",
+		},
 		{
 			Name:   "ronbox_build_info",
 			Type:   Gauge,

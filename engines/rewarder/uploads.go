@@ -110,7 +110,7 @@ func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info Upload
 		AccountingCID: up.Sealed,
 	}
 	if up.Created != 0 {
-		info.CreatedAt = instant(time.UnixMilli(up.Created))
+		info.CreatedAt = stamp(up.Created)
 	}
 	_, used := up.run(r)
 	switch {
@@ -121,7 +121,7 @@ func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info Upload
 	case !up.Sealed.IsZero():
 		info.State = UploadSealed
 	case up.Changed != 0:
-		info.ExpiresAt = instant(time.UnixMilli(up.Changed).Add(keep))
+		info.ExpiresAt = stamp(up.Changed + keep.Milliseconds())
 	}
 	return info, true
 }
@@ -332,3 +332,6 @@ func (e *Engine) noted(bad *store.RowError) error {
 	}
 	return e.note(bad)
 }
+
+// stamp returns a time in ms since 1970 with three decimals.
+func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

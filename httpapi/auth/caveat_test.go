@@ -27,7 +27,11 @@ func TestCaveats(t *testing.T) {
 		{"registry.signer = alice", allowed},
 	} {
 		a := newRig()
-		_, err := a.Check(mint(t, a, tt.caveat), propose())
+		token, err := Attenuate(mint(t, a), tt.caveat) // which may make it one that has expired
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Check(token, propose())
 		if got := outcomeOf(t, err); got != tt.want {
 			t.Errorf("%s: %s, want %s (%v)", tt.caveat, got, tt.want, err)
 		}

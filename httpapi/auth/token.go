@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -16,6 +15,7 @@ import (
 	"gopkg.in/macaroon.v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/httpapi/wire"
 )
 
 // decoded is a decoded token. None of it is verified.
@@ -206,10 +206,10 @@ func printable(s string) bool {
 // Inspection is the content of a token. None of it is verified.
 type Inspection struct {
 	Identifier
-	Caveats     []string  `json:"caveats"`
-	Scopes      []string  `json:"scopes"`              // the intersection of its scope caveats
-	ExpiresAt   time.Time `json:"expires_at,omitzero"` // the earliest expiry
-	Fingerprint string    `json:"fingerprint"`
+	Caveats     []string     `json:"caveats"`
+	Scopes      []string     `json:"scopes"`              // the intersection of its scope caveats
+	ExpiresAt   wire.Instant `json:"expires_at,omitzero"` // the earliest expiry
+	Fingerprint string       `json:"fingerprint"`
 }
 
 // Inspect decodes a token of any node, without a key and without the limits of a configuration.
@@ -224,7 +224,7 @@ func Inspect(token string) (Inspection, error) {
 		Identifier:  d.id,
 		Caveats:     texts,
 		Scopes:      append([]string{}, p.scopes...),
-		ExpiresAt:   p.expires,
+		ExpiresAt:   wire.Instant{Time: p.expires},
 		Fingerprint: Fingerprint(token),
 	}, nil
 }

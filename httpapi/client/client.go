@@ -64,7 +64,9 @@ type Client struct {
 
 // New checks the options and returns a client. It does not connect.
 func New(o Options) (*Client, error) {
-	c := &Client{base: socketHost, socket: o.Socket, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
+	c := &Client{
+		base: socketHost, socket: o.Socket, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout,
+	}
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}

@@ -17,6 +17,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/wire"
 )
 
 // Link is the body of POST /admin/v1/console/link.
@@ -27,9 +28,9 @@ type Link struct {
 
 // Linked answers Link.
 type Linked struct {
-	Code      string    `json:"code" doc:"accepted once"`
-	URL       string    `json:"url" doc:"opens the console with the code"`
-	ExpiresAt time.Time `json:"expires_at" doc:"of the code"`
+	Code      string       `json:"code" doc:"accepted once"`
+	URL       string       `json:"url" doc:"opens the console with the code"`
+	ExpiresAt wire.Instant `json:"expires_at" doc:"of the code"`
 }
 
 func (h *Console) linkRoute() httpapi.Route {
@@ -58,7 +59,7 @@ func (h *Console) postLink(c *httpapi.Request) error {
 		return fmt.Errorf("%w: %w", flow.ErrBusy, err)
 	}
 	return c.Respond(http.StatusCreated, Linked{
-		Code: text, URL: h.d.URL() + enterPath + "#" + text, ExpiresAt: ends.UTC(),
+		Code: text, URL: h.d.URL() + enterPath + "#" + text, ExpiresAt: wire.Instant{Time: ends},
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/httpapi/wire"
 	"ronbox/httpapi/wire/node"
 )
 
@@ -201,7 +202,8 @@ func (s *sessions) list(now time.Time) []node.Session {
 	for key, one := range s.open {
 		row := node.Session{
 			ID: sessionID(key), Kind: "code", Who: one.who, Name: one.name, Write: one.write, From: one.from,
-			BeganAt: one.began.UTC(), SeenAt: one.seen.UTC(), ExpiresAt: one.began.Add(one.life).UTC(),
+			BeganAt: wire.Instant{Time: one.began}, SeenAt: wire.Instant{Time: one.seen},
+			ExpiresAt: wire.Instant{Time: one.began.Add(one.life)},
 		}
 		if one.token != "" {
 			row.Kind = "token"
@@ -209,7 +211,7 @@ func (s *sessions) list(now time.Time) []node.Session {
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b node.Session) int {
-		return cmp.Or(a.BeganAt.Compare(b.BeganAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.BeganAt.Compare(b.BeganAt.Time), cmp.Compare(a.ID, b.ID))
 	})
 	return out
 }

@@ -89,7 +89,7 @@ func templateFuncs(files map[string]file) template.FuncMap {
 		"clip":  shorten,
 		"brief": brief,
 		"plain": plain,
-		"utc":   clock,
+		"utc":   func(t instant) string { return clock(t.UTC()) },
 		"instant": func(text string) string {
 			t, err := time.Parse(time.RFC3339Nano, text)
 			if err != nil {
@@ -97,7 +97,7 @@ func templateFuncs(files map[string]file) template.FuncMap {
 			}
 			return clock(t)
 		},
-		"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"iso":   func(t instant) string { return t.UTC().Format(time.RFC3339Nano) },
 		"since": func(seconds int64) string { return (time.Duration(seconds) * time.Second).String() },
 		"join":  strings.Join,
 		"prev":  func(v uint64) uint64 { return v - 1 },
@@ -188,3 +188,6 @@ func shorten(s string) string {
 	}
 	return s
 }
+
+// instant is a time.Time or a wire.Instant.
+type instant interface{ UTC() time.Time }

@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
@@ -152,8 +153,8 @@ func TxParam(c *httpapi.Request) record.TxID {
 }
 
 // Instant is a time of the ledger as answers have it: to the millisecond, as on receipts.
-func Instant(ns int64) time.Time {
-	return time.Unix(0, ns).UTC().Truncate(time.Millisecond)
+func Instant(ns int64) wire.Instant {
+	return wire.Instant{Time: time.Unix(0, ns).UTC().Truncate(time.Millisecond)}
 }
 
 const rootsPage = 100 // headers, if the request has no limit

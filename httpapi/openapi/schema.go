@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/wire"
 )
 
 // dialect is the JSON Schema dialect of OpenAPI 3.1.
@@ -210,7 +212,7 @@ func (g *generator) typ(t reflect.Type) *schema {
 // special returns the schema of a type with a JSON form of its own, or nil.
 func special(t reflect.Type) *schema {
 	switch {
-	case t == reflect.TypeFor[time.Time]():
+	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[wire.Instant]():
 		return &schema{Type: "string", Format: "date-time"}
 	case t == reflect.TypeFor[jsontext.Value]():
 		return &schema{}

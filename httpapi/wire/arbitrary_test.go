@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi/wire"
 )
 
 // arbitrary fills v, a struct, with what its tags and schemas allow.
@@ -71,6 +72,9 @@ func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string)
 		at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, a.name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).
 			UTC()
 		v.Set(reflect.ValueOf(at))
+		return
+	case wire.Instant:
+		v.Set(reflect.ValueOf(wire.Instant{Time: time.UnixMilli(rapid.Int64Range(0, 1<<43).Draw(t, a.name)).UTC()}))
 		return
 	case record.Item:
 		raw := fmt.Sprintf(`{"id":"a%d","kind":"node","meta":{}}`, rapid.IntRange(0, 9).Draw(t, a.name))

@@ -61,3 +61,23 @@ func TestNoBodyHoldsNull(t *testing.T) {
 		}
 	}
 }
+
+// An instant has three decimals even if they are zeros, and is read with any number of them.
+func TestInstant(t *testing.T) {
+	for in, want := range map[string]string{
+		"2026-11-28T20:00:00Z":             "2026-11-28T20:00:00.000Z",
+		"2026-11-28T20:00:00.5Z":           "2026-11-28T20:00:00.500Z",
+		"2026-11-28T21:00:00.123999+01:00": "2026-11-28T20:00:00.123Z",
+	} {
+		var at struct {
+			ExpiresAt wire.Instant `json:"expires_at,omitzero"`
+			Never     wire.Instant `json:"never,omitzero"`
+		}
+		if err := json.Unmarshal([]byte(`{"expires_at":"`+in+`"}`), &at); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := json.Marshal(at); err != nil || string(out) != `{"expires_at":"`+want+`"}` {
+			t.Errorf("%s: %s %v", in, out, err)
+		}
+	}
+}

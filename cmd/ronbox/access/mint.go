@@ -13,6 +13,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/scopes"
+	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -141,7 +142,8 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 	}
 	if now := a.Now(); !seen.ExpiresAt.After(now) {
 		return cli.Fail(cli.ExitFailed, "expired", "mint a new token, or name a later time",
-			"the token would have expired at %s, and now it is %s", cli.FormatTime(seen.ExpiresAt), cli.FormatTime(now))
+			"the token would have expired at %s, and now it is %s",
+			cli.FormatTime(seen.ExpiresAt.Time), cli.FormatTime(now))
 	}
 	return a.deliver(f.out, func() (newToken, error) {
 		return newToken{Token: narrowed, TID: seen.TID, ExpiresAt: seen.ExpiresAt}, nil
@@ -150,10 +152,10 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 
 // newToken is a token that a verb has created, or with --out the file that holds it.
 type newToken struct {
-	Token     string    `json:"token,omitzero"`
-	TID       string    `json:"tid"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	File      string    `json:"file,omitzero"`
+	Token     string       `json:"token,omitzero"`
+	TID       string       `json:"tid"`
+	ExpiresAt wire.Instant `json:"expires_at,omitzero"`
+	File      string       `json:"file,omitzero"`
 }
 
 // deliver calls made for a token and prints it, or writes it to the file out with mode 0600. The
@@ -175,7 +177,7 @@ func (a app) deliver(out string, made func() (newToken, error)) (err error) {
 	if err != nil {
 		return err
 	}
-	a.Say("token %s, good until %s", t.TID, orNever(t.ExpiresAt))
+	a.Say("token %s, good until %s", t.TID, orNever(t.ExpiresAt.Time))
 	switch {
 	case a.Flags.JSON:
 		return a.PrintJSON(t)

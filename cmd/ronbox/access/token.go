@@ -74,7 +74,7 @@ func inspectTable(t cli.Table, d auth.Inspection) {
 	t.Opt("tenant", d.Tenant)
 	t.Row("issued", cli.FormatTime(time.Unix(d.IssuedAt, 0)))
 	if !d.ExpiresAt.IsZero() {
-		t.Row("expires", cli.FormatTime(d.ExpiresAt))
+		t.Row("expires", cli.FormatTime(d.ExpiresAt.Time))
 	}
 	for _, c := range d.Caveats {
 		t.Row("caveat", c)
@@ -167,7 +167,7 @@ func verdictTable(t cli.Table, r nodeapi.VerifyRequest, v nodeapi.Verdict) {
 	t.Row("subject", v.Sub)
 	t.Opt("tenant", v.Tenant)
 	t.Row("scopes", strings.Join(v.Scopes, ", "))
-	t.Row("expires", orNever(v.ExpiresAt))
+	t.Row("expires", orNever(v.ExpiresAt.Time))
 	for _, f := range v.Failed {
 		if f.Caveat == "" {
 			t.Row("forbids", f.Reason)
@@ -242,8 +242,8 @@ func tokenTable(t cli.Table, l nodeapi.TokenList) {
 		if k.Revoked {
 			state = "revoked"
 		}
-		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats), orNever(k.ExpiresAt),
-			state)
+		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats),
+			orNever(k.ExpiresAt.Time), state)
 	}
 }
 

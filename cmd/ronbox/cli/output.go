@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/term"
+
+	"ronbox/httpapi/wire"
 )
 
 // Table prints the output of a verb for people in aligned columns.
@@ -169,7 +171,7 @@ func Decimal(v uint64) string { return strconv.FormatUint(v, 10) }
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // FormatStamp formats a time to the millisecond, as receipts do.
-func FormatStamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func FormatStamp(t time.Time) string { return t.UTC().Format(wire.InstantLayout) }
 
 // Exported is the result of an export into a file.
 type Exported struct {

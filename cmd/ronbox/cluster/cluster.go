@@ -119,7 +119,7 @@ a hot copy, which cluster recover can make a node of its own.`,
 		return a.Show(doc, func(t cli.Table) {
 			t.Row("token", doc.Token)
 			t.Row("url", doc.URL)
-			t.Row("valid", "once, until "+cli.FormatTime(minted.ExpiresAt))
+			t.Row("valid", "once, until "+cli.FormatTime(minted.ExpiresAt.Time))
 			if isLoopback(doc.URL) {
 				t.Row("note", "only nodes on this machine reach that URL: for others, `ronbox cluster leave --last`,")
 				t.Row("", "set cluster.bind, and `ronbox cluster init --advertise HOST:PORT`")

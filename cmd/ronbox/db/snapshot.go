@@ -173,7 +173,8 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 		info.Buckets = nil // `db info` counts rows
 		infoTable(t, info)
 		headRows(t, doc.Ledger)
-		t.Row("next", unit.Shell("ronbox", "--data-dir", filepath.Dir(dst), "serve")+", look at it, then db accept-restore")
+		serve := unit.Shell("ronbox", "--data-dir", filepath.Dir(dst), "serve")
+		t.Row("next", serve+", look at it, then db accept-restore")
 	})
 }
 

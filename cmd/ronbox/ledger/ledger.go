@@ -99,7 +99,7 @@ func rootsTable(t cli.Table, list ledgerapi.Roots) {
 	}
 	t.Row("BATCH", "LAST RECORD", "TIME", "ROOT")
 	for _, r := range list.Roots {
-		t.Row(r.Batch, r.Seq, cli.FormatStamp(r.TS), r.Root)
+		t.Row(r.Batch, r.Seq, cli.FormatStamp(r.TS.Time), r.Root)
 	}
 	if list.Next != 0 {
 		t.Row(fmt.Sprintf("more: --since %d", list.Next))

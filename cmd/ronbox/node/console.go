@@ -13,6 +13,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/console"
+	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -93,8 +94,8 @@ func (a app) endSession(ctx context.Context, c nodeapi.Client, id string) error 
 
 // opened is the result of console.
 type opened struct {
-	URL       string    `json:"url"`
-	ExpiresAt time.Time `json:"expires_at"`
+	URL       string       `json:"url"`
+	ExpiresAt wire.Instant `json:"expires_at"`
 }
 
 func (a app) console(ctx context.Context, c nodeapi.Client, f consoleFlags) error {

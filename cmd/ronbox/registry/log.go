@@ -104,7 +104,8 @@ the public log key alone.`,
 		if err != nil {
 			return err
 		}
-		return a.deliver(doc, out, "check it with", unit.Shell("ronbox", "registry", "verify", "--proof", out)+" --log-key VKEY")
+		check := unit.Shell("ronbox", "registry", "verify", "--proof", out) + " --log-key VKEY"
+		return a.deliver(doc, out, "check it with", check)
 	})
 	return cmd
 }
@@ -265,7 +266,8 @@ tlog-tiles layout, and the files that ` + "`ronbox registry verify --export`" + 
 		}
 		return a.Show(index, func(t cli.Table) {
 			t.Rows("written", out, "origin", index.Origin, "versions", index.Size, "genesis", index.Genesis,
-				"check it with", unit.Shell("ronbox", "registry", "verify", "--export", out, "--genesis", index.Genesis))
+				"check it with",
+				unit.Shell("ronbox", "registry", "verify", "--export", out, "--genesis", index.Genesis))
 		})
 	})
 	return cmd

@@ -138,7 +138,8 @@ depend on spaces or the order of members. It is printed, or written to --out, fo
 		}
 		return a.Show(doc, func(t cli.Table) {
 			doc.table(t)
-			t.Rows("written", out, "next", unit.Shell("ronbox", "rewarder", "policy", "put", args[0], "--signature", out))
+			t.Rows("written", out, "next",
+				unit.Shell("ronbox", "rewarder", "policy", "put", args[0], "--signature", out))
 		})
 	})
 	return cmd

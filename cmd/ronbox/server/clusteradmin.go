@@ -155,7 +155,9 @@ func (a clusterAdmin) Token(
 	if errors.Is(err, member.ErrManyTokens) {
 		return out, conflict("%v", err)
 	}
-	return clusterapi.JoinToken{Token: token.String(), URL: "https://" + m.id.Advertise(), ExpiresAt: expires}, err
+	return clusterapi.JoinToken{
+		Token: token.String(), URL: "https://" + m.id.Advertise(), ExpiresAt: wire.Instant{Time: expires},
+	}, err
 }
 
 // Leave implements the engine of the routes.

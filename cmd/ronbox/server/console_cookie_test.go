@@ -55,7 +55,7 @@ func TestConsoleRefreshIsNoUse(t *testing.T) {
 		if len(list.Sessions) != 1 {
 			t.Fatalf("sessions: %+v", list.Sessions)
 		}
-		return list.Sessions[0].SeenAt
+		return list.Sessions[0].SeenAt.Time
 	}
 	at := seen()
 	if b.wants(http.StatusOK, "GET", "/console/", "", "X-Console-Live: 1"); !seen().Equal(at) {

@@ -92,7 +92,7 @@ func TestReloadInPlace(t *testing.T) {
 		t.Errorf("log level %+v", l)
 	}
 	token, err := c.Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
-	if left := time.Until(token.ExpiresAt); err != nil || left < 90*time.Minute {
+	if left := time.Until(token.ExpiresAt.Time); err != nil || left < 90*time.Minute {
 		t.Errorf("a token of the new default lives %v, %v", left, err)
 	}
 	if done, err := c.Reload(t.Context()); err != nil || done.Version != 2 || len(done.Changed) != 0 {

@@ -96,7 +96,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	one := list.Sessions[0]
-	if one.Kind != "code" || one.Write || one.From == "" || !one.ExpiresAt.After(one.BeganAt) {
+	if one.Kind != "code" || one.Write || one.From == "" || !one.ExpiresAt.After(one.BeganAt.Time) {
 		t.Errorf("%+v", one)
 	}
 	site, err := url.Parse(b.base + "/console/")

@@ -78,7 +78,7 @@ func TestNarrowedTokenMintsNothingWider(t *testing.T) {
 	must(t, err)
 	if got, err := r.holder(ttl).
 		Mint(t.Context(), nodeapi.MintRequest{Sub: "x", Scopes: []string{"registry.propose"}, TTL: "5h"}); err != nil ||
-		time.Until(got.ExpiresAt) > 31*time.Minute {
+		time.Until(got.ExpiresAt.Time) > 31*time.Minute {
 		t.Errorf("of a token for half an hour: until %v, %v", got.ExpiresAt, err)
 	}
 	list, err := r.socket().Tokens(t.Context(), "", 100)

@@ -84,7 +84,8 @@ func wholeAccountTable(t cli.Table, doc accountDoc, d decimals) {
 	}
 	for _, h := range doc.Holds {
 		t.Row("hold", strings.Join([]string{
-			d.show(h.AmountMinor, h.Asset), h.From + " to " + h.To, "until " + cli.FormatStamp(h.ExpiresAt), h.TxID,
+			d.show(h.AmountMinor, h.Asset), h.From + " to " + h.To,
+			"until " + cli.FormatStamp(h.ExpiresAt.Time), h.TxID,
 		}, ", "))
 	}
 	if doc.MoreHolds != "" {
@@ -157,7 +158,7 @@ func holdsTable(t cli.Table, list walletapi.HoldList, d decimals) {
 	}
 	t.Row("EXPIRES", "AMOUNT", "FROM", "TO", "TXID")
 	for _, h := range list.Holds {
-		t.Row(cli.FormatStamp(h.ExpiresAt), d.bare(h.AmountMinor, h.Asset)+" "+h.Asset, h.From, h.To, h.TxID)
+		t.Row(cli.FormatStamp(h.ExpiresAt.Time), d.bare(h.AmountMinor, h.Asset)+" "+h.Asset, h.From, h.To, h.TxID)
 	}
 	if list.Next != "" {
 		t.Row("more: --after " + list.Next)
@@ -172,13 +173,14 @@ func (a app) showHold(ctx context.Context, c walletapi.Client, txid string) erro
 	d := a.shownDecimals(ctx, c)
 	return a.Show(h, func(t cli.Table) {
 		t.Rows("txid", h.TxID, "state", h.State, "from", h.From, "to", h.To, "amount", d.show(h.AmountMinor, h.Asset),
-			"made", cli.FormatStamp(h.At), "expires", cli.FormatStamp(h.ExpiresAt))
+			"made", cli.FormatStamp(h.At.Time), "expires", cli.FormatStamp(h.ExpiresAt.Time))
 		if h.State == "open" {
 			return
 		}
 		if h.CapturedMinor != "" {
 			t.Row("captured", d.show(h.CapturedMinor, h.Asset))
 		}
-		t.Rows("returned", d.show(h.ReturnedMinor, h.Asset), "ended", cli.FormatStamp(h.ClosedAt), "by", h.ClosingTxID)
+		t.Rows("returned", d.show(h.ReturnedMinor, h.Asset),
+			"ended", cli.FormatStamp(h.ClosedAt.Time), "by", h.ClosingTxID)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ const statementPage = 500
 type historyFlags struct {
 	asset, cursor, since, until string
 	limit                       int
-	oldest, all, csv            bool
+	oldest, all, csv, csvSafe   bool
 }
 
 func (a app) historyCmd() *cobra.Command {
@@ -34,7 +35,10 @@ posting, and the posted balance after it. Pass the cursor at the end of a page a
 to get the next page.
 
 --all reads all pages; with --json it prints one entry per line. --csv prints CSV with a
-header, and amounts in minor units.`,
+header, and amounts in minor units. Its cells are as they were paid: a payer chooses memo
+and key, and a spreadsheet may run a cell that begins with = + - or @ as a formula.
+--csv-safe puts an apostrophe before such cells. On a terminal, control characters are
+escaped.`,
 		Example: `  ronbox wallet history alice
   ronbox wallet history alice --since 2026-01-01T00:00:00Z --oldest-first --limit 500 --json
   ronbox wallet history alice --all --csv > alice.csv`,
@@ -49,6 +53,7 @@ header, and amounts in minor units.`,
 	fl.BoolVar(&f.oldest, "oldest-first", false, "oldest entries first")
 	fl.BoolVar(&f.all, "all", false, "read all pages")
 	fl.BoolVar(&f.csv, "csv", false, "print CSV")
+	fl.BoolVar(&f.csvSafe, "csv-safe", false, "print CSV for a spreadsheet, which runs no cell as a formula")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		q, err := f.query(args[0])
 		if err != nil {
@@ -84,6 +89,7 @@ func (f *historyFlags) query(account string) (q walletapi.HistoryQuery, err erro
 func (a app) history(ctx context.Context, c walletapi.Client, q walletapi.HistoryQuery, f *historyFlags) error {
 	r := a.Repeater()
 	var d decimals
+	f.csv = f.csv || f.csvSafe
 	if !f.csv {
 		d = a.shownDecimals(ctx, c)
 	}
@@ -102,7 +108,7 @@ func (a app) history(ctx context.Context, c walletapi.Client, q walletapi.Histor
 		}
 		switch {
 		case f.csv:
-			err = a.printCSV(page.Entries, first)
+			err = a.printCSV(page.Entries, first, f.csvSafe)
 		case f.all && a.Flags.JSON:
 			for i := 0; i < len(page.Entries) && err == nil; i++ {
 				err = a.PrintJSON(page.Entries[i])
@@ -121,8 +127,21 @@ var historyColumns = []string{
 	"hold", "key", "memo",
 }
 
+// csvCell returns a cell: on a terminal without control characters, and if safe not as a formula.
+func csvCell(text string, terminal, safe bool) string {
+	if safe && text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		text = "'" + text
+	}
+	if terminal {
+		text = cli.Plain(text)
+	}
+	return text
+}
+
 // printCSV prints entries as rows, after the header if they are the first.
-func (a app) printCSV(entries []walletapi.HistoryEntry, first bool) error {
+func (a app) printCSV(entries []walletapi.HistoryEntry, first, safe bool) error {
+	terminal := cli.IsTerminal(a.Stdout)
+	cell := func(text string) string { return csvCell(text, terminal, safe) }
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	if first {
@@ -142,7 +161,7 @@ func (a app) printCSV(entries []walletapi.HistoryEntry, first bool) error {
 		}
 		_ = w.Write([]string{
 			cli.FormatStamp(time.Unix(0, r.At)), r.TxID.String(), r.Op.String(), e.Side, r.Asset, r.Amount.String(),
-			e.BalanceMinor, e.AvailableMinor, r.From, r.To, nonce, hold, r.Idem, e.Memo,
+			e.BalanceMinor, e.AvailableMinor, cell(r.From), cell(r.To), nonce, hold, cell(r.Idem), cell(e.Memo),
 		})
 	}
 	w.Flush()

@@ -62,7 +62,7 @@ func balanceTable(t cli.Table, b walletapi.Balance, flags []string, d decimals) 
 	}
 	t.Row("posted", d.bare(b.PostedMinor, b.Asset))
 	t.Row("held", d.bare(b.HeldMinor, b.Asset))
-	t.Row("as of", fmt.Sprintf("record %d, %s", b.AsOfSeq, cli.FormatStamp(b.AsOf)))
+	t.Row("as of", fmt.Sprintf("record %d, %s", b.AsOfSeq, cli.FormatStamp(b.AsOf.Time)))
 }
 
 func (a app) seqCmd() *cobra.Command {
@@ -99,7 +99,7 @@ func accountTable(t cli.Table, acc walletapi.Account) {
 		t.Row("opened", "not yet: the first payment opens it")
 		return
 	}
-	t.Row("opened", cli.FormatStamp(acc.OpenedAt))
+	t.Row("opened", cli.FormatStamp(acc.OpenedAt.Time))
 }
 
 func (a app) txCmd() *cobra.Command {
@@ -200,7 +200,7 @@ func (a app) listAssets(ctx context.Context, c walletapi.Client) error {
 		t.Row("ASSET", "IN CIRCULATION", "DECLARED")
 		for _, as := range list.Assets {
 			d := decimals{as.Asset: as.Decimals}
-			t.Row(as.Asset, d.bare(as.SupplyMinor, as.Asset), cli.FormatStamp(as.DeclaredAt))
+			t.Row(as.Asset, d.bare(as.SupplyMinor, as.Asset), cli.FormatStamp(as.DeclaredAt.Time))
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package cluster
 
-import "time"
+import (
+	"ronbox/httpapi/wire"
+)
 
 // Roles of a member.
 const (
@@ -45,9 +47,9 @@ type JoinTokenRequest struct {
 
 // JoinToken answers JoinTokenRequest.
 type JoinToken struct {
-	Token     string    `json:"token" doc:"permits one node to join, once"`
-	URL       string    `json:"url" doc:"of the peer port that takes it"`
-	ExpiresAt time.Time `json:"expires_at"`
+	Token     string       `json:"token" doc:"permits one node to join, once"`
+	URL       string       `json:"url" doc:"of the peer port that takes it"`
+	ExpiresAt wire.Instant `json:"expires_at"`
 }
 
 // LeaveRequest is the body of POST /admin/v1/cluster/leave.

@@ -1,17 +1,15 @@
 package ledger
 
 import (
-	"time"
-
 	"ronbox/httpapi/wire"
 )
 
 // Root is one batch of the ledger, as GET /v1/ledger/roots lists it.
 type Root struct {
-	Batch uint64    `json:"batch" min:"1"`
-	Seq   uint64    `json:"seq" min:"1" doc:"its last record"`
-	Root  string    `json:"root" format:"b3"`
-	TS    time.Time `json:"ts"`
+	Batch uint64       `json:"batch" min:"1"`
+	Seq   uint64       `json:"seq" min:"1" doc:"its last record"`
+	Root  string       `json:"root" format:"b3"`
+	TS    wire.Instant `json:"ts"`
 }
 
 // Roots is the body of GET /v1/ledger/roots, oldest first.

@@ -269,22 +269,22 @@ type MintRequest struct {
 
 // Token is the answer to MintRequest. No other answer contains the text of the token.
 type Token struct {
-	Token     string    `json:"token"`
-	TID       string    `json:"tid" format:"ulid"`
-	ExpiresAt time.Time `json:"expires_at"`
+	Token     string       `json:"token"`
+	TID       string       `json:"tid" format:"ulid"`
+	ExpiresAt wire.Instant `json:"expires_at"`
 }
 
 // TokenInfo is a minted token without its text: an entry of TokenList.
 type TokenInfo struct {
-	TID       string    `json:"tid" format:"ulid"`
-	Kid       string    `json:"kid" doc:"root key that signed it"`
-	Sub       string    `json:"sub"`
-	Tenant    string    `json:"tenant,omitzero"`
-	Scopes    []string  `json:"scopes"`
-	Caveats   []string  `json:"caveats,omitempty" doc:"as minted; a holder may have appended more"`
-	IssuedAt  time.Time `json:"issued_at"`
-	ExpiresAt time.Time `json:"expires_at"`
-	Revoked   bool      `json:"revoked"`
+	TID       string       `json:"tid" format:"ulid"`
+	Kid       string       `json:"kid" doc:"root key that signed it"`
+	Sub       string       `json:"sub"`
+	Tenant    string       `json:"tenant,omitzero"`
+	Scopes    []string     `json:"scopes"`
+	Caveats   []string     `json:"caveats,omitempty" doc:"as minted; a holder may have appended more"`
+	IssuedAt  wire.Instant `json:"issued_at"`
+	ExpiresAt wire.Instant `json:"expires_at"`
+	Revoked   bool         `json:"revoked"`
 }
 
 // TokenList is the body of GET /admin/v1/tokens: tokens that have not expired, oldest first.
@@ -343,7 +343,7 @@ type Verdict struct {
 	Tenant    string         `json:"tenant,omitzero"`
 	Epoch     uint64         `json:"epoch,omitzero"`
 	Scopes    []string       `json:"scopes,omitempty"`
-	ExpiresAt time.Time      `json:"expires_at,omitzero"`
+	ExpiresAt wire.Instant   `json:"expires_at,omitzero"`
 	Failed    []FailedCaveat `json:"failed,omitempty"`
 }
 

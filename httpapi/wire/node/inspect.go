@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
 )
 
 // SeriesList is the body of GET /admin/v1/series: the last hour. All series have the same number of
@@ -91,15 +92,15 @@ type SessionList struct {
 
 // Session is a browser that has entered the console.
 type Session struct {
-	ID        string    `json:"id" doc:"names the session; it does not open it"`
-	Kind      string    `json:"kind" enum:"code|token" doc:"how it entered"`
-	Who       string    `json:"who" doc:"token: and the id of its token, or uid: and the user that asked for the code"`
-	Name      string    `json:"name,omitzero" doc:"subject of the token"`
-	Write     bool      `json:"write" doc:"it may change things"`
-	From      string    `json:"from" doc:"address of the browser that began it"`
-	BeganAt   time.Time `json:"began_at"`
-	SeenAt    time.Time `json:"seen_at" doc:"its last request"`
-	ExpiresAt time.Time `json:"expires_at" doc:"at the latest; half an hour after seen_at if it is idle"`
+	ID        string       `json:"id" doc:"names the session; it does not open it"`
+	Kind      string       `json:"kind" enum:"code|token" doc:"how it entered"`
+	Who       string       `json:"who" doc:"token: and the id of its token, or uid: and the user that asked for the code"`
+	Name      string       `json:"name,omitzero" doc:"subject of the token"`
+	Write     bool         `json:"write" doc:"it may change things"`
+	From      string       `json:"from" doc:"address of the browser that began it"`
+	BeganAt   wire.Instant `json:"began_at"`
+	SeenAt    wire.Instant `json:"seen_at" doc:"its last request"`
+	ExpiresAt wire.Instant `json:"expires_at" doc:"at the latest; half an hour after seen_at if it is idle"`
 }
 
 // Series returns the node's series of the last hour.

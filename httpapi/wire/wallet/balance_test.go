@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
+	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -21,7 +22,7 @@ func TestBalanceIsWrittenAsTheEncoderDoes(t *testing.T) {
 			PostedMinor: text("posted"),
 			HeldMinor:   text("held"),
 			IssuedMinor: text("issued"),
-			AsOf:        time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "at")).UTC(),
+			AsOf:        wire.Instant{Time: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "at")).UTC()},
 			AsOfSeq:     rapid.Uint64().Draw(t, "seq"),
 			StaleMS:     rapid.Int64().Draw(t, "stale"),
 		}

@@ -2,9 +2,10 @@ package wallet
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/wire"
 )
 
 // Names of the operations of the wallet, in a batch and on a receipt.
@@ -159,15 +160,15 @@ type LedgerRef struct {
 
 // Balance is the body of GET /v1/balance. An account that was never paid has 0 of everything.
 type Balance struct {
-	Account     string    `json:"account" format:"account"`
-	Asset       string    `json:"asset" format:"asset"`
-	AmountMinor string    `json:"amount_minor" format:"amount" doc:"amount that can be spent: posted minus held"`
-	PostedMinor string    `json:"posted_minor" format:"amount"`
-	HeldMinor   string    `json:"held_minor" format:"amount"`
-	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: the amount that it has issued"`
-	AsOf        time.Time `json:"as_of" doc:"time of the ledger when the balance was read"`
-	AsOfSeq     uint64    `json:"as_of_seq" doc:"the balance includes all records up to this one"`
-	StaleMS     int64     `json:"stale_ms" doc:"always 0, because balances are read from the memory of the ledger"`
+	Account     string       `json:"account" format:"account"`
+	Asset       string       `json:"asset" format:"asset"`
+	AmountMinor string       `json:"amount_minor" format:"amount" doc:"amount that can be spent: posted minus held"`
+	PostedMinor string       `json:"posted_minor" format:"amount"`
+	HeldMinor   string       `json:"held_minor" format:"amount"`
+	IssuedMinor string       `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: the amount that it has issued"`
+	AsOf        wire.Instant `json:"as_of" doc:"time of the ledger when the balance was read"`
+	AsOfSeq     uint64       `json:"as_of_seq" doc:"the balance includes all records up to this one"`
+	StaleMS     int64        `json:"stale_ms" doc:"always 0, because balances are read from the memory of the ledger"`
 }
 
 // AppendJSON appends b as the encoder writes it, in a tenth of the time. Balances are the most
@@ -185,7 +186,7 @@ func (b *Balance) AppendJSON(dst []byte) []byte {
 	if b.IssuedMinor != "" {
 		text(`,"issued_minor":`, b.IssuedMinor)
 	}
-	dst = b.AsOf.AppendFormat(append(dst, `,"as_of":"`...), time.RFC3339Nano)
+	dst = b.AsOf.UTC().AppendFormat(append(dst, `,"as_of":"`...), wire.InstantLayout)
 	dst = strconv.AppendUint(append(dst, `","as_of_seq":`...), b.AsOfSeq, 10)
 	dst = strconv.AppendInt(append(dst, `,"stale_ms":`...), b.StaleMS, 10)
 	return append(dst, '}')
@@ -193,20 +194,20 @@ func (b *Balance) AppendJSON(dst []byte) []byte {
 
 // Account is the body of GET /v1/account.
 type Account struct {
-	Account   string    `json:"account" format:"account"`
-	Known     bool      `json:"known" doc:"whether the account exists"`
-	Flags     []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
-	LastNonce uint64    `json:"last_nonce" doc:"0 before the first debit"`
-	NextNonce uint64    `json:"next_nonce" doc:"nonce of the next debit"`
-	OpenedAt  time.Time `json:"opened_at,omitzero"`
+	Account   string       `json:"account" format:"account"`
+	Known     bool         `json:"known" doc:"whether the account exists"`
+	Flags     []string     `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
+	LastNonce uint64       `json:"last_nonce" doc:"0 before the first debit"`
+	NextNonce uint64       `json:"next_nonce" doc:"nonce of the next debit"`
+	OpenedAt  wire.Instant `json:"opened_at,omitzero"`
 }
 
 // Asset is one entry of AssetList.
 type Asset struct {
-	Asset       string    `json:"asset" format:"asset"`
-	SupplyMinor string    `json:"supply_minor" format:"amount" doc:"issued and not burned"`
-	DeclaredAt  time.Time `json:"declared_at,omitzero"`
-	Decimals    int       `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: the number of decimals of an amount on display; amounts of the API are always minor units"`
+	Asset       string       `json:"asset" format:"asset"`
+	SupplyMinor string       `json:"supply_minor" format:"amount" doc:"issued and not burned"`
+	DeclaredAt  wire.Instant `json:"declared_at,omitzero"`
+	Decimals    int          `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: the number of decimals of an amount on display; amounts of the API are always minor units"`
 }
 
 // AssetList is the body of GET /v1/assets.

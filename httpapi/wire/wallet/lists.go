@@ -3,25 +3,25 @@ package wallet
 import (
 	"context"
 	"net/url"
-	"time"
 
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
 )
 
 // HoldInfo is the body of GET /v1/holds/:txid, and one entry of HoldList.
 type HoldInfo struct {
-	TxID          string    `json:"txid" format:"txid"`
-	From          string    `json:"from" format:"account" example:"alice"`
-	To            string    `json:"to" format:"account" example:"bob"`
-	Asset         string    `json:"asset" format:"asset"`
-	AmountMinor   string    `json:"amount_minor" format:"amount" doc:"amount set aside"`
-	At            time.Time `json:"at"`
-	ExpiresAt     time.Time `json:"expires_at"`
-	State         string    `json:"state" enum:"open|captured|released|expired"`
-	CapturedMinor string    `json:"captured_minor,omitzero" format:"amount" doc:"amount paid, if the hold was captured"`
-	ReturnedMinor string    `json:"returned_minor,omitzero" format:"amount" doc:"amount returned to the payer, if the hold has ended"`
-	ClosedAt      time.Time `json:"closed_at,omitzero"`
-	ClosingTxID   string    `json:"closing_txid,omitzero" format:"txid" doc:"the transaction that ended the hold"`
+	TxID          string       `json:"txid" format:"txid"`
+	From          string       `json:"from" format:"account" example:"alice"`
+	To            string       `json:"to" format:"account" example:"bob"`
+	Asset         string       `json:"asset" format:"asset"`
+	AmountMinor   string       `json:"amount_minor" format:"amount" doc:"amount set aside"`
+	At            wire.Instant `json:"at"`
+	ExpiresAt     wire.Instant `json:"expires_at"`
+	State         string       `json:"state" enum:"open|captured|released|expired"`
+	CapturedMinor string       `json:"captured_minor,omitzero" format:"amount" doc:"amount paid, if the hold was captured"`
+	ReturnedMinor string       `json:"returned_minor,omitzero" format:"amount" doc:"amount returned to the payer, if the hold has ended"`
+	ClosedAt      wire.Instant `json:"closed_at,omitzero"`
+	ClosingTxID   string       `json:"closing_txid,omitzero" format:"txid" doc:"the transaction that ended the hold"`
 }
 
 // HoldList is the body of GET /v1/holds.
@@ -32,9 +32,9 @@ type HoldList struct {
 
 // AccountInfo is one entry of AccountList.
 type AccountInfo struct {
-	Account  string    `json:"account" format:"account"`
-	Flags    []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
-	OpenedAt time.Time `json:"opened_at,omitzero"`
+	Account  string       `json:"account" format:"account"`
+	Flags    []string     `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
+	OpenedAt wire.Instant `json:"opened_at,omitzero"`
 }
 
 // AccountList is the body of GET /v1/accounts.

@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/julienschmidt/httprouter"
+	bolt "go.etcd.io/bbolt"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -120,7 +120,7 @@ func benchmarkPeer(b *testing.B, service string) {
 func beBare(t *testing.T) {
 	balance := (&walletapi.Balance{Account: payer(payAccounts - 1), Asset: "ron", AmountMinor: strconv.FormatInt(funds, 10),
 		PostedMinor: strconv.FormatInt(funds, 10),
-		HeldMinor:   "0", AsOf: time.Now().UTC(), AsOfSeq: payAccounts}).AppendJSON(
+		HeldMinor:   "0", AsOf: wire.Instant{Time: time.Now().UTC()}, AsOfSeq: payAccounts}).AppendJSON(
 		nil,
 	)
 	receipt := (&record.Receipt{TxID: record.NewTxID(time.Now().UnixNano(), payAccounts, 1), Op: record.OpTransfer,

@@ -15,6 +15,7 @@ import (
 	"ronbox/httpapi/auth"
 	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/scopes"
+	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -144,15 +145,14 @@ func (i *Issuer) Tokens(ctx context.Context, by engines.Actor, cursor string, li
 				return nil
 			}
 			out.Tokens = append(out.Tokens, nodeapi.TokenInfo{
-				TID:     tid,
-				Kid:     row.Kid,
-				Sub:     row.Sub,
-				Tenant:  row.Tenant,
-				Scopes:  row.Scopes,
-				Caveats: row.Caveats,
-				IssuedAt: time.Unix(row.IssuedAt, 0).
-					UTC(),
-				ExpiresAt: time.Unix(row.ExpiresAt, 0).UTC(),
+				TID:       tid,
+				Kid:       row.Kid,
+				Sub:       row.Sub,
+				Tenant:    row.Tenant,
+				Scopes:    row.Scopes,
+				Caveats:   row.Caveats,
+				IssuedAt:  wire.Instant{Time: time.Unix(row.IssuedAt, 0)},
+				ExpiresAt: wire.Instant{Time: time.Unix(row.ExpiresAt, 0)},
 				Revoked:   row.void(r, id, epoch),
 			})
 		}
@@ -206,7 +206,7 @@ func verdict(d auth.Decision) nodeapi.Verdict {
 		return out // the claims of a forged token are not shown
 	}
 	out.TID, out.Kid, out.Sub, out.Tenant, out.Epoch = d.TID, d.Kid, d.Sub, d.Tenant, d.Epoch
-	out.Scopes, out.ExpiresAt = d.Scopes, d.ExpiresAt
+	out.Scopes, out.ExpiresAt = d.Scopes, wire.Instant{Time: d.ExpiresAt}
 	return out
 }
 
