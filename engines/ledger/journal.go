@@ -31,9 +31,6 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	declared := v.assets.byName[q.Asset]
 	if err == nil && key == nil && v.Seq != 0 {
 		err = errKeys
-		if l.books.keysRead { // an import, into a file that has no room for a key
-			err = fmt.Errorf("%w: cursors have no key yet", ErrFull)
-		}
 	}
 	if err != nil || ref == 0 || declared == nil {
 		return emptyPage(q, cmp.Or(err, v.unread()))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ronbox/appliance/b3"
@@ -49,6 +50,9 @@ const (
 	keyLow      = "low_seq"
 )
 
+// metaNames lists the keys of ledger/meta.
+var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt}
+
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
 
@@ -64,6 +68,32 @@ func CheckFormat(r store.Reader) error {
 
 // GetStoreKey reads the key of the idempotency keys' hashes.
 func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyStoreKey) }
+
+// CheckMeta returns an error if ledger/meta has a row with an unknown name, or lacks a row of a
+// ledger that has begun. Only a ledger without records, batches and rows of ledger/meta has not
+// begun.
+func CheckMeta(r store.Reader) error {
+	has := make(map[string]bool, len(metaNames))
+	for key := range r.Range(bMeta, nil, nil) {
+		if !slices.Contains(metaNames, string(key)) {
+			return wrong(bMeta, key, "this name is unknown")
+		}
+		has[string(key)] = true
+	}
+	_, _, headers := batches.Last(r)
+	written := LastSeq(r) != 0 || headers
+	for _, must := range []struct {
+		key string
+		be  bool
+	}{{keyHead, written}, {keyFormat, written || len(has) > 0}, {keyStoreKey, written || len(has) > 0}} {
+		if must.be && !has[must.key] {
+			return missing(bMeta, []byte(must.key))
+		}
+	}
+	GetHead(r) // each ends the view if its row is damaged
+	GetStoreKey(r)
+	return nil
+}
 
 // PutGenesis writes the first rows of a new ledger.
 func PutGenesis(w *store.Writes, key StoreKey) {
@@ -206,10 +236,8 @@ func putAmount(b []byte, a engines.Amount) {
 }
 
 // missing says that a row is not there that another one leads to.
-func missing(b *store.Bucket, key []byte) error {
-	return &store.RowError{Bucket: b.Name, Key: key, Cause: errors.New("it is not there")}
-}
+func missing(b *store.Bucket, key []byte) error { return wrong(b, key, "it is not there") }
 
 func wrong(b *store.Bucket, key []byte, format string, args ...any) error {
-	return &store.RowError{Bucket: b.Name, Key: key, Cause: fmt.Errorf(format, args...)}
+	return &store.RowError{Bucket: b.Name, Key: slices.Clone(key), Cause: fmt.Errorf(format, args...)}
 }
