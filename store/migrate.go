@@ -88,7 +88,8 @@ type migrator struct {
 func (s *Store) target() int { return s.migrationTable().schema }
 
 func (s *Store) migrationTable() migrations {
-	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: append([]Migration{toLocal}, s.opt.Migrations...)}
+	own := []Migration{toLocal, toNames}
+	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: append(own, s.opt.Migrations...)}
 }
 
 // migrate migrates the file to the schema of the program, if it is older.
@@ -270,8 +271,12 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	if err == nil && len(w.ops) > MigrationKeys {
 		err = fmt.Errorf("a step of %d rows: the limit is %d", len(w.ops), MigrationKeys)
 	}
+	var p pen
 	if err == nil {
-		err = w.merge(&pen{})
+		err = w.merge(&p)
+	}
+	if err == nil && at.From >= namesSchema {
+		err = p.names.write(tx)
 	}
 	if err != nil {
 		return 0, false, err

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 )
@@ -85,7 +86,8 @@ func TestMigrationsShareAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		liftedHash(t, s)
-		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v3-*.db")); err != nil || len(taken) != n+1 {
+		taken, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("pre-migrate-v%d-*.db", Schema)))
+		if err != nil || len(taken) != n+1 {
 			t.Errorf("after %d nodes: %v, %v", n+1, taken, err)
 		}
 	}
@@ -100,7 +102,7 @@ func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := func() []string {
-		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v3-*.db"))
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("pre-migrate-v%d-*.db", Schema)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,7 +228,7 @@ func (c *Scratch) begin(now time.Time, buckets []*Bucket) (err error) {
 	if c.tx, err = c.db.Begin(true); err != nil {
 		return err
 	}
-	for _, b := range append([]*Bucket{metaBucket, auditBucket}, buckets...) {
+	for _, b := range append([]*Bucket{metaBucket, localBucket, auditBucket}, buckets...) {
 		if _, err := c.tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
 			return err
 		}
