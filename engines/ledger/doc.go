@@ -53,8 +53,7 @@
 //     after its account's opening, or the record of the account's last nonce, posted to it. If a
 //     required row is missing, the file is damaged. The same holds for the rows of ledger/meta: a
 //     new key of the idempotency index is drawn only if there is no record, no header and no row of
-//     ledger/meta. (Pages have no checksum: a page with a wrong
-//     count of rows is not detected.)
+//     ledger/meta. In safe mode nothing counts as absent: what is not found is an error.
 //  14. The amount that a token moves under a daily ceiling is counted by token id, asset and UTC
 //     day, and written with the records that moved it. The rows of a past day are deleted. An
 //     import has no such rows, because tokens belong to one node.

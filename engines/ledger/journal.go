@@ -272,6 +272,9 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	if v.Seq != 0 && v.Batches == 0 {
 		return fmt.Errorf("%w: %w: the head could not be read", ErrSafeMode, store.ErrCorrupt)
 	}
+	if v.headless != nil {
+		return v.headless
+	}
 	return l.readError(l.view(ctx, func(r store.Reader) error { return fn(source{l, v, r}) }))
 }
 

@@ -96,13 +96,16 @@ func (l *Local) recover(ctx context.Context) error {
 	return err
 }
 
-// readKey takes over the key of the keys' hashes. Only a ledger that has not begun has none. If rows
-// of ledger/meta are missing, a key that is not found is not known to be new.
+// readKey takes over the key of the keys' hashes. Only a ledger that has not begun has none. If
+// rows of ledger/meta are missing, a key that is not found is not known to be new.
 func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
 	err := tables.CheckMeta(r)
+	if err == nil {
+		err = tables.CheckNames(r)
+	}
 	l.books.keysRead = err == nil
 	return err
 }
@@ -124,6 +127,7 @@ func (l *Local) readHead(r store.Reader) error {
 	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
 		err := damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
 		b.cur.Seq, b.cur.Batches = seq, no
+		b.cur.headless = fmt.Errorf("%w: %w: %w", ErrSafeMode, store.ErrCorrupt, err)
 		return err
 	}
 	if low := b.cur.hand.low; low.Seq > b.cur.Seq || low.Batches > b.cur.Batches {
