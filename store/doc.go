@@ -32,7 +32,7 @@
 //     The store accepts other work again once there is space.
 //  13. Migration of an older file first takes a verified snapshot. An interrupted migration can be
 //     resumed and ends in the same state. A program of the older schema refuses a file once its
-//     migration has begun to write.
+//     migration has begun to write. It does not move the file of a clustered node in the log.
 //  14. A compaction replaces the file only by one with the same rows, and never undoes the
 //     replacement, because a node may have opened the new file.
 //  15. A store in memory writes to no path.

@@ -304,9 +304,14 @@ func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
 	return one.Step(w.r, w, cursor)
 }
 
-// finish sets the new schema and appends an audit row.
+// finish sets the new schema and appends an audit row. The file of a clustered node gets no audit
+// row: it would no longer be where the log of the cluster is.
 func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	info, err := readInfo(tx)
+	if err != nil {
+		return err
+	}
+	members, err := readMembership(tx)
 	if err != nil {
 		return err
 	}
@@ -319,10 +324,12 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	note := Event{Event: "db.migrate", Decision: "allow", Reason: "start", Detail: map[string]string{
 		"from": fmt.Sprint(at.From), "to": fmt.Sprint(at.From + 1), "rows": fmt.Sprint(at.Rows),
 	}}
-	if _, err := appendAudit(rows, &p, noRing, p.at, note); err != nil {
-		return err
+	if members == nil {
+		if _, err := appendAudit(rows, &p, noRing, p.at, note); err != nil {
+			return err
+		}
+		info = *info.with(p)
 	}
-	info = *info.with(p)
 	info.Schema = at.From + 1
 	if err := writeInfo(tx, info); err != nil {
 		return err

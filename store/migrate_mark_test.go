@@ -127,3 +127,36 @@ func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 		t.Errorf("the snapshot is gone: %v", taken())
 	}
 }
+
+// A migration of a clustered node's file does not move it: the log of the cluster goes on.
+func TestMigrationOfAMemberMovesNothing(t *testing.T) {
+	path := counted(t, 3)
+	if err := SetMembership(path, testMembership()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openBolt(path, &opening{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(Reader, *Writes, []byte) ([]byte, error) { return nil, nil }
+	m := &migrator{
+		db:    db,
+		dir:   t.TempDir(),
+		table: migrations{schema: Schema + 1, list: []Migration{{From: Schema, Step: step}}},
+		now:   func() int64 { return day.UnixNano() },
+	}
+	before, _, err := m.look()
+	if err == nil {
+		_, err = m.run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _, err := m.look()
+	if err != nil || after.Schema != Schema+1 || after.position() != before.position() {
+		t.Errorf("%+v, %v, was %+v", after, err, before)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
