@@ -59,10 +59,10 @@ func (s nameSum) row(key []byte) []byte {
 	return AddSum(key, binary.BigEndian.AppendUint64(b, s.sum))
 }
 
-// parseNames decodes a row of names. A new bucket has no row yet.
+// parseNames decodes a row of names.
 func parseNames(key, row []byte) (s nameSum, err error) {
 	if row == nil {
-		return s, nil
+		return s, &RowError{localBucket.Name, key, errAbsent}
 	}
 	b, err := CutSum(key, row)
 	if err == nil && len(b) != 16 {
@@ -106,8 +106,8 @@ func checkNames(r Reader, most uint64, b *Bucket) error {
 	}
 	key := namesKey(b.Name)
 	row := r.Get(localBucket, key)
-	if row == nil {
-		return &RowError{localBucket.Name, key, errAbsent}
+	if row == nil && r.Get(localBucket, keyNamed) == nil {
+		return nil // the first boot of a full file could not count them
 	}
 	want, err := parseNames(key, row)
 	if err != nil || most > 0 && want.rows > most {
@@ -180,20 +180,21 @@ func (l *nameLog) note(b *Bucket, rows *bolt.Bucket, o op) {
 	}
 }
 
-// write adds the changes to the rows of local and forgets them. A row that is damaged stays as it
-// is, and CheckNames finds it.
+// write adds the changes to the rows of local and forgets them. A row that is damaged or missing
+// stays so: CheckNames finds it, or a boot counts the names.
 func (l *nameLog) write(tx *bolt.Tx) error {
 	for _, c := range l.changes {
 		if c.nameSum == (nameSum{}) && !c.cleared {
 			continue
 		}
 		local, key := localRows(tx), namesKey(c.bucket.Name)
-		was, err := parseNames(key, local.Get(key))
+		row := local.Get(key)
+		was, err := parseNames(key, row)
 		switch {
+		case row == nil || err != nil && !c.cleared:
+			continue
 		case c.cleared:
 			was = nameSum{}
-		case err != nil:
-			continue
 		}
 		now := nameSum{was.rows + c.rows, was.sum + c.sum}
 		if err := local.Put(key, now.row(key)); err != nil {

@@ -50,6 +50,37 @@ func TestLostCounts(t *testing.T) {
 	}
 }
 
+// A file without counts, as a first boot without room leaves it, is used without them, and the next
+// boot counts.
+func TestUncountedNames(t *testing.T) {
+	path := counted(t, 3)
+	r := open(t, path)
+	uncounted := func(tx *bolt.Tx) error {
+		var err error
+		for key, _ := localRows(tx).Cursor().Seek([]byte("name")); key != nil && err == nil; {
+			err = localRows(tx).Delete(key)
+			key, _ = localRows(tx).Cursor().Seek([]byte("name"))
+		}
+		return err
+	}
+	if err := r.db.Update(uncounted); err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(r, put{Key: "later", Value: "1"})
+	err := r.View(t.Context(), func(rd Reader) error { return CheckNames(rd, 0, testRows) })
+	if err != nil {
+		t.Error(err)
+	}
+	r.stop()
+	soundNames(t, path, "uncounted", true)
+	r = open(t, path)
+	mustCommit(r, put{Key: "latest", Value: "1"})
+	r.stop()
+	soundNames(t, path, "counted", true)
+	inFile(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte(testRows.Name)).Delete([]byte("later")) })
+	soundNames(t, path, "lost", false)
+}
+
 // soundNames checks a file.
 func soundNames(t *testing.T, path, name string, want bool) {
 	t.Helper()
