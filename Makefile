@@ -91,7 +91,7 @@ tools:
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
 # Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
-# cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry, draws more ranges, and runs more
+# cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry and of names, draws more ranges, and runs more
 # seeds of the wallet. The nemeses mostly wait for nodes to notice what happens to others, so that the other tests, which compute, can run at
 # the same time.
 long:
@@ -110,6 +110,7 @@ long-nemeses:
 
 long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
+	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/server -run '^TestNamesRot$$' -args -rotten 60
 	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short

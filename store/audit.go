@@ -2,7 +2,9 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -101,7 +103,8 @@ func auditKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(nil, seq)
 }
 
-// Audit reads at most limit rows from seq on.
+// Audit reads at most limit rows from seq on. It returns ErrCorrupt if a row between them is
+// missing.
 func Audit(r Reader, from uint64, limit int) ([]AuditRow, error) {
 	var out []AuditRow
 	for k, raw := range r.Range(auditBucket, auditKey(from), nil) {
@@ -109,6 +112,9 @@ func Audit(r Reader, from uint64, limit int) ([]AuditRow, error) {
 			break
 		}
 		row, err := parseAudit(k, raw)
+		if n := len(out); err == nil && n > 0 && (row.Seq != out[n-1].Seq+1 || row.Prev != out[n-1].Hash) {
+			err = &RowError{auditBucket.Name, bytes.Clone(k), fmt.Errorf("it does not follow row %d", out[n-1].Seq)}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +134,22 @@ func parseAudit(k, raw []byte) (AuditRow, error) {
 	return AuditRow{
 		Seq: binary.BigEndian.Uint64(k), At: v.At, Prev: b3.Digest(v.Prev), Hash: b3.Sum(raw), Event: v.Event,
 	}, nil
+}
+
+// errEnd is the cause of a RowError for a row that is not the end of the audit chain.
+var errEnd = errors.New("it is not the end of the chain")
+
+// checkAuditEnd returns ErrCorrupt if the last row of the chain is missing or another one.
+func checkAuditEnd(r Reader, head position) error {
+	if head.auditSeq == 0 {
+		return nil
+	}
+	key := auditKey(head.auditSeq)
+	raw := r.Get(auditBucket, key)
+	if raw == nil || b3.Sum(raw) != head.auditHead {
+		return &RowError{auditBucket.Name, key, errEnd}
+	}
+	return nil
 }
 
 // checkAudit verifies the chain from the oldest kept row to the head, both recorded in the meta

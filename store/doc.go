@@ -32,7 +32,7 @@
 //     The store accepts other work again once there is space.
 //  13. Migration of an older file first takes a verified snapshot. An interrupted migration can be
 //     resumed and ends in the same state. A program of the older schema refuses a file once its
-//     migration has begun to write.
+//     migration has begun to write. It does not move the file of a clustered node in the log.
 //  14. A compaction replaces the file only by one with the same rows, and never undoes the
 //     replacement, because a node may have opened the new file.
 //  15. A store in memory writes to no path.
@@ -47,6 +47,9 @@
 //     only a Store with a Replicator opens it for writing. A restored file has no such row.
 //  20. A node that does not lead answers every command with ErrNotLeader. Nothing is queued or
 //     written.
+//  21. For each bucket that is not Proven, bucket local has the number of its rows and the sum of
+//     the hashes of their keys. A transaction that adds or removes rows changes both by the
+//     difference, so what is written later never hides a lost row.
 //
 // # Damage
 //
@@ -64,6 +67,28 @@
 //	index/*     checksum                              its key answers 500
 //
 // `ronbox db verify` reads every row of every bucket and exits 3 if one is damaged.
+//
+// A row that is missing, or has another key than it was written with, is damage, too. It counts as
+// "not begun" only if everything else in the file proves it:
+//
+//	bucket         proof that a row is missing             a missing row
+//	meta, local    ident, position, clean: a boot reads    exit 65; without its count a bucket is
+//	               them; buckets, names/…: row named       damaged
+//	the file       each bucket that row buckets lists      exit 65
+//	audit          numbers; position has the ends          exit 65 (a boot reads the last row)
+//	auth           names                                   exit 65
+//	ledger/meta    names; records, headers and rows need   safe mode
+//	               format and store_key, records head
+//	ledger/moved   names                                   safe mode
+//	ledger/recent  names                                   safe mode, and no balance is read
+//	ledger/flush   names                                   safe mode; a rebuild writes it again
+//	ledger/*       the journal and its head                safe mode
+//	reg/*, rw/*,   names                                   the service is shut out
+//	edge/*, index/*
+//
+// A boot reads the names of a guest's bucket of at most 100,000 rows, and verifies the derived rows
+// of a ledger of at most 16,384 records. Of larger ones only db verify finds every lost row. Rows
+// of the edge that can be derived from others are written again, which counts their names anew.
 //
 // # Tasks and queues
 //

@@ -234,10 +234,14 @@ func (g *group) writeEntries(tx *bolt.Tx, p pass) (info Info, err error) {
 	for i := range p.entries {
 		for _, o := range p.entries[i].ops {
 			c := g.change(o)
+			g.pen.names.note(c.t.home().Bucket, c.t.rows, o)
 			if err := c.merge(); err != nil {
 				return info, fmt.Errorf("merge into %s: %w", o.bucket, err)
 			}
 		}
+	}
+	if err := g.pen.names.write(tx); err != nil {
+		return info, err
 	}
 	if info, err = readInfo(tx); err != nil {
 		return info, err

@@ -209,6 +209,9 @@ func (g *group) merge(at Stamp) error {
 	if err := g.chain(at.At); err != nil {
 		return err
 	}
+	if err := g.pen.names.write(g.reader.tx); err != nil {
+		return err
+	}
 	g.reader.inside = false
 	g.pos.seq, g.pos.at = at.Seq, at.At
 	for _, fn := range g.writes.then {

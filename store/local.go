@@ -20,6 +20,11 @@ var (
 	keyApplied   = []byte("applied")   // Applied
 	keyMembers   = []byte("members")   // memberRow
 	keyLog       = []byte("log")       // id of the log that the file goes on with
+
+	// names of the rows of meta and local, except those with namesPrefix
+	ownNames = [][]byte{
+		keyIdent, keyPosition, keyAudit1, keyClean, keyBuckets, keyMigration, keyApplied, keyMembers, keyLog, keyNamed,
+	}
 )
 
 // localRows returns the bucket of the local rows.
@@ -36,6 +41,9 @@ var toLocal = Migration{
 	From: localSchema - 1,
 	Step: func(Reader, *Writes, []byte) ([]byte, error) { return nil, nil },
 }
+
+// toNames leads to schema 4. It has no step: the next boot counts the names.
+var toNames = Migration{From: namesSchema - 1, Step: toLocal.Step}
 
 // splitMeta makes the local bucket, if it does not exist, and moves the local rows into it. The
 // clean row of meta stays, as a constant: a program of schema 2 reads it before it compares the
@@ -101,29 +109,39 @@ type bucketRow struct {
 	Append bool   `cbor:"3,keyasint"`
 	Owner  string `cbor:"4,keyasint"`
 	Subs   bool   `cbor:"5,keyasint,omitempty"`
+	Proven bool   `cbor:"6,keyasint,omitempty"` // since schema 4
 }
 
-// makeBuckets creates the missing declared buckets and records all declarations.
+// makeBuckets creates the new buckets, counts their names and records all declarations.
 func makeBuckets(tx *bolt.Tx, s schema) error {
+	recorded, err := readBuckets(tx)
+	if err != nil {
+		return err
+	}
 	rows := make([]bucketRow, 0, len(s))
 	for _, d := range s.sorted() {
 		if _, err := tx.CreateBucketIfNotExists([]byte(d.Name)); err != nil {
 			return fmt.Errorf("make bucket %s: %w", d.Name, err)
 		}
-		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner, d.Subs})
+		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner, d.Subs, d.Proven})
 	}
 	raw, err := encodeSummed(keyBuckets, rows)
 	if err != nil {
 		return err
 	}
-	return localRows(tx).Put(keyBuckets, raw)
+	return errors.Join(nameNew(tx, s, recorded), localRows(tx).Put(keyBuckets, raw))
 }
 
-// readBuckets returns the declarations recorded in the file.
+// readBuckets returns the declarations recorded in the file, or nil if no node has opened it. If
+// the names were counted, each of these buckets is there.
 func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 	raw := localRows(tx).Get(keyBuckets)
-	if raw == nil {
-		return nil, nil // never opened by a node
+	named := localRows(tx).Get(keyNamed) != nil
+	switch {
+	case raw == nil && named:
+		return nil, fmt.Errorf("%w: row buckets is not there", ErrCorrupt)
+	case raw == nil:
+		return nil, nil
 	}
 	var rows []bucketRow
 	if err := decodeSummed(keyBuckets, raw, &rows); err != nil {
@@ -131,7 +149,10 @@ func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 	}
 	out := make([]*Bucket, len(rows))
 	for i, r := range rows {
-		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append, Subs: r.Subs}
+		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append, Subs: r.Subs, Proven: r.Proven}
+		if named && tx.Bucket([]byte(r.Name)) == nil {
+			return nil, fmt.Errorf("%w: bucket %s is not there", ErrCorrupt, r.Name)
+		}
 	}
 	return out, nil
 }

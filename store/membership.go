@@ -197,12 +197,24 @@ func FollowOffline(path string, es []Placed) error {
 		if err != nil {
 			return err
 		}
+		declared, err := readBuckets(tx)
+		if err != nil {
+			return err
+		}
+		var names nameLog
 		for i := range p.entries {
 			for _, o := range p.entries[i].ops {
+				at := slices.IndexFunc(declared, func(b *Bucket) bool { return b.Name == o.bucket })
+				if at >= 0 { // the next boot counts the names of another one
+					names.note(declared[at], o.rows(tx), o)
+				}
 				if err := o.apply(tx); err != nil {
 					return fmt.Errorf("merge into %s: %w", o.bucket, err)
 				}
 			}
+		}
+		if err := names.write(tx); err != nil {
+			return err
 		}
 		if *info, err = readInfo(tx); err != nil {
 			return err
@@ -212,6 +224,15 @@ func FollowOffline(path string, es []Placed) error {
 		}
 		return localRows(tx).Put(keyApplied, p.applied.row())
 	})
+}
+
+// rows returns the bucket or sub-bucket that o changes, or nil if it does not exist.
+func (o op) rows(tx *bolt.Tx) *bolt.Bucket {
+	b := tx.Bucket([]byte(o.bucket))
+	if b != nil && o.sub != "" {
+		b = b.Bucket([]byte(o.sub))
+	}
+	return b
 }
 
 // apply makes the change in a file.

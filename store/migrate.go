@@ -88,7 +88,8 @@ type migrator struct {
 func (s *Store) target() int { return s.migrationTable().schema }
 
 func (s *Store) migrationTable() migrations {
-	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: append([]Migration{toLocal}, s.opt.Migrations...)}
+	own := []Migration{toLocal, toNames}
+	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: append(own, s.opt.Migrations...)}
 }
 
 // migrate migrates the file to the schema of the program, if it is older.
@@ -270,8 +271,12 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	if err == nil && len(w.ops) > MigrationKeys {
 		err = fmt.Errorf("a step of %d rows: the limit is %d", len(w.ops), MigrationKeys)
 	}
+	var p pen
 	if err == nil {
-		err = w.merge(&pen{})
+		err = w.merge(&p)
+	}
+	if err == nil && at.From >= namesSchema {
+		err = p.names.write(tx)
 	}
 	if err != nil {
 		return 0, false, err
@@ -299,9 +304,14 @@ func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
 	return one.Step(w.r, w, cursor)
 }
 
-// finish sets the new schema and appends an audit row.
+// finish sets the new schema and appends an audit row. The file of a clustered node gets no audit
+// row: it would no longer be where the log of the cluster is.
 func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	info, err := readInfo(tx)
+	if err != nil {
+		return err
+	}
+	members, err := readMembership(tx)
 	if err != nil {
 		return err
 	}
@@ -314,10 +324,12 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	note := Event{Event: "db.migrate", Decision: "allow", Reason: "start", Detail: map[string]string{
 		"from": fmt.Sprint(at.From), "to": fmt.Sprint(at.From + 1), "rows": fmt.Sprint(at.Rows),
 	}}
-	if _, err := appendAudit(rows, &p, noRing, p.at, note); err != nil {
-		return err
+	if members == nil {
+		if _, err := appendAudit(rows, &p, noRing, p.at, note); err != nil {
+			return err
+		}
+		info = *info.with(p)
 	}
-	info = *info.with(p)
 	info.Schema = at.From + 1
 	if err := writeInfo(tx, info); err != nil {
 		return err

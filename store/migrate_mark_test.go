@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 )
@@ -85,7 +86,8 @@ func TestMigrationsShareAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		liftedHash(t, s)
-		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v3-*.db")); err != nil || len(taken) != n+1 {
+		taken, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("pre-migrate-v%d-*.db", Schema)))
+		if err != nil || len(taken) != n+1 {
 			t.Errorf("after %d nodes: %v, %v", n+1, taken, err)
 		}
 	}
@@ -100,7 +102,7 @@ func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := func() []string {
-		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v3-*.db"))
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("pre-migrate-v%d-*.db", Schema)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,5 +125,38 @@ func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 	}
 	if len(taken()) != 1 {
 		t.Errorf("the snapshot is gone: %v", taken())
+	}
+}
+
+// A migration of a clustered node's file does not move it: the log of the cluster goes on.
+func TestMigrationOfAMemberMovesNothing(t *testing.T) {
+	path := counted(t, 3)
+	if err := SetMembership(path, testMembership()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openBolt(path, &opening{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(Reader, *Writes, []byte) ([]byte, error) { return nil, nil }
+	m := &migrator{
+		db:    db,
+		dir:   t.TempDir(),
+		table: migrations{schema: Schema + 1, list: []Migration{{From: Schema, Step: step}}},
+		now:   func() int64 { return day.UnixNano() },
+	}
+	before, _, err := m.look()
+	if err == nil {
+		_, err = m.run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _, err := m.look()
+	if err != nil || after.Schema != Schema+1 || after.position() != before.position() {
+		t.Errorf("%+v, %v, was %+v", after, err, before)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

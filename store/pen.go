@@ -14,10 +14,12 @@ type pen struct {
 	capture bool   // the node is in a cluster: keep the changes for the entry
 	raw     []byte // the encoded changes, after room for the head of an entry
 	large   int    // bytes of values that take more than half a page
+	names   nameLog
 }
 
 // write makes one change.
 func (p *pen) write(c *write) error {
+	p.names.note(c.t.home().Bucket, c.t.rows, c.op())
 	if err := c.merge(); err != nil {
 		return fmt.Errorf("merge into %s: %w", c.t.Name, err)
 	}
@@ -32,6 +34,7 @@ func (p *pen) write(c *write) error {
 
 // reset forgets the changes. It keeps the capacity, unless that is larger than most groups need.
 func (p *pen) reset() {
+	p.names.changes = p.names.changes[:0]
 	if !p.capture {
 		return
 	}

@@ -311,6 +311,9 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		if err := makeBuckets(tx, s.schema); err != nil {
 			return err
 		}
+		if err := checkAuditEnd(newTxReader(tx, s.schema), info.position()); err != nil {
+			return err
+		}
 		used := info
 		used.Clean = false
 		// left by a migration to a newer schema of which no step was made

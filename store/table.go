@@ -211,6 +211,7 @@ type Bucket struct {
 	Class  Class
 	Append bool // keys are appended in order, so pages are filled completely
 	Subs   bool // it holds only sub-buckets
+	Proven bool // the rows of other buckets prove which rows it has, so the store does not count its names
 
 	parent *Bucket // of a sub-bucket
 }
@@ -225,7 +226,7 @@ func (b *Bucket) Sub(name string) *Bucket {
 				b.Name, MaxKey),
 		)
 	}
-	return &Bucket{Name: name, Class: b.Class, Append: b.Append, parent: b}
+	return &Bucket{Name: name, Class: b.Class, Append: b.Append, Proven: b.Proven, parent: b}
 }
 
 // full returns a unique name. The name of a sub-bucket contains a NUL, which no declared name has.
@@ -238,9 +239,9 @@ func (b *Bucket) full() string {
 
 // Buckets of the store itself. StateHash does not cover them, because a restore changes them.
 var (
-	metaBucket  = &Bucket{Name: "meta", Class: Derived}
-	localBucket = &Bucket{Name: "local", Class: Derived}
-	auditBucket = &Bucket{Name: "audit", Class: Derived, Append: true}
+	metaBucket  = &Bucket{Name: "meta", Class: Derived, Proven: true}
+	localBucket = &Bucket{Name: "local", Class: Derived, Proven: true}
+	auditBucket = &Bucket{Name: "audit", Class: Derived, Append: true, Proven: true}
 )
 
 // ownService owns the buckets and commands of the store itself.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 
 	"ronbox/appliance/b3"
 )
@@ -20,7 +21,7 @@ type Check struct {
 
 // Step is the result of one part of a verification.
 type Step struct {
-	Name   string `json:"name"` // manifest, size, b3, open, pages, buckets, audit, state_hash, or a Check's
+	Name   string `json:"name"` // manifest, size, b3, open, pages, buckets, names, audit, state_hash, or a Check's
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
@@ -137,7 +138,7 @@ func (v *verifier) content(r *ReadOnly) {
 	if !v.note("pages", fmt.Sprintf("%d pages", r.size/PageSize), r.checkPages(v.ctx)) {
 		return
 	}
-	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) ||
+	if !v.read(r, "buckets", v.countRows) || !v.read(r, "names", v.names) || !v.read(r, "audit", v.auditChain) ||
 		!v.read(r, "state_hash", v.stateHash) {
 		return
 	}
@@ -199,6 +200,21 @@ func (v *verifier) countRows(r Reader) (string, error) {
 		return detail, fmt.Errorf("rows by bucket are %v, but the manifest has %v", v.rep.Buckets, v.want.Buckets)
 	}
 	return detail, nil
+}
+
+// names checks the names of the rows, if a node has counted them.
+func (v *verifier) names(r Reader) (string, error) {
+	if err := checkOwnNames(r); err != nil {
+		return "", err
+	}
+	if r.Get(localBucket, keyNamed) == nil {
+		for range r.Range(localBucket, []byte(namesPrefix), namesEnd) {
+			return "", &RowError{localBucket.Name, keyNamed, errAbsent}
+		}
+		return "a start of the node will count them", nil
+	}
+	counted := slices.DeleteFunc(slices.Clone(v.buckets), func(b *Bucket) bool { return b.Proven })
+	return fmt.Sprintf("names of %d buckets", len(counted)), CheckNames(r, 0, counted...)
 }
 
 func (v *verifier) auditChain(r Reader) (string, error) {

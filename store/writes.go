@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -228,10 +229,18 @@ func (c *Scratch) begin(now time.Time, buckets []*Bucket) (err error) {
 	if c.tx, err = c.db.Begin(true); err != nil {
 		return err
 	}
-	for _, b := range append([]*Bucket{metaBucket, auditBucket}, buckets...) {
+	for _, b := range append([]*Bucket{metaBucket, localBucket, auditBucket}, buckets...) {
 		if _, err := c.tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
 			return err
 		}
+	}
+	declared := newSchema()
+	declared.add("scratch", slices.DeleteFunc(slices.Clone(buckets), func(b *Bucket) bool {
+		_, own := declared[b.Name]
+		return own
+	})...)
+	if err := nameNew(c.tx, declared, nil); err != nil {
+		return err
 	}
 	c.g.open(s)
 	c.g.use(c.tx)

@@ -339,8 +339,12 @@ func redactRow(row *store.RowError) *store.RowError {
 // afterwards only by the task cas_writer. It returns an error if bad rows remain.
 func (e *Engine) repair(ctx context.Context) error {
 	var found *rows
+	var lost error // names that were lost; only rows that are written anew have all of them
 	look := func() error {
-		return e.d.Store.View(ctx, func(r store.Reader) error { found = readRows(r); return nil })
+		return e.d.Store.View(ctx, func(r store.Reader) error {
+			found, lost = readRows(r), store.CheckNames(r, 0, bPaths, bBlobs, bKeys, bAnnounced)
+			return nil
+		})
 	}
 	err := look()
 	if err != nil || found.fault() == nil {
@@ -351,13 +355,13 @@ func (e *Engine) repair(ctx context.Context) error {
 	}
 	var all []b3.Digest
 	for _, anew := range []bool{false, true} {
-		cmd, lost := found.repairs()
+		cmd, gone := found.repairs()
 		if anew {
 			cmd = found.whole()
 		}
-		all = append(all, lost...)
+		all = append(all, gone...)
 		if len(found.bad) == 0 && !anew {
-			n := len(cmd.Blobs) + len(cmd.Keys) + len(lost)
+			n := len(cmd.Blobs) + len(cmd.Keys) + len(gone)
 			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, bPaths.Name))
 		}
 		for _, part := range cmd.parts() {
@@ -369,7 +373,7 @@ func (e *Engine) repair(ctx context.Context) error {
 			err = look()
 		}
 		if err == nil {
-			err = found.fault()
+			err = cmp.Or(found.fault(), lost)
 		}
 		if err == nil {
 			break

@@ -220,7 +220,9 @@ type tip struct {
 	assets *assets
 	log    logTail
 	hand   hand
-	lack   error // why the rows do not follow the journal to its end, after a boot that met damage; nil: they do
+	// why the end of the journal is not known, after a boot that met damage; nil: it is
+	headless error
+	lack     error // why the rows do not follow the journal to its end, after a boot that met damage; nil: they do
 }
 
 // unread is why rows may be older than the journal, or an asset that is not among the assets be

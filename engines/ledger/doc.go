@@ -52,8 +52,9 @@
 //  13. A missing row counts as absent only if no other row or record requires it. An account with a
 //     ref requires a row, and so does a hold with a record. A balance requires a row if the record
 //     after its account's opening, or the record of the account's last nonce, posted to it. If a
-//     required row is missing, the file is damaged. (Pages have no checksum: a page with a wrong
-//     count of rows is not detected.)
+//     required row is missing, the file is damaged. The same holds for the rows of ledger/meta: a
+//     new key of the idempotency index is drawn only if there is no record, no header and no row of
+//     ledger/meta. In safe mode nothing counts as absent: what is not found is an error.
 //  14. The amount that a token moves under a daily ceiling is counted by token id, asset and UTC
 //     day, and written with the records that moved it. The rows of a past day are deleted. An
 //     import has no such rows, because tokens belong to one node.

@@ -190,6 +190,9 @@ func (b *books) loadRecent(r store.Reader) (err error) {
 			b.states.load(k, balance{Balance: row.Balance}, row.Balance.State.LastSeq)
 		}
 	}
+	if lost := tables.CheckRecents(r); lost != nil {
+		fault(tables.StateKey{}, lost)
+	}
 	return err
 }
 

@@ -31,9 +31,6 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	declared := v.assets.byName[q.Asset]
 	if err == nil && key == nil && v.Seq != 0 {
 		err = errKeys
-		if l.books.keysRead { // an import, into a file that has no room for a key
-			err = fmt.Errorf("%w: cursors have no key yet", ErrFull)
-		}
 	}
 	if err != nil || ref == 0 || declared == nil {
 		return emptyPage(q, cmp.Or(err, v.unread()))
@@ -274,6 +271,9 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	v := l.books.view.Load()
 	if v.Seq != 0 && v.Batches == 0 {
 		return fmt.Errorf("%w: %w: the head could not be read", ErrSafeMode, store.ErrCorrupt)
+	}
+	if v.headless != nil {
+		return v.headless
 	}
 	return l.readError(l.view(ctx, func(r store.Reader) error { return fn(source{l, v, r}) }))
 }

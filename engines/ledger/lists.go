@@ -281,10 +281,7 @@ func (l *Local) Accounts(ctx context.Context, q AccountsQuery) (page AccountsPag
 			if a.OpenedSeq > now.Seq {
 				continue // rows are published before the head
 			}
-			e := AccountEntry{Account: n.name, Flags: a.Flags}
-			if rec, known := tables.Record(r, a.OpenedSeq); known {
-				e.OpenedAt = rec.At
-			}
+			e := AccountEntry{Account: n.name, Flags: a.Flags, OpenedAt: tables.MustRecord(r, a.OpenedSeq).At}
 			page.Accounts = append(page.Accounts, e)
 		}
 		if !more {

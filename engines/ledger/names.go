@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"sync"
@@ -75,7 +76,11 @@ func (l *Local) refOf(r store.Reader, name string) uint64 {
 	return ref
 }
 
-// lookUp returns the ref of an account, 0 if the name is unknown.
+// errAbsent is returned in safe mode instead of an answer that something does not exist.
+var errAbsent = fmt.Errorf("%w: %w: what is not found may have been lost", ErrSafeMode, store.ErrCorrupt)
+
+// lookUp returns the ref of an account, 0 if the name is unknown. In safe mode an unknown name is
+// an error: its row may have been lost.
 func (l *Local) lookUp(ctx context.Context, name string) (ref uint64, err error) {
 	if ref = l.refInMemory(name); ref != 0 {
 		return ref, nil
@@ -84,8 +89,11 @@ func (l *Local) lookUp(ctx context.Context, name string) (ref uint64, err error)
 		ref = l.refOf(r, name)
 		return nil
 	})
-	if ref != 0 {
+	switch {
+	case ref != 0:
 		l.refs.add(name, ref)
+	case err == nil && l.SafeMode() != "":
+		err = errAbsent
 	}
 	return ref, l.readError(err)
 }

@@ -68,7 +68,7 @@ func (l *Local) Find(
 	hash := key.hash(k)
 	seq, found, err := l.books.idem.Find(hash, notBefore,
 		func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
-	if err == nil && !found && !l.books.keysRead {
+	if err == nil && !found && (!l.books.keysRead || l.SafeMode() != "") {
 		err = errKeys
 	}
 	if err != nil || !found {
@@ -96,10 +96,14 @@ func (l *Local) Find(
 // been used.
 var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSafeMode, store.ErrCorrupt)
 
-// readError converts an error of a view for callers: a damaged row is an ErrSafeMode.
+// readError converts an error of a view for callers: a damaged row is an ErrSafeMode. So is,
+// in safe mode, the absence of a record: it may have been lost.
 func (l *Local) readError(err error) error {
-	if errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode) {
+	switch {
+	case errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode):
 		return fmt.Errorf("%w: %w", ErrSafeMode, err)
+	case l.SafeMode() != "" && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrRange)):
+		return errAbsent
 	}
 	return err
 }
@@ -238,9 +242,7 @@ func (l *Local) Account(ctx context.Context, account string) (AccountView, error
 	}
 	out.Known, out.LastNonce, out.Flags, out.OpenedSeq = true, a.LastNonce, a.Flags, a.OpenedSeq
 	err = l.view(ctx, func(r store.Reader) error {
-		if rec, known := tables.Record(r, a.OpenedSeq); known {
-			out.OpenedAt = rec.At
-		}
+		out.OpenedAt = tables.MustRecord(r, a.OpenedSeq).At
 		if rec, known := tables.Record(r, a.LastNonceSeq); known && a.LastNonceSeq != 0 {
 			out.LastTx = rec.TxID()
 		}
@@ -271,8 +273,8 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 		v := AssetView{Asset: a.name, Seq: a.seq}
 		v.Issued, _ = state.State.DebitsPosted.Sub(state.State.CreditsPosted)
 		err = l.view(ctx, func(r store.Reader) error {
-			if rec, known := tables.Record(r, a.seq); known {
-				v.DeclaredAt = rec.At
+			if a.seq != 0 {
+				v.DeclaredAt = tables.MustRecord(r, a.seq).At
 			}
 			return nil
 		})
@@ -304,8 +306,8 @@ func (l *Local) given(r store.Reader, id record.TxID) (record.Record, error) {
 	if seq == 0 || seq > l.books.view.Load().Seq {
 		return record.Record{}, ErrNotFound // a view may see unsynced records after the published head
 	}
-	rec, known := tables.Record(r, seq)
-	if !known || rec.TxID() != id {
+	rec := tables.MustRecord(r, seq)
+	if rec.TxID() != id {
 		return record.Record{}, ErrNotFound
 	}
 	return rec, nil

@@ -96,14 +96,18 @@ func (l *Local) recover(ctx context.Context) error {
 	return err
 }
 
-// readKey takes over the key of the keys' hashes. A ledger that has none, newly imported, has no
-// keys either.
+// readKey takes over the key of the keys' hashes. Only a ledger that has not begun has none. If
+// rows of ledger/meta are missing, a key that is not found is not known to be new.
 func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
-	l.books.keysRead = true
-	return nil
+	err := tables.CheckMeta(r)
+	if err == nil {
+		err = tables.CheckNames(r)
+	}
+	l.books.keysRead = err == nil
+	return err
 }
 
 // readEnd takes over where journal and rows end, as far as it can be told without the head.
@@ -123,6 +127,7 @@ func (l *Local) readHead(r store.Reader) error {
 	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
 		err := damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
 		b.cur.Seq, b.cur.Batches = seq, no
+		b.cur.headless = fmt.Errorf("%w: %w: %w", ErrSafeMode, store.ErrCorrupt, err)
 		return err
 	}
 	if low := b.cur.hand.low; low.Seq > b.cur.Seq || low.Batches > b.cur.Batches {
@@ -169,6 +174,9 @@ func (genesis) Kind() string { return "ledger.begin/1" }
 
 // Apply answers the key in force: the first one that came.
 func (c genesis) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (tables.StoreKey, error) {
+	if err := tables.CheckMeta(r); err != nil {
+		return c.key, err
+	}
 	if key, known := tables.GetStoreKey(r); known {
 		return key, nil
 	}

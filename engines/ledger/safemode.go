@@ -128,15 +128,16 @@ func (l *Local) endDoubt(ctx context.Context) {
 
 // VerifyTail goes over this many of the newest batches, of these many records together at most: in
 // a large ledger each may ask for four pages of the disk that are in no memory after a start, and a
-// second should do.
+// second should do. A ledger with fewer records is verified in full: only that finds a lost row of
+// a derived table.
 const (
 	tailBatches = 1024
 	tailRecords = 1 << 14
 )
 
 // verify checks the journal as the configuration asks: records, images, roots, chain; with
-// VerifyFull also the derived tables. A file with a note of safe mode is verified in full, unless
-// the boot has found damage already.
+// VerifyFull, or in a small ledger, also the derived tables. A file with a note of safe mode is
+// verified in full, unless the boot has found damage already.
 func (l *Local) verify(ctx context.Context) error {
 	var o lverify.Options
 	how := l.boot.VerifyOnOpen
@@ -152,7 +153,7 @@ func (l *Local) verify(ctx context.Context) error {
 		if err != nil || from == 0 {
 			return err
 		}
-		o.From = max(from, 2) // 1 would check everything
+		o.From = from
 	}
 	o.Progress = func(done, total uint64) { l.progress("verify the ledger", int64(done), int64(total)) }
 	return l.store.View(ctx, func(r store.Reader) error {
@@ -167,16 +168,16 @@ func (l *Local) verify(ctx context.Context) error {
 	})
 }
 
-// tail is the first batch of the tail, 0 for none.
+// tail is the first batch of the tail, 0 for none. From 1 on everything is checked.
 func (l *Local) tail(ctx context.Context) (from uint64, err error) {
 	cur := &l.books.cur
 	if cur.Batches == 0 {
 		return 0, nil
 	}
-	from = cur.Batches - min(cur.Batches, tailBatches) + 1
 	if cur.Seq <= tailRecords {
-		return from, nil
+		return 1, nil
 	}
+	from = cur.Batches - min(cur.Batches, tailBatches) + 1
 	err = l.store.View(ctx, func(r store.Reader) error {
 		if rec, known := tables.Record(r, cur.Seq-tailRecords); known {
 			from = max(from, min(rec.Batch+1, cur.Batches))

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -124,4 +125,69 @@ func TestTurnedBlockOfSealedKeys(t *testing.T) {
 		}
 		r.stop()
 	}
+}
+
+// A ledger with records that lacks a row of ledger/meta is damaged, not new: it pays nothing again,
+// and the verifier finds the damage afterwards.
+func TestTurnedNameInMeta(t *testing.T) {
+	meta := bucket("meta")
+	for _, name := range []string{"head", "format", "store_key"} {
+		for bit, spoil := range map[string]store.Command[struct{}]{
+			"is absent": lose{meta, []byte(name)},
+			"is turned": turn{meta, []byte(name), 3},
+		} {
+			r := newRig(t, nil, neverVerified).declare("ron")
+			paid := keyed(issue("alice", 10, 1), "rent")
+			r.accept(paid)
+			r.spoilt(spoil)
+			if r.l.SafeMode() == "" {
+				t.Errorf("%s %s: not in safe mode", name, bit)
+			}
+			if _, found, err := r.l.Find(r.ctx(), paid.Dedupe, paid.Fingerprint, 0); err == nil && !found {
+				t.Errorf("%s %s: the key is said to be new", name, bit)
+			}
+			if outs, err := r.l.Commit(r.ctx(), []ledger.Op{paid}); !errors.Is(err, ledger.ErrSafeMode) {
+				t.Errorf("%s %s: %+v, %v", name, bit, outs, err)
+			}
+			if rep := r.report(); rep.OK {
+				t.Errorf("%s %s: the verifier says that the ledger is sound", name, bit)
+			}
+			r.stop()
+		}
+	}
+}
+
+// A row of ledger/meta with an unknown name is damage, even if another row was written in its place.
+func TestAnotherNameInMeta(t *testing.T) {
+	r := newRig(t, nil, neverVerified).declare("ron")
+	r.spoilt(copied{bucket("meta"), []byte("store_key"), []byte("store_kex")})
+	if r.l.SafeMode() == "" || r.report().OK {
+		t.Errorf("safe mode %q, the verifier says %+v", r.l.SafeMode(), r.report())
+	}
+}
+
+// copied is a command that writes a row again under another name.
+type copied struct {
+	bucket   *store.Bucket
+	from, to []byte
+}
+
+func (copied) Kind() string { return "ledger.copy/1" }
+
+func (c copied) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	w.Put(c.bucket, c.to, bytes.Clone(r.Get(c.bucket, c.from)))
+	return struct{}{}, nil
+}
+
+// report returns what a verification of the whole ledger finds.
+func (r *rig) report() (rep lverify.Report) {
+	r.t.Helper()
+	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
+		rep, err = lverify.Verify(r.ctx(), rd, lverify.Options{})
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rep
 }

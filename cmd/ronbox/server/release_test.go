@@ -40,7 +40,7 @@ func TestReleaseOpens(t *testing.T) {
 }
 
 // releaseSchemas are the schemas of the recorded data directories.
-var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2}
+var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2, "de1fc8f": 3}
 
 func releaseOpens(t *testing.T, release string, schema int) {
 	cfg, made := unpacked(t, release)
@@ -196,7 +196,7 @@ func holds(is, was any) bool {
 	now, ok := is.(map[string]any)
 	for name, value := range old {
 		switch name {
-		case "as_of", "as_of_seq", "stale_ms", "freshness_s", "corr_id", "instance", "detail", "verified", "tiles":
+		case "as_of", "as_of_seq", "stale_ms", "freshness_s", "corr_id", "instance", "detail", "verified", "tiles", "used":
 			continue
 		}
 		if !ok || !holds(now[name], value) {

@@ -179,6 +179,9 @@ func engineOf[E engine](n *Node) (e E) {
 func (n *Node) recoverEngines(ctx context.Context) error {
 	for i, r := range n.engines {
 		err := r.Recover(ctx)
+		if err == nil && r.guest {
+			err = n.checkNames(ctx, r)
+		}
 		if err != nil && r.guest && errors.Is(err, store.ErrCorrupt) && n.store.Err() == nil {
 			n.engines[i].damage = err
 			n.shutOut(r.name, err)
@@ -189,6 +192,15 @@ func (n *Node) recoverEngines(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// bootNames bounds the rows of a bucket whose names are read at boot: some 20 MB of a slow disk.
+// `ronbox db verify` reads the names of larger ones.
+const bootNames = 100_000
+
+// checkNames returns store.ErrCorrupt if a guest has lost a row.
+func (n *Node) checkNames(ctx context.Context, r running) error {
+	return n.store.View(ctx, func(rd store.Reader) error { return store.CheckNames(rd, bootNames, r.buckets...) })
 }
 
 // keyData is the readiness key of a service with damaged rows.

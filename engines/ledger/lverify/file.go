@@ -107,13 +107,10 @@ func (v *file) journal() {
 		v.rep.found(Finding{Where: "head", Detail: err.Error()})
 		return
 	}
-	head, known := tables.GetHead(v.r)
-	if _, begun := tables.GetFormat(v.r); known && !begun {
-		v.rep.found(Finding{Where: "head", Detail: "the format of the tables is not there"})
+	if err := tables.CheckMeta(v.r); err != nil {
+		v.rep.found(Finding{Where: "head", Detail: err.Error()})
 	}
-	if _, keyed := tables.GetStoreKey(v.r); known && !keyed {
-		v.rep.found(Finding{Where: "head", Detail: "the key of the idempotency keys' hashes is not there"})
-	}
+	head, _ := tables.GetHead(v.r)
 	if v.from > 1 && !v.join() {
 		return
 	}

@@ -101,6 +101,7 @@ func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, 
 		}
 		w.Delete(c.bucket, bytes.Clone(k))
 	}
+	w.Clear(c.bucket) // also rows whose key was changed on the disk, and the count of lost ones
 	return false, nil
 }
 

@@ -21,7 +21,10 @@
 //  7. Each batch header is in the file once: in ledger/batches up to the last number that is a
 //     multiple of TailBatches, else in the row of the head. So the file is a function of the
 //     records.
-//  8. The content of a page of history does not depend on the size of its slices, and the pages
+//  8. A ledger has begun if ledger/meta has a row, or if there is a record or a header. Then the
+//     rows format and store_key exist. With a record or a header, the row head exists, too. Names
+//     other than these and doubt do not exist. Anything else is damage.
+//  9. The content of a page of history does not depend on the size of its slices, and the pages
 //     after it do not depend on later postings.
 //
 // # Tasks and queues

@@ -30,6 +30,16 @@ func Record(r store.Reader, seq uint64) (rec record.Record, known bool) {
 	return rec, ReadRecord(r, seq, &rec)
 }
 
+// MustRecord reads a record up to the head. If it is missing, the command or the view ends in a
+// RowError.
+func MustRecord(r store.Reader, seq uint64) record.Record {
+	rec, known := Record(r, seq)
+	if !known {
+		panic(missing(bJournal, seqKey(seq)))
+	}
+	return rec
+}
+
 // ReadRecord is Record into rec. It reuses the memory of rec.
 func ReadRecord(r store.Reader, seq uint64, rec *record.Record) bool {
 	raw := Raw(r, seq)

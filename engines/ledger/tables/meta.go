@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ronbox/appliance/b3"
@@ -49,6 +50,9 @@ const (
 	keyLow      = "low_seq"
 )
 
+// metaNames lists the keys of ledger/meta.
+var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt}
+
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
 
@@ -64,6 +68,40 @@ func CheckFormat(r store.Reader) error {
 
 // GetStoreKey reads the key of the idempotency keys' hashes.
 func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyStoreKey) }
+
+// CheckMeta returns an error if ledger/meta has a row with an unknown name, or lacks a row of a
+// ledger that has begun. Only a ledger without records, batches and rows of ledger/meta has not
+// begun.
+func CheckMeta(r store.Reader) error {
+	has := make(map[string]bool, len(metaNames))
+	for key := range r.Range(bMeta, nil, nil) {
+		if !slices.Contains(metaNames, string(key)) {
+			return wrong(bMeta, key, "this name is unknown")
+		}
+		has[string(key)] = true
+	}
+	_, _, headers := batches.Last(r)
+	written := LastSeq(r) != 0 || headers
+	for _, must := range []struct {
+		key string
+		be  bool
+	}{{keyHead, written}, {keyFormat, written || len(has) > 0}, {keyStoreKey, written || len(has) > 0}} {
+		if must.be && !has[must.key] {
+			return missing(bMeta, []byte(must.key))
+		}
+	}
+	GetHead(r) // each ends the view if its row is damaged
+	GetStoreKey(r)
+	return nil
+}
+
+// CheckNames returns store.ErrCorrupt if the store has counted other names in the buckets that do
+// not follow from the journal.
+func CheckNames(r store.Reader) error { return store.CheckNames(r, 0, bMeta, bMoved, bFlush) }
+
+// CheckRecents is CheckNames for ledger/recent. A missing row of it means that ledger/state has an
+// older one.
+func CheckRecents(r store.Reader) error { return store.CheckNames(r, 0, bRecent) }
 
 // PutGenesis writes the first rows of a new ledger.
 func PutGenesis(w *store.Writes, key StoreKey) {
@@ -100,27 +138,28 @@ func PutFlushed(w *store.Writes, f Flushed) { flushes.Put(w, keyLow, f) }
 
 // The ledger's buckets. Integers in keys are big-endian.
 var (
-	bJournal = &store.Bucket{Name: "ledger/journal", Append: true} // seq: record
-	bBatches = &store.Bucket{Name: "ledger/batches", Append: true} // batch number: header
-	bMeta    = &store.Bucket{Name: "ledger/meta"}                  // head, format, store key
-	bMoved   = &store.Bucket{Name: "ledger/moved"}                 // day, token, asset: amount
+	bJournal = &store.Bucket{Name: "ledger/journal", Append: true, Proven: true} // seq: record
+	bBatches = &store.Bucket{Name: "ledger/batches", Append: true, Proven: true} // batch number: header
+	bMeta    = &store.Bucket{Name: "ledger/meta"}                                // head, format, store key
+	bMoved   = &store.Bucket{Name: "ledger/moved"}                               // day, token, asset: amount
 
 	// account, asset: balance; asset 0: the account itself
-	bState = &store.Bucket{Name: "ledger/state", Class: store.Derived}
+	bState = &store.Bucket{Name: "ledger/state", Class: store.Derived, Proven: true}
 	// the same, of rows that change often: newer than those of ledger/state
 	bRecent = &store.Bucket{Name: "ledger/recent", Class: store.Derived}
-	bNames  = &store.Bucket{Name: "ledger/names", Class: store.Derived}     // kind, name: ref
-	bRefs   = &store.Bucket{Name: "ledger/refs", Class: store.Derived}      // kind, ref: name
-	bHolds  = &store.Bucket{Name: "ledger/holds", Class: store.Derived}     // seq: hold
-	bEnds   = &store.Bucket{Name: "ledger/hold_ends", Class: store.Derived} // expiry, seq of every open hold
-	bMarks  = &store.Bucket{Name: "ledger/marks", Class: store.Derived}     // account, asset, number: seq
+	bNames  = &store.Bucket{Name: "ledger/names", Class: store.Derived, Proven: true} // kind, name: ref
+	bRefs   = &store.Bucket{Name: "ledger/refs", Class: store.Derived, Proven: true}  // kind, ref: name
+	bHolds  = &store.Bucket{Name: "ledger/holds", Class: store.Derived, Proven: true} // seq: hold
+	// expiry, seq of every open hold
+	bEnds  = &store.Bucket{Name: "ledger/hold_ends", Class: store.Derived, Proven: true}
+	bMarks = &store.Bucket{Name: "ledger/marks", Class: store.Derived, Proven: true} // account, asset, number: seq
 	// position: node of the log of batch roots
-	bMlog  = &store.Bucket{Name: "ledger/mlog", Class: store.Derived, Append: true}
-	bOnce  = &store.Bucket{Name: "ledger/once", Class: store.Derived}  // permanent ids and guards
-	bFlush = &store.Bucket{Name: "ledger/flush", Class: store.Derived} // how far the derived rows lag
+	bMlog  = &store.Bucket{Name: "ledger/mlog", Class: store.Derived, Append: true, Proven: true}
+	bOnce  = &store.Bucket{Name: "ledger/once", Class: store.Derived, Proven: true} // permanent ids and guards
+	bFlush = &store.Bucket{Name: "ledger/flush", Class: store.Derived}              // how far the derived rows lag
 
 	// Idem holds the sealed runs of the idempotency index, one sub-bucket each.
-	Idem = &store.Bucket{Name: "ledger/idem", Class: store.Derived, Append: true, Subs: true}
+	Idem = &store.Bucket{Name: "ledger/idem", Class: store.Derived, Append: true, Subs: true, Proven: true}
 )
 
 // Buckets lists the ledger's buckets.
@@ -206,10 +245,8 @@ func putAmount(b []byte, a engines.Amount) {
 }
 
 // missing says that a row is not there that another one leads to.
-func missing(b *store.Bucket, key []byte) error {
-	return &store.RowError{Bucket: b.Name, Key: key, Cause: errors.New("it is not there")}
-}
+func missing(b *store.Bucket, key []byte) error { return wrong(b, key, "it is not there") }
 
 func wrong(b *store.Bucket, key []byte, format string, args ...any) error {
-	return &store.RowError{Bucket: b.Name, Key: key, Cause: fmt.Errorf(format, args...)}
+	return &store.RowError{Bucket: b.Name, Key: slices.Clone(key), Cause: fmt.Errorf(format, args...)}
 }

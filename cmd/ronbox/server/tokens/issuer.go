@@ -70,7 +70,10 @@ func (i *Issuer) Load(ctx context.Context, secret []byte) error {
 	i.secret, i.epoch = secret, i.store.Info().AuthEpoch
 	var root rootRow
 	err := i.store.View(ctx, func(r store.Reader) (err error) {
-		if root, err = readRoot(r); err != nil {
+		if root, err = readRoot(r); err == nil {
+			err = store.CheckNames(r, 0, Bucket)
+		}
+		if err != nil {
 			return err
 		}
 		i.keys = readKids(r)
