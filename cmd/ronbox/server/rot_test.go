@@ -11,12 +11,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
 
+	"ronbox/appliance/clock"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -239,10 +241,11 @@ func (p rotProbe) as(r *rig) string {
 	return strings.TrimSpace(string(token))
 }
 
-// clockOf returns a clock that shows the day on which a directory was made.
-func clockOf(made time.Time) func() time.Time {
-	offset := time.Until(made)
-	return func() time.Time { return time.Now().Add(offset) }
+// clockOf returns clocks that show the day on which a directory was made.
+func clockOf(made time.Time) func() (time.Time, time.Duration) {
+	var offset atomic.Int64
+	offset.Store(int64(time.Until(made)))
+	return turned(&offset)
 }
 
 // holds starts the node, compares its answers and checks the file again. A refusal of a node or
@@ -250,7 +253,8 @@ func clockOf(made time.Time) func() time.Time {
 func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n rowName) {
 	t.Helper()
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
-	node, err := assemble(cfg, Build{Version: "test"}, Options{within: patientStop}, r.log, clockOf(made))
+	o := Options{within: patientStop, clock: clock.Options{Read: clockOf(made)}}
+	node, err := assemble(cfg, Build{Version: "test"}, o, r.log)
 	must(t, err)
 	r.Node = node
 	r.OnRunning(func(nodeapi.Status) { close(r.up) })
