@@ -129,7 +129,7 @@ func (c *Clock) Begin(last time.Time) {
 	c.recall = c.up + recallFor
 	ahead := c.wall.Sub(last)
 	c.reading, c.lead = last, nil
-	if ahead >= 0 && !c.beforeBuild() && (ahead < offAtMost || c.o.Synchronised()) {
+	if ahead >= 0 && !c.beforeBuild() && (ahead < offAtMost || c.synchronised()) {
 		c.reading = c.wall
 	}
 	c.judge()
@@ -181,7 +181,7 @@ func (c *Clock) Status() Status {
 		Wall:         c.wall,
 		State:        c.state,
 		Since:        c.since,
-		Synchronised: c.o.Synchronised(),
+		Synchronised: c.synchronised(),
 		BeforeBuild:  c.beforeBuild(),
 		Built:        c.o.Built,
 		Steps:        c.steps,
@@ -215,8 +215,12 @@ func (c *Clock) Accept() (time.Duration, error) {
 }
 
 func (c *Clock) read() (wall time.Time, up time.Duration) {
-	wall, up = c.o.Read()
+	wall, up = c.o.Read() //lockwait: a clock answers at once
 	return wall.Round(0).UTC(), up
+}
+
+func (c *Clock) synchronised() bool {
+	return c.o.Synchronised() //lockwait: the kernel answers at once
 }
 
 func (c *Clock) beforeBuild() bool { return c.wall.Before(c.o.Built) }
@@ -266,7 +270,7 @@ func (c *Clock) judge() {
 		c.lead = &lead{by: ahead, since: c.up, synced: never, asked: never}
 	}
 	if c.lead != nil {
-		c.lead.ask(c.up, c.o.Synchronised)
+		c.lead.ask(c.up, c.synchronised)
 	}
 	if state != c.state {
 		c.state, c.since = state, c.reading

@@ -267,7 +267,7 @@ func nodeFamilies() []Family {
 		{
 			Name: "clock_offset_seconds",
 			Type: Gauge,
-			Help: "The wall clock minus the node's clock: positive while a wall clock that is ahead is not believed yet.",
+			Help: "The wall clock minus the node's clock: positive while a wall clock ahead of it is not believed yet.",
 		},
 		{
 			Name: "clock_steps_total", Type: Counter, Labels: []string{"direction"},

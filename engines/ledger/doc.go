@@ -18,9 +18,9 @@
 //
 // A record is one entry of the journal, numbered by its seq. A ref is the number of an account or
 // an asset. A row is an entry of a derived table. A flush writes changed rows to their tables. A
-// key is an idempotency key, which counts for its TTL, and longer for an hour after a boot or a step
-// of the clock, which may be wrong then; a reference and the id of a settlement count for ever. Safe
-// mode serves reads only. The tip is the newest published head.
+// key is an idempotency key, which counts for its TTL, and longer for an hour after a boot or a
+// step of the clock, which may be wrong then; a reference and the id of a settlement count for
+// ever. Safe mode serves reads only. The tip is the newest published head.
 //
 // # Invariants
 //

@@ -43,8 +43,8 @@ type Deps struct {
 	Log     hclog.Logger
 	Board   *obs.Board
 	Now     func() time.Time // the clock of the store's stamps; nil: time.Now
-	// Settled reports whether idempotency keys may be forgotten: for some time after a boot or a step
-	// of the clock they are kept, since the clock may be wrong. nil: always.
+	// Settled reports whether idempotency keys may be forgotten: for some time after a boot or a
+	// step of the clock they are kept, since the clock may be wrong. nil: always.
 	Settled func() bool
 	// Progress is called at each step of a long Recover. A total of 0 is unknown. It must not wait;
 	// it may be nil.

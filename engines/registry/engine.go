@@ -123,7 +123,8 @@ type Engine struct {
 // starts no task.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall, catalog: d.Catalog,
+		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall,
+		catalog: d.Catalog,
 		//rawchan: slots is a semaphore, it queues nothing
 		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		//rawchan: readSlots is a semaphore, it queues nothing

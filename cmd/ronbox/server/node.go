@@ -240,7 +240,8 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 // storeOptions returns the dependencies and hooks of the store.
 func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	o := store.Options{
-		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Opened: n.clock.Begin, Tracer: n.tracer,
+		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Tracer: n.tracer,
+		Now: n.now, Opened: n.clock.Begin,
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			// engine tasks are added by their Lanes

@@ -68,8 +68,8 @@ func (l *Loader) Half() []uint64 { return l.half }
 func (l *Loader) From() uint64 { return l.x.set.Load().end() + 1 }
 
 // Read inserts the keys of up to n records from the seq from up to, not including, to. It returns
-// the seq to go on from, which is to or more at the end. Slots may close; they can be sealed between
-// two calls.
+// the seq to go on from, which is to or more at the end. Slots may close; they can be sealed
+// between two calls.
 func (x *Index) Read(r store.Reader, from, to uint64, n int) (next uint64) {
 	next = from
 	for seq, rec := range tables.Records(r, from, min(to, from+uint64(n))) {
