@@ -558,7 +558,7 @@ func threats() []threat {
 		{
 			"clock jumps back",
 			oneByOne(clockJumps),
-			[]string{"store.TestStampsGrow", "httpapi/limit.TestClockJumpsBack", "engines/wallet.TestClockBehind"},
+			[]string{"store.TestStampsGrow", "httpapi/limit.TestClockJumpsBack", "engines/wallet.TestTTLIsOfTheLedger"},
 		},
 		{"stolen snapshot", oneByOne(stolenSnapshot), []string{"store.TestRestoreNeedsAcceptance"}},
 	}
