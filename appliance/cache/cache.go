@@ -29,7 +29,8 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// neverClean is an interval after which ristretto looks for expired entries, s. There are none.
+// neverClean is the interval at which ristretto removes expired entries, in seconds. No entry
+// expires.
 const neverClean = 100 * 365 * 24 * 3600
 
 // setBuffer is the number of sets that ristretto buffers before it drops more.

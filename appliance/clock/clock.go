@@ -33,7 +33,7 @@ var ErrForward = errors.New("the wall clock is not ahead of the node's clock")
 // ErrBeforeBuild is returned by Accept if the wall clock is before the commit time of the binary.
 var ErrBeforeBuild = errors.New("the wall clock is before the commit time of this binary")
 
-// Config says which wall clocks are believed.
+// Config holds the limits within which a wall clock is believed.
 type Config struct {
 	Step   time.Duration // the wall clock may be this much ahead of the reading
 	Settle time.Duration // a wall clock further ahead is believed after this time

@@ -192,7 +192,7 @@ type rotProbe struct {
 	want              reply
 }
 
-// rotTruth is what a sound node answers.
+// rotTruth holds the answers of a sound node.
 type rotTruth struct{ probes []rotProbe }
 
 // enrich adds to the node of a release what it lacks, and records its answers.
