@@ -10,6 +10,9 @@ import (
 // maxDigits bounds the decimal digits of an Amount.
 const maxDigits = 39
 
+// MaxDecimals bounds the number of digits after the point of an amount that people read.
+const MaxDecimals = 18
+
 // ErrAmount is returned for a text that is not an Amount: only decimal digits, no leading zero, at
 // most 2^128-1.
 var ErrAmount = errors.New("not an amount: must be a decimal string of at most 39 digits, up to 2^128-1")

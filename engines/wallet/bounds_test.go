@@ -51,7 +51,7 @@ func bounds() map[string]bound {
 		// batch_max_ops is 4096
 		"batch_inflight_ops": numbers(4096, 1<<20, func(c *Config, n int) { c.BatchInflightOps = n }),
 		"assets":             numbers(1, 256, func(c *Config, n int) { c.Assets = assetNames(n) }),
-		"decimals":           numbers(0, MaxDecimals, func(c *Config, n int) { c.Decimals = map[string]int{"ron": n} }),
+		"decimals":           numbers(0, engines.MaxDecimals, func(c *Config, n int) { c.Decimals = map[string]int{"ron": n} }),
 
 		"retry.base": lasts(ms, 10*time.Second,
 			func(c *Config, d unit.Duration) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = d, seconds(60), 0 }),

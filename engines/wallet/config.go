@@ -197,7 +197,7 @@ func (c Config) validateAssets() error {
 		if err := engines.CheckAsset(asset); err != nil {
 			errs = append(errs, fmt.Errorf("decimals = %q: %w", asset, err))
 		}
-		errs = append(errs, unit.Within("decimals", n, 0, MaxDecimals))
+		errs = append(errs, unit.Within("decimals", n, 0, engines.MaxDecimals))
 	}
 	return errors.Join(errs...)
 }

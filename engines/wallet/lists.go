@@ -10,9 +10,6 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// MaxDecimals bounds the number of decimals of an asset in wallet.decimals.
-const MaxDecimals = 18
-
 // Decimals returns the number of digits after the point in amounts of an asset.
 func (e *Engine) Decimals(asset string) int { return e.set.Load().Decimals[asset] }
 
