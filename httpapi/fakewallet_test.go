@@ -191,8 +191,14 @@ func (f *fakeWallet) SetFlags(
 	return f.Post(ctx, by, key, corrID, r)
 }
 
-func (f *fakeWallet) DeclareAsset(ctx context.Context, by engines.Actor, key, _, asset string) (wallet.Answer, error) {
-	return wallet.Answer{Outcome: outcomeOf(ledger.Op{Code: record.OpAsset, Asset: asset}, key)}, f.call(ctx, by)
+func (f *fakeWallet) DeclareAsset(
+	ctx context.Context, by engines.Actor, key, _, asset string, decimals *int,
+) (wallet.Answer, error) {
+	op := ledger.Op{Code: record.OpAsset, Asset: asset}
+	if decimals != nil {
+		op.Code, op.Amount = record.OpScale, engines.AmountOf(0, uint64(*decimals))
+	}
+	return wallet.Answer{Outcome: outcomeOf(op, key)}, f.call(ctx, by)
 }
 
 func amount(s string) engines.Amount {
@@ -238,7 +244,9 @@ func (f *fakeWallet) Account(ctx context.Context, by engines.Actor, account stri
 }
 
 func (f *fakeWallet) Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error) {
-	return []ledger.AssetView{{Asset: "ron", DeclaredAt: ledgerNow, Seq: 1, Issued: amount("1000")}}, f.call(ctx, by)
+	return []ledger.AssetView{{
+		Asset: "ron", DeclaredAt: ledgerNow, Seq: 1, Issued: amount("1000"), Decimals: f.decimals,
+	}}, f.call(ctx, by)
 }
 
 func (f *fakeWallet) Tx(ctx context.Context, by engines.Actor, _ record.TxID) ([]byte, error) {
@@ -311,8 +319,6 @@ func (f *fakeWallet) Reference(ctx context.Context, by engines.Actor, principal,
 	return receiptOf(ledger.Op{Code: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Nonce: 1}, "k"),
 		f.call(ctx, by)
 }
-
-func (f *fakeWallet) Decimals(asset string) int { return f.decimals }
 
 func (f *fakeWallet) Roots(ctx context.Context, by engines.Actor, since uint64, n int) ([]record.Batch, error) {
 	all := make([]record.Batch, min(n, 2))
@@ -438,7 +444,7 @@ func newMoneyRig(t *testing.T) *moneyRig {
 		t.Fatal(err)
 	}
 	sup.Start(st.Tasks()...)
-	if err := errors.Join(led.Recover(t.Context()), led.DeclareAssets(t.Context(), []string{"ron"})); err != nil {
+	if err := errors.Join(led.Recover(t.Context()), led.Declare(t.Context(), ledger.Op{Code: record.OpAsset, Asset: "ron"})); err != nil {
 		t.Fatal(err)
 	}
 	sup.Start(led.Tasks()...)

@@ -240,14 +240,22 @@ func whole(v any) any {
 
 func TestDeclareAsset(t *testing.T) {
 	r := newRig(t)
-	if w := r.do(
-		"POST",
-		"/v1/assets",
-		`{"asset":"eur"}`,
-		writer,
-	); w.Code != 200 ||
-		!strings.Contains(w.Body.String(), `"op":"asset","asset":"eur"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
+	for _, tt := range []struct {
+		body string
+		code int
+		has  string
+	}{
+		{`{"asset":"eur"}`, 200, `"op":"asset","asset":"eur",`},
+		{`{"asset":"eur","decimals":0}`, 200, `"op":"scale","asset":"eur","decimals":0,`},
+		{`{"asset":"eur","decimals":18}`, 200, `"op":"scale","asset":"eur","decimals":18,`},
+		{`{"asset":"eur","decimals":19}`, 400, `"decimals: must be a whole number from 0 to 18"`},
+		{`{"asset":"eur","decimals":-1}`, 400, `"decimals: must be a whole number from 0 to 18"`},
+		{`{"asset":"eur","decimals":"2"}`, 400, `decimals`},
+	} {
+		w := r.do("POST", "/v1/assets", tt.body, writer)
+		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.has) {
+			t.Errorf("%s: %d %s, want %d and %s", tt.body, w.Code, w.Body, tt.code, tt.has)
+		}
 	}
 }
 

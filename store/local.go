@@ -35,15 +35,12 @@ func localRows(tx *bolt.Tx) *bolt.Bucket {
 	return tx.Bucket([]byte(metaBucket.Name))
 }
 
-// toLocal leads to schema 3. Its only step has no rows: writing the Info of schema 3 moves them, in
-// the same transaction.
-var toLocal = Migration{
-	From: localSchema - 1,
-	Step: func(Reader, *Writes, []byte) ([]byte, error) { return nil, nil },
-}
+// toLocal leads to schema 3. It has no step: writing the Info of schema 3 moves the rows, in the same
+// transaction.
+var toLocal = Migration{From: localSchema - 1}
 
 // toNames leads to schema 4. It has no step: the next boot counts the names.
-var toNames = Migration{From: namesSchema - 1, Step: toLocal.Step}
+var toNames = Migration{From: namesSchema - 1}
 
 // splitMeta makes the local bucket, if it does not exist, and moves the local rows into it. The
 // clean row of meta stays, as a constant: a program of schema 2 reads it before it compares the

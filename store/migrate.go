@@ -20,7 +20,7 @@ type Migration struct {
 	// Step performs a part of the work, at most MigrationKeys rows put or deleted, and returns the
 	// cursor of the next step, or nil at the end. It may use every bucket of the file. Like a
 	// command it must not use a clock, randomness, map order or I/O: a step that was not committed
-	// is repeated.
+	// is repeated. nil: there is no row to convert.
 	Step func(r Reader, w *Writes, cursor []byte) (next []byte, err error)
 }
 
@@ -301,6 +301,9 @@ func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
 			}
 		}
 	}()
+	if one.Step == nil {
+		return nil, nil
+	}
 	return one.Step(w.r, w, cursor)
 }
 

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
@@ -276,6 +278,7 @@ type asset struct {
 	account string // its issuance account
 	issuer  uint64 // ref of that
 	seq     uint64 // of the record that declared it
+	scale   tables.Scale
 }
 
 func newAsset(ref uint32, name string, issuer, seq uint64) *asset {
@@ -296,6 +299,15 @@ func (a *assets) follows(ref uint32) error {
 		return damage("it has asset %d behind asset %d", ref, n)
 	}
 	return nil
+}
+
+// scaled is a with the decimals of one of its assets.
+func (a *assets) scaled(ref uint32, s tables.Scale) *assets {
+	next := &assets{byName: maps.Clone(a.byName), byRef: slices.Clone(a.byRef)}
+	one := *a.of(ref)
+	one.scale = s
+	next.byName[one.name], next.byRef[ref-1] = &one, &one
+	return next
 }
 
 // with is a and one more.

@@ -27,7 +27,7 @@ type decider struct {
 	at    int64
 	batch uint64
 
-	records  [2]record.Record // of the accepted op: an account that it opens, then the op
+	records  [3]record.Record // of the accepted op: the opening of an account, of an asset, then the op
 	n        int
 	images   [2]record.Image
 	accounts [2]tables.Account // of the two sides, before the op
@@ -53,6 +53,8 @@ func (d *decider) decide(a *action, p place) result {
 	switch a.op.Code {
 	case record.OpAsset:
 		return d.declare(a, p)
+	case record.OpScale:
+		return d.scale(a, p)
 	case record.OpFlags:
 		return d.flag(a, p)
 	}
@@ -115,9 +117,39 @@ func (d *decider) declare(a *action, p place) result {
 	if known := d.tip().assets.byName[a.op.Asset]; known != nil {
 		return replay(known.seq)
 	}
-	issuer := d.open(engines.IssuanceAccount(a.op.Asset), p)
+	rec := d.asset(a.op.Asset, p)
+	a.note(rec, p)
+	return accepted(rec.Seq)
+}
+
+// asset makes the records that declare an asset, and returns the last one.
+func (d *decider) asset(name string, p place) *record.Record {
+	issuer := d.open(engines.IssuanceAccount(name), p)
 	rec := d.record(record.OpAsset)
-	rec.Asset, rec.Name, rec.From = d.tip().Assets+1, a.op.Asset, issuer
+	rec.Asset, rec.Name, rec.From, rec.Flags = d.tip().Assets+1, name, issuer, p.flags
+	return rec
+}
+
+// scale decides the decimals of an asset, which an op may set once and for all: another number would
+// change the meaning of every amount that people have read. It declares an asset that is not known.
+// A repetition is answered by the record that set them.
+func (d *decider) scale(a *action, p place) result {
+	if r := d.late(a.op); r != nil {
+		return refused(r)
+	}
+	ref := uint32(0)
+	switch known := d.tip().assets.byName[a.op.Asset]; {
+	case known == nil:
+		ref = d.asset(a.op.Asset, p).Asset
+	case known.scale.Seq == 0:
+		ref = known.ref
+	case engines.AmountOf(0, uint64(known.scale.Decimals)) == a.op.Amount:
+		return replay(known.scale.Seq)
+	default:
+		return refused(refuse(record.DecimalsSet))
+	}
+	rec := d.record(record.OpScale)
+	rec.Asset, rec.Amount = ref, a.op.Amount
 	a.note(rec, p)
 	return accepted(rec.Seq)
 }

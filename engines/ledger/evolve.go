@@ -105,6 +105,14 @@ func (s *current) Once(k tables.OnceKey) (tables.Once, bool) {
 	return o, o.Seq != 0
 }
 
+// Scale is the number of decimals of an asset.
+func (s *current) Scale(asset uint32) tables.Scale {
+	if a := s.b.cur.assets.of(asset); a != nil {
+		return a.scale
+	}
+	return tables.Scale{}
+}
+
 // evolve changes the rows as rec says. It is all that a record does to them, in Apply and at a
 // boot; rows that have seen rec already stay as they are. An error is a record that contradicts the
 // rows.
@@ -147,6 +155,12 @@ func (s *current) evolve(rec *record.Record) error {
 			return err
 		}
 		b.cur.assets = b.cur.assets.with(newAsset(uint32(n.Ref), n.Name, rec.From, rec.Seq))
+	}
+	if n := c.Scale; n.Asset != 0 {
+		if b.cur.assets.of(n.Asset) == nil {
+			return damage("it has decimals of asset %d, which is not known", n.Asset)
+		}
+		b.cur.assets = b.cur.assets.scaled(n.Asset, n.New)
 	}
 	return nil
 }

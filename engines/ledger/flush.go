@@ -17,9 +17,9 @@ import (
 type flushPass struct {
 	seq     uint64
 	batches uint64
-	idle    bool // no record has come since the last pass and no row is dirty: there are only rows at rest
-	home    bool // they are taken home, as if they had rested long enough
-	assets  []*asset
+	idle    bool              // no record has come since the last pass and no row is dirty: there are only rows at rest
+	home    bool              // they are taken home, as if they had rested long enough
+	assets  []*asset          // declared, or given decimals
 	states  []tables.StateKey // asset 0: the account itself
 	names   []string
 	holds   []uint64
@@ -46,7 +46,7 @@ func (b *books) newPass() *flushPass {
 	v := b.view.Load() // before the rows: what its records changed is dirty below
 	p := &flushPass{seq: v.Seq, batches: v.Batches}
 	for _, a := range v.assets.byRef {
-		if a.seq > v.hand.low.Seq {
+		if max(a.seq, a.scale.Seq) > v.hand.low.Seq {
 			p.assets = append(p.assets, a)
 		}
 	}
@@ -153,7 +153,11 @@ func (x *run) slice(rows int) {
 // row writes row i of a pass, unless another pass or burst has.
 func (x *run) row(p *flushPass, i int) {
 	if i < len(p.assets) {
-		tables.PutAsset(x.w, p.assets[i].ref, p.assets[i].name)
+		a := p.assets[i]
+		tables.PutAsset(x.w, a.ref, a.name)
+		if a.scale.Seq != 0 {
+			tables.PutScale(x.w, a.ref, a.scale)
+		}
 		return
 	}
 	if i -= len(p.assets); i < len(p.states) {

@@ -69,6 +69,8 @@ func Takes(code record.Op) (must, may Members) {
 		return MemberFrom, MemberSet | MemberClear
 	case record.OpAsset:
 		return MemberAsset, 0
+	case record.OpScale:
+		return MemberAsset, MemberAmount
 	}
 	return 0, 0
 }
@@ -105,6 +107,7 @@ const (
 	WantMemo      = "must be at most 128 bytes of UTF-8"
 	WantReference = "must be 1 to 64 bytes of printable UTF-8"
 	WantTime      = "must be an RFC 3339 time before the year 2262, such as 2030-01-02T15:04:05Z"
+	WantDecimals  = "must be a whole number from 0 to 18"
 	WantFlag      = "must name a flag, or clear must"
 	WantSetOnly   = "must not name a flag that set names"
 )
@@ -149,6 +152,8 @@ func Check(o *Op, given Members) (wrong Members, reason string) {
 		return must &^ given, WantMember
 	case o.From == o.To && must&MemberTo != 0:
 		return MemberTo, WantOther
+	case o.Code == record.OpScale && record.CheckScale(o.Amount) != nil:
+		return MemberAmount, WantDecimals
 	case o.Code == record.OpFlags && o.Set|o.Clear == 0:
 		return MemberSet, WantFlag
 	case o.Set.Has(o.Clear) && o.Clear != 0:
@@ -231,15 +236,18 @@ func (o *Op) checkMembers(inner bool) (field, reason string) {
 		return "", ""
 	case record.OpFlags:
 		return checkName("from", o.From)
-	case record.OpAsset:
+	case record.OpAsset, record.OpScale:
 		if inner {
 			return "code", "an asset is declared by an op of its own"
+		}
+		if o.Code == record.OpScale && record.CheckScale(o.Amount) != nil {
+			return "amount", WantDecimals
 		}
 		return o.checkAsset()
 	case record.OpBatch:
 		return o.checkBatch(inner)
 	}
-	return "code", "not one of issue, transfer, burn, hold, capture, release, flags, asset, batch"
+	return "code", "not one of issue, transfer, burn, hold, capture, release, flags, asset, scale, batch"
 }
 
 func (o *Op) checkAsset() (field, reason string) {

@@ -199,15 +199,26 @@ func (l *Local) committed(events []Committed) {
 	l.m.roots(len(events))
 }
 
-// DeclareAssets declares the assets that are not declared yet.
-func (l *Local) DeclareAssets(ctx context.Context, names []string) error {
-	var ops []Op
-	for _, name := range names {
-		if l.books.view.Load().assets.byName[name] == nil {
-			ops = append(ops, Op{Code: record.OpAsset, Asset: name})
+// Decimals returns the decimals of an asset, and reports whether it is declared.
+func (l *Local) Decimals(asset string) (decimals int, declared bool) {
+	a := l.books.view.Load().assets.byName[asset]
+	if a == nil {
+		return 0, false
+	}
+	return a.scale.Decimals, true
+}
+
+// Declare commits those of ops, each an OpAsset or an OpScale, that have an effect: an asset that is
+// declared or has decimals, even other ones, stays as it is.
+func (l *Local) Declare(ctx context.Context, ops ...Op) error {
+	known := l.books.view.Load().assets.byName
+	var todo []Op
+	for _, op := range ops {
+		if a := known[op.Asset]; a == nil || op.Code == record.OpScale && a.scale.Seq == 0 {
+			todo = append(todo, op)
 		}
 	}
-	_, err := l.Commit(ctx, ops)
+	_, err := l.Commit(ctx, todo)
 	return err
 }
 

@@ -92,7 +92,7 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 		commits:  reg.Counter("ledger_commits_total", service),
 		latency:  reg.Histogram("ledger_commit_latency_seconds", service),
 		accepted: reg.Counter("ledger_accepted_total", service),
-		rejects:  make([]func(int), record.ReferenceConflict+1),
+		rejects:  make([]func(int), record.LastResult+1),
 		gaps:     reg.Counter("ledger_seq_gap_detected_total", service),
 		safeMode: reg.Set("ledger_safe_mode", service),
 		roots:    reg.Counter("ledger_roots_published_total", service),
@@ -100,8 +100,8 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 		redo:     reg.Set("ledger_redo_seconds", service),
 		probes:   reg.Counter("idem_false_probes_total", service),
 	}
-	for r := range record.ReferenceConflict + 1 {
-		if r.Refused() {
+	for i := range m.rejects {
+		if r := record.Result(i); r.Refused() {
 			m.rejects[r] = reg.Counter("ledger_rejects_total", service, "reason", r.String())
 		}
 	}

@@ -157,7 +157,9 @@ func (l *Local) readAssets(r store.Reader) error {
 		if opened == 0 {
 			seq = 0
 		}
-		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, seq))
+		declared := newAsset(ref, name, issuer, seq)
+		declared.scale, _ = tables.GetScale(r, ref)
+		l.books.cur.assets = l.books.cur.assets.with(declared)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (s *resolver) one(a *action, o, batch *Op) (err error) {
 	case record.OpFlags:
 		s.name(o.From, &a.from.ref)
 		return nil
-	case record.OpAsset:
+	case record.OpAsset, record.OpScale:
 		return nil
 	}
 	if o.Asset != s.word {

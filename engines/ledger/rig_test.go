@@ -217,8 +217,10 @@ func (r *rig) accept(ops ...ledger.Op) []ledger.Outcome {
 
 func (r *rig) declare(assets ...string) *rig {
 	r.t.Helper()
-	if err := r.l.DeclareAssets(r.ctx(), assets); err != nil {
-		r.t.Fatalf("declare: %v", err)
+	for _, asset := range assets {
+		if err := r.l.Declare(r.ctx(), ledger.Op{Code: record.OpAsset, Asset: asset}); err != nil {
+			r.t.Fatalf("declare: %v", err)
+		}
 	}
 	return r
 }

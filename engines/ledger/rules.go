@@ -96,7 +96,7 @@ const (
 
 func (m *move) judgeParties() *Reject {
 	switch {
-	case m.code == record.OpAsset || m.code == record.OpFlags:
+	case m.code == record.OpAsset || m.code == record.OpScale || m.code == record.OpFlags:
 		return nil
 	case resolves(m.code) && m.hold == nil:
 		return refuse(record.HoldUnknown)

@@ -115,7 +115,7 @@ func withLedger(b *testing.B) (*rig, *ledger.Local) {
 		b.Fatal(err)
 	}
 	r.sup.Start(late.Tasks()...)
-	if err := late.DeclareAssets(r.ctx(), []string{asset}); err != nil {
+	if err := late.Declare(r.ctx(), ledger.Op{Code: ledgerrecord.OpAsset, Asset: asset}); err != nil {
 		b.Fatal(err)
 	}
 	for i := uint64(1); i <= 3; i++ {

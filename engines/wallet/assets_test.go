@@ -51,7 +51,7 @@ func TestReadsOfAnAsset(t *testing.T) {
 	if again := n.sum("upstream_calls_total", "op", opAssets); again != looks {
 		t.Errorf("%v looks for an asset that is known", again-looks)
 	}
-	if _, err := n.e.DeclareAsset(ctx, alice, "declare", "", "gold"); err != nil {
+	if _, err := n.e.DeclareAsset(ctx, alice, "declare", "", "gold", nil); err != nil {
 		t.Fatal(err)
 	}
 	if balance, history := reads(name(0), "gold"); balance != nil || history != nil {

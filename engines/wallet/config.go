@@ -3,14 +3,18 @@ package wallet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 )
 
 // Values of Config.NonceMode.
@@ -45,9 +49,9 @@ type Config struct {
 	// ops of all batches under way; one client leaves room for a batch
 	BatchInflightOps int    `toml:"batch_inflight_ops" reload:"r"`
 	MaxOpenHolds     uint64 `toml:"max_open_holds" reload:"r"` // 0: no bound
-	// declared at boot and reload; one that is taken out stays declared
+	// declared at boot and reload, as NAME or NAME:DECIMALS; one that is taken out stays declared
 	Assets []string `toml:"assets" reload:"r"`
-	// by asset: how many digits people write after the point; the ledger knows minor units only
+	// of earlier releases: decimals by asset, which move into the ledger at boot
 	Decimals       map[string]int `toml:"decimals" reload:"r"`
 	Retry          RetryConfig    `toml:"retry" reload:"r"`
 	CircuitBreaker BreakerConfig  `toml:"circuit_breaker" reload:"r"`
@@ -189,7 +193,7 @@ func (c Config) validateAssets() error {
 		errs = append(errs, fmt.Errorf("assets = %d names: must be 1..%d", n, maxAssets))
 	}
 	for _, a := range c.Assets {
-		if err := engines.CheckAsset(a); err != nil {
+		if _, err := ParseAsset(a); err != nil {
 			errs = append(errs, fmt.Errorf("assets = %q: %w", a, err))
 		}
 	}
@@ -200,6 +204,42 @@ func (c Config) validateAssets() error {
 		errs = append(errs, unit.Within("decimals", n, 0, engines.MaxDecimals))
 	}
 	return errors.Join(errs...)
+}
+
+// ParseAsset parses an entry of Config.Assets, NAME or NAME:DECIMALS, to the op that declares the
+// asset.
+func ParseAsset(s string) (ledger.Op, error) {
+	name, decimals, given := strings.Cut(s, ":")
+	if err := engines.CheckAsset(name); err != nil {
+		return ledger.Op{}, err
+	}
+	if !given {
+		return ledger.Op{Code: record.OpAsset, Asset: name}, nil
+	}
+	n, err := engines.ParseAmount(decimals)
+	if err != nil || record.CheckScale(n) != nil {
+		return ledger.Op{}, errors.New("decimals " + ledger.WantDecimals)
+	}
+	return ledger.Op{Code: record.OpScale, Asset: name, Amount: n}, nil
+}
+
+// Declarations returns the ops that declare the assets of c, which is valid. Those of Decimals come
+// last, for assets that c or the ledger knows.
+func (c Config) Declarations(known func(asset string) bool) []ledger.Op {
+	var ops []ledger.Op
+	for _, a := range c.Assets {
+		op, _ := ParseAsset(a)
+		ops = append(ops, op)
+	}
+	listed := func(asset string) bool {
+		return slices.ContainsFunc(ops, func(op ledger.Op) bool { return op.Asset == asset })
+	}
+	for _, asset := range slices.Sorted(maps.Keys(c.Decimals)) {
+		if decimals := engines.AmountOf(0, uint64(c.Decimals[asset])); known(asset) || listed(asset) {
+			ops = append(ops, ledger.Op{Code: record.OpScale, Asset: asset, Amount: decimals})
+		}
+	}
+	return ops
 }
 
 func (c RetryConfig) validate() error {

@@ -160,6 +160,7 @@ var rejectCodes = [...]Code{
 	record.Aborted:           {"ABORTED", "aborted", 409, true},
 	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", 422, false},
 	record.ReferenceConflict: {"REFERENCE_CONFLICT", "reference_conflict", 409, false},
+	record.DecimalsSet:       {"DECIMALS_SET", "decimals_set", 409, false},
 }
 
 // errorCodes are asked in order: the more specific error comes first, and an unknown outcome before

@@ -53,6 +53,7 @@ var acceptedEvents = map[record.Op]string{
 	record.OpRelease:  eventHoldReleased,
 	record.OpFlags:    "wallet.flags.accepted",
 	record.OpAsset:    "wallet.asset.accepted",
+	record.OpScale:    "wallet.scale.accepted",
 }
 
 // audit puts ev on the bus.

@@ -10,9 +10,6 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// Decimals returns the number of digits after the point in amounts of an asset.
-func (e *Engine) Decimals(asset string) int { return e.set.Load().Decimals[asset] }
-
 // Holds returns a page of the open holds that an account pays or may capture, in assets that by may
 // see. It returns ledger.ErrCursor if q.After is not a cursor of holds.
 func (e *Engine) Holds(ctx context.Context, by engines.Actor, q ledger.HoldsQuery) (ledger.HoldsPage, error) {

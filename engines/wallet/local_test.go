@@ -84,7 +84,7 @@ func (n *node) boot(t testing.TB, opts ...option) {
 	r.sup.Start(n.store.Tasks()...)
 	if err := errors.Join(
 		n.local.Recover(context.Background()),
-		n.local.DeclareAssets(context.Background(), []string{"ron"}),
+		n.local.Declare(context.Background(), ledger.Op{Code: record.OpAsset, Asset: "ron"}),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ var requestOps = [...]record.Op{
 	record.OpRelease,
 	record.OpFlags,
 	record.OpAsset,
+	record.OpScale,
 	record.OpBatch,
 }
 

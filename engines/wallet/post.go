@@ -91,9 +91,19 @@ func (e *Engine) SetFlags(
 	return e.do(ctx, j)
 }
 
-// DeclareAsset makes an asset known. An asset that is known already is answered as the first time.
-func (e *Engine) DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (Answer, error) {
-	return e.Post(ctx, by, key, corrID, ledger.Op{Code: record.OpAsset, Asset: asset})
+// DeclareAsset makes an asset known and, unless decimals is nil, sets its decimals for good. An asset
+// that is known already, or has these decimals, is answered as the first time.
+func (e *Engine) DeclareAsset(
+	ctx context.Context,
+	by engines.Actor,
+	key, corrID, asset string,
+	decimals *int,
+) (Answer, error) {
+	op := ledger.Op{Code: record.OpAsset, Asset: asset}
+	if decimals != nil {
+		op.Code, op.Amount = record.OpScale, engines.AmountOf(0, uint64(*decimals))
+	}
+	return e.Post(ctx, by, key, corrID, op)
 }
 
 // do checks j and takes it through readiness, flight, replay and queue to its answer. It counts the

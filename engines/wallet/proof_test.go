@@ -81,15 +81,22 @@ func TestAssetsAndBatchScopes(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
 	ctx := context.Background()
-	first, err := r.e.DeclareAsset(ctx, alice, "a1", "", "usd")
+	first, err := r.e.DeclareAsset(ctx, alice, "a1", "", "usd", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := r.e.DeclareAsset(ctx, alice, "a2", "", "usd"); err != nil ||
+	if again, err := r.e.DeclareAsset(ctx, alice, "a2", "", "usd", nil); err != nil ||
 		parse(t, again.bytes()).TxID != parse(t, first.bytes()).TxID {
 		t.Errorf("%s, %v; first %s", again.bytes(), err, first.bytes())
 	}
-	if _, err := r.e.DeclareAsset(ctx, alice, "a3", "", "U$D"); code(err) != "BAD_REQUEST" {
+	two, three := 2, 3
+	if _, err := r.e.DeclareAsset(ctx, alice, "a4", "", "usd", &two); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.e.DeclareAsset(ctx, alice, "a5", "", "usd", &three); code(err) != "DECIMALS_SET" {
+		t.Error(err)
+	}
+	if _, err := r.e.DeclareAsset(ctx, alice, "a3", "", "U$D", nil); code(err) != "BAD_REQUEST" {
 		t.Error(err)
 	}
 	hold := r.must(

@@ -147,7 +147,7 @@ func (e *Engine) authorize(ctx context.Context, by engines.Actor, op *ledger.Op)
 	switch op.Code {
 	case record.OpIssue:
 		account = op.To
-	case record.OpAsset:
+	case record.OpAsset, record.OpScale:
 		return by.Grant.Asset(op.Asset)
 	case record.OpFlags:
 		return by.Grant.Account(account)

@@ -121,7 +121,7 @@ func (h handlers) getAssets(c *httpapi.Request) error {
 			Asset:       a.Asset,
 			SupplyMinor: a.Issued.String(),
 			DeclaredAt:  ledgerhttp.Instant(a.DeclaredAt),
-			Decimals:    h.wal.Decimals(a.Asset),
+			Decimals:    a.Decimals,
 		}
 	}
 	return c.Respond(http.StatusOK, out)
@@ -352,10 +352,13 @@ func (h handlers) postAsset(c *httpapi.Request) error {
 	if engines.CheckAsset(in.Asset) != nil {
 		return httpapi.BadBody("asset", ledger.WantAsset)
 	}
+	if n := in.Decimals; n != nil && (*n < 0 || *n > engines.MaxDecimals) {
+		return httpapi.BadBody("decimals", ledger.WantDecimals)
+	}
 	if err := h.wal.WriteReady(); err != nil {
 		return err
 	}
-	a, err := h.wal.DeclareAsset(c.Context(), c.Actor(), key, c.CorrID(), in.Asset)
+	a, err := h.wal.DeclareAsset(c.Context(), c.Actor(), key, c.CorrID(), in.Asset, in.Decimals)
 	if err != nil {
 		return err
 	}

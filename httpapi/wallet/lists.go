@@ -21,7 +21,6 @@ type Lister interface {
 	Hold(ctx context.Context, by engines.Actor, id record.TxID) (ledger.HoldView, error)
 	Accounts(ctx context.Context, by engines.Actor, q ledger.AccountsQuery) (ledger.AccountsPage, error)
 	Reference(ctx context.Context, by engines.Actor, principal, reference string) ([]byte, error)
-	Decimals(asset string) int
 }
 
 // Default number of entries of a page.

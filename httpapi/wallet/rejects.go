@@ -71,6 +71,8 @@ func rejectRules() []httpapi.ErrorRule {
 		reject(record.OnceConflict, "Id is taken", "this id belongs to another settlement", nil),
 		reject(record.ReferenceConflict, "Reference is taken",
 			"reference: is bound to another operation; GET /v1/tx?reference= shows it", named("reference")),
+		reject(record.DecimalsSet, "Decimals are set",
+			"decimals: the asset has other decimals, and they are set once; GET /v1/assets shows them", named("decimals")),
 	}
 }
 

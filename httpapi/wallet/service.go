@@ -25,7 +25,8 @@ type Writer interface {
 	Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool,
 		ops []ledger.Op) (wallet.Answer, error)
 	SetFlags(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op, opens bool) (wallet.Answer, error)
-	DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (wallet.Answer, error)
+	DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string, decimals *int) (wallet.Answer,
+		error)
 }
 
 // Reader answers the reads of /v1 that are about accounts.
@@ -173,7 +174,7 @@ func (h handlers) writes() []httpapi.Route {
 			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
 			In: walletapi.FlagsChange{}, Answers: written(walletapi.Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,
-			ID: "declareAsset", Summary: "Declare an asset",
+			ID: "declareAsset", Summary: "Declare an asset, or set its decimals",
 			In: walletapi.AssetDeclare{}, Answers: written(walletapi.Receipt{})},
 	)
 }

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,7 @@ func (n *Node) checkNode() []host.Finding {
 		n.checkBackup(),
 		checkClock(n.clock.Status()),
 	}
+	found = append(found, n.checkDecimals()...)
 	if m, ok := n.member.(*membership); ok {
 		found = append(found, m.checkKeys())
 	}
@@ -69,6 +72,24 @@ func (n *Node) checkTasks() host.Finding {
 		Check: "tasks", Level: host.Warn, Seen: "waiting for a restart after a failure: " + strings.Join(failing, ", "),
 		Advice: "see the last error in `ronbox debug tasks`, and the log",
 	}
+}
+
+// checkDecimals warns of wallet.decimals: the ledger has the decimals of assets.
+func (n *Node) checkDecimals() []host.Finding {
+	old := n.conf().Wallet.Decimals
+	if len(old) == 0 {
+		return nil
+	}
+	f := host.Finding{
+		Check: "decimals", Level: host.Warn, Seen: "wallet.decimals is set, and the ledger has the decimals of assets",
+		Advice: "remove wallet.decimals from the configuration: the next release refuses it",
+	}
+	for _, asset := range slices.Sorted(maps.Keys(old)) {
+		if has, declared := n.ledger().Decimals(asset); declared && has != old[asset] {
+			f.Seen += fmt.Sprintf("; %s has %d there, not %d", asset, has, old[asset])
+		}
+	}
+	return []host.Finding{f}
 }
 
 // checkCommits warns if commits took long within the last hour.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -14,6 +12,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/wallet"
 	"ronbox/store"
 )
 
@@ -59,10 +58,7 @@ func ledgerConfig(cfg *config.Config) ledger.Config {
 }
 
 // ledgerEngine is the ledger as the node runs it. It has nothing to purge or free.
-type ledgerEngine struct {
-	*ledger.Local
-	declared atomic.Pointer[[]string] // configured assets that are declared
-}
+type ledgerEngine struct{ *ledger.Local }
 
 func (e *ledgerEngine) Reload(c *config.Config)     { e.Local.Reload(ledgerConfig(c)) }
 func (e *ledgerEngine) Purge()                      {}
@@ -85,25 +81,25 @@ func (n *Node) flushBalances(ctx context.Context) {
 	}
 }
 
-// declareAssets declares the assets of the current configuration. If the file does not accept
+// declareAssets declares the assets of the current configuration, and their decimals. If the file does not accept
 // writes, because it is full or restored, the node serves the existing assets and the janitor
 // retries.
 func (n *Node) declareAssets(ctx context.Context) error {
-	e, want := engineOf[*ledgerEngine](n), n.conf().Wallet.Assets
-	if done := e.declared.Load(); done != nil && slices.Equal(*done, want) {
-		return nil
+	cfg := n.conf().Wallet
+	known := func(asset string) bool {
+		_, declared := n.ledger().Decimals(asset)
+		return declared
 	}
-	err := e.DeclareAssets(ctx, want)
+	err := n.ledger().Declare(ctx, cfg.Declarations(known)...)
 	switch {
 	case err == nil:
-		e.declared.Store(&want)
 	case errors.Is(err, store.ErrRestored),
 		errors.Is(err, store.ErrFull),
 		errors.Is(err, ledger.ErrFull),
 		errors.Is(err, ledger.ErrSafeMode):
 		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+sweepEvery.String())
 	default:
-		return fmt.Errorf("declare the assets %q: %w", want, err)
+		return fmt.Errorf("declare the assets %q: %w", cfg.Assets, err)
 	}
 	return nil
 }
@@ -120,7 +116,11 @@ func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
 	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}
-	amount, asset := engines.AmountOf(0, devFunds), n.boot.Wallet.Assets[0]
+	first, err := wallet.ParseAsset(n.boot.Wallet.Assets[0])
+	if err != nil {
+		return err
+	}
+	amount, asset := engines.AmountOf(0, devFunds), first.Asset
 	done, err := n.ledger().Commit(ctx, []ledger.Op{
 		{
 			Code:        record.OpIssue,

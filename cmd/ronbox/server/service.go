@@ -12,6 +12,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -133,7 +134,10 @@ func Migrations() []store.Migration {
 	for _, s := range services() {
 		unsummed = append(unsummed, s.unsummed...)
 	}
-	return []store.Migration{{From: 1, Make: unsummed, Step: store.AddSums(unsummed)}}
+	return []store.Migration{
+		{From: 1, Make: unsummed, Step: store.AddSums(unsummed)},
+		{From: 4, Make: []*store.Bucket{tables.Scales}},
+	}
 }
 
 // RowChecks returns checks that read every row of the guest services, except the registry, which

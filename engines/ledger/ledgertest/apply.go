@@ -144,7 +144,7 @@ func (b *books) aborted(o ledger.Op, i int, why ledger.Reject) verdict {
 }
 
 func (b *books) doOne(o ledger.Op, at int64, w within) verdict {
-	m := &move{Op: o, at: at, within: w}
+	m := &move{Op: o, at: at, within: w, guard: guard(w.reference(&o), &o)}
 	if a, ok := b.assets[o.Asset]; ok && o.Code == record.OpAsset {
 		return b.again(a.seq)
 	}
@@ -154,6 +154,8 @@ func (b *books) doOne(o ledger.Op, at int64, w within) verdict {
 	switch o.Code {
 	case record.OpAsset:
 		return verdict{seq: b.declare(m)}
+	case record.OpScale:
+		return b.scale(m)
 	case record.OpFlags:
 		b.opened(o.From, m)
 		a := b.accounts[o.From]
@@ -242,6 +244,25 @@ func (b *books) opened(name string, m *move) {
 		record.Record{Op: record.OpOpen, Flags: m.flags, At: m.at, From: a.ref, Name: name},
 		record.Receipt{Op: record.OpOpen, From: name},
 	)
+}
+
+// scale gives an asset its decimals, for good; an unknown asset is declared.
+func (b *books) scale(m *move) verdict {
+	if _, known := b.assets[m.Asset]; !known {
+		b.declare(&move{Op: ledger.Op{Code: record.OpAsset, Asset: m.Asset}, at: m.at})
+	}
+	a := b.assets[m.Asset]
+	_, decimals := m.Amount.Parts()
+	switch {
+	case a.scaled != 0 && a.decimals == int(decimals):
+		return b.again(a.scaled)
+	case a.scaled != 0:
+		return verdict{reject: refuse(record.DecimalsSet)}
+	}
+	a.scaled, a.decimals = uint64(len(b.entries)+1), int(decimals)
+	b.assets[m.Asset] = a
+	m.sum = integer(m.Amount)
+	return verdict{seq: b.write(m, nil)}
 }
 
 // declare makes an asset and its issuance account.

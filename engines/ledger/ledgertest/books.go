@@ -40,8 +40,10 @@ type account struct {
 
 // asset is one that was declared, by the record seq.
 type asset struct {
-	ref uint32
-	seq uint64
+	ref      uint32
+	seq      uint64
+	decimals int
+	scaled   uint64 // seq of the record that set them
 }
 
 // tokenDay is one token in one asset on one day.

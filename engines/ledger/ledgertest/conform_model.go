@@ -118,9 +118,16 @@ func (d *duel) pair(got, want ledger.Outcome) {
 	}
 }
 
-// compare holds balances, headers and statements side by side.
+// compare holds assets, balances, headers and statements side by side.
 func (d *duel) compare() {
 	d.Helper()
+	has, err := d.Client.Assets(d.Context())
+	d.must(err)
+	should, err := d.model.Assets(d.Context())
+	d.must(err)
+	if !slices.Equal(has, should) {
+		d.Fatalf("assets %+v\nthe model %+v", has, should)
+	}
 	for _, account := range append(names, "sys:issue:ron") {
 		got, err := d.Client.Balance(d.Context(), account, "ron", 0)
 		d.must(err)
@@ -213,7 +220,8 @@ func (d *Dice) Op() ledger.Op {
 	if d.IntN(12) == 0 {
 		o = ledger.Op{Code: record.OpBatch, Atomic: d.IntN(2) == 0}
 		for len(o.Ops) < 1 || d.IntN(4) > 0 && len(o.Ops) < 6 {
-			if inner := d.metered(); inner.Code != record.OpAsset { // assets are declared by calls of their own
+			// assets are declared by calls of their own
+			if inner := d.metered(); inner.Code != record.OpAsset && inner.Code != record.OpScale {
 				o.Ops = append(o.Ops, inner)
 			}
 		}
@@ -277,8 +285,11 @@ func (d *Dice) fresh() ledger.Op {
 			Set:   record.Flags(d.IntN(16) & d.IntN(16) & d.IntN(16)),
 			Clear: 15,
 		}
-	case n == 18:
+	case n == 18 && d.IntN(2) == 0:
 		return ledger.Op{Code: record.OpAsset, Asset: "ron"}
+	case n == 18:
+		asset := [...]string{"ron", "tin"}[d.IntN(2)]
+		return ledger.Op{Code: record.OpScale, Asset: asset, Amount: ron(d.Uint64N(3))}
 	case n == 19:
 		o.Asset = "gold"
 	}

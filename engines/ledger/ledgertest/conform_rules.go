@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -153,6 +154,8 @@ func malformed(s *suite) {
 		"more ops than a call's": {Code: record.OpBatch, Ops: slices.Repeat([]ledger.Op{good}, ledger.MaxOps)},
 		"a batch in a batch":     batchOf(batchOf(good)),
 		"a bad op in a batch":    batchOf(good, change(func(o *ledger.Op) { o.To = "alice" })),
+		"decimals beyond 18":     {Code: record.OpScale, Asset: "gold", Amount: ron(engines.MaxDecimals + 1)},
+		"decimals in a batch":    batchOf(ledger.Op{Code: record.OpScale, Asset: "gold"}),
 		"an asset in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpAsset, Asset: "gold"}}},
 		"a batch of none":        {Code: record.OpBatch},
 	} {
@@ -279,6 +282,51 @@ func limits(s *suite) {
 	if r := s.refuse(second, record.LimitHolds); r.Limit != ledger.LimitOpenHolds {
 		s.Fatalf("%+v", r)
 	}
+}
+
+// decimals are set once, and declare an asset that is not known.
+func decimals(s *suite) {
+	scale := func(asset string, n uint64) ledger.Op {
+		return ledger.Op{Code: record.OpScale, Asset: asset, Amount: ron(n)}
+	}
+	shown := func(want string) {
+		s.Helper()
+		list, err := s.Client.Assets(s.Context())
+		s.must(err)
+		text := ""
+		for _, a := range list {
+			text += fmt.Sprint(a.Asset, ":", a.Decimals, " ")
+		}
+		if text != want {
+			s.Fatalf("%s, want %s", text, want)
+		}
+	}
+	s.accept(s.issue("alice", 100))
+	shown("ron:0 ")
+	set := s.accept(scale("ron", 2))
+	if set.Op != record.OpScale || set.Asset != "ron" || set.Amount != ron(2) || set.From != "" {
+		s.Fatalf("%+v", set)
+	}
+	if out := s.one(scale("ron", 2)); !out.Replayed || out.Receipt.TxID != set.TxID {
+		s.Fatalf("again: %+v", out)
+	}
+	for _, other := range []uint64{0, 1, 3, 18} {
+		s.refuse(scale("ron", other), record.DecimalsSet)
+	}
+	s.accept(scale("eur", engines.MaxDecimals))
+	s.accept(scale("yen", 0))
+	s.refuse(scale("yen", 2), record.DecimalsSet) // none are decimals, too
+	late := scale("gold", 2)
+	late.ValidUntil = 1
+	s.refuse(late, record.Expired)
+	shown("ron:2 eur:18 yen:0 ")
+	s.accept(ledger.Op{Code: record.OpIssue, To: "alice", Asset: "eur", Amount: ron(5), Nonce: 1})
+	s.accept(s.issue("alice", 1)) // amounts stay minor units
+	if s.Reopen != nil {
+		s.Rig = s.Reopen()
+	}
+	shown("ron:2 eur:18 yen:0 ")
+	s.refuse(scale("eur", 2), record.DecimalsSet)
 }
 
 // batchOf returns a batch of ops.

@@ -35,7 +35,7 @@ func Conformance(t *testing.T, open func(t *testing.T, clock *Clock) Rig) {
 		{"references", references}, {"references of batches", referencesOfBatches},
 		{"prepared", prepared}, {"batches", batches}, {"settle", settle}, {"refusals", refusals},
 		{"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
-		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays},
+		{"nonces", nonces}, {"decimals", decimals}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays},
 		{"holds", holds}, {"hold expiry", holdExpiry}, {"hold at its expiry", holdAtExpiry}, {"flags", flags},
 		{"balances", balances}, {"lists", lists}, {"history", history},
 		{"transactions", transactions}, {"roots", roots}, {"proofs", proofs},

@@ -28,7 +28,7 @@ func (b *books) append(r record.Record, receipt record.Receipt) uint64 {
 func (b *books) write(m *move, images []record.Image) uint64 {
 	r := record.Record{
 		Op: m.Code, Flags: m.flags, At: m.at, Idem: m.Idem, Memo: m.Memo, Images: images, Asset: b.assets[m.Asset].ref,
-		Dedupe: dedupe(m.Dedupe, m.Fingerprint), Guard: guard(m.reference(&m.Op), &m.Op),
+		Dedupe: dedupe(m.Dedupe, m.Fingerprint), Guard: m.guard,
 	}
 	if m.flags&record.FlagInner == 0 { // who asked is said once, by the batch
 		r.Principal, r.CapID = short(m.Principal), short(m.CapID)

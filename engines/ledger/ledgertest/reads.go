@@ -109,6 +109,7 @@ func (m *Model) Assets(ctx context.Context) (out []ledger.AssetView, err error) 
 				Seq:        a.seq,
 				DeclaredAt: m.books.entries[a.seq-1].rec.At,
 				Issued:     amount(minus(s.debits, s.credits)),
+				Decimals:   a.decimals,
 			}
 			out = append(out, v)
 		}

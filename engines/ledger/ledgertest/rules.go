@@ -43,7 +43,7 @@ func checkOp(o ledger.Op, inner bool) (field, reason string) {
 	if o.Reference != "" && (!o.Code.MovesMoney() || record.CheckReference(o.Reference) != nil) {
 		return "reference", "is none, or of an op that moves no money"
 	}
-	if inner && (o.Dedupe.Key != "" || o.Code == record.OpBatch || o.Code == record.OpAsset) {
+	if inner && (o.Dedupe.Key != "" || o.Code == record.OpBatch || o.Code == record.OpAsset || o.Code == record.OpScale) {
 		return "code", "no batch, no asset and no key of its own inside a whole"
 	}
 	if o.Idem != "" && record.CheckIdem(o.Idem) != nil {
@@ -66,7 +66,10 @@ func checkOp(o ledger.Op, inner bool) (field, reason string) {
 		}
 	case record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold:
 		return checkPayment(o)
-	case record.OpAsset:
+	case record.OpAsset, record.OpScale:
+		if o.Code == record.OpScale && record.CheckScale(o.Amount) != nil {
+			return "amount", "is no number of decimals"
+		}
 		if engines.CheckAsset(o.Asset) != nil {
 			return "asset", "is none"
 		}
@@ -102,6 +105,7 @@ type move struct {
 	from, to string // debited and credited; "" where the op has none
 	sum      *big.Int
 	hold     hold
+	guard    record.Guard // of the op as it was asked
 }
 
 const nsPerDay = 24 * 60 * 60 * 1e9
@@ -139,7 +143,7 @@ func (b *books) checkParties(m *move) *ledger.Reject {
 	switch _, known := b.accounts[m.From]; {
 	case m.Code == record.OpFlags && !known && strings.HasPrefix(m.From, "sys:issue:"):
 		return refuse(record.AssetUnknown)
-	case m.Code == record.OpAsset, m.Code == record.OpFlags:
+	case m.Code == record.OpAsset, m.Code == record.OpScale, m.Code == record.OpFlags:
 		return nil
 	}
 	if _, ok := b.assets[m.Asset]; !ok {

@@ -30,6 +30,7 @@ type chain struct {
 
 	accounts accounts
 	issuers  map[uint32]uint64 // asset → ref of its issuance account; 0 is not known
+	scales   map[uint32]bool   // assets with decimals
 	open     map[uint64]held   // holds by seq
 	ended    map[uint64]bool   // holds of before, where it is not whole
 	totals   map[uint32]*totals
@@ -71,6 +72,7 @@ func newChain(rep *Report, p past, whole bool) *chain {
 		past:     p,
 		accounts: newAccounts(whole),
 		issuers:  map[uint32]uint64{},
+		scales:   map[uint32]bool{},
 		open:     map[uint64]held{},
 		ended:    map[uint64]bool{},
 		totals:   map[uint32]*totals{},

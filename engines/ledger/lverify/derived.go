@@ -38,7 +38,7 @@ func (v *file) derived() {
 		}
 	}
 	for _, part := range []func(){
-		d.moved, d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys,
+		d.moved, d.recents, d.records, d.states, d.names, d.scales, d.holds, d.onces, d.marks, d.nodes, d.keys,
 	} {
 		if part(); v.err != nil || v.rep.full() {
 			return
@@ -65,6 +65,7 @@ type derived struct {
 	ends    ends
 	bound   uint64 // permanent ids and guards that records have bound
 	held    uint64 // holds that records have made
+	scale   uint64 // assets that records have given decimals
 }
 
 // records checks the rows that each record must have left: names, holds and permanent ids are never
@@ -79,6 +80,8 @@ func (d *derived) records() {
 			if name := d.over.AssetName(rec.Asset); name != rec.Name {
 				d.table("refs", seq, "asset %d is called %q, not %q", rec.Asset, name, rec.Name)
 			}
+		case record.OpScale:
+			d.scaled(rec)
 		case record.OpOnce:
 			d.once(rec)
 		case record.OpHold:
@@ -102,6 +105,13 @@ func (d *derived) opened(rec *record.Record) {
 	}
 	if a := d.over.Account(rec.From); a.OpenedSeq != rec.Seq {
 		d.table("state", rec.Seq, "account %d is said to be opened by record %d", rec.From, a.OpenedSeq)
+	}
+}
+
+func (d *derived) scaled(rec *record.Record) {
+	d.scale++
+	if s := d.over.Scale(rec.Asset); s != (tables.Scale{Seq: rec.Seq, Decimals: rec.Decimals()}) {
+		d.table("scales", rec.Seq, "asset %d has %d decimals from record %d", rec.Asset, s.Decimals, s.Seq)
 	}
 }
 

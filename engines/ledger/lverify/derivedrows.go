@@ -177,6 +177,22 @@ func (n *namesCheck) ref(c tables.NameChange) (uint64, bool) {
 	return tables.Ref(n.r, c.Name)
 }
 
+// scales checks that no asset has decimals but those that records set.
+func (d *derived) scales() {
+	n := uint64(0)
+	for range tables.AllScales(d.r) {
+		n++
+	}
+	for asset := range d.over.scales {
+		if _, ok := tables.GetScale(d.r, asset); !ok {
+			n++
+		}
+	}
+	if n != d.scale {
+		d.table("scales", 0, "%d assets have decimals, the records set those of %d", n, d.scale)
+	}
+}
+
 // holds checks that there are no holds but those that records made, and that the open ones are in
 // the order of expiry.
 func (d *derived) holds() {

@@ -189,6 +189,9 @@ func (o *overlay) put(w *store.Writes) {
 	for _, ref := range slices.Sorted(maps.Keys(o.assets)) {
 		tables.PutAsset(w, ref, o.assets[ref])
 	}
+	for _, asset := range slices.Sorted(maps.Keys(o.scales)) {
+		tables.PutScale(w, asset, o.scales[asset])
+	}
 	for _, seq := range slices.Sorted(maps.Keys(o.holds)) {
 		tables.PutHold(w, seq, o.holds[seq])
 	}
@@ -222,6 +225,7 @@ type overlay struct {
 	accounts map[uint64]tables.Account
 	names    map[uint64]string
 	assets   map[uint32]string
+	scales   map[uint32]tables.Scale
 	holds    map[uint64]tables.Hold
 	onces    map[tables.OnceKey]tables.Once
 	marks    map[tables.MarkKey]uint64
@@ -236,6 +240,7 @@ func newOverlay(r store.Reader) *overlay {
 		accounts: map[uint64]tables.Account{},
 		names:    map[uint64]string{},
 		assets:   map[uint32]string{},
+		scales:   map[uint32]tables.Scale{},
 		holds:    map[uint64]tables.Hold{},
 		onces:    map[tables.OnceKey]tables.Once{},
 		marks:    map[tables.MarkKey]uint64{},
@@ -267,6 +272,9 @@ func (o *overlay) redo(rec *record.Record) error {
 	default:
 		o.names[c.Name.Ref] = c.Name.Name
 	}
+	if c.Scale.Asset != 0 {
+		o.scales[c.Scale.Asset] = c.Scale.New
+	}
 	if c.Hold.Seq != 0 {
 		o.holds[c.Hold.Seq] = c.Hold.New
 	}
@@ -295,6 +303,14 @@ func (o *overlay) Hold(seq uint64) (tables.Hold, bool) {
 		return h, true
 	}
 	return o.Stored.Hold(seq)
+}
+
+// Scale is a row with all records.
+func (o *overlay) Scale(asset uint32) tables.Scale {
+	if s, ok := o.scales[asset]; ok {
+		return s
+	}
+	return o.Stored.Scale(asset)
 }
 
 // Once is a row with all records.

@@ -29,7 +29,20 @@ func (c *chain) judge() {
 		c.accounts.set(r.From, r.Seq, r.Set, r.Clear)
 	case record.OpAsset:
 		c.declared()
+	case record.OpScale:
+		c.scaled()
 	}
+}
+
+func (c *chain) scaled() {
+	r := &c.rec
+	if _, declared := c.issuers[r.Asset]; c.whole && !declared {
+		c.bad("asset %d was not declared", r.Asset)
+	}
+	if c.scales[r.Asset] {
+		c.bad("asset %d had decimals before", r.Asset)
+	}
+	c.scales[r.Asset] = true
 }
 
 func (c *chain) declared() {
@@ -270,6 +283,8 @@ func given(op record.Op) members {
 		return hasFrom
 	case record.OpAsset:
 		return hasFrom | hasAsset | asked
+	case record.OpScale:
+		return hasAsset | hasAmount | asked
 	case record.OpFlags:
 		return hasFrom | hasSetClear | asked
 	case record.OpOnce:
@@ -329,7 +344,7 @@ func (c *chain) form() {
 		if !repeats(r) && flags != record.FlagAtomic {
 			c.bad("it is %s, and not marked as what stands or falls with its batch", r.Op)
 		}
-	case record.OpBatch, record.OpAsset, record.OpExpire:
+	case record.OpBatch, record.OpAsset, record.OpScale, record.OpExpire:
 		if flags&record.FlagInner != 0 {
 			c.bad("it is %s, and inside a batch", r.Op)
 		}

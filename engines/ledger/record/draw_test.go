@@ -42,7 +42,7 @@ func drawState() *rapid.Generator[State] {
 func drawRecord() *rapid.Generator[Record] {
 	return rapid.Custom(func(t *rapid.T) Record {
 		r := Record{
-			Op:     Op(rapid.IntRange(int(OpOpen), int(OpBatch)).Draw(t, "op")),
+			Op:     Op(rapid.IntRange(int(OpOpen), int(OpScale)).Draw(t, "op")),
 			Flags:  rapid.Uint16Range(0, allRecordFlags).Draw(t, "flags"),
 			Set:    Flags(rapid.IntRange(0, 15).Draw(t, "set")),
 			Clear:  Flags(rapid.IntRange(0, 15).Draw(t, "clear")),
@@ -87,6 +87,8 @@ func drawParts(t *rapid.T, r *Record) {
 	case OpBatch:
 		drawResults(t, r)
 		return
+	case OpScale:
+		r.Asset, r.Amount = max(1, r.Asset), engines.AmountOf(0, rapid.Uint64Range(0, engines.MaxDecimals).Draw(t, "decimals"))
 	case OpOnce:
 		r.Guard = Guard{[16]byte(drawBytes(t, 16, "guard")), [16]byte(drawBytes(t, 16, "owner"))}
 	case OpHold:

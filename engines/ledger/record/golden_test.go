@@ -88,6 +88,8 @@ func goldenRecords() []Record {
 	once.Dedupe = Dedupe{DedupeOnce, [16]byte{1}, [32]byte{2}}
 	once.Guard = Guard{[16]byte{3}, [16]byte{4}}
 	batch.Parts, batch.Results = 1, []byte{byte(Accepted), byte(InsufficientFunds), byte(Accepted)}
+	scale := base(OpScale, 13)
+	scale.Asset, scale.Amount = 1, engines.AmountOf(0, 2)
 	settle := func(r *Record) { r.Nonce, r.Hold = 0, 8 }
 	return []Record{
 		open,
@@ -102,6 +104,7 @@ func goldenRecords() []Record {
 		who(money(OpRelease, 10, 2, 3, settle)),
 		money(OpExpire, 11, 2, 3, settle),
 		who(batch),
+		who(scale),
 		fullest(),
 	}
 }
@@ -156,7 +159,7 @@ func TestNamedBytesAreFrozen(t *testing.T) {
 
 // The output of the renderers and the content covered by receipt_hash do not change.
 func TestReceiptBytesAreFrozen(t *testing.T) {
-	frozenReceipts(t, "v1", goldenRecords()[:12])
+	frozenReceipts(t, "v1", goldenRecords()[:13])
 	frozenReceipts(t, "v2", goldenNamed())
 }
 
@@ -185,7 +188,7 @@ func frozenReceipts(t *testing.T, version string, of []Record) {
 func TestLineBytesAreFrozen(t *testing.T) {
 	first := Line{Kind: LineFormat, From: 1}
 	lines := [][]byte{bytes.TrimSpace(first.Append(nil))}
-	for _, r := range goldenRecords()[:12] {
+	for _, r := range goldenRecords()[:13] {
 		l := Line{Kind: LineRecord, Raw: r.Append(nil), Record: r, Names: goldenNames(&r)}
 		lines = append(lines, bytes.TrimSpace(l.Append(nil)))
 	}

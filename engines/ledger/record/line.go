@@ -75,6 +75,9 @@ func (l *Line) appendRecord(dst []byte) []byte {
 		dst, _ = r.Amount.AppendText(append(dst, `,"amount_minor":"`...))
 		dst = append(dst, '"')
 	}
+	if r.Op == OpScale {
+		dst, _ = r.Amount.AppendText(append(dst, `,"decimals":`...))
+	}
 	if r.Nonce != 0 {
 		dst = strconv.AppendUint(append(dst, `,"nonce":`...), r.Nonce, 10)
 	}

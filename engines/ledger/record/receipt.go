@@ -26,7 +26,7 @@ type Receipt struct {
 	From    string // "" for an issue
 	To      string // "" for a burn
 	Asset   string
-	Amount  engines.Amount // shown for ops that move money
+	Amount  engines.Amount // shown for ops that move money; of an OpScale, shown as the decimals of Asset
 	Set     Flags          // as Clear: zero in ReceiptVersion
 	Clear   Flags
 	Nonce   uint64
@@ -78,7 +78,7 @@ func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 }
 
 // AppendJSON appends the receipt as its version renders it: one object without spaces, its members
-// in the order txid op from to asset amount_minor set clear nonce idem ts receipt_hash hold ledger.
+// in the order txid op from to asset amount_minor decimals set clear nonce idem ts receipt_hash hold ledger.
 // It allocates only to grow dst.
 func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
@@ -95,6 +95,9 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Op.MovesMoney() {
 		dst, _ = r.Amount.AppendText(append(dst, `,"amount_minor":"`...))
 		dst = append(dst, '"')
+	}
+	if r.Op == OpScale {
+		dst, _ = r.Amount.AppendText(append(dst, `,"decimals":`...))
 	}
 	if r.Set != 0 {
 		dst = appendFlags(append(dst, `,"set":[`...), r.Set)
@@ -147,6 +150,10 @@ func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 	if r.Clear != 0 {
 		dst = append(appendFlags(append(dst, `"clear":[`...), r.Clear), ',')
 	}
+	if r.Op == OpScale {
+		dst, _ = r.Amount.AppendText(append(dst, `"decimals":`...))
+		dst = append(dst, ',')
+	}
 	if r.From != "" {
 		dst = append(append(append(dst, `"from":"`...), r.From...), `",`...)
 	}
@@ -194,6 +201,7 @@ type receiptWire struct {
 	To     string          `json:"to"`
 	Asset  string          `json:"asset"`
 	Amount *engines.Amount `json:"amount_minor"`
+	Scale  uint64          `json:"decimals"`
 	Set    []string        `json:"set"`
 	Clear  []string        `json:"clear"`
 	Nonce  uint64          `json:"nonce"`
@@ -269,7 +277,10 @@ func (w *receiptWire) receipt() (Receipt, error) {
 		Root:    w.Ledger.Root,
 		Version: ReceiptVersion,
 	}
-	if w.Amount != nil {
+	switch {
+	case op == OpScale:
+		r.Amount = engines.AmountOf(0, w.Scale)
+	case w.Amount != nil:
 		r.Amount = *w.Amount
 	}
 	if op == OpFlags && set|clear != 0 {

@@ -71,12 +71,12 @@ type Record struct {
 	// Named marks an OpFlags or OpBatch of version 2: the receipt names Set and Clear, the answer
 	// of the batch uses renderer 2.
 	Named      bool
-	Rand       uint16 // the random bits of its TxID
-	Asset      uint32 // ref, 0 for none
-	Seq, Batch uint64 // from 1 on
-	At         int64  // the ledger's time in ns since 1970
-	Amount     engines.Amount
-	From, To   uint64 // refs of accounts, 0 for none
+	Rand       uint16         // the random bits of its TxID
+	Asset      uint32         // ref, 0 for none
+	Seq, Batch uint64         // from 1 on
+	At         int64          // the ledger's time in ns since 1970
+	Amount     engines.Amount // OpScale: the decimals of Asset
+	From, To   uint64         // refs of accounts, 0 for none
 	Nonce      uint64
 	Principal  [8]byte // who asked, as a hash
 	CapID      [8]byte // by which token, as a hash
@@ -113,6 +113,7 @@ const (
 	OpRelease  Op = 10 // cancels a hold
 	OpExpire   Op = 11 // ends an overdue hold
 	OpBatch    Op = 12 // what became of each op of a batch
+	OpScale    Op = 13 // sets the decimals of an asset, once
 )
 
 var opNames = [...]string{
@@ -128,6 +129,7 @@ var opNames = [...]string{
 	OpRelease:  "release",
 	OpExpire:   "expire",
 	OpBatch:    "batch",
+	OpScale:    "scale",
 }
 
 // String is the word for o.
@@ -148,7 +150,7 @@ func ParseOp(s string) (Op, error) {
 	return 0, fmt.Errorf("record: %q is not an op", s)
 }
 
-func (o Op) known() bool { return o >= OpOpen && o <= OpBatch }
+func (o Op) known() bool { return o >= OpOpen && o <= OpScale }
 
 // MovesMoney reports whether a record of o posts, holds or frees an amount.
 func (o Op) MovesMoney() bool { return o >= OpIssue && o <= OpExpire }
@@ -177,6 +179,9 @@ const (
 	Aborted           Result = 16 // another op of its atomic batch was refused
 	OnceConflict      Result = 17 // the permanent id stands for something else
 	ReferenceConflict Result = 18 // the reference stands for something else
+	DecimalsSet       Result = 19 // the asset has other decimals
+
+	LastResult = DecimalsSet
 )
 
 var resultNames = [...]string{
@@ -199,6 +204,7 @@ var resultNames = [...]string{
 	"aborted",
 	"once_conflict",
 	"reference_conflict",
+	"decimals_set",
 }
 
 // String is the word for r, which metrics and logs use too.
@@ -267,6 +273,7 @@ var (
 	errNumber  = errors.New("seq and batch must be from 1 on, times not negative")
 	errDedupe  = errors.New("a dedupe of no kind, or of an unknown one")
 	errName    = errors.New("a name where none belongs, or none where one does")
+	errScale   = fmt.Errorf("decimals of no asset, or more than %d", engines.MaxDecimals)
 	errResults = errors.New("results where none belong, of no known kind, or in the wrong part")
 	errImages  = errors.New("too many images, two of one account, or one of another seq or asset than the record's")
 )
@@ -307,12 +314,31 @@ func (r *Record) check() error {
 	switch {
 	case err != nil:
 		return err
+	case r.Op == OpScale && (r.Asset == 0 || CheckScale(r.Amount) != nil):
+		return errScale
 	case r.Op == OpBatch && !r.resultsFit():
 		return errResults
 	case r.Op != OpBatch && (len(r.Results) != 0 || r.Part != 0 || r.Parts != 0):
 		return errResults
 	}
 	return r.checkImages()
+}
+
+// maxScale is the largest number of decimals as the amount of an OpScale.
+var maxScale = engines.AmountOf(0, engines.MaxDecimals)
+
+// CheckScale returns an error if n is not the amount of an OpScale.
+func CheckScale(n engines.Amount) error {
+	if maxScale.Less(n) {
+		return errScale
+	}
+	return nil
+}
+
+// Decimals returns the decimals that r, an OpScale, sets.
+func (r *Record) Decimals() int {
+	_, n := r.Amount.Parts()
+	return int(n)
 }
 
 // resultsFit reports whether the results of r, a record of a batch, are known and as many as its

@@ -20,6 +20,7 @@ type rows struct {
 	onces    map[OnceKey]Once
 	marks    map[MarkKey]uint64
 	names    map[NameChange]bool
+	scales   map[uint32]Scale
 }
 
 func newRows() *rows {
@@ -30,6 +31,7 @@ func newRows() *rows {
 		map[OnceKey]Once{},
 		map[MarkKey]uint64{},
 		map[NameChange]bool{},
+		map[uint32]Scale{},
 	}
 }
 
@@ -37,6 +39,8 @@ func (m *rows) Balance(k StateKey) Balance           { return m.balances[k] }
 func (m *rows) Account(ref uint64) Account           { return m.accounts[ref] }
 func (m *rows) Hold(seq uint64) (h Hold, known bool) { h, known = m.holds[seq]; return h, known }
 func (m *rows) Once(k OnceKey) (o Once, known bool)  { o, known = m.onces[k]; return o, known }
+
+func (m *rows) Scale(asset uint32) Scale { return m.scales[asset] }
 
 func (m *rows) take(c *Changes) {
 	for _, b := range c.Balances {
@@ -57,6 +61,9 @@ func (m *rows) take(c *Changes) {
 	if c.Name.Ref != 0 {
 		m.names[c.Name] = true
 	}
+	if c.Scale.Asset != 0 {
+		m.scales[c.Scale.Asset] = c.Scale.New
+	}
 }
 
 func (m *rows) redo(records []record.Record) error {
@@ -72,7 +79,8 @@ func (m *rows) redo(records []record.Record) error {
 
 func (m *rows) equal(n *rows) bool {
 	return maps.Equal(m.balances, n.balances) && maps.Equal(m.accounts, n.accounts) && maps.Equal(m.holds, n.holds) &&
-		maps.Equal(m.onces, n.onces) && maps.Equal(m.marks, n.marks) && maps.Equal(m.names, n.names)
+		maps.Equal(m.onces, n.onces) && maps.Equal(m.marks, n.marks) && maps.Equal(m.names, n.names) &&
+		maps.Equal(m.scales, n.scales)
 }
 
 func (m *rows) clone() *rows {
@@ -83,6 +91,7 @@ func (m *rows) clone() *rows {
 		maps.Clone(m.onces),
 		maps.Clone(m.marks),
 		maps.Clone(m.names),
+		maps.Clone(m.scales),
 	}
 }
 
@@ -99,6 +108,7 @@ func stored(r store.Reader) *rows {
 	maps.Insert(m.holds, Holds(r, 0))
 	maps.Insert(m.onces, Onces(r))
 	maps.Insert(m.marks, Marks(r))
+	maps.Insert(m.scales, AllScales(r))
 	for k, ref := range names.All(r) {
 		m.names[NameChange{k.kind == kindAsset, ref, k.name}] = true
 	}
@@ -170,6 +180,12 @@ func (b *books) declare() {
 	b.write(
 		record.Record{Op: record.OpAsset, From: 1, Asset: b.head.Assets + 1, Name: fmt.Sprintf("a%d", b.head.Assets+1)},
 	)
+}
+
+func (b *books) scale(asset uint32, decimals uint64) {
+	if b.scales[asset].Seq == 0 {
+		b.write(record.Record{Op: record.OpScale, Asset: asset, Amount: engines.AmountOf(0, decimals)})
+	}
 }
 
 func (b *books) sides(from, to uint64, asset uint32) []record.Image {

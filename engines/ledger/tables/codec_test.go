@@ -125,6 +125,13 @@ func TestKeysAreStrict(t *testing.T) {
 				}
 			}
 		},
+		"a short asset": func(_ store.Reader, w *store.Writes) func(store.Reader) {
+			w.Put(Scales, []byte("a1"), nil)
+			return func(r store.Reader) {
+				for range AllScales(r) {
+				}
+			}
+		},
 		"a short id": func(_ store.Reader, w *store.Writes) func(store.Reader) {
 			w.Put(bOnce, []byte("o1"), nil)
 			return func(r store.Reader) {

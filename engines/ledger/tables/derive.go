@@ -13,6 +13,7 @@ type Former interface {
 	Balance(k StateKey) Balance
 	Account(ref uint64) Account
 	Hold(seq uint64) (Hold, bool)
+	Scale(asset uint32) Scale
 	Once(k OnceKey) (Once, bool)
 }
 
@@ -24,6 +25,7 @@ type Changes struct {
 	Account  AccountChange // Ref 0: none
 	Name     NameChange    // Ref 0: none
 	Hold     HoldChange    // Seq 0: none
+	Scale    ScaleChange   // Asset 0: none
 }
 
 // BalanceChange is a balance after a record.
@@ -55,6 +57,12 @@ type NameChange struct {
 type HoldChange struct {
 	Seq uint64
 	New Hold
+}
+
+// ScaleChange is an asset that got its decimals.
+type ScaleChange struct {
+	Asset uint32
+	New   Scale
 }
 
 // OnceChange is a permanent id or a guard bound.
@@ -90,6 +98,8 @@ func (c *Changes) Derive(rec *record.Record, f Former) error {
 		c.Name = NameChange{Ref: rec.From, Name: rec.Name}
 	case record.OpAsset:
 		c.Name = NameChange{Asset: true, Ref: uint64(rec.Asset), Name: rec.Name}
+	case record.OpScale:
+		return c.scale(rec, f)
 	case record.OpHold:
 		if _, known := f.Hold(rec.Seq); !known {
 			c.Hold = HoldChange{rec.Seq, Hold{
@@ -160,6 +170,18 @@ func (c *Changes) bind(k OnceKey, o Once, f Former) {
 	}
 }
 
+// scale adds the decimals that rec sets, unless the row has seen rec.
+func (c *Changes) scale(rec *record.Record, f Former) error {
+	switch was := f.Scale(rec.Asset); was.Seq {
+	case rec.Seq:
+	case 0:
+		c.Scale = ScaleChange{rec.Asset, Scale{rec.Seq, rec.Decimals()}}
+	default:
+		return fmt.Errorf("record %d: asset %d has decimals from record %d", rec.Seq, rec.Asset, was.Seq)
+	}
+	return nil
+}
+
 // end adds the hold that rec ends, unless the hold has seen it.
 func (c *Changes) end(rec *record.Record, f Former) error {
 	h, known := f.Hold(rec.Hold)
@@ -196,6 +218,9 @@ func (c *Changes) Put(w *store.Writes) {
 	}
 	if c.Hold.Seq != 0 {
 		PutHold(w, c.Hold.Seq, c.Hold.New)
+	}
+	if c.Scale.Asset != 0 {
+		PutScale(w, c.Scale.Asset, c.Scale.New)
 	}
 }
 
@@ -259,6 +284,12 @@ func MustLack(r store.Reader, k StateKey) {
 
 // Hold reads the hold of record seq.
 func (s Stored) Hold(seq uint64) (Hold, bool) { return GetHold(s.Reader, seq) }
+
+// Scale reads the decimals of an asset.
+func (s Stored) Scale(asset uint32) Scale {
+	v, _ := GetScale(s.Reader, asset)
+	return v
+}
 
 // Once reads a permanent id or a guard.
 func (s Stored) Once(k OnceKey) (Once, bool) { return GetOnce(s.Reader, k) }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -26,11 +27,13 @@ func drawBooks(t *rapid.T, least, most int) *books {
 		from := rapid.Uint64Range(1, b.head.Accounts).Draw(t, "from")
 		to := from%b.head.Accounts + 1
 		asset := rapid.Uint32Range(1, b.head.Assets).Draw(t, "asset")
-		switch rapid.SampledFrom([]string{"open", "asset", "flags", "once", "transfer", "hold", "end"}).Draw(t, "op") {
+		switch rapid.SampledFrom([]string{"open", "asset", "scale", "flags", "once", "transfer", "hold", "end"}).Draw(t, "op") {
 		case "open":
 			b.openAccount()
 		case "asset":
 			b.declare()
+		case "scale":
+			b.scale(asset, rapid.Uint64Range(0, engines.MaxDecimals).Draw(t, "decimals"))
 		case "flags":
 			set := record.Flags(rapid.IntRange(0, 15).Draw(t, "set"))
 			b.flags(from, set, record.Flags(rapid.IntRange(0, 15).Draw(t, "clear"))&^set)
@@ -113,6 +116,9 @@ func flushSome(t *rapid.T, to, from *rows, rec *record.Record) {
 		if h, known := from.holds[seq]; known && flip("hold") {
 			to.holds[seq] = h
 		}
+	}
+	if s, known := from.scales[rec.Asset]; known && flip("scale") {
+		to.scales[rec.Asset] = s
 	}
 	for k, o := range from.onces {
 		if o.Seq == rec.Seq && flip("once") {
@@ -212,11 +218,13 @@ func TestDeriveRefuses(t *testing.T) {
 	b.transfer(1, 2, 1)
 	b.hold(1, 2, 1)
 	b.end(record.OpRelease, 0)
+	b.scale(1, 2)
 	hold := b.records[4].Seq
 	for name, rec := range map[string]record.Record{
 		"posting":   {Op: record.OpTransfer, Seq: 9, Images: []record.Image{{Account: 1, Asset: 1, Prev: 2, State: record.State{LastSeq: 9}}}},
 		"not there": {Op: record.OpCapture, Seq: 9, Hold: 3},
 		"closed":    {Op: record.OpCapture, Seq: 9, Hold: hold},
+		"scaled":    {Op: record.OpScale, Seq: 9, Asset: 1, Amount: engines.AmountOf(0, 2)},
 	} {
 		var c Changes
 		err := c.Derive(&rec, b.rows)

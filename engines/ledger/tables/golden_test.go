@@ -100,5 +100,6 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutOnce(w, OnceKey{Key: [16]byte{1}}, Once{Seq: 2, Digest: b3.Sum([]byte("o"))})
 	PutOnce(w, OnceKey{Guard: true, Key: [16]byte{2}}, Once{Seq: 3, Digest: b3.Digest{4}})
 	PutMark(w, Mark{MarkKey{StateKey{0x0809, 0x0a}, 13}, 0x0505})
+	PutScale(w, 0x0a, Scale{Seq: 0x0607, Decimals: 18})
 	PutLogNodes(w, merkle.LogNode{Pos: 0x12, Hash: b3.Sum([]byte("n"))})
 }

@@ -97,7 +97,7 @@ func CheckMeta(r store.Reader) error {
 
 // CheckNames returns store.ErrCorrupt if the store has counted other names in the buckets that do
 // not follow from the journal.
-func CheckNames(r store.Reader) error { return store.CheckNames(r, 0, bMeta, bMoved, bFlush) }
+func CheckNames(r store.Reader) error { return store.CheckNames(r, 0, bMeta, bMoved, bFlush, Scales) }
 
 // CheckRecents is CheckNames for ledger/recent. A missing row of it means that ledger/state has an
 // older one.
@@ -158,6 +158,10 @@ var (
 	bOnce  = &store.Bucket{Name: "ledger/once", Class: store.Derived, Proven: true} // permanent ids and guards
 	bFlush = &store.Bucket{Name: "ledger/flush", Class: store.Derived}              // how far the derived rows lag
 
+	// Scales holds the decimals of assets: asset: decimals, seq of the record that set them. Nothing
+	// else shows that a row is lost.
+	Scales = &store.Bucket{Name: "ledger/scales", Class: store.Derived}
+
 	// Idem holds the sealed runs of the idempotency index, one sub-bucket each.
 	Idem = &store.Bucket{Name: "ledger/idem", Class: store.Derived, Append: true, Subs: true, Proven: true}
 )
@@ -169,7 +173,7 @@ func Buckets() []*store.Bucket {
 
 // DerivedBuckets lists those that a rebuild makes again.
 func DerivedBuckets() []*store.Bucket {
-	return []*store.Bucket{bState, bRecent, bNames, bRefs, bHolds, bEnds, bMarks, bMlog, bOnce, bFlush, Idem}
+	return []*store.Bucket{bState, bRecent, bNames, bRefs, bHolds, bEnds, bMarks, bMlog, bOnce, bFlush, Scales, Idem}
 }
 
 var (

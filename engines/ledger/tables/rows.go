@@ -116,6 +116,40 @@ func putName(w *store.Writes, kind byte, ref uint64, name string) {
 	refs.Put(w, refKey{kind, ref}, name)
 }
 
+// Scale is the number of decimals of an asset, and the record that set it. The zero Scale was never
+// set.
+type Scale struct {
+	Seq      uint64
+	Decimals int
+}
+
+var scales = store.NewTable(Scales, store.Key[uint32]{
+	Append: func(dst []byte, asset uint32) []byte { return binary.BigEndian.AppendUint32(dst, asset) },
+	Decode: func(b []byte) (uint32, error) {
+		if len(b) != 4 {
+			return 0, errLength
+		}
+		return binary.BigEndian.Uint32(b), nil
+	},
+}, fixed(1, 9,
+	func(b []byte, s *Scale) { le.PutUint64(b, s.Seq); b[8] = byte(s.Decimals) },
+	func(b []byte, s *Scale) error {
+		s.Seq, s.Decimals = le.Uint64(b), int(b[8])
+		if s.Seq == 0 || s.Decimals > engines.MaxDecimals {
+			return errNumber
+		}
+		return nil
+	})).Summed().Alone()
+
+// GetScale reads the decimals of an asset.
+func GetScale(r store.Reader, asset uint32) (Scale, bool) { return scales.Get(r, asset) }
+
+// AllScales walks the assets that have decimals.
+func AllScales(r store.Reader) iter.Seq2[uint32, Scale] { return scales.From(r, 0) }
+
+// PutScale writes the decimals of an asset.
+func PutScale(w *store.Writes, asset uint32, s Scale) { scales.Put(w, asset, s) }
+
 // Hold is a held amount: the members of the record that made it, and how it ended.
 type Hold struct {
 	From, To uint64

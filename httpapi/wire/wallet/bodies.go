@@ -88,7 +88,8 @@ type FlagsChange struct {
 
 // AssetDeclare is the body of POST /v1/assets.
 type AssetDeclare struct {
-	Asset string `json:"asset" format:"asset"`
+	Asset    string `json:"asset" format:"asset"`
+	Decimals *int   `json:"decimals,omitzero" min:"0" max:"18" doc:"digits after the point of an amount that people read; set once, also for a known asset that has none"`
 }
 
 // Batch is the body of POST /v1/batch, as JSON or CBOR with the same members.
@@ -136,11 +137,12 @@ type BatchError struct {
 // Receipt describes an operation that was done. Its bytes never change.
 type Receipt struct {
 	TxID        string    `json:"txid" format:"txid"`
-	Op          string    `json:"op" enum:"issue|transfer|burn|hold|capture|release|expire|flags|asset|open|once|batch" example:"transfer"`
+	Op          string    `json:"op" enum:"issue|transfer|burn|hold|capture|release|expire|flags|asset|scale|open|once|batch" example:"transfer"`
 	From        string    `json:"from,omitzero" format:"account" example:"alice"`
 	To          string    `json:"to,omitzero" format:"account" example:"bob"`
 	Asset       string    `json:"asset,omitzero" format:"asset?" example:"ron"`
 	AmountMinor string    `json:"amount_minor,omitzero" format:"amount" example:"1200"`
+	Decimals    *int      `json:"decimals,omitzero" min:"0" max:"18" doc:"of a scale: the decimals that it has set"`
 	Set         []string  `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" doc:"flags that POST /v1/accounts/flags has set, and in clear those that it has cleared; receipts of early releases have neither"`
 	Clear       []string  `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
 	Nonce       uint64    `json:"nonce,omitzero" min:"1" example:"1"`
@@ -207,7 +209,7 @@ type Asset struct {
 	Asset       string       `json:"asset" format:"asset"`
 	SupplyMinor string       `json:"supply_minor" format:"amount" doc:"issued and not burned"`
 	DeclaredAt  wire.Instant `json:"declared_at,omitzero"`
-	Decimals    int          `json:"decimals,omitzero" min:"0" max:"18" doc:"wallet.decimals of the configuration: the number of decimals of an amount on display; amounts of the API are always minor units"`
+	Decimals    int          `json:"decimals,omitzero" min:"0" max:"18" doc:"digits after the point of an amount that people read, 0 if they were never set; amounts of the API are always minor units"`
 }
 
 // AssetList is the body of GET /v1/assets.
