@@ -2,14 +2,14 @@ package server
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
 )
 
 // Bounds of the findings about the running node.
@@ -74,22 +74,28 @@ func (n *Node) checkTasks() host.Finding {
 	}
 }
 
-// checkDecimals warns of wallet.decimals: the ledger has the decimals of assets.
+// checkDecimals warns of wallet.decimals, and of decimals in the configuration that the ledger does
+// not have: they are set once.
 func (n *Node) checkDecimals() []host.Finding {
-	old := n.conf().Wallet.Decimals
-	if len(old) == 0 {
-		return nil
+	cfg := n.conf().Wallet
+	var seen, advice []string
+	if len(cfg.Decimals) > 0 {
+		seen = append(seen, "wallet.decimals is set, and the ledger has the decimals of assets")
+		advice = append(advice, "remove wallet.decimals from the configuration: the next release refuses it")
 	}
-	f := host.Finding{
-		Check: "decimals", Level: host.Warn, Seen: "wallet.decimals is set, and the ledger has the decimals of assets",
-		Advice: "remove wallet.decimals from the configuration: the next release refuses it",
-	}
-	for _, asset := range slices.Sorted(maps.Keys(old)) {
-		if has, declared := n.ledger().Decimals(asset); declared && has != old[asset] {
-			f.Seen += fmt.Sprintf("; %s has %d there, not %d", asset, has, old[asset])
+	for _, op := range cfg.Declarations(n.declared) {
+		has, declared := n.ledger().Decimals(op.Asset)
+		if op.Code == record.OpScale && declared && engines.AmountOf(0, uint64(has)) != op.Amount {
+			seen = append(seen, fmt.Sprintf("%s has %d decimals in the ledger, %s in the configuration", op.Asset, has, op.Amount))
+			advice = append(advice, fmt.Sprintf("write %s:%d in wallet.assets: decimals are set once", op.Asset, has))
 		}
 	}
-	return []host.Finding{f}
+	if len(seen) == 0 {
+		return nil
+	}
+	return []host.Finding{{
+		Check: "decimals", Level: host.Warn, Seen: strings.Join(seen, "; "), Advice: strings.Join(advice, "; "),
+	}}
 }
 
 // checkCommits warns if commits took long within the last hour.

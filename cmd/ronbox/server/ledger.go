@@ -86,11 +86,7 @@ func (n *Node) flushBalances(ctx context.Context) {
 // retries.
 func (n *Node) declareAssets(ctx context.Context) error {
 	cfg := n.conf().Wallet
-	known := func(asset string) bool {
-		_, declared := n.ledger().Decimals(asset)
-		return declared
-	}
-	err := n.ledger().Declare(ctx, cfg.Declarations(known)...)
+	err := n.ledger().Declare(ctx, cfg.Declarations(n.declared)...)
 	switch {
 	case err == nil:
 	case errors.Is(err, store.ErrRestored),
@@ -102,6 +98,12 @@ func (n *Node) declareAssets(ctx context.Context) error {
 		return fmt.Errorf("declare the assets %q: %w", cfg.Assets, err)
 	}
 	return nil
+}
+
+// declared reports whether the ledger has an asset.
+func (n *Node) declared(asset string) bool {
+	_, has := n.ledger().Decimals(asset)
+	return has
 }
 
 // Account and funds of a dev node, so that a first transfer is one command.

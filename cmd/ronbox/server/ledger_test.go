@@ -70,6 +70,60 @@ func TestAssetsOfTheConfiguration(t *testing.T) {
 	again.halt()
 }
 
+// decimals returns the decimals of the assets of the ledger.
+func (r *rig) decimals() string {
+	r.t.Helper()
+	var list walletapi.AssetList
+	must(r.t, json.Unmarshal([]byte(r.v1("GET", "/v1/assets", "", "").body), &list))
+	out := map[string]int{}
+	for _, a := range list.Assets {
+		out[a.Asset] = a.Decimals
+	}
+	return fmt.Sprint(out)
+}
+
+// Decimals of the configuration, also those of earlier releases, move into the ledger, which keeps
+// them: doctor names the configuration that says something else.
+func TestDecimalsOfTheConfiguration(t *testing.T) {
+	r, rewrite := reloadable(t)
+	reload := func(text, want string) {
+		t.Helper()
+		rewrite(text)
+		_, err := r.socket().Reload(t.Context())
+		must(t, err)
+		if got := r.decimals(); got != want {
+			t.Errorf("decimals %s, want %s", got, want)
+		}
+	}
+	doctor := func() (seen string) {
+		for _, f := range r.checkDecimals() {
+			seen += f.Seen
+		}
+		return seen
+	}
+	const all = "map[eur:2 gold:0 ron:3]"
+	reload("wallet.assets = [\"eur:2\", \"gold\"]\nwallet.decimals = {ron = 3, tin = 4}\n", all)
+	if got := doctor(); !strings.HasPrefix(got, "wallet.decimals is set") || strings.Contains(got, "in the configuration") {
+		t.Errorf("doctor: %s", got)
+	}
+	commits := r.metric("ledger_commits_total")
+	reload("wallet.assets = [\"eur:4\", \"gold\"]\nwallet.decimals = {ron = 1}\n", all)
+	if r.metric("ledger_commits_total") != commits {
+		t.Error("decimals are written again")
+	}
+	if got := doctor(); !strings.Contains(got, "eur has 2 decimals in the ledger, 4 in the configuration") ||
+		!strings.Contains(got, "ron has 3 decimals in the ledger, 1 in the configuration") {
+		t.Errorf("doctor: %s", got)
+	}
+	r.settled()
+	r.halt()
+	again := start(t, loaded(t, r.cfg))
+	if got := again.decimals(); got != all {
+		t.Errorf("after a restart: %s", got)
+	}
+	again.halt()
+}
+
 // A reload of the money settings takes effect at once.
 func TestMoneyReloads(t *testing.T) {
 	t.Parallel()
