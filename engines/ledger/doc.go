@@ -72,6 +72,8 @@
 //  18. From the expiry of a hold on, by the clock, all calls agree that it has ended: a write, and
 //     a read of holds or balances, first ends the holds that are overdue. A ledger that cannot
 //     write shows them open.
+//  19. The decimals of an asset are set at most once, by an OpScale, and change no amount, proof or
+//     record: they say how people read the minor units of every other record.
 //
 // # Tasks and queues
 //
