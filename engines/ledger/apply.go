@@ -16,13 +16,12 @@ import (
 
 // post is the command that moves money: independent ops, batches among them, or one settlement.
 type post struct {
-	ops     []action
-	once    *once // of a settlement: its ops are all done or none
-	size    int   // of the records it may write, bytes
-	touched []Mark
-	seed    uint64
-	flush   flushRule
-	reply   *flow.Reply[*posted]
+	ops   []action
+	once  *once // of a settlement: its ops are all done or none
+	size  int   // of the records it may write, bytes
+	seed  uint64
+	flush flushRule
+	reply *flow.Reply[*posted]
 
 	strays *strays
 	stray  bool // its caller has left; guarded by strays.mu
@@ -64,9 +63,6 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	}
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
-	if b.event.All = len(c.touched) > MaxTouched; !b.event.All {
-		b.event.Touched = c.touched
-	}
 	if f := c.flush; f.dirtyMax != 0 && b.cur.hand.pass != nil && b.dirty() >= f.dirtyMax {
 		x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
 	}

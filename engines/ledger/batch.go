@@ -98,7 +98,7 @@ func (l *Local) Settle(ctx context.Context, o Once, ops []Op) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	sent, err := l.send(ctx, &post{once: hashOnce(&o), size: s.size, touched: s.touched}, actions)
+	sent, err := l.send(ctx, &post{once: hashOnce(&o), size: s.size}, actions)
 	if err != nil {
 		return Outcome{}, err
 	}

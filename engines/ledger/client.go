@@ -178,9 +178,8 @@ type Prepared struct {
 	// Known is set, the op need not be submitted.
 	Known *Outcome
 
-	action  action
-	touched []Mark
-	size    int
+	action action
+	size   int
 }
 
 // Outcome is the outcome of an op.
@@ -265,8 +264,6 @@ type Committed struct {
 	Batch       uint64
 	Root        b3.Digest
 	At          int64         // Unix ns
-	Touched     []Mark        // of the balances that may have changed, some twice; at most MaxTouched
-	All         bool          // too many for Touched: any balance may have changed
 	Expired     []record.TxID // overdue holds that the batch has ended
 }
 

@@ -37,7 +37,7 @@ func (l *Local) Prepare(ctx context.Context, op *Op) (*Prepared, error) {
 	if err != nil {
 		return nil, l.unavailable(err)
 	}
-	p.Known, p.touched, p.size = p.action.known, s.touched, s.size
+	p.Known, p.size = p.action.known, s.size
 	return p, nil
 }
 
@@ -67,7 +67,7 @@ func (l *Local) Submit(ctx context.Context, ops []*Prepared) (Pending, error) {
 		actions[i] = p.action
 		actions[i].op, actions[i].known = p.Op, p.Known
 		if p.Known == nil {
-			c.touched, c.size = append(c.touched, p.touched...), c.size+p.size
+			c.size += p.size
 		}
 	}
 	sent, err := l.send(ctx, c, actions)
@@ -86,7 +86,7 @@ func (l *Local) Commit(ctx context.Context, ops []Op) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, err := l.send(ctx, &post{size: s.size, touched: s.touched}, actions)
+	sent, err := l.send(ctx, &post{size: s.size}, actions)
 	if err != nil {
 		return nil, err
 	}

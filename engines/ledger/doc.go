@@ -86,7 +86,7 @@
 //     order of a table by time, if no call has done so. The calls, or the expirer, do so one at a
 //     time.
 //   - ledger_bus: broadcast, 1024 events, drops the oldest; committer, after the sync -> every
-//     subscriber. An event lists at most [MaxTouched] balances.
+//     subscriber.
 //   - reached: watch of the newest record; the reader that follows ledger_bus -> readers that wait
 //     for a record.
 //   - flush_tick, seal_tick, expire_tick: tickers; missed ticks merge.

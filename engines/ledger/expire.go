@@ -18,9 +18,8 @@ const maxExpire = 256
 
 // expire is the command that ends overdue holds, in the order of their expiry.
 type expire struct {
-	holds   []record.TxID
-	seed    uint64
-	touched []Mark
+	holds []record.TxID
+	seed  uint64
 }
 
 // Kind names the command.
@@ -47,7 +46,7 @@ func (c *expire) Apply(r store.Reader, at store.Stamp, w *store.Writes) (int, er
 		return 0, refusal{&posted{}}
 	}
 	x.seal()
-	b.event.Touched, b.event.Expired = c.touched, ended
+	b.event.Expired = ended
 	w.Then(b.keep)
 	return len(x.raws), nil
 }
@@ -192,11 +191,13 @@ func (l *Local) due(ctx context.Context, c *expire) (next int64, err error) {
 		if len(ends) > maxExpire {
 			ends, next = ends[:maxExpire], ends[maxExpire].Expires
 		}
-		c.holds, c.touched = c.holds[:0], c.touched[:0]
+		c.holds = c.holds[:0]
 		for _, end := range ends {
-			if err := l.touch(r, end.Seq, c); err != nil {
-				return err
+			rec, known := tables.Record(r, end.Seq)
+			if !known {
+				return ErrNotFound
 			}
+			c.holds = append(c.holds, rec.TxID())
 		}
 		return nil
 	})
@@ -216,16 +217,4 @@ func (l *Local) dueInFile(r store.Reader, now int64) (ends []tables.HoldEnd, nex
 		}
 	}
 	return ends, never
-}
-
-// touch adds the id of a hold and the balances that its end changes to c.
-func (l *Local) touch(r store.Reader, seq uint64, c *expire) error {
-	rec, known := tables.Record(r, seq)
-	if !known {
-		return ErrNotFound
-	}
-	c.holds = append(c.holds, rec.TxID())
-	n, err := l.namesOf(r, &rec)
-	c.touched = append(c.touched, MarkOf(n.From, n.Asset), MarkOf(n.To, n.Asset))
-	return err
 }

@@ -83,7 +83,7 @@ func (l *Local) Break(ctx context.Context, op Op) error {
 	actions, err := s.resolve([]Op{op})
 	if err == nil {
 		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{&post{
-			ops: actions, size: s.size, touched: s.touched, seed: newSeed(), strays: l.strays,
+			ops: actions, size: s.size, seed: newSeed(), strays: l.strays,
 			reply: flow.NewReply[*posted](),
 		}})
 	}
@@ -103,7 +103,7 @@ func (l *Local) CommitBug(ctx context.Context, op Op) error {
 	bug := op
 	bug.Code = 99
 	actions[0].op = &bug
-	out, err := l.send(ctx, &post{size: s.size, touched: s.touched}, actions)
+	out, err := l.send(ctx, &post{size: s.size}, actions)
 	if err == nil {
 		_, err = out.Wait(ctx)
 	}

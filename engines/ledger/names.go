@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"sync"
 
 	"ronbox/engines/ledger/tables"
@@ -108,23 +107,4 @@ func (l *Local) nameOf(r store.Reader, ref uint64) (string, error) {
 		return "", errStale
 	}
 	return name, nil
-}
-
-// Mark is a hash of an account and an asset, for this process only. Two balances may have the same
-// mark; a change of one then counts as a change of both, which costs a cache a miss.
-type Mark uint16
-
-// Marks is how many marks there are.
-const Marks = 1 << 16
-
-// MaxTouched bounds the marks of one event, so that the 1,024 events of the bus take at most 16
-// MiB. The largest batch over HTTP, of 4,096 ops, stays within it.
-const MaxTouched = 8192
-
-// markSeed makes marks unpredictable.
-var markSeed = maphash.MakeSeed()
-
-// MarkOf returns the mark of an account in an asset.
-func MarkOf(account, asset string) Mark {
-	return Mark(maphash.String(markSeed, account) ^ bits.RotateLeft64(maphash.String(markSeed, asset), 7))
 }

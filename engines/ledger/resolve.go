@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
@@ -26,7 +25,6 @@ type resolver struct {
 	now     int64  // as at, or the clock if that is later
 	settled bool   // keys may be forgotten
 	size    int
-	touched []Mark
 
 	word   string   // name of the asset at hand: a burst often has one
 	asset  *asset   // nil: it is not declared
@@ -74,11 +72,6 @@ func keyTTL(op *Op, settled bool) int64 {
 
 // resolve makes a command's actions of ops.
 func (s *resolver) resolve(ops []Op) ([]action, error) {
-	n := len(ops)
-	for i := range ops {
-		n += len(ops[i].Ops)
-	}
-	s.touched = make([]Mark, 0, 2*n)
 	actions, err := s.each(ops, nil)
 	if err == nil {
 		err = s.readAll()
@@ -89,11 +82,7 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 // readAll reads from the file what memory does not have.
 func (s *resolver) readAll() (err error) {
 	if len(s.misses)+len(s.holds)+len(s.refers)+len(s.asked) > 0 {
-		n := len(s.touched)
-		err = s.l.view(s.ctx, func(r store.Reader) error {
-			s.touched = s.touched[:n]
-			return s.read(r)
-		})
+		err = s.l.view(s.ctx, s.read)
 	}
 	if err == nil && len(s.absent) > 0 {
 		err = s.readRows()
@@ -163,11 +152,8 @@ func (s *resolver) side(p *party, name, asset string) {
 	case name != "":
 		s.name(name, &p.ref)
 	case s.asset != nil:
-		name, p.ref = s.asset.account, s.asset.issuer
-	default:
-		name = engines.IssuanceAccount(asset)
+		p.ref = s.asset.issuer
 	}
-	s.touched = append(s.touched, MarkOf(name, asset))
 	if s.asset == nil {
 		return
 	}
@@ -223,9 +209,6 @@ func (s *resolver) read(r store.Reader) error {
 		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold &&
 			rec.TxID() == a.op.Hold {
 			a.hold = seq
-			if err := s.parties(r, &rec); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -277,21 +260,6 @@ func (s *resolver) readNames(r store.Reader) {
 			s.l.refs.add(m.name, *m.ref)
 		}
 	}
-}
-
-// parties adds the balances that the end of a hold changes to s.touched.
-func (s *resolver) parties(r store.Reader, hold *record.Record) error {
-	asset := s.assets.of(hold.Asset)
-	for _, ref := range []uint64{hold.From, hold.To} {
-		name, err := s.l.nameOf(r, ref)
-		if err != nil {
-			return err
-		}
-		if asset != nil {
-			s.touched = append(s.touched, MarkOf(name, asset.name))
-		}
-	}
-	return nil
 }
 
 // rows are an account and a balance that memory did not have. Callers read them from the file in

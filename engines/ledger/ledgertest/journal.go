@@ -152,17 +152,11 @@ func (m *Model) seal(first int, at int64) {
 		return
 	}
 	leaves := make([]b3.Digest, len(fresh))
-	var touched []ledger.Mark
 	var expired []record.TxID
 	for i, e := range fresh {
 		leaves[i] = merkle.Leaf(e.raw)
 		if e.receipt.Op == record.OpExpire {
 			expired = append(expired, e.receipt.Hold)
-		}
-		for _, name := range []string{e.receipt.From, e.receipt.To} {
-			if name != "" && e.receipt.Asset != "" {
-				touched = append(touched, ledger.MarkOf(name, e.receipt.Asset))
-			}
 		}
 	}
 	h := record.Batch{
@@ -181,7 +175,6 @@ func (m *Model) seal(first int, at int64) {
 		Last:    h.First + h.Count - 1,
 		Batch:   h.No,
 		Root:    h.Root(),
-		Touched: touched,
 		At:      at,
 		Expired: expired,
 	})
