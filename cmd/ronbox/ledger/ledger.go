@@ -187,6 +187,9 @@ func ReceiptRows(t cli.Table, r record.Receipt, amount string) {
 	case r.Asset != "":
 		t.Row("asset", r.Asset)
 	}
+	if r.Op == record.OpScale {
+		t.Row("decimals", r.Amount)
+	}
 	t.Opt("set", r.Set.String())
 	t.Opt("cleared", r.Clear.String())
 	if r.Nonce != 0 {
