@@ -1,4 +1,4 @@
-// Checks the proof of a receipt that moves money: that its record is in a batch, the batch in the log of
+// Checks the proof of a receipt: that its record is in a batch, the batch in the log of
 // the ledger, and that the receipt says what the record says. `ronbox ledger verify-proof` checks every
 // kind of record and every member.
 
@@ -6,7 +6,8 @@ import { derived, sum } from "./blake3.js";
 import { fromBase64, joined, need, show } from "./verdict.js";
 
 const HEADER = 100; // bytes of a batch header that its root covers
-const OPS = { 1: "open", 2: "asset", 3: "flags", 4: "once", 5: "issue", 6: "transfer", 7: "burn", 8: "hold", 9: "capture", 10: "release", 11: "expire", 12: "batch" };
+const OPS = { 1: "open", 2: "asset", 3: "flags", 4: "once", 5: "issue", 6: "transfer", 7: "burn", 8: "hold", 9: "capture", 10: "release", 11: "expire", 12: "batch",
+  13: "scale" };
 
 const hex = (bytes) => "b3:" + Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.slice(3).match(/../g), (two) => parseInt(two, 16));
@@ -77,7 +78,7 @@ export function check(proof, receipt) {
   need("the receipt is of another record", u64(record, 8) === BigInt(receipt.ledger.seq) && txid(record) === receipt.txid);
   need("the receipt names another batch", hex(rootOf(fromBase64(proof.tx.header))) === receipt.ledger.root);
   need("the receipt has another operation", OPS[record[1]] === receipt.op);
-  need("the receipt has another amount", amountOf(record) === (receipt.amount_minor ?? "0"));
+  need("the receipt has another amount", amountOf(record) === (receipt.amount_minor ?? String(receipt.decimals ?? 0)));
   need("the receipt has another nonce", u64(record, 72) === BigInt(receipt.nonce ?? 0));
   need("the receipt has another time", Number(u64(record, 24) / 1000000n) === Date.parse(receipt.ts));
   need("the receipt has another asset", named.asset === receipt.asset);
