@@ -76,6 +76,11 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 	for _, key := range slices.Sorted(maps.Keys(s.Causes)) {
 		t.Row("cause", key+": "+s.Causes[key])
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
+		if state := s.Services[name].State; state != "" {
+			t.Row(name, state)
+		}
+	}
 	t.Row("url", s.URL)
 	t.Row("socket", s.Socket)
 	t.Row("node", s.NodeID)
