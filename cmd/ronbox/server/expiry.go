@@ -12,7 +12,10 @@ import (
 const expiryEvery = time.Minute
 
 // deadlines holds times for alerts in Unix ns; 0 means none or unknown.
-type deadlines struct{ backup, token, rootKey atomic.Int64 }
+type deadlines struct {
+	backup, token, rootKey atomic.Int64
+	failed                 atomic.Pointer[error] // of the last scheduled snapshot; nil before the first
+}
 
 // describeDeadlines registers the metrics of the age of the backup and the expiry of tokens and
 // keys.

@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	nodehttp "ronbox/httpapi/node"
 )
 
 // Periods of the jobs that no configuration sets.
@@ -93,7 +96,11 @@ func (n *Node) doJob(ctx context.Context, j *job) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", "runs again when it is due")
+	next := "runs again when it is due"
+	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
+		next = dir.Next(dir.Error())
+	}
+	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", next)
 }
 
 // purgeEvery returns the interval of cache purges, or 0 if the node has a disk.
