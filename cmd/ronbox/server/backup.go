@@ -54,6 +54,9 @@ func (n *Node) copyInto(
 		return m, snapshotDirError(dir, err)
 	}
 	n.backedUp(began)
+	if dir == snapshotDir(n.conf()) {
+		n.due.failed.Store(nil)
+	}
 	return m, nil
 }
 

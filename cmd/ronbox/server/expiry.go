@@ -14,7 +14,7 @@ const expiryEvery = time.Minute
 // deadlines holds times for alerts in Unix ns; 0 means none or unknown.
 type deadlines struct {
 	backup, token, rootKey atomic.Int64
-	failed                 atomic.Pointer[error] // of the last scheduled snapshot; nil before the first
+	failed                 atomic.Pointer[error] // of the last scheduled snapshot, or of its folder at the start
 }
 
 // describeDeadlines registers the metrics of the age of the backup and the expiry of tokens and

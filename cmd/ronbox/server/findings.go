@@ -151,12 +151,8 @@ func (n *Node) checkBackup() host.Finding {
 		f.Advice = `set store.snapshot_every = "1d" in ` + config.FileName + ", then `ronbox config reload`"
 		return f
 	}
-	fault := checkSnapshotDir(snapshotDir(n.conf()))
-	if failed := n.due.failed.Load(); fault == nil && failed != nil && !errors.Is(*failed, store.ErrBusy) {
-		fault = *failed
-	}
-	if fault != nil {
-		return brokenBackup(fault)
+	if failed := n.snapshotFault(); failed != nil {
+		return brokenBackup(failed)
 	}
 	last := n.due.backup.Load()
 	if last == 0 || last == n.started.UnixNano() { // the start stands for a snapshot until there is one
@@ -170,7 +166,7 @@ func brokenBackup(err error) host.Finding {
 	f := host.Finding{Check: "backup", Level: host.Warn, Seen: "scheduled snapshots fail: " + err.Error()}
 	f.Advice = "correct the cause, then take one with `ronbox db snapshot DIR`"
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
-		f.Advice = "set store.snapshot_dir: " + dir.Next(dir.Error())
+		f.Advice = "store.snapshot_dir: " + dir.Next(dir.Error()) + "; then take one there with `ronbox db snapshot`"
 	}
 	if errors.Is(err, store.ErrFull) {
 		f.Advice = "make room, or let store.snapshot_dir name a folder on another disk; the two newest snapshots are kept"

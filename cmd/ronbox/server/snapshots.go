@@ -41,6 +41,10 @@ func snapshotDir(cfg *config.Config) string {
 func checkSnapshotDir(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		err := unix.Access(at+"/.", unix.W_OK|unix.X_OK) // ENOTDIR if it is no folder
+		var disk unix.Statfs_t
+		if errors.Is(err, syscall.EACCES) && unix.Statfs(at, &disk) == nil && disk.Flags&unix.ST_RDONLY != 0 {
+			err = syscall.EROFS // the permission alone would not help
+		}
 		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
 			return snapshotDirError(dir, err)
 		}
@@ -91,6 +95,20 @@ func (n *Node) scheduledSnapshot(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
+// snapshotFault returns why scheduled snapshots fail, as far as the last try or the start has shown.
+// It reads only memory: the folder may be on a disk that does not answer.
+func (n *Node) snapshotFault() error {
+	failed := n.due.failed.Load()
+	if failed == nil || errors.Is(*failed, store.ErrBusy) {
+		return nil
+	}
+	dir, ok := errors.AsType[*nodehttp.SnapshotDirError](*failed)
+	if ok && dir.Path != snapshotDir(n.conf()) {
+		return nil // a reload has named another folder
+	}
+	return *failed
+}
+
 // removeOldest removes the oldest snapshot of the node in dir, but keeps leastSnapshots. It reports
 // whether it has removed any file.
 func (n *Node) removeOldest(dir string) bool {
@@ -130,6 +148,8 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if err != nil {
 		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
+	fault := checkSnapshotDir(snapshotDir(cfg))
+	n.due.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)
 	}
