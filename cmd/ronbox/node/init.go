@@ -211,8 +211,8 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 		return cli.Fail(cli.ExitFailed, "place", placeAdvice(place), "--systemd: %w", err)
 	}
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
-		return cli.Fail(cli.ExitFailed, nodehttp.ReasonSnapshotDir, "correct store.snapshot_dir: "+dir.Next(dir.Error()),
-			"store.snapshot_dir: %w", err)
+		return cli.Fail(cli.ExitFailed, nodehttp.ReasonSnapshotDir,
+			"correct store.snapshot_dir: "+dir.Next(dir.Error()), "store.snapshot_dir: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("init %s: %w", cfg.Node.DataDir, err)

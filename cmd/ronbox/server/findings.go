@@ -169,7 +169,7 @@ func brokenBackup(err error) host.Finding {
 		f.Advice = "store.snapshot_dir: " + dir.Next(dir.Error()) + "; then take one there with `ronbox db snapshot`"
 	}
 	if errors.Is(err, store.ErrFull) {
-		f.Advice = "make room, or let store.snapshot_dir name a folder on another disk; the two newest snapshots are kept"
+		f.Advice = "make room, or let store.snapshot_dir name a folder on another disk; the two newest stay"
 	}
 	return f
 }

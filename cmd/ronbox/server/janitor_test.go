@@ -127,7 +127,7 @@ func TestSnapshotsMakeRoom(t *testing.T) {
 		must(t, os.Remove(filepath.Join(dir, slices.Min(snapshots(t, dir)))))
 		var disk unix.Statfs_t
 		must(t, unix.Statfs(dir, &disk))
-		rest := int64(disk.Bavail)*disk.Bsize - m.Size/2
+		rest := int64(disk.Bavail)*int64(disk.Bsize) - m.Size/2
 		must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, rest), 0o600))
 		h.pass(time.Hour)
 		if got := snapshots(t, dir); len(got) != 2 {

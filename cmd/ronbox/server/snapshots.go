@@ -95,8 +95,8 @@ func (n *Node) scheduledSnapshot(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// snapshotFault returns why scheduled snapshots fail, as far as the last try or the start has shown.
-// It reads only memory: the folder may be on a disk that does not answer.
+// snapshotFault returns why scheduled snapshots fail, as the last try or the start has shown. It
+// reads only memory: the folder may be on a disk that does not answer.
 func (n *Node) snapshotFault() error {
 	failed := n.due.failed.Load()
 	if failed == nil || errors.Is(*failed, store.ErrBusy) {
