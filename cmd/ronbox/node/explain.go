@@ -60,7 +60,8 @@ func (a app) explainCmd() *cobra.Command {
 		Long: `Explain a code: what it means, whether something was changed, and what to do next. CODE is
 the reason or code of a problem, such as insufficient_funds or NotReady, its whole type
 (urn:ronbox:problem:wallet:nonce_gap), an exit code, a readiness key or
-the state of a service in ` + "`ronbox status`" + `. Without CODE it lists all codes. No node is contacted.`,
+the state of a service in ` + "`ronbox status`" + `. Without CODE it lists all codes. No node
+is contacted.`,
 		Example: `  ronbox explain urn:ronbox:problem:wallet:insufficient_funds
   ronbox explain 74
   ronbox explain registry.fork_guard --json`,

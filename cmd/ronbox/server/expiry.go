@@ -30,8 +30,7 @@ func (n *Node) describeDeadlines() {
 	}
 	n.metrics.Gauge("auth_token_expiry_seconds", ownService, at(&n.due.token))
 	n.metrics.Gauge("auth_root_key_due_seconds", ownService, at(&n.due.rootKey))
-	n.metrics.Gauge("backup_interval_seconds", ownService,
-		func() float64 { return n.conf().Store.SnapshotEvery.D().Seconds() })
+	n.metrics.Gauge("backup_interval_seconds", ownService, func() float64 { return n.snapshotEvery().Seconds() })
 	n.metrics.Gauge("backup_age_seconds", ownService, func() float64 {
 		last := n.due.backup.Load()
 		if last == 0 || n.boot.Amnesia.Enabled {

@@ -134,7 +134,7 @@ func checkGrowth(points []point, room float64) host.Finding {
 
 // checkBackup warns if no snapshots are scheduled, or if they fail or are overdue.
 func (n *Node) checkBackup() host.Finding {
-	every := n.conf().Store.SnapshotEvery.D()
+	every := n.snapshotEvery()
 	f := host.Finding{Check: "backup", Level: host.OK}
 	switch {
 	case n.boot.Amnesia.Enabled:

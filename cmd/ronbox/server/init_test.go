@@ -22,6 +22,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -303,6 +304,7 @@ func TestFullLogPipe(t *testing.T) {
 func TestAmnesia(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap, cfg.Amnesia.PurgeIntervalMS = true, true, 100
+	cfg.Store.SnapshotEvery = unit.Duration(24 * time.Hour) // of the file that init has written: without effect
 	var ids []string
 	for range 2 {
 		r := launch(t, cfg)

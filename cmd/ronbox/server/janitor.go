@@ -50,7 +50,7 @@ func (n *Node) jobs(now time.Time) []*job {
 		&job{name: "expiries", every: fixed(expiryEvery), do: n.readExpiries},
 		&job{
 			name:  "snapshot",
-			every: func() time.Duration { return n.conf().Store.SnapshotEvery.D() },
+			every: n.snapshotEvery,
 			do:    n.scheduledSnapshot,
 			last:  n.lastSnapshot(now),
 		},

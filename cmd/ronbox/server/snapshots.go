@@ -36,6 +36,15 @@ func snapshotDir(cfg *config.Config) string {
 	}
 }
 
+// snapshotEvery returns the interval of scheduled snapshots, or 0 if there are none. A node in
+// memory has nothing to copy.
+func (n *Node) snapshotEvery() time.Duration {
+	if n.boot.Amnesia.Enabled {
+		return 0
+	}
+	return n.conf().Store.SnapshotEvery.D()
+}
+
 // checkSnapshotDir returns a SnapshotDirError if the process cannot write the folder, or make it in
 // the folder above. It writes nothing.
 func checkSnapshotDir(dir string) error {
@@ -131,7 +140,7 @@ const firstSnapshot = 10 * time.Minute
 // one. Without a snapshot the first one is due after firstSnapshot.
 func (n *Node) lastSnapshot(now time.Time) time.Time {
 	cfg := n.conf()
-	if cfg.Amnesia.Enabled {
+	if n.boot.Amnesia.Enabled {
 		return now
 	}
 	newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
@@ -141,7 +150,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 			n.due.backup.Store(newest.UnixNano())
 		}
 	}
-	every := cfg.Store.SnapshotEvery.D()
+	every := n.snapshotEvery()
 	if every == 0 {
 		return now
 	}
