@@ -3,9 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -354,10 +352,13 @@ func TestAdminRefusals(t *testing.T) {
 	if w := r.socket(http.MethodPost, "/admin/v1/tokens", `{"scopes":["x"]}`, nil); w.Code != http.StatusBadRequest {
 		t.Errorf("a token that cannot be: %d", w.Code)
 	}
-	r.node.err = &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.ENOTDIR}
+	r.node.err = &nodehttp.SnapshotDirError{
+		SnapshotDir: nodeapi.SnapshotDir{Path: "/d", User: "ronbox", Unit: "ronbox.service"}, Cause: syscall.EROFS,
+	}
 	w := r.socket(http.MethodPost, "/admin/v1/db/snapshot", `{"dir":"/d"}`, nil)
 	if p := problemIn(t, w.Body.String()); w.Code != http.StatusBadRequest ||
-		p.Detail != "dir: mkdir: not a directory" {
+		p.Reason != "snapshot_dir" || p.Detail != "/d: read-only file system (user ronbox, unit ronbox.service)" ||
+		p.Details["path"] != "/d" || p.Details["user"] != "ronbox" || p.Details["unit"] != "ronbox.service" {
 		t.Errorf("a directory that cannot be: %d %+v", w.Code, p)
 	}
 	r.node.err = store.ErrPoisoned
@@ -378,8 +379,8 @@ func TestSnapshotTellsProgressThenTheEnd(t *testing.T) {
 		{"done at once", 0, nil, 200, nodeapi.SnapshotLine.Finished},
 		{"fails midway", 3, store.ErrFull, 200, func(l nodeapi.SnapshotLine) bool { return l.Problem != nil && l.Problem.Reason == "store_full" }},
 		{"fails at once", 0, errors.New("no such thing"), 500, nil},
-		{"disk is full", 3, fmt.Errorf("snapshot: %w", &fs.PathError{Op: "write", Path: "/d/x", Err: syscall.ENOSPC}), 200, func(l nodeapi.SnapshotLine) bool {
-			return l.Problem != nil && l.Problem.Detail == "dir: write: no space left on device"
+		{"the folder fails", 3, &nodehttp.SnapshotDirError{Cause: syscall.EIO}, 200, func(l nodeapi.SnapshotLine) bool {
+			return l.Problem != nil && l.Problem.Reason == "snapshot_dir"
 		}},
 	} {
 		r := newRig(t)
@@ -799,5 +800,27 @@ func TestAuditStreamRefusals(t *testing.T) {
 	}
 	if w := r.do(http.MethodGet, "/admin/v1/audit/stream", "", writer); w.Code != http.StatusNotFound {
 		t.Errorf("over TCP: %d", w.Code)
+	}
+}
+
+// The next step of a folder that cannot be written permits it, in the words of the machine.
+func TestSnapshotDirNext(t *testing.T) {
+	for _, tt := range []struct {
+		unit  string
+		cause error
+		want  string
+	}{
+		{"ronbox.service", syscall.EROFS, "name a folder that the unit may write, or permit this one as root: " +
+			"`install -d -o ronbox -m 700 /srv/x`, `systemctl edit ronbox` with the lines [Service] and " +
+			"ReadWritePaths=/srv/x, `systemctl restart ronbox`"},
+		{"", syscall.EACCES, "name a folder that ronbox may write, or run `install -d -o ronbox -m 700 /srv/x` as root"},
+		{"", syscall.EROFS, "name a folder on a file system that is mounted for writing"},
+		{"ronbox.service", syscall.ENOTDIR, "name a folder"},
+	} {
+		dir := nodeapi.SnapshotDir{Path: "/srv/x", User: "ronbox", Unit: tt.unit}
+		e := &nodehttp.SnapshotDirError{SnapshotDir: dir, Cause: tt.cause}
+		if got := e.Next(e.Error()); got != tt.want {
+			t.Errorf("%v: %q, want %q", e, got, tt.want)
+		}
 	}
 }

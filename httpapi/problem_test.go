@@ -72,6 +72,7 @@ func problemCases() []problemCase {
 			"ReloadRefused",
 			false,
 		},
+		{&nodehttp.SnapshotDirError{Cause: errors.New("x")}, 400, "snapshot_dir", "Malformed", false},
 		{store.ErrAmnesia, 503, "amnesia", "NotReady", false},
 		{engines.ErrAmount, 400, "malformed", "Malformed", false},
 		{engines.ErrAccount, 400, "malformed", "Malformed", false},
@@ -397,7 +398,7 @@ func exportedErrors(t *testing.T, dir string) []string {
 // ofNode reports whether an error is one that the operator's routes alone word.
 func ofNode(err error) bool {
 	return httpapi.IsA[*nodehttp.ConflictError](err) || httpapi.IsA[*nodehttp.ReloadError](err) ||
-		errors.Is(err, obs.ErrNotRecording)
+		httpapi.IsA[*nodehttp.SnapshotDirError](err) || errors.Is(err, obs.ErrNotRecording)
 }
 
 // fails asks a route that fails with err.

@@ -84,6 +84,20 @@ func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err
 	return sweepFolder(dir, "", func(s *snapshotFolder) []string { return s.surplus(now, keep) })
 }
 
+// RemoveOldest removes the oldest snapshot of a node in dir, with its manifest, and leftovers as
+// Retain does. A node with at most least snapshots there keeps them all. Snapshots without a
+// manifest, which were not verified, do not count and stay. It returns the removed paths.
+func RemoveOldest(dir, node string, least int) (removed []string, err error) {
+	return sweepFolder(dir, "", func(s *snapshotFolder) []string {
+		names := s.byNode()[node]
+		if len(names) <= least {
+			return nil
+		}
+		oldest := slices.MinFunc(names, func(a, b string) int { return s.snapshots[a].Compare(s.snapshots[b]) })
+		return []string{oldest, oldest + manifestSuffix}
+	})
+}
+
 // Sweep removes only the leftovers of killed snapshots in dir: the .partial files of this file,
 // unless a snapshot is running, and other leftovers that are an hour old. A missing folder counts
 // as empty.

@@ -219,6 +219,34 @@ func TestRetain(t *testing.T) {
 	}
 }
 
+// Only the oldest verified snapshots of the node are removed to make room, down to the least number.
+// Other files, and snapshots of another node, stay.
+func TestRemoveOldest(t *testing.T) {
+	dir := t.TempDir()
+	const first, second, third = "ronbox-20260301T090000.000Z-9.db", "ronbox-20260301T100000.000Z-10.db",
+		"ronbox-20260301T110000.000Z-11.db"
+	stay := []string{
+		second, second + manifestSuffix, third, third + manifestSuffix,
+		"mine.db", "ronbox-20250301T090000.000Z-1.db", "ronbox-20250301T100000.000Z-1.db.bad",
+		"ronbox-20250301T100000.000Z-1.db", "ronbox-20250301T100000.000Z-1.db.manifest.json",
+	}
+	writeAged(t, dir, append([]string{first, first + manifestSuffix}, stay...))
+	other := filepath.Join(dir, "ronbox-20250301T100000.000Z-1.db.manifest.json")
+	if err := os.WriteFile(other, []byte(`{"format":1,"node_id":"n2"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(dir, first), filepath.Join(dir, first+manifestSuffix)}
+	for range 2 {
+		if removed, err := RemoveOldest(dir, "n1", 2); err != nil || !slices.Equal(removed, want) {
+			t.Errorf("removed %v, %v; want %v", removed, err, want)
+		}
+		want = nil
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(stay) {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
 // What another node has taken, or a wrong clock has dated, puts off no snapshot of this node.
 func TestNewest(t *testing.T) {
 	dir := t.TempDir()

@@ -39,6 +39,18 @@ type Probe struct {
 	Func func() error
 }
 
+// State is the cause of a key of a service that was not asked for: it names the state of the
+// service. Such a key fails only in the report of that service alone. It does not degrade the node.
+type State string
+
+func (s State) Error() string { return string(s) }
+
+// stateOf returns the state of a service that cause names, or "".
+func stateOf(cause error) string {
+	s, _ := errors.AsType[State](cause)
+	return string(s)
+}
+
 // errStarting is the cause of a key that was neither set nor sampled yet.
 var errStarting = errors.New("starting")
 
@@ -166,7 +178,7 @@ func (b *Board) failing(service, key string) float64 {
 		return 0
 	}
 	for _, r := range *b.seen.Load() {
-		if r.service == service && r.key == key && r.cause != nil {
+		if r.service == service && r.key == key && r.cause != nil && stateOf(r.cause) == "" {
 			return 1
 		}
 	}
@@ -278,6 +290,7 @@ type ServiceReport struct {
 	Ready      bool // all its keys are good; with plane "read" those of the read plane
 	WriteReady bool // all its hard and Own keys are good
 	Missing    []string
+	State      string // why it is not ready though nothing is wrong; usually ""
 }
 
 // Report returns the state of the table, without taking a lock. service is "" for the whole node.
@@ -311,7 +324,12 @@ func (out *Report) count(r *shown, one bool, plane string) {
 	if !ok {
 		s = ServiceReport{Ready: true, WriteReady: true, Missing: []string{}}
 	}
-	if r.cause != nil {
+	state := stateOf(r.cause)
+	if state != "" {
+		s.State = state
+		s.Ready = s.Ready && !asked
+	}
+	if r.cause != nil && (state == "" || one) {
 		name := r.service + "." + r.key
 		out.Degraded = true
 		out.Missing = append(out.Missing, name)

@@ -97,6 +97,33 @@ func TestReportOfServices(t *testing.T) {
 	}
 }
 
+// A State is reported by its service and does not degrade the node. Asked alone, the service is not
+// ready.
+func TestStateIsNoFailure(t *testing.T) {
+	m := NewMetrics()
+	b := NewBoard(m)
+	b.Add(Probe{Service: "registry", Key: "genesis"}, Probe{Service: "registry", Key: "log"})
+	b.Set("registry", "genesis", State("not_begun"))
+	b.Set("registry", "log", nil)
+	all := b.Report("", "")
+	if s := all.Services["registry"]; !all.Ready || all.Degraded || len(all.Missing)+len(all.Causes) > 0 ||
+		s.State != "not_begun" || s.Ready || !s.WriteReady || len(s.Missing) > 0 {
+		t.Errorf("%+v", all)
+	}
+	own := b.Report("registry", "")
+	if own.Ready || !slices.Equal(own.Missing, []string{"registry.genesis"}) ||
+		own.Services["registry"].State != "not_begun" {
+		t.Errorf("alone: %+v", own)
+	}
+	if text := scrape(t, m); !strings.Contains(text, `readyz_degraded{cause="genesis",service="registry"} 0`) {
+		t.Error("the metric warns")
+	}
+	b.Set("registry", "log", errSlow)
+	if all := b.Report("", ""); !all.Degraded || !slices.Equal(all.Missing, []string{"registry.log"}) {
+		t.Errorf("beside a failure: %+v", all)
+	}
+}
+
 func TestNewKeysAreStarting(t *testing.T) {
 	m := NewMetrics()
 	b := NewBoard(m)

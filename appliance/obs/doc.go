@@ -16,7 +16,8 @@
 //     lines of a group are written in the second that begins with the first of them; one more line
 //     then states how many were suppressed. Beyond 1,024 groups in a second, all lines of a level
 //     form one group. Every line is written, counted in such a line, or counted as dropped.
-//  6. A probe that was never set fails. Readiness depends on the probe table only.
+//  6. A probe that was never set fails. Readiness depends on the probe table only. A probe whose
+//     cause is a [State] does not count for the node, only for its service alone.
 //  7. A span never waits for its collector. A failed span is always sent, whatever the sampling
 //     rate. A malformed text never spoils the other spans of its batch. A disabled tracer does not
 //     allocate.

@@ -278,6 +278,7 @@ func nodeFamilies() []Family {
 			Type: Gauge,
 			Help: "Time since the newest verified snapshot, or since the start if there is none.",
 		},
+		{Name: "service_on", Type: Gauge, Help: "1 if the configuration has the service on, else 0."},
 		{
 			Name: "backup_interval_seconds",
 			Type: Gauge,

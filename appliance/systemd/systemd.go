@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,6 +33,31 @@ func WatchdogInterval() time.Duration {
 		return 0 // an invalid interval counts as none
 	}
 	return d
+}
+
+// OwnUnit returns the service unit that runs this process, or "".
+func OwnUnit() string {
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		return ""
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	return unitOf(string(groups))
+}
+
+// unitOf returns the service unit of a process with these control groups: the last part of the path
+// in the hierarchy of systemd.
+func unitOf(groups string) string {
+	for line := range strings.Lines(groups) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		names, at, _ := strings.Cut(rest, ":")
+		if name := path.Base(at); (names == "" || names == "name=systemd") && strings.HasSuffix(name, ".service") {
+			return name
+		}
+	}
+	return ""
 }
 
 // The names by which a socket unit hands over its socket (FileDescriptorName).
@@ -136,6 +163,22 @@ const (
 	HTTPSocketName  = "ronbox-http.socket"
 	AdminSocketName = "ronbox-admin.socket"
 )
+
+// BackupDir is the folder for snapshots that the packages make. The unit may write it.
+const BackupDir = "/var/backups/ronbox"
+
+// Enable is the command that starts the units of a package, now and at each boot.
+const Enable = "systemctl enable --now ronbox-http.socket ronbox-admin.socket ronbox"
+
+// Installed reports whether systemd runs the machine and has the unit of a package. root is "/".
+func Installed(root string) bool {
+	exists := func(parts ...string) bool {
+		_, err := os.Stat(filepath.Join(append([]string{root}, parts...)...))
+		return err == nil
+	}
+	return exists("run/systemd/system") &&
+		(exists("usr/lib/systemd/system", UnitName) || exists("etc/systemd/system", UnitName))
+}
 
 // Unit returns ronbox.service, which runs binary as user on dataDir. Both paths are absolute. A "$"
 // in the name of the binary has no special meaning.

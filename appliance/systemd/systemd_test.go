@@ -313,3 +313,40 @@ func TestHomesStayShutUnlessTheDataIsThere(t *testing.T) {
 		}
 	}
 }
+
+// The unit is the last part of the path in the hierarchy of systemd. A session or a scope is none.
+func TestOwnUnit(t *testing.T) {
+	for groups, want := range map[string]string{
+		"0::/system.slice/ronbox.service\n":                                         "ronbox.service",
+		"0::/system.slice/system-ronbox.slice/ronbox@a.service\n":                   "ronbox@a.service",
+		"4:cpu:/x.service\n1:name=systemd:/system.slice/ronbox.service\n":           "ronbox.service",
+		"0::/user.slice/user-0.slice/session-1.scope\n":                             "",
+		"0::/user.slice/user-0.slice/user@0.service/app.slice/app-terminal.scope\n": "",
+		"0::/\n": "",
+		"":       "",
+	} {
+		if got := unitOf(groups); got != want {
+			t.Errorf("%q: %q, want %q", groups, got, want)
+		}
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	if got := OwnUnit(); got != "" {
+		t.Errorf("a process that no unit runs is of %q", got)
+	}
+}
+
+// A package counts as installed only on a machine that systemd runs.
+func TestInstalled(t *testing.T) {
+	root := t.TempDir()
+	for _, tt := range []struct {
+		dir  string
+		want bool
+	}{{"tmp", false}, {"usr/lib/systemd/system/" + UnitName, false}, {"run/systemd/system", true}} {
+		if err := os.MkdirAll(filepath.Join(root, tt.dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := Installed(root); got != tt.want {
+			t.Errorf("with %s: %v", tt.dir, got)
+		}
+	}
+}

@@ -170,13 +170,17 @@ func TestScriptsMatchTheUnit(t *testing.T) {
 		if name != "prerm" && !strings.Contains(string(script), "data="+dataDir+"\n") {
 			t.Errorf("%s is for another directory than %s", name, dataDir)
 		}
+		if name != "prerm" && !strings.Contains(string(script), "backups="+systemd.BackupDir+"\n") {
+			t.Errorf("%s is for another folder than %s", name, systemd.BackupDir)
+		}
 		for line := range strings.Lines(string(script)) {
 			if strings.Contains(line, "rm -rf") && name != "postrm" {
 				t.Errorf("%s deletes: %s", name, line)
 			}
 		}
 	}
-	for _, want := range []string{systemd.UnitName, "getent passwd " + systemd.SystemUser, "systemd-sysusers ronbox.conf"} {
+	for _, want := range []string{systemd.UnitName, "getent passwd " + systemd.SystemUser, "systemd-sysusers ronbox.conf",
+		systemd.Enable + "\n"} {
 		if !strings.Contains(string(postinst), want) {
 			t.Errorf("postinst lacks %q", want)
 		}

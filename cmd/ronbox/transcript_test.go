@@ -321,6 +321,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"hashes":\["[^]]+\]`), `"hashes":["BASE64"]`},
 	{regexp.MustCompile(`"checkpoint_size":[0-9]+`), `"checkpoint_size":N`},
 	{regexp.MustCompile(`b3:[0-9a-f]{64}`), "b3:HASH"},
+	{regexp.MustCompile(`\(user \S+\)`), "(user USER)"},
 	{regexp.MustCompile(`b3:[0-9a-f]{12}…`), "b3:SHORT…"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "sha256:ROOT"},
 	{regexp.MustCompile(`12D3Koo[1-9A-HJ-NP-Za-km-z]{45}`), "PEER"},

@@ -78,11 +78,19 @@ func (e *Engine) commitReady(queues *queueWatch) error {
 	return queues.check(now)
 }
 
+// StateNotBegun is the state of a registry without a genesis that nobody asked for: the node
+// follows no other, and pins no genesis.
+const StateNotBegun = obs.State("not_begun")
+
+// hasGenesis returns nil if the log has begun.
 func (e *Engine) hasGenesis() error {
-	if e.Head().Head.Version == 0 {
-		return errors.New(CauseNoGenesis)
+	switch {
+	case e.Head().Head.Version > 0:
+		return nil
+	case e.follow == nil && e.boot.Bootstrap.TrustRootsHash == "":
+		return StateNotBegun
 	}
-	return nil
+	return errors.New(CauseNoGenesis)
 }
 
 // hasLogKey returns an error if the log key is missing. A log without a genesis, or without a log

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 )
 
@@ -40,8 +41,8 @@ func TestReadiness(t *testing.T) {
 	r.waitFor("the pipeline", func() bool { return r.e.running.Load() })
 	r.attached()
 	sample(8)
-	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded ||
-		!strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
+	if rep := r.board.Report("", ""); !rep.Ready || rep.Degraded ||
+		rep.Services[service].State != string(StateNotBegun) {
 		t.Errorf("before genesis: %+v", rep)
 	}
 	r.genesis(newSigners(1, 1))
@@ -56,6 +57,16 @@ func TestReadiness(t *testing.T) {
 	}
 	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); err != nil {
 		t.Errorf("propose with a clock behind HEAD: %v", err)
+	}
+}
+
+// A registry without a genesis that was asked for degrades the node.
+func TestMissingGenesisDegrades(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
+	r.board.Sample(time.Now())
+	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != CauseNoGenesis ||
+		rep.Services[service].State != "" {
+		t.Errorf("%+v", rep)
 	}
 }
 

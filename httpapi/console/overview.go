@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"ronbox/httpapi/edge"
@@ -101,6 +102,8 @@ func (d *overviewData) light(service string) light {
 		return light{"warn", "off"}
 	case !known:
 		return light{"good", "on"} // a session that may not read the status
+	case ready.State != "":
+		return light{"good", strings.ReplaceAll(ready.State, "_", " ")}
 	case !ready.Ready:
 		return light{"bad", "not ready"}
 	case !ready.WriteReady:

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/httpapi/wire"
 	"ronbox/httpapi/wire/node"
 )
 
@@ -27,5 +28,22 @@ func TestDraw(t *testing.T) {
 	}
 	if empty := draw(nil); len(empty.Lines) != 0 || len(empty.Boxes) != 2 {
 		t.Errorf("of no queues: %+v", empty)
+	}
+}
+
+// A service that was not asked for is no fault.
+func TestLightOfAService(t *testing.T) {
+	d := overviewData{Off: map[string]bool{"index": true}}
+	d.Status.V.Services = map[string]wire.ServiceReady{
+		"registry": {WriteReady: true, State: "not_begun"}, "edge": {}, "wallet": {Ready: true, WriteReady: true},
+		"rewarder": {Ready: true},
+	}
+	for service, want := range map[string]light{
+		"registry": {"good", "not begun"}, "edge": {"bad", "not ready"}, "wallet": {"good", "ready"},
+		"rewarder": {"warn", "no writes"}, "index": {"warn", "off"}, "unknown": {"good", "on"},
+	} {
+		if got := d.light(service); got != want {
+			t.Errorf("%s: %v, want %v", service, got, want)
+		}
 	}
 }

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
-	"ronbox/store"
 )
 
 // handlers serve the operator's routes.
@@ -252,21 +249,11 @@ func (h handlers) postSnapshot(c *httpapi.Request) error {
 	snap, err := h.node.Snapshot(c.Context(), c.Actor(), c.CorrID(), in, func(done, total int64) {
 		lines.Progress(nodeapi.SnapshotLine{Done: done, Total: total})
 	})
-	if err := dirError(err); err != nil {
+	if err != nil {
 		return lines.End(err, func(p *wire.Problem) any { return nodeapi.SnapshotLine{Problem: p} })
 	}
 	lines.Write(nodeapi.SnapshotLine{File: snap.File, Manifest: snap.Manifest, B3: snap.B3, Seq: snap.Seq})
 	return nil
-}
-
-// dirError converts errors about the directory that the caller named. It returns other errors
-// unchanged.
-func dirError(err error) error {
-	var p *fs.PathError
-	if errors.Is(err, store.ErrFull) || !errors.As(err, &p) {
-		return err
-	}
-	return httpapi.BadBody("dir", p.Op+": "+p.Err.Error())
 }
 
 // postCheck serves POST /admin/v1/db/check: lines of progress, then the verdict or the problem.

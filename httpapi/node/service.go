@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -104,6 +105,26 @@ func (e *ReloadError) Error() string {
 	return "the old configuration stays in force: " + e.Detail
 }
 
+// SnapshotDirError is returned if the node cannot write the folder of a snapshot: status 400.
+type SnapshotDirError struct {
+	nodeapi.SnapshotDir
+	Cause error // errno
+}
+
+func (e *SnapshotDirError) Error() string {
+	by := "user " + e.User
+	if e.Unit != "" {
+		by += ", unit " + e.Unit
+	}
+	return fmt.Sprintf("%s: %v (%s)", e.Path, e.Cause, by)
+}
+
+// Unwrap returns the cause.
+func (e *SnapshotDirError) Unwrap() error { return e.Cause }
+
+// ReasonSnapshotDir is the reason of a SnapshotDirError.
+const ReasonSnapshotDir = "snapshot_dir"
+
 // Names of the service, of its scopes other than auth.ScopeAdmin, which implies them, and of its
 // path parameters.
 const (
@@ -165,6 +186,18 @@ func rules() []httpapi.ErrorRule {
 			Title: "Configuration refused",
 			Details: httpapi.Detail(func(e *ReloadError) httpapi.Details {
 				return httpapi.Details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}
+			}),
+		},
+		{
+			Is:      httpapi.IsA[*SnapshotDirError],
+			Outcome: httpapi.Outcome{Status: http.StatusBadRequest, Reason: ReasonSnapshotDir, Code: "Malformed"},
+			Title:   "The folder cannot be written",
+			Details: httpapi.Detail(func(e *SnapshotDirError) httpapi.Details {
+				d := httpapi.Details{"path": e.Path, "user": e.User}
+				if e.Unit != "" {
+					d["unit"] = e.Unit
+				}
+				return d
 			}),
 		},
 	}

@@ -30,6 +30,7 @@ type ServiceReady struct {
 	Ready      bool     `json:"ready"`
 	WriteReady bool     `json:"write_ready"`
 	Missing    []string `json:"missing,omitempty"`
+	State      string   `json:"state,omitzero" enum:"not_begun" doc:"why it is not ready though nothing is wrong"`
 }
 
 // VersionInfo is the body of GET /version.

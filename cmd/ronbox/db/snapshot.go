@@ -25,7 +25,9 @@ the node's machine. The node continues to serve writes. With --compact the copy 
 free pages and no remains of deleted rows; this takes longer. Snapshots hold no secrets:
 back up node.key and the signers' keys separately. ` + "`ronbox db verify`" + ` checks a snapshot.
 
-Set ` + "`store.snapshot_every`" + ` to take and rotate snapshots automatically.`,
+` + "`store.snapshot_every`" + ` takes and rotates snapshots automatically, once a day unless init
+was given --no-backup. A node that systemd runs may write only the folders that its unit
+permits; the error names the lines to add.`,
 		Example: `  ronbox --data-dir data db snapshot /backup/ronbox
   ronbox --data-dir data db snapshot /backup/ronbox --compact --json`,
 		Args: cli.Exactly(1, "one directory"),

@@ -23,6 +23,7 @@ const (
 	kindProblem = "problem" // reason of a refusal of the API
 	kindExit    = "exit"    // exit code of a command
 	kindReady   = "ready"   // readiness key
+	kindState   = "state"   // of a service
 )
 
 // explained has a block for each code: a line with its kind and the code, then the members of an
@@ -55,11 +56,12 @@ func ExplainCommand(c *cli.App) *cobra.Command { return app{c}.explainCmd() }
 func (a app) explainCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE]",
-		Short: "Explain a problem code, an exit code or a readiness key",
+		Short: "Explain a problem code, an exit code, a readiness key or a state",
 		Long: `Explain a code: what it means, whether something was changed, and what to do next. CODE is
 the reason or code of a problem, such as insufficient_funds or NotReady, its whole type
-(urn:ronbox:problem:wallet:nonce_gap), an exit code, or a readiness key of
-` + "`ronbox status`" + `. Without CODE it lists all codes. No node is contacted.`,
+(urn:ronbox:problem:wallet:nonce_gap), an exit code, a readiness key or
+the state of a service in ` + "`ronbox status`" + `. Without CODE it lists all codes. No node
+is contacted.`,
 		Example: `  ronbox explain urn:ronbox:problem:wallet:insufficient_funds
   ronbox explain 74
   ronbox explain registry.fork_guard --json`,
@@ -188,7 +190,9 @@ func unexplained(all []explanation, code string) error {
 }
 
 func explanationRows(t cli.Table, e explanation) {
-	t.Row(map[string]string{kindProblem: "problem", kindExit: "exit code", kindReady: "readiness key"}[e.Kind], e.Code)
+	t.Row(map[string]string{
+		kindProblem: "problem", kindExit: "exit code", kindReady: "readiness key", kindState: "state",
+	}[e.Kind], e.Code)
 	t.Row("means", e.Means)
 	t.Opt("changed", e.Changed)
 	t.Row("next", e.Next)

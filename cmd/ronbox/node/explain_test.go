@@ -13,6 +13,7 @@ import (
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/registry"
 )
 
 // wired returns a node that is not started.
@@ -31,6 +32,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	n := wired(t)
 	want := map[string]bool{
 		"ready data": true, "ready amnesia_ok": true, "ready task": true, // keys that a healthy node does not have
+		kindState + " " + string(registry.StateNotBegun): true,
 	}
 	for _, r := range n.Refusals() {
 		want[kindProblem+" "+r.Reason] = true
@@ -61,7 +63,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 			t.Errorf("%s is explained twice, or does not exist", name)
 		}
 		delete(want, name)
-		if e.Means == "" || e.Next == "" || (e.Changed == "") != (e.Kind == kindReady) {
+		if e.Means == "" || e.Next == "" || (e.Changed == "") != (e.Kind == kindReady || e.Kind == kindState) {
 			t.Errorf("%s: %+v lacks a member", name, e)
 		}
 	}
@@ -136,6 +138,7 @@ func TestExplainFindsCodes(t *testing.T) {
 		{"fork_guard", "ready fork_guard"},
 		{"registry.fork_guard", "ready fork_guard"},
 		{"breaker:ledger", "ready breaker"},
+		{"not_begun", "state not_begun"},
 		{"wallet.task:worker", "ready task"},
 		{"99", ""},
 		{"", ""},

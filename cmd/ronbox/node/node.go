@@ -14,6 +14,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/registry"
+	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -27,11 +28,22 @@ func hint(err error, o *cli.Outcome) {
 	switch {
 	case p.Reason == "reload_refused":
 		o.Next = "correct the named keys (`ronbox config diff running` shows the changes), then reload again"
+	case p.Reason == nodehttp.ReasonSnapshotDir:
+		o.Next = snapshotDirOf(p.Details).Next(p.Detail)
 	case p.Details["cause"] == "not_ahead":
 		o.Next = "there is nothing to accept; `ronbox clock status` shows the two clocks"
 	case p.Details["cause"] == "before_build":
 		o.Next = "set the clock of the machine, for instance with a time daemon"
 	}
+}
+
+// snapshotDirOf returns the folder that the details of a problem name.
+func snapshotDirOf(details map[string]any) nodeapi.SnapshotDir {
+	text := func(name string) string {
+		s, _ := details[name].(string)
+		return s
+	}
+	return nodeapi.SnapshotDir{Path: text("path"), User: text("user"), Unit: text("unit")}
 }
 
 // app adds the verbs of this package to the run of the command.
@@ -75,6 +87,11 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Causes)) {
 		t.Row("cause", key+": "+s.Causes[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
+		if state := s.Services[name].State; state != "" {
+			t.Row(name, state)
+		}
 	}
 	t.Row("url", s.URL)
 	t.Row("socket", s.Socket)

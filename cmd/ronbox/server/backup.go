@@ -14,10 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
-	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -30,26 +28,47 @@ const rowWithin = 5 * time.Second
 func (n *Node) Snapshot(
 	ctx context.Context, by engines.Actor, corrID string, r nodeapi.SnapshotRequest, progress func(done, total int64),
 ) (nodeapi.Snapshot, error) {
-	if err := n.onDisk("snapshot"); err != nil {
-		return nodeapi.Snapshot{}, err
-	}
-	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
-		return nodeapi.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is not a directory"}
-	}
-	if err := n.roomFor(r.Dir, r.Compact); err != nil {
-		return nodeapi.Snapshot{}, err
-	}
-	began := n.now()
-	m, err := n.store.Snapshot(ctx, r.Dir, n.snapshotOptions(r.Compact), progress)
+	m, err := n.copyInto(ctx, r.Dir, r.Compact, progress)
 	if err != nil {
 		return nodeapi.Snapshot{}, err
 	}
+	return n.auditSnapshot(ctx, by, corrID, m)
+}
+
+// copyInto takes a snapshot without its audit row. It returns store.ErrFull if there is no room for
+// the copy, and a SnapshotDirError if the folder cannot be written.
+func (n *Node) copyInto(
+	ctx context.Context, dir string, compact bool, progress func(done, total int64),
+) (m store.Manifest, err error) {
+	if err := n.onDisk("snapshot"); err != nil {
+		return m, err
+	}
+	if err := checkSnapshotDir(dir); err != nil {
+		return m, err
+	}
+	if err := n.roomFor(dir, compact); err != nil {
+		return m, err
+	}
+	began := n.now()
+	if m, err = n.store.Snapshot(ctx, dir, n.snapshotOptions(compact), progress); err != nil {
+		return m, snapshotDirError(dir, err)
+	}
 	n.backedUp(began)
+	if dir == snapshotDir(n.conf()) {
+		n.due.failed.Store(nil)
+	}
+	return m, nil
+}
+
+// auditSnapshot appends the audit row of a snapshot.
+func (n *Node) auditSnapshot(
+	ctx context.Context, by engines.Actor, corrID string, m store.Manifest,
+) (nodeapi.Snapshot, error) {
 	e := tokens.AuditEvent("db.snapshot", by, corrID, map[string]string{
 		"file":    m.Path,
 		"b3":      m.B3.String(),
 		"seq":     strconv.FormatUint(m.Seq, 10),
-		"compact": strconv.FormatBool(r.Compact),
+		"compact": strconv.FormatBool(m.Compacted),
 	})
 	// the snapshot exists even if the caller has left
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin)
@@ -68,55 +87,6 @@ func (n *Node) snapshotOptions(compact bool) store.SnapshotOptions {
 		}
 	}
 	return store.SnapshotOptions{Compact: compact, Versions: versions}
-}
-
-// snapshotDirName is the default folder of scheduled snapshots.
-const snapshotDirName = "snapshots"
-
-func snapshotDir(cfg *config.Config) string {
-	switch dir := cfg.Store.SnapshotDir; {
-	case dir == "":
-		return cfg.Path(snapshotDirName)
-	case filepath.IsAbs(dir):
-		return dir
-	default:
-		return cfg.Path(dir)
-	}
-}
-
-// scheduledSnapshot takes a snapshot and removes old ones. If the snapshot fails, the retention
-// rule still applies and leftovers are removed, because they may be filling the disk.
-func (n *Node) scheduledSnapshot(ctx context.Context) error {
-	dir := snapshotDir(n.conf())
-	_, failed := n.Snapshot(ctx, self("janitor"), "", nodeapi.SnapshotRequest{Dir: dir}, nil)
-	if ctx.Err() != nil {
-		return failed
-	}
-	gone, err := store.Retain(dir, n.now(), store.DefaultRetain())
-	for _, path := range gone {
-		n.log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
-	}
-	return errors.Join(failed, err)
-}
-
-// lastSnapshot returns the time of the newest snapshot, so that a restart does not delay the next
-// one. Without a snapshot it returns the zero time, so the first snapshot is due immediately.
-func (n *Node) lastSnapshot(now time.Time) time.Time {
-	cfg := n.conf()
-	if !cfg.Amnesia.Enabled && n.due.backup.Load() == 0 {
-		n.backedUp(n.started) // until a snapshot is known the age counts from the start
-		if newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now); err == nil && !newest.IsZero() {
-			n.due.backup.Store(newest.UnixNano())
-		}
-	}
-	if cfg.Store.SnapshotEvery == 0 || cfg.Amnesia.Enabled {
-		return now
-	}
-	at, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
-	if err != nil {
-		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
-	}
-	return at
 }
 
 // Stages of a check, as its lines name them.

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
+	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -147,13 +148,15 @@ func TestCheckDB(t *testing.T) {
 	if err != nil {
 		t.Errorf("compact: %+v, %v", snap, err)
 	}
-	for _, dir := range []string{cfg.Path(DatabaseName), "/proc/nowhere/at/all"} {
-		if _, err := r.socket().
-			Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil); problem(
-			t,
-			err,
-		).Status != http.StatusBadRequest {
-			t.Errorf("into %s: %v", dir, err)
+	for dir, why := range map[string]string{
+		cfg.Path(DatabaseName):      "not a directory",
+		cfg.Path(DatabaseName, "x"): "not a directory",
+		"/proc/nowhere/at/all":      "no such file or directory",
+	} {
+		_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
+		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodehttp.ReasonSnapshotDir ||
+			!strings.HasPrefix(p.Detail, dir+": "+why+" (user ") || p.Details["path"] != dir || p.Details["user"] == "" {
+			t.Errorf("into %s: %+v", dir, p)
 		}
 	}
 	r.halt()

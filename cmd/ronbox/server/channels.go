@@ -141,6 +141,7 @@ func (n *Node) describe() {
 		n.metrics.Counter("registry_reload_success_total", "registry", "source", source)
 	}
 	n.describeAmnesia()
+	n.describeServices()
 	n.describeDeadlines()
 	n.describeClock()
 }

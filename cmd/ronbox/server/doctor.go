@@ -43,7 +43,7 @@ func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Fin
 	if file, err := os.Stat(cfg.Path(DatabaseName)); err == nil {
 		in.Held = file.Size()
 	}
-	found := host.Doctor(ctx, in)
+	found := append(host.Doctor(ctx, in), checkServices(cfg))
 	for i, f := range found {
 		if f.Check == CheckPort && f.Level == host.Bad &&
 			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {

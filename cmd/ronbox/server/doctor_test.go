@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -89,8 +90,6 @@ func TestCheckBackup(t *testing.T) {
 		level        host.Level
 		seen         string
 	}{
-		{0, time.Hour, true, host.OK, "no snapshots are scheduled"},
-		{0, time.Hour, false, host.OK, "no snapshots are scheduled"},
 		{time.Hour, 3 * time.Second, false, host.OK, "no snapshot for 3s; one is due every 1h0m0s"},
 		{time.Hour, 3 * time.Hour, false, host.Warn, "no snapshot for 3h0m0s"},
 		{time.Hour, -time.Second, true, host.OK, "the last snapshot is 0s old"},
@@ -100,6 +99,27 @@ func TestCheckBackup(t *testing.T) {
 		if f := checkBackup(tt.every, tt.since, tt.taken); f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) {
 			t.Errorf("%v, %v, %v: %+v", tt.every, tt.since, tt.taken, f)
 		}
+	}
+}
+
+// A node without a schedule is warned of, unless it is a dev node or keeps nothing.
+func TestNoScheduleIsAWarning(t *testing.T) {
+	for doc, tt := range map[string]struct {
+		dev, amnesia bool
+		want         host.Level
+	}{"a node": {want: host.Warn}, "a dev node": {dev: true, want: host.OK}, "in memory": {amnesia: true, want: host.OK}} {
+		cfg := newConfig(t)
+		must(t, os.Mkdir(cfg.Node.DataDir, 0o700))
+		cfg.Amnesia.Enabled = tt.amnesia
+		if tt.dev {
+			cfg, _ = devConfig(t)
+			cfg.Store.SnapshotEvery = 0
+		}
+		n := wired(t, cfg, Options{}, &logs{})
+		if f := n.checkBackup(); f.Level != tt.want || (f.Advice != "") != (tt.want == host.Warn) {
+			t.Errorf("%s: %+v", doc, f)
+		}
+		n.closeEngines(t.Context())
 	}
 }
 

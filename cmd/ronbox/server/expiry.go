@@ -12,7 +12,10 @@ import (
 const expiryEvery = time.Minute
 
 // deadlines holds times for alerts in Unix ns; 0 means none or unknown.
-type deadlines struct{ backup, token, rootKey atomic.Int64 }
+type deadlines struct {
+	backup, token, rootKey atomic.Int64
+	failed                 atomic.Pointer[error] // of the last scheduled snapshot, or of its folder at the start
+}
 
 // describeDeadlines registers the metrics of the age of the backup and the expiry of tokens and
 // keys.
@@ -27,8 +30,7 @@ func (n *Node) describeDeadlines() {
 	}
 	n.metrics.Gauge("auth_token_expiry_seconds", ownService, at(&n.due.token))
 	n.metrics.Gauge("auth_root_key_due_seconds", ownService, at(&n.due.rootKey))
-	n.metrics.Gauge("backup_interval_seconds", ownService,
-		func() float64 { return n.conf().Store.SnapshotEvery.D().Seconds() })
+	n.metrics.Gauge("backup_interval_seconds", ownService, func() float64 { return n.snapshotEvery().Seconds() })
 	n.metrics.Gauge("backup_age_seconds", ownService, func() float64 {
 		last := n.due.backup.Load()
 		if last == 0 || n.boot.Amnesia.Enabled {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -8,8 +9,11 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	nodehttp "ronbox/httpapi/node"
+	"ronbox/store"
 )
 
 // Bounds of the findings about the running node.
@@ -155,25 +159,52 @@ func checkGrowth(points []point, room float64) host.Finding {
 	return f
 }
 
-// checkBackup warns if scheduled snapshots are overdue.
+// checkBackup warns if no snapshots are scheduled, or if they fail or are overdue.
 func (n *Node) checkBackup() host.Finding {
-	if n.boot.Amnesia.Enabled {
-		return checkBackup(0, 0, false)
+	every := n.snapshotEvery()
+	f := host.Finding{Check: "backup", Level: host.OK}
+	switch {
+	case n.boot.Amnesia.Enabled:
+		f.Seen = "nothing to back up: the node keeps its data in memory (amnesia.enabled)"
+		return f
+	case n.standsBy():
+		f.Seen = "the node that leads the cluster takes the scheduled snapshots"
+		return f
+	case every == 0 && IsDev(n.boot):
+		f.Seen = "no snapshots are scheduled (store.snapshot_every), and none are needed: this is a dev node"
+		return f
+	case every == 0:
+		f.Level, f.Seen = host.Warn, "no snapshots are scheduled: a lost disk loses everything"
+		f.Advice = `set store.snapshot_every = "1d" in ` + config.FileName + ", then `ronbox config reload`"
+		return f
+	}
+	if failed := n.snapshotFault(); failed != nil {
+		return brokenBackup(failed)
 	}
 	last := n.due.backup.Load()
 	if last == 0 || last == n.started.UnixNano() { // the start stands for a snapshot until there is one
-		return checkBackup(n.conf().Store.SnapshotEvery.D(), n.now().Sub(n.started), false)
+		return checkBackup(every, n.now().Sub(n.started), false)
 	}
-	return checkBackup(n.conf().Store.SnapshotEvery.D(), n.now().Sub(time.Unix(0, last)), true)
+	return checkBackup(every, n.now().Sub(time.Unix(0, last)), true)
+}
+
+// brokenBackup warns that scheduled snapshots fail.
+func brokenBackup(err error) host.Finding {
+	f := host.Finding{Check: "backup", Level: host.Warn, Seen: "scheduled snapshots fail: " + err.Error()}
+	f.Advice = "correct the cause, then take one with `ronbox db snapshot DIR`"
+	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
+		f.Advice = "store.snapshot_dir: " + dir.Next(dir.Error()) + "; then take one there with `ronbox db snapshot`"
+	}
+	if errors.Is(err, store.ErrFull) {
+		f.Advice = "make room, or let store.snapshot_dir name a folder on another disk; the two newest stay"
+	}
+	return f
 }
 
 // checkBackup judges the time since the last snapshot, or since the start of the node if none was
 // taken.
 func checkBackup(every, since time.Duration, taken bool) host.Finding {
-	f := host.Finding{Check: "backup", Level: host.OK, Seen: "no snapshots are scheduled (store.snapshot_every)"}
-	if every == 0 {
-		return f
-	}
+	f := host.Finding{Check: "backup", Level: host.OK}
 	age := max(0, since).Round(time.Second)
 	f.Seen = fmt.Sprintf("no snapshot for %s; one is due every %s", age, every)
 	if taken {

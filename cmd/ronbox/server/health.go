@@ -25,7 +25,7 @@ const sampleEvery = 250 * time.Millisecond
 // millisecond.
 const scrapeEvery = 5 * time.Second
 
-// firstSampleWithin bounds firstSample. A node that waits for its genesis stays degraded.
+// firstSampleWithin bounds firstSample.
 const firstSampleWithin = 50 * time.Millisecond
 
 // keyAmnesia fails for a while after an attempt to write to the disk of a node in amnesia mode.

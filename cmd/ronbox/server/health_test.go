@@ -158,7 +158,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "600000")
 	t.Setenv("WATCHDOG_PID", "")
 	r, rewrite := reloadable(t)
-	r.await("READY=1", func() bool { return strings.Contains(told.all(), "READY=1\nSTATUS=Serving http://"+r.Addr()) })
+	r.await("READY=1", func() bool { return strings.Contains(told.all(), "READY=1\nSTATUS=ready, serving http://"+r.Addr()) })
 	r.await("the watchdog", func() bool { return strings.Count(told.all(), "WATCHDOG=1") >= 2 })
 	rewrite("log.level = \"warn\"\n")
 	_, err := r.Reload(t.Context(), engines.Actor{}, "")
@@ -168,7 +168,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	})
 	r.halt()
 	order := regexp.MustCompile(
-		`(?s)STATUS=recovering.*READY=1\nSTATUS=Serving.*RELOADING=1.*READY=1.*STOPPING=1\nSTATUS=Draining.*STATUS=stopped`,
+		`(?s)STATUS=recovering.*READY=1\nSTATUS=ready, serving.*RELOADING=1.*READY=1.*STOPPING=1\nSTATUS=Draining.*STATUS=stopped`,
 	)
 	r.await("the stop", func() bool { return order.MatchString(told.all()) })
 }

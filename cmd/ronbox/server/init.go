@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -36,9 +34,11 @@ var ErrNotEmpty = errors.New("directory is not empty")
 // InitOptions are the options of Init.
 type InitOptions struct {
 	// add a signer, a genesis with it, a policy key, a funded account, and a token for 30 days
-	Dev     bool
-	Systemd bool   // write systemd units into the directory
-	Packs   string // folder of map packs to copy; "": none
+	Dev      bool
+	Systemd  bool     // write systemd units into the directory
+	Services []string // that run, as Choose has set them; nil: all
+	NoBackup bool     // schedule no snapshots
+	Packs    string   // folder of map packs to copy; "": none
 	// directory of an export with which the log of a follower begins; "": it begins with the hub
 	FromExport string
 	Claimed    func() // called once this init owns the directory; may be nil
@@ -61,7 +61,8 @@ type InitResult struct {
 	Account   string   `json:"account,omitzero"`       // of a dev node, with its asset and amount
 	Asset     string   `json:"asset,omitzero"`
 	Amount    string   `json:"amount_minor,omitzero"`
-	Maps      []string `json:"maps,omitzero"`    // URLs of the pages that draw its packs
+	Maps      []string `json:"maps,omitzero"` // URLs of the pages that draw its packs
+	Services  []string `json:"services,omitempty"`
 	Unit      string   `json:"unit,omitzero"`    // file of the service unit, if it was asked for
 	Install   []string `json:"install,omitzero"` // commands that install and start the service, in order
 }
@@ -75,6 +76,11 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 	}
 	if cfg.Amnesia.Enabled {
 		return InitResult{}, errForgets
+	}
+	if cfg.Store.SnapshotDir != "" {
+		if err := checkSnapshotDir(snapshotDir(cfg)); err != nil {
+			return InitResult{}, err
+		}
 	}
 	var service *systemd.Install
 	if o.Systemd {
@@ -110,50 +116,22 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 	return res, made.done()
 }
 
-// keepListener adds the address of cfg and its protection to set, because the service does not have
-// the environment variables of this process.
-func keepListener(set map[string]string, cfg *config.Config) {
-	if bind := cfg.Server.Bind; bind != config.Default().Server.Bind {
-		set["server.bind"] = bind
-	}
-	if cfg.Server.Plaintext {
-		set["server.plaintext"] = "true"
-	}
-	if cfg.TLS.Enabled {
-		set["tls.enabled"] = "true"
-		set["tls.cert_path"], set["tls.key_path"] = cfg.TLS.CertPath, cfg.TLS.KeyPath
-	}
-}
-
 func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *systemd.Install) (InitResult, error) {
 	begin := clock.New(clock.Options{Built: o.Made}).Status()
 	id, err := store.NewIdentity(begin.Reading)
 	if err != nil {
 		return InitResult{}, err
 	}
-	follow := cfg.Registry.Follow
-	if cfg.Registry.Origin == "" && follow.URL == "" {
+	if cfg.Registry.Origin == "" && cfg.Registry.Follow.URL == "" {
 		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
 	}
 	res := InitResult{
 		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
-		Clock: clockWarning(&begin),
+		Clock: clockWarning(&begin), Services: o.Services,
+		Follows: cfg.Registry.Follow.URL, Genesis: cfg.Registry.Follow.Genesis,
 	}
-	set := map[string]string{}
-	if cfg.Registry.Origin != "" {
-		set["registry.origin"] = cfg.Registry.Origin
-	}
-	if follow.URL != "" {
-		set["registry.follow.url"], set["registry.follow.genesis"] = follow.URL, follow.Genesis
-		res.Follows, res.Genesis = follow.URL, follow.Genesis
-		if cfg.Fleet.CAFile != "" {
-			set["fleet.ca_file"] = cfg.Fleet.CAFile
-		}
-		if nets := cfg.Fleet.AllowPrivate; len(nets) > 0 { // the hub may be in one of them
-			set["fleet.allow_private"] = strings.Join(nets, ",")
-		}
-	}
-	if o.Dev {
+	set := o.keys(&cfg)
+	if o.Dev && cfg.Rewarder.Enabled {
 		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {
 			return InitResult{}, err
 		}
@@ -161,6 +139,8 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	}
 	if service != nil {
 		keepListener(set, &cfg)
+	} else if packaged(&cfg) && systemd.Installed("/") {
+		res.Install = []string{systemd.Enable}
 	}
 	text := config.Template(set)
 	if err := tokens.WritePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
@@ -226,8 +206,10 @@ func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) e
 	if n.boot.Registry.Follow.URL != "" {
 		return nil // it signs nothing, and its log is that of the hub
 	}
-	if _, err := LogKeyOf(n.boot, true); err != nil {
-		return err
+	if n.boot.Registry.Enabled {
+		if _, err := LogKeyOf(n.boot, true); err != nil {
+			return err
+		}
 	}
 	if !o.Dev {
 		return nil
@@ -292,50 +274,6 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.closeEngines(base)
 	return errors.Join(err, n.store.Close())
-}
-
-// installOf describes a service of this binary and directory. For root the service has its own
-// user, for any other user it runs as that user.
-func installOf(cfg *config.Config) (systemd.Install, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return systemd.Install{}, err
-	}
-	dir, err := filepath.Abs(cfg.Node.DataDir)
-	if err != nil {
-		return systemd.Install{}, err
-	}
-	// the directory itself may not exist yet
-	if real, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
-		dir = filepath.Join(real, filepath.Base(dir))
-	}
-	i := systemd.Install{
-		Binary:  binary,
-		DataDir: dir,
-		Bind:    cfg.Server.Bind,
-		Socket:  cfg.SocketPath(),
-		User:    systemd.SystemUser,
-		Sudo:    os.Getenv("SUDO_UID") != "",
-	}
-	if os.Getuid() == 0 {
-		return i, nil
-	}
-	self, err := user.Current()
-	if err != nil {
-		return systemd.Install{}, err
-	}
-	i.User, i.Sudo = self.Username, true
-	return i, nil
-}
-
-// writeUnits writes the unit files into the directory, for an administrator to install.
-func writeUnits(cfg *config.Config, i systemd.Install) error {
-	for _, f := range i.Files() {
-		if err := os.WriteFile(cfg.Path(f.Name), []byte(f.Text), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // MintOffline creates a token with the keys of a stopped node. It returns store.ErrLocked if the

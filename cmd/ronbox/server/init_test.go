@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -21,11 +22,13 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi/client"
+	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -301,6 +304,7 @@ func TestFullLogPipe(t *testing.T) {
 func TestAmnesia(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap, cfg.Amnesia.PurgeIntervalMS = true, true, 100
+	cfg.Store.SnapshotEvery = unit.Duration(24 * time.Hour) // of the file that init has written: without effect
 	var ids []string
 	for range 2 {
 		r := launch(t, cfg)
@@ -445,5 +449,48 @@ func TestAmnesiaNeedsNoInit(t *testing.T) {
 	}
 	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("left a directory: %v", err)
+	}
+}
+
+// Each new node has a daily snapshot in its configuration, unless that is declined, and its assets.
+func TestInitSchedulesSnapshots(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		cfg := newConfig(t)
+		cfg.Wallet.Assets = []string{"ron", "gold"}
+		_, err := Init(t.Context(), cfg, InitOptions{NoBackup: none})
+		must(t, err)
+		got := loaded(t, cfg)
+		if every := got.Store.SnapshotEvery.D(); (every == 24*time.Hour) == none || (every == 0) != none {
+			t.Errorf("no backup %v: every %v", none, every)
+		}
+		if got.Store.SnapshotDir != "" || !slices.Equal(got.Wallet.Assets, cfg.Wallet.Assets) {
+			t.Errorf("%q, %q", got.Store.SnapshotDir, got.Wallet.Assets)
+		}
+	}
+}
+
+// Only a node in the directory of the packages uses their folder for snapshots, and only if it can.
+func TestPackagedFolder(t *testing.T) {
+	cfg := newConfig(t)
+	if packaged(cfg) || !packaged(config.Default()) {
+		t.Error("the directory of the packages is another")
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for path, want := range map[string]bool{dir: true, filepath.Join(dir, "none"): false, filepath.Join(dir, "file"): false} {
+		if got := mayWrite(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+// An init with a folder for snapshots that cannot be one makes nothing.
+func TestInitNamesTheSnapshotFolder(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Store.SnapshotDir = "/proc/version/x"
+	_, err := Init(t.Context(), cfg, InitOptions{})
+	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || dir.Path != cfg.Store.SnapshotDir ||
+		exists(cfg.Node.DataDir) {
+		t.Errorf("%v", err)
 	}
 }

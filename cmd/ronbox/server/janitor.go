@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	nodehttp "ronbox/httpapi/node"
 )
 
 // Periods of the jobs that no configuration sets.
@@ -47,7 +50,7 @@ func (n *Node) jobs(now time.Time) []*job {
 		&job{name: "expiries", every: fixed(expiryEvery), do: n.readExpiries},
 		&job{
 			name:  "snapshot",
-			every: func() time.Duration { return n.conf().Store.SnapshotEvery.D() },
+			every: n.snapshotEvery,
 			do:    n.scheduledSnapshot,
 			last:  n.lastSnapshot(now),
 		},
@@ -93,7 +96,11 @@ func (n *Node) doJob(ctx context.Context, j *job) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", "runs again when it is due")
+	next := "runs again when it is due"
+	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
+		next = dir.Next(dir.Error())
+	}
+	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", next)
 }
 
 // purgeEvery returns the interval of cache purges, or 0 if the node has a disk.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ronbox/appliance/clock"
+	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -69,16 +73,20 @@ func snapshots(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Snapshots follow the schedule. The first is taken at once if no snapshot exists. A restarted node
-// keeps the schedule. Old snapshots are removed.
+// Snapshots follow the schedule. The first is taken ten minutes after the start if no snapshot
+// exists. A restarted node keeps the schedule. Old snapshots are removed.
 func TestScheduledSnapshots(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Store.SnapshotEvery = unit.Duration(20 * time.Minute)
 	dir := cfg.Path(snapshotDirName)
 	throughHours(t, cfg, func(h *hours) {
+		h.pass(firstSnapshot - time.Minute)
+		if exists(dir) {
+			t.Error("the first one was taken early")
+		}
 		h.pass(time.Minute)
 		if got := snapshots(t, dir); len(got) != 1 {
-			t.Errorf("after a minute %v", got)
+			t.Errorf("after ten minutes %v", got)
 		}
 		h.pass(3 * time.Hour)
 		if got := snapshots(t, dir); len(got) < 4 || len(got) > 5 { // one per hour, and the newest
@@ -95,13 +103,66 @@ func TestScheduledSnapshots(t *testing.T) {
 	}
 }
 
+// Without room for the next snapshot the oldest are removed, but two stay. The doctor warns if that
+// is not enough.
+func TestSnapshotsMakeRoom(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Store.SnapshotEvery = unit.Duration(time.Hour)
+	dir := snapshotDir(cfg)
+	throughHours(t, cfg, func(h *hours) {
+		m, err := h.store.Snapshot(t.Context(), t.TempDir(), store.SnapshotOptions{}, nil)
+		must(t, errors.Join(err, os.Mkdir(dir, 0o700)))
+		tmpfs(t, dir, 4*m.Size)
+		h.pass(firstSnapshot)
+		for range 5 {
+			newest := slices.Max(snapshots(t, dir))
+			h.pass(time.Hour)
+			if got := snapshots(t, dir); len(got) > 3 || slices.Max(got) == newest {
+				t.Errorf("after an hour %v", got)
+			}
+		}
+		if f := h.checkBackup(); f.Level != host.OK {
+			t.Errorf("%+v", f)
+		}
+		must(t, os.Remove(filepath.Join(dir, slices.Min(snapshots(t, dir)))))
+		var disk unix.Statfs_t
+		must(t, unix.Statfs(dir, &disk))
+		rest := int64(disk.Bavail)*int64(disk.Bsize) - m.Size/2
+		must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, rest), 0o600))
+		h.pass(time.Hour)
+		if got := snapshots(t, dir); len(got) != 2 {
+			t.Errorf("without room %v", got)
+		}
+		if f := h.checkBackup(); f.Level != host.Warn || !strings.Contains(f.Advice, "another disk") {
+			t.Errorf("without room: %+v", f)
+		}
+	})
+}
+
+// tmpfs mounts a small disk on dir. Only root can, and CI is root.
+func tmpfs(t *testing.T, dir string, size int64) {
+	t.Helper()
+	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
+		if os.Geteuid() == 0 {
+			t.Fatalf("root cannot mount a tmpfs, which this test needs: %v", err)
+		}
+		t.Skipf("only root can mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
 // A failed snapshot into an unwritable folder is reported, and the schedule continues.
 func TestScheduledSnapshotFails(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Store.SnapshotEvery, cfg.Store.SnapshotDir = unit.Duration(time.Hour), "in-the-way"
 	must(t, os.WriteFile(cfg.Path("in-the-way"), nil, 0o600))
 	throughHours(t, cfg, func(h *hours) {
-		h.pass(time.Minute)
+		for range 2 { // it is seen before it is due
+			if f := h.checkBackup(); f.Level != host.Warn || !strings.Contains(f.Seen, "in-the-way: not a directory (user ") {
+				t.Errorf("%+v", f)
+			}
+			h.pass(firstSnapshot)
+		}
 		must(t, os.Remove(cfg.Path("in-the-way")))
 		h.pass(time.Hour)
 		if got := snapshots(t, cfg.Path("in-the-way")); len(got) != 1 {

@@ -44,7 +44,12 @@ func ledgerService() service {
 			}
 		},
 		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init:   func(ctx context.Context, n *Node, res *InitResult) error { return n.fundDev(ctx, res) },
+		init: func(ctx context.Context, n *Node, res *InitResult) error {
+			if !n.boot.Wallet.Enabled {
+				return nil
+			}
+			return n.fundDev(ctx, res)
+		},
 		format: tables.Format,
 	}
 }

@@ -76,7 +76,7 @@ func (r *rig) key(name string) nodeapi.ConfigKey {
 func TestReloadInPlace(t *testing.T) {
 	r, rewrite := reloadable(t)
 	c := r.socket()
-	rewrite("registry.limits.rps = 77\nlog.level = \"debug\"\nauth.default_ttl = \"2h\"\n")
+	rewrite("registry.limits.rps = 77\nlog.level = \"debug\"\nauth.default_ttl = \"2h\"\nstore.snapshot_every = \"1d\"\n")
 	done, err := c.Reload(t.Context())
 	if err != nil || done.Version != 2 || done.Source != r.cfg.Path(config.FileName) || len(done.Changed) != 3 {
 		t.Fatalf("%+v, %v", done, err)

@@ -64,9 +64,23 @@ func (n *Node) step(e event) action {
 	if after.phase != was.phase {
 		n.phase.Store(after.phase)
 		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
-		n.manager.status(after.phase.String())
+		if do != actServe { // serve reports it with READY=1
+			n.manager.status(n.statusLine())
+		}
 	}
 	return do
+}
+
+// statusLine describes the phase for the service manager.
+func (n *Node) statusLine() string {
+	switch p := n.state.phase; p {
+	case flow.Running:
+		return "ready, serving " + n.server.URL()
+	case flow.Degraded:
+		return "degraded, serving " + n.server.URL() + "; `ronbox status` shows the cause"
+	default:
+		return p.String()
+	}
 }
 
 // open locks the file, then binds the sockets. Nothing before the lock affects a node that runs on
@@ -283,7 +297,7 @@ func (n *Node) serve() {
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
-	n.manager.serving("Serving " + n.server.URL())
+	n.manager.serving(n.statusLine())
 	if n.onRunning != nil {
 		n.onRunning(n.Status())
 	}

@@ -230,17 +230,30 @@ func TestDevNodeWorks(t *testing.T) {
 	again.halt()
 }
 
-// A node without a genesis serves, reports the missing genesis, and accepts one over the socket.
-func TestPlainNodeWaitsForGenesis(t *testing.T) {
+// A node without a genesis is ready: its registry has not begun. Only the readiness of the registry
+// alone lacks the genesis.
+func TestRegistryNotBegun(t *testing.T) {
 	cfg := newConfig(t)
 	res, err := Init(t.Context(), cfg, InitOptions{})
 	if err != nil || res.SignerKey != "" || res.Genesis != "" {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	r := start(t, loaded(t, cfg))
+	r.sound()
 	ready, err := r.tcp().Ready(t.Context(), "", "")
-	if err != nil || !ready.Ready || !ready.Degraded || !slices.Contains(ready.Missing, "registry.genesis") {
+	if err != nil || !ready.Ready || ready.Degraded || len(ready.Missing) > 0 ||
+		ready.Services["registry"].State != "not_begun" {
 		t.Errorf("readyz %+v, %v", ready, err)
+	}
+	if own, err := r.tcp().Ready(t.Context(), "registry", ""); err != nil || own.Ready ||
+		!slices.Equal(own.Missing, []string{"registry.genesis"}) {
+		t.Errorf("readyz of the registry %+v, %v", own, err)
+	}
+	if got := r.metric("readyz_degraded", "service", "registry", "cause", "genesis"); got != 0 {
+		t.Error("the metric warns")
+	}
+	if f := r.finding(CheckReady); f.State != "ok" {
+		t.Errorf("%+v", f)
 	}
 	r.halt()
 }

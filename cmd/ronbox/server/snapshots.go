@@ -6,12 +6,164 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
+
+// snapshotDirName is the default folder of scheduled snapshots.
+const snapshotDirName = "snapshots"
+
+func snapshotDir(cfg *config.Config) string {
+	switch dir := cfg.Store.SnapshotDir; {
+	case dir == "":
+		return cfg.Path(snapshotDirName)
+	case filepath.IsAbs(dir):
+		return dir
+	default:
+		return cfg.Path(dir)
+	}
+}
+
+// snapshotEvery returns the interval of scheduled snapshots, or 0 if there are none. A node in
+// memory has nothing to copy.
+func (n *Node) snapshotEvery() time.Duration {
+	if n.boot.Amnesia.Enabled {
+		return 0
+	}
+	return n.conf().Store.SnapshotEvery.D()
+}
+
+// checkSnapshotDir returns a SnapshotDirError if the process cannot write the folder, or make it in
+// the folder above. It writes nothing.
+func checkSnapshotDir(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		err := unix.Access(at+"/.", unix.W_OK|unix.X_OK) // ENOTDIR if it is no folder
+		var disk unix.Statfs_t
+		if errors.Is(err, syscall.EACCES) && unix.Statfs(at, &disk) == nil && disk.Flags&unix.ST_RDONLY != 0 {
+			err = syscall.EROFS // the permission alone would not help
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return snapshotDirError(dir, err)
+		}
+	}
+}
+
+// snapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
+// if its disk is full, else to a SnapshotDirError. It returns other errors unchanged.
+func snapshotDirError(dir string, err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	switch {
+	case !ok, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrCorrupt):
+		return err
+	case errno == syscall.ENOSPC, errno == syscall.EDQUOT:
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	out := &nodehttp.SnapshotDirError{Cause: errno}
+	out.Path, out.User, out.Unit = dir, strconv.Itoa(os.Geteuid()), systemd.OwnUnit()
+	if self, err := user.Current(); err == nil {
+		out.User = self.Username
+	}
+	return out
+}
+
+// leastSnapshots is the number of snapshots that are never removed to make room for another.
+const leastSnapshots = 2
+
+// scheduledSnapshot takes a snapshot and removes old ones. Without room for it the oldest snapshots
+// of the node are removed first. If the snapshot fails, the retention rule still applies and
+// leftovers are removed, because they may be filling the disk.
+func (n *Node) scheduledSnapshot(ctx context.Context) error {
+	dir := snapshotDir(n.conf())
+	m, failed := n.copyInto(ctx, dir, false, nil)
+	for errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
+		m, failed = n.copyInto(ctx, dir, false, nil)
+	}
+	if failed == nil {
+		_, failed = n.auditSnapshot(ctx, self("janitor"), "", m)
+	}
+	if ctx.Err() != nil {
+		return failed
+	}
+	n.due.failed.Store(&failed)
+	gone, err := store.Retain(dir, n.now(), store.DefaultRetain())
+	for _, path := range gone {
+		n.log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
+	}
+	return errors.Join(failed, err)
+}
+
+// snapshotFault returns why scheduled snapshots fail, as the last try or the start has shown. It
+// reads only memory: the folder may be on a disk that does not answer.
+func (n *Node) snapshotFault() error {
+	failed := n.due.failed.Load()
+	if failed == nil || errors.Is(*failed, store.ErrBusy) {
+		return nil
+	}
+	dir, ok := errors.AsType[*nodehttp.SnapshotDirError](*failed)
+	if ok && dir.Path != snapshotDir(n.conf()) {
+		return nil // a reload has named another folder
+	}
+	return *failed
+}
+
+// removeOldest removes the oldest snapshot of the node in dir, but keeps leastSnapshots. It reports
+// whether it has removed any file.
+func (n *Node) removeOldest(dir string) bool {
+	gone, err := store.RemoveOldest(dir, n.store.Info().NodeID, leastSnapshots)
+	for _, path := range gone {
+		n.log.Warn("snapshot_removed", "file", path, "reason", "there is no room for the next one",
+			"next", "make room, or let store.snapshot_dir name another disk")
+	}
+	if err != nil {
+		n.log.Warn("snapshot was not removed", "reason", err.Error())
+	}
+	return len(gone) > 0 && err == nil
+}
+
+// firstSnapshot is the time from the start until the first scheduled snapshot, unless the interval
+// is shorter.
+const firstSnapshot = 10 * time.Minute
+
+// lastSnapshot returns the time of the newest snapshot, so that a restart does not delay the next
+// one. Without a snapshot the first one is due after firstSnapshot.
+func (n *Node) lastSnapshot(now time.Time) time.Time {
+	cfg := n.conf()
+	if n.boot.Amnesia.Enabled {
+		return now
+	}
+	newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
+	if n.due.backup.Load() == 0 {
+		n.backedUp(n.started) // until a snapshot is known the age counts from the start
+		if err == nil && !newest.IsZero() {
+			n.due.backup.Store(newest.UnixNano())
+		}
+	}
+	every := n.snapshotEvery()
+	if every == 0 {
+		return now
+	}
+	if err != nil {
+		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
+	}
+	fault := checkSnapshotDir(snapshotDir(cfg))
+	n.due.failed.Store(&fault)
+	if newest.IsZero() {
+		return now.Add(min(every, firstSnapshot) - every)
+	}
+	return newest
+}
 
 // maxSnapshots bounds a list of snapshots. The retention rule keeps at most 35 of a node.
 const maxSnapshots = 1000

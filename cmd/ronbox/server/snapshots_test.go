@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -124,4 +127,17 @@ func TestSessionsOverTheAPI(t *testing.T) {
 		t.Error("no audit row of the end")
 	}
 	r.halt()
+}
+
+// A folder in a file system that is mounted read-only is told apart from one of another user.
+func TestReadOnlySnapshotFolder(t *testing.T) {
+	dir := t.TempDir()
+	tmpfs(t, dir, 1<<20)
+	must(t, checkSnapshotDir(filepath.Join(dir, "not", "there")))
+	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	err := checkSnapshotDir(filepath.Join(dir, "x"))
+	if e, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || e.Cause != syscall.EROFS ||
+		e.Path != filepath.Join(dir, "x") || e.User == "" || e.Unit != "" {
+		t.Errorf("%v", err)
+	}
 }

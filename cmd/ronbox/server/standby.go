@@ -126,7 +126,7 @@ func (n *Node) standby(ctx context.Context) event {
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
-	n.manager.serving("Standby " + n.server.URL())
+	n.manager.serving("ready, standing by at " + n.server.URL())
 	return n.waitElected(ctx)
 }
 

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/unit"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -300,4 +303,30 @@ func (a *auditFollower) fill(ctx context.Context, from, to uint64) error {
 			return nil
 		}
 	}
+}
+
+// SnapshotDir is the folder of a snapshot that the node cannot write: the details of the problem
+// snapshot_dir.
+type SnapshotDir struct {
+	Path string
+	User string // that the node runs as
+	Unit string // of systemd that runs the node, or ""
+}
+
+// Next returns what lets the node take the snapshot. detail is that of the problem, with the cause.
+func (d SnapshotDir) Next(detail string) string {
+	because := func(cause syscall.Errno) bool { return strings.Contains(detail, ": "+cause.Error()+" (") }
+	switch {
+	case because(syscall.ENOTDIR):
+		return "name a folder"
+	case because(syscall.EROFS) && d.Unit == "":
+		return "name a folder on a file system that is mounted for writing"
+	}
+	create := unit.Shell("install", "-d", "-o", d.User, "-m", "700", d.Path)
+	if d.Unit == "" {
+		return "name a folder that " + d.User + " may write, or run `" + create + "` as root"
+	}
+	name := strings.TrimSuffix(d.Unit, ".service")
+	return "name a folder that the unit may write, or permit this one as root: `" + create + "`, `systemctl edit " +
+		name + "` with the lines [Service] and ReadWritePaths=" + d.Path + ", `systemctl restart " + name + "`"
 }

@@ -227,7 +227,6 @@ func (l *loader) validate() {
 	l.validateSocket()
 	l.validatePlaintext()
 	l.validatePeers()
-	l.validateAmnesia()
 	l.validateSlots()
 	l.validateFree()
 	l.validateIngress()
@@ -286,19 +285,6 @@ func (l *loader) validateIngress() {
 		l.faults = append(l.faults, &Fault{
 			Where: l.whence(edge.key), Key: edge.key, Value: edge.text(),
 			Reason: fmt.Sprintf("must be at most %s = %s, which it may only lower", node.key, node.text()),
-		})
-	}
-}
-
-// validateAmnesia refuses amnesia mode together with keys that write to a disk.
-func (l *loader) validateAmnesia() {
-	const key = "store.snapshot_every"
-	if every := l.cfg.Store.SnapshotEvery; l.cfg.Amnesia.Enabled && every != 0 {
-		l.faults = append(l.faults, &Fault{
-			Where:  l.whence(key),
-			Key:    key,
-			Value:  quote(every.String()),
-			Reason: "must be 0s while amnesia.enabled is true",
 		})
 	}
 }

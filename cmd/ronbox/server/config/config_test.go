@@ -91,8 +91,6 @@ func TestRulesBetweenKeys(t *testing.T) {
 		{"a body that unfolds to less than it may be", "[server]\nmax_body_bytes = \"20MiB\"\n",
 			"server.decompress_abs_bytes"},
 		{"a token that lives longer than any may", "[auth]\nmax_ttl = \"30m\"\n", "auth.default_ttl"},
-		{"memory that is kept", "[amnesia]\nenabled = true\n[store]\nsnapshot_every = \"15m\"\n",
-			`ronbox.toml:4:1: store.snapshot_every = "15m": must be 0s while`},
 		{"a longer body at the edge", "[edge]\ningress.body_bytes = \"2MiB\"\n",
 			`ronbox.toml:2:9: edge.ingress.body_bytes = "2MiB": must be at most server.max_body_bytes = "1MiB", which`},
 		{"a higher ratio at the edge", "[edge]\ningress.decompress_max_ratio = 11\n", "server.decompress_ratio_cap = 10,"},
