@@ -300,6 +300,40 @@ func TestFlagsOfAnUnknownAccount(t *testing.T) {
 	r.must("k-known", ledger.Op{Code: record.OpFlags, From: "tpyo", Clear: record.Frozen})
 }
 
+// A payment that must not open its payee is refused for an account that was never paid, and leaves
+// its key free. A repetition gets the first answer, with the condition or without it.
+func TestPaymentToAnExistingPayee(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 100)
+	r.fund("bob", 1)
+	existing := func(key string, op ledger.Op) (Answer, error) {
+		return r.e.PostExisting(t.Context(), alice, key, "", op)
+	}
+	hold := ledger.Op{Code: record.OpHold, From: "alice", To: "bbo", Asset: "ron", Amount: amountOf(1), ExpiresIn: time.Hour}
+	for key, op := range map[string]ledger.Op{"pay": transfer("alice", "bbo", 1, 0), "hold": hold} {
+		for range 2 {
+			if _, err := existing(key, op); CodeOf(err).Reason != "payee_unknown" {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		if a, err := r.e.Account(t.Context(), alice, "bbo"); err != nil || a.Known {
+			t.Errorf("%s: it was opened: %+v, %v", key, a, err)
+		}
+	}
+	known, err := existing("known", transfer("alice", "bob", 1, 0))
+	if err != nil || known.Replayed {
+		t.Errorf("a known payee: %+v, %v", known, err)
+	}
+	first := r.must("pay", transfer("alice", "bbo", 1, 0))
+	again, err := existing("pay", transfer("alice", "bbo", 1, 0))
+	if err != nil || !again.Replayed || again.Receipt.TxID.String() != first.TxID {
+		t.Errorf("again: %+v, %v, want %+v", again, err, first)
+	}
+	if got := r.must("known", transfer("alice", "bob", 1, 0)); got.TxID != known.Receipt.TxID.String() {
+		t.Errorf("again: %+v, want %+v", got, known)
+	}
+}
+
 // A debit without a nonce gets the next nonce of the account, and its receipt shows it. A nonce
 // given explicitly is still checked strictly.
 func TestAssignedNonces(t *testing.T) {
