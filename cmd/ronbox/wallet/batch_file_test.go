@@ -11,6 +11,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	wallethttp "ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
 )
 
 func TestBatchFiles(t *testing.T) {
@@ -92,6 +93,22 @@ func TestReferencesOfRowsAreFrozen(t *testing.T) {
 		rows, err := parseBatch(in)
 		if err != nil || rows[0].op.Reference != want || rows[0].op.AmountMinor != "1250" {
 			t.Errorf("%s: %+v, %v, want %s", in, rows, err, want)
+		}
+	}
+}
+
+// A file with decimal amounts is not begun if the decimals cannot be read. Minor units need none.
+func TestBatchWithoutDecimals(t *testing.T) {
+	for column, want := range map[string]int{"amount": 0, "amount_minor": 1} {
+		f := newFakeBank(sound)
+		f.balance["a"], f.lister = 9, lister{err: &wire.Problem{Status: 403, Reason: "forbidden"}}
+		j := newJob(t, "op,from,to,asset,"+column+"\ntransfer,a,b,ron,5\n", batchFlags{})
+		err := j.run(t, f)
+		if f.requests != want || (err == nil) != (want == 1) {
+			t.Errorf("%s: %d requests, %v", column, f.requests, err)
+		}
+		if v := cli.Classify(err); err != nil && (v.Code != cli.ExitDenied || !strings.Contains(v.Next, "amount_minor")) {
+			t.Errorf("%s: %+v", column, v)
 		}
 	}
 }
