@@ -495,6 +495,7 @@ func TestBalance(t *testing.T) {
 	want := walletapi.Balance{
 		Account:     "a:b/c",
 		Asset:       "ron",
+		Known:       true,
 		AmountMinor: "90",
 		PostedMinor: "100",
 		HeldMinor:   "10",

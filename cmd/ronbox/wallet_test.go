@@ -20,8 +20,8 @@ import (
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// keyLine matches the line that a verb prints before it sends a request.
-var keyLine = regexp.MustCompile(`^key (\S+) `)
+// keyLine matches the line that a verb prints before it sends a request that changes something.
+var keyLine = regexp.MustCompile(`(?m)^key (\S+) `)
 
 // The wallet as a user sees it: money is issued and paid, a repeated payment is the same payment,
 // and a payment can be proven without the node.

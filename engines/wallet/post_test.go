@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/engines"
@@ -332,6 +333,48 @@ func TestPaymentToAnExistingPayee(t *testing.T) {
 	if got := r.must("known", transfer("alice", "bob", 1, 0)); got.TxID != known.Receipt.TxID.String() {
 		t.Errorf("again: %+v, want %+v", got, known)
 	}
+}
+
+// slowAccounts is a ledger that answers reads of accounts after gate was closed.
+type slowAccounts struct {
+	ledger.Client
+	gate chan struct{}
+}
+
+func (g slowAccounts) Account(ctx context.Context, account string) (ledger.AccountView, error) {
+	<-g.gate
+	return g.Client.Account(ctx, account)
+}
+
+// A payment that joins one that must not open its payee is not refused with it.
+func TestConditionIsThatOfEachCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		r := newRig(t, over(func(c ledger.Client) ledger.Client { return slowAccounts{c, gate} })).start()
+		r.fund("alice", 100)
+		op := transfer("alice", "bbo", 1, 0)
+		strict, plain := make(chan error, 2), make(chan error, 1)
+		pay := func(to chan error, post func(context.Context, engines.Actor, string, string, ledger.Op) (Answer, error)) {
+			go func() {
+				_, err := post(context.Background(), alice, "k", "", op)
+				to <- err
+			}()
+			synctest.Wait()
+		}
+		pay(strict, r.e.PostExisting)
+		pay(strict, r.e.PostExisting)
+		pay(plain, r.e.Post)
+		close(gate)
+		for range 2 {
+			if err := <-strict; !errors.Is(err, ErrUnknownPayee) {
+				t.Errorf("with the condition: %v", err)
+			}
+		}
+		if err := <-plain; err != nil {
+			t.Errorf("without the condition: %v", err)
+		}
+		r.stop()
+	})
 }
 
 // A debit without a nonce gets the next nonce of the account, and its receipt shows it. A nonce

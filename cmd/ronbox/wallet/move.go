@@ -28,9 +28,10 @@ and that key the same command can be repeated safely: it is executed once, and p
 same receipt.`
 
 // payeeHelp explains how a new payee is met.
-const payeeHelp = ` If the payee is a new account, a person at a terminal is
-asked first, and elsewhere a note is printed. --existing refuses a new payee, --new does
-not look.`
+const payeeHelp = `
+
+If the payee is a new account, a person at a terminal is asked first, and elsewhere a note
+is printed. --existing refuses a new payee, and --new pays it without question or note.`
 
 // operation makes cmd a command that requests one operation, which parse reads from the arguments.
 func (a app) operation(

@@ -23,9 +23,9 @@ func (a app) balanceCmd() *cobra.Command {
 		Use:   "balance ACCOUNT",
 		Short: "Show the balance of an account, and how much of it can be spent",
 		Long: `Show the balance of an account in an asset: the amount that can be spent, the amount
-posted, and the amount set aside by open holds. An account that does not exist exits with 1.
-With --min-seq the answer is at least as new as that record of the ledger. A receipt names
-its record in ledger.seq.`,
+posted, and the amount set aside by open holds. For an account that does not exist, it
+exits with 1. With --min-seq the answer is at least as new as that record of the ledger. A
+receipt names its record in ledger.seq.`,
 		Example: `  ronbox wallet balance alice
   ronbox wallet balance alice --asset ron --min-seq 41 --json | jq -r .amount_minor`,
 		Args: cli.Exactly(1, "one account"),
@@ -45,7 +45,7 @@ its record in ledger.seq.`,
 			if acc, err = c.Account(ctx, args[0]); err != nil {
 				return err
 			}
-			if !acc.Known { // a node of an earlier release does not say it in a balance
+			if !b.Known && !acc.Known { // a node of an earlier release does not say it in a balance
 				return cli.Fail(cli.ExitFailed, "account_unknown",
 					"check its name; the first payment to an account opens it", "no account %s", args[0])
 			}
