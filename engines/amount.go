@@ -20,8 +20,8 @@ var ErrAmount = errors.New("not an amount: must be a decimal string of at most 3
 
 // Errors of ParseDecimal.
 var (
-	// ErrDecimal is returned for a text that is not digits, or digits, a point and digits, and for a
-	// leading zero before another digit.
+	// ErrDecimal is returned for a text that is not digits, or digits, a point and digits, and for
+	// a leading zero before another digit.
 	ErrDecimal = errors.New("must be digits, or digits, a point and digits, without sign, leading zero or exponent")
 	// ErrPrecision is returned for more digits after the point than the asset has.
 	ErrPrecision = errors.New("has too many digits after the point")

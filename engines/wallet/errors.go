@@ -21,8 +21,8 @@ var (
 	// ErrUnknownAccount is returned for a change of flags of an account that was never paid, unless
 	// the request may open it.
 	ErrUnknownAccount = errors.New("wallet: the account is not known")
-	// ErrUnknownPayee is returned for a payment to an account that was never paid, if the request must
-	// not open it.
+	// ErrUnknownPayee is returned for a payment to an account that was never paid, if the request
+	// must not open it.
 	ErrUnknownPayee = errors.New("wallet: the payee is not known")
 	// ErrInFlight is returned while the same key is worked on, or too many callers wait for it.
 	ErrInFlight = errors.New("wallet: a request with this key is in flight: ask again")

@@ -150,7 +150,8 @@ func rules() []httpapi.ErrorRule {
 			Classify: outcomeOf,
 			Title:    "No such payee",
 			Details:  httpapi.Told(httpapi.Details{"field": "to"}),
-			Hint:     "to: this account does not exist, and nothing was done; without payee=existing a payment opens it",
+			Hint: "to: this account does not exist, and nothing was done; without payee=existing a payment " +
+				"opens it",
 		},
 		{
 			Is:       httpapi.Is(wallet.ErrNotFound),

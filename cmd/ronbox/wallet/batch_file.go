@@ -95,7 +95,8 @@ type batchParser struct {
 	faults    []string
 	more      int // faults that are not shown
 
-	// minor returns the minor units of an amount of op, or an *httpapi.BodyError if the row is at fault
+	// minor returns the minor units of an amount of op, or an *httpapi.BodyError if the row is at
+	// fault
 	minor func(op *walletapi.BatchOp, amount string) (string, error)
 }
 

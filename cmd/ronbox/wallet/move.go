@@ -114,9 +114,9 @@ func (f *sendFlags) moves(op walletapi.BatchOp, check ...string) (walletapi.Batc
 	return op, err
 }
 
-// meetPayee looks whether the payee of op is a new account, because the name may be mistyped. Unless
-// the command line says what to do then, a person is asked, or a note is printed. A repetition of
-// an earlier call does not look.
+// meetPayee looks whether the payee of op is a new account, because the name may be mistyped.
+// Unless the command line says what to do then, a person is asked, or a note is printed. A
+// repetition of an earlier call does not look.
 func (a app) meetPayee(ctx context.Context, c walletapi.Client, f *sendFlags, op *walletapi.BatchOp) error {
 	ask := a.AtTerminal() && !a.Flags.Yes
 	switch {

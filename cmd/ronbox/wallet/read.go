@@ -210,8 +210,8 @@ when the node starts.`,
 	return cmd
 }
 
-// agreeDecimals asks whether an asset in circulation that has no decimals may get n of them: all its
-// amounts will read differently, and that cannot be undone.
+// agreeDecimals asks whether an asset in circulation that has no decimals may get n of them: all
+// its amounts will read differently, and that cannot be undone.
 func (a app) agreeDecimals(ctx context.Context, c assetLister, asset string, n int) error {
 	if a.Flags.Yes || a.Flags.PrintCurl {
 		return nil

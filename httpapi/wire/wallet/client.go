@@ -103,7 +103,8 @@ func (c Client) post(ctx context.Context, what, key string, body any) (Posted, e
 
 // postExisting is post with the condition that the payee is known.
 func (c Client) postExisting(ctx context.Context, what, key string, body any) (Posted, error) {
-	return c.posted(ctx, client.Call{Path: "/v1/" + what, Query: client.Query{"payee": {PayeeExisting}}, Body: body}, key)
+	q := client.Query{"payee": {PayeeExisting}}
+	return c.posted(ctx, client.Call{Path: "/v1/" + what, Query: q, Body: body}, key)
 }
 
 func (c Client) posted(ctx context.Context, k client.Call, key string) (out Posted, err error) {
