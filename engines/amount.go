@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"strings"
 )
 
 // maxDigits bounds the decimal digits of an Amount.
@@ -16,6 +17,17 @@ const MaxDecimals = 18
 // ErrAmount is returned for a text that is not an Amount: only decimal digits, no leading zero, at
 // most 2^128-1.
 var ErrAmount = errors.New("not an amount: must be a decimal string of at most 39 digits, up to 2^128-1")
+
+// Errors of ParseDecimal.
+var (
+	// ErrDecimal is returned for a text that is not digits, or digits, a point and digits, and for
+	// a leading zero before another digit.
+	ErrDecimal = errors.New("must be digits, or digits, a point and digits, without sign, leading zero or exponent")
+	// ErrPrecision is returned for more digits after the point than the asset has.
+	ErrPrecision = errors.New("has too many digits after the point")
+	// ErrLarge is returned for an amount above 2^128-1 minor units.
+	ErrLarge = errors.New("is above 2^128-1 minor units")
+)
 
 // Amount is a number of minor units from 0 to 2^128-1. The zero Amount is 0. Amounts are comparable
 // with ==.
@@ -43,6 +55,37 @@ func ParseAmount(s string) (Amount, error) {
 		a = Amount{hi, lo}
 	}
 	return a, nil
+}
+
+// ParseDecimal parses an amount as people write it, in an asset whose amounts have decimals digits
+// after the point, 0 to MaxDecimals. The text has at most so many; it is never rounded.
+func ParseDecimal(text string, decimals int) (Amount, error) {
+	whole, part, point := strings.Cut(text, ".")
+	digits := whole + part
+	switch {
+	case whole == "" || point && part == "" || strings.Trim(digits, "0123456789") != "",
+		len(whole) > 1 && whole[0] == '0':
+		return Amount{}, ErrDecimal
+	case len(part) > decimals:
+		return Amount{}, ErrPrecision
+	}
+	digits = strings.TrimLeft(digits+strings.Repeat("0", decimals-len(part)), "0")
+	a, err := ParseAmount(cmp.Or(digits, "0"))
+	if err != nil {
+		return Amount{}, ErrLarge // nothing else is left to be wrong
+	}
+	return a, nil
+}
+
+// Decimal returns a as people write it, with all digits after the point that the asset has.
+func (a Amount) Decimal(decimals int) string {
+	text := a.String()
+	if decimals == 0 {
+		return text
+	}
+	text = strings.Repeat("0", max(0, decimals+1-len(text))) + text
+	point := len(text) - decimals
+	return text[:point] + "." + text[point:]
 }
 
 // Add returns a+b. If the sum does not fit it returns 0 and false.

@@ -61,6 +61,53 @@ func TestParseAmount(t *testing.T) {
 	}
 }
 
+// A decimal is read as the amount that it shows, with all its zeros or without those at the end.
+func TestDecimalRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, d := amounts().Draw(t, "a"), rapid.IntRange(0, MaxDecimals).Draw(t, "decimals")
+		text := a.Decimal(d)
+		if back, err := ParseDecimal(text, d); err != nil || back != a {
+			t.Fatalf("%s with %d decimals is %s, and reads as %s, %v", a, d, text, back, err)
+		}
+		if whole, part, point := strings.Cut(text, "."); point != (d > 0) || len(part) != d || whole+part == "" {
+			t.Fatalf("%s with %d decimals is %s", a, d, text)
+		}
+		if d > 0 {
+			text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+		}
+		if back, err := ParseDecimal(text, d); err != nil || back != a {
+			t.Fatalf("%s reads as %s, %v, want %s", text, back, err, a)
+		}
+	})
+}
+
+func TestParseDecimal(t *testing.T) {
+	const most = "340282366920938463463374607431768211455"
+	for _, tt := range []struct {
+		text     string
+		decimals int
+		minor    string
+		err      error
+	}{
+		{"12", 2, "1200", nil}, {"12.0", 2, "1200", nil}, {"12.00", 2, "1200", nil}, {"0.01", 2, "1", nil},
+		{"0", 2, "0", nil}, {"0.0", 2, "0", nil}, {"12", 0, "12", nil}, {"0.000000000000000001", 18, "1", nil},
+		{"340282366920938463463.374607431768211455", 18, most, nil}, {most, 0, most, nil},
+		{"12.001", 2, "", ErrPrecision}, {"12.000", 2, "", ErrPrecision}, {"12.0", 0, "", ErrPrecision},
+		{"340282366920938463463.374607431768211456", 18, "", ErrLarge}, {most, 1, "", ErrLarge},
+		{strings.Repeat("9", 1000), 2, "", ErrLarge}, {"340282366920938463463374607431768211456", 0, "", ErrLarge},
+		{"", 2, "", ErrDecimal}, {".", 2, "", ErrDecimal}, {"5.", 2, "", ErrDecimal}, {".5", 2, "", ErrDecimal},
+		{"1.2.3", 2, "", ErrDecimal}, {"-1.5", 2, "", ErrDecimal}, {"+1", 2, "", ErrDecimal}, {"1e5", 2, "", ErrDecimal},
+		{"1,5", 2, "", ErrDecimal}, {"1,200.00", 2, "", ErrDecimal}, {"1_000", 2, "", ErrDecimal}, {"1 000", 2, "", ErrDecimal},
+		{" 1", 2, "", ErrDecimal}, {"1\n", 2, "", ErrDecimal}, {"0x1", 2, "", ErrDecimal}, {"٣", 2, "", ErrDecimal},
+		{"00", 2, "", ErrDecimal}, {"012", 2, "", ErrDecimal}, {"00.10", 2, "", ErrDecimal}, {"-0", 2, "", ErrDecimal},
+	} {
+		a, err := ParseDecimal(tt.text, tt.decimals)
+		if !errors.Is(err, tt.err) || err == nil && a.String() != tt.minor {
+			t.Errorf("%q with %d decimals: %s, %v, want %q, %v", tt.text, tt.decimals, a, err, tt.minor, tt.err)
+		}
+	}
+}
+
 func FuzzParseAmount(f *testing.F) {
 	for _, s := range []string{"0", "340282366920938463463374607431768211455", "340282366920938463463374607431768211456", "+1", "0001"} {
 		f.Add(s)

@@ -49,6 +49,7 @@ type fakeWallet struct {
 	order    ledger.Op
 	orders   []ledger.Op
 	opens    bool
+	existing bool
 	atomic   bool
 	minSeq   uint64
 	query    ledger.HistoryQuery
@@ -166,6 +167,15 @@ func (f *fakeWallet) Post(
 	out := outcomeOf(r, key)
 	out.Replayed = replay
 	return wallet.Answer{Outcome: out}, f.call(ctx, by)
+}
+
+func (f *fakeWallet) PostExisting(
+	ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op,
+) (wallet.Answer, error) {
+	f.mu.Lock()
+	f.existing = true
+	f.mu.Unlock()
+	return f.Post(ctx, by, key, corrID, r)
 }
 
 func (f *fakeWallet) Batch(

@@ -318,6 +318,9 @@ var notTold = map[string]string{
 	"auth.InvalidError":             "is ErrUnauthenticated",
 	"registry.GenesisMismatchError": "at boot",
 	"registry.FollowMismatchError":  "at boot",
+	"engines.ErrDecimal":            "of people: requests have minor units",
+	"engines.ErrPrecision":          "of people: requests have minor units",
+	"engines.ErrLarge":              "of people: requests have minor units",
 	"record.ErrSnapshot":            "of a kept set: the file is corrupt",
 }
 

@@ -414,6 +414,18 @@ func TestOneOfSeveralScopes(t *testing.T) {
 	}
 }
 
+// A token that may do anything with money may read the assets, because amounts need their decimals.
+func TestAssetsForEveryWalletScope(t *testing.T) {
+	for scope, want := range map[string]int{
+		"wallet.read": 200, "wallet.transfer": 200, "wallet.capture": 200, "wallet.admin": 200, "ledger.export": 403,
+	} {
+		r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Auth = holder{[]string{scope}} })
+		if w := r.do("GET", "/v1/assets", "", writer); w.Code != want {
+			t.Errorf("%s: %d %s", scope, w.Code, w.Body)
+		}
+	}
+}
+
 // The scopes of the caller are passed to the wallet. On the socket with a token they are those in
 // both.
 func TestScopesReachTheWallet(t *testing.T) {
@@ -491,6 +503,7 @@ func TestBalance(t *testing.T) {
 	want := walletapi.Balance{
 		Account:     "a:b/c",
 		Asset:       "ron",
+		Known:       true,
 		AmountMinor: "90",
 		PostedMinor: "100",
 		HeldMinor:   "10",
@@ -770,4 +783,34 @@ func TestUnreadAnswersAreTheServices(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A payment that must not open its payee is refused for a new one. A balance shows whether its
+// account exists; so does the issuance account of an asset that was never issued.
+func TestNewPayeeOverTheEngine(t *testing.T) {
+	r := newMoneyRig(t)
+	known := func(account, asset string) bool {
+		t.Helper()
+		return read[walletapi.Balance](t, r.rig, "/v1/balance?account="+account+"&asset="+asset).Known
+	}
+	r.post("assets", `{"asset":"eur"}`, "", 200)
+	if !known("sys:issue:eur", "eur") || known("bbo", "ron") {
+		t.Error("an account is known as another one should be")
+	}
+	r.post("issue", `{"to":"alice","asset":"ron","amount_minor":"1000"}`, "", 200)
+	pay := `{"from":"alice","to":"bbo","asset":"ron","amount_minor":"5"}`
+	hold := strings.Replace(pay, `"5"`, `"5","expires_in_s":60`, 1)
+	for path, body := range map[string]string{"transfer?payee=existing": pay, "hold?payee=existing": hold} {
+		if p := problemIn(t, string(r.post(path, body, "", 404))); p.Reason != "payee_unknown" || p.Details["field"] != "to" {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+	if r.has("alice", "1000"); known("bbo", "ron") {
+		t.Error("a refused payment has opened its payee")
+	}
+	first := r.post("transfer", pay, "k", 200)
+	if again := r.post("transfer?payee=existing", pay, "k", 200); !bytes.Equal(again, first) || !known("bbo", "ron") {
+		t.Errorf("again: %s, want %s", again, first)
+	}
+	r.post("hold?payee=existing", hold, "", 200)
 }

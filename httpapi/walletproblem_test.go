@@ -100,6 +100,11 @@ func badCases() []toldCase {
 		bad("no txid at all, without a token", "txid", httpapi.ReasonMalformed,
 			asked("GET", "/v1/tx/tx_x/proof", "", nil)),
 		bad("no such parameter", "user", httpapi.ReasonMalformed, asked("GET", "/v1/account?user=a", "", writer)),
+		bad("another payee", "payee", httpapi.ReasonMalformed,
+			asked("POST", "/v1/transfer?payee=new", someTransfer, writer)),
+		bad("an empty payee", "payee", httpapi.ReasonMalformed, asked("POST", "/v1/hold?payee=", someTransfer, writer)),
+		bad("the payee of an issue", "payee", httpapi.ReasonMalformed,
+			asked("POST", "/v1/issue?payee=existing", someTransfer, writer)),
 		bad("valid_until is past", "valid_until", "expired", payWith(refusedBy(record.Expired))),
 		bad("no such asset", "asset", "asset_unknown", payWith(refusedBy(record.AssetUnknown))),
 		bad("what the wallet finds", "to", "malformed", payWith(&wallet.FieldError{Field: "to", Reason: "is odd"})),
@@ -411,6 +416,10 @@ func gravestCases() []toldCase {
 			r.wal.set(fmt.Errorf("flags: %w", wallet.ErrUnknownAccount))
 			return r.do("POST", "/v1/accounts/flags", `{"account":"tpyo","set":["frozen"]}`, writer)
 		}, status: 404, code: "NOT_FOUND", reason: "account_unknown", details: httpapi.Details{"field": "account"}, says: `"new":true`},
+		{doc: "a payee of no account", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("transfer: %w", wallet.ErrUnknownPayee))
+			return r.do("POST", "/v1/transfer?payee=existing", someTransfer, writer)
+		}, status: 404, code: "NOT_FOUND", reason: "payee_unknown", details: httpapi.Details{"field": "to"}, says: "payee=existing"},
 		absent("no such path", "NOT_FOUND", httpapi.ReasonNotFound, asked("POST", "/v1/mint", "", writer)),
 		absent("no such hold", "HOLD_NOT_FOUND", "hold_unknown", payWith(refusedBy(record.HoldUnknown))),
 		{
@@ -555,6 +564,7 @@ func checkWords(t *testing.T, doc string, p wire.Problem) {
 		"idem_conflict": "stands for another request", "idem_in_flight": "send the same one again to get its answer", "asset_unknown": "not declared",
 		httpapi.ReasonBusy: "nothing was enqueued", httpapi.ReasonInflight: "nothing was begun", httpapi.ReasonRate: "after Retry-After", httpapi.ReasonStoreFull: "nothing was written", httpapi.ReasonUnauth: "send a token", httpapi.ReasonForbidden: " ",
 		httpapi.ReasonInternal: "corr_id", httpapi.ReasonRestored: "accept-restore", httpapi.ReasonDraining: "nothing was done", "expired": "is over",
+		"payee_unknown": "to: this account does not exist, and nothing was done",
 	}[p.Reason]
 	switch side, _ := p.Details["field"].(string); {
 	case p.Reason == "account_locked" && side != "":

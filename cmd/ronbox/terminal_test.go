@@ -108,6 +108,56 @@ func TestConfirmationAtATerminal(t *testing.T) {
 	}
 }
 
+// A person is asked before a new account is paid, once, and only y pays. --yes and --new do not ask,
+// nor does a payment to an account that exists.
+func TestNewPayeeAtATerminal(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start(t)
+	pay := func(more ...string) []string {
+		return append(b.args("wallet", "transfer", "alice", "bbo", "5", "--json"), more...)
+	}
+	for _, tt := range []struct {
+		keys string
+		code int
+	}{{"n\n", cli.ExitFailed}, {"\n", cli.ExitFailed}, {"bbo\n", cli.ExitFailed}, {ctrlC, cli.ExitInterrupted}} {
+		r := atTerminal(t, "[y/N] ", tt.keys, pay()...)
+		if r.code != tt.code || !strings.Contains(r.stderr, "bbo is a new account; pay 5 ron? [y/N] ") {
+			t.Errorf("%q: exit %d, %q\n%s", tt.keys, r.code, r.stdout, r.stderr)
+		}
+		if r := ronbox(t, b.args("wallet", "balance", "bbo")...); r.code != cli.ExitFailed {
+			t.Fatalf("%q: bbo was paid: %s", tt.keys, r.stdout)
+		}
+	}
+	if r := atTerminal(t, "[y/N] ", "y\n", pay()...); r.code != cli.ExitDone || !strings.Contains(r.stdout, `"to":"bbo"`) {
+		t.Errorf("exit %d, %s", r.code, r.stdout)
+	}
+	for doc, args := range map[string][]string{
+		"a known payee": pay(),
+		"--new":         b.args("wallet", "transfer", "alice", "bboo", "5", "--json", "--new"),
+		"--yes":         b.args("wallet", "hold", "alice", "bbooo", "5", "--json", "--yes"),
+	} {
+		if r := atTerminal(t, "key cli-", "", args...); r.code != cli.ExitDone || strings.Contains(r.stderr, "[y/N]") {
+			t.Errorf("%s: exit %d, %s", doc, r.code, r.stderr)
+		}
+	}
+}
+
+// A person is asked before an asset in circulation gets decimals. Without a terminal --yes is needed.
+func TestDecimalsAtATerminal(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start(t)
+	args := b.args("wallet", "assets", "--declare", "ron", "--decimals", "2")
+	const fact = "1000000 ron will read 10000.00 ron; decimals cannot be changed later"
+	if r := atTerminal(t, "[y/N] ", "n\n", args...); r.code != cli.ExitFailed || !strings.Contains(r.stderr, fact+"; go on?") {
+		t.Errorf("exit %d, %s", r.code, r.stderr)
+	}
+	if r := ronbox(t, args...); r.code != cli.ExitUsage || !strings.Contains(r.stderr, fact+": needs --yes") {
+		t.Errorf("exit %d, %s", r.code, r.stderr)
+	}
+}
+
 // Ctrl-C during a recording leaves no file.
 func TestInterruptedVerbLeavesNoFile(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ import (
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// keyLine matches the line that a verb prints before it sends a request.
-var keyLine = regexp.MustCompile(`^key (\S+) `)
+// keyLine matches the line that a verb prints before it sends a request that changes something.
+var keyLine = regexp.MustCompile(`(?m)^key (\S+) `)
 
 // The wallet as a user sees it: money is issued and paid, a repeated payment is the same payment,
 // and a payment can be proven without the node.
@@ -259,6 +259,44 @@ func TestVerifyOfWhatIsNoLedger(t *testing.T) {
 		if r := ronbox(t, "ledger", "verify", path); r.code != tt.code || !strings.Contains(r.stderr, tt.want) ||
 			strings.Contains(r.stderr, tt.not) {
 			t.Errorf("%s: exit %d, %s%s", tt.doc, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// Without a terminal a new payee is paid with a note, also if the token may not look whether it is
+// new. A repetition, --new and --quiet have none, and --existing pays nobody.
+func TestNotesOnNewPayees(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.start(t)
+	token := filepath.Join(t.TempDir(), "pays")
+	must(t, nil, b.args("token", "mint", "--scope", "wallet.transfer", "--out", token, "-q")...)
+	at, err := b.client(t).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := []string{"--url", at.URL, "--token-file", token}
+	const unknown, fresh = "note: it is not known whether ", "note: "
+	for _, tt := range []struct {
+		to   string
+		more []string
+		note string
+		code int
+	}{
+		{"bob", b.args("--key", "once"), "", cli.ExitDone},
+		{"bob", b.args("--key", "once"), "", cli.ExitDone},
+		{"bob", b.args(), "", cli.ExitDone},
+		{"carol", b.args("--existing"), "", cli.ExitFailed},
+		{"carol", b.args(), fresh + "carol is a new account", cli.ExitDone},
+		{"dave", b.args("--new"), "", cli.ExitDone},
+		{"erin", b.args("-q"), "", cli.ExitDone},
+		{"frank", narrow, unknown + "frank", cli.ExitDone},
+		{"frank", append(narrow, "--existing"), "", cli.ExitDone},
+		{"grace", append(narrow, "--existing"), "", cli.ExitFailed},
+	} {
+		r := ronbox(t, append([]string{"wallet", "transfer", "alice", tt.to, "5", "--json"}, tt.more...)...)
+		if r.code != tt.code || strings.Contains(r.stderr, "note: ") != (tt.note != "") || !strings.Contains(r.stderr, tt.note) {
+			t.Errorf("%s %q: exit %d, %s", tt.to, tt.more, r.code, r.stderr)
 		}
 	}
 }

@@ -37,6 +37,9 @@
 //     amounts; a release subtracts nothing. A narrowed token has the id of its parent, so they
 //     share one count. An amount that is moved without a ceiling does not count. The ledger keeps
 //     the count across restarts.
+//  10. A payment that must not open its payee is refused, before it is queued, if the ledger has
+//     not seen the payee. That is exact, because accounts never vanish. The condition is not a part
+//     of the request: a repetition is answered as the first time, with it or without it.
 //
 // # Tasks and queues
 //

@@ -21,6 +21,9 @@ var (
 	// ErrUnknownAccount is returned for a change of flags of an account that was never paid, unless
 	// the request may open it.
 	ErrUnknownAccount = errors.New("wallet: the account is not known")
+	// ErrUnknownPayee is returned for a payment to an account that was never paid, if the request
+	// must not open it.
+	ErrUnknownPayee = errors.New("wallet: the payee is not known")
 	// ErrInFlight is returned while the same key is worked on, or too many callers wait for it.
 	ErrInFlight = errors.New("wallet: a request with this key is in flight: ask again")
 	// ErrForbidden is returned to a caller that is known and lacks the right.
@@ -129,6 +132,7 @@ var (
 	codeLimits      = Code{"LIMITS_EXCEEDED", "limits_exceeded", 403, false}
 	codeNotFound    = Code{"NOT_FOUND", "not_found", 404, false}
 	codeNoAccount   = Code{"NOT_FOUND", "account_unknown", 404, false}
+	codeNoPayee     = Code{"NOT_FOUND", "payee_unknown", 404, false}
 	codeInFlight    = Code{"IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", 409, true}
 	codeBusy        = Code{"BUSY", "busy", 429, true}
 	codeInternal    = Code{"INTERNAL_ERROR", "internal", 500, false}
@@ -178,6 +182,7 @@ var errorCodes = [...]struct {
 	{is(ledger.ErrRange), codeBadRequest},
 	{is(ErrNotFound), codeNotFound},
 	{is(ErrUnknownAccount), codeNoAccount},
+	{is(ErrUnknownPayee), codeNoPayee},
 	{is(ErrInFlight), codeInFlight},
 	{is(flow.ErrBusy), codeBusy},
 	{is(ledger.ErrFull), codeFull},

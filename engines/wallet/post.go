@@ -33,6 +33,7 @@ type job struct {
 	op       ledger.Op
 	prepared *ledger.Prepared // of op, once it is queued
 	opens    bool             // its flags may open an account
+	existing bool             // it must not open its payee
 	batch    bool             // op is of Batch, and its ops are those of the caller
 	weight   int              // operations
 	deadline time.Time
@@ -88,6 +89,15 @@ func (e *Engine) SetFlags(
 ) (Answer, error) {
 	j := e.newJob(by, key, corrID, op)
 	j.opens = opens
+	return e.do(ctx, j)
+}
+
+// PostExisting is Post for a transfer or a hold that must not open an account: a payee that the
+// ledger has not seen is refused with ErrUnknownPayee. The condition is not part of the request: a
+// repetition gets the first answer, with the condition or without it.
+func (e *Engine) PostExisting(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op) (Answer, error) {
+	j := e.newJob(by, key, corrID, op)
+	j.existing = true
 	return e.do(ctx, j)
 }
 
@@ -150,7 +160,8 @@ func (e *Engine) check(ctx context.Context, j *job) error {
 }
 
 // fly joins the job of j's key, or begins j, and waits for the answer. If the job was another
-// caller's and its token was refused, the next caller that begins is judged by its own token.
+// caller's and its token or its condition was refused, the next caller that begins is judged by its
+// own.
 func (e *Engine) fly(ctx context.Context, j *job) (a Answer, err error) {
 	if err := e.WriteReady(); err != nil {
 		return Answer{}, err
@@ -182,7 +193,8 @@ func (e *Engine) fly(ctx context.Context, j *job) (a Answer, err error) {
 		default:
 			err = out.Reject
 		}
-		if first || !ofToken(err) || ctx.Err() != nil {
+		other := ofToken(err) || errors.Is(err, ErrUnknownPayee) && !j.existing
+		if first || !other || ctx.Err() != nil {
 			return a, err
 		}
 	}
@@ -222,9 +234,12 @@ func (e *Engine) begin(ctx context.Context, j *job) {
 	case j.batch:
 		refused = e.boundBatch(ctx, j)
 	case j.op.Code == record.OpFlags && !j.opens:
-		refused = e.mustBeKnown(ctx, j.op.From)
+		refused = e.mustBeKnown(ctx, j.op.From, ErrUnknownAccount)
 	default:
 		refused = e.bound(ctx, j.by, &j.op)
+	}
+	if j.existing && refused == nil {
+		refused = e.mustBeKnown(ctx, j.op.To, ErrUnknownPayee)
 	}
 	p, err := e.prepare(ctx, j)
 	switch {
@@ -254,13 +269,13 @@ func (e *Engine) begin(ctx context.Context, j *job) {
 // bug can do.
 var errNotBegun = errors.New("wallet: the request could not be begun")
 
-// mustBeKnown returns ErrUnknownAccount for an account that the ledger has never seen: flags on a
-// misspelled name would open it. An account that is known stays known.
-func (e *Engine) mustBeKnown(ctx context.Context, account string) error {
+// mustBeKnown returns unknown for an account that the ledger has never seen: flags or a payment
+// would open a misspelled name. An account that is known stays known.
+func (e *Engine) mustBeKnown(ctx context.Context, account string, unknown error) error {
 	view, err := read(ctx, e, opAccount,
 		func(ctx context.Context) (ledger.AccountView, error) { return e.ledger.Account(ctx, account) })
 	if err == nil && !view.Known {
-		err = ErrUnknownAccount
+		err = unknown
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/engines"
@@ -298,6 +299,82 @@ func TestFlagsOfAnUnknownAccount(t *testing.T) {
 		t.Errorf("again: %+v, was %+v", again, first)
 	}
 	r.must("k-known", ledger.Op{Code: record.OpFlags, From: "tpyo", Clear: record.Frozen})
+}
+
+// A payment that must not open its payee is refused for an account that was never paid, and leaves
+// its key free. A repetition gets the first answer, with the condition or without it.
+func TestPaymentToAnExistingPayee(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 100)
+	r.fund("bob", 1)
+	existing := func(key string, op ledger.Op) (Answer, error) {
+		return r.e.PostExisting(t.Context(), alice, key, "", op)
+	}
+	hold := ledger.Op{Code: record.OpHold, From: "alice", To: "bbo", Asset: "ron", Amount: amountOf(1), ExpiresIn: time.Hour}
+	for key, op := range map[string]ledger.Op{"pay": transfer("alice", "bbo", 1, 0), "hold": hold} {
+		for range 2 {
+			if _, err := existing(key, op); CodeOf(err).Reason != "payee_unknown" {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		if a, err := r.e.Account(t.Context(), alice, "bbo"); err != nil || a.Known {
+			t.Errorf("%s: it was opened: %+v, %v", key, a, err)
+		}
+	}
+	known, err := existing("known", transfer("alice", "bob", 1, 0))
+	if err != nil || known.Replayed {
+		t.Errorf("a known payee: %+v, %v", known, err)
+	}
+	first := r.must("pay", transfer("alice", "bbo", 1, 0))
+	again, err := existing("pay", transfer("alice", "bbo", 1, 0))
+	if err != nil || !again.Replayed || again.Receipt.TxID.String() != first.TxID {
+		t.Errorf("again: %+v, %v, want %+v", again, err, first)
+	}
+	if got := r.must("known", transfer("alice", "bob", 1, 0)); got.TxID != known.Receipt.TxID.String() {
+		t.Errorf("again: %+v, want %+v", got, known)
+	}
+}
+
+// slowAccounts is a ledger that answers reads of accounts after gate was closed.
+type slowAccounts struct {
+	ledger.Client
+	gate chan struct{}
+}
+
+func (g slowAccounts) Account(ctx context.Context, account string) (ledger.AccountView, error) {
+	<-g.gate
+	return g.Client.Account(ctx, account)
+}
+
+// A payment that joins one that must not open its payee is not refused with it.
+func TestConditionIsThatOfEachCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		r := newRig(t, over(func(c ledger.Client) ledger.Client { return slowAccounts{c, gate} })).start()
+		r.fund("alice", 100)
+		op := transfer("alice", "bbo", 1, 0)
+		strict, plain := make(chan error, 2), make(chan error, 1)
+		pay := func(to chan error, post func(context.Context, engines.Actor, string, string, ledger.Op) (Answer, error)) {
+			go func() {
+				_, err := post(context.Background(), alice, "k", "", op)
+				to <- err
+			}()
+			synctest.Wait()
+		}
+		pay(strict, r.e.PostExisting)
+		pay(strict, r.e.PostExisting)
+		pay(plain, r.e.Post)
+		close(gate)
+		for range 2 {
+			if err := <-strict; !errors.Is(err, ErrUnknownPayee) {
+				t.Errorf("with the condition: %v", err)
+			}
+		}
+		if err := <-plain; err != nil {
+			t.Errorf("without the condition: %v", err)
+		}
+		r.stop()
+	})
 }
 
 // A debit without a nonce gets the next nonce of the account, and its receipt shows it. A nonce

@@ -55,7 +55,7 @@ func TestNewestEpoch(t *testing.T) {
 	} {
 		h := newGolden(t, epochNode(tt.n))
 		text := string(h.page(t, s, "/console/"))
-		if !strings.Contains(text, ">"+tt.figure) || strings.Contains(text, ": settled, 7 paid") != (tt.newest != "") ||
+		if !strings.Contains(text, ">"+tt.figure) || strings.Contains(text, ": settled, 7 minor units paid") != (tt.newest != "") ||
 			!strings.Contains(text, tt.newest) {
 			at := max(0, strings.Index(text, "/console/rewards\">Rewards</a></h2>"))
 			t.Errorf("%d epochs: want %q and %q: %.300s", tt.n, tt.figure, tt.newest, text[at:])

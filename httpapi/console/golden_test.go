@@ -123,6 +123,63 @@ func TestGoldenPages(t *testing.T) {
 	}
 }
 
+// Pages show amounts with the decimals of their assets. Without these they say that an amount is in
+// minor units. The list of epochs knows no assets.
+func TestAmountsOfPages(t *testing.T) {
+	node := readRecorded(t)
+	assets := node["/v1/assets"]
+	assets.Body = strings.Replace(assets.Body, `"declared_at"`, `"decimals":2,"declared_at"`, 1)
+	node["/v1/assets"] = assets
+	s := &session{rights: rights{who: "uid:1000", uid: 1000, write: true}, form: "FORM"}
+	checks := func(wants map[string][]string) {
+		t.Helper()
+		h := newGolden(t, node)
+		for name, want := range wants {
+			target := shown[name]
+			if name == "receipt" {
+				target += receiptOf(node)
+			}
+			page := strings.ReplaceAll(string(h.page(t, s, target)), "\u202f", " ")
+			for _, text := range want {
+				if !strings.Contains(page, text) {
+					t.Errorf("%s lacks %s", name, text)
+				}
+			}
+		}
+	}
+	checks(map[string][]string{
+		"overview": {"<p>10 505.00 ron in circulation</p>", "1 000 minor units paid"},
+		"wallet": {
+			">9 963.00 ron<", "posted 9 988.00, held 25.00,", `<td class="n">25.00 ron</td>`, ">−12.00</td>",
+			`<td class="n">10 505.00</td>`, `inputmode="decimal"`,
+		},
+		"receipt": {">25.00 ron<"},
+		"rewards": {">10.00 ron paid to", "<td>10.00</td>", "<strong>10.00 ron</strong>", "in minor units"},
+	})
+	assets.Status, assets.Body = http.StatusInternalServerError, "{}"
+	node["/v1/assets"] = assets
+	checks(map[string][]string{
+		"wallet":  {},
+		"receipt": {">2 500 minor units ron<"},
+		"rewards": {">1 000 minor units ron paid to", "<td>1 000 minor units</td>"},
+	})
+}
+
+// The amount of a form becomes minor units, or is refused.
+func TestAmountOfAForm(t *testing.T) {
+	u := units{"ron": 2, "gold": 0}
+	for _, tt := range []struct{ text, asset, minor, says string }{
+		{"12", "ron", "1200", ""}, {"12.0", "ron", "1200", ""}, {"12.00", "ron", "1200", ""}, {"12", "gold", "12", ""},
+		{"12.001", "ron", "", "has too many digits after the point: ron has 2"}, {"12.0", "gold", "", "gold has 0"},
+		{"1,5", "ron", "", "must be digits"}, {"", "ron", "", "must be digits"}, {"1", "silver", "", "not declared"},
+	} {
+		minor, err := u.Minor(tt.text, tt.asset)
+		if minor != tt.minor || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s %s: %s, %v, want %s %s", tt.text, tt.asset, minor, err, tt.minor, tt.says)
+		}
+	}
+}
+
 // readRecorded returns the answers of the node that was recorded.
 func readRecorded(t *testing.T) (node recorded) {
 	t.Helper()

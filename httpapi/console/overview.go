@@ -28,6 +28,7 @@ type overviewData struct {
 	Head      part[registry.Head]
 	Ledger    part[ledger.LedgerHead]
 	Assets    part[wallet.AssetList]
+	Units     units
 	Epochs    part[epochList]
 	Catalog   part[edge.Catalog]
 	Peers     part[index.PeerList]
@@ -80,6 +81,7 @@ func overview(v *view) any {
 	if !d.Off["wallet"] {
 		d.Ledger = read(h.wallet.LedgerHead(ctx))
 		d.Assets = read(h.wallet.Assets(ctx))
+		d.Units = unitsOf(d.Assets.V)
 	}
 	if !d.Off["rewarder"] {
 		page := read(h.rewarder.Epochs(ctx, "", maxRows)) // one page only: an open overview asks every two seconds

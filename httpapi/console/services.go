@@ -17,6 +17,8 @@ type rewardsData struct {
 	Epochs part[rewarder.EpochPage]
 	Epoch  string // the epoch that is shown, the newest unless one is named; "": none
 	Run    part[rewarder.Run]
+	Asset  string // that the run pays, "" until it is computed
+	Units  units
 	Parked part[rewarder.ParkedPage]
 	Actor  string
 	Proof  part[string]
@@ -45,6 +47,13 @@ func rewardsPage(v *view) any {
 		d.Epoch = last.Epoch
 	}
 	d.Run = read(h.rewarder.Epoch(ctx, d.Epoch))
+	var manifest struct {
+		Asset string `json:"asset"`
+	}
+	_ = json.Unmarshal(d.Run.V.Manifest, &manifest) // the node's own answer, which may lack it
+	d.Asset = manifest.Asset
+	assets, _ := h.wallet.Assets(ctx) // minor units are right too
+	d.Units = unitsOf(assets)
 	if d.Run.V.Parked > 0 {
 		d.Parked = read(h.rewarder.Parked(ctx, d.Epoch, 0, maxRows))
 	}

@@ -2,20 +2,69 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/engines"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/wallet"
 )
 
+// units are the numbers of digits that assets have after the point, by asset.
+type units map[string]int
+
+func unitsOf(list wallet.AssetList) units {
+	u := units{}
+	for _, a := range list.Assets {
+		u[a.Asset] = a.Decimals
+	}
+	return u
+}
+
+// Amount returns minor units of an asset as people write the amount. If the decimals are not known
+// it says that they are minor units.
+func (u units) Amount(minor, asset string) string {
+	a, err := engines.ParseAmount(minor)
+	if err != nil {
+		return minor
+	}
+	n, known := u[asset]
+	if !known {
+		return groups(minor) + " minor units"
+	}
+	whole, part, point := strings.Cut(a.Decimal(n), ".")
+	if !point {
+		return groups(whole)
+	}
+	return groups(whole) + "." + part
+}
+
+// Minor returns the minor units of an amount that a person has written.
+func (u units) Minor(text, asset string) (string, error) {
+	n, known := u[asset]
+	if !known {
+		return "", notice("asset: is not declared, or not an asset of this session")
+	}
+	a, err := engines.ParseDecimal(text, n)
+	switch {
+	case errors.Is(err, engines.ErrPrecision):
+		return "", notice("amount: " + err.Error() + ": " + asset + " has " + strconv.Itoa(n))
+	case err != nil:
+		return "", notice("amount: " + err.Error())
+	}
+	return a.String(), nil
+}
+
 // walletData is the data of the page of the wallet.
 type walletData struct {
 	Assets  part[wallet.AssetList]
+	Units   units
 	Ledger  part[ledger.LedgerHead]
 	Name    string // the account that is shown; "": none
 	Asset   string
@@ -58,6 +107,7 @@ func walletPage(v *view) any {
 		Memo:   v.in.Get("memo"),
 		Prefix: strings.TrimSpace(v.in.Get("accounts")),
 	}
+	d.Units = unitsOf(d.Assets.V)
 	d.Accounts = read(h.wallet.Accounts(ctx, d.Prefix, v.in.Get("after"), accountRows))
 	if d.Asset == "" && len(d.Assets.V.Assets) > 0 {
 		d.Asset = d.Assets.V.Assets[0].Asset
@@ -88,6 +138,7 @@ func walletPage(v *view) any {
 type receiptData struct {
 	ID      string
 	Receipt part[wallet.Receipt]
+	Units   units
 	Raw     string
 	Proof   part[string]
 }
@@ -100,6 +151,8 @@ func receiptPage(v *view) any {
 		return d
 	}
 	_ = json.Unmarshal(raw, &d.Receipt.V) // the node's own answer
+	assets, _ := v.h.wallet.Assets(v.ctx) // minor units are right too
+	d.Units = unitsOf(assets)
 	d.Raw = indented(jsontext.Value(raw))
 	proof, err := v.h.wallet.Proof(v.ctx, d.ID, 0)
 	d.Proof = read(string(proof), err)
@@ -116,11 +169,24 @@ func (h *Console) postPay(v *view, in url.Values) error {
 	if reference == "" {
 		return h.fault(v.c, v.s, http.StatusBadRequest, "reference: must not be empty")
 	}
+	asset := strings.TrimSpace(in.Get("asset"))
+	assets, err := h.wallet.Assets(v.ctx)
+	if err != nil {
+		status := http.StatusBadGateway
+		if p := problemOf(err); p != nil {
+			status = p.Status
+		}
+		return h.fault(v.c, v.s, status, "Nothing was sent. The decimals of the amount cannot be read. "+explain(err))
+	}
+	minor, err := unitsOf(assets).Minor(strings.TrimSpace(in.Get("amount")), asset)
+	if err != nil {
+		return h.fault(v.c, v.s, http.StatusBadRequest, "Nothing was sent. "+explain(err))
+	}
 	posted, err := h.wallet.Transfer(v.ctx, reference, wallet.Transfer{
 		From:        strings.TrimSpace(in.Get("from")),
 		To:          strings.TrimSpace(in.Get("to")),
-		Asset:       strings.TrimSpace(in.Get("asset")),
-		AmountMinor: strings.TrimSpace(in.Get("amount")),
+		Asset:       asset,
+		AmountMinor: minor,
 		Memo:        in.Get("memo"),
 	})
 	switch p := problemOf(err); {

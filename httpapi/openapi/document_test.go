@@ -29,6 +29,8 @@ const leafHash = "b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789a
 type sample struct {
 	Name   string        `json:"name" enum:"a|b" doc:"who"`
 	Count  uint64        `json:"count" min:"1" max:"9"`
+	Rest   uint64        `json:"rest,omitzero"`
+	Digits *uint64       `json:"digits,omitzero" max:"9"`
 	Signed int32         `json:"signed"`
 	Share  float64       `json:"share"`
 	Flag   *bool         `json:"flag,omitzero"`
@@ -283,11 +285,17 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// The bounds of a whole number stand in its schema.
+// The bounds of a whole number stand in its schema. A member that is omitted if it is 0 is not 0,
+// unless it is a pointer, which is omitted if it is nil.
 func TestBoundsOfNumbers(t *testing.T) {
 	raw, ok := build(t).Schema("sample")
-	if !ok || !strings.Contains(string(raw), `"count":{"type":"integer","minimum":1,"maximum":9}`) {
-		t.Errorf("schema = %s", raw)
+	for _, want := range []string{
+		`"count":{"type":"integer","minimum":1,"maximum":9}`, `"rest":{"type":"integer","minimum":1}`,
+		`"digits":{"type":"integer","minimum":0,"maximum":9}`,
+	} {
+		if !ok || !strings.Contains(string(raw), want) {
+			t.Errorf("schema = %s, want %s", raw, want)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ func (h handlers) getBalance(c *httpapi.Request) error {
 	out := walletapi.Balance{
 		Account:     account,
 		Asset:       asset,
+		Known:       b.Known,
 		AmountMinor: b.Available.String(),
 		PostedMinor: b.Posted.String(),
 		HeldMinor:   b.Held.String(),
@@ -207,6 +208,9 @@ func (h handlers) postOrder(op record.Op) httpapi.Handler {
 		if err != nil {
 			return err
 		}
+		if payee := c.Query().Get("payee"); payee != walletapi.PayeeExisting && c.Query().Has("payee") {
+			return httpapi.BadQuery("payee", "must be "+walletapi.PayeeExisting)
+		}
 		order, err := readOrder(c.Body(), op)
 		if err != nil {
 			return err
@@ -220,7 +224,11 @@ func (h handlers) post(c *httpapi.Request, key string, order ledger.Op) error {
 	if err := h.wal.WriteReady(); err != nil {
 		return err
 	}
-	a, err := h.wal.Post(c.Context(), c.Actor(), key, c.CorrID(), order)
+	do := h.wal.Post
+	if c.Query().Has("payee") {
+		do = h.wal.PostExisting
+	}
+	a, err := do(c.Context(), c.Actor(), key, c.CorrID(), order)
 	if err != nil {
 		return refused(c, order, err)
 	}

@@ -146,6 +146,14 @@ func rules() []httpapi.ErrorRule {
 			Hint:     "account: does not exist, and nothing was done; send \"new\":true in the body to open it",
 		},
 		{
+			Is:       httpapi.Is(wallet.ErrUnknownPayee),
+			Classify: outcomeOf,
+			Title:    "No such payee",
+			Details:  httpapi.Told(httpapi.Details{"field": "to"}),
+			Hint: "to: this account does not exist, and nothing was done; without payee=existing a payment " +
+				"opens it",
+		},
+		{
 			Is:       httpapi.Is(wallet.ErrNotFound),
 			Classify: outcomeOf,
 			Title:    "Not found",

@@ -22,6 +22,8 @@ type Writer interface {
 	// WriteReady returns why writes cannot be taken now, or nil. It does not wait.
 	WriteReady() error
 	Post(ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op) (wallet.Answer, error)
+	// PostExisting is Post that does not open the payee.
+	PostExisting(ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op) (wallet.Answer, error)
 	Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool,
 		ops []ledger.Op) (wallet.Answer, error)
 	SetFlags(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op, opens bool) (wallet.Answer, error)
@@ -137,7 +139,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "assets",
 			Handle:  h.getAssets,
-			AnyOf:   append([]string{service + ".read"}, batchScopes()...),
+			AnyOf:   append([]string{service + ".read"}, batchScopes()...), // a payer needs the decimals
 			ID:      "listAssets",
 			Summary: "The declared assets",
 			Answers: ok(walletapi.AssetList{}),
@@ -157,15 +159,24 @@ func (h handlers) writes() []httpapi.Route {
 			Answers: written(walletapi.Receipt{}),
 		}
 	}
+	pays := func(r httpapi.Route) httpapi.Route {
+		r.Query = []openapi.Param{{
+			Name: "payee",
+			Doc: "existing: refuse with payee_unknown to open an account for the payee. It is a condition, and not " +
+				"a part of the request: a repetition is answered as the first time",
+			Enum: []string{walletapi.PayeeExisting},
+		}}
+		return r
+	}
 	release := order(record.OpRelease, "releaseHold", "Release a hold", walletapi.Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
 	some := httpapi.Answers(http.StatusMultiStatus, walletapi.BatchAnswer{})
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
 		order(record.OpIssue, "issue", "Issue money", walletapi.Issue{}),
-		order(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{}),
+		pays(order(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{})),
 		order(record.OpBurn, "burn", "Destroy money", walletapi.Burn{}),
-		order(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{}),
+		pays(order(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{})),
 		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly", walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,

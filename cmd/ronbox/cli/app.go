@@ -302,22 +302,37 @@ func checkEmptyFlags(args []string) error {
 // Confirm asks before something is replaced. With --yes it does not ask; otherwise a person at a
 // terminal must type target.
 func (a *App) Confirm(what, target string) error {
+	return a.ask(what, what+"\nType "+target+" to confirm: ", target)
+}
+
+// Agree asks whether to do something in view of a fact. With --yes it does not ask; otherwise a
+// person at a terminal must answer y or yes.
+func (a *App) Agree(fact, do string) error {
+	return a.ask(fact, fact+"; "+do+"? [y/N] ", "y", "yes")
+}
+
+// ask asks a question and returns an error unless the answer is one of want. It names what in a
+// refusal to go on without a terminal.
+func (a *App) ask(what, question string, want ...string) error {
 	if a.Flags.Yes || a.Flags.PrintCurl {
 		return nil
 	}
-	if !IsTerminal(a.Stdin) || !IsTerminal(a.Stderr) {
+	if !a.AtTerminal() {
 		return Fail(ExitUsage, "confirm", "add --yes to confirm", "%s: needs --yes", what)
 	}
-	fmt.Fprintf(a.Stderr, "%s\nType %s to confirm: ", what, target)
+	fmt.Fprint(a.Stderr, question)
 	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the confirmation: %w", err)
 	}
-	if strings.TrimSpace(line) != target {
+	if !slices.Contains(want, strings.TrimSpace(line)) {
 		return Fail(ExitFailed, "not_confirmed", "", "not confirmed")
 	}
 	return nil
 }
+
+// AtTerminal reports whether a person can be asked.
+func (a *App) AtTerminal() bool { return IsTerminal(a.Stdin) && IsTerminal(a.Stderr) }
 
 // SameSignal is the time within which a repeated signal counts as the same one: the timeout
 // command of coreutils signals the child and then the process group.

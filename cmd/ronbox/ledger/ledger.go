@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
@@ -152,7 +153,7 @@ func statsTable(t cli.Table, doc ledgerStats) {
 	t.Row("batches", doc.Head.Batches)
 	t.Row("records", doc.Head.Seq)
 	for _, as := range doc.Assets {
-		t.Row("in circulation", FormatMinor(as.SupplyMinor, as.Asset))
+		t.Row("in circulation", FormatAmount(as.SupplyMinor, as.Decimals)+" "+as.Asset)
 	}
 	for _, b := range doc.Buckets {
 		t.Row(b.Name, fmt.Sprintf("%d rows, %s", b.Rows, cli.Bytes(b.Bytes)))
@@ -167,7 +168,17 @@ func CheckTxID(s string) error {
 	return nil
 }
 
-// FormatMinor formats an amount in minor units.
+// FormatAmount formats minor units of an asset with decimals as people write the amount. It returns
+// what it does not understand as it is.
+func FormatAmount(minor string, decimals int) string {
+	a, err := engines.ParseAmount(minor)
+	if err != nil || decimals < 0 || decimals > engines.MaxDecimals {
+		return minor
+	}
+	return a.Decimal(decimals)
+}
+
+// FormatMinor formats an amount of an asset whose decimals are not known.
 func FormatMinor(amount, asset string) string { return amount + " " + asset + " (minor units)" }
 
 // ReceiptTable prints a receipt with its amount in minor units.

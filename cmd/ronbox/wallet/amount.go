@@ -2,56 +2,62 @@ package wallet
 
 import (
 	"context"
-	"strings"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// largestAmount is 2^128-1.
-const largestAmount = "340282366920938463463374607431768211455"
-
-// checkAmount checks an amount in minor units: a whole number above 0.
-func checkAmount(s string) error {
-	n, err := engines.ParseAmount(s)
-	if err != nil && len(s) >= len(largestAmount) && s[0] != '0' && strings.Trim(s, "0123456789") == "" {
-		return cli.Usage("%q is too large: the largest amount is %s", s, largestAmount)
+// checkAmount checks an AMOUNT of the command line before the decimals of its asset are known.
+func checkAmount(text string, minor bool) error {
+	most := engines.MaxDecimals
+	if minor {
+		most = 0
 	}
-	if err != nil || n.IsZero() {
-		return notAmount(s, "want a whole number of minor units above 0, such as 1000")
+	a, err := engines.ParseDecimal(text, most)
+	switch {
+	case errors.Is(err, engines.ErrLarge) && !minor: // with fewer decimals it may fit
+	case errors.Is(err, engines.ErrPrecision) && minor:
+		return notAmount(text, "minor units have no point")
+	case err != nil:
+		return notAmount(text, err.Error())
+	case a.IsZero():
+		return notAmount(text, wantMore)
 	}
 	return nil
 }
 
-func notAmount(s, want string) error { return cli.Usage("%q is not an amount: %s", s, want) }
+const wantMore = "must be above 0"
 
-// hasPoint reports whether s is digits, a point and digits.
-func hasPoint(s string) bool {
-	whole, part, found := strings.Cut(s, ".")
-	return found && whole != "" && part != "" && strings.Trim(whole+part, "0123456789") == ""
-}
+func notAmount(text, reason string) error { return cli.Usage("%q is not an amount: %s", text, reason) }
 
-// checkAmountText is checkAmount before the decimals of the asset are known.
-func checkAmountText(s string) error {
-	if hasPoint(s) {
-		return nil
-	}
-	return checkAmount(s)
-}
-
-// decimals are the digits after the point that assets have for people, by asset.
+// decimals are the numbers of digits that assets have after the point, by asset.
 type decimals map[string]int
 
+// assetLister is the part of walletapi.Client that reads decimals.
+type assetLister interface {
+	Assets(ctx context.Context) (walletapi.AssetList, error)
+	HoldInfo(ctx context.Context, txid string) (walletapi.HoldInfo, error)
+}
+
 // readDecimals asks the node for the decimals of its assets.
-func readDecimals(ctx context.Context, c walletapi.Client) (decimals, error) {
+func readDecimals(ctx context.Context, c assetLister) (decimals, error) {
 	list, err := c.Assets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := decimals{}
 	for _, as := range list.Assets {
+		if as.Decimals < 0 || as.Decimals > engines.MaxDecimals {
+			return nil, inconsistent("the node's answer is not valid: %s has %d decimals", as.Asset, as.Decimals)
+		}
 		out[as.Asset] = as.Decimals
 	}
 	return out, nil
@@ -67,62 +73,112 @@ func (a app) shownDecimals(ctx context.Context, c walletapi.Client) decimals {
 	return d
 }
 
-// toMinor replaces an amount with a point by minor units.
-func toMinor(ctx context.Context, c walletapi.Client, op *walletapi.BatchOp) error {
-	if !hasPoint(op.AmountMinor) {
+// toMinor replaces the amount that the command line gives op by minor units, which it is already if
+// minor.
+func (a app) toMinor(ctx context.Context, c assetLister, op *walletapi.BatchOp, minor bool) (err error) {
+	if op.AmountMinor == "" || minor {
 		return nil
 	}
-	asset := op.Asset
-	if op.Hold != "" {
-		h, err := c.HoldInfo(ctx, op.Hold)
-		if err != nil {
-			return err
-		}
-		asset = h.Asset
-	}
-	d, err := readDecimals(ctx, c)
-	if err != nil {
-		return err
-	}
-	op.AmountMinor, err = d.parse(op.AmountMinor, asset)
-	return err
-}
-
-// parse returns the minor units of an amount with a point.
-func (d decimals) parse(s, asset string) (minor string, err error) {
-	n := d[asset]
-	whole, part, _ := strings.Cut(s, ".")
+	m := converter{app: a, node: c, instead: "give the amount in minor units, with --minor"}
+	text := op.AmountMinor
+	op.AmountMinor, err = m.minor(ctx, op, text)
+	bad, wrong := errors.AsType[*httpapi.BodyError](err)
 	switch {
-	case n == 0:
-		return "", checkAmount(s)
-	case len(part) > n:
-		return "", notAmount(s, asset+" has "+cli.Decimal(uint64(n))+" digits after the point")
+	case !wrong:
+		return err
+	case bad.Field == "asset":
+		return cli.Fail(cli.ExitFailed, "asset_unknown", adviceAssets, "nothing was sent: %s %s", op.Asset, bad.Reason)
+	case bad.Field == "hold":
+		return cli.Fail(cli.ExitFailed, "hold_unknown", adviceHolds, "nothing was sent: %s %s", op.Hold, bad.Reason)
 	}
-	minor = strings.TrimLeft(whole+part+strings.Repeat("0", n-len(part)), "0")
-	if minor == "" {
-		return "", notAmount(s, "it must be above 0")
-	}
-	if err := checkAmount(minor); err != nil {
-		return "", err
-	}
-	return minor, nil
+	return notAmount(text, bad.Reason)
 }
 
-// bare shows an amount without its asset.
-func (d decimals) bare(minor, asset string) string {
+// converter converts decimal amounts to minor units. It belongs to one goroutine.
+type converter struct {
+	app
+	node    assetLister
+	instead string   // what to do if the decimals cannot be read
+	all     decimals // nil until they are needed
+}
+
+// minor returns the minor units of an amount of op: in its asset or, if it is a capture, in that of
+// the hold. It returns an *httpapi.BodyError if a member of op is at fault.
+func (m *converter) minor(ctx context.Context, op *walletapi.BatchOp, text string) (string, error) {
+	if m.Flags.PrintCurl {
+		return "", cli.Fail(cli.ExitUsage, "usage", m.instead,
+			"--print-curl sends nothing, so the decimals of the asset are not known")
+	}
+	asset := op.Asset
+	r := m.Repeater()
+	err := r.Repeat(ctx, "read the decimals of the asset", func() (err error) {
+		if op.Hold != "" {
+			var h walletapi.HoldInfo
+			if h, err = m.node.HoldInfo(ctx, op.Hold); err != nil {
+				return err
+			}
+			asset = h.Asset
+		}
+		if m.all == nil {
+			m.all, err = readDecimals(ctx, m.node)
+		}
+		return err
+	})
+	if err != nil {
+		return "", m.unread(err)
+	}
+	if _, known := m.all[asset]; !known {
+		return "", httpapi.BadBody("asset", "is not declared, or not an asset of the token")
+	}
+	return m.all.parse(text, asset)
+}
+
+// unread returns the failure to read the decimals of an amount. Without them 12 may be 12.00 or
+// 0.12, so nothing is sent.
+func (m *converter) unread(err error) error {
+	p, refused := errors.AsType[*wire.Problem](err)
+	if refused && p.Status == http.StatusNotFound {
+		return httpapi.BadBody("hold", "does not exist, or the token may not see it")
+	}
+	f := &cli.Failure{Err: fmt.Errorf("nothing was sent: the decimals of the amount cannot be read: %w", err)}
+	if refused && p.Status == http.StatusForbidden {
+		f.Next = m.instead + ", or use a token that may read them"
+	}
+	return f
+}
+
+// parse returns the minor units of an amount above 0. It returns an *httpapi.BodyError for another
+// text. asset must be in d.
+func (d decimals) parse(text, asset string) (minor string, err error) {
 	n := d[asset]
-	if n == 0 {
-		return minor
+	a, err := engines.ParseDecimal(text, n)
+	switch {
+	case errors.Is(err, engines.ErrPrecision):
+		return "", httpapi.BadBody("amount", asset+" has "+digits(n)+" after the point")
+	case err != nil:
+		return "", httpapi.BadBody("amount", err.Error())
+	case a.IsZero():
+		return "", httpapi.BadBody("amount", wantMore)
 	}
-	if len(minor) <= n {
-		minor = strings.Repeat("0", n+1-len(minor)) + minor
-	}
-	return minor[:len(minor)-n] + "." + minor[len(minor)-n:]
+	return a.String(), nil
 }
 
-// show shows an amount and its asset.
+func digits(n int) string {
+	switch n {
+	case 0:
+		return "no digits"
+	case 1:
+		return "1 digit"
+	}
+	return strconv.Itoa(n) + " digits"
+}
+
+// bare formats an amount without its asset.
+func (d decimals) bare(minor, asset string) string { return ledger.FormatAmount(minor, d[asset]) }
+
+// show formats an amount and its asset. Minor units are marked if the decimals are not known.
 func (d decimals) show(minor, asset string) string {
-	if d[asset] == 0 {
+	if _, known := d[asset]; !known {
 		return ledger.FormatMinor(minor, asset)
 	}
 	return d.bare(minor, asset) + " " + asset

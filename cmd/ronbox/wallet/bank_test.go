@@ -21,6 +21,7 @@ import (
 // fakeBank is a node with balances, references, and answers stored by key. It loses requests and
 // answers, and is killed, at random.
 type fakeBank struct {
+	lister
 	balance  map[string]int
 	refs     map[string]posted // by reference
 	answers  map[string]walletapi.BatchAnswer
@@ -43,7 +44,7 @@ var errKilled = errors.New("killed")
 func newFakeBank(draw func(int) int) *fakeBank {
 	return &fakeBank{
 		balance: map[string]int{}, refs: map[string]posted{}, answers: map[string]walletapi.BatchAnswer{},
-		draw: draw, since: time.Now(),
+		draw: draw, since: time.Now(), lister: ofAssets(),
 	}
 }
 

@@ -28,9 +28,9 @@ func (a app) batchCmd() *cobra.Command {
 		Use:   "batch FILE",
 		Short: "Execute the operations of a CSV or NDJSON file, each once, even if it is run again",
 		Long: `Execute the operations of a file ("-" is stdin): NDJSON, or CSV with a header line. The
-columns are op, from, to, asset, amount_minor (minor units), nonce, expires_in_s, hold,
-memo, valid_until, reference; op is issue, transfer, burn, hold, capture or release. The
-whole file is checked before anything is sent.
+columns are op, from, to, asset, amount (decimal, 12.50) or amount_minor (minor units,
+1250), nonce, expires_in_s, hold, memo, valid_until, reference; op is issue, transfer,
+burn, hold, capture or release. The whole file is checked before anything is sent.
 
 Each row has a permanent reference, and the ledger executes a reference once. So each row
 is executed once, even if the file is run again after a crash, a kill or a lost
@@ -83,7 +83,7 @@ func (a app) batch(ctx context.Context, node batchNode, file string, f batchFlag
 	case f.run != "" && !runName.MatchString(f.run):
 		return cli.Usage("--run %q: must be 1 to 56 of the characters A-Z a-z 0-9 . _ : -", f.run)
 	}
-	rows, err := a.readBatch(file, f.run)
+	rows, err := a.readBatch(ctx, node, file, f.run)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"ronbox/appliance/csvfile"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/httpapi"
 	wallethttp "ronbox/httpapi/wallet"
 	walletapi "ronbox/httpapi/wire/wallet"
@@ -37,15 +39,19 @@ type batchRow struct {
 	own  bool // the file gives its reference
 }
 
-// batchColumns are the members of an operation, which are also the columns of a CSV file.
+// batchColumns are the members of an operation, and amount, which are the columns of a CSV file.
 var batchColumns = []string{
-	"op", "from", "to", "asset", "amount_minor", "nonce", "expires_in_s", "hold", "memo", "valid_until", "reference",
+	"op", "from", "to", "asset", "amount", "amount_minor", "nonce", "expires_in_s", "hold", "memo", "valid_until",
+	"reference",
 }
 
-// readBatch reads a whole batch file, "-" being stdin, and checks every line. Each row then has a
-// reference; see reference.
-func (a app) readBatch(path, run string) ([]batchRow, error) {
-	p := batchParser{name: path, run: run}
+// readBatch reads a whole batch file, "-" being stdin, and checks every line. Each row then has an
+// amount in minor units, and a reference; see refer.
+func (a app) readBatch(ctx context.Context, node assetLister, path, run string) ([]batchRow, error) {
+	m := converter{app: a, node: node, instead: "write the column amount_minor instead of amount"}
+	p := batchParser{name: path, run: run, minor: func(op *walletapi.BatchOp, amount string) (string, error) {
+		return m.minor(ctx, op, amount)
+	}}
 	in := a.Stdin
 	if path == "-" {
 		p.name = "stdin"
@@ -88,6 +94,10 @@ type batchParser struct {
 	rows      []batchRow
 	faults    []string
 	more      int // faults that are not shown
+
+	// minor returns the minor units of an amount of op, or an *httpapi.BodyError if the row is at
+	// fault
+	minor func(op *walletapi.BatchOp, amount string) (string, error)
 }
 
 func (p *batchParser) fault(line int, err error) {
@@ -144,15 +154,64 @@ func (p *batchParser) add(line int, raw []byte) error {
 	if len(p.rows) == maxBatchRows {
 		return unfit("hard_limit", "split the file", "more than %d operations", maxBatchRows)
 	}
-	op, err := wallethttp.ReadOp(raw)
-	if err == nil && (engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To)) {
-		err = errSystemAccount
+	op, err := p.read(raw)
+	if _, unread := errors.AsType[*cli.Failure](err); unread {
+		return err // the decimals of all amounts are missing
 	}
 	if err != nil {
 		p.fault(line, err)
 	}
 	p.rows = append(p.rows, batchRow{line: line, op: op, own: op.Reference != ""})
 	return nil
+}
+
+// read reads the operation of a line.
+func (p *batchParser) read(raw []byte) (op walletapi.BatchOp, err error) {
+	raw, amount, err := cutAmount(raw)
+	if err != nil {
+		return op, err
+	}
+	op, err = wallethttp.ReadOp(raw)
+	bad, wrong := errors.AsType[*httpapi.BodyError](err)
+	switch {
+	case wrong && bad.Field == "amount_minor" && amount != nil:
+		return op, httpapi.BadBody("amount", bad.Reason)
+	case wrong && bad.Field == "amount_minor" && bad.Reason == ledger.WantMember:
+		return op, httpapi.BadBody("amount", "is missing: give it, or amount_minor")
+	case err != nil:
+		return op, err
+	case engines.IsSystemAccount(op.From) || engines.IsSystemAccount(op.To):
+		return op, errSystemAccount
+	case amount != nil:
+		op.AmountMinor, err = p.minor(&op, *amount)
+	}
+	return op, err
+}
+
+// cutAmount takes the decimal amount out of an operation, nil if it has none. Until the amount is
+// converted, 1 minor unit stands in its place, so that the other members can be checked.
+func cutAmount(raw []byte) (rest []byte, amount *string, err error) {
+	var row map[string]jsontext.Value
+	if !bytes.Contains(raw, []byte(`"amount"`)) || json.Unmarshal(raw, &row) != nil { // ReadOp finds the fault
+		return raw, nil, nil
+	}
+	text, given := row["amount"]
+	if !given {
+		return raw, nil, nil
+	}
+	if _, both := row["amount_minor"]; both {
+		return nil, nil, httpapi.BadBody("amount", "stands beside amount_minor: give one of them")
+	}
+	if text.Kind() != '"' {
+		return nil, nil, httpapi.BadBody("amount", "must be a string, such as \"12.50\"")
+	}
+	if err := json.Unmarshal(text, &amount); err != nil {
+		return nil, nil, err
+	}
+	delete(row, "amount")
+	row["amount_minor"] = jsontext.Value(`"1"`)
+	rest, err = json.Marshal(row)
+	return rest, amount, err
 }
 
 func (p *batchParser) parseCSV(in *bufio.Reader) error {

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -10,10 +11,12 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	wallethttp "ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
 )
 
 func TestBatchFiles(t *testing.T) {
 	const head = "op,from,to,asset,amount_minor\n"
+	const decimal = "op,from,to,asset,amount\n"
 	for _, tt := range []struct{ doc, in, want string }{
 		{"csv", head + "transfer,alice,bob,ron,5\nburn,bob,,ron,1\n", ""},
 		{"csv with quotes and more columns", "op,to,asset,amount_minor,memo\nissue,alice,ron,5,\"a, b\"\n", ""},
@@ -41,6 +44,18 @@ func TestBatchFiles(t *testing.T) {
 		{"an amount with a point", head + "transfer,alice,bob,ron,5.00\n", "stdin:2: amount_minor: "},
 		{"an amount of nothing", head + "transfer,alice,bob,ron,0\n", "stdin:2: amount_minor: "},
 		{"a sign", head + "transfer,alice,bob,ron,-5\n", "stdin:2: amount_minor: "},
+		{"a decimal amount", decimal + "transfer,alice,bob,ron,5\nburn,bob,,ron,0.01\n", ""},
+		{"decimal amounts in ndjson", `{"op":"capture","hold":"` + someHold + `","amount":"3.5"}`, ""},
+		{"a decimal amount with too many digits", decimal + "transfer,alice,bob,ron,12.001\n", "stdin:2: amount: ron has 2 digits after the point"},
+		{"a decimal amount of nothing", decimal + "transfer,alice,bob,ron,0.00\n", "stdin:2: amount: must be above 0"},
+		{"a decimal amount with a comma", decimal + "transfer,alice,bob,ron,\"12,50\"\n", "stdin:2: amount: must be digits"},
+		{"a decimal amount of an unknown asset", decimal + "transfer,alice,bob,silver,5\n", "stdin:2: asset: is not declared"},
+		{"a decimal amount of an unknown hold", `{"op":"capture","hold":"tx_01JD3V9T5E8Q2X7RZ4M6K0ABCE","amount":"3.5"}`, "stdin:1: hold: does not exist"},
+		{"an empty decimal amount", `{"op":"burn","from":"bob","asset":"ron","amount":""}`, "stdin:1: amount: must be digits"},
+		{"a decimal amount that is a number", `{"op":"burn","from":"bob","asset":"ron","amount":1.5}`, "stdin:1: amount: must be a string"},
+		{"both amounts", `{"op":"burn","from":"bob","asset":"ron","amount":"1","amount_minor":"100"}`, "stdin:1: amount: stands beside amount_minor"},
+		{"no amount", head + "transfer,alice,bob,ron,\n", "stdin:2: amount: is missing: give it, or amount_minor"},
+		{"an amount of a release", `{"op":"release","hold":"` + someHold + `","amount":"3.5"}`, "stdin:1: amount: is no member of this operation"},
 		{"an account with a space", head + "transfer,al ice,bob,ron,5\n", "stdin:2: from: "},
 		{"an asset in capitals", head + "transfer,alice,bob,RON,5\n", "stdin:2: asset: "},
 		{"to oneself", head + "transfer,alice,alice,ron,5\n", "stdin:2: to: must be another account than from"},
@@ -66,6 +81,38 @@ func TestBatchFiles(t *testing.T) {
 	}
 }
 
+// The reference of a row never changes, or a release would pay the rows of the one before it once
+// more. A row has the same one with a decimal amount.
+func TestReferencesOfRowsAreFrozen(t *testing.T) {
+	const want = "batch/8b01d0b308bf556bae34f7408a2b1ebc" // as the release without decimal amounts gave it
+	for _, in := range []string{
+		"op,from,to,asset,amount_minor,memo\ntransfer,alice,bob,ron,1250,rent\n",
+		"op,from,to,asset,amount,memo\ntransfer,alice,bob,ron,12.5,rent\n",
+		`{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount":"12.50","memo":"rent"}`,
+	} {
+		rows, err := parseBatch(in)
+		if err != nil || rows[0].op.Reference != want || rows[0].op.AmountMinor != "1250" {
+			t.Errorf("%s: %+v, %v, want %s", in, rows, err, want)
+		}
+	}
+}
+
+// A file with decimal amounts is not begun if the decimals cannot be read. Minor units need none.
+func TestBatchWithoutDecimals(t *testing.T) {
+	for column, want := range map[string]int{"amount": 0, "amount_minor": 1} {
+		f := newFakeBank(sound)
+		f.balance["a"], f.lister = 9, lister{err: &wire.Problem{Status: 403, Reason: "forbidden"}}
+		j := newJob(t, "op,from,to,asset,"+column+"\ntransfer,a,b,ron,5\n", batchFlags{})
+		err := j.run(t, f)
+		if f.requests != want || (err == nil) != (want == 1) {
+			t.Errorf("%s: %d requests, %v", column, f.requests, err)
+		}
+		if v := cli.Classify(err); err != nil && (v.Code != cli.ExitDenied || !strings.Contains(v.Next, "amount_minor")) {
+			t.Errorf("%s: %+v", column, v)
+		}
+	}
+}
+
 // A batch in CSV and the same batch in NDJSON parse to the same rows.
 func TestBatchFormsAreOne(t *testing.T) {
 	csv := "memo,op,from,to,asset,amount_minor\nx,transfer,alice,bob,ron,5\n"
@@ -86,12 +133,13 @@ func TestBatchFormsAreOne(t *testing.T) {
 // parseBatch parses a batch as the verb does.
 func parseBatch(in string) ([]batchRow, error) {
 	a := app{cli.New(strings.NewReader(in), io.Discard, io.Discard, server.Build{})}
-	return a.readBatch("-", "")
+	return a.readBatch(context.Background(), ofAssets(), "-", "")
 }
 
 func FuzzBatchFile(f *testing.F) {
 	f.Add("op,from,to,asset,amount_minor\ntransfer,alice,bob,ron,5\n")
 	f.Add(`{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"5"}` + "\n")
+	f.Add("op,from,to,asset,amount\ntransfer,alice,bob,ron,5.00\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		rows, err := parseBatch(in)
 		if err != nil {

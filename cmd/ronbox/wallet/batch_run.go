@@ -30,6 +30,7 @@ const (
 
 // batchNode is the part of walletapi.Client that a batch uses.
 type batchNode interface {
+	assetLister
 	Batch(ctx context.Context, key string, b walletapi.Batch) (walletapi.BatchPosted, error)
 	Tx(ctx context.Context, id string) ([]byte, error)
 }

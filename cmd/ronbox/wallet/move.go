@@ -3,6 +3,8 @@ package wallet
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,16 +14,24 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // repeatHelp ends the help of every command that moves money.
 const repeatHelp = `
 
-AMOUNT is in minor units. It may have a decimal point if ` + "`wallet.decimals`" + ` lists the
-asset: with 2 decimals, 12.50 means 1250. The command first prints a key. With --key and
-that key the same command can be repeated safely: it is executed once, and prints the same
-receipt.`
+AMOUNT is decimal, with at most the digits after the point that the asset has
+(` + "`ronbox wallet assets`" + `): with 2 decimals, 12 and 12.00 are the same amount. With --minor
+AMOUNT is a whole number of minor units, 1200. The command first prints a key. With --key
+and that key the same command can be repeated safely: it is executed once, and prints the
+same receipt.`
+
+// payeeHelp explains how a new payee is met.
+const payeeHelp = `
+
+If the payee is a new account, a person at a terminal is asked first, and elsewhere a note
+is printed. --existing refuses a new payee, and --new pays it without question or note.`
 
 // operation makes cmd a command that requests one operation, which parse reads from the arguments.
 func (a app) operation(
@@ -31,23 +41,32 @@ func (a app) operation(
 ) *cobra.Command {
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		op, err := parse(args)
-		if err == nil && op.AmountMinor != "" {
-			err = toMinor(ctx, c, &op)
+		if err = cmp.Or(err, f.check()); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := a.toMinor(ctx, c, &op, f.minor); err != nil {
+			return err
+		}
+		if err := a.meetPayee(ctx, c, f, &op); err != nil {
 			return err
 		}
 		return a.order(ctx, c, f, func(ctx context.Context, key string) (walletapi.Posted, error) {
 			op := op
 			f.identify(&op, key)
-			return post(ctx, c, key, &op)
+			return post(ctx, c, key, &op, f.existing)
 		})
 	})
 	return cmd
 }
 
-// post requests one operation.
-func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.BatchOp) (walletapi.Posted, error) {
+// post requests one operation. With existing it is refused if its payee is not known.
+func post(
+	ctx context.Context,
+	c walletapi.Client,
+	key string,
+	op *walletapi.BatchOp,
+	existing bool,
+) (walletapi.Posted, error) {
 	switch op.Op {
 	case walletapi.OpIssue:
 		return c.Issue(ctx, key, walletapi.Issue{
@@ -55,20 +74,28 @@ func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.Bat
 			ValidUntil: op.ValidUntil, Reference: op.Reference,
 		})
 	case walletapi.OpTransfer:
-		return c.Transfer(ctx, key, walletapi.Transfer{
+		body := walletapi.Transfer{
 			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce, Memo: op.Memo,
 			ValidUntil: op.ValidUntil, Reference: op.Reference,
-		})
+		}
+		if existing {
+			return c.TransferExisting(ctx, key, body)
+		}
+		return c.Transfer(ctx, key, body)
 	case walletapi.OpBurn:
 		return c.Burn(ctx, key, walletapi.Burn{
 			From: op.From, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce, Memo: op.Memo,
 			ValidUntil: op.ValidUntil, Reference: op.Reference,
 		})
 	case walletapi.OpHold:
-		return c.Hold(ctx, key, walletapi.Hold{
+		body := walletapi.Hold{
 			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: op.Nonce,
 			ExpiresInS: op.ExpiresInS, Memo: op.Memo, ValidUntil: op.ValidUntil, Reference: op.Reference,
-		})
+		}
+		if existing {
+			return c.HoldExisting(ctx, key, body)
+		}
+		return c.Hold(ctx, key, body)
 	case walletapi.OpCapture:
 		return c.Capture(ctx, key,
 			walletapi.Capture{Hold: op.Hold, AmountMinor: op.AmountMinor, Reference: op.Reference})
@@ -80,12 +107,49 @@ func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.Bat
 // names its accounts in the order in which their faults are reported.
 func (f *sendFlags) moves(op walletapi.BatchOp, check ...string) (walletapi.BatchOp, error) {
 	op.Asset, op.Memo, op.ValidUntil = f.asset, f.memo, f.validUntil
-	err := cmp.Or(checkParty(check[0]), checkAsset("--asset", op.Asset), checkAmountText(op.AmountMinor))
+	err := cmp.Or(checkParty(check[0]), checkAsset("--asset", op.Asset), checkAmount(op.AmountMinor, f.minor))
 	for _, account := range check[1:] {
 		err = cmp.Or(err, checkParty(account))
 	}
 	return op, err
 }
+
+// meetPayee looks whether the payee of op is a new account, because the name may be mistyped.
+// Unless the command line says what to do then, a person is asked, or a note is printed. A
+// repetition of an earlier call does not look.
+func (a app) meetPayee(ctx context.Context, c walletapi.Client, f *sendFlags, op *walletapi.BatchOp) error {
+	ask := a.AtTerminal() && !a.Flags.Yes
+	switch {
+	case op.Op != walletapi.OpTransfer && op.Op != walletapi.OpHold, a.Flags.PrintCurl,
+		f.existing, f.fresh, f.key != "", a.Flags.Quiet && !ask:
+		return nil
+	}
+	var acc walletapi.Account
+	r := a.Repeater()
+	err := r.Repeat(ctx, "look up the payee", func() (err error) {
+		acc, err = c.Account(ctx, op.To)
+		return err
+	})
+	note := ""
+	p, refused := errors.AsType[*wire.Problem](err)
+	switch {
+	case refused && p.Status == http.StatusForbidden:
+		note = "it is not known whether " + op.To + " is a new account: the token may not read it"
+	case err != nil || acc.Known:
+		return err
+	case ask:
+		d, _ := readDecimals(ctx, c) // minor units are right too
+		return a.Agree(op.To+" is a new account", payWord[op.Op]+" "+d.show(op.AmountMinor, op.Asset))
+	default:
+		note = op.To + " is a new account; --existing refuses one"
+	}
+	if !a.Flags.Quiet {
+		a.Warn("note: %s", note)
+	}
+	return nil
+}
+
+var payWord = map[string]string{walletapi.OpTransfer: "pay", walletapi.OpHold: "set aside"}
 
 func (a app) issueCmd() *cobra.Command {
 	var f sendFlags
@@ -109,12 +173,13 @@ func (a app) transferCmd() *cobra.Command {
 		Use:   "transfer FROM TO AMOUNT",
 		Short: "Move money from one account to another",
 		Long: `Move money from one account to another. The first payment to an account opens it. When the
-receipt is printed, the payment is on disk.` + repeatHelp,
-		Example: `  ronbox wallet transfer alice bob 1000
-  ronbox wallet transfer alice bob 1000 --key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+receipt is printed, the payment is on disk.` + payeeHelp + repeatHelp,
+		Example: `  ronbox wallet transfer alice bob 12.50 --existing
+  ronbox wallet transfer alice bob 12.50 --key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args: cli.Exactly(3, "two accounts and an amount"),
 	}
 	f.add(cmd)
+	f.payeeFlags(cmd)
 	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
 		return f.moves(walletapi.BatchOp{Op: walletapi.OpTransfer, From: args[0], To: args[1], AmountMinor: args[2]},
 			args[1], args[0])
@@ -128,7 +193,7 @@ func (a app) burnCmd() *cobra.Command {
 		Short: "Destroy money of an account",
 		Long:  `Destroy money of an account. It reduces the amount of the asset in circulation.` + repeatHelp,
 		Example: `  ronbox wallet burn bob 10
-  ronbox wallet burn bob 10 --memo redeemed --json`,
+  ronbox wallet burn bob 10 --minor --memo redeemed --json`,
 		Args: cli.Exactly(2, "an account and an amount"),
 	}
 	f.add(cmd)
@@ -147,12 +212,13 @@ func (a app) holdCmd() *cobra.Command {
 		Use:   "hold FROM TO AMOUNT",
 		Short: "Set money aside for an account to capture",
 		Long: `Set money of account FROM aside. FROM cannot spend it until TO captures it
-(` + "`ronbox wallet capture`" + `), it is released, or it expires.` + repeatHelp,
+(` + "`ronbox wallet capture`" + `), it is released, or it expires.` + payeeHelp + repeatHelp,
 		Example: `  ronbox wallet hold alice shop 500 --expires-in 1h
   ronbox wallet hold alice shop 500 --json | jq -r .txid`,
 		Args: cli.Exactly(3, "two accounts and an amount"),
 	}
 	f.add(cmd)
+	f.payeeFlags(cmd)
 	cmd.Flags().DurationVar(&expires, "expires-in", 24*time.Hour, "`time` until the hold expires, 1s to 720h")
 	return a.operation(cmd, &f, func(args []string) (op walletapi.BatchOp, err error) {
 		if expires < time.Second || expires > longestHold || expires%time.Second != 0 {
@@ -181,12 +247,13 @@ the payer. A hold can be captured once.` + repeatHelp,
 		Args: cli.Between(1, 2, "the txid of a hold and perhaps an amount"),
 	}
 	f.keyFlag(cmd)
+	f.minorFlag(cmd)
 	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
 		op := walletapi.BatchOp{Op: walletapi.OpCapture, Hold: args[0]}
 		err := ledger.CheckTxID(op.Hold)
 		if err == nil && len(args) == 2 {
 			op.AmountMinor = args[1]
-			err = checkAmountText(op.AmountMinor)
+			err = checkAmount(op.AmountMinor, f.minor)
 		}
 		return op, err
 	})
@@ -251,6 +318,9 @@ func (a app) flagsCmd(cmd *cobra.Command, off bool) *cobra.Command {
 		}
 		if _, err := record.ParseFlags(flag); err != nil {
 			return cli.Usage("--flag %q: want frozen, no_debit, no_credit or closed", flag)
+		}
+		if err := f.check(); err != nil {
+			return err
 		}
 		if body.Account, body.Set = args[0], []string{flag}; off {
 			body.Set, body.Clear = nil, body.Set

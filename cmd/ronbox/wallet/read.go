@@ -11,6 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
@@ -22,9 +23,9 @@ func (a app) balanceCmd() *cobra.Command {
 		Use:   "balance ACCOUNT",
 		Short: "Show the balance of an account, and how much of it can be spent",
 		Long: `Show the balance of an account in an asset: the amount that can be spent, the amount
-posted, and the amount set aside by open holds. An account that was never paid has 0.
-With --min-seq the answer is at least as new as that record of the ledger. A receipt names
-its record in ledger.seq.`,
+posted, and the amount set aside by open holds. For an account that does not exist, it
+exits with 1. With --min-seq the answer is at least as new as that record of the ledger. A
+receipt names its record in ledger.seq.`,
 		Example: `  ronbox wallet balance alice
   ronbox wallet balance alice --asset ron --min-seq 41 --json | jq -r .amount_minor`,
 		Args: cli.Exactly(1, "one account"),
@@ -40,9 +41,13 @@ its record in ledger.seq.`,
 			return err
 		}
 		var acc walletapi.Account
-		if !a.Flags.JSON && !a.Flags.Quiet {
+		if !b.Known || !a.Flags.JSON && !a.Flags.Quiet {
 			if acc, err = c.Account(ctx, args[0]); err != nil {
 				return err
+			}
+			if !b.Known && !acc.Known { // a node of an earlier release does not say it in a balance
+				return cli.Fail(cli.ExitFailed, "account_unknown",
+					"check its name; the first payment to an account opens it", "no account %s", args[0])
 			}
 		}
 		d := a.shownDecimals(ctx, c)
@@ -158,33 +163,75 @@ func (a app) showReceipt(ctx context.Context, c walletapi.Client, raw []byte) er
 
 func (a app) assetsCmd() *cobra.Command {
 	var declare string
+	var digits int
 	var flags sendFlags
 	cmd := &cobra.Command{
 		Use:   "assets",
 		Short: "List the assets and how much of each is in circulation, or declare one",
 		Long: `List the assets of the ledger and how much of each is in circulation: issued and not
-burned. --declare adds an asset for good. Declaring an asset that exists changes nothing.
-` + "`wallet.assets`" + ` in the configuration declares them when the node starts.`,
+burned. --declare adds an asset for good. --decimals sets the number of digits after the
+point in its amounts, once: with 2, 1250 minor units are 12.50. An asset that exists can
+get its decimals too; if some of it is in circulation, you are asked first. Declaring an
+asset once more changes nothing. ` + "`wallet.assets`" + ` in the configuration declares assets
+when the node starts.`,
 		Example: `  ronbox wallet assets
+  ronbox wallet assets --declare eur --decimals 2
   ronbox wallet assets --declare gold --json`,
 	}
 	cmd.Flags().StringVar(&declare, "declare", "", "declare this `asset`: 1 to 16 characters a-z and 0-9")
+	cmd.Flags().IntVar(&digits, "decimals", 0, "set the `number` of digits after the point, 0 to 18, for good")
 	flags.keyFlag(cmd)
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, _ []string) error {
-		if declare == "" && flags.key != "" {
+		body := walletapi.AssetDeclare{Asset: declare}
+		if cmd.Flags().Changed("decimals") {
+			body.Decimals = &digits
+		}
+		switch {
+		case declare == "" && flags.key != "":
 			return cli.Usage("--key repeats a declaration: give --declare too")
-		}
-		if declare == "" {
+		case declare == "" && body.Decimals != nil:
+			return cli.Usage("--decimals is of a declaration: give --declare too")
+		case declare == "":
 			return a.listAssets(ctx, c)
+		case digits < 0 || digits > engines.MaxDecimals:
+			return cli.Usage("--decimals %d: want 0 to %d", digits, engines.MaxDecimals)
 		}
-		if err := checkAsset("--declare", declare); err != nil {
+		err := cmp.Or(checkAsset("--declare", declare), flags.check())
+		if err == nil && body.Decimals != nil {
+			err = a.agreeDecimals(ctx, c, declare, digits)
+		}
+		if err != nil {
 			return err
 		}
 		return a.order(ctx, c, &flags, func(ctx context.Context, key string) (walletapi.Posted, error) {
-			return c.DeclareAsset(ctx, key, walletapi.AssetDeclare{Asset: declare})
+			return c.DeclareAsset(ctx, key, body)
 		})
 	})
 	return cmd
+}
+
+// agreeDecimals asks whether an asset in circulation that has no decimals may get n of them: all
+// its amounts will read differently, and that cannot be undone.
+func (a app) agreeDecimals(ctx context.Context, c assetLister, asset string, n int) error {
+	if a.Flags.Yes || a.Flags.PrintCurl {
+		return nil
+	}
+	var list walletapi.AssetList
+	r := a.Repeater()
+	err := r.Repeat(ctx, "read the assets", func() (err error) {
+		list, err = c.Assets(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, as := range list.Assets {
+		if as.Asset == asset && as.Decimals == 0 && as.SupplyMinor != "0" {
+			return a.Agree(fmt.Sprintf("%s %s will read %s %s; decimals cannot be changed later",
+				as.SupplyMinor, asset, ledger.FormatAmount(as.SupplyMinor, n), asset), "go on")
+		}
+	}
+	return nil
 }
 
 func (a app) listAssets(ctx context.Context, c walletapi.Client) error {
@@ -197,10 +244,10 @@ func (a app) listAssets(ctx context.Context, c walletapi.Client) error {
 			t.Row("no assets: add one with `ronbox wallet assets --declare`")
 			return
 		}
-		t.Row("ASSET", "IN CIRCULATION", "DECLARED")
+		t.Row("ASSET", "IN CIRCULATION", "DECIMALS", "DECLARED")
 		for _, as := range list.Assets {
-			d := decimals{as.Asset: as.Decimals}
-			t.Row(as.Asset, d.bare(as.SupplyMinor, as.Asset), cli.FormatStamp(as.DeclaredAt.Time))
+			t.Row(as.Asset, ledger.FormatAmount(as.SupplyMinor, as.Decimals), as.Decimals,
+				cli.FormatStamp(as.DeclaredAt.Time))
 		}
 	})
 }

@@ -34,6 +34,9 @@ type sendFlags struct {
 	nonce      uint64
 	memo       string
 	validUntil string
+	minor      bool        // AMOUNT is in minor units
+	existing   bool        // refuse a new payee
+	fresh      bool        // pay a new payee without a look
 	given      func() bool // --nonce stands on the command line; nil where no nonce is taken
 }
 
@@ -42,9 +45,21 @@ func (f *sendFlags) keyFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.key, "key", "", "idempotency `key` of an earlier call, to repeat it safely")
 }
 
+// minorFlag adds --minor, for verbs that take an amount.
+func (f *sendFlags) minorFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.minor, "minor", false, "AMOUNT is a whole number of minor units")
+}
+
+// payeeFlags adds the flags that say how to meet a new payee.
+func (f *sendFlags) payeeFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.existing, "existing", false, "refuse a payee that is a new account")
+	cmd.Flags().BoolVar(&f.fresh, "new", false, "pay a new account without question or note")
+}
+
 // add adds the flags of an operation that takes a nonce.
 func (f *sendFlags) add(cmd *cobra.Command) {
 	f.keyFlag(cmd)
+	f.minorFlag(cmd)
 	assetFlag(cmd, &f.asset)
 	f.given = func() bool { return cmd.Flags().Changed("nonce") }
 	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "nonce of this debit, a `number` (default: the node assigns "+
@@ -66,6 +81,9 @@ func (f *sendFlags) check() error {
 		if err := record.CheckReference(f.reference); err != nil {
 			return cli.Usage("--reference %q: %w", f.reference, err)
 		}
+	}
+	if f.existing && f.fresh {
+		return cli.Usage("--existing and --new exclude each other")
 	}
 	if f.nonce == 0 && f.given != nil && f.given() {
 		return cli.Usage("--nonce 0: nonces begin with 1; leave it out to have the next one assigned")
@@ -99,11 +117,8 @@ func nonceIn(key string) (uint64, bool) {
 // poster asks a node for one change under a key.
 type poster func(ctx context.Context, key string) (walletapi.Posted, error)
 
-// order makes one change and shows the receipt.
+// order makes one change and shows the receipt. The flags were checked.
 func (a app) order(ctx context.Context, c walletapi.Client, f *sendFlags, post poster) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	s := &sender{Repeater: a.Repeater(), key: f.key, tell: a.printKey}
 	got, err := s.send(ctx, post)
 	if err != nil {

@@ -174,28 +174,113 @@ func TestKeyIsTheReference(t *testing.T) {
 	}
 }
 
-func TestDecimals(t *testing.T) {
-	d := decimals{"ron": 2, "wei": 18}
-	for _, tt := range []struct{ text, asset, minor string }{
-		{"12.50", "ron", "1250"}, {"12.5", "ron", "1250"}, {"0.01", "ron", "1"}, {"00.10", "ron", "10"}, {"12.505", "ron", ""},
-		{"0.00", "ron", ""}, {"1.5", "gold", ""}, {"0.000000000000000001", "wei", "1"},
-		{"340282366920938463463.374607431768211455", "wei", largestAmount}, {"340282366920938463463.374607431768211456", "wei", ""},
+// lister is a node that lists assets, or fails.
+type lister struct {
+	walletapi.AssetList
+	err error
+}
+
+func (l lister) Assets(context.Context) (walletapi.AssetList, error) { return l.AssetList, l.err }
+
+func (l lister) HoldInfo(_ context.Context, txid string) (walletapi.HoldInfo, error) {
+	if txid != someHold {
+		return walletapi.HoldInfo{}, &wire.Problem{Status: 404, Reason: "not_found"}
+	}
+	return walletapi.HoldInfo{TxID: txid, Asset: "ron"}, nil
+}
+
+const someHold = "tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD"
+
+// ofAssets lists ron with 2 decimals, wei with 18, and gold with none.
+func ofAssets() lister {
+	return lister{AssetList: walletapi.AssetList{Assets: []walletapi.Asset{
+		{Asset: "ron", Decimals: 2}, {Asset: "wei", Decimals: 18}, {Asset: "gold"},
+	}}}
+}
+
+// An AMOUNT becomes the minor units of its asset, or is refused.
+func TestAmountOfTheCommandLine(t *testing.T) {
+	const most = "340282366920938463463374607431768211455"
+	a := app{cli.New(nil, io.Discard, io.Discard, server.Build{})}
+	for _, tt := range []struct {
+		text  string
+		minor bool
+		op    walletapi.BatchOp
+		want  string
+		exit  int
+		says  string
+	}{
+		{"12", false, walletapi.BatchOp{Asset: "ron"}, "1200", 0, ""},
+		{"12.0", false, walletapi.BatchOp{Asset: "ron"}, "1200", 0, ""},
+		{"12.00", false, walletapi.BatchOp{Asset: "ron"}, "1200", 0, ""},
+		{"12", true, walletapi.BatchOp{Asset: "ron"}, "12", 0, ""},
+		{"12", false, walletapi.BatchOp{Asset: "gold"}, "12", 0, ""},
+		{"3.5", false, walletapi.BatchOp{Hold: someHold}, "350", 0, ""},
+		{"3.5", false, walletapi.BatchOp{Hold: "tx_1"}, "", cli.ExitFailed, ""},
+		{most, false, walletapi.BatchOp{Asset: "gold"}, most, 0, ""},
+		{most, true, walletapi.BatchOp{Asset: "silver"}, most, 0, ""},
+		{"340282366920938463463.374607431768211455", false, walletapi.BatchOp{Asset: "wei"}, most, 0, ""},
+		{"12.001", false, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "ron has 2 digits after the point"},
+		{"12.0", false, walletapi.BatchOp{Asset: "gold"}, "", cli.ExitUsage, "gold has no digits after the point"},
+		{"1", false, walletapi.BatchOp{Asset: "silver"}, "", cli.ExitFailed, "silver is not declared"},
+		{most, false, walletapi.BatchOp{Asset: "wei"}, "", cli.ExitUsage, "above 2^128-1"},
+		{"12.0", true, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "minor units have no point"},
+		{"0.00", false, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "must be above 0"},
+		{"0", true, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "must be above 0"},
+		{"1e5", false, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "must be digits"},
+		{"1,5", true, walletapi.BatchOp{Asset: "ron"}, "", cli.ExitUsage, "must be digits"},
 	} {
-		if got, err := d.parse(tt.text, tt.asset); got != tt.minor || (err == nil) != (tt.minor != "") {
-			t.Errorf("%s %s is %q, %v, want %q", tt.text, tt.asset, got, err, tt.minor)
+		op := tt.op
+		op.AmountMinor = tt.text
+		err := checkAmount(tt.text, tt.minor)
+		if err == nil {
+			err = a.toMinor(t.Context(), ofAssets(), &op, tt.minor)
+		}
+		exit := cli.ExitDone
+		if err != nil {
+			exit = cli.Classify(err).Code
+		}
+		if exit != tt.exit || err == nil && op.AmountMinor != tt.want || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s, minor %t, of %+v: %s, exit %d, %v", tt.text, tt.minor, tt.op, op.AmountMinor, exit, err)
 		}
 	}
-	for minor, want := range map[string]string{"0": "0.00", "5": "0.05", "50": "0.50", "1250": "12.50"} {
+}
+
+// Nothing is sent if the decimals of an amount cannot be read, or are impossible.
+func TestNoDecimals(t *testing.T) {
+	a := app{cli.New(nil, io.Discard, io.Discard, server.Build{})}
+	for _, tt := range []struct {
+		node lister
+		exit int
+		next string
+	}{
+		{lister{err: fmt.Errorf("x: %w", client.ErrNotReachable)}, cli.ExitUnreachable, "ronbox serve"},
+		{lister{err: &wire.Problem{Status: 403, Reason: "forbidden"}}, cli.ExitDenied, "with --minor"},
+		{lister{AssetList: walletapi.AssetList{Assets: []walletapi.Asset{{Asset: "ron", Decimals: -1}}}}, cli.ExitBad, ""},
+		{lister{AssetList: walletapi.AssetList{Assets: []walletapi.Asset{{Asset: "ron", Decimals: 19}}}}, cli.ExitBad, ""},
+	} {
+		op := walletapi.BatchOp{Asset: "ron", AmountMinor: "12"}
+		err := a.toMinor(t.Context(), tt.node, &op, false)
+		if err == nil || !strings.Contains(err.Error(), "nothing was sent") {
+			t.Fatalf("%+v: %v", tt.node, err)
+		}
+		if v := cli.Classify(err); v.Code != tt.exit || !strings.Contains(v.Next, tt.next) {
+			t.Errorf("%+v: %+v, %v", tt.node, v, err)
+		}
+	}
+}
+
+// An amount is shown as it can be typed again. Minor units are marked.
+func TestShownAmounts(t *testing.T) {
+	d := decimals{"ron": 2, "gold": 0}
+	for minor, want := range map[string]string{"0": "0.00", "5": "0.05", "50": "0.50", "1250": "12.50", "-": "-"} {
 		if got := d.bare(minor, "ron"); got != want {
 			t.Errorf("%s is shown as %s, want %s", minor, got, want)
 		}
 	}
-	if got := d.show("1250", "gold") + d.show("1250", "ron"); got != "1250 gold (minor units)12.50 ron" {
-		t.Error(got)
-	}
-	for text, ok := range map[string]bool{"5": true, "5.": false, ".5": false, "1.2.3": false, "-1.5": false, "1e5": false, "0": false} {
-		if err := checkAmountText(text); (err == nil) != ok {
-			t.Errorf("%s: %v", text, err)
+	for asset, want := range map[string]string{"ron": "12.50 ron", "gold": "1250 gold", "wei": "1250 wei (minor units)"} {
+		if got := d.show("1250", asset); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

@@ -63,11 +63,19 @@ func hint(err error, o *cli.Outcome) {
 	case "account_locked":
 		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them"
 	case "asset_unknown":
-		o.Next = "`ronbox wallet assets` lists them, --declare adds one"
+		o.Next = adviceAssets
+	case "payee_unknown":
+		o.Next = "check the name; without --existing the payment opens the account"
 	case "hold_unknown", "hold_closed", "hold_expired":
-		o.Next = "`ronbox wallet history ACCOUNT` shows its holds and how they ended"
+		o.Next = adviceHolds
 	}
 }
+
+// Advice that more than one failure gives.
+const (
+	adviceAssets = "`ronbox wallet assets` lists them, --declare adds one"
+	adviceHolds  = "`ronbox wallet history ACCOUNT` shows its holds and how they ended"
+)
 
 // defaultAsset is the asset of a node by default.
 const defaultAsset = "ron"

@@ -18,6 +18,7 @@ func TestBalanceIsWrittenAsTheEncoderDoes(t *testing.T) {
 		b := walletapi.Balance{
 			Account:     text("account"),
 			Asset:       text("asset"),
+			Known:       rapid.Bool().Draw(t, "known"),
 			AmountMinor: text("amount"),
 			PostedMinor: text("posted"),
 			HeldMinor:   text("held"),

@@ -160,10 +160,11 @@ type LedgerRef struct {
 	Root  string `json:"root" format:"b3" doc:"of that batch"`
 }
 
-// Balance is the body of GET /v1/balance. An account that was never paid has 0 of everything.
+// Balance is the body of GET /v1/balance. An account that does not exist has 0 of everything.
 type Balance struct {
 	Account     string       `json:"account" format:"account"`
 	Asset       string       `json:"asset" format:"asset"`
+	Known       bool         `json:"known" doc:"whether the account exists"`
 	AmountMinor string       `json:"amount_minor" format:"amount" doc:"amount that can be spent: posted minus held"`
 	PostedMinor string       `json:"posted_minor" format:"amount"`
 	HeldMinor   string       `json:"held_minor" format:"amount"`
@@ -182,6 +183,7 @@ func (b *Balance) AppendJSON(dst []byte) []byte {
 	}
 	text(`{"account":`, b.Account)
 	text(`,"asset":`, b.Asset)
+	dst = strconv.AppendBool(append(dst, `,"known":`...), b.Known)
 	text(`,"amount_minor":`, b.AmountMinor)
 	text(`,"posted_minor":`, b.PostedMinor)
 	text(`,"held_minor":`, b.HeldMinor)

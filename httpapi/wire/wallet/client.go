@@ -25,6 +25,9 @@ func NewClient(c *client.Client) Client { return Client{ledger.NewClient(c)} }
 // the same key is done once.
 const IdemHeader = "Idempotency-Key"
 
+// PayeeExisting is the value of ?payee= of a payment that must not open an account.
+const PayeeExisting = "existing"
+
 const batchBody = 16 << 20 // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
 
 // Posted is the answer to a write of the wallet.
@@ -62,6 +65,18 @@ func (c Client) Hold(ctx context.Context, key string, body Hold) (Posted, error)
 	return c.post(ctx, "hold", key, body)
 }
 
+// TransferExisting is Transfer to an account that exists: the node refuses another payee with the
+// reason payee_unknown.
+func (c Client) TransferExisting(ctx context.Context, key string, body Transfer) (Posted, error) {
+	return c.postExisting(ctx, OpTransfer, key, body)
+}
+
+// HoldExisting is Hold for a payee that exists: the node refuses another one with the reason
+// payee_unknown.
+func (c Client) HoldExisting(ctx context.Context, key string, body Hold) (Posted, error) {
+	return c.postExisting(ctx, OpHold, key, body)
+}
+
 // Capture pays out a hold and ends it.
 func (c Client) Capture(ctx context.Context, key string, body Capture) (Posted, error) {
 	return c.post(ctx, "capture", key, body)
@@ -82,8 +97,18 @@ func (c Client) DeclareAsset(ctx context.Context, key string, body AssetDeclare)
 	return c.post(ctx, "assets", key, body)
 }
 
-func (c Client) post(ctx context.Context, what, key string, body any) (out Posted, err error) {
-	out.Raw, out.Replayed, err = c.postRaw(ctx, client.Call{Path: "/v1/" + what, Body: body}, key, &out.Receipt)
+func (c Client) post(ctx context.Context, what, key string, body any) (Posted, error) {
+	return c.posted(ctx, client.Call{Path: "/v1/" + what, Body: body}, key)
+}
+
+// postExisting is post with the condition that the payee is known.
+func (c Client) postExisting(ctx context.Context, what, key string, body any) (Posted, error) {
+	q := client.Query{"payee": {PayeeExisting}}
+	return c.posted(ctx, client.Call{Path: "/v1/" + what, Query: q, Body: body}, key)
+}
+
+func (c Client) posted(ctx context.Context, k client.Call, key string) (out Posted, err error) {
+	out.Raw, out.Replayed, err = c.postRaw(ctx, k, key, &out.Receipt)
 	return out, err
 }
 
