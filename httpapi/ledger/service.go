@@ -125,10 +125,10 @@ func Routes(e Engine) []httpapi.Route {
 
 // Read sets the common properties of the read routes under /v1.
 func Read(r *httpapi.Route) {
+	r.Method, r.Pattern, r.Class = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead
 	if r.AnyOf == nil {
 		r.Scope = scopeRead
 	}
-	r.Method, r.Pattern, r.Class = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead
 	r.Deadline, r.Endpoint = httpapi.DefaultDeadline, httpapi.EndpointRead
 }
 

@@ -89,7 +89,7 @@ type FlagsChange struct {
 // AssetDeclare is the body of POST /v1/assets.
 type AssetDeclare struct {
 	Asset    string `json:"asset" format:"asset"`
-	Decimals *int   `json:"decimals,omitzero" min:"0" max:"18" doc:"number of digits after the point in amounts that people read; it can be set once"`
+	Decimals *int   `json:"decimals,omitzero" min:"0" max:"18" doc:"digits after the point of an amount that people read; set once, also for a known asset that has none"`
 }
 
 // Batch is the body of POST /v1/batch, as JSON or CBOR with the same members.
