@@ -78,6 +78,15 @@ func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string,
 	return e.do(ctx, e.newJob(by, key, corrID, op))
 }
 
+// PostExisting is Post for a transfer or a hold that must not open an account: a payee that the
+// ledger has not seen is refused with ErrUnknownPayee. The condition is not part of the request: a
+// repetition gets the first answer, with the condition or without it.
+func (e *Engine) PostExisting(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op) (Answer, error) {
+	j := e.newJob(by, key, corrID, op)
+	j.existing = true
+	return e.do(ctx, j)
+}
+
 // SetFlags is Post for an op that changes flags. Unless opens, an account that the ledger has not
 // seen is refused with ErrUnknownAccount.
 func (e *Engine) SetFlags(
@@ -89,15 +98,6 @@ func (e *Engine) SetFlags(
 ) (Answer, error) {
 	j := e.newJob(by, key, corrID, op)
 	j.opens = opens
-	return e.do(ctx, j)
-}
-
-// PostExisting is Post for a transfer or a hold that must not open an account: a payee that the
-// ledger has not seen is refused with ErrUnknownPayee. The condition is not part of the request: a
-// repetition gets the first answer, with the condition or without it.
-func (e *Engine) PostExisting(ctx context.Context, by engines.Actor, key, corrID string, op ledger.Op) (Answer, error) {
-	j := e.newJob(by, key, corrID, op)
-	j.existing = true
 	return e.do(ctx, j)
 }
 

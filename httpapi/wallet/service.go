@@ -139,7 +139,7 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: "assets",
 			Handle:  h.getAssets,
-			AnyOf:   append([]string{service + ".read"}, batchScopes()...), // a payer needs the decimals
+			AnyOf:   append([]string{service + ".read"}, batchScopes()...),
 			ID:      "listAssets",
 			Summary: "The declared assets",
 			Answers: ok(walletapi.AssetList{}),
