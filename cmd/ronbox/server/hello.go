@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/host"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -20,14 +19,16 @@ const (
 	resolveWithin = time.Second
 )
 
-// runHello says hello to the leader: often until it has answered, then now and then.
+// runHello says hello to the leader: often until it has answered, then now and then, and at once
+// when the fitness of this node changes.
 func (m *membership) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
-	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
+	heard, told, wait := "", "", 0 // the leader that has answered, the fitness, the ticks until the next hello
 	for {
 		leader, _, _ := m.raft.Leader()
-		if wait--; wait < 0 || leader != heard {
-			heard, wait = "", 0
+		unfit := m.raft.Unfit()
+		if wait--; wait < 0 || leader != heard || unfit != told {
+			heard, told, wait = "", unfit, 0
 			m.expect(ctx)
 			if m.hello(ctx, leader) {
 				heard, wait = leader, helloEvery
@@ -44,7 +45,7 @@ func (m *membership) runHello(ctx context.Context) error {
 // hello says hello, and reports whether the leader has heard it.
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
-		m.raft.Heard(leader, m.n.server.URL(), 0)
+		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
 		return m.raft.Leads()
 	}
@@ -58,6 +59,8 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		Clock:     from.UnixNano(),
 		Join:      m.joining != nil,
 		Keys:      m.keys(),
+		Unfit:     m.raft.Unfit(),
+		Ends:      m.id.NotAfter().Unix(),
 	})
 	if errors.Is(err, member.ErrToken) {
 		m.removed.Store(m.joining == nil)
@@ -74,7 +77,13 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
-	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.wall()).By)
+	skew := peer.SkewOf(answer.Clock, from, m.n.wall()).By
+	m.raft.Heard(answer.Server, member.Word{URL: answer.URL, Skew: skew})
+	for id, ahead := range answer.Skews {
+		if id != m.id.ServerID() && id != answer.Server {
+			m.raft.HeardClock(id, skew+time.Duration(ahead))
+		}
+	}
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()
@@ -164,15 +173,6 @@ func (m *membership) differing() string {
 		return ""
 	}
 	return m.keys().Differ(*leader)
-}
-
-// checkKeys returns the finding of the doctor about the secrets that all members share.
-func (m *membership) checkKeys() host.Finding {
-	f := host.Finding{Check: "cluster_keys", Level: host.OK, Seen: "the secrets are those of the leader"}
-	if differ := m.differing(); differ != "" {
-		f.Level, f.Seen, f.Advice = host.Bad, differ+": not that of the leader; "+keysEffect, keysAdvice
-	}
-	return f
 }
 
 // savePeers keeps the addresses of the members beside the file, for a node that has lost it.

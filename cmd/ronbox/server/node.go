@@ -19,6 +19,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -194,6 +195,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
+	n.metrics.Declare(cluster.Families()...) // a node alone has none of these series; the dashboard knows them
 	n.metrics.Configure(cfg.Metrics)
 	n.ring = obs.NewRing(out, n.metrics)
 	n.levels = obs.NewControl(cfg.Log, n.ring)
