@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
@@ -20,15 +21,18 @@ const (
 )
 
 // runHello says hello to the leader: often until it has answered, then now and then, and at once
-// when the fitness of this node changes.
+// when the fitness of this node changes or its wall clock steps. It also corrects the wall clock by
+// what the members agree on.
 func (m *membership) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
-	heard, told, wait := "", "", 0 // the leader that has answered, the fitness, the ticks until the next hello
+	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
+	var told news
 	for {
 		leader, _, _ := m.raft.Leader()
-		unfit := m.raft.Unfit()
-		if wait--; wait < 0 || leader != heard || unfit != told {
-			heard, told, wait = "", unfit, 0
+		m.n.ahead.Store(int64(m.raft.Ahead()))
+		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
+		if wait--; wait < 0 || leader != heard || now != told {
+			heard, told, wait = "", now, 0
 			m.expect(ctx)
 			if m.hello(ctx, leader) {
 				heard, wait = leader, helloEvery
@@ -40,6 +44,12 @@ func (m *membership) runHello(ctx context.Context) error {
 		case <-m.tick.C():
 		}
 	}
+}
+
+// news is what the leader must hear at once.
+type news struct {
+	unfit string
+	steps clock.Steps
 }
 
 // hello says hello, and reports whether the leader has heard it.

@@ -77,6 +77,7 @@ type Node struct {
 	opt   Options
 	build Build
 	clock *clock.Clock
+	ahead atomic.Int64     // ns by which the members of the cluster find the wall clock to be ahead; set by the hello task
 	now   func() time.Time // the reading of clock: of everything that is stored
 	wall  func() time.Time // the wall clock: of everything that others sign or check
 
