@@ -98,7 +98,8 @@ func (s *Server) Report(service, plane string) obs.Report {
 		return r
 	}
 	id, _, known := s.d.Cluster.Leader()
-	known = known && id != s.d.Cluster.Self()
+	removed := s.d.Cluster.Removed()
+	known = known && id != s.d.Cluster.Self() && !removed
 	out := obs.Report{
 		Ready: known, WriteReady: known, ReadReady: known,
 		Missing: []string{}, Causes: map[string]string{}, Services: map[string]obs.ServiceReport{},
@@ -108,7 +109,7 @@ func (s *Server) Report(service, plane string) obs.Report {
 	}
 	if !known {
 		missing, cause := "cluster.leader", "this node knows no node that leads"
-		if s.d.Cluster.Removed() {
+		if removed {
 			missing = "cluster.membership"
 			cause = "removed from the cluster; see `ronbox cluster rejoin --wipe`, or erase it"
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
@@ -169,24 +170,26 @@ func TestFullLogDoesNotStand(t *testing.T) {
 	})
 }
 
-// The clock of a node differs from those of both others: it is unfit, they are not.
+// A clock that is off the median of the members makes its node unfit, and no other.
 func TestSkew(t *testing.T) {
-	p := peers{known: map[string]*peerState{}}
-	n := &Node{peers: peers{known: p.known}}
-	if n.peers.skewed() {
-		t.Error("nobody was heard")
+	n := &Node{peers: peers{known: map[string]*peerState{}}, deps: Deps{Self: &server{id: "a"}}}
+	off := func(want time.Duration, skewed bool) {
+		t.Helper()
+		if ahead, _ := n.offset(); ahead != want || n.skewed() != skewed {
+			t.Errorf("%v off, skewed %t, want %v, %t", ahead, n.skewed(), want, skewed)
+		}
 	}
-	n.Heard("b", "https://b", time.Second)
-	if n.peers.skewed() {
-		t.Error("one of two is wrong, it is not known which")
-	}
-	n.Heard("c", "", -time.Second)
-	if !n.peers.skewed() {
-		t.Error("it differs from all others")
-	}
-	n.Heard("c", "", 10*time.Millisecond)
-	if n.peers.skewed() {
-		t.Error("it differs from one of two")
+	off(0, false)
+	n.Heard("b", member.Word{URL: "https://b", Skew: time.Second})
+	off(0, false) // one of two is wrong, it is not known which
+	n.HeardClock("c", 900*time.Millisecond)
+	off(-900*time.Millisecond, true)
+	n.HeardClock("c", -10*time.Millisecond)
+	off(0, false)
+	n.Heard("d", member.Word{Skew: 800 * time.Millisecond})
+	off(-400*time.Millisecond, false) // between the two in the middle
+	if skews := n.Skews(); len(skews) != 3 || n.peers.state("b").word.URL != "https://b" {
+		t.Errorf("%v", skews)
 	}
 }
 

@@ -50,6 +50,9 @@ func (n *Node) turn(state raft.RaftState) {
 	}
 	close(r.lost)
 	if n.office.Load() {
+		if n.raft.CurrentTerm() == r.term {
+			n.metrics.leases(1)
+		}
 		n.end(ReasonLost, nil)
 	}
 }
@@ -92,6 +95,7 @@ func (n *Node) takeOffice(ctx context.Context, r *reign) {
 		n.end(ReasonFailed, fmt.Errorf("lead: %w", err))
 		return
 	}
+	n.showOffice()
 	n.log.Info("leads", "term", r.term, "applied", n.store.Applied().Index)
 	close(n.elected)
 }

@@ -1,6 +1,10 @@
 package cluster
 
-import "ronbox/appliance/obs"
+import (
+	"context"
+
+	"ronbox/appliance/obs"
+)
 
 // metrics holds the series of the cluster. Raft's own go to the default sink of go-metrics, which
 // discards them.
@@ -9,13 +13,15 @@ type metrics struct {
 	installed func(int)
 	sent      func(int)
 	failed    func(int)
+	leases    func(int)
 	propose   func(float64)
 }
 
 // proposeSeconds are the histogram buckets of a group from its proposal to its commit.
 var proposeSeconds = [...]float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 
-func clusterFamilies() []obs.Family {
+// Families returns the metric families of a member.
+func Families() []obs.Family {
 	return []obs.Family{
 		{Name: "cluster_leader", Type: obs.Gauge, Help: "1 if this node leads, else 0."},
 		{Name: "cluster_known_leader", Type: obs.Gauge, Help: "1 if this node knows a leader, else 0."},
@@ -23,6 +29,24 @@ func clusterFamilies() []obs.Family {
 		{Name: "cluster_term", Type: obs.Gauge, Help: "Current term of the election."},
 		{Name: "cluster_applied_index", Type: obs.Gauge, Help: "Index of the last log entry in the file."},
 		{Name: "cluster_lag_entries", Type: obs.Gauge, Help: "Committed log entries that are not in the file."},
+		{Name: "cluster_voters", Type: obs.Gauge, Help: "Members with a vote. Only the leader has the series."},
+		{Name: "cluster_voters_healthy", Type: obs.Gauge, Help: "Voters that answer and may lead. Only the leader has the series."},
+		{Name: "cluster_failure_tolerance", Type: obs.Gauge, Help: "Voters that may fail. Only the leader has the series."},
+		{
+			Name: "cluster_clock_skew_seconds",
+			Type: obs.Gauge,
+			Help: "The clock of this node minus the median of the members' clocks; 0 with fewer than three.",
+		},
+		{
+			Name: "cluster_certificate_expiry_seconds",
+			Type: obs.Gauge,
+			Help: "Unix time at which the certificate of this node in the cluster expires.",
+		},
+		{
+			Name: "cluster_leases_lost_total",
+			Type: obs.Counter,
+			Help: "Times that this node stopped leading because too few voters answered.",
+		},
 		{Name: "cluster_elections_total", Type: obs.Counter, Help: "Elections that this node has won."},
 		{Name: "cluster_installs_total", Type: obs.Counter, Help: "Files of a leader that were installed."},
 		{
@@ -45,7 +69,7 @@ func clusterFamilies() []obs.Family {
 }
 
 func newMetrics(reg *obs.Metrics, n *Node) *metrics {
-	reg.Declare(clusterFamilies()...)
+	reg.Declare(Families()...)
 	gauge := func(name string, read func() float64) {
 		reg.Gauge(name, service, func() float64 {
 			if n.serving.Load() {
@@ -63,13 +87,31 @@ func newMetrics(reg *obs.Metrics, n *Node) *metrics {
 	gauge("cluster_term", func() float64 { return float64(n.raft.CurrentTerm()) })
 	gauge("cluster_applied_index", func() float64 { return float64(n.store.Applied().Index) })
 	gauge("cluster_lag_entries", func() float64 { return float64(n.lag()) })
+	gauge("cluster_clock_skew_seconds", func() float64 {
+		ahead, _ := n.offset()
+		return ahead.Seconds()
+	})
+	reg.Gauge("cluster_certificate_expiry_seconds", service, func() float64 {
+		return float64(n.deps.Self.NotAfter().Unix())
+	})
 	return &metrics{
 		elections: reg.Counter("cluster_elections_total", service),
 		installed: reg.Counter("cluster_installs_total", service),
 		sent:      reg.Counter("cluster_files_sent_total", service),
 		failed:    reg.Counter("cluster_proposals_failed_total", service),
+		leases:    reg.Counter("cluster_leases_lost_total", service),
 		propose:   reg.Histogram("cluster_propose_seconds", service),
 	}
+}
+
+// showOffice adds the series that only a leader has.
+func (n *Node) showOffice() {
+	gauge := func(name string, read func(Status) int) {
+		n.deps.Metrics.Gauge(name, service, func() float64 { return float64(read(n.Status(context.Background()))) })
+	}
+	gauge("cluster_voters", func(s Status) int { return s.Voters })
+	gauge("cluster_voters_healthy", func(s Status) int { return s.Healthy })
+	gauge("cluster_failure_tolerance", func(s Status) int { return s.FailureTolerance })
 }
 
 // gaugeOf returns 1 if set is true, else 0.

@@ -28,7 +28,8 @@ var errClosed = errors.New("cluster: the node is closing")
 // Self is the identity of the node.
 type Self interface {
 	ServerID() string
-	Advertise() string // address of the peer port for other members
+	Advertise() string   // address of the peer port for other members
+	NotAfter() time.Time // end of its certificate
 }
 
 // Store is the part of [store.Store] that the node uses.

@@ -36,7 +36,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.Logger = n.raftLog("raft")
 	c.HeartbeatTimeout = n.heartbeat()
 	c.ElectionTimeout = n.heartbeat()
-	c.LeaderLeaseTimeout = n.heartbeat() / 2
+	c.LeaderLeaseTimeout = n.heartbeat()
 	c.MaxAppendEntries = sentEntries
 	c.TrailingLogs = keptEntries
 	c.SnapshotInterval = truncateEvery

@@ -22,13 +22,18 @@ type Member struct {
 	Addr    string // of its peer port
 	URL     string // of its public port; "" if it has not said
 	Role    Role
-	Lag     uint64 // entries of the leader's log that it does not have
-	Healthy bool   // it has answered lately
-	Strange bool   // a node of another cluster answers at its address
+	Applied uint64        // index of the last entry that it has
+	Lag     uint64        // entries of the leader's log that it does not have
+	Answers bool          // it has answered lately
+	Healthy bool          // it answers and may lead
+	Unfit   string        // why it should not lead, "" if it may
+	Skew    time.Duration // its clock is ahead of the median of the members by so much
+	Ends    time.Time     // of its certificate; zero: it has not said
+	Strange bool          // a node of another cluster answers at its address
 }
 
-// Status describes the cluster as this node sees it. Lag, Healthy and Strange of other members
-// and FailureTolerance are known to the leader only.
+// Status describes the cluster as this node sees it. What it shows of other members beside their
+// role and address, and FailureTolerance, are known to the leader only.
 type Status struct {
 	Self             string
 	Leader           string // "" if none is known
@@ -37,8 +42,13 @@ type Status struct {
 	Applied          uint64 // index of the last entry in the file
 	Unfit            string // why this node does not stand for election, "" if it may
 	Members          []Member
-	FailureTolerance int // voters that may fail while a quorum remains
+	Voters           int
+	Healthy          int // of the voters
+	FailureTolerance int // voters that may fail while a quorum answers and one of them may lead
 }
+
+// Quorum returns how many voters must answer.
+func (s *Status) Quorum() int { return s.Voters/2 + 1 }
 
 // Status returns the state of the cluster. It does not block. Before Start only Self and the
 // members of the file are known.
@@ -48,16 +58,20 @@ func (n *Node) Status(context.Context) Status {
 	if n.serving.Load() {
 		s.Term, s.Applied, s.Unfit = n.raft.CurrentTerm(), n.store.Applied().Index, n.unfit()
 	}
-	voters, healthy := 0, 0
+	answering := 0
 	for _, m := range s.Members {
-		if m.Role == RoleVoter {
-			voters++
-			if m.Healthy {
-				healthy++
-			}
+		if m.Role != RoleVoter {
+			continue
+		}
+		s.Voters++
+		if m.Answers {
+			answering++
+		}
+		if m.Healthy {
+			s.Healthy++
 		}
 	}
-	s.FailureTolerance = max(0, healthy-(voters/2+1))
+	s.FailureTolerance = max(0, min(answering-s.Quorum(), s.Healthy-1))
 	return s
 }
 
@@ -80,22 +94,27 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 		m.Role = RoleVoter
 	}
 	known := n.peers.state(m.ID)
-	m.URL, m.Strange = known.url, n.peers.isStrange(s.Address)
+	m.URL, m.Strange = known.word.URL, n.peers.isStrange(s.Address)
+	ahead, _ := n.offset()
 	leader, _, _ := n.Leader()
 	switch {
 	case n.isSelf(s.ID):
-		m.Healthy = leader != "" && !n.over()
+		m.Answers = leader != "" && !n.over()
+		m.Unfit, m.Skew, m.Ends = n.Unfit(), ahead, n.deps.Self.NotAfter()
 		if n.serving.Load() {
-			m.Lag = n.lag()
+			m.Applied, m.Lag = n.store.Applied().Index, n.lag()
 		}
 	case leader == m.ID:
-		m.Healthy = true
+		m.Answers = true
 	case n.reign.Load() != nil:
-		m.Healthy = !known.answered.IsZero() && now.Sub(known.answered) < silentAfter*n.heartbeat()
+		m.Answers = !known.answered.IsZero() && now.Sub(known.answered) < silentAfter*n.heartbeat()
+		m.Unfit, m.Skew, m.Ends = known.word.Unfit, known.word.Skew+ahead, known.word.Ends
+		m.Applied = known.last
 		if last := n.raft.LastIndex(); last > known.last {
 			m.Lag = last - known.last
 		}
 	}
+	m.Healthy = m.Answers && m.Unfit == "" && m.Skew.Abs() <= mostSkew
 	return m
 }
 

@@ -21,7 +21,7 @@ const (
 	holdFor    = time.Minute            // after two short lives
 	holdBeats  = 5                      // heartbeats without a leader that lift the hold
 	lastBeats  = 10                     // heartbeats without a leader after which an unfit node stands
-	mostSkew   = 500 * time.Millisecond // of this clock against those of most peers
+	mostSkew   = 500 * time.Millisecond // of a clock against the median of those of the members
 )
 
 // runWatchdog ends the life of a hung node, and logs changes of its fitness.
@@ -54,10 +54,10 @@ func (n *Node) runWatchdog(ctx context.Context) error {
 func (n *Node) logSilent(silent map[string]bool) {
 	for _, m := range n.memberList() {
 		switch {
-		case !m.Healthy && !silent[m.ID]:
+		case !m.Answers && !silent[m.ID]:
 			silent[m.ID] = true
 			n.log.Warn("member_silent", "member", m.ID, "addr", m.Addr)
-		case m.Healthy && silent[m.ID]:
+		case m.Answers && silent[m.ID]:
 			delete(silent, m.ID)
 			n.log.Info("member_answers", "member", m.ID, "lag", m.Lag)
 		}
@@ -87,7 +87,7 @@ func (n *Node) unfit() string {
 		return "its last lives were short"
 	case n.latch.full.Load() != nil:
 		return "no room for its log"
-	case n.peers.skewed():
+	case n.skewed():
 		return "its clock differs from those of most members"
 	}
 	return judged.why

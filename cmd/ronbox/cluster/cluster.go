@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,11 @@ func hint(err error, o *cli.Outcome) {
 	p, ok := errors.AsType[*wire.Problem](err)
 	if ok && p.Service == "cluster" && p.Status == http.StatusNotFound {
 		o.Next = "`ronbox cluster status` lists the members"
+	}
+	if e, away := errors.AsType[*member.RemoteError](err); away &&
+		(e.Code == member.CodeNotLeader || e.Code == member.CodeBusy) {
+		o.Code, o.Reason = cli.ExitBusy, string(e.Code)
+		o.Next = "wait until a majority of the voters agrees on a leader, then run the command again"
 	}
 	for _, row := range []struct {
 		is           error
@@ -140,18 +146,49 @@ func isLoopback(text string) bool {
 	return u.Hostname() == "localhost" || at.IsLoopback()
 }
 
+// Exit codes of cluster status --check.
+const (
+	exitUnhealthy = 20
+	exitNoLeader  = 21
+)
+
 func (a app) statusCmd() *cobra.Command {
-	return &cobra.Command{
+	check := false
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the members of the cluster, as the node sees them",
 		Long: `Show the members of the cluster, as the node sees them: the leader, the role of each
 member, the URL of its clients, how many entries of the log it lacks, and whether the
 leader hears from it. failure_tolerance is the number of voters that may still fail
-before the cluster stops answering. A member that has failed is not removed by itself.`,
+before the cluster stops answering. A member that has failed is not removed by itself. A
+member is healthy if it answers and may lead: it has room, its disk is fast enough, and
+its clock agrees with those of most members.
+
+Exit codes with --check, beside those of every verb: 20 a member is not healthy, or no
+further voter may fail; 21 no leader is known.`,
 		Example: `  ronbox --data-dir data cluster status
+  ronbox --data-dir data cluster status --check -q || notify-the-operator
   ronbox --data-dir data cluster status --json | jq .failure_tolerance`,
-		RunE: cli.Ask(a.App, clusterapi.NewClient, clusterapi.Client.ClusterStatus, statusTable),
 	}
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 20 or 21 unless the cluster is whole")
+	cmd.RunE = a.online(func(ctx context.Context, c clusterapi.Client, _ []string) error {
+		s, err := c.ClusterStatus(ctx)
+		if err != nil {
+			return err
+		}
+		if err := a.Show(s, func(t cli.Table) { statusTable(t, s) }); err != nil || !check {
+			return err
+		}
+		sick := slices.ContainsFunc(s.Members, func(m clusterapi.Member) bool { return !m.Healthy })
+		switch {
+		case s.Leader == "":
+			a.Exit = exitNoLeader
+		case sick || s.FailureTolerance == 0:
+			a.Exit = exitUnhealthy
+		}
+		return nil
+	})
+	return cmd
 }
 
 func statusTable(t cli.Table, s clusterapi.ClusterStatus) {

@@ -20,6 +20,7 @@ const keyClock = "clock_ok"
 func (n *Node) setClock(o Options) {
 	from := o.clock
 	from.Built, from.Config = n.build.Made, n.boot.Node.Clock()
+	from.Ahead = func() time.Duration { return time.Duration(n.ahead.Load()) }
 	n.clock = clock.New(from)
 	n.now, n.wall = n.clock.Now, time.Now
 	if from.Read != nil {

@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/systemd"
@@ -206,6 +209,41 @@ func joined(t *testing.T, a *lives) *config.Config {
 		t.Errorf("joined again: %v", err)
 	}
 	return cfg
+}
+
+// A member whose clock goes wrong is named by all, should not lead, and its own reading follows the
+// clocks of the other two.
+func TestClockOfAMember(t *testing.T) {
+	a := leadsAlone(t)
+	var shift atomic.Int64
+	b := join(t, a)
+	c := &lives{cfg: joined(t, a), again: &renewal{}}
+	c.rig = launchWith(t, c.cfg, c.options(Options{clock: clock.Options{Read: turned(&shift)}}))
+	status := func() clusterapi.ClusterStatus {
+		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		must(t, err)
+		return s
+	}
+	a.await("three healthy voters", func() bool { s := status(); return s.VotersHealthy == 3 && s.FailureTolerance == 1 })
+	const off = 30 * 24 * time.Hour
+	shift.Store(int64(off))
+	a.await("the leader to name the clock", func() bool {
+		s := status()
+		i := slices.IndexFunc(s.Members, func(m clusterapi.Member) bool { return !m.Healthy })
+		return i >= 0 && s.Members[i].ID == c.member.(*membership).id.ServerID() && s.Members[i].Unfit != "" &&
+			(time.Duration(s.Members[i].SkewMS)*time.Millisecond-off).Abs() < mostSkew && s.FailureTolerance == 1
+	})
+	c.await("its own finding", func() bool {
+		return strings.Contains(c.member.(*membership).raft.Unfit(), "clock") && time.Until(c.now()).Abs() < time.Second
+	})
+	shift.Store(0)
+	a.await("the clock to be right again", func() bool { return status().VotersHealthy == 3 })
+	for _, l := range []*lives{a, b, c} { // at once: no two that remain need a leader
+		l.stop()
+	}
+	for _, l := range []*lives{a, b, c} {
+		l.halt()
+	}
 }
 
 // A member whose secrets are not those of the leader does not stand for election. It says so, and so

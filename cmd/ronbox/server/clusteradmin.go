@@ -70,30 +70,45 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 		}
 	}
 	s := m.raft.Status(ctx)
-	out = clusterapi.ClusterStatus{Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance)}
+	out = clusterapi.ClusterStatus{
+		Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance), Term: s.Term, Applied: s.Applied,
+		Voters: uint64(s.Voters), Quorum: uint64(s.Quorum()),
+	}
 	able := uint64(0) // healthy voters that can lead
 	for _, one := range s.Members {
 		differ := m.peers.Differs(one.ID)
-		if one.Role == cluster.RoleVoter && one.Healthy && !strings.Contains(differ, SecretName) {
+		voter := one.Role == cluster.RoleVoter && one.Healthy
+		if voter && differ == "" {
+			out.VotersHealthy++
+		}
+		if voter && !strings.Contains(differ, SecretName) {
 			able++
 		}
 		out.Members = append(out.Members, clusterapi.Member{
 			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag,
-			Healthy: one.Healthy && differ == "", Note: noteOf(one, differ),
+			Healthy: one.Healthy && differ == "", Note: noteOf(one, differ, s.Leader != ""),
+			Address: one.Addr, Applied: one.Applied, SkewMS: one.Skew.Milliseconds(), Unfit: one.Unfit,
+			Answers: one.Answers, CertificateEnds: wire.Instant{Time: one.Ends.UTC()},
 		})
 	}
 	out.FailureTolerance = min(out.FailureTolerance, max(able, 1)-1)
 	return out, nil
 }
 
-// noteOf describes why a member is not healthy: a node of another cluster has its address, or its
-// secrets are not those of the leader. It returns "" if neither is known.
-func noteOf(m cluster.Member, differ string) string {
+// noteOf describes why a member is not healthy, or returns "". Without a leader it is not known of
+// most members whether they answer.
+func noteOf(m cluster.Member, differ string, led bool) string {
 	switch {
 	case m.Strange:
 		return "a node of another cluster answers at its address: see `ronbox cluster recover --help`"
 	case differ != "":
 		return differ + ": not that of the leader"
+	case !m.Answers && led:
+		return "does not answer at " + m.Addr + ": start it, or see `ronbox cluster rejoin --help`"
+	case m.Unfit != "":
+		return "unfit to lead: " + m.Unfit
+	case m.Answers && !m.Healthy:
+		return "its clock differs from those of most members by " + m.Skew.Round(time.Millisecond).String()
 	}
 	return ""
 }

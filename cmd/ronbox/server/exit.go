@@ -28,6 +28,7 @@ const (
 
 var (
 	errNoDatabase = errors.New("no database")
+	errNoCopy     = errors.New("this node is a member of a cluster, and has no database")
 	errListen     = errors.New("cannot listen") // matches every listenError
 )
 
@@ -131,6 +132,7 @@ func outcomes() []outcomeRow {
 			},
 		},
 		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
+		{errNoCopy, outcome{ExitConfig, "fetch it from the leader with `ronbox cluster rejoin --wipe`"}},
 		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{member.ErrUnfinished, outcome{ExitConfig, "run the command that is named again"}},
 		{member.ErrToken, outcome{ExitConfig, "empty the data directory, and join again with a new token"}},

@@ -36,7 +36,7 @@ func (n *Node) checkNode() []host.Finding {
 	}
 	found = append(found, n.checkDecimals()...)
 	if m, ok := n.member.(*membership); ok {
-		found = append(found, m.checkKeys())
+		found = append(found, m.findings()...)
 	}
 	return append(found, n.checkFleet()...)
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
-	"ronbox/appliance/host"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -20,14 +20,19 @@ const (
 	resolveWithin = time.Second
 )
 
-// runHello says hello to the leader: often until it has answered, then now and then.
+// runHello says hello to the leader: often until it has answered, then now and then, and at once
+// when the fitness of this node changes or its wall clock steps. It also corrects the wall clock by
+// what the members agree on.
 func (m *membership) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
 	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
+	var told news
 	for {
 		leader, _, _ := m.raft.Leader()
-		if wait--; wait < 0 || leader != heard {
-			heard, wait = "", 0
+		m.n.ahead.Store(int64(m.raft.Ahead()))
+		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
+		if wait--; wait < 0 || leader != heard || now != told {
+			heard, told, wait = "", now, 0
 			m.expect(ctx)
 			if m.hello(ctx, leader) {
 				heard, wait = leader, helloEvery
@@ -41,10 +46,16 @@ func (m *membership) runHello(ctx context.Context) error {
 	}
 }
 
+// news is what the leader must hear at once.
+type news struct {
+	unfit string
+	steps clock.Steps
+}
+
 // hello says hello, and reports whether the leader has heard it.
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
-		m.raft.Heard(leader, m.n.server.URL(), 0)
+		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
 		return m.raft.Leads()
 	}
@@ -58,6 +69,8 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		Clock:     from.UnixNano(),
 		Join:      m.joining != nil,
 		Keys:      m.keys(),
+		Unfit:     m.raft.Unfit(),
+		Ends:      m.id.NotAfter().Unix(),
 	})
 	if errors.Is(err, member.ErrToken) {
 		m.removed.Store(m.joining == nil)
@@ -74,7 +87,13 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
-	m.raft.Heard(answer.Server, answer.URL, peer.SkewOf(answer.Clock, from, m.n.wall()).By)
+	skew := peer.SkewOf(answer.Clock, from, m.n.wall()).By
+	m.raft.Heard(answer.Server, member.Word{URL: answer.URL, Skew: skew})
+	for id, ahead := range answer.Skews {
+		if id != m.id.ServerID() && id != answer.Server {
+			m.raft.HeardClock(id, skew+time.Duration(ahead))
+		}
+	}
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()
@@ -164,15 +183,6 @@ func (m *membership) differing() string {
 		return ""
 	}
 	return m.keys().Differ(*leader)
-}
-
-// checkKeys returns the finding of the doctor about the secrets that all members share.
-func (m *membership) checkKeys() host.Finding {
-	f := host.Finding{Check: "cluster_keys", Level: host.OK, Seen: "the secrets are those of the leader"}
-	if differ := m.differing(); differ != "" {
-		f.Level, f.Seen, f.Advice = host.Bad, differ+": not that of the leader; "+keysEffect, keysAdvice
-	}
-	return f
 }
 
 // savePeers keeps the addresses of the members beside the file, for a node that has lost it.

@@ -19,6 +19,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -76,6 +77,7 @@ type Node struct {
 	opt   Options
 	build Build
 	clock *clock.Clock
+	ahead atomic.Int64     // ns by which the members of the cluster find the wall clock to be ahead; set by the hello task
 	now   func() time.Time // the reading of clock: of everything that is stored
 	wall  func() time.Time // the wall clock: of everything that others sign or check
 
@@ -194,6 +196,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
+	n.metrics.Declare(cluster.Families()...) // a node alone has none of these series; the dashboard knows them
 	n.metrics.Configure(cfg.Metrics)
 	n.ring = obs.NewRing(out, n.metrics)
 	n.levels = obs.NewControl(cfg.Log, n.ring)

@@ -162,6 +162,9 @@ func (n *Node) openFile(ctx context.Context) error {
 	})()
 	err := n.store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
+		if n.member != nil {
+			return fmt.Errorf("%w in %s", errNoCopy, n.boot.Node.DataDir)
+		}
 		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
 	}
 	n.started = n.now() // the clock goes on from the file

@@ -43,11 +43,20 @@ func (n *Node) walletDeps() wallet.Deps {
 		Log:        n.levels.Logger(),
 		Board:      n.board,
 		Now:        n.now,
-		StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
+		StallAfter: n.stallAfter,
 		SafeMode:   n.ledger().SafeMode,
 		Warm:       n.ledger().WarmBalance,
 		AuthReady:  n.Ready,
 	}
+}
+
+// stallAfter returns ledger.stall_after. A member of a cluster gives the others at least a heartbeat.
+func (n *Node) stallAfter() time.Duration {
+	after := n.conf().Ledger.StallAfter.D()
+	if n.member != nil {
+		after = max(after, n.conf().Cluster.Heartbeat.D())
+	}
+	return after
 }
 
 // walletEngine is the wallet as the node runs it. Its state is the ledger's, so it has nothing to

@@ -105,10 +105,12 @@ func (c *fakeCluster) Remove(_ context.Context, id string) error {
 	return c.refuse
 }
 
-func (c *fakeCluster) Heard(id, url string, _ time.Duration) {
+func (c *fakeCluster) Skews() map[string]int64 { return map[string]int64{"other": 7} }
+
+func (c *fakeCluster) Heard(id string, w Word) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard[id] = url
+	c.heard[id] = w.URL
 }
 
 // leader is a running first member with its peer port.

@@ -30,8 +30,10 @@ type Cluster interface {
 	Admit(ctx context.Context, id, addr string, standby bool) error
 	// Remove returns ErrQuorum if the healthy voters that remain are no quorum.
 	Remove(ctx context.Context, id string) error
-	// Heard records the public URL of a node and how far its clock is ahead.
-	Heard(id, url string, skew time.Duration)
+	// Heard records the word of another node.
+	Heard(id string, w Word)
+	// Skews returns by how many ns the clocks of other members are ahead of that of this node.
+	Skews() map[string]int64
 }
 
 // Shot is a verified snapshot of the file, with its membership. The handler calls Remove once.
@@ -194,7 +196,9 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	if !waits && !s.d.Cluster.IsMember(server) {
 		return nil, notMember(server)
 	}
-	s.d.Cluster.Heard(server, q.URL, time.Unix(0, q.Clock).Sub(s.d.Now()))
+	s.d.Cluster.Heard(server, Word{
+		URL: q.URL, Skew: time.Unix(0, q.Clock).Sub(s.d.Now()), Unfit: q.Unfit, Ends: time.Unix(q.Ends, 0),
+	})
 	keys := s.d.Keys()
 	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
@@ -204,7 +208,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	}
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
-		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys,
+		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Skews: s.d.Cluster.Skews(),
 	}, nil
 }
 

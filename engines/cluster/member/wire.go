@@ -56,6 +56,8 @@ type Hello struct {
 	Clock     int64      `json:"clock"` // Unix ns
 	Join      bool       `json:"join"`  // the node has its file and asks to be admitted
 	Keys      KeyDigests `json:"keys,omitempty"`
+	Unfit     string     `json:"unfit,omitempty"` // why the node should not lead
+	Ends      int64      `json:"ends,omitempty"`  // of its certificate, Unix s
 }
 
 // HelloAnswer is the answer of the leader.
@@ -66,6 +68,16 @@ type HelloAnswer struct {
 	Clock   int64      `json:"clock"`
 	Members []string   `json:"members"` // addresses of peer ports
 	Keys    KeyDigests `json:"keys,omitempty"`
+	// Skews holds by how many ns the clocks of other members are ahead of that of the leader.
+	Skews map[string]int64 `json:"skews,omitempty"`
+}
+
+// Word is what this node knows from the last hello of another member.
+type Word struct {
+	URL   string        // of its public port; "": as before
+	Skew  time.Duration // its clock is ahead of that of this node by so much
+	Unfit string        // why it should not lead, "" if it may
+	Ends  time.Time     // of its certificate
 }
 
 // Bundle holds the secrets that all members share. The handler of GET /bundle fills all members but

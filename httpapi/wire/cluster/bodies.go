@@ -17,6 +17,11 @@ type ClusterStatus struct {
 	Members []Member `json:"members"`
 	// FailureTolerance counts members that are down already.
 	FailureTolerance uint64 `json:"failure_tolerance" doc:"voters that may fail before the cluster stops answering"`
+	Term             uint64 `json:"term" doc:"of the election"`
+	Applied          uint64 `json:"applied" doc:"last entry of the log that the leader, or the node if none is known, has"`
+	Voters           uint64 `json:"voters"`
+	VotersHealthy    uint64 `json:"voters_healthy"`
+	Quorum           uint64 `json:"quorum" doc:"voters that must answer"`
 }
 
 // Member is a node of the cluster.
@@ -25,8 +30,15 @@ type Member struct {
 	Role    string `json:"role" enum:"voter|standby"`
 	URL     string `json:"url" doc:"of its HTTP listener; empty: not known yet"`
 	Lag     uint64 `json:"lag" doc:"entries of the log that it does not have yet"`
-	Healthy bool   `json:"healthy" doc:"the leader has heard from it recently, and it has the secrets of the leader"`
+	Healthy bool   `json:"healthy" doc:"it answers, may lead, and has the secrets of the leader"`
 	Note    string `json:"note,omitzero" doc:"why it is not healthy, if the leader knows"`
+
+	Address         string       `json:"address" doc:"of its peer port"`
+	Applied         uint64       `json:"applied" doc:"last entry of the log that it has, as the leader knows; 0: not known"`
+	SkewMS          int64        `json:"skew_ms" doc:"its clock minus the median of those of the members"`
+	Unfit           string       `json:"unfit,omitzero" doc:"why it should not lead"`
+	Answers         bool         `json:"answers" doc:"the leader has heard from it recently"`
+	CertificateEnds wire.Instant `json:"certificate_ends,omitzero"`
 }
 
 // InitRequest is the body of POST /admin/v1/cluster/init.

@@ -23,6 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire/node"
 )
 
@@ -77,6 +78,11 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	degraded.Metric = append(degraded.Metric, &dto.Metric{ // only a node that follows another has it
 		Label: []*dto.LabelPair{label("cause", "follow_ok"), label("service", "registry")},
 	})
+	for _, f := range cluster.Families() { // only a member of a cluster has these
+		families[f.Name] = &dto.MetricFamily{
+			Name: &f.Name, Metric: []*dto.Metric{{Label: []*dto.LabelPair{label("service", "cluster")}}},
+		}
+	}
 	return families
 }
 

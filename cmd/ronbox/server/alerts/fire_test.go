@@ -58,6 +58,12 @@ func rows() []row {
 		one("RonboxWitnessObjects", "1m", `registry_witness_objections{service="registry"}`, "1x99"),
 		one("RonboxRewardPaused", "5m", `reward_paused_runs{service="rewarder"}`, "0x4 1x99"),
 		one("RonboxLogKeyMissing", "2m", `readyz_degraded{service="registry", cause="log_key"}`, "1x99"),
+		one("RonboxClusterNoLeader", "2m", `cluster_known_leader{service="cluster"}`, "1x2 0x99"),
+		one("RonboxClusterUnfitLeader", "3m", `cluster_fit{service="cluster"}`, "1x2 0x99"),
+		one("RonboxClusterDegraded", "4m", `cluster_voters_healthy{service="cluster"}`, "3x2 2x99"),
+		one("RonboxClusterElections", "8m", `cluster_term{service="cluster"}`, "1+1x99"),
+		one("RonboxClusterLag", "7m", `cluster_lag_entries{service="cluster"}`, "1001x99"),
+		one("RonboxClusterCertificate", "11m", `cluster_certificate_expiry_seconds{service="cluster"}`, "1209000x99999"),
 		one("RonboxCheckpointOld", "6m", `registry_checkpoint_age_seconds{service="registry"}`, "2000+15x99"),
 	}
 }
@@ -81,6 +87,12 @@ func healthy() map[string]string {
 		`auth_token_expiry_seconds{service="node"}`:                "9e9x99999",
 		`auth_root_key_due_seconds{service="node"}`:                "9e9x99999",
 		`registry_checkpoint_interval_seconds{service="registry"}`: "600x99999",
+		`cluster_known_leader{service="cluster"}`:                  "1x99999",
+		`cluster_leader{service="cluster"}`:                        "1x99999",
+		`cluster_fit{service="cluster"}`:                           "1x99999",
+		`cluster_voters{service="cluster"}`:                        "3x99999",
+		`cluster_voters_healthy{service="cluster"}`:                "3x99999",
+		`cluster_certificate_expiry_seconds{service="cluster"}`:    "9e9x99999",
 		`registry_checkpoint_age_seconds{service="registry"}`:      "5x99999",
 	}
 	for _, r := range rows() {

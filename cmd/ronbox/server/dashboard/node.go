@@ -8,7 +8,7 @@ import (
 // rows returns the rows of the dashboard: the node, its database, then each service.
 func rows() []row {
 	return []row{
-		nodeRow(), databaseRow(), registryRow(), walletRow(), ledgerRow(), rewarderRow(), edgeRow(), indexRow(),
+		nodeRow(), databaseRow(), registryRow(), walletRow(), ledgerRow(), rewarderRow(), edgeRow(), indexRow(), clusterRow(),
 	}
 }
 

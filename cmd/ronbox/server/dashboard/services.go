@@ -158,3 +158,25 @@ func indexRow() row {
 			queries: one("sum by (state) (breaker_state{})", "{{state}}")},
 	})}
 }
+
+func clusterRow() row {
+	return row{"Cluster", []panel{
+		{title: "Leads", kind: stat, wide: 6, about: "Only members of a cluster have the series of this row.",
+			queries: one("max by (instance) (cluster_leader{})", "{{instance}}")},
+		{title: "Voters that may fail", kind: stat, wide: 6,
+			queries: one("max by (instance) (cluster_failure_tolerance{})", "{{instance}}")},
+		{title: "Voters, healthy", kind: stat, wide: 6,
+			queries: one("max by (instance) (cluster_voters_healthy{})", "{{instance}}")},
+		{title: "Fit to lead", kind: stat, wide: 6, queries: one("max by (instance) (cluster_fit{})", "{{instance}}")},
+		{title: "Term", queries: one("max by (instance) (cluster_term{})", "{{instance}}")},
+		{title: "Entries behind", queries: one("max by (instance) (cluster_lag_entries{})", "{{instance}}")},
+		{title: "Clock against the median", unit: "s",
+			queries: one("max by (instance) (cluster_clock_skew_seconds{})", "{{instance}}")},
+		{title: "From proposal to file", unit: "s", queries: quantiles("cluster_propose_seconds", "", "", "50", "99")},
+		{title: "Elections and lost leases, in an hour", queries: []query{
+			{"sum by (instance) (increase(cluster_elections_total{}[1h]))", "{{instance}} elections"},
+			{"sum by (instance) (increase(cluster_leases_lost_total{}[1h]))", "{{instance}} leases lost"},
+		}},
+		{title: "Proposals that failed", unit: "cps", queries: []query{total("cluster_proposals_failed_total{}", "failed")}},
+	}}
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"ronbox/appliance/host"
+	clusterapi "ronbox/httpapi/wire/cluster"
+)
+
+// Bounds of the findings about the cluster.
+const (
+	leastVoters     = 3                      // of which one may fail
+	mostSkew        = 500 * time.Millisecond // of the clock of a member
+	certificateSoon = 14 * 24 * time.Hour
+)
+
+// findings returns the findings about the cluster, as the leader sees it, and about this member.
+func (m *membership) findings() []host.Finding {
+	found := []host.Finding{m.checkKeys(), checkCertificate(m.id.NotAfter().Sub(m.n.wall()))}
+	s, err := clusterAdmin{m.n}.Status(context.Background())
+	if err != nil {
+		return found // it has not begun
+	}
+	return append(found, checkLeader(&s), checkTolerance(&s), checkSkew(&s))
+}
+
+func checkLeader(s *clusterapi.ClusterStatus) host.Finding {
+	if s.Leader != "" {
+		return host.Finding{Check: "cluster_leader", Level: host.OK, Seen: s.Leader + " leads"}
+	}
+	return host.Finding{
+		Check: "cluster_leader", Level: host.Bad,
+		Seen:   fmt.Sprintf("no leader is known: %d of %d voters must answer", s.Quorum, s.Voters),
+		Advice: "start the other members; if they are lost for ever, see `ronbox cluster recover --help`",
+	}
+}
+
+// checkTolerance warns of members that are not healthy, and of a cluster in which no voter may fail.
+func checkTolerance(s *clusterapi.ClusterStatus) host.Finding {
+	f := host.Finding{
+		Check: "cluster_tolerance", Level: host.OK, Seen: fmt.Sprintf("%d of %d voters may fail", s.FailureTolerance, s.Voters),
+	}
+	var sick []string
+	dead := false
+	for _, member := range s.Members {
+		if !member.Healthy && s.Leader != "" {
+			sick = append(sick, member.ID+" "+member.Note)
+		}
+		dead = dead || !member.Answers && s.Leader != ""
+	}
+	switch {
+	case sick != nil:
+		if f.Level = host.Warn; dead {
+			f.Level = host.Bad
+		}
+		f.Seen, f.Advice = f.Seen+"; "+strings.Join(sick, "; "), "`ronbox cluster status` shows each member"
+	case s.Leader != "" && s.Voters < leastVoters:
+		f.Level, f.Advice = host.Warn, "add members until there are three voters: `ronbox cluster token`"
+	}
+	return f
+}
+
+// checkSkew warns of the clocks of members that differ from the median of all.
+func checkSkew(s *clusterapi.ClusterStatus) host.Finding {
+	f := host.Finding{Check: "cluster_clock", Level: host.OK, Seen: "the clocks of the members agree"}
+	var off []string
+	for _, member := range s.Members {
+		if by := time.Duration(member.SkewMS) * time.Millisecond; by.Abs() > mostSkew {
+			off = append(off, fmt.Sprintf("%s is off by %v", member.ID, by))
+		}
+	}
+	if off != nil {
+		f.Level, f.Seen, f.Advice = host.Bad, strings.Join(off, "; "), "correct the clocks of these members"
+	}
+	return f
+}
+
+// checkCertificate warns of the end of the certificate of this member.
+func checkCertificate(left time.Duration) host.Finding {
+	f := host.Finding{Check: "cluster_certificate", Level: host.OK, Seen: "valid for " + days(left)}
+	switch {
+	case left <= 0:
+		f.Level, f.Seen = host.Bad, "it has expired: no member answers this node"
+	case left < certificateSoon:
+		f.Level = host.Warn
+	default:
+		return f
+	}
+	f.Advice = "`ronbox cluster rejoin --wipe` on this node obtains another one"
+	return f
+}
+
+func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d/(24*time.Hour))) }
+
+// checkKeys returns the finding of the doctor about the secrets that all members share.
+func (m *membership) checkKeys() host.Finding {
+	f := host.Finding{Check: "cluster_keys", Level: host.OK, Seen: "the secrets are those of the leader"}
+	if differ := m.differing(); differ != "" {
+		f.Level, f.Seen, f.Advice = host.Bad, differ+": not that of the leader; "+keysEffect, keysAdvice
+	}
+	return f
+}
