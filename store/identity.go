@@ -15,8 +15,8 @@ import (
 
 // Schema is the version of the file layout that this program writes. Since schema 2, every row
 // that no hash or signature covers ends in a checksum. Since schema 3, the rows of this copy of the
-// file are in bucket local. Since schema 4, the names of rows are counted. Since schema 5, records of
-// the ledger may set the decimals of an asset. An older file is migrated when it is opened.
+// file are in bucket local. Since schema 4, the names of rows are counted. Since schema 5, records
+// of the ledger may set the decimals of an asset. An older file is migrated when it is opened.
 const Schema = 5
 
 // Identity identifies a node and one incarnation of its file.

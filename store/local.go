@@ -35,8 +35,8 @@ func localRows(tx *bolt.Tx) *bolt.Bucket {
 	return tx.Bucket([]byte(metaBucket.Name))
 }
 
-// toLocal leads to schema 3. It has no step: writing the Info of schema 3 moves the rows, in the same
-// transaction.
+// toLocal leads to schema 3. It has no step: writing the Info of schema 3 moves the rows, in the
+// same transaction.
 var toLocal = Migration{From: localSchema - 1}
 
 // toNames leads to schema 4. It has no step: the next boot counts the names.

@@ -47,8 +47,8 @@ type Options struct {
 	// Read returns the wall clock and the time on CLOCK_BOOTTIME since any fixed moment. It is
 	// called under the lock of the Clock. nil: those of the machine.
 	Read func() (wall time.Time, up time.Duration)
-	// Ahead returns by how much others have found the wall clock to be ahead of the true time. It is
-	// called under the lock of the Clock. nil: nobody looks at it.
+	// Ahead returns by how much others have found the wall clock to be ahead of the true time. It
+	// is called under the lock of the Clock. nil: nobody looks at it.
 	Ahead func() time.Duration
 	// Synchronised reports whether the kernel trusts its clock. nil: the kernel's answer.
 	Synchronised func() bool

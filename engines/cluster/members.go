@@ -167,8 +167,8 @@ func (n *Node) offset() (ahead time.Duration, known bool) {
 	return -time.Duration(all[(len(all)-1)/2]+all[len(all)/2]) / 2, true
 }
 
-// Ahead returns by how much the clock of this node is ahead of the median of the members' clocks, or
-// 0 if it is not known or not worth a correction.
+// Ahead returns by how much the clock of this node is ahead of the median of the members' clocks,
+// or 0 if it is not known or not worth a correction.
 func (n *Node) Ahead() time.Duration {
 	if ahead, _ := n.offset(); ahead.Abs() > mostSkew {
 		return ahead

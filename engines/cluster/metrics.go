@@ -29,9 +29,10 @@ func Families() []obs.Family {
 		{Name: "cluster_term", Type: obs.Gauge, Help: "Current term of the election."},
 		{Name: "cluster_applied_index", Type: obs.Gauge, Help: "Index of the last log entry in the file."},
 		{Name: "cluster_lag_entries", Type: obs.Gauge, Help: "Committed log entries that are not in the file."},
-		{Name: "cluster_voters", Type: obs.Gauge, Help: "Members with a vote. Only the leader has the series."},
-		{Name: "cluster_voters_healthy", Type: obs.Gauge, Help: "Voters that answer and may lead. Only the leader has the series."},
-		{Name: "cluster_failure_tolerance", Type: obs.Gauge, Help: "Voters that may fail. Only the leader has the series."},
+		// only the leader has these three
+		{Name: "cluster_voters", Type: obs.Gauge, Help: "Members with a vote, at the leader."},
+		{Name: "cluster_voters_healthy", Type: obs.Gauge, Help: "Voters that answer and may lead, at the leader."},
+		{Name: "cluster_failure_tolerance", Type: obs.Gauge, Help: "Voters that may fail, at the leader."},
 		{
 			Name: "cluster_clock_skew_seconds",
 			Type: obs.Gauge,

@@ -109,7 +109,8 @@ type DedupeKey struct{ Scope, Key string }
 //   - OpTransfer: From, To, Asset, Amount, Nonce. OpHold: likewise, and ExpiresIn.
 //   - OpCapture: Hold, Amount (zero: all of it). OpRelease: Hold.
 //   - OpFlags: From, Set, Clear; an unknown account is opened. OpAsset: Asset.
-//   - OpScale: Asset, Amount (its decimals, 0 to engines.MaxDecimals); an unknown asset is declared.
+//   - OpScale: Asset, Amount (its decimals, 0 to engines.MaxDecimals); an unknown asset is
+//     declared.
 //   - OpBatch: Atomic, Ops.
 type Op struct {
 	Code      record.Op

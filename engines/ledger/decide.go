@@ -130,9 +130,9 @@ func (d *decider) asset(name string, p place) *record.Record {
 	return rec
 }
 
-// scale decides the decimals of an asset, which an op may set once and for all: another number would
-// change the meaning of every amount that people have read. It declares an asset that is not known.
-// A repetition is answered by the record that set them.
+// scale decides the decimals of an asset, which an op may set once and for all: another number
+// would change the meaning of every amount that people have read. It declares an asset that is not
+// known. A repetition is answered by the record that set them.
 func (d *decider) scale(a *action, p place) result {
 	if r := d.late(a.op); r != nil {
 		return refused(r)

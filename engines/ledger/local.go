@@ -208,8 +208,8 @@ func (l *Local) Decimals(asset string) (decimals int, declared bool) {
 	return a.scale.Decimals, true
 }
 
-// Declare commits those of ops, each an OpAsset or an OpScale, that have an effect: an asset that is
-// declared or has decimals, even other ones, stays as it is.
+// Declare commits those of ops, each an OpAsset or an OpScale, that have an effect: an asset that
+// is declared or has decimals, even other ones, stays as it is.
 func (l *Local) Declare(ctx context.Context, ops ...Op) error {
 	known := l.books.view.Load().assets.byName
 	var todo []Op

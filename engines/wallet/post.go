@@ -101,8 +101,8 @@ func (e *Engine) SetFlags(
 	return e.do(ctx, j)
 }
 
-// DeclareAsset makes an asset known and, unless decimals is nil, sets its decimals for good. An asset
-// that is known already, or has these decimals, is answered as the first time.
+// DeclareAsset makes an asset known and, unless decimals is nil, sets its decimals for good. An
+// asset that is known already, or has these decimals, is answered as the first time.
 func (e *Engine) DeclareAsset(
 	ctx context.Context,
 	by engines.Actor,

@@ -277,7 +277,8 @@ func (g *generator) object(t reflect.Type) *schema {
 		p := property{name: name, schema: g.member(t, f, name)}
 		if !strings.Contains(options, "omitzero") && !strings.Contains(options, "omitempty") {
 			s.Required, p.shown = append(s.Required, name), true
-		} else if p.shown = f.Tag.Get("example")+f.Tag.Get("is") != ""; p.schema.Minimum != nil && f.Type.Kind() != reflect.Pointer {
+		} else if p.shown = f.Tag.Get("example")+f.Tag.Get("is") != ""; p.schema.Minimum != nil &&
+			f.Type.Kind() != reflect.Pointer {
 			p.schema.Minimum = new(max(*p.schema.Minimum, 1)) // 0 is omitted; of a pointer nil is
 		}
 		s.Properties = append(s.Properties, p)

@@ -72,7 +72,8 @@ func rejectRules() []httpapi.ErrorRule {
 		reject(record.ReferenceConflict, "Reference is taken",
 			"reference: is bound to another operation; GET /v1/tx?reference= shows it", named("reference")),
 		reject(record.DecimalsSet, "Decimals are set",
-			"decimals: the asset has other decimals, and they are set once; GET /v1/assets shows them", named("decimals")),
+			"decimals: the asset has other decimals, and they are set once; GET /v1/assets shows them",
+			named("decimals")),
 	}
 }
 

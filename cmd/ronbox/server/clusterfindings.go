@@ -38,10 +38,12 @@ func checkLeader(s *clusterapi.ClusterStatus) host.Finding {
 	}
 }
 
-// checkTolerance warns of members that are not healthy, and of a cluster in which no voter may fail.
+// checkTolerance warns of members that are not healthy, and of a cluster in which no voter may
+// fail.
 func checkTolerance(s *clusterapi.ClusterStatus) host.Finding {
 	f := host.Finding{
-		Check: "cluster_tolerance", Level: host.OK, Seen: fmt.Sprintf("%d of %d voters may fail", s.FailureTolerance, s.Voters),
+		Check: "cluster_tolerance", Level: host.OK,
+		Seen: fmt.Sprintf("%d of %d voters may fail", s.FailureTolerance, s.Voters),
 	}
 	var sick []string
 	dead := false

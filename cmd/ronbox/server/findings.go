@@ -90,7 +90,8 @@ func (n *Node) checkDecimals() []host.Finding {
 	for _, op := range cfg.Declarations(n.declared) {
 		has, declared := n.ledger().Decimals(op.Asset)
 		if op.Code == record.OpScale && declared && engines.AmountOf(0, uint64(has)) != op.Amount {
-			seen = append(seen, fmt.Sprintf("%s has %d decimals in the ledger, %s in the configuration", op.Asset, has, op.Amount))
+			seen = append(seen, fmt.Sprintf(
+				"%s has %d decimals in the ledger, %s in the configuration", op.Asset, has, op.Amount))
 			advice = append(advice, fmt.Sprintf("write %s:%d in wallet.assets: decimals are set once", op.Asset, has))
 		}
 	}

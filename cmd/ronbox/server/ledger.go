@@ -86,9 +86,9 @@ func (n *Node) flushBalances(ctx context.Context) {
 	}
 }
 
-// declareAssets declares the assets of the current configuration, and their decimals. If the file does not accept
-// writes, because it is full or restored, the node serves the existing assets and the janitor
-// retries.
+// declareAssets declares the assets of the current configuration, and their decimals. If the file
+// does not accept writes, because it is full or restored, the node serves the existing assets and
+// the janitor retries.
 func (n *Node) declareAssets(ctx context.Context) error {
 	cfg := n.conf().Wallet
 	err := n.ledger().Declare(ctx, cfg.Declarations(n.declared)...)

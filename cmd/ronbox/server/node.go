@@ -77,7 +77,8 @@ type Node struct {
 	opt   Options
 	build Build
 	clock *clock.Clock
-	ahead atomic.Int64     // ns by which the members of the cluster find the wall clock to be ahead; set by the hello task
+	// ns by which the members of the cluster find the wall clock to be ahead; set by the hello task
+	ahead atomic.Int64
 	now   func() time.Time // the reading of clock: of everything that is stored
 	wall  func() time.Time // the wall clock: of everything that others sign or check
 

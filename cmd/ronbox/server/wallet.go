@@ -50,7 +50,8 @@ func (n *Node) walletDeps() wallet.Deps {
 	}
 }
 
-// stallAfter returns ledger.stall_after. A member of a cluster gives the others at least a heartbeat.
+// stallAfter returns ledger.stall_after. A member of a cluster gives the others at least a
+// heartbeat.
 func (n *Node) stallAfter() time.Duration {
 	after := n.conf().Ledger.StallAfter.D()
 	if n.member != nil {

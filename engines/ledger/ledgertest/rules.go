@@ -43,7 +43,8 @@ func checkOp(o ledger.Op, inner bool) (field, reason string) {
 	if o.Reference != "" && (!o.Code.MovesMoney() || record.CheckReference(o.Reference) != nil) {
 		return "reference", "is none, or of an op that moves no money"
 	}
-	if inner && (o.Dedupe.Key != "" || o.Code == record.OpBatch || o.Code == record.OpAsset || o.Code == record.OpScale) {
+	single := o.Code == record.OpBatch || o.Code == record.OpAsset || o.Code == record.OpScale
+	if inner && (o.Dedupe.Key != "" || single) {
 		return "code", "no batch, no asset and no key of its own inside a whole"
 	}
 	if o.Idem != "" && record.CheckIdem(o.Idem) != nil {

@@ -78,8 +78,8 @@ func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 }
 
 // AppendJSON appends the receipt as its version renders it: one object without spaces, its members
-// in the order txid op from to asset amount_minor decimals set clear nonce idem ts receipt_hash hold ledger.
-// It allocates only to grow dst.
+// in the order txid op from to asset amount_minor decimals set clear nonce idem ts receipt_hash
+// hold ledger. It allocates only to grow dst.
 func (r *Receipt) AppendJSON(dst []byte) []byte {
 	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
 		panic("record: no renderer of receipts has version " + strconv.Itoa(int(r.Version)))

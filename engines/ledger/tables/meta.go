@@ -158,8 +158,8 @@ var (
 	bOnce  = &store.Bucket{Name: "ledger/once", Class: store.Derived, Proven: true} // permanent ids and guards
 	bFlush = &store.Bucket{Name: "ledger/flush", Class: store.Derived}              // how far the derived rows lag
 
-	// Scales holds the decimals of assets: asset: decimals, seq of the record that set them. Nothing
-	// else shows that a row is lost.
+	// Scales holds the decimals of assets: asset: decimals, seq of the record that set them.
+	// Nothing else shows that a row is lost.
 	Scales = &store.Bucket{Name: "ledger/scales", Class: store.Derived}
 
 	// Idem holds the sealed runs of the idempotency index, one sub-bucket each.

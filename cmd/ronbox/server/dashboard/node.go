@@ -8,7 +8,8 @@ import (
 // rows returns the rows of the dashboard: the node, its database, then each service.
 func rows() []row {
 	return []row{
-		nodeRow(), databaseRow(), registryRow(), walletRow(), ledgerRow(), rewarderRow(), edgeRow(), indexRow(), clusterRow(),
+		nodeRow(), databaseRow(), registryRow(), walletRow(), ledgerRow(), rewarderRow(), edgeRow(), indexRow(),
+		clusterRow(),
 	}
 }
 

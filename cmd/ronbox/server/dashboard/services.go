@@ -177,6 +177,7 @@ func clusterRow() row {
 			{"sum by (instance) (increase(cluster_elections_total{}[1h]))", "{{instance}} elections"},
 			{"sum by (instance) (increase(cluster_leases_lost_total{}[1h]))", "{{instance}} leases lost"},
 		}},
-		{title: "Proposals that failed", unit: "cps", queries: []query{total("cluster_proposals_failed_total{}", "failed")}},
+		{title: "Proposals that failed", unit: "cps",
+			queries: []query{total("cluster_proposals_failed_total{}", "failed")}},
 	}}
 }
