@@ -62,6 +62,8 @@ func hint(err error, o *cli.Outcome) {
 		}
 	case "account_locked":
 		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them"
+	case "decimals_set":
+		o.Next = "`ronbox wallet assets` shows the decimals; declare another asset for other ones"
 	case "asset_unknown":
 		o.Next = adviceAssets
 	case "payee_unknown":
