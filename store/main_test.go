@@ -135,7 +135,7 @@ func testConfig() Config {
 }
 
 func newStore(path string, cfg Config) *Store {
-	s := New(cfg, Options{Path: path, Strict: true})
+	s := New(cfg, Options{Path: path, Strict: true, Migrations: []Migration{{From: namesSchema}}}) // that of the ledger
 	s.Declare("test", testRows, testDerived, testLog, testSubs)
 	s.Declare("other", otherRows)
 	return s

@@ -167,7 +167,7 @@ its clock agrees with those of most members.
 Exit codes with --check, beside those of every verb: 20 a member is not healthy, or no
 further voter may fail; 21 no leader is known.`,
 		Example: `  ronbox --data-dir data cluster status
-  ronbox --data-dir data cluster status --check -q || notify-the-operator
+  ronbox --data-dir data cluster status --check
   ronbox --data-dir data cluster status --json | jq .failure_tolerance`,
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "exit with 20 or 21 unless the cluster is whole")

@@ -24,6 +24,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -393,10 +394,13 @@ func TestEveryFamilyShows(t *testing.T) {
 	must(t, err)
 	_, err = r.socket().Reload(t.Context())
 	must(t, err)
-	// a series for each of index.peers, of which this node has none
-	ofPeers := []string{"breaker_open_total", "breaker_state"}
+	// a series for each of index.peers, of which this node has none, and those of a member of a cluster
+	others := []string{"breaker_open_total", "breaker_state"}
+	for _, f := range cluster.Families() {
+		others = append(others, f.Name)
+	}
 	for _, want := range r.metrics.Families() {
-		if !slices.Contains(ofPeers, want.Name) { // a request is counted shortly after its answer
+		if !slices.Contains(others, want.Name) { // a request is counted shortly after its answer
 			r.await(want.Name, func() bool { return r.gathered()[want.Name] != nil })
 		}
 	}
