@@ -62,8 +62,8 @@ leader() {
 }
 others() { case $1 in a) echo b c ;; b) echo a c ;; c) echo a b ;; esac; }
 
-# voters COUNT: so many healthy voters are there.
-voters() { [ "$(on "$(leader)" cluster status --json | grep -o '"role":"voter"[^}]*"healthy":true' | wc -l)" = "$1" ]; }
+# voters COUNT: so many voters answer.
+voters() { [ "$(on "$(leader)" cluster status --json | grep -o '"role":"voter"[^}]*"answers":true' | wc -l)" = "$1" ]; }
 
 balance() { at "$1" wallet balance "$2" --json | member posted_minor; }
 

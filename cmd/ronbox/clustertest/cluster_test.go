@@ -152,7 +152,7 @@ func (c *cluster) unwell(t testing.TB) string {
 		return err.Error()
 	}
 	sick := slices.IndexFunc(s.Members, func(m clusterapi.Member) bool {
-		return m.Role != clusterapi.RoleVoter || !m.Healthy
+		return m.Role != clusterapi.RoleVoter || !m.Answers
 	})
 	if sick >= 0 || len(s.Members) != running {
 		return fmt.Sprintf("%d nodes run, the leader says %+v", running, s)
