@@ -169,8 +169,11 @@ func TestOverdraft(t *testing.T) {
 		ops = append(ops, `{"op":"issue",`+issue(payer(i), strconv.Itoa(have[i]), uint64(i)+2)[1:])
 	}
 	r.batch("fund", "atomic", ops)
-	refused := 0
-	for b := range poorBatches {
+	refused, batches := 0, poorBatches
+	if testing.Short() { // one caller has no races
+		batches /= 10
+	}
+	for b := range batches {
 		ops, want := ops[:0], make([]bool, poorBatch)
 		for i := range want {
 			from, amount := d.IntN(poorAccounts), 1+d.IntN(2*poorMost)
@@ -191,7 +194,7 @@ func TestOverdraft(t *testing.T) {
 			}
 		}
 	}
-	if refused == 0 || refused == poorBatches*poorBatch {
+	if refused == 0 || refused == batches*poorBatch {
 		t.Errorf("%d were refused: this proves nothing", refused)
 	}
 	for i := range have {
