@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -24,10 +25,11 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// mayBeEmpty lists the panels without a value on this node, with the reason.
+// mayBeEmpty lists the panels, or the rows of panels, without a value on this node, with the reason.
 var mayBeEmpty = map[string]string{
 	"Node/Failing readiness keys":  "it lists failing keys only",
 	"Node/Expires in: certificate": "the node of the judge serves without TLS",
+	"Cluster":                      "the node of the judge is no member of a cluster",
 }
 
 // mayBeAbsent lists the panels without series on a node that nobody asks, in addition: a counter of
@@ -201,7 +203,7 @@ func (j judge) all(d board) (faults []string) {
 		for _, t := range p.Targets {
 			queries++
 			name := row + "/" + p.Title
-			why := j.except[name]
+			why := cmp.Or(j.except[name], j.except[row])
 			if i := strings.LastIndexByte(t.LegendFormat, ' '); why == "" && i >= 0 {
 				why = j.except[name+": "+t.LegendFormat[i+1:]]
 			}
