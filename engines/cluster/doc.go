@@ -40,8 +40,8 @@
 //  7. The log is truncated only up to the place of the file. A member that is more than 10,240
 //     entries behind gets the file; or fewer, if the log has grown beyond 1 GiB.
 //  8. An unfit node votes and does not stand for election: its log has found no room, its file
-//     cannot take the entries, its clock is more than 500 ms off those of most members, its last
-//     two lives were short, or Fit has named a reason. It asks no other node for its vote. The only
+//     cannot take the entries, its clock is more than 500 ms off the median of all, its last two
+//     lives were short, or Fit has named a reason. It asks no other node for its vote. The only
 //     voter is always fit. After ten heartbeats without a leader an unfit node stands, unless its
 //     file cannot take the entries or Fit is firm. A node that is elected and cannot take the
 //     entries ends its life.
