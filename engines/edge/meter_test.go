@@ -8,11 +8,13 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
@@ -174,6 +176,34 @@ func (r *rig) open2() {
 	r.e.SetFleet(fleetOf(8, epochLength))
 }
 
+// stopMeter begins the engine anew once the task of the meter has begun: it writes what waits when
+// it stops, and one that was stopped before it began does not.
+func (r *rig) stopMeter() {
+	r.t.Helper()
+	r.awaitSpawned(taskMeter)
+	r.open2()
+}
+
+// awaitSpawned waits until a task of the engine has begun.
+func (r *rig) awaitSpawned(task string) {
+	r.t.Helper()
+	for {
+		families, err := r.metrics.Registry().Gather()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "tasks_spawned_total" && m.GetCounter().GetValue() > 0 &&
+					slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == task }) {
+					return
+				}
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // An object counts once in an epoch, from whatever node it comes, however often it is evicted and
 // fetched, also over a restart. In the next epoch it counts again.
 func TestEvictAndFetch(t *testing.T) {
@@ -226,7 +256,7 @@ func TestFetchIsCounted(t *testing.T) {
 	if _, err := r.fetch(object("two"), Near{Owner: "node/b"}); err == nil || liar.asked.Load() == 0 {
 		t.Fatalf("lies are stored: %v", err)
 	}
-	r.open2() // the task writes what waits
+	r.stopMeter()
 	if row := r.counted(n); len(row.Nodes) != 1 || row.Nodes[0] != (nodeCount{Node: "node/a", Asked: 3, Objects: 1}) {
 		t.Errorf("%+v", row)
 	}
@@ -255,7 +285,7 @@ func TestResumedFetchIsCounted(t *testing.T) {
 	if got, err := r.fetch(object(body), Near{Owner: first.ID}); got != body {
 		t.Fatal(len(got), err)
 	}
-	r.open2() // the task writes what waits
+	r.stopMeter()
 	row := r.counted(n)
 	if len(row.Nodes) != 1 || row.Nodes[0].Node != second.ID || row.Bytes == 0 || row.Bytes >= uint64(len(body)) {
 		t.Errorf("%+v", row)

@@ -163,6 +163,7 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 		"frame.go",
 		"node/bodies.go",
 		"node/inspect.go",
+		"node/tokens.go",
 		"../registry/bodies.go",
 		"ledger/bodies.go",
 		"wallet/bodies.go",
