@@ -76,7 +76,7 @@ func SkipMark(in *bufio.Reader) {
 }
 
 // NewReader reads the first line, which names columns among known, each once, and all of required.
-// It returns io.EOF if there is none, and a *Fault if it does not fit.
+// It returns io.EOF if the input is empty, and a *Fault if the line does not fit.
 func NewReader(in io.Reader, known []string, required ...string) (*Reader, error) {
 	text := bufio.NewReaderSize(in, MaxRecord)
 	SkipMark(text)

@@ -227,8 +227,15 @@ func TestEndings(t *testing.T) {
 		if n := r.Cancel("c", time.Second); n != 1 {
 			t.Errorf("%d aborted, want the stubborn one", n)
 		}
-		want := []Ending{{"c", "member", 0, 2, 0}, {"c", "stubborn", 0, 0, 1}, {"w", "drained", 1, 0, 0}, {"x", "failing", 0, 1, 0}, {"x", "pruner", 0, 1, 0},
-			{"x", "stubborn", 0, 0, 1}, {"x", "worker", 0, 0, 3}}
+		want := []Ending{
+			{"c", "member", 0, 2, 0},
+			{"c", "stubborn", 0, 0, 1},
+			{"w", "drained", 1, 0, 0},
+			{"x", "failing", 0, 1, 0},
+			{"x", "pruner", 0, 1, 0},
+			{"x", "stubborn", 0, 0, 1},
+			{"x", "worker", 0, 0, 3},
+		}
 		if got := r.Endings(); !slices.Equal(got, want) {
 			t.Errorf("endings %v, want %v", got, want)
 		}

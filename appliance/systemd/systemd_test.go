@@ -314,7 +314,7 @@ func TestHomesStayShutUnlessTheDataIsThere(t *testing.T) {
 	}
 }
 
-// The unit is the last part of the path in the hierarchy of systemd. A session or a scope is none.
+// The unit is the last part of the path in the hierarchy of systemd. A session or a scope is not a unit.
 func TestOwnUnit(t *testing.T) {
 	for groups, want := range map[string]string{
 		"0::/system.slice/ronbox.service\n":                                         "ronbox.service",

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clockFor is how long the clock of a member counts after its last hello.
+// clockFor bounds the age of the last hello of a member whose clock counts.
 const clockFor = time.Minute
 
 // skews returns by how many ns the clocks of the other members are ahead of that of this node.

@@ -131,7 +131,8 @@ func TestAcceptClock(t *testing.T) {
 	page, err := r.Audit(t.Context(), 1, 1000)
 	must(t, err)
 	row := page.Rows[slices.IndexFunc(page.Rows, func(a nodeapi.AuditRow) bool { return a.Event == "clock.accepted" })]
-	if !strings.HasPrefix(row.Principal, "uid:") || row.Detail["by"] != "26h0m0s" || row.Detail["keys"] != "3" || row.Detail["holds"] != "1" {
+	if !strings.HasPrefix(row.Principal, "uid:") || row.Detail["by"] != "26h0m0s" ||
+		row.Detail["keys"] != "3" || row.Detail["holds"] != "1" {
 		t.Errorf("%+v", row)
 	}
 

@@ -24,10 +24,12 @@ func TestClusterFindings(t *testing.T) {
 		level  host.Level
 		seen   string
 	}{
-		"whole":     {func(*clusterapi.ClusterStatus) {}, checkTolerance, host.OK, "1 of 3 voters may fail"},
-		"led":       {func(*clusterapi.ClusterStatus) {}, checkLeader, host.OK, "a leads"},
-		"in time":   {func(*clusterapi.ClusterStatus) {}, checkSkew, host.OK, "agree"},
-		"no leader": {func(s *clusterapi.ClusterStatus) { s.Leader = "" }, checkLeader, host.Bad, "2 of 3 voters must answer"},
+		"whole":   {func(*clusterapi.ClusterStatus) {}, checkTolerance, host.OK, "1 of 3 voters may fail"},
+		"led":     {func(*clusterapi.ClusterStatus) {}, checkLeader, host.OK, "a leads"},
+		"in time": {func(*clusterapi.ClusterStatus) {}, checkSkew, host.OK, "agree"},
+		"no leader": {func(s *clusterapi.ClusterStatus) {
+			s.Leader = ""
+		}, checkLeader, host.Bad, "2 of 3 voters must answer"},
 		"one dead": {func(s *clusterapi.ClusterStatus) {
 			s.Members[2] = clusterapi.Member{ID: "c", Note: "does not answer"}
 			s.FailureTolerance = 0
@@ -35,8 +37,12 @@ func TestClusterFindings(t *testing.T) {
 		"one unfit": {func(s *clusterapi.ClusterStatus) {
 			s.Members[1].Healthy, s.Members[1].Note = false, "unfit to lead: no room"
 		}, checkTolerance, host.Warn, "b unfit to lead: no room"},
-		"two voters": {func(s *clusterapi.ClusterStatus) { s.Voters, s.FailureTolerance = 2, 0 }, checkTolerance, host.Warn, "0 of 2"},
-		"one clock":  {func(s *clusterapi.ClusterStatus) { s.Members[0].SkewMS = -3_600_000 }, checkSkew, host.Bad, "a is off by -1h0m0s"},
+		"two voters": {func(s *clusterapi.ClusterStatus) {
+			s.Voters, s.FailureTolerance = 2, 0
+		}, checkTolerance, host.Warn, "0 of 2"},
+		"one clock": {func(s *clusterapi.ClusterStatus) {
+			s.Members[0].SkewMS = -3_600_000
+		}, checkSkew, host.Bad, "a is off by -1h0m0s"},
 	} {
 		s := whole()
 		tt.change(s)

@@ -158,7 +158,9 @@ func TestServiceManagerIsTold(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "600000")
 	t.Setenv("WATCHDOG_PID", "")
 	r, rewrite := reloadable(t)
-	r.await("READY=1", func() bool { return strings.Contains(told.all(), "READY=1\nSTATUS=ready, serving http://"+r.Addr()) })
+	r.await("READY=1", func() bool {
+		return strings.Contains(told.all(), "READY=1\nSTATUS=ready, serving http://"+r.Addr())
+	})
 	r.await("the watchdog", func() bool { return strings.Count(told.all(), "WATCHDOG=1") >= 2 })
 	rewrite("log.level = \"warn\"\n")
 	_, err := r.Reload(t.Context(), engines.Actor{}, "")

@@ -46,7 +46,7 @@ func (m *membership) runHello(ctx context.Context) error {
 	}
 }
 
-// news is what the leader must hear at once.
+// news holds the state of this node that the leader must hear of at once.
 type news struct {
 	unfit string
 	steps clock.Steps

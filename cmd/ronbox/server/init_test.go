@@ -477,7 +477,11 @@ func TestPackagedFolder(t *testing.T) {
 	}
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	for path, want := range map[string]bool{dir: true, filepath.Join(dir, "none"): false, filepath.Join(dir, "file"): false} {
+	for path, want := range map[string]bool{
+		dir:                        true,
+		filepath.Join(dir, "none"): false,
+		filepath.Join(dir, "file"): false,
+	} {
 		if got := mayWrite(path); got != want {
 			t.Errorf("%s: %v", path, got)
 		}

@@ -103,7 +103,8 @@ func TestDecimalsOfTheConfiguration(t *testing.T) {
 	}
 	const all = "map[eur:2 gold:0 ron:3]"
 	reload("wallet.assets = [\"eur:2\", \"gold\"]\nwallet.decimals = {ron = 3, tin = 4}\n", all)
-	if got := doctor(); !strings.HasPrefix(got, "wallet.decimals is set") || strings.Contains(got, "in the configuration") {
+	got := doctor()
+	if !strings.HasPrefix(got, "wallet.decimals is set") || strings.Contains(got, "in the configuration") {
 		t.Errorf("doctor: %s", got)
 	}
 	commits := r.metric("ledger_commits_total")

@@ -197,7 +197,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
-	n.metrics.Declare(cluster.Families()...) // a node alone has none of these series; the dashboard knows them
+	n.metrics.Declare(cluster.Families()...) // for the dashboard: only a member of a cluster has such series
 	n.metrics.Configure(cfg.Metrics)
 	n.ring = obs.NewRing(out, n.metrics)
 	n.levels = obs.NewControl(cfg.Log, n.ring)

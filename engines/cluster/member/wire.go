@@ -72,7 +72,7 @@ type HelloAnswer struct {
 	Skews map[string]int64 `json:"skews,omitempty"`
 }
 
-// Word is what this node knows from the last hello of another member.
+// Word holds the content of the last hello of another member.
 type Word struct {
 	URL   string        // of its public port; "": as before
 	Skew  time.Duration // its clock is ahead of that of this node by so much
