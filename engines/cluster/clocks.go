@@ -23,7 +23,8 @@ func (p *peers) skews(now time.Time) map[string]int64 {
 }
 
 // offset returns by how much the clock of this node is ahead of the median of the members' clocks.
-// It reports false with fewer than two others: it cannot be known then which clock is wrong.
+// It reports false with fewer than two others, and if an even number of clocks has two camps: it
+// cannot be known then which clocks are wrong.
 func (n *Node) offset() (ahead time.Duration, known bool) {
 	others := n.peers.skews(time.Now())
 	delete(others, n.deps.Self.ServerID())
@@ -32,7 +33,11 @@ func (n *Node) offset() (ahead time.Duration, known bool) {
 	}
 	all := append(slices.Collect(maps.Values(others)), 0)
 	slices.Sort(all)
-	return -time.Duration(all[(len(all)-1)/2]+all[len(all)/2]) / 2, true
+	low, high := time.Duration(all[(len(all)-1)/2]), time.Duration(all[len(all)/2])
+	if high-low > mostSkew {
+		return 0, false
+	}
+	return -(low + high) / 2, true
 }
 
 // Ahead returns by how much the clock of this node is ahead of the median of the members' clocks,

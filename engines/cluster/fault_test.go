@@ -186,8 +186,11 @@ func TestSkew(t *testing.T) {
 	off(-900*time.Millisecond, true)
 	n.HeardClock("c", -10*time.Millisecond)
 	off(0, false)
-	n.Heard("d", member.Word{Skew: 800 * time.Millisecond})
-	off(-400*time.Millisecond, false) // between the two in the middle
+	n.Heard("d", member.Word{Skew: 400 * time.Millisecond})
+	off(-200*time.Millisecond, false) // between the two in the middle
+	n.HeardClock("d", 10*time.Minute)
+	n.HeardClock("b", 10*time.Minute)
+	off(0, false) // two camps
 	if skews := n.Skews(); len(skews) != 3 || n.peers.state("b").word.URL != "https://b" {
 		t.Errorf("%v", skews)
 	}
