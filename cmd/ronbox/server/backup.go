@@ -201,7 +201,10 @@ func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, fin
 
 // roomFor returns an error if a copy of the file would fill the disk of the file, which would block
 // writes until the copy is removed. If the free space is unknown it returns nil.
-func (n *Node) roomFor(dir string, compact bool) error {
+func (n *Node) roomFor(dir string, compact bool) error { return n.roomWith(dir, compact, 0) }
+
+// roomWith is roomFor after more bytes of the disk were freed.
+func (n *Node) roomWith(dir string, compact bool, more int64) error {
 	var file, folder unix.Stat_t
 	for unix.Stat(dir, &folder) != nil {
 		if up := filepath.Dir(dir); up != dir {
@@ -222,7 +225,7 @@ func (n *Node) roomFor(dir string, compact bool) error {
 	if compact {
 		need -= n.store.FreeBytes()
 	}
-	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize), own, n.conf().Store.MinFree.Bytes())
+	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize)+more, own, n.conf().Store.MinFree.Bytes())
 }
 
 // copyFits returns ErrFull if a copy of need bytes beside a file of own bytes would leave less free

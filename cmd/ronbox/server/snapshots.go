@@ -87,7 +87,8 @@ const leastSnapshots = 2
 func (n *Node) scheduledSnapshot(ctx context.Context) error {
 	dir := snapshotDir(n.conf())
 	m, failed := n.copyInto(ctx, dir, false, nil)
-	for errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
+	helps := n.roomWith(dir, false, n.removable(ctx)) == nil // else all would go for nothing
+	for helps && errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
 		m, failed = n.copyInto(ctx, dir, false, nil)
 	}
 	if failed == nil {
@@ -116,6 +117,24 @@ func (n *Node) snapshotFault() error {
 		return nil // a reload has named another folder
 	}
 	return *failed
+}
+
+// removable returns the bytes of the snapshots that removeOldest may remove.
+func (n *Node) removable(ctx context.Context) (bytes int64) {
+	list, err := n.Snapshots(ctx)
+	if err != nil {
+		return 0
+	}
+	kept := 0
+	for _, s := range list.Snapshots { // newest first
+		if !s.Verified {
+			continue
+		}
+		if kept++; kept > leastSnapshots {
+			bytes += s.Bytes
+		}
+	}
+	return bytes
 }
 
 // removeOldest removes the oldest snapshot of the node in dir, but keeps leastSnapshots. It reports
