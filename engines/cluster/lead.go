@@ -50,11 +50,19 @@ func (n *Node) turn(state raft.RaftState) {
 	}
 	close(r.lost)
 	if n.office.Load() {
-		if n.raft.CurrentTerm() == r.term {
-			n.metrics.leases(1)
-		}
-		n.end(ReasonLost, nil)
+		n.end(n.lossOf(r), nil)
 	}
+}
+
+// lossOf returns why this node does not lead any more.
+func (n *Node) lossOf(r *reign) Reason {
+	switch why := n.leaving.Load(); {
+	case why != nil:
+		return *why
+	case n.raft.CurrentTerm() == r.term && n.latch.full.Load() == nil:
+		return ReasonLease
+	}
+	return ReasonLost
 }
 
 // notify wakes the task that waits for c.
@@ -65,15 +73,22 @@ func (n *Node) notify(c chan struct{}) {
 	}
 }
 
-// runLeadership takes office after each election that this node wins.
+// runLeadership takes office after each election that this node wins. In office it resigns when the
+// watchdog wakes it.
 func (n *Node) runLeadership(ctx context.Context) error {
+	stays := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-n.wake:
 		}
-		if r := n.reign.Load(); r != nil && !n.office.Load() {
+		r := n.reign.Load()
+		switch {
+		case r == nil:
+		case n.office.Load():
+			stays = n.resign(ctx, stays)
+		default:
 			n.takeOffice(ctx, r)
 		}
 	}

@@ -13,8 +13,9 @@ type metrics struct {
 	installed func(int)
 	sent      func(int)
 	failed    func(int)
-	leases    func(int)
 	propose   func(float64)
+
+	untransferred func(int)
 }
 
 // proposeSeconds are the histogram buckets of a group from its proposal to its commit.
@@ -47,6 +48,17 @@ func Families() []obs.Family {
 			Name: "cluster_leases_lost_total",
 			Type: obs.Counter,
 			Help: "Times that this node stopped leading because too few voters answered.",
+		},
+		{
+			Name:   "cluster_transfers_total",
+			Type:   obs.Counter,
+			Labels: []string{"reason"},
+			Help:   "Times that this node has transferred the leadership, by reason.",
+		},
+		{
+			Name: "cluster_transfers_failed_total",
+			Type: obs.Counter,
+			Help: "Transfers of the leadership that the other member did not take.",
 		},
 		{Name: "cluster_elections_total", Type: obs.Counter, Help: "Elections that this node has won."},
 		{Name: "cluster_installs_total", Type: obs.Counter, Help: "Files of a leader that were installed."},
@@ -95,13 +107,18 @@ func newMetrics(reg *obs.Metrics, n *Node) *metrics {
 	reg.Gauge("cluster_certificate_expiry_seconds", service, func() float64 {
 		return float64(n.deps.Self.NotAfter().Unix())
 	})
+	for _, why := range []Reason{ReasonAsked, ReasonDrain, ReasonUnfit} {
+		reg.Counter("cluster_transfers_total", service, "reason", string(why))(n.deps.Earlier[why])
+	}
+	reg.Counter("cluster_leases_lost_total", service)(n.deps.Earlier[ReasonLease])
 	return &metrics{
 		elections: reg.Counter("cluster_elections_total", service),
 		installed: reg.Counter("cluster_installs_total", service),
 		sent:      reg.Counter("cluster_files_sent_total", service),
 		failed:    reg.Counter("cluster_proposals_failed_total", service),
-		leases:    reg.Counter("cluster_leases_lost_total", service),
 		propose:   reg.Histogram("cluster_propose_seconds", service),
+
+		untransferred: reg.Counter("cluster_transfers_failed_total", service),
 	}
 }
 

@@ -59,11 +59,17 @@ type Deps struct {
 	Config  Config
 
 	Membership store.Membership // of the file, read before the store was opened
-	Hold       bool             // the last lives were short: the node does not stand for a minute while another leads
+	Hold       bool             // the last lives were short or unfit: it does not stand for a minute while another leads
+	Earlier    map[Reason]int   // how often lives of this process have ended for a reason; may be nil
 	// Fit returns why the node should not lead, "" if it may. With firm set it must not even if no
 	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be
 	// nil.
 	Fit func() (why string, firm bool)
+	// Stand asks the member at an address how it stands.
+	Stand func(ctx context.Context, addr string) (member.Stand, error)
+	// Resign is called before the leadership goes to another member, while the node can write. It
+	// is called again with an error if the node leads on. It may be nil.
+	Resign func(ctx context.Context, to string, why Reason, failed error)
 }
 
 // Reason is the reason why a life of the node ends.
@@ -72,6 +78,10 @@ type Reason string
 // The reasons. After ReasonFailed the process must exit. After the others it executes itself again.
 const (
 	ReasonLost      Reason = "lost"      // it led and does not lead any more
+	ReasonLease     Reason = "lease"     // it led, and a quorum has not answered in time
+	ReasonAsked     Reason = "asked"     // it has transferred the leadership because it was told to,
+	ReasonDrain     Reason = "drain"     // because it stops,
+	ReasonUnfit     Reason = "unfit"     // or because it was unfit
 	ReasonForeign   Reason = "foreign"   // it leads, and an entry that it did not propose has a quorum
 	ReasonHung      Reason = "hung"      // a write of the log or a commit takes longer than 5 s
 	ReasonInstalled Reason = "installed" // the leader has sent the file, which the next boot opens
@@ -115,6 +125,8 @@ type Node struct {
 	elected chan struct{} // closed after store.Lead has returned
 	wake    chan struct{} // wakes the task leadership
 	pending atomic.Pointer[proposal]
+	gate    chan struct{}                 // full while a group is proposed, or the leadership is transferred
+	leaving atomic.Pointer[Reason]        // why the leadership is about to go to another member; nil: it is not
 	latest  atomic.Pointer[configuration] // the latest committed one
 	stalled atomic.Pointer[error]         // why the FSM does not go on
 	judged  atomic.Pointer[verdict]       // what Deps.Fit has returned last; nil: nothing yet
@@ -124,9 +136,12 @@ type Node struct {
 	rounds  rounds
 	peers   peers
 	changes *flow.Flight[string, struct{}, struct{}]
-	watch   *flow.Ticker
-	promote *flow.Ticker
-	begun   time.Time // of raft: a boot may take long
+
+	transferring atomic.Bool
+	transfers    *flow.Flight[string, struct{}, Transferred] // at most one
+	watch        *flow.Ticker
+	promote      *flow.Ticker
+	begun        time.Time // of raft: a boot may take long
 }
 
 // New returns a node that is not started. It declares its tasks' tickers and metrics.
@@ -147,6 +162,7 @@ func New(d Deps) *Node {
 		deposed: make(chan struct{}),
 		elected: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		gate:    make(chan struct{}, 1),
 		begun:   time.Now(),
 	}
 	n.latest.Store(&configuration{d.Membership.Index, d.Membership.Raw})
@@ -155,6 +171,9 @@ func New(d Deps) *Node {
 	n.metrics = newMetrics(d.Metrics, n)
 	n.changes = flow.NewFlight[string, struct{}, struct{}](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "change", Waiters: 16, Calls: 16,
+	})
+	n.transfers = flow.NewFlight[string, struct{}, Transferred](d.Catalog, flow.FlightSpec{
+		Service: service, Name: "transfer", Calls: 1,
 	})
 	tick := func(name, task, doc string) *flow.Ticker {
 		return flow.Every(d.Catalog, flow.Spec{
@@ -172,10 +191,10 @@ func (n *Node) Tasks() []flow.Task {
 		return flow.Task{Service: service, Name: name, Restart: flow.Always, Doc: doc, Run: run}
 	}
 	return []flow.Task{
-		task(taskLeadership, "waits for the entries of earlier leaders, then lets the store lead", n.runLeadership),
+		task(taskLeadership, "takes office after an election, and resigns while this node is unfit", n.runLeadership),
 		task(taskConfirmer, "asks a quorum whether this node still leads, once for all readers", n.runConfirmer),
 		task(taskStabiliser, "makes voters, bounds the log, and judges whether this node may lead", n.runStabiliser),
-		task(taskWatchdog, "ends the life of a hung node, and keeps an unfit one from leading", n.runWatchdog),
+		task(taskWatchdog, "ends the life of a hung node, and makes an unfit leader resign", n.runWatchdog),
 	}
 }
 
@@ -284,7 +303,7 @@ func (n *Node) close() error {
 	n.cancel()
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	err := n.changes.Close(ctx)
+	err := errors.Join(n.changes.Close(ctx), n.transfers.Close(ctx))
 	if n.raft == nil {
 		return err
 	}

@@ -89,11 +89,11 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		}
 		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
 	}
-	p := newProposal(nonce, at.term)
-	if !n.pending.CompareAndSwap(nil, p) {
-		// A failed proposal stays pending: its entry may still be on its way to the log.
-		return store.Place{}, &store.NothingError{Cause: store.ErrNotLeader}
+	if err := n.enter(ctx, at); err != nil {
+		return store.Place{}, &store.NothingError{Cause: err}
 	}
+	p := newProposal(nonce, at.term)
+	n.pending.Store(p)
 	// The future is not awaited: raft may never answer it when it shuts down, and does not know
 	// what became of the entry. The latch and the FSM do. After a timeout raft does not have it.
 	n.raft.Apply(e, hungAfter)
@@ -103,11 +103,28 @@ func (r replicator) Propose(ctx context.Context, e []byte) (store.Place, error) 
 		return p.place, nil
 	}
 	n.metrics.failed(1)
-	n.end(ReasonLost, cause)
+	n.end(n.lossOf(at), cause)
 	if p.withdraw() {
 		return store.Place{}, &store.NothingError{Cause: cause}
 	}
 	return store.Place{}, errors.Join(errUnknown, cause)
+}
+
+// enter waits at the gate, which Applied opens. A failed proposal leaves it closed: its entry may
+// still be on its way to the log.
+func (n *Node) enter(ctx context.Context, at *reign) error {
+	select {
+	case n.gate <- struct{}{}:
+		return nil
+	case <-at.lost:
+		return store.ErrNotLeader
+	case <-n.deposed:
+		return store.ErrNotLeader
+	case <-n.closing:
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // awaitTurn waits until the FSM has met the entry, and then returns nil. Otherwise it returns why
@@ -146,6 +163,7 @@ func (r replicator) Applied(store.Place) {
 	}
 	r.n.metrics.propose(time.Since(p.begun).Seconds())
 	r.n.pending.Store(nil)
+	<-r.n.gate
 	close(p.applied)
 }
 

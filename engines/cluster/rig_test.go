@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
+	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
@@ -229,6 +230,7 @@ func (m *server) begin() (*life, error) {
 	n := New(Deps{
 		Log: m.w.log.Named(m.id), Metrics: metrics, Catalog: catalog, Dir: filepath.Join(m.dir, "raft"),
 		Port: m.w.mesh.port(m.addr), Self: m, Config: cfg, Membership: *ms,
+		Stand: m.w.stand,
 	})
 	if p, ok := m.w.ports[m.id]; ok {
 		n.deps.Port, n.deps.Self = p, p.id
@@ -298,6 +300,16 @@ func (m *server) refusal() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failed
+}
+
+// stand asks the server at addr how it stands.
+func (w *world) stand(_ context.Context, addr string) (member.Stand, error) {
+	for _, m := range w.members {
+		if l := m.now(); l != nil && m.addr == addr {
+			return member.Stand{Unfit: l.node.Unfit(), Applied: l.store.Applied().Index}, nil
+		}
+	}
+	return member.Stand{}, errors.New("connection refused")
 }
 
 // until waits until ok returns true, at most for a virtual minute.

@@ -241,3 +241,21 @@ func (t *transport) RequestVote(
 	}
 	return t.NetworkTransport.RequestVote(id, target, args, resp)
 }
+
+// TimeoutNow implements raft.Transport. It asks again while the connections are those of an earlier
+// life of the target.
+func (t *transport) TimeoutNow(
+	id raft.ServerID,
+	target raft.ServerAddress,
+	args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse,
+) (err error) {
+	for range connsPerPeer + 1 {
+		err = t.NetworkTransport.TimeoutNow(id, target, args, resp)
+		var late net.Error
+		if err == nil || errors.As(err, &late) && late.Timeout() {
+			break
+		}
+	}
+	return err
+}

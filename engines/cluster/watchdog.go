@@ -18,17 +18,21 @@ const (
 const (
 	watchEvery = 500 * time.Millisecond
 	hungAfter  = 5 * time.Second
-	holdFor    = time.Minute            // after two short lives
+	holdFor    = time.Minute            // after two short lives, or one whose leader was unfit
 	holdBeats  = 5                      // heartbeats without a leader that lift the hold
 	lastBeats  = 10                     // heartbeats without a leader after which an unfit node stands
+	unfitTicks = 2                      // after which a leader resigns
+	askBeats   = 10                     // heartbeats until an unfit leader looks for another one again
 	mostSkew   = 500 * time.Millisecond // of a clock against the median of those of the members
 )
 
-// runWatchdog ends the life of a hung node, and logs changes of its fitness.
+// runWatchdog ends the life of a hung node, logs changes of its fitness, and makes an unfit leader
+// resign.
 func (n *Node) runWatchdog(ctx context.Context) error {
 	defer n.watch.Stop()
-	unfit := ""
+	unfit, ticks := "", 0
 	silent := map[string]bool{}
+	var asked time.Time // the leadership to resign
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,6 +49,13 @@ func (n *Node) runWatchdog(ctx context.Context) error {
 		if now != unfit {
 			n.log.Warn("fitness", "unfit", now)
 			unfit = now
+		}
+		if ticks++; now == "" || !n.Leads() {
+			ticks = 0
+		}
+		if ticks >= unfitTicks && time.Since(asked) >= askBeats*n.heartbeat() {
+			asked = time.Now()
+			n.notify(n.wake)
 		}
 	}
 }
@@ -84,7 +95,7 @@ func (n *Node) unfit() string {
 	case n.reign.Load() == nil && n.leaderless(lastBeats):
 		return ""
 	case n.held():
-		return "its last lives were short"
+		return "its last lives were short, or it was unfit as the leader"
 	case n.latch.full.Load() != nil:
 		return "no room for its log"
 	case n.skewed():
@@ -111,8 +122,7 @@ func (n *Node) verdict() verdict {
 	return *judged
 }
 
-// held reports whether the node does not stand because its last lives were short. Others have the
-// time to be elected first. If none is, it stands: a cluster of held nodes would rest.
+// held reports whether the node does not stand because of its last lives. Others have the time to be elected first. If none is, it stands: a cluster of held nodes would rest.
 func (n *Node) held() bool {
 	return n.deps.Hold && time.Since(n.begun) < holdFor && !n.leaderless(holdBeats)
 }

@@ -34,6 +34,8 @@ type Engine interface {
 	) (clusterapi.Removed, error)
 	// Remove is called on the leader.
 	Remove(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Removed, error)
+	// Transfer is called on the leader. It returns a *StayedError if the leader leads on.
+	Transfer(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Transferred, error)
 }
 
 // ConflictError is returned if an operation is not possible in the current state: status 409.
@@ -41,6 +43,12 @@ type Engine interface {
 type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return e.Reason }
+
+// StayedError is returned if a transfer of the leadership has failed, and may succeed later: status
+// 503. Reason is for people, and contains no part of the request.
+type StayedError struct{ Reason string }
+
+func (e *StayedError) Error() string { return e.Reason }
 
 // Names of the service and of its scopes. The scope node.admin implies both.
 const (
@@ -64,6 +72,11 @@ func New(e Engine) httpapi.Service {
 			Is:      httpapi.IsA[*ConflictError],
 			Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"},
 			Title:   "Not in this state",
+		}, {
+			Is:      httpapi.IsA[*StayedError],
+			Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonBusy, Code: "Busy", Retry: true},
+			Title:   "The leader stays",
+			Wait:    httpapi.WaitBusy,
 		}},
 		Routes: h.routes(),
 	}
@@ -94,6 +107,11 @@ func (h handlers) routes() []httpapi.Route {
 				ID: "removeMember", Summary: "Remove another node from the cluster",
 				In: clusterapi.RemoveRequest{}, Answers: ok(clusterapi.Removed{}),
 				Problems: []int{http.StatusNotFound},
+			},
+			httpapi.Route{
+				Pattern: "transfer", Handle: h.postTransfer,
+				ID: "transferLeadership", Summary: "Make another voter the leader",
+				In: clusterapi.TransferRequest{}, Answers: ok(clusterapi.Transferred{}),
 			},
 		),
 		httpapi.Route{
@@ -173,6 +191,18 @@ func (h handlers) postRemove(c *httpapi.Request) error {
 		return httpapi.BadBody("id", "must be the id of a member, as in the status")
 	}
 	return respond(c, in.ID, h.engine.Remove)
+}
+
+// postTransfer serves POST /admin/v1/cluster/transfer.
+func (h handlers) postTransfer(c *httpapi.Request) error {
+	var in clusterapi.TransferRequest
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if in.ID != "" && !httpapi.IsULID(in.ID) {
+		return httpapi.BadBody("id", "must be the id of a member, as in the status, or empty")
+	}
+	return respond(c, in.ID, h.engine.Transfer)
 }
 
 // respond performs an operation for the caller and answers with its result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,6 +106,37 @@ func (a app) showInit(m membership) error {
 		t.Row("voters", "1: let two more nodes join, because two voters are worse than one")
 		t.Row("next", "`ronbox cluster token` prints what a node needs to join")
 	})
+}
+
+func (a app) transferCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "transfer [ID]",
+		Short: "Make another voter the leader",
+		Long: `Make another voter the leader: the member named, or the one that lacks the fewest
+entries of the log. Writes wait for some milliseconds; the few that are refused meanwhile
+succeed when they are repeated. The member must answer, be fit, and be up to date. The
+old leader stays a voter, and starts again within seconds.
+
+A leader that is told to stop, as by systemctl restart, does this by itself, and so does
+one that has no room, a slow disk or a wrong clock.
+
+Exit codes, beside those of every verb: 1 no other voter can lead now, 6 the member did
+not take over, and the leader stays.`,
+		Example: `  ronbox --data-dir data cluster transfer
+  ronbox --data-dir data cluster transfer 01JD8Q3T5YV2R9W7K4M6N8P0AB --json`,
+		Args: cli.AtMost(1, "the id of one member"),
+		RunE: a.online(func(ctx context.Context, c clusterapi.Client, args []string) error {
+			done, err := c.TransferLeadership(ctx, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return a.Show(done, func(t cli.Table) {
+				t.Row("leads", done.To)
+				t.Row("was", done.From)
+				t.Row("took_ms", done.TookMS)
+			})
+		}),
+	}
 }
 
 // backWithin bounds the wait for a node that starts again. A large file takes longer; the verb then

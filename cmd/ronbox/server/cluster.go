@@ -149,7 +149,10 @@ func (m *membership) wire() {
 		Config:     m.n.boot.Cluster,
 		Membership: m.row,
 		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
+		Earlier:    countedEndings(os.Getenv(envEnded)),
 		Fit:        m.unfit,
+		Stand:      m.stand,
+		Resign:     m.resign,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,

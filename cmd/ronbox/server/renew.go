@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,12 +170,49 @@ const (
 	restFor  = time.Minute
 )
 
-// lives returns the variables that tell the next life of the ends of the earlier ones.
+// envEnded counts the ends of the lives of this process by their reasons, as in "asked=2,lease=1".
+const envEnded = "_RONBOX_ENDED"
+
+// lives returns the variables that tell the next life of the ends of the earlier ones. One that was
+// told to transfer the leadership does not count as short. One that was unfit as the leader counts
+// as two.
 func (n *Node) lives() []string {
 	if !n.isDeposed() {
 		return nil
 	}
-	return []string{envDeposed + "=" + noteDeposed(os.Getenv(envDeposed), sinceMachineStart())}
+	why, _ := n.member.Reason()
+	counts := countedEndings(os.Getenv(envEnded))
+	counts[cluster.Reason(why)]++
+	out := []string{envEnded + "=" + textOfEndings(counts)}
+	deposed, now := os.Getenv(envDeposed), sinceMachineStart()
+	switch cluster.Reason(why) {
+	case cluster.ReasonAsked, cluster.ReasonDrain:
+		return out
+	case cluster.ReasonUnfit:
+		deposed = noteDeposed(deposed, now)
+	}
+	return append(out, envDeposed+"="+noteDeposed(deposed, now))
+}
+
+// countedEndings parses a value of envEnded. What is no count is left out.
+func countedEndings(text string) map[cluster.Reason]int {
+	counts := map[cluster.Reason]int{}
+	for part := range strings.SplitSeq(text, ",") {
+		why, count, _ := strings.Cut(part, "=")
+		if n, err := strconv.Atoi(count); err == nil && n > 0 {
+			counts[cluster.Reason(why)] = n
+		}
+	}
+	return counts
+}
+
+// textOfEndings returns the value of envEnded for counts.
+func textOfEndings(counts map[cluster.Reason]int) string {
+	var parts []string
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, string(why)+"="+strconv.Itoa(counts[why]))
+	}
+	return strings.Join(parts, ",")
 }
 
 // noteDeposed adds a deposition to a value of envDeposed.

@@ -47,8 +47,11 @@ const (
 // drainServices refuses new work and lets accepted work finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
+	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+yieldWithin+drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
+		return e
+	}
+	if e, cut := n.yield(ctx); cut {
 		return e
 	}
 	n.closeIntake()
@@ -114,9 +117,14 @@ func (n *Node) closeIntake() {
 	n.closeIntakes()
 }
 
-// noteDrain appends an audit row for the drain, which says how the work ended. A store that cannot
-// write it does not delay the stop.
+// noteDrain appends an audit row for the drain, with how the work has ended. A store that cannot
+// write it does not delay the stop. A node that has transferred the leadership before has written
+// its last row with that.
 func (n *Node) noteDrain(ctx context.Context) {
+	if n.member != nil && n.isDeposed() {
+		n.unnoted = false
+		return
+	}
 	e := tokens.AuditEvent("node.drain", n.drain.by, n.drain.corrID, perService(n.endingsOf(false)))
 	e.Reason = n.drain.reason
 	n.note(ctx, e)

@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/engines/cluster"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -25,6 +26,8 @@ type clusterMember interface {
 	Deposed() <-chan struct{} // closed when this life must end
 	// Reason returns why Deposed is closed. With an error the process must exit.
 	Reason() (string, error)
+	// Yield makes another member the leader, if this one leads and another can.
+	Yield(context.Context)
 	// Keep returns a duplicate of the peer port for the next life.
 	Keep() (systemd.Socket, error)
 	// Shutdown ends the requests of other members. It waits for them until ctx ends.
@@ -97,7 +100,7 @@ func (n *Node) drains() bool {
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
 	n.sup.Cancel(clusterName, n.grace())
-	if n.isDeposed() {
+	if why, _ := n.member.Reason(); n.isDeposed() && cluster.Reason(why) != cluster.ReasonDrain {
 		return err // raft may hang
 	}
 	return errors.Join(err, n.member.Close())

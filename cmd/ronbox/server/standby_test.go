@@ -29,6 +29,7 @@ type fakeMember struct {
 	at                        atomic.Uint64
 	lost                      atomic.Bool // Propose fails
 	why                       cluster.Reason
+	yields                    bool // Yield deposes
 }
 
 func newFakeMember() *fakeMember {
@@ -62,6 +63,14 @@ func (m *fakeMember) Keep() (systemd.Socket, error)  { return systemd.Socket{}, 
 func (m *fakeMember) Shutdown(context.Context) error { return nil }
 func (m *fakeMember) Close() error                   { return nil }
 func (m *fakeMember) depose()                        { m.once.Do(func() { close(m.deposed) }) }
+
+// Yield implements clusterMember.
+func (m *fakeMember) Yield(context.Context) {
+	if m.yields {
+		m.why = cluster.ReasonDrain
+		m.depose()
+	}
+}
 
 // elect waits until the node stands by, and lets it lead.
 func (m *fakeMember) elect() error {
@@ -202,7 +211,7 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	if code := r.end(); code != ExitClean || again.n != 1 {
 		t.Fatalf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
-	if len(again.env) != 1 || !strings.HasPrefix(again.env[0], envDeposed+"=,") {
+	if len(again.env) != 2 || again.env[0] != envEnded+"=test=1" || !strings.HasPrefix(again.env[1], envDeposed+"=,") {
 		t.Errorf("the next life gets %q", again.env)
 	}
 	o := again.next(t)
@@ -215,6 +224,49 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	next.halt()
 	if strings.Contains(next.log.String(), "unclean_boot") {
 		t.Error("the file was not closed, though the committer had ended")
+	}
+}
+
+// A leader that is told to stop lets another member lead first, and then ends in order.
+func TestDrainYields(t *testing.T) {
+	m, again := newFakeMember(), &renewal{}
+	m.yields = true
+	r := lead(t, clusteredConfig(t), m, again.options(m))
+	r.halt()
+	if !r.isDeposed() || again.n != 0 {
+		t.Errorf("deposed %v, %d next lives", r.isDeposed(), again.n)
+	}
+	if strings.Contains(r.log.String(), "not on the audit chain") {
+		t.Error("it has tried to write after it has yielded")
+	}
+}
+
+// The next life counts the ends of the earlier ones. It rests if it was unfit as the leader, and not
+// because it was told to yield.
+func TestLivesAreCounted(t *testing.T) {
+	t.Setenv(envEnded, "asked=2,lost=1")
+	for why, want := range map[cluster.Reason]string{
+		cluster.ReasonAsked: "asked=3,lost=1",
+		cluster.ReasonUnfit: "asked=2,lost=1,unfit=1",
+		cluster.ReasonLost:  "asked=2,lost=2",
+	} {
+		m := newFakeMember()
+		m.why = why
+		m.depose()
+		env := (&Node{member: m}).lives()
+		if env[0] != envEnded+"="+want {
+			t.Errorf("%s: %q", why, env)
+		}
+		rests := false
+		for _, v := range env[1:] {
+			rests = restsFor(strings.TrimPrefix(v, envDeposed+"="), sinceMachineStart()) > 0
+		}
+		if rests != (why == cluster.ReasonUnfit) {
+			t.Errorf("%s: rests %v by %q", why, rests, env)
+		}
+	}
+	if got := countedEndings("asked=x,=3,unfit"); len(got) != 1 {
+		t.Errorf("counts of what is no count: %v", got)
 	}
 }
 

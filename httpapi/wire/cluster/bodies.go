@@ -78,3 +78,15 @@ type RemoveRequest struct {
 type Removed struct {
 	ID string `json:"id" doc:"of the node that is no longer a member"`
 }
+
+// TransferRequest is the body of POST /admin/v1/cluster/transfer.
+type TransferRequest struct {
+	ID string `json:"id" doc:"of the voter that is to lead; empty: the one that lacks the fewest entries"`
+}
+
+// Transferred answers TransferRequest.
+type Transferred struct {
+	From   string `json:"from" doc:"id of the node that has led"`
+	To     string `json:"to" doc:"id of the node that leads now"`
+	TookMS int64  `json:"took_ms" doc:"for which no write was taken, in milliseconds"`
+}

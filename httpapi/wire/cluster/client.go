@@ -46,3 +46,9 @@ func (c Client) LeaveCluster(ctx context.Context, r LeaveRequest) (Removed, erro
 func (c Client) RemoveMember(ctx context.Context, id string) (Removed, error) {
 	return post[Removed](ctx, c, "remove", RemoveRequest{ID: id})
 }
+
+// TransferLeadership makes a voter the leader: the member id, or with "" the one that lacks the
+// fewest entries.
+func (c Client) TransferLeadership(ctx context.Context, id string) (Transferred, error) {
+	return post[Transferred](ctx, c, "transfer", TransferRequest{ID: id})
+}
