@@ -59,6 +59,12 @@ func (f *fakeMembers) Remove(
 	return clusterapi.Removed{ID: id}, f.note(by, corrID, id)
 }
 
+func (f *fakeMembers) Transfer(
+	_ context.Context, by engines.Actor, corrID, id string,
+) (clusterapi.Transferred, error) {
+	return clusterapi.Transferred{From: nodeA, To: nodeB, TookMS: 7}, f.note(by, corrID, id)
+}
+
 func clusterCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"cluster status": func() error { return only(c.ClusterStatus(ctx)) },
@@ -66,6 +72,7 @@ func clusterCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"token":          func() error { return only(c.MintClusterToken(ctx, clusterapi.JoinTokenRequest{Standby: true})) },
 		"leave":          func() error { return only(c.LeaveCluster(ctx, clusterapi.LeaveRequest{Last: true})) },
 		"remove":         func() error { return only(c.RemoveMember(ctx, nodeB)) },
+		"transfer":       func() error { return only(c.TransferLeadership(ctx, nodeB)) },
 	}
 }
 
@@ -86,6 +93,9 @@ func TestClusterOperations(t *testing.T) {
 		{"leave", `{"first":true}`, nil, "first"},
 		{"remove", `{"id":"` + nodeB + `"}`, nodeB, ""},
 		{"remove", `{}`, nil, "id"},
+		{"transfer", `{"id":"` + nodeB + `"}`, nodeB, ""},
+		{"transfer", `{"id":""}`, "", ""},
+		{"transfer", `{"id":"b"}`, nil, "id"},
 	} {
 		r.members.asked = nil
 		w := r.socket("POST", "/admin/v1/cluster/"+tt.route, tt.body, header{"X-Corr-ID": someULID})
@@ -103,6 +113,11 @@ func TestClusterOperations(t *testing.T) {
 	r.members.err = &clusterhttp.ConflictError{Reason: "the node is a member already"}
 	w := r.socket("POST", "/admin/v1/cluster/init", `{}`, nil)
 	if got := problemIn(t, w.Body.String()); w.Code != 409 || got.Detail != "the node is a member already" {
+		t.Errorf("%d %+v", w.Code, got)
+	}
+	r.members.err = &clusterhttp.StayedError{Reason: "no answer"}
+	w = r.socket("POST", "/admin/v1/cluster/transfer", `{"id":""}`, nil)
+	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Detail != "no answer" || !got.Retryable {
 		t.Errorf("%d %+v", w.Code, got)
 	}
 	r.members.err = httpapi.ErrNoSuch

@@ -59,7 +59,7 @@ type Deps struct {
 	Config  Config
 
 	Membership store.Membership // of the file, read before the store was opened
-	Hold       bool             // the last lives were short or unfit: it does not stand for a minute while another leads
+	Hold       bool             // by its last lives the node does not stand for a minute while another leads
 	Earlier    map[Reason]int   // how often lives of this process have ended for a reason; may be nil
 	// Fit returns why the node should not lead, "" if it may. With firm set it must not even if no
 	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be

@@ -23,8 +23,8 @@ const (
 var (
 	// ErrNoTarget is returned by Transfer if the leadership cannot go to another voter.
 	ErrNoTarget = errors.New("cluster: no other voter can lead now")
-	// ErrNotTransferred is returned by Transfer if the target did not take the leadership. This node
-	// leads on, unless a quorum has elected another one meanwhile.
+	// ErrNotTransferred is returned by Transfer if the target did not take the leadership. This
+	// node leads on, unless a quorum has elected another one meanwhile.
 	ErrNotTransferred = errors.New("cluster: the leadership was not transferred")
 )
 

@@ -122,7 +122,8 @@ func (n *Node) verdict() verdict {
 	return *judged
 }
 
-// held reports whether the node does not stand because of its last lives. Others have the time to be elected first. If none is, it stands: a cluster of held nodes would rest.
+// held reports whether the node does not stand because of its last lives. Others have the time to
+// be elected first. If none is, it stands: a cluster of held nodes would rest.
 func (n *Node) held() bool {
 	return n.deps.Hold && time.Since(n.begun) < holdFor && !n.leaderless(holdBeats)
 }

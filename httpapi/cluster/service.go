@@ -74,7 +74,7 @@ func New(e Engine) httpapi.Service {
 			Title:   "Not in this state",
 		}, {
 			Is:      httpapi.IsA[*StayedError],
-			Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonBusy, Code: "Busy", Retry: true},
+			Outcome: httpapi.Outcome{http.StatusServiceUnavailable, httpapi.ReasonBusy, "Busy", true},
 			Title:   "The leader stays",
 			Wait:    httpapi.WaitBusy,
 		}},

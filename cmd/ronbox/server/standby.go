@@ -100,8 +100,9 @@ func (n *Node) drains() bool {
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
 	n.sup.Cancel(clusterName, n.grace())
-	if why, _ := n.member.Reason(); n.isDeposed() && cluster.Reason(why) != cluster.ReasonDrain {
-		return err // raft may hang
+	switch why, _ := n.member.Reason(); cluster.Reason(why) {
+	case cluster.ReasonHung, cluster.ReasonFailed: // raft may hang
+		return err
 	}
 	return errors.Join(err, n.member.Close())
 }
