@@ -41,25 +41,33 @@
 //     entries behind gets the file; or fewer, if the log has grown beyond 1 GiB.
 //  8. An unfit node votes and does not stand for election: its log has found no room, its file
 //     cannot take the entries, its clock is more than 500 ms off the median of all, its last two
-//     lives were short, or Fit has named a reason. It asks no other node for its vote. The only
-//     voter is always fit. After ten heartbeats without a leader an unfit node stands, unless its
-//     file cannot take the entries or Fit is firm. A node that is elected and cannot take the
-//     entries ends its life.
+//     lives were short, it was unfit as the leader of its last life, or Fit has named a reason. It
+//     asks no other node for its vote. The only voter is always fit. After ten heartbeats without
+//     a leader an unfit node stands, unless its file cannot take the entries or Fit is firm. A
+//     node that is elected and cannot take the entries ends its life.
 //  9. Confirm returns nil only if a quorum has accepted this node as the leader after the call
 //     began. One round serves all callers that came before it began.
 //  10. Remove refuses to leave fewer answering voters than a quorum of those that remain. A member
 //     is made a voter after it was caught up for 3 s, unless it is a standby for good. No member
 //     is removed by the node itself.
 //  11. A write of the log or a commit that takes longer than 5 s ends the life.
+//  12. The leadership is transferred only to a voter that has just said that it is fit and that
+//     lacks at most 250 entries. No proposal is under way meanwhile: the gate admits one proposal
+//     or one transfer. After a transfer that has failed the gate opens once raft takes entries
+//     again: within two heartbeats, or six if the target has stopped. A leader that is unfit for
+//     two ticks of the watchdog resigns; if no other voter can lead it stays, and asks again
+//     after ten heartbeats.
 //
 // # Tasks and queues
 //
 // Tasks:
 //
-//   - leadership (1): takes office after an election: barrier, then store.Lead.
+//   - leadership (1): takes office after an election: barrier, then store.Lead. In office it
+//     transfers the leadership when the watchdog has found the node unfit.
 //   - confirmer (1): runs the rounds of Confirm.
 //   - stabiliser (1, every 500 ms): makes caught-up members voters, bounds the log, and asks Fit.
-//   - watchdog (1, every 500 ms): ends the life of a hung node, and logs whether it is fit.
+//   - watchdog (1, every 500 ms): ends the life of a hung node, logs whether it is fit, and wakes
+//     leadership if it leads and is not.
 //
 // Raft and its log have goroutines of their own, which end in Close:
 //
@@ -76,10 +84,13 @@
 //
 // Queues of raft: applyCh (unbuffered; the committer and leadership), fsmMutateCh (128 batches of
 // at most 16 entries; a full one blocks run), verifyCh (64; the confirmer uses one place). Futures
-// are awaited only by the confirmer and by changes of the configuration: raft does not answer all
-// of them when it shuts down. So Close comes after the tasks and the committer have ended.
+// are awaited only by the confirmer, by changes of the configuration and by transfers: raft does
+// not answer all of them when it shuts down. So Close comes after the tasks and the committer have
+// ended.
 //
-// The flight cluster.change runs changes of the configuration: at most 16, each for 30 s.
+// The flight cluster.change runs changes of the configuration: at most 16, each for 30 s. The
+// flight cluster.transfer runs one transfer of the leadership, for at most 30 s; changes are
+// refused meanwhile.
 //
 // Signals: closing, deposed, elected; wake of leadership and confirmer (capacity 1).
 //

@@ -63,6 +63,11 @@ const changeDeadline = 30 * time.Second
 // handlers serve the routes of the cluster.
 type handlers struct{ engine Engine }
 
+// stayed is the outcome of a StayedError.
+var stayed = httpapi.Outcome{
+	Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonBusy, Code: "Busy", Retry: true,
+}
+
 // New returns the cluster's part of the surface.
 func New(e Engine) httpapi.Service {
 	h := handlers{e}
@@ -74,7 +79,7 @@ func New(e Engine) httpapi.Service {
 			Title:   "Not in this state",
 		}, {
 			Is:      httpapi.IsA[*StayedError],
-			Outcome: httpapi.Outcome{http.StatusServiceUnavailable, httpapi.ReasonBusy, "Busy", true},
+			Outcome: stayed,
 			Title:   "The leader stays",
 			Wait:    httpapi.WaitBusy,
 		}},
