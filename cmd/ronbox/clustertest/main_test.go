@@ -60,7 +60,7 @@ var built = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(path)
 	}
 	path := filepath.Join(scratch, "ronbox")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "..")
+	build := exec.Command("go", "build", "-buildvcs=false", "-tags", "clockfile", "-ldflags", "-s -w", "-o", path, "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)

@@ -61,6 +61,10 @@ func nemeses() []nemesis {
 		{"termlife", stopDeposed},
 		{"termstall", stopStalled},
 		{"termalone", stopWithoutQuorum},
+		{"hand", transferOften},
+		{"brim", fillLeader},
+		{"behind", turnLeaderBack},
+		{"ahead", turnLeaderAhead},
 	}
 }
 

@@ -92,6 +92,7 @@ func newNode(t testing.TB, name string, env ...string) *node {
 		"RONBOX_LEDGER__STALL_AFTER=2s",
 		"RONBOX_NODE__ABORT_GRACE=5s",
 	)
+	n.env = append(n.env, "_RONBOX_CLOCK="+n.clockFile())
 	n.env = append(n.env, env...)
 	t.Cleanup(func() {
 		n.kill()
@@ -101,6 +102,16 @@ func newNode(t testing.TB, name string, env ...string) *node {
 		_ = os.RemoveAll(parent)
 	})
 	return n
+}
+
+// clockFile returns the path of the file that turns the wall clock of the node.
+func (n *node) clockFile() string { return filepath.Join(filepath.Dir(n.dir), "clock") }
+
+// turn turns the wall clock of the node by an offset.
+func (n *node) turn(t testing.TB, by time.Duration) {
+	t.Helper()
+	must(t, os.WriteFile(n.clockFile()+".new", []byte(by.String()), 0o600))
+	must(t, os.Rename(n.clockFile()+".new", n.clockFile()))
 }
 
 // ronbox runs a command of the node and returns its output.

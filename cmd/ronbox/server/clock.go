@@ -16,9 +16,16 @@ import (
 // keyClock fails while the wall clock and the clock of the node differ.
 const keyClock = "clock_ok"
 
+// readClock replaces the clocks of the machine in a build for tests, see clockfile.go. It is nil in
+// others.
+var readClock func() (wall time.Time, up time.Duration)
+
 // setClock gives the node its clocks.
 func (n *Node) setClock(o Options) {
 	from := o.clock
+	if from.Read == nil {
+		from.Read = readClock
+	}
 	from.Built, from.Config = n.build.Made, n.boot.Node.Clock()
 	from.Ahead = func() time.Duration { return time.Duration(n.ahead.Load()) }
 	n.clock = clock.New(from)
