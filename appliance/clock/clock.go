@@ -165,6 +165,15 @@ func (c *Clock) Now() time.Time {
 	return c.reading
 }
 
+// Origin returns the wall clock of the machine minus the time on CLOCK_BOOTTIME: it changes only
+// when that wall clock is set.
+func (c *Clock) Origin() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, up := c.o.Read() //lockwait: a clock answers at once
+	return wall.Round(0).Add(-up)
+}
+
 // Settled reports whether the last boot and the last step are more than an hour ago. Until then no
 // idempotency key may be forgotten.
 func (c *Clock) Settled() bool {

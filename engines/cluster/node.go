@@ -64,6 +64,9 @@ type Deps struct {
 	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be
 	// nil.
 	Fit func() (why string, firm bool)
+	// Origin returns the wall clock of the node minus the time since a fixed moment: it changes
+	// only when the wall clock is set. It does not block.
+	Origin func() time.Time
 }
 
 // Reason is the reason why a life of the node ends.

@@ -229,6 +229,7 @@ func (m *server) begin() (*life, error) {
 	n := New(Deps{
 		Log: m.w.log.Named(m.id), Metrics: metrics, Catalog: catalog, Dir: filepath.Join(m.dir, "raft"),
 		Port: m.w.mesh.port(m.addr), Self: m, Config: cfg, Membership: *ms,
+		Origin: func() time.Time { return time.Time{} },
 	})
 	if p, ok := m.w.ports[m.id]; ok {
 		n.deps.Port, n.deps.Self = p, p.id

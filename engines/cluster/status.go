@@ -108,7 +108,10 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 		m.Answers = true
 	case n.reign.Load() != nil:
 		m.Answers = !known.answered.IsZero() && now.Sub(known.answered) < silentAfter*n.heartbeat()
-		m.Unfit, m.Skew, m.Ends = known.word.Unfit, known.word.Skew+ahead, known.word.Ends
+		m.Unfit, m.Ends = known.word.Unfit, known.word.Ends
+		if !known.read.IsZero() {
+			m.Skew = known.origin.Sub(n.deps.Origin()) + ahead
+		}
 		m.Applied = known.last
 		if last := n.raft.LastIndex(); last > known.last {
 			m.Lag = last - known.last

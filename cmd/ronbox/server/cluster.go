@@ -150,6 +150,7 @@ func (m *membership) wire() {
 		Membership: m.row,
 		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
 		Fit:        m.unfit,
+		Origin:     m.n.clock.Origin,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,
