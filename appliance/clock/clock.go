@@ -47,9 +47,10 @@ type Options struct {
 	// Read returns the wall clock and the time on CLOCK_BOOTTIME since any fixed moment. It is
 	// called under the lock of the Clock. nil: those of the machine.
 	Read func() (wall time.Time, up time.Duration)
-	// Ahead returns by how much others have found the wall clock to be ahead of the true time. It
-	// is called under the lock of the Clock. nil: nobody looks at it.
-	Ahead func() time.Duration
+	// Ahead returns by how much others have found the wall clock to be ahead of the true time.
+	// origin is what Origin returns now. It is called under the lock of the Clock. nil: nobody
+	// looks at it.
+	Ahead func(origin time.Time) time.Duration
 	// Synchronised reports whether the kernel trusts its clock. nil: the kernel's answer.
 	Synchronised func() bool
 	Built        time.Time // commit time of the binary; zero: unknown
@@ -165,6 +166,23 @@ func (c *Clock) Now() time.Time {
 	return c.reading
 }
 
+// Origin returns the wall clock of the machine minus the time on CLOCK_BOOTTIME: it changes only
+// when that wall clock is set.
+func (c *Clock) Origin() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, up := c.o.Read() //lockwait: a clock answers at once
+	return wall.Round(0).Add(-up)
+}
+
+// Wall returns the wall clock, corrected by what others have found.
+func (c *Clock) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, _ := c.read()
+	return wall
+}
+
 // Settled reports whether the last boot and the last step are more than an hour ago. Until then no
 // idempotency key may be forgotten.
 func (c *Clock) Settled() bool {
@@ -220,7 +238,7 @@ func (c *Clock) Accept() (time.Duration, error) {
 func (c *Clock) read() (wall time.Time, up time.Duration) {
 	wall, up = c.o.Read() //lockwait: a clock answers at once
 	if c.o.Ahead != nil {
-		wall = wall.Add(-c.o.Ahead()) //lockwait: it is a number in memory
+		wall = wall.Add(-c.o.Ahead(wall.Round(0).Add(-up))) //lockwait: it is a number in memory
 	}
 	return wall.Round(0).UTC(), up
 }

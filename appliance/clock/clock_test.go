@@ -324,16 +324,19 @@ func TestExplain(t *testing.T) {
 func TestAhead(t *testing.T) {
 	b := newBench()
 	o := b.options()
-	ahead := time.Duration(0)
-	o.Ahead = func() time.Duration { return ahead }
 	c := New(o)
-	b.wall, ahead = b.wall.Add(30*24*time.Hour), 30*24*time.Hour
+	right := c.Origin()
+	c.o.Ahead = func(origin time.Time) time.Duration { return origin.Sub(right) }
+	b.wall = b.wall.Add(30 * 24 * time.Hour)
+	if got := c.Wall(); !got.Equal(noon) {
+		t.Errorf("wall clock %s, want %s", got, noon)
+	}
 	b.run(c, 20*time.Minute) // in which a clock ahead would be believed
 	if got, want := c.Now(), noon.Add(20*time.Minute); !got.Equal(want) {
 		t.Errorf("reading %s, want %s", got, want)
 	}
 	b.check(t, c, OK, 0)
-	b.wall, ahead = b.wall.Add(-60*24*time.Hour), -30*24*time.Hour
+	b.wall = b.wall.Add(-60 * 24 * time.Hour)
 	b.run(c, time.Minute)
 	b.check(t, c, OK, 0)
 }

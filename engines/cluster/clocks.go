@@ -1,66 +1,97 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
 	"time"
+
+	"ronbox/engines/cluster/member"
 )
 
-// clockFor bounds the age of the last hello of a member whose clock counts.
+// clockFor bounds the age of the last reading of the clock of a member that counts.
 const clockFor = time.Minute
 
-// skews returns by how many ns the clocks of the other members are ahead of that of this node.
-func (p *peers) skews(now time.Time) map[string]int64 {
+// clocks returns the clocks of the other members that were read lately.
+func (p *peers) clocks(origin, now time.Time) map[string]member.Clock {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := map[string]int64{}
+	out := map[string]member.Clock{}
 	for id, s := range p.known {
-		if now.Sub(s.heard) < clockFor {
-			out[id] = int64(s.word.Skew)
+		if age := now.Sub(s.read); age < clockFor {
+			out[id] = member.Clock{Ahead: int64(s.origin.Sub(origin)), Age: int64(age)}
 		}
 	}
 	return out
 }
 
-// offset returns by how much the clock of this node is ahead of the median of the members' clocks.
-// It reports false with fewer than two others, and if an even number of clocks has two camps: it
-// cannot be known then which clocks are wrong.
-func (n *Node) offset() (ahead time.Duration, known bool) {
-	others := n.peers.skews(time.Now())
-	delete(others, n.deps.Self.ServerID())
-	if len(others) < 2 {
-		return 0, false
+// keepMedian makes origin the last median that was known. It returns that of before if known is
+// false; the zero time is none.
+func (p *peers) keepMedian(origin time.Time, known bool) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known {
+		p.median = origin
 	}
-	all := append(slices.Collect(maps.Values(others)), 0)
-	slices.Sort(all)
-	low, high := time.Duration(all[(len(all)-1)/2]), time.Duration(all[len(all)/2])
-	if high-low > mostSkew {
-		return 0, false
-	}
-	return -(low + high) / 2, true
+	return p.median
 }
 
-// Ahead returns by how much the clock of this node is ahead of the median of the members' clocks,
-// or 0 if it is not known or not worth a correction.
-func (n *Node) Ahead() time.Duration {
-	if ahead, _ := n.offset(); ahead.Abs() > mostSkew {
-		return ahead
+// offset returns by how much the clock of this node, whose origin is given, is ahead of the median
+// of the members' clocks.
+// Without two others that were heard lately, the last known median counts as a clock: a wrong clock
+// stays wrong when a member dies. If an even number of clocks has two camps, it cannot be known
+// which are wrong, and the last known median counts alone. It reports false if there is none.
+func (n *Node) offset(origin time.Time) (ahead time.Duration, known bool) {
+	others := n.peers.clocks(origin, time.Now())
+	delete(others, n.deps.Self.ServerID())
+	all := []time.Duration{0}
+	for _, c := range others {
+		all = append(all, time.Duration(c.Ahead))
 	}
-	return 0
+	by, agree := median(all)
+	last := n.peers.keepMedian(origin.Add(by), agree && len(others) >= 2)
+	if last.IsZero() {
+		return 0, false
+	}
+	if len(others) == 1 {
+		by, _ = median(append(all, last.Sub(origin)))
+		return -by, true
+	}
+	return origin.Sub(last), true
+}
+
+// median returns the median of ds, which it sorts. It reports false if the two in the middle differ
+// by more than MostSkew.
+func median(ds []time.Duration) (time.Duration, bool) {
+	slices.Sort(ds)
+	low, high := ds[(len(ds)-1)/2], ds[len(ds)/2]
+	return low + (high-low)/2, high-low <= MostSkew
+}
+
+// Median returns the origin of the median of the members' clocks, see Deps.Origin. It reports false
+// if it is not known.
+func (n *Node) Median() (origin time.Time, known bool) {
+	origin = n.deps.Origin()
+	ahead, known := n.offset(origin)
+	return origin.Add(-ahead), known
 }
 
 // skewed reports whether the clock of this node differs from those of most members.
 func (n *Node) skewed() bool {
-	return n.Ahead() != 0
+	ahead, _ := n.offset(n.deps.Origin())
+	return ahead.Abs() > MostSkew
 }
 
-// HeardClock records by how much the clock of another member is ahead of that of this node.
-func (n *Node) HeardClock(id string, skew time.Duration) {
+// HeardClock records a reading of the clock of another member, unless there is a later one.
+func (n *Node) HeardClock(id string, c member.Clock) {
+	origin := n.deps.Origin().Add(time.Duration(c.Ahead))
+	read := time.Now().Add(-time.Duration(max(0, c.Age)))
 	n.peers.mu.Lock()
 	defer n.peers.mu.Unlock()
-	s := n.peers.of(id)
-	s.word.Skew, s.heard = skew, time.Now()
+	if s := n.peers.of(id); !read.Before(s.read) {
+		s.origin, s.read = origin, read
+	}
 }
 
-// Skews returns by how many ns the clocks of other members are ahead of that of this node.
-func (n *Node) Skews() map[string]int64 { return n.peers.skews(time.Now()) }
+// Clocks returns the clocks of the other members that were read lately.
+func (n *Node) Clocks() map[string]member.Clock {
+	return n.peers.clocks(n.deps.Origin(), time.Now())
+}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"ronbox/engines/cluster/member"
 	"ronbox/store"
 )
 
@@ -168,32 +167,6 @@ func TestFullLogDoesNotStand(t *testing.T) {
 		w.until("it is fit", func() bool { return full.now().node.unfit() == "" })
 		w.equal()
 	})
-}
-
-// A clock that is off the median of the members makes its node unfit, and no other.
-func TestSkew(t *testing.T) {
-	n := &Node{peers: peers{known: map[string]*peerState{}}, deps: Deps{Self: &server{id: "a"}}}
-	off := func(want time.Duration, skewed bool) {
-		t.Helper()
-		if ahead, _ := n.offset(); ahead != want || n.skewed() != skewed {
-			t.Errorf("%v off, skewed %t, want %v, %t", ahead, n.skewed(), want, skewed)
-		}
-	}
-	off(0, false)
-	n.Heard("b", member.Word{URL: "https://b", Skew: time.Second})
-	off(0, false) // one of two is wrong, it is not known which
-	n.HeardClock("c", 900*time.Millisecond)
-	off(-900*time.Millisecond, true)
-	n.HeardClock("c", -10*time.Millisecond)
-	off(0, false)
-	n.Heard("d", member.Word{Skew: 400 * time.Millisecond})
-	off(-200*time.Millisecond, false) // between the two in the middle
-	n.HeardClock("d", 10*time.Minute)
-	n.HeardClock("b", 10*time.Minute)
-	off(0, false) // two camps
-	if skews := n.Skews(); len(skews) != 3 || n.peers.state("b").word.URL != "https://b" {
-		t.Errorf("%v", skews)
-	}
 }
 
 // Whatever the network does, what was acknowledged is there once it heals, what was refused is not,

@@ -37,6 +37,7 @@ type peers struct {
 	mu      sync.Mutex                  // a leaf
 	known   map[string]*peerState       // by server id; guarded by mu
 	strange map[raft.ServerAddress]bool // where a stranger answers; guarded by mu
+	median  time.Time                   // origin of the last known median of the clocks; guarded by mu
 }
 
 // peerState describes one other member.
@@ -46,7 +47,8 @@ type peerState struct {
 	answered time.Time // of its last answer; zero: none
 	caughtUp time.Time // since when it has been caught up; zero: it is not
 	word     member.Word
-	heard    time.Time // when its clock was compared; zero: never
+	origin   time.Time // of its clock: what it showed when that of Deps.Origin began to count
+	read     time.Time // when its clock was compared; zero: never
 }
 
 // of returns the state of a member. Called with mu held.
@@ -107,6 +109,9 @@ func (p *peers) forgetOthers(c raft.Configuration) {
 			delete(p.known, id)
 		}
 	}
+	if len(members) < 2 {
+		p.median = time.Time{}
+	}
 	maps.DeleteFunc(p.strange, func(addr raft.ServerAddress, _ bool) bool { return !at[addr] })
 }
 
@@ -143,7 +148,7 @@ func (n *Node) Heard(id string, w member.Word) {
 	defer n.peers.mu.Unlock()
 	s := n.peers.of(id)
 	w.URL = cmp.Or(w.URL, s.word.URL)
-	s.word, s.heard = w, time.Now()
+	s.word = w
 }
 
 // Unfit returns why this node should not lead, "" if it may. It does not block.

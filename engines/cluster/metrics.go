@@ -101,7 +101,7 @@ func newMetrics(reg *obs.Metrics, n *Node) *metrics {
 	gauge("cluster_applied_index", func() float64 { return float64(n.store.Applied().Index) })
 	gauge("cluster_lag_entries", func() float64 { return float64(n.lag()) })
 	gauge("cluster_clock_skew_seconds", func() float64 {
-		ahead, _ := n.offset()
+		ahead, _ := n.offset(n.deps.Origin())
 		return ahead.Seconds()
 	})
 	reg.Gauge("cluster_certificate_expiry_seconds", service, func() float64 {

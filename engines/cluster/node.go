@@ -70,6 +70,9 @@ type Deps struct {
 	// Resign is called before the leadership goes to another member, while the node can write. It
 	// is called again with an error if the node leads on. It may be nil.
 	Resign func(ctx context.Context, to string, why Reason, failed error)
+	// Origin returns the wall clock of the node minus the time since a fixed moment: it changes
+	// only when the wall clock is set. It does not block.
+	Origin func() time.Time
 }
 
 // Reason is the reason why a life of the node ends.

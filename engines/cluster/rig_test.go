@@ -230,7 +230,8 @@ func (m *server) begin() (*life, error) {
 	n := New(Deps{
 		Log: m.w.log.Named(m.id), Metrics: metrics, Catalog: catalog, Dir: filepath.Join(m.dir, "raft"),
 		Port: m.w.mesh.port(m.addr), Self: m, Config: cfg, Membership: *ms,
-		Stand: m.w.stand,
+		Stand:  m.w.stand,
+		Origin: func() time.Time { return time.Time{} },
 	})
 	if p, ok := m.w.ports[m.id]; ok {
 		n.deps.Port, n.deps.Self = p, p.id

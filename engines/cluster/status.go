@@ -95,7 +95,7 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 	}
 	known := n.peers.state(m.ID)
 	m.URL, m.Strange = known.word.URL, n.peers.isStrange(s.Address)
-	ahead, _ := n.offset()
+	ahead, _ := n.offset(n.deps.Origin())
 	leader, _, _ := n.Leader()
 	switch {
 	case n.isSelf(s.ID):
@@ -108,13 +108,16 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 		m.Answers = true
 	case n.reign.Load() != nil:
 		m.Answers = !known.answered.IsZero() && now.Sub(known.answered) < silentAfter*n.heartbeat()
-		m.Unfit, m.Skew, m.Ends = known.word.Unfit, known.word.Skew+ahead, known.word.Ends
+		m.Unfit, m.Ends = known.word.Unfit, known.word.Ends
+		if !known.read.IsZero() {
+			m.Skew = known.origin.Sub(n.deps.Origin()) + ahead
+		}
 		m.Applied = known.last
 		if last := n.raft.LastIndex(); last > known.last {
 			m.Lag = last - known.last
 		}
 	}
-	m.Healthy = m.Answers && m.Unfit == "" && m.Skew.Abs() <= mostSkew
+	m.Healthy = m.Answers && m.Unfit == "" && m.Skew.Abs() <= MostSkew
 	return m
 }
 

@@ -23,7 +23,7 @@ const (
 	lastBeats  = 10                     // heartbeats without a leader after which an unfit node stands
 	unfitTicks = 2                      // after which a leader resigns
 	askBeats   = 10                     // heartbeats until an unfit leader looks for another one again
-	mostSkew   = 500 * time.Millisecond // of a clock against the median of those of the members
+	MostSkew   = 500 * time.Millisecond // of a clock against the median of those of the members
 )
 
 // runWatchdog ends the life of a hung node, logs changes of its fitness, and makes an unfit leader

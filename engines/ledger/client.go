@@ -233,6 +233,7 @@ type AssetView struct {
 	Seq        uint64
 	Issued     engines.Amount // issued and not burnt
 	Decimals   int            // of an amount that people read: 0 to engines.MaxDecimals; 0 if it was never set
+	Scaled     bool           // Decimals was set
 }
 
 // HistoryQuery asks for a page of a statement: the records that touched an account in an asset.

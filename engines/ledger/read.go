@@ -270,7 +270,7 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := AssetView{Asset: a.name, Seq: a.seq, Decimals: a.scale.Decimals}
+		v := AssetView{Asset: a.name, Seq: a.seq, Decimals: a.scale.Decimals, Scaled: a.scale.Seq != 0}
 		v.Issued, _ = state.State.DebitsPosted.Sub(state.State.CreditsPosted)
 		err = l.view(ctx, func(r store.Reader) error {
 			if a.seq != 0 {

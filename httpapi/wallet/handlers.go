@@ -123,6 +123,7 @@ func (h handlers) getAssets(c *httpapi.Request) error {
 			SupplyMinor: a.Issued.String(),
 			DeclaredAt:  ledgerhttp.Instant(a.DeclaredAt),
 			Decimals:    a.Decimals,
+			DecimalsSet: a.Scaled,
 		}
 	}
 	return c.Respond(http.StatusOK, out)

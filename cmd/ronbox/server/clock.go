@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -27,11 +28,11 @@ func (n *Node) setClock(o Options) {
 		from.Read = readClock
 	}
 	from.Built, from.Config = n.build.Made, n.boot.Node.Clock()
-	from.Ahead = func() time.Duration { return time.Duration(n.ahead.Load()) }
+	from.Ahead = n.ahead
 	n.clock = clock.New(from)
-	n.now, n.wall = n.clock.Now, time.Now
+	n.now, n.wall, n.machine = n.clock.Now, n.clock.Wall, time.Now
 	if from.Read != nil {
-		n.wall = func() time.Time {
+		n.machine = func() time.Time {
 			wall, _ := from.Read()
 			return wall
 		}
@@ -42,6 +43,19 @@ func (n *Node) setClock(o Options) {
 			return n.clock.Now()
 		}
 	}
+}
+
+// ahead returns by how much a wall clock with an origin is ahead of most clocks of the members of
+// the cluster, or 0 if that is not known or not worth a correction.
+func (n *Node) ahead(origin time.Time) time.Duration {
+	most := n.median.Load()
+	if most == nil {
+		return 0
+	}
+	if ahead := origin.Sub(*most); ahead.Abs() > cluster.MostSkew {
+		return ahead
+	}
+	return 0
 }
 
 // clockOK returns an error while the wall clock and the clock of the node differ by more than

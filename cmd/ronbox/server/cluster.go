@@ -153,6 +153,7 @@ func (m *membership) wire() {
 		Fit:        m.unfit,
 		Stand:      m.stand,
 		Resign:     m.resign,
+		Origin:     m.n.clock.Origin,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,
@@ -162,7 +163,7 @@ func (m *membership) wire() {
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
-		Now:      m.n.wall,
+		Now:      m.n.machine,
 		Log:      m.n.log,
 	})
 	own := http.NewServeMux()

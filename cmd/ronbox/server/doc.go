@@ -46,7 +46,8 @@
 //     the reading of package clock (n.now); what others sign or check goes by the wall clock
 //     (n.wall). While they differ by more than clock.Tolerance the soft key clock_ok says so, and
 //     nothing is refused. On one of at least three members of a cluster, what the reading follows
-//     is the wall clock less its difference from the median of all, if that is above 500 ms.
+//     is the wall clock less its difference from the median of all, if that is above 500 ms. The
+//     last median stays known while members are silent.
 //  13. A directory becomes a node when its init has ended. A node never serves the remains of a
 //     killed init, and the next init starts over.
 //

@@ -29,7 +29,9 @@ func (m *membership) runHello(ctx context.Context) error {
 	var told news
 	for {
 		leader, _, _ := m.raft.Leader()
-		m.n.ahead.Store(int64(m.raft.Ahead()))
+		if origin, known := m.raft.Median(); known {
+			m.n.median.Store(&origin)
+		}
 		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
@@ -61,12 +63,11 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
-	addrs, from := m.known(), m.n.wall()
-	answer, err := member.SayHello(ctx, m.client, addrs, member.Hello{
+	addrs := m.known()
+	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
 		Versions:  peer.ThisProgram(),
 		Advertise: m.id.Advertise(),
 		URL:       m.n.server.URL(),
-		Clock:     from.UnixNano(),
 		Join:      m.joining != nil,
 		Keys:      m.keys(),
 		Unfit:     m.raft.Unfit(),
@@ -87,18 +88,26 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
-	skew := peer.SkewOf(answer.Clock, from, m.n.wall()).By
-	m.raft.Heard(answer.Server, member.Word{URL: answer.URL, Skew: skew})
-	for id, ahead := range answer.Skews {
-		if id != m.id.ServerID() && id != answer.Server {
-			m.raft.HeardClock(id, skew+time.Duration(ahead))
-		}
-	}
+	m.raft.Heard(answer.Server, member.Word{URL: answer.URL})
+	m.compareClocks(answer)
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
+}
+
+// compareClocks records the clock of the leader and those of the members that it has heard.
+func (m *membership) compareClocks(answer member.Greeting) {
+	if !answer.Skew.Counts() {
+		return
+	}
+	m.raft.HeardClock(answer.Server, member.Clock{Ahead: int64(answer.Skew.By)})
+	for id, c := range answer.Clocks {
+		if id != m.id.ServerID() && id != answer.Server {
+			m.raft.HeardClock(id, member.Clock{Ahead: int64(answer.Skew.By) + c.Ahead, Age: c.Age})
+		}
+	}
 }
 
 // expect lets the peer port know where members come from, which strangers must not keep out.

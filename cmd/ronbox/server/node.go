@@ -77,10 +77,13 @@ type Node struct {
 	opt   Options
 	build Build
 	clock *clock.Clock
-	// ns by which the members of the cluster find the wall clock to be ahead; set by the hello task
-	ahead atomic.Int64
-	now   func() time.Time // the reading of clock: of everything that is stored
-	wall  func() time.Time // the wall clock: of everything that others sign or check
+	// origin of most clocks of the members of the cluster; nil: not known; set by the hello task
+	median atomic.Pointer[time.Time]
+	now    func() time.Time // the reading of clock: of everything that is stored
+	wall   func() time.Time // the wall clock: of everything that others sign or check
+
+	// machine is the wall clock as the machine has it. Only the members of a cluster compare it.
+	machine func() time.Time
 
 	within bounds // bounds of the parts of a stop
 

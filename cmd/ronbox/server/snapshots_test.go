@@ -63,6 +63,50 @@ func TestSnapshotsAreListed(t *testing.T) {
 	r.halt()
 }
 
+// Without room for a scheduled snapshot the oldest ones are removed, but only if that would make
+// enough room, and never the last two.
+func TestOldSnapshotsMakeRoom(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	dir := cfg.Path(snapshotDirName)
+	taken, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
+	must(t, err)
+	manifest, err := os.ReadFile(taken.File + ".manifest.json")
+	must(t, err)
+	var old []string
+	for _, day := range []string{"01", "02", "03"} {
+		path := filepath.Join(dir, "ronbox-200101"+day+"T000000.000Z-1.db")
+		must(t, os.WriteFile(path, []byte("x"), 0o600))
+		must(t, os.WriteFile(path+".manifest.json", manifest, 0o600))
+		old = append(old, path)
+	}
+	const tb = 1 << 40 // of files without content
+	bad := filepath.Join(dir, "ronbox-20010104T000000.000Z-1.db.bad")
+	must(t, os.WriteFile(bad, []byte("x"), 0o600))
+	var disk unix.Statfs_t
+	must(t, unix.Statfs(dir, &disk))
+	must(t, os.Truncate(r.store.Path(), int64(disk.Bavail)*int64(disk.Bsize)+tb/2))
+
+	tries := func(doc string, want ...string) {
+		t.Helper()
+		if err := r.scheduledSnapshot(t.Context()); !errors.Is(err, store.ErrFull) {
+			t.Errorf("%s: %v", doc, err)
+		}
+		left, err := filepath.Glob(filepath.Join(dir, "*.db"))
+		must(t, err)
+		if want = append(want, taken.File); !slices.Equal(left, want) {
+			t.Errorf("%s: left are %q, want %q", doc, left, want)
+		}
+	}
+	tries("nothing to gain", old...)
+	must(t, os.Truncate(bad, tb))
+	must(t, os.Truncate(old[2], tb))
+	tries("what stays is large", old...)
+	must(t, os.Truncate(old[0], tb))
+	tries("what goes is large", old[2])
+	r.halt()
+}
+
 // A node in memory has no snapshots, and says so.
 func TestSnapshotsInMemory(t *testing.T) {
 	cfg := newConfig(t)

@@ -47,20 +47,21 @@ type assetLister interface {
 	HoldInfo(ctx context.Context, txid string) (walletapi.HoldInfo, error)
 }
 
-// readDecimals asks the node for the decimals of its assets.
-func readDecimals(ctx context.Context, c assetLister) (decimals, error) {
+// readDecimals asks the node for the decimals of its assets. set holds the assets whose decimals
+// will never change.
+func readDecimals(ctx context.Context, c assetLister) (d decimals, set map[string]bool, err error) {
 	list, err := c.Assets(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := decimals{}
+	d, set = decimals{}, map[string]bool{}
 	for _, as := range list.Assets {
 		if as.Decimals < 0 || as.Decimals > engines.MaxDecimals {
-			return nil, inconsistent("the node's answer is not valid: %s has %d decimals", as.Asset, as.Decimals)
+			return nil, nil, inconsistent("the node's answer is not valid: %s has %d decimals", as.Asset, as.Decimals)
 		}
-		out[as.Asset] = as.Decimals
+		d[as.Asset], set[as.Asset] = as.Decimals, as.DecimalsSet || as.Decimals > 0
 	}
-	return out, nil
+	return d, set, nil
 }
 
 // shownDecimals returns the decimals for a table that a person reads, else nil. A token that may
@@ -69,7 +70,7 @@ func (a app) shownDecimals(ctx context.Context, c walletapi.Client) decimals {
 	if a.Flags.JSON || a.Flags.Quiet {
 		return nil
 	}
-	d, _ := readDecimals(ctx, c) // minor units are right too
+	d, _, _ := readDecimals(ctx, c) // minor units are right too
 	return d
 }
 
@@ -99,7 +100,9 @@ type converter struct {
 	app
 	node    assetLister
 	instead string   // what to do if the decimals cannot be read
+	final   bool     // an amount must mean the same number of minor units for ever
 	all     decimals // nil until they are needed
+	set     map[string]bool
 }
 
 // minor returns the minor units of an amount of op: in its asset or, if it is a capture, in that of
@@ -120,7 +123,7 @@ func (m *converter) minor(ctx context.Context, op *walletapi.BatchOp, text strin
 			asset = h.Asset
 		}
 		if m.all == nil {
-			m.all, err = readDecimals(ctx, m.node)
+			m.all, m.set, err = readDecimals(ctx, m.node)
 		}
 		return err
 	})
@@ -130,7 +133,12 @@ func (m *converter) minor(ctx context.Context, op *walletapi.BatchOp, text strin
 	if _, known := m.all[asset]; !known {
 		return "", httpapi.BadBody("asset", "is not declared, or not an asset of the token")
 	}
-	return m.all.parse(text, asset)
+	minor, err := m.all.parse(text, asset)
+	if err == nil && m.final && !m.set[asset] {
+		return "", httpapi.BadBody("amount", "the decimals of "+asset+" were never set, and would change what the row "+
+			"pays: set them with `ronbox wallet assets --declare "+asset+" --decimals N`, or use amount_minor or --run")
+	}
+	return minor, err
 }
 
 // unread returns the failure to read the decimals of an amount. Without them 12 may be 12.00 or

@@ -50,6 +50,7 @@ var batchColumns = []string{
 func (a app) readBatch(ctx context.Context, node assetLister, path, run string) ([]batchRow, error) {
 	m := converter{app: a, node: node, instead: "write the column amount_minor instead of amount"}
 	p := batchParser{name: path, run: run, minor: func(op *walletapi.BatchOp, amount string) (string, error) {
+		m.final = run == "" && op.Reference == "" // the reference is a hash of the minor units
 		return m.minor(ctx, op, amount)
 	}}
 	in := a.Stdin
@@ -269,8 +270,9 @@ func rowJSON(columns, cells []string) (row []byte, err error) {
 }
 
 // refer sets the reference of each row. In a run with a name it is NAME/N for operation N of the
-// file. In a run without a name it is a hash of the operation and of its index among equal rows, so
-// that it does not depend on the name of the file.
+// file. In a run without a name it is a hash of the operation, in minor units, and of its index among
+// equal rows, so that it does not depend on the name of the file. The minor units of an amount never
+// change: see converter.final.
 func (p *batchParser) refer() error {
 	same := map[string]int{}
 	seen := map[string]int{} // lines, by reference

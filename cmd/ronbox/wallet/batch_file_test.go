@@ -12,6 +12,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	wallethttp "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 func TestBatchFiles(t *testing.T) {
@@ -93,6 +94,42 @@ func TestReferencesOfRowsAreFrozen(t *testing.T) {
 		rows, err := parseBatch(in)
 		if err != nil || rows[0].op.Reference != want || rows[0].op.AmountMinor != "1250" {
 			t.Errorf("%s: %+v, %v, want %s", in, rows, err, want)
+		}
+	}
+}
+
+// A decimal amount whose decimals may still be set has no reference of its own: once they are set,
+// the same row would be another payment, and the file would be paid twice.
+func TestReferencesOutliveADeclaration(t *testing.T) {
+	node := lister{AssetList: walletapi.AssetList{Assets: []walletapi.Asset{{Asset: "ron"}}}}
+	parse := func(run, column, amount string) (batchRow, error) {
+		in := "op,from,to,asset," + column + "\ntransfer,alice,bob,ron," + amount + "\n"
+		a := app{cli.New(strings.NewReader(in), io.Discard, io.Discard, server.Build{})}
+		rows, err := a.readBatch(t.Context(), node, "-", run)
+		if err != nil {
+			return batchRow{}, err
+		}
+		return rows[0], nil
+	}
+	if row, err := parse("", "amount", "12"); err == nil || !strings.Contains(err.Error(), "never set") {
+		t.Errorf("decimals that were never set: %+v, %v", row, err)
+	}
+	if row, err := parse("may", "amount", "12"); err != nil || row.op.AmountMinor != "12" || row.op.Reference != "may/1" {
+		t.Errorf("in a run with a name: %+v, %v", row, err)
+	}
+	if row, err := parse("", "reference,amount", "r1,12"); err != nil || row.op.Reference != "r1" {
+		t.Errorf("with a reference: %+v, %v", row, err)
+	}
+	for decimals, amounts := range [][]string{{"12"}, {"12", "12.0"}, {"12", "12.0", "12.00"}} {
+		node.AssetList.Assets[0].DecimalsSet, node.AssetList.Assets[0].Decimals = true, decimals
+		want, err := parse("", "amount_minor", "12"+strings.Repeat("0", decimals))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, amount := range amounts {
+			if got, err := parse("", "amount", amount); err != nil || got.op.Reference != want.op.Reference {
+				t.Errorf("%s with %d decimals: %+v, %v, want %s", amount, decimals, got, err, want.op.Reference)
+			}
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (a app) meetPayee(ctx context.Context, c walletapi.Client, f *sendFlags, op
 	case err != nil || acc.Known:
 		return err
 	case ask:
-		d, _ := readDecimals(ctx, c) // minor units are right too
+		d, _, _ := readDecimals(ctx, c) // minor units are right too
 		return a.Agree(op.To+" is a new account", payWord[op.Op]+" "+d.show(op.AmountMinor, op.Asset))
 	default:
 		note = op.To + " is a new account; --existing refuses one"

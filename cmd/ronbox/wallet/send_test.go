@@ -194,7 +194,7 @@ const someHold = "tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD"
 // ofAssets lists ron with 2 decimals, wei with 18, and gold with none.
 func ofAssets() lister {
 	return lister{AssetList: walletapi.AssetList{Assets: []walletapi.Asset{
-		{Asset: "ron", Decimals: 2}, {Asset: "wei", Decimals: 18}, {Asset: "gold"},
+		{Asset: "ron", Decimals: 2, DecimalsSet: true}, {Asset: "wei", Decimals: 18}, {Asset: "gold"},
 	}}}
 }
 

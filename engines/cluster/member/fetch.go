@@ -117,8 +117,8 @@ func (c idleConn) Read(b []byte) (int, error) {
 // fetchFrom downloads the file from a member, or from the leader that it names.
 func (d *Dir) fetchFrom(ctx context.Context, c *http.Client, addr string, progress func(done, total int64)) error {
 	res, err := send(ctx, c, addr, PathFile, nil)
-	if e, ok := errors.AsType[*RemoteError](err); ok && e.Code == CodeNotLeader && peer.CheckAddress(e.Leader) == nil {
-		res, err = send(ctx, c, e.Leader, PathFile, nil)
+	if leader, ok := leaderIn(err); ok {
+		res, err = send(ctx, c, leader, PathFile, nil)
 	}
 	if err != nil {
 		return err
@@ -171,16 +171,4 @@ func (d *Dir) adopt() error {
 		return err
 	}
 	return d.do("install", func() error { return d.replaceDatabase(d.fetchFile()) })
-}
-
-// SayHello sends a hello to the leader, by way of the first of addrs that answers.
-func SayHello(ctx context.Context, c *http.Client, addrs []string, h Hello) (HelloAnswer, error) {
-	return askAny(ctx, addrs, func(addr string) (HelloAnswer, error) {
-		return call[HelloAnswer](ctx, c, addr, PathHello, h)
-	})
-}
-
-// AskStand asks one member how it stands.
-func AskStand(ctx context.Context, c *http.Client, addr string) (Stand, error) {
-	return callOne[Stand](ctx, c, addr, PathStand, struct{}{})
 }

@@ -71,11 +71,10 @@ func enter(t *testing.T, d *Dir, l *leader) {
 	client := id.Client()
 	defer client.CloseIdleConnections()
 	h := Hello{
-		Versions: peer.ThisProgram(), Advertise: id.Advertise(), URL: "http://b.example", Clock: time.Now().UnixNano(),
-		Join: true,
+		Versions: peer.ThisProgram(), Advertise: id.Advertise(), URL: "http://b.example", Join: true,
 	}
 	for range 2 { // the second one as a member
-		answer, err := SayHello(t.Context(), client, s.Joining.Members, h)
+		answer, err := SayHello(t.Context(), client, s.Joining.Members, time.Now, h)
 		if err != nil || answer.Server != l.id.ServerID() || answer.URL != "http://leader.example" {
 			t.Fatalf("hello: %+v, err = %v", answer, err)
 		}
@@ -330,7 +329,7 @@ func TestNotLeader(t *testing.T) {
 	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
 	for _, leader := range []string{"", "nowhere", other.addr} {
 		l.cluster.leader = leader
-		_, err := SayHello(t.Context(), client, []string{l.addr}, h)
+		_, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
 		e, ok := errors.AsType[*RemoteError](err)
 		if leader == other.addr { // of another cluster: the redirect is followed and the certificate refused
 			if !errors.Is(err, peer.ErrStranger) {
@@ -377,7 +376,7 @@ func TestRemoved(t *testing.T) {
 		t.Errorf("stand: err = %v, want ErrToken", err)
 	}
 	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
-	if _, err := SayHello(t.Context(), client, []string{l.addr}, h); !errors.Is(err, ErrToken) {
+	if _, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h); !errors.Is(err, ErrToken) {
 		t.Errorf("hello: err = %v, want ErrToken", err)
 	}
 	if _, err := send(t.Context(), client, l.addr, PathFile, nil); !errors.Is(err, ErrToken) {
@@ -698,8 +697,8 @@ func TestTwoJoinUnderOneAddress(t *testing.T) {
 	}
 	c := id.Client()
 	defer c.CloseIdleConnections()
-	_, err = SayHello(t.Context(), c, []string{l.addr}, Hello{
-		Versions: peer.ThisProgram(), Advertise: id.Advertise(), Clock: time.Now().UnixNano(), Join: true,
+	_, err = SayHello(t.Context(), c, []string{l.addr}, time.Now, Hello{
+		Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true,
 	})
 	if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != CodeRequest || !strings.Contains(e.Detail, "has it") {
 		t.Errorf("err = %v, want that a member has the address", err)

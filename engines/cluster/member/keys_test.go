@@ -3,6 +3,7 @@ package member
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"ronbox/engines/cluster/peer"
 )
@@ -62,7 +63,7 @@ func TestHelloComparesKeys(t *testing.T) {
 		{"a leader that does not serve yet", nil, bad, ""},
 	} {
 		l.keys = row.ours
-		answer, err := SayHello(t.Context(), client, []string{l.addr}, Hello{
+		answer, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, Hello{
 			Versions: peer.ThisProgram(), Advertise: "127.0.0.1:7947", Keys: row.theirs,
 		})
 		if err != nil {

@@ -65,7 +65,8 @@ type fakeCluster struct {
 	members map[string]string // addresses by id
 	standby map[string]bool
 	heard   map[string]string // URLs by id
-	refuse  error             // of Remove
+	clocks  map[string]time.Duration
+	refuse  error // of Remove
 }
 
 func (c *fakeCluster) Leads() bool { return c.leads }
@@ -107,7 +108,13 @@ func (c *fakeCluster) Remove(_ context.Context, id string) error {
 
 func (c *fakeCluster) Unfit() string { return "by the test" }
 
-func (c *fakeCluster) Skews() map[string]int64 { return map[string]int64{"other": 7} }
+func (c *fakeCluster) Clocks() map[string]Clock { return map[string]Clock{"other": {Ahead: 7, Age: 9}} }
+
+func (c *fakeCluster) HeardClock(id string, at Clock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clocks[id] = time.Duration(at.Ahead)
+}
 
 func (c *fakeCluster) Heard(id string, w Word) {
 	c.mu.Lock()
@@ -150,7 +157,7 @@ func lead(t testing.TB) *leader {
 	}
 	l.cluster = &fakeCluster{
 		leads: true, members: map[string]string{l.id.ServerID(): l.addr}, standby: map[string]bool{},
-		heard: map[string]string{},
+		heard: map[string]string{}, clocks: map[string]time.Duration{},
 	}
 	l.server = NewServer(Deps{
 		Identity: l.id, Store: l.store, Cluster: l.cluster, Now: time.Now, Log: hclog.NewNullLogger(),

@@ -34,8 +34,10 @@ type Cluster interface {
 	Remove(ctx context.Context, id string) error
 	// Heard records the word of another node.
 	Heard(id string, w Word)
-	// Skews returns by how many ns the clocks of other members are ahead of that of this node.
-	Skews() map[string]int64
+	// HeardClock records a reading of the clock of another node.
+	HeardClock(id string, c Clock)
+	// Clocks returns the clocks of other members against that of this node.
+	Clocks() map[string]Clock
 }
 
 // Shot is a verified snapshot of the file, with its membership. The handler calls Remove once.
@@ -185,7 +187,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := peer.PeerID(r)
+	server, got := peer.PeerID(r), s.d.Now()
 	if err := peer.ThisProgram().Judge(q.Versions); err != nil {
 		return nil, err
 	}
@@ -199,9 +201,10 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	if !waits && !s.d.Cluster.IsMember(server) {
 		return nil, notMember(server)
 	}
-	s.d.Cluster.Heard(server, Word{
-		URL: q.URL, Skew: time.Unix(0, q.Clock).Sub(s.d.Now()), Unfit: q.Unfit, Ends: time.Unix(q.Ends, 0),
-	})
+	s.d.Cluster.Heard(server, Word{URL: q.URL, Unfit: q.Unfit, Ends: time.Unix(q.Ends, 0)})
+	if skew := peer.SkewOf(q.Clock, time.Unix(0, q.Echo), got); skew.Counts() {
+		s.d.Cluster.HeardClock(server, Clock{Ahead: int64(skew.By)})
+	}
 	keys := s.d.Keys()
 	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
@@ -211,7 +214,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	}
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
-		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Skews: s.d.Cluster.Skews(),
+		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Clocks: s.d.Cluster.Clocks(),
 	}, nil
 }
 

@@ -49,47 +49,6 @@ type joinAnswer struct {
 	CA      string `json:"ca,omitempty"`   // PEM
 }
 
-// Hello is the body of POST /hello, which every node sends to the leader.
-type Hello struct {
-	peer.Versions
-	Advertise string     `json:"advertise"`
-	URL       string     `json:"url"`   // of the public port
-	Clock     int64      `json:"clock"` // Unix ns
-	Join      bool       `json:"join"`  // the node has its file and asks to be admitted
-	Keys      KeyDigests `json:"keys,omitempty"`
-	Unfit     string     `json:"unfit,omitempty"` // why the node should not lead
-	Ends      int64      `json:"ends,omitempty"`  // of its certificate, Unix s
-}
-
-// HelloAnswer is the answer of the leader.
-type HelloAnswer struct {
-	peer.Versions
-	Server  string     `json:"server"`
-	URL     string     `json:"url"`
-	Clock   int64      `json:"clock"`
-	Members []string   `json:"members"` // addresses of peer ports
-	Keys    KeyDigests `json:"keys,omitempty"`
-	// Skews holds by how many ns the clocks of other members are ahead of that of the leader.
-	Skews map[string]int64 `json:"skews,omitempty"`
-}
-
-// Stand is the answer to POST /stand. Members answer it whether a leader is known or not.
-type Stand struct {
-	Unfit   string `json:"unfit"`   // why the member should not lead, "" if it may
-	Applied uint64 `json:"applied"` // index of the last entry in its file
-	Clock   int64  `json:"clock"`   // Unix ns
-	Leader  string `json:"leader"`  // id, "" if it knows none
-	URL     string `json:"url"`     // of its public port
-}
-
-// Word holds the content of the last hello of another member.
-type Word struct {
-	URL   string        // of its public port; "": as before
-	Skew  time.Duration // its clock is ahead of that of this node by so much
-	Unfit string        // why it should not lead, "" if it may
-	Ends  time.Time     // of its certificate
-}
-
 // Bundle holds the secrets that all members share. The handler of GET /bundle fills all members but
 // the first two.
 type Bundle struct {
@@ -145,13 +104,22 @@ func final(err error) bool {
 func call[A any](ctx context.Context, c *http.Client, addr, path string, body any) (out A, err error) {
 	for range 2 {
 		out, err = callOne[A](ctx, c, addr, path, body)
-		e, ok := errors.AsType[*RemoteError](err)
-		if !ok || e.Code != CodeNotLeader || e.Leader == "" || peer.CheckAddress(e.Leader) != nil {
+		leader, ok := leaderIn(err)
+		if !ok {
 			break
 		}
-		addr = e.Leader
+		addr = leader
 	}
 	return out, err
+}
+
+// leaderIn returns the address of the leader if err is an answer that names it.
+func leaderIn(err error) (addr string, ok bool) {
+	e, ok := errors.AsType[*RemoteError](err)
+	if !ok || e.Code != CodeNotLeader || peer.CheckAddress(e.Leader) != nil {
+		return "", false
+	}
+	return e.Leader, true
 }
 
 // askAny asks one member after the other until one answers or an error is final.

@@ -163,6 +163,9 @@ func (s Skew) Check() error {
 // Exceeds reports whether the difference is larger than most for certain.
 func (s Skew) Exceeds(most time.Duration) bool { return s.By.Abs()-s.Within > most }
 
+// Counts reports whether the other clock was read recently enough to be compared.
+func (s Skew) Counts() bool { return s.Within >= 0 && s.Within <= MaxSkew/2 }
+
 // SkewOf returns the difference to a clock (Unix ns) that was read at some time between from and
 // to.
 func SkewOf(clock int64, from, to time.Time) Skew {

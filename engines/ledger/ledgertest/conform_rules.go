@@ -296,13 +296,16 @@ func decimals(s *suite) {
 		text := ""
 		for _, a := range list {
 			text += fmt.Sprint(a.Asset, ":", a.Decimals, " ")
+			if !a.Scaled {
+				text += "(never set) "
+			}
 		}
 		if text != want {
 			s.Fatalf("%s, want %s", text, want)
 		}
 	}
 	s.accept(s.issue("alice", 100))
-	shown("ron:0 ")
+	shown("ron:0 (never set) ")
 	set := s.accept(scale("ron", 2))
 	if set.Op != record.OpScale || set.Asset != "ron" || set.Amount != ron(2) || set.From != "" {
 		s.Fatalf("%+v", set)

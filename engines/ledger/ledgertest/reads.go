@@ -110,6 +110,7 @@ func (m *Model) Assets(ctx context.Context) (out []ledger.AssetView, err error) 
 				DeclaredAt: m.books.entries[a.seq-1].rec.At,
 				Issued:     amount(minus(s.debits, s.credits)),
 				Decimals:   a.decimals,
+				Scaled:     a.scaled != 0,
 			}
 			out = append(out, v)
 		}

@@ -212,6 +212,7 @@ type Asset struct {
 	SupplyMinor string       `json:"supply_minor" format:"amount" doc:"issued and not burned"`
 	DeclaredAt  wire.Instant `json:"declared_at,omitzero"`
 	Decimals    int          `json:"decimals,omitzero" min:"0" max:"18" doc:"digits after the point of an amount that people read, 0 if they were never set; amounts of the API are always minor units"`
+	DecimalsSet bool         `json:"decimals_set,omitzero" doc:"the decimals were set, and will never change"`
 }
 
 // AssetList is the body of GET /v1/assets.

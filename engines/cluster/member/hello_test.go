@@ -1,0 +1,66 @@
+package member
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/engines/cluster/peer"
+)
+
+// slow is a listener that takes time on the clock and closes each connection.
+func slow(t *testing.T, clock *atomic.Int64, takes time.Duration) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			clock.Add(int64(takes))
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// The time that dead addresses take is not a difference of clocks, and an answer that took long
+// tells nothing about them.
+func TestHelloMeasuresTheClock(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	id, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	var clock, late atomic.Int64 // ns of both nodes, and those that pass at each look of the leader
+	const ahead = time.Hour      // of this node
+	l.server.d.Now = func() time.Time { return time.Now().Add(time.Duration(clock.Add(late.Load()))) }
+	now := func() time.Time { return time.Now().Add(ahead + time.Duration(clock.Load())) }
+	addrs := []string{slow(t, &clock, 5*time.Second), l.addr}
+	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise()}
+
+	got, err := SayHello(t.Context(), client, addrs, now, h)
+	if err != nil || !got.Skew.Counts() || (got.Skew.By+ahead).Abs() > peer.MaxSkew {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if by := l.cluster.clocks[id.ServerID()]; (by-ahead).Abs() > peer.MaxSkew || got.Clocks["other"].Age != 9 {
+		t.Errorf("the leader finds %v, and relays %v", by, got.Clocks)
+	}
+	clear(l.cluster.clocks)
+	late.Store(int64(time.Second))
+	if got, err = SayHello(t.Context(), client, addrs, now, h); err != nil || got.Skew.Counts() {
+		t.Errorf("a second each way: %+v, %v", got, err)
+	}
+	if len(l.cluster.clocks) != 0 {
+		t.Errorf("a second each way: the leader finds %v", l.cluster.clocks)
+	}
+}
