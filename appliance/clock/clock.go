@@ -125,7 +125,8 @@ func New(o Options) *Clock {
 	return c
 }
 
-// Begin continues a file whose newest stamp is last, as rule 5 of the package says.
+// Begin continues a file whose newest stamp is last, as rule 5 of the package says. A member of a
+// cluster calls it again when it learns the clocks of the others and when it begins to lead.
 func (c *Clock) Begin(last time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,17 +139,6 @@ func (c *Clock) Begin(last time.Time) {
 	}
 	c.judge()
 	c.since = c.reading
-}
-
-// Reach makes the reading at least at, the stamp of a node that led the cluster before this one.
-func (c *Clock) Reach(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.steer()
-	if c.reading.Before(at) {
-		c.reading = at
-		c.judge()
-	}
 }
 
 // SetConfig changes the configuration.

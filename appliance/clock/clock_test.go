@@ -220,12 +220,22 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-func TestReach(t *testing.T) {
+// A member that boots with a wrong clock believes it, until it learns what others say and begins
+// again.
+func TestBeginAgain(t *testing.T) {
 	b := newBench()
+	b.wall = b.wall.Add(30 * 24 * time.Hour)
 	c := New(b.options())
-	c.Reach(noon.Add(-time.Minute))
+	c.Begin(noon.Add(-time.Hour))
 	b.check(t, c, OK, 0)
-	c.Reach(noon.Add(time.Minute))
+	c.o.Ahead = func(time.Time) time.Duration { return 30 * 24 * time.Hour }
+	b.check(t, c, Behind, -30*24*time.Hour)
+	c.Begin(noon.Add(-time.Minute))
+	b.check(t, c, OK, 0)
+	if got := c.Now(); !got.Equal(noon) {
+		t.Errorf("reading %s, want %s", got, noon)
+	}
+	c.Begin(noon.Add(time.Minute)) // of a leader whose clock was ahead
 	b.check(t, c, Behind, -time.Minute)
 }
 

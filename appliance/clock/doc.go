@@ -9,7 +9,7 @@
 //
 // # Invariants
 //
-//  1. The reading never goes back and never stands still. Between two readings it advances by at
+//  1. The reading never goes back, but in Begin, and never stands still. Between two readings it advances by at
 //     least half of the time on CLOCK_BOOTTIME, and by at most that time unless it steps.
 //  2. A wall clock that is at most Config.Step ahead of the reading is believed: the reading goes
 //     to it.
@@ -20,7 +20,9 @@
 //     one hour, else at full speed.
 //  5. At boot the reading begins at the newest stamp of the file. A wall clock that is ahead of it
 //     is believed at once if it is synchronised or less than 90 days ahead, because the node was
-//     off. A wall clock before the commit time of the binary is never believed.
+//     off. A wall clock before the commit time of the binary is never believed. A member of a
+//     cluster begins again when it leads: it has stamped nothing before in this life, and knows by
+//     then what the others' clocks say.
 //  6. For one hour of CLOCK_BOOTTIME after a boot or a step, Settled is false and the node forgets
 //     no idempotency key: a clock that was wrong at that moment is noticed before.
 //

@@ -1,10 +1,15 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
+	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/cluster/peer"
 )
 
 // clockFor bounds the age of the last reading of the clock of a member that counts.
@@ -89,6 +94,23 @@ func (n *Node) HeardClock(id string, c member.Clock) {
 	if s := n.peers.of(id); !read.Before(s.read) {
 		s.origin, s.read = origin, read
 	}
+}
+
+// AskClocks reads the clocks of the other members. now is that of this node.
+func (n *Node) AskClocks(ctx context.Context, now func() time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, standWithin)
+	defer cancel()
+	others := slices.Clone(n.servers())
+	others = slices.DeleteFunc(others, func(s raft.Server) bool { return n.isSelf(s.ID) })
+	_ = flow.Fan(ctx, len(others), func(ctx context.Context, i int) error { // no leg fails
+		addr, _ := splitAddress(others[i].Address)
+		from := now()
+		stand, err := n.deps.Stand(ctx, addr)
+		if skew := peer.SkewOf(stand.Clock, from, now()); err == nil && skew.Counts() {
+			n.HeardClock(string(others[i].ID), member.Clock{Ahead: int64(skew.By)})
+		}
+		return nil
+	})
 }
 
 // Clocks returns the clocks of the other members that were read lately.

@@ -58,6 +58,10 @@ func (n *Node) ahead(origin time.Time) time.Duration {
 	return 0
 }
 
+// beginClock lets the clock go on from the newest stamp of the file. This life has stamped nothing
+// yet.
+func (n *Node) beginClock() { n.clock.Begin(time.Unix(0, n.store.Info().At)) }
+
 // clockOK returns an error while the wall clock and the clock of the node differ by more than
 // clock.Tolerance.
 func (n *Node) clockOK() error {

@@ -29,9 +29,7 @@ func (m *membership) runHello(ctx context.Context) error {
 	var told news
 	for {
 		leader, _, _ := m.raft.Leader()
-		if origin, known := m.raft.Median(); known {
-			m.n.median.Store(&origin)
-		}
+		m.keepMedian()
 		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
@@ -46,6 +44,28 @@ func (m *membership) runHello(ctx context.Context) error {
 		case <-m.tick.C():
 		}
 	}
+}
+
+// keepMedian corrects the wall clock by what the members agree on. What the clock of a standby has
+// believed before counts no more.
+func (m *membership) keepMedian() {
+	origin, known := m.raft.Median()
+	if !known {
+		return
+	}
+	if first := m.n.median.Swap(&origin) == nil; first && m.n.standsBy() {
+		m.n.beginClock()
+	}
+}
+
+// Compare implements clusterMember. A member that was elected before it has heard of others must
+// not stamp by a clock that they know to be wrong.
+func (m *membership) Compare(ctx context.Context) {
+	if m.n.median.Load() != nil {
+		return
+	}
+	m.raft.AskClocks(ctx, m.n.machine)
+	m.keepMedian()
 }
 
 // news holds the state of this node that the leader must hear of at once.

@@ -220,9 +220,11 @@ func (n *Node) recover(ctx context.Context) event {
 		if err := n.prepare(ctx); err != nil {
 			return n.bootFailed(ctx, err)
 		}
+	} else {
+		n.member.Compare(ctx)
+		n.beginClock()
 	}
 	n.board.Silence(false)
-	n.clock.Reach(time.Unix(0, n.store.Info().At)) // of the leader before this one
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}

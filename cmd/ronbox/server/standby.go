@@ -26,6 +26,8 @@ type clusterMember interface {
 	Deposed() <-chan struct{} // closed when this life must end
 	// Reason returns why Deposed is closed. With an error the process must exit.
 	Reason() (string, error)
+	// Compare learns the clocks of the other members, unless it knows them.
+	Compare(context.Context)
 	// Yield makes another member the leader, if this one leads and another can.
 	Yield(context.Context)
 	// Keep returns a duplicate of the peer port for the next life.

@@ -64,6 +64,9 @@ func (m *fakeMember) Shutdown(context.Context) error { return nil }
 func (m *fakeMember) Close() error                   { return nil }
 func (m *fakeMember) depose()                        { m.once.Do(func() { close(m.deposed) }) }
 
+// Compare implements clusterMember.
+func (m *fakeMember) Compare(context.Context) {}
+
 // Yield implements clusterMember.
 func (m *fakeMember) Yield(context.Context) {
 	if m.yields {
