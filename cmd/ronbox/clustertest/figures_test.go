@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +56,83 @@ func TestFigures(t *testing.T) {
 		redo := regexp.MustCompile(`"(redo_ms|redone)\W+\d+`).FindAllString(three.nodes[three.leader(t)].proc.log.String(), -1)
 		t.Logf("failover after %d records: %s, %q", recordsLeft, took, redo)
 	}
+}
+
+// gapPayers pay at all nodes while the leadership is handed over.
+const gapPayers = 8
+
+// TestGaps measures the longest time without an acknowledged payment while the leader transfers the
+// leadership, and while it is told to stop.
+func TestGaps(t *testing.T) {
+	if *figuresFlag == 0 {
+		t.Skip("it measures; -figures N runs it")
+	}
+	c := newCluster(t, 3)
+	for what, strike := range map[string]func(i int){
+		"transfer": func(i int) {
+			_, err := c.admin[i].TransferLeadership(t.Context(), "")
+			must(t, err)
+		},
+		"SIGTERM": func(i int) {
+			c.nodes[i].signal(syscall.SIGTERM)
+			c.stopped(t, i)
+			c.start(t, i)
+		},
+	} {
+		var gaps []time.Duration
+		for range *figuresFlag {
+			c.well(t)
+			gaps = append(gaps, c.gap(t, func() { strike(c.leader(t)) }))
+		}
+		slices.Sort(gaps)
+		t.Logf("%s, heartbeat %s: without a payment p50 %s, p99 %s, most %s", what, *heartbeatFlag, at(gaps, 50),
+			at(gaps, 99), at(gaps, 100))
+	}
+}
+
+// gap returns the longest time without an acknowledged payment while strike happens.
+func (c *cluster) gap(t *testing.T, strike func()) (longest time.Duration) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	paid := make(chan time.Time, 1<<16)
+	var wg sync.WaitGroup
+	begun := time.Now()
+	for i := range gapPayers {
+		wg.Go(func() {
+			place := i
+			for n := 0; ctx.Err() == nil; n++ {
+				in := bankIn{from: n % accounts, to: (n + 1) % accounts, amount: 1}
+				key := fmt.Sprint("g", begun.UnixNano(), "-", i, "-", n)
+				for ctx.Err() == nil {
+					_, v, _ := c.svc.transfer(ctx, place%len(c.nodes), key, in)
+					if v == done || v == refused {
+						paid <- time.Now()
+						break
+					}
+					place++
+				}
+			}
+		})
+	}
+	hold(time.Second)
+	last := time.Now()
+	strike()
+	hold(2 * time.Second)
+	stop()
+	wg.Wait()
+	close(paid)
+	var times []time.Time
+	for at := range paid {
+		times = append(times, at)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	for _, at := range times {
+		if at.After(last) {
+			longest = max(longest, at.Sub(last))
+			last = at
+		}
+	}
+	return longest
 }
 
 // record has the leader make recordsLeft records.
