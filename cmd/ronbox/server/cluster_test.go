@@ -135,6 +135,11 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	if f := b.checkReady(); f.Level != host.OK {
 		t.Errorf("the doctor finds %+v", f)
 	}
+	a.board.Set(ownService, "test", errors.New("stalled"))
+	b.await("the readiness of the leader", func() bool { return ask("/readyz") == http.StatusServiceUnavailable })
+	if f := b.checkReady(); f.Level != host.Bad || !strings.Contains(f.Seen, "node.test") {
+		t.Errorf("the doctor finds %+v of a leader that is not ready", f)
+	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
 	if code := b.end(); code != ExitClean {
