@@ -179,3 +179,8 @@ func SayHello(ctx context.Context, c *http.Client, addrs []string, h Hello) (Hel
 		return call[HelloAnswer](ctx, c, addr, PathHello, h)
 	})
 }
+
+// AskStand asks one member how it stands.
+func AskStand(ctx context.Context, c *http.Client, addr string) (Stand, error) {
+	return callOne[Stand](ctx, c, addr, PathStand, struct{}{})
+}

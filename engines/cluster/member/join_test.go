@@ -362,11 +362,20 @@ func TestRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	l.cluster.leads = false
+	stand, err := AskStand(t.Context(), client, l.addr)
+	if err != nil || stand.Unfit != "by the test" || stand.Applied != l.store.Applied().Index || stand.URL == "" {
+		t.Errorf("stand of a node that does not lead: %+v, err = %v", stand, err)
+	}
+	l.cluster.leads = true
 	if err := l.cluster.Remove(t.Context(), id.ServerID()); err != nil {
 		t.Fatal(err)
 	}
-	client := id.Client()
-	defer client.CloseIdleConnections()
+	if _, err := AskStand(t.Context(), client, l.addr); !errors.Is(err, ErrToken) {
+		t.Errorf("stand: err = %v, want ErrToken", err)
+	}
 	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
 	if _, err := SayHello(t.Context(), client, []string{l.addr}, h); !errors.Is(err, ErrToken) {
 		t.Errorf("hello: err = %v, want ErrToken", err)

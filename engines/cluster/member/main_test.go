@@ -105,6 +105,8 @@ func (c *fakeCluster) Remove(_ context.Context, id string) error {
 	return c.refuse
 }
 
+func (c *fakeCluster) Unfit() string { return "by the test" }
+
 func (c *fakeCluster) Skews() map[string]int64 { return map[string]int64{"other": 7} }
 
 func (c *fakeCluster) Heard(id string, w Word) {

@@ -25,6 +25,8 @@ type Cluster interface {
 	IsMember(id string) bool
 	// Members returns the addresses of the peer ports of all members.
 	Members() []string
+	// Unfit returns why this node should not lead, "" if it may.
+	Unfit() string
 	// Standby reports whether a member stays without a vote.
 	Standby(id string) bool
 	Admit(ctx context.Context, id, addr string, standby bool) error
@@ -73,10 +75,11 @@ func (s *Server) Join() http.Handler {
 	return mux
 }
 
-// Register adds the handlers for connections of nodes to mux: POST /hello, POST /rejoin, GET
-// /bundle and GET /file.
+// Register adds the handlers for connections of nodes to mux: POST /hello, POST /stand, POST
+// /rejoin, GET /bundle and GET /file.
 func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+PathHello, s.handle(s.hello))
+	mux.HandleFunc("POST "+PathStand, s.handle(s.stand))
 	mux.HandleFunc("POST "+PathRejoin, s.handle(s.rejoin))
 	mux.HandleFunc("GET "+PathBundle, s.handle(s.bundle))
 	mux.HandleFunc("GET "+PathFile, s.file)
@@ -209,6 +212,18 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
 		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Skews: s.d.Cluster.Skews(),
+	}, nil
+}
+
+// stand serves POST /stand to members. It asks no other node.
+func (s *Server) stand(r *http.Request) (any, error) {
+	if id := peer.PeerID(r); !s.d.Cluster.IsMember(id) {
+		return nil, notMember(id)
+	}
+	leader, _, _ := s.d.Cluster.Leader()
+	return Stand{
+		Unfit: s.d.Cluster.Unfit(), Applied: s.d.Store.Applied().Index, Clock: s.d.Now().UnixNano(),
+		Leader: leader, URL: s.d.URL(),
 	}, nil
 }
 

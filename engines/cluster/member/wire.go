@@ -21,6 +21,7 @@ const maxBody = 64 << 10
 const (
 	PathJoin   = "/join"
 	PathHello  = "/hello"
+	PathStand  = "/stand"
 	PathRejoin = "/rejoin"
 	PathBundle = "/bundle"
 	PathFile   = "/file"
@@ -70,6 +71,15 @@ type HelloAnswer struct {
 	Keys    KeyDigests `json:"keys,omitempty"`
 	// Skews holds by how many ns the clocks of other members are ahead of that of the leader.
 	Skews map[string]int64 `json:"skews,omitempty"`
+}
+
+// Stand is the answer to POST /stand. Members answer it whether a leader is known or not.
+type Stand struct {
+	Unfit   string `json:"unfit"`   // why the member should not lead, "" if it may
+	Applied uint64 `json:"applied"` // index of the last entry in its file
+	Clock   int64  `json:"clock"`   // Unix ns
+	Leader  string `json:"leader"`  // id, "" if it knows none
+	URL     string `json:"url"`     // of its public port
 }
 
 // Word holds the content of the last hello of another member.
