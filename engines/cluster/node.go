@@ -64,6 +64,8 @@ type Deps struct {
 	// other node leads. The stabiliser calls it twice a second. It may read the disk, and may be
 	// nil.
 	Fit func() (why string, firm bool)
+	// Note appends an audit row about a change that this leader has made. It may be nil.
+	Note func(ctx context.Context, event string, detail map[string]string)
 }
 
 // Reason is the reason why a life of the node ends.

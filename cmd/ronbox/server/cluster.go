@@ -51,6 +51,7 @@ type membership struct {
 	removed atomic.Bool                       // the leader has said so
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
 	told    string                            // differing, as logged last; owned by the hello task
+	noted   bool                              // the election, on the audit chain; owned by the hello task
 	tick    *flow.Ticker
 }
 
@@ -150,6 +151,7 @@ func (m *membership) wire() {
 		Membership: m.row,
 		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
 		Fit:        m.unfit,
+		Note:       m.note,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
@@ -102,4 +105,37 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}
+}
+
+// The leader records its election and the changes that it makes by itself.
+func TestChangesOfTheLeaderAreAudited(t *testing.T) {
+	a := leadsAlone(t)
+	b := join(t, a)
+	b.votes(t, a)
+	row := func(event string) (detail map[string]string) {
+		a.await("the row "+event, func() bool {
+			page, err := a.Audit(t.Context(), 0, 0)
+			must(t, err)
+			at := slices.IndexFunc(page.Rows, func(r nodeapi.AuditRow) bool { return r.Event == event })
+			if at >= 0 {
+				detail = page.Rows[at].Detail
+			}
+			return at >= 0
+		})
+		return detail
+	}
+	status, err := a.cluster().ClusterStatus(t.Context())
+	must(t, err)
+	if got := row("cluster.elected")["term"]; got != strconv.FormatUint(status.Term, 10) {
+		t.Errorf("elected in term %q, want %d", got, status.Term)
+	}
+	for _, event := range []string{"cluster.admitted", "cluster.promoted"} {
+		if got := row(event)["server"]; got != b.Status().Cluster.Self {
+			t.Errorf("%s: %q", event, got)
+		}
+	}
+	_, err = a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
+	must(t, err)
+	b.halt()
+	a.halt()
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -38,12 +40,28 @@ func (m *membership) runHello(ctx context.Context) error {
 				heard, wait = leader, helloEvery
 			}
 		}
+		m.noteElection(ctx)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-m.tick.C():
 		}
 	}
+}
+
+// noteElection appends an audit row once this node serves as the leader.
+func (m *membership) noteElection(ctx context.Context) {
+	if m.noted || !(answering{m}).Leads() {
+		return
+	}
+	m.noted = true
+	term := m.raft.Status(ctx).Term
+	m.note(ctx, "cluster.elected", map[string]string{"term": strconv.FormatUint(term, 10)})
+}
+
+// note appends an audit row about a change that the leader has made by itself.
+func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
+	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
 }
 
 // news holds the state of this node that the leader must hear of at once.

@@ -240,7 +240,10 @@ func (s *Server) admit(r *http.Request, server string, q Hello, standby bool) er
 	if err := s.d.Cluster.Admit(r.Context(), server, q.Advertise, standby); err != nil {
 		return err
 	}
-	return Forget(r.Context(), s.d.Store, server)
+	_, err := store.Commit(r.Context(), s.d.Store, store.Control, admitted{
+		Server: server, Note: store.Event{Event: "cluster.admitted", Decision: "allow", Principal: q.Advertise},
+	})
+	return err
 }
 
 // bundle serves GET /bundle to a node whose certificate was just issued.
