@@ -50,6 +50,7 @@ type membership struct {
 	started atomic.Bool                       // raft runs
 	removed atomic.Bool                       // the leader has said so
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
+	kept    atomic.Value                      // map[string]string: URLs of members that the directory has
 	told    string                            // differing, as logged last; owned by the hello task
 	noted   bool                              // the election, on the audit chain; owned by the hello task
 	tick    *flow.Ticker
@@ -133,6 +134,7 @@ func (m *membership) Listen(ctx context.Context) error {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
+	m.kept.Store(m.dir.SavedURLs())
 	m.wire()
 	return nil
 }
@@ -161,6 +163,7 @@ func (m *membership) wire() {
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
+		URLs:     m.urls,
 		Now:      m.n.wall,
 		Log:      m.n.log,
 	})

@@ -202,6 +202,12 @@ func joined(t *testing.T, a *lives) *config.Config {
 	t.Helper()
 	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
 	must(t, err)
+	return joinedBy(t, token)
+}
+
+// joinedBy returns the configuration of a node that has joined by a token and was not served.
+func joinedBy(t *testing.T, token clusterapi.JoinToken) *config.Config {
+	t.Helper()
 	cfg := newConfig(t)
 	clusterConfig(t, cfg)
 	must(t, os.MkdirAll(cfg.Node.DataDir, 0o700))

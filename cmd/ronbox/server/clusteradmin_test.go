@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -138,4 +139,55 @@ func TestChangesOfTheLeaderAreAudited(t *testing.T) {
 	must(t, err)
 	b.halt()
 	a.halt()
+}
+
+// memberOf returns the entry of one member.
+func memberOf(s *clusterapi.ClusterStatus, id string) clusterapi.Member {
+	for _, m := range s.Members {
+		if m.ID == id {
+			return m
+		}
+	}
+	return clusterapi.Member{}
+}
+
+// Without a leader a node tells a member that answers from one that does not, where that one was,
+// and what to do.
+func TestStatusWithoutALeader(t *testing.T) {
+	a := leadsAlone(t)
+	b := join(t, a)
+	b.votes(t, a)
+	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{Standby: true})
+	must(t, err)
+	c := live(t, joinedBy(t, token))
+	self := func(l *lives) string { return l.Status().Cluster.Self }
+	idA, urlA, addrA := self(a), a.server.URL(), a.cfg.Cluster.Bind
+	b.await("the URL of the leader", func() bool { return b.member.(*membership).dir.SavedURLs()[idA] == urlA })
+	c.await("the admission", func() bool { return !exists(c.cfg.Path("cluster", "join.json")) })
+	a.halt()
+	var s clusterapi.ClusterStatus
+	api := b.cluster()
+	b.await("the loss of the leader", func() bool {
+		s, err = api.ClusterStatus(t.Context())
+		return err == nil && s.Leader == ""
+	})
+	if m := memberOf(&s, idA); m.Answers || m.Healthy || m.URL != urlA || !strings.Contains(m.Note, addrA) {
+		t.Errorf("the member that does not run: %+v", m)
+	}
+	for _, l := range []*lives{b, c} {
+		m := memberOf(&s, self(l))
+		if !m.Answers || !m.Healthy || m.URL != l.server.URL() || m.Applied == 0 || m.Note != "" {
+			t.Errorf("a member that answers: %+v", m)
+		}
+	}
+	want := "1 of 2 voters do not answer: " + idA + " (" + addrA + "). Start them. " +
+		"If they are lost for ever: `ronbox cluster recover --only-me`."
+	if got := s.Advice(); got != want {
+		t.Errorf("advice %q", got)
+	}
+	if f := checkTolerance(&s); f.Level != host.Bad || !strings.Contains(f.Seen, idA) || strings.Contains(f.Seen, self(b)) {
+		t.Errorf("the doctor finds %+v", f)
+	}
+	c.halt()
+	b.halt()
 }

@@ -34,7 +34,7 @@ func checkLeader(s *clusterapi.ClusterStatus) host.Finding {
 	return host.Finding{
 		Check: "cluster_leader", Level: host.Bad,
 		Seen:   fmt.Sprintf("no leader is known: %d of %d voters must answer", s.Quorum, s.Voters),
-		Advice: "start the other members; if they are lost for ever, see `ronbox cluster recover --help`",
+		Advice: s.Advice(),
 	}
 }
 
@@ -48,10 +48,10 @@ func checkTolerance(s *clusterapi.ClusterStatus) host.Finding {
 	var sick []string
 	dead := false
 	for _, member := range s.Members {
-		if !member.Healthy && s.Leader != "" {
+		if !member.Healthy {
 			sick = append(sick, member.ID+" "+member.Note)
 		}
-		dead = dead || !member.Answers && s.Leader != ""
+		dead = dead || !member.Answers
 	}
 	switch {
 	case sick != nil:

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -75,6 +77,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
+		m.keepURLs(m.urls())
 		return m.raft.Leads()
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
@@ -116,6 +119,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
+	m.keepURLs(answer.URLs)
 	return true
 }
 
@@ -214,6 +218,32 @@ func (m *membership) savePeers(addrs []string) {
 		return
 	}
 	m.saved = text
+}
+
+// maxURL bounds the URL of a member that is kept, bytes.
+const maxURL = 256
+
+// urls returns the URLs of the public ports of the members, by id, as far as they are known.
+func (m *membership) urls() map[string]string {
+	out, kept := map[string]string{}, m.kept.Load().(map[string]string)
+	for _, one := range m.raft.Status(context.Background()).Members {
+		if url := cmp.Or(one.URL, kept[one.ID]); url != "" && len(url) <= maxURL {
+			out[one.ID] = url
+		}
+	}
+	return out
+}
+
+// keepURLs keeps the URLs of members beside the file, for a node that knows no leader.
+func (m *membership) keepURLs(urls map[string]string) {
+	if urls == nil || maps.Equal(urls, m.kept.Load().(map[string]string)) {
+		return
+	}
+	if err := m.dir.SaveURLs(urls); err != nil {
+		m.n.log.Warn("urls_not_saved", "reason", err.Error())
+		return
+	}
+	m.kept.Store(urls)
 }
 
 // answering is the cluster as the HTTP frame sees it.

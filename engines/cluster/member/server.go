@@ -55,6 +55,7 @@ type Deps struct {
 	Keys     func() KeyDigests      // nil while this node does not serve as the leader
 	Shot     func(context.Context) (*Shot, error)
 	URL      func() string // of the public port of this node
+	URLs     func() map[string]string
 	Now      func() time.Time
 	Log      hclog.Logger
 }
@@ -212,6 +213,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
 		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Skews: s.d.Cluster.Skews(),
+		URLs: s.d.URLs(),
 	}, nil
 }
 

@@ -71,6 +71,8 @@ type HelloAnswer struct {
 	Keys    KeyDigests `json:"keys,omitempty"`
 	// Skews holds by how many ns the clocks of other members are ahead of that of the leader.
 	Skews map[string]int64 `json:"skews,omitempty"`
+	// URLs holds the URLs of the public ports of members, as far as they are known.
+	URLs map[string]string `json:"urls,omitempty"`
 }
 
 // Stand is the answer to POST /stand. Members answer it whether a leader is known or not.
