@@ -51,7 +51,8 @@
 //     default half. Reads have no rate by default; the slots of running requests bound them.
 //  16. In a cluster, a node that does not lead forwards every request to the leader, unless its
 //     route is local. It never sends a write twice: if the connection breaks, the outcome is
-//     unknown. A forwarded request is not forwarded again. The leader counts its refusal.
+//     unknown. A forwarded request is not forwarded again. The leader counts its refusal. Such a
+//     node is as ready as the leader, which it asks at most once a second.
 //  17. The leader answers a read, or refuses a write, only after a quorum has confirmed that it
 //     leads. A node alone does neither, and allocates nothing for it.
 //  18. A node believes what another node says about a client only on the peer port, with a verified
@@ -68,5 +69,7 @@
 //
 // # Lock order
 //
-// counters: the tables of open streams. No other lock is taken while one is held.
+// counters: the tables of open streams, and the last answers of the leader about its readiness. No
+// other lock is taken while one is held. The calls of the leader's /readyz have the lock of a
+// flow.Flight.
 package httpapi

@@ -20,12 +20,13 @@ type Gate int32
 const (
 	GateStarting Gate = iota // bypass routes only
 	GateOpen                 // all requests
+	GatePredrain             // all requests; this node tells balancers that it is not ready
 	GateDraining             // no writes and new streams; every answer closes its connection
 	GateClosed               // bypass routes only; streams end
 )
 
 func (g Gate) String() string {
-	return [...]string{"starting", "open", "draining", "closed"}[g]
+	return [...]string{"starting", "open", "predrain", "draining", "closed"}[g]
 }
 
 var (
@@ -139,7 +140,7 @@ func passGate(s *Server, b *boundRoute, next Handler) Handler {
 			return errDamaged
 		}
 		switch s.gate.load() {
-		case GateOpen:
+		case GateOpen, GatePredrain:
 			return next(c)
 		case GateStarting:
 			return errStarting

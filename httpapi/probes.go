@@ -12,6 +12,11 @@ import (
 	"ronbox/httpapi/wire"
 )
 
+const (
+	patternReady = "/readyz"
+	roleLeader   = "leader" // of the query
+)
+
 // ownRoutes returns the routes of the probes and of the document.
 func (s *Server) ownRoutes() []Route {
 	own := func(r *Route) { r.Method, r.Service, r.Deadline = http.MethodGet, serviceNode, DefaultDeadline }
@@ -19,12 +24,13 @@ func (s *Server) ownRoutes() []Route {
 		Route{Pattern: "/healthz", Class: ClassBypass, Handle: getHealthz,
 			ID: "getHealth", Summary: "Liveness of the process", Answers: AnswersRaw("text/plain", "ok")},
 		Route{
-			Pattern: "/readyz",
+			Pattern: patternReady,
 			Class:   ClassBypass,
 			Handle:  s.getReadyz,
 			Query: []openapi.Param{
 				{Name: "service", Doc: "readiness of this service only, from all its keys"},
 				{Name: "plane", Doc: "readiness for reads or for writes only", Enum: []string{"read", "write"}},
+				{Name: "role", Doc: "not ready unless this node leads the cluster, or is alone", Enum: []string{roleLeader}},
 			},
 			ID:      "getReadiness",
 			Summary: "Readiness of the node, and its failing keys",
@@ -62,13 +68,20 @@ func getHealthz(c *Request) error {
 	return nil
 }
 
-// getReadyz serves GET /readyz?service=&plane=.
+// getReadyz serves GET /readyz?service=&plane=&role=. Another node asks what this one knows itself.
 func (s *Server) getReadyz(c *Request) error {
-	service, plane := c.Query().Get("service"), c.Query().Get("plane")
+	service, plane, role := c.Query().Get("service"), c.Query().Get("plane"), c.Query().Get("role")
 	if c.Query().Has("plane") && plane != "read" && plane != "write" {
 		return &QueryError{"plane", "must be read or write"}
 	}
-	r := s.Report(service, plane)
+	if c.Query().Has("role") && role != roleLeader {
+		return &QueryError{"role", "must be leader"}
+	}
+	follows := role == roleLeader && s.standsBy()
+	r := s.report(service, plane, c.peer.Relay == nil && !follows)
+	if follows {
+		r = unready(r, keyFollower, "this node does not lead")
+	}
 	if service != "" && len(r.Services) == 0 {
 		return &QueryError{"service", "is not a service of this node"}
 	}
@@ -90,45 +103,18 @@ func (s *Server) getReadyz(c *Request) error {
 // standsBy reports whether this node forwards requests.
 func (s *Server) standsBy() bool { return s.d.Cluster != nil && !s.d.Cluster.Leads() }
 
-// Report returns the readiness of the node. A node that does not lead is as ready as the cluster:
-// it forwards every request, if a leader is known.
-func (s *Server) Report(service, plane string) obs.Report {
-	r := s.d.Board.Report(service, plane)
-	if !s.standsBy() {
-		return r
-	}
-	id, _, known := s.d.Cluster.Leader()
-	removed := s.d.Cluster.Removed()
-	known = known && id != s.d.Cluster.Self() && !removed
-	out := obs.Report{
-		Ready: known, WriteReady: known, ReadReady: known,
-		Missing: []string{}, Causes: map[string]string{}, Services: map[string]obs.ServiceReport{},
-	}
-	for name := range r.Services {
-		out.Services[name] = obs.ServiceReport{Ready: known, WriteReady: known, Missing: []string{}}
-	}
-	if !known {
-		missing, cause := "cluster.leader", "this node knows no node that leads"
-		if removed {
-			missing = "cluster.membership"
-			cause = "removed from the cluster; see `ronbox cluster rejoin --wipe`, or erase it"
-		}
-		out.Missing, out.RetryAfter = append(out.Missing, missing), nodeRetry
-		out.Causes[missing] = cause
-	}
-	return out
-}
-
-// applyGate makes a report agree with the gate, whatever the probes say.
+// applyGate makes a report agree with the gate, whatever the probes say. A node that is about to
+// stop still serves what others forward to it.
 func (s *Server) applyGate(c *Request, r *obs.Report, plane string) {
 	g := s.gate.load()
-	if g == GateOpen {
+	if g == GateOpen || g == GatePredrain && c.peer.Relay != nil {
 		return
 	}
+	reads := g == GatePredrain || g == GateDraining
 	r.WriteReady = false
 	r.Missing = append(r.Missing, serviceNode+"."+g.String())
-	r.ReadReady = r.ReadReady && g == GateDraining
-	r.Ready = r.Ready && plane == "read" && g == GateDraining
+	r.ReadReady = r.ReadReady && reads
+	r.Ready = r.Ready && plane == "read" && reads
 	if g != GateStarting {
 		r.RetryAfter = s.retryAfter(c.settings, s.services[serviceNode], WaitDrain, nil)
 	} else if r.RetryAfter == 0 {
@@ -140,6 +126,7 @@ func readyBody(r obs.Report) wire.Ready {
 	out := wire.Ready{
 		Ready:      r.Ready,
 		WriteReady: r.WriteReady,
+		ReadReady:  r.ReadReady,
 		Degraded:   r.Degraded,
 		Missing:    slices.Sorted(slices.Values(r.Missing)),
 		RetryAfter: r.RetryAfter,

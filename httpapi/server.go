@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -141,6 +142,7 @@ type Server struct {
 	router    *router
 	doc       *document
 	gate      *gate
+	leader    *leaderReadiness // nil: the node is alone
 	bypass    *limiter
 	scrapes   *limiter // in addition to bypass
 	services  map[string]*service
@@ -167,6 +169,7 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 		//rawchan: a semaphore
 		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	s.leader = newLeaderReadiness(&s.d)
 	s.current.Store(now)
 	routes := s.ownRoutes()
 	own := Service{Name: serviceNode, Params: []PathParam{schemaParam()}}
@@ -302,5 +305,9 @@ func (s *Server) Cut() { s.front.Cut() }
 // remaining connections and returns an error. Streams end by the gate.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetGate(GateClosed)
-	return s.front.Shutdown(ctx)
+	err := s.front.Shutdown(ctx)
+	if s.leader != nil {
+		err = errors.Join(err, s.leader.flight.Close(ctx))
+	}
+	return err
 }

@@ -348,6 +348,9 @@ func (n *Node) promoteCaughtUp(ctx context.Context, now time.Time) {
 			return n.raft.AddVoter(s.ID, raft.ServerAddress(addr), 0, changeTimeout)
 		})
 		n.log.Info("promoted", "member", m.ID, "error", err)
+		if err == nil && n.deps.Note != nil {
+			n.deps.Note(ctx, "cluster.promoted", map[string]string{"server": m.ID})
+		}
 		return
 	}
 }

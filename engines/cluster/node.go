@@ -73,6 +73,8 @@ type Deps struct {
 	// Origin returns the wall clock of the node minus the time since a fixed moment: it changes
 	// only when the wall clock is set. It does not block.
 	Origin func() time.Time
+	// Note appends an audit row about a change that this leader has made. It may be nil.
+	Note func(ctx context.Context, event string, detail map[string]string)
 }
 
 // Reason is the reason why a life of the node ends.

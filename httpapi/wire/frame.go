@@ -16,6 +16,7 @@ const (
 type Ready struct {
 	Ready       bool                    `json:"ready"`
 	WriteReady  bool                    `json:"write_ready"`
+	ReadReady   bool                    `json:"read_ready"`
 	Degraded    bool                    `json:"degraded"`
 	Missing     []string                `json:"missing" doc:"failing keys: registry.commit_ready"`
 	RetryAfter  int                     `json:"retry_after"`

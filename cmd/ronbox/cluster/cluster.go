@@ -162,7 +162,8 @@ member, the URL of its clients, how many entries of the log it lacks, and whethe
 leader hears from it. failure_tolerance is the number of voters that may still fail
 before the cluster stops answering. A member that has failed is not removed by itself. A
 member is healthy if it answers and may lead: it has room, its disk is fast enough, and
-its clock agrees with those of most members.
+its clock agrees with those of most members. If no leader answers, the node asks every
+member, within a second, and the last line says what to do.
 
 Exit codes with --check, beside those of every verb: 20 a member is not healthy, or no
 further voter may fail; 21 no leader is known.`,
@@ -210,6 +211,8 @@ func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
 	}
 	if s.Leader == "" {
 		t.Row("no leader: requests are refused until a majority of the voters agrees on one")
+		t.Row(s.Advice())
+		return
 	}
 	t.Row(tolerance(s.FailureTolerance))
 }

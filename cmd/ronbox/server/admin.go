@@ -18,7 +18,8 @@ import (
 	"ronbox/store"
 )
 
-// Status returns the status of the node. It reads only memory.
+// Status returns the status of the node. It reads only memory, and a member that does not lead asks
+// the leader whether it is ready, for at most 500 ms.
 func (n *Node) Status() nodeapi.Status {
 	phase, _ := n.phase.Load()
 	r := n.server.Report("", "")

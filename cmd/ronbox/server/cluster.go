@@ -50,7 +50,9 @@ type membership struct {
 	started atomic.Bool                       // raft runs
 	removed atomic.Bool                       // the leader has said so
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
+	kept    atomic.Value                      // map[string]string: URLs of members that the directory has
 	told    string                            // differing, as logged last; owned by the hello task
+	noted   bool                              // the election, on the audit chain; owned by the hello task
 	tick    *flow.Ticker
 }
 
@@ -132,6 +134,7 @@ func (m *membership) Listen(ctx context.Context) error {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
+	m.kept.Store(m.dir.SavedURLs())
 	m.wire()
 	return nil
 }
@@ -154,6 +157,7 @@ func (m *membership) wire() {
 		Stand:      m.stand,
 		Resign:     m.resign,
 		Origin:     m.n.clock.Origin,
+		Note:       m.note,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,
@@ -163,6 +167,7 @@ func (m *membership) wire() {
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
+		URLs:     m.urls,
 		Now:      m.n.machine,
 		Log:      m.n.log,
 	})

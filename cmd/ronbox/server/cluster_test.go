@@ -135,6 +135,11 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	if f := b.checkReady(); f.Level != host.OK {
 		t.Errorf("the doctor finds %+v", f)
 	}
+	a.board.Set(ownService, "test", errors.New("stalled"))
+	b.await("the readiness of the leader", func() bool { return ask("/readyz") == http.StatusServiceUnavailable })
+	if f := b.checkReady(); f.Level != host.Bad || !strings.Contains(f.Seen, "node.test") {
+		t.Errorf("the doctor finds %+v of a leader that is not ready", f)
+	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
 	if code := b.end(); code != ExitClean {
@@ -197,6 +202,12 @@ func joined(t *testing.T, a *lives) *config.Config {
 	t.Helper()
 	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
 	must(t, err)
+	return joinedBy(t, token)
+}
+
+// joinedBy returns the configuration of a node that has joined by a token and was not served.
+func joinedBy(t *testing.T, token clusterapi.JoinToken) *config.Config {
+	t.Helper()
 	cfg := newConfig(t)
 	clusterConfig(t, cfg)
 	must(t, os.MkdirAll(cfg.Node.DataDir, 0o700))
@@ -231,7 +242,7 @@ func TestClockOfAMember(t *testing.T) {
 		s := status()
 		i := slices.IndexFunc(s.Members, func(m clusterapi.Member) bool { return !m.Healthy })
 		return i >= 0 && s.Members[i].ID == c.member.(*membership).id.ServerID() && s.Members[i].Unfit != "" &&
-			(time.Duration(s.Members[i].SkewMS)*time.Millisecond-off).Abs() < mostSkew && s.FailureTolerance == 1
+			(time.Duration(s.Members[i].SkewMS)*time.Millisecond-off).Abs() < cluster.MostSkew && s.FailureTolerance == 1
 	})
 	c.await("its own finding", func() bool {
 		return strings.Contains(c.member.(*membership).raft.Unfit(), "clock") && time.Until(c.now()).Abs() < time.Second

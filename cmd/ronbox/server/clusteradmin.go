@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -55,7 +56,7 @@ func (m *membership) leader() (clusterapi.Client, error) {
 }
 
 // Status implements the engine of the routes. Only the leader knows how the others are, so another
-// node asks it.
+// node asks it. If it does not answer, the node asks every member.
 func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	m, err := a.member()
 	if err != nil {
@@ -69,7 +70,10 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 			return out, nil
 		}
 	}
-	s := m.raft.Status(ctx)
+	s, urls := m.raft.Status(ctx), m.urls()
+	if !s.Leads {
+		m.survey(ctx, s.Members)
+	}
 	out = clusterapi.ClusterStatus{
 		Self: s.Self, Leader: s.Leader, FailureTolerance: uint64(s.FailureTolerance), Term: s.Term, Applied: s.Applied,
 		Voters: uint64(s.Voters), Quorum: uint64(s.Quorum()),
@@ -85,8 +89,8 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 			able++
 		}
 		out.Members = append(out.Members, clusterapi.Member{
-			ID: one.ID, Role: string(one.Role), URL: one.URL, Lag: one.Lag,
-			Healthy: one.Healthy && differ == "", Note: noteOf(one, differ, s.Leader != ""),
+			ID: one.ID, Role: string(one.Role), URL: cmp.Or(one.URL, urls[one.ID]), Lag: one.Lag,
+			Healthy: one.Healthy && differ == "", Note: noteOf(one, differ),
 			Address: one.Addr, Applied: one.Applied, SkewMS: one.Skew.Milliseconds(), Unfit: one.Unfit,
 			Answers: one.Answers, CertificateEnds: wire.Instant{Time: one.Ends.UTC()},
 		})
@@ -95,15 +99,41 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 	return out, nil
 }
 
-// noteOf describes why a member is not healthy, or returns "". Without a leader it is not known of
-// most members whether they answer.
-func noteOf(m cluster.Member, differ string, led bool) string {
+// survey asks the other members how they stand, and records it. It waits for at most viewWithin.
+func (m *membership) survey(ctx context.Context, members []cluster.Member) {
+	ctx, cancel := context.WithTimeout(ctx, viewWithin)
+	defer cancel()
+	_ = flow.Fan(ctx, len(members), func(ctx context.Context, i int) error { // no leg fails
+		one := &members[i]
+		if one.Answers = one.ID == m.id.ServerID(); !one.Answers {
+			m.ask(ctx, one)
+		}
+		one.Healthy = one.Answers && one.Unfit == "" && one.Skew.Abs() <= cluster.MostSkew
+		return nil
+	})
+}
+
+// ask asks another member how it stands. One that refuses, because it has removed this node, answers
+// too.
+func (m *membership) ask(ctx context.Context, one *cluster.Member) {
+	from := m.n.wall()
+	s, err := member.AskStand(ctx, m.client, one.Addr)
+	_, refused := errors.AsType[*member.RemoteError](err)
+	if one.Answers = err == nil || refused; err != nil {
+		return
+	}
+	one.Applied, one.Unfit, one.URL = s.Applied, s.Unfit, s.URL
+	one.Skew = peer.SkewOf(s.Clock, from, m.n.wall()).By
+}
+
+// noteOf describes why a member is not healthy, or returns "".
+func noteOf(m cluster.Member, differ string) string {
 	switch {
 	case m.Strange:
 		return "a node of another cluster answers at its address: see `ronbox cluster recover --help`"
 	case differ != "":
 		return differ + ": not that of the leader"
-	case !m.Answers && led:
+	case !m.Answers:
 		return "does not answer at " + m.Addr + ": start it, or see `ronbox cluster rejoin --help`"
 	case m.Unfit != "":
 		return "unfit to lead: " + m.Unfit

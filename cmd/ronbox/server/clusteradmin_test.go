@@ -5,13 +5,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
@@ -102,4 +106,88 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}
+}
+
+// The leader records its election and the changes that it makes by itself.
+func TestChangesOfTheLeaderAreAudited(t *testing.T) {
+	a := leadsAlone(t)
+	b := join(t, a)
+	b.votes(t, a)
+	row := func(event string) (detail map[string]string) {
+		a.await("the row "+event, func() bool {
+			page, err := a.Audit(t.Context(), 0, 0)
+			must(t, err)
+			at := slices.IndexFunc(page.Rows, func(r nodeapi.AuditRow) bool { return r.Event == event })
+			if at >= 0 {
+				detail = page.Rows[at].Detail
+			}
+			return at >= 0
+		})
+		return detail
+	}
+	status, err := a.cluster().ClusterStatus(t.Context())
+	must(t, err)
+	if got := row("cluster.elected")["term"]; got != strconv.FormatUint(status.Term, 10) {
+		t.Errorf("elected in term %q, want %d", got, status.Term)
+	}
+	for _, event := range []string{"cluster.admitted", "cluster.promoted"} {
+		if got := row(event)["server"]; got != b.Status().Cluster.Self {
+			t.Errorf("%s: %q", event, got)
+		}
+	}
+	_, err = a.cluster().RemoveMember(t.Context(), b.Status().Cluster.Self)
+	must(t, err)
+	b.halt()
+	a.halt()
+}
+
+// memberOf returns the entry of one member.
+func memberOf(s *clusterapi.ClusterStatus, id string) clusterapi.Member {
+	for _, m := range s.Members {
+		if m.ID == id {
+			return m
+		}
+	}
+	return clusterapi.Member{}
+}
+
+// Without a leader a node tells a member that answers from one that does not, where that one was,
+// and what to do.
+func TestStatusWithoutALeader(t *testing.T) {
+	a := leadsAlone(t)
+	b := join(t, a)
+	b.votes(t, a)
+	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{Standby: true})
+	must(t, err)
+	c := live(t, joinedBy(t, token))
+	self := func(l *lives) string { return l.Status().Cluster.Self }
+	idA, urlA, addrA := self(a), a.server.URL(), a.cfg.Cluster.Bind
+	b.await("the URL of the leader", func() bool { return b.member.(*membership).dir.SavedURLs()[idA] == urlA })
+	c.await("the admission", func() bool { return !exists(c.cfg.Path("cluster", "join.json")) })
+	a.halt()
+	var s clusterapi.ClusterStatus
+	api := b.cluster()
+	b.await("the loss of the leader", func() bool {
+		s, err = api.ClusterStatus(t.Context())
+		return err == nil && s.Leader == ""
+	})
+	if m := memberOf(&s, idA); m.Answers || m.Healthy || m.URL != urlA || !strings.Contains(m.Note, addrA) {
+		t.Errorf("the member that does not run: %+v", m)
+	}
+	for _, l := range []*lives{b, c} {
+		m := memberOf(&s, self(l))
+		if !m.Answers || !m.Healthy || m.URL != l.server.URL() || m.Applied == 0 || m.Note != "" {
+			t.Errorf("a member that answers: %+v", m)
+		}
+	}
+	want := "1 of 2 voters do not answer: " + idA + " (" + addrA + "). Start them. " +
+		"If they are lost for ever: `ronbox cluster recover --only-me`."
+	if got := s.Advice(); got != want {
+		t.Errorf("advice %q", got)
+	}
+	if f := checkTolerance(&s); f.Level != host.Bad || !strings.Contains(f.Seen, idA) || strings.Contains(f.Seen, self(b)) {
+		t.Errorf("the doctor finds %+v", f)
+	}
+	c.halt()
+	b.halt()
 }

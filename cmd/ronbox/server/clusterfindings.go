@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"ronbox/appliance/host"
+	"ronbox/engines/cluster"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
 // Bounds of the findings about the cluster.
 const (
-	leastVoters     = 3                      // of which one may fail
-	mostSkew        = 500 * time.Millisecond // of the clock of a member
+	leastVoters     = 3 // of which one may fail
 	certificateSoon = 14 * 24 * time.Hour
 )
 
@@ -34,7 +34,7 @@ func checkLeader(s *clusterapi.ClusterStatus) host.Finding {
 	return host.Finding{
 		Check: "cluster_leader", Level: host.Bad,
 		Seen:   fmt.Sprintf("no leader is known: %d of %d voters must answer", s.Quorum, s.Voters),
-		Advice: "start the other members; if they are lost for ever, see `ronbox cluster recover --help`",
+		Advice: s.Advice(),
 	}
 }
 
@@ -48,10 +48,10 @@ func checkTolerance(s *clusterapi.ClusterStatus) host.Finding {
 	var sick []string
 	dead := false
 	for _, member := range s.Members {
-		if !member.Healthy && s.Leader != "" {
+		if !member.Healthy {
 			sick = append(sick, member.ID+" "+member.Note)
 		}
-		dead = dead || !member.Answers && s.Leader != ""
+		dead = dead || !member.Answers
 	}
 	switch {
 	case sick != nil:
@@ -70,7 +70,7 @@ func checkSkew(s *clusterapi.ClusterStatus) host.Finding {
 	f := host.Finding{Check: "cluster_clock", Level: host.OK, Seen: "the clocks of the members agree"}
 	var off []string
 	for _, member := range s.Members {
-		if by := time.Duration(member.SkewMS) * time.Millisecond; by.Abs() > mostSkew {
+		if by := time.Duration(member.SkewMS) * time.Millisecond; by.Abs() > cluster.MostSkew {
 			off = append(off, fmt.Sprintf("%s is off by %v", member.ID, by))
 		}
 	}

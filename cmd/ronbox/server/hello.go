@@ -1,15 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -38,6 +42,7 @@ func (m *membership) runHello(ctx context.Context) error {
 				heard, wait = leader, helloEvery
 			}
 		}
+		m.noteElection(ctx)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -68,6 +73,21 @@ func (m *membership) Compare(ctx context.Context) {
 	m.keepMedian()
 }
 
+// noteElection appends an audit row once this node serves as the leader.
+func (m *membership) noteElection(ctx context.Context) {
+	if m.noted || !(answering{m}).Leads() {
+		return
+	}
+	m.noted = true
+	term := m.raft.Status(ctx).Term
+	m.note(ctx, "cluster.elected", map[string]string{"term": strconv.FormatUint(term, 10)})
+}
+
+// note appends an audit row about a change that the leader has made by itself.
+func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
+	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
+}
+
 // news holds the state of this node that the leader must hear of at once.
 type news struct {
 	unfit string
@@ -79,6 +99,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
+		m.keepURLs(m.urls())
 		return m.raft.Leads()
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
@@ -114,6 +135,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
+	m.keepURLs(answer.URLs)
 	return true
 }
 
@@ -225,6 +247,32 @@ func (m *membership) savePeers(addrs []string) {
 		return
 	}
 	m.saved = text
+}
+
+// maxURL bounds the URL of a member that is kept, bytes.
+const maxURL = 256
+
+// urls returns the URLs of the public ports of the members, by id, as far as they are known.
+func (m *membership) urls() map[string]string {
+	out, kept := map[string]string{}, m.kept.Load().(map[string]string)
+	for _, one := range m.raft.Status(context.Background()).Members {
+		if url := cmp.Or(one.URL, kept[one.ID]); url != "" && len(url) <= maxURL {
+			out[one.ID] = url
+		}
+	}
+	return out
+}
+
+// keepURLs keeps the URLs of members beside the file, for a node that knows no leader.
+func (m *membership) keepURLs(urls map[string]string) {
+	if urls == nil || maps.Equal(urls, m.kept.Load().(map[string]string)) {
+		return
+	}
+	if err := m.dir.SaveURLs(urls); err != nil {
+		m.n.log.Warn("urls_not_saved", "reason", err.Error())
+		return
+	}
+	m.kept.Store(urls)
 }
 
 // answering is the cluster as the HTTP frame sees it.

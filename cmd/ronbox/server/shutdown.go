@@ -79,14 +79,12 @@ func (n *Node) announceStop(reason string, within time.Duration) {
 	n.manager.stopping(reason, within)
 }
 
-var errLeaving = errors.New("the node is about to stop")
-
 // predrain keeps serving while not ready, so that load balancers can react.
 func (n *Node) predrain() (cause event, cut bool) {
 	if n.conf().Node.Predrain == 0 {
 		return event{}, false
 	}
-	n.board.Set(ownService, "predrain", errLeaving)
+	n.server.SetGate(httpapi.GatePredrain)
 	over := time.NewTimer(n.conf().Node.Predrain.D())
 	defer over.Stop()
 	return until(n, over.C)

@@ -609,11 +609,9 @@ func TestPredrainIsUnready(t *testing.T) {
 	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
 	r := start(t, cfg)
 	r.stop()
-	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
-	r.writable(false)
-	if resp := r.raw("GET", "/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("readyz is %d", resp.StatusCode)
-	}
+	r.await("503 of /readyz", func() bool {
+		return r.raw("GET", "/readyz", "").StatusCode == http.StatusServiceUnavailable
+	})
 	ready, err := r.socket().Ready(t.Context(), "", "")
 	if err != nil || ready.Ready || !slices.Contains(ready.Missing, "node.predrain") {
 		t.Errorf("readyz %+v, %v", ready, err)

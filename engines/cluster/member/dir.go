@@ -40,6 +40,7 @@ const (
 	recoverMark = "recover.json"
 
 	peersFile = "peers.json" // addresses of members, for a node that has lost its file
+	urlsFile  = "urls.json"  // URLs of members by id, for a node that knows no leader
 )
 
 var (
@@ -224,6 +225,18 @@ func (d *Dir) SavePeers(addrs []string) error {
 
 // maxPeers bounds the addresses of members that a node keeps and tries.
 const maxPeers = 64
+
+// SaveURLs keeps the URLs of the public ports of members, by id.
+func (d *Dir) SaveURLs(urls map[string]string) error { return d.writeMark(urlsFile, urls) }
+
+// SavedURLs returns what SaveURLs has kept, or nil.
+func (d *Dir) SavedURLs() map[string]string {
+	urls, err := readMark[map[string]string](d, urlsFile)
+	if err != nil || urls == nil {
+		return nil
+	}
+	return *urls
+}
 
 // savedPeers returns what SavePeers has kept.
 func (d *Dir) savedPeers() []string {

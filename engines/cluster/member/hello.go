@@ -31,6 +31,8 @@ type HelloAnswer struct {
 	Keys    KeyDigests `json:"keys,omitempty"`
 	// Clocks holds the clocks of other members against that of the leader.
 	Clocks map[string]Clock `json:"clocks,omitempty"`
+	// URLs holds the URLs of the public ports of members, as far as they are known.
+	URLs map[string]string `json:"urls,omitempty"`
 }
 
 // Stand is the answer to POST /stand. Members answer it whether a leader is known or not.

@@ -75,7 +75,8 @@ func enter(t *testing.T, d *Dir, l *leader) {
 	}
 	for range 2 { // the second one as a member
 		answer, err := SayHello(t.Context(), client, s.Joining.Members, time.Now, h)
-		if err != nil || answer.Server != l.id.ServerID() || answer.URL != "http://leader.example" {
+		if err != nil || answer.Server != l.id.ServerID() || answer.URL != "http://leader.example" ||
+			answer.URLs["other"] == "" {
 			t.Fatalf("hello: %+v, err = %v", answer, err)
 		}
 	}

@@ -161,7 +161,8 @@ func lead(t testing.TB) *leader {
 	}
 	l.server = NewServer(Deps{
 		Identity: l.id, Store: l.store, Cluster: l.cluster, Now: time.Now, Log: hclog.NewNullLogger(),
-		URL: func() string { return "http://leader.example" },
+		URL:  func() string { return "http://leader.example" },
+		URLs: func() map[string]string { return map[string]string{"other": "http://other.example"} },
 		Bundle: func() (b Bundle, err error) {
 			b.NodeKey, err = os.ReadFile(d.file(nodeKeyFile))
 			if err == nil {

@@ -194,21 +194,32 @@ func (c rejoin) Apply(r store.Reader, at store.Stamp, w *store.Writes) (server s
 }
 
 // admitted removes the row of a node that has become a member.
-type admitted struct{ Server string }
+type admitted struct {
+	Server string
+	Note   store.Event // of the removal; no Event: none
+}
 
 // Kind implements store.Command.
 func (admitted) Kind() string { return "cluster.admitted/1" }
 
 // Apply removes the row, if there is one.
-func (c admitted) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	issues.Delete(w, issueID(issuePrefix+c.Server))
+func (c admitted) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	id := issueID(issuePrefix + c.Server)
+	row, known := issues.Get(r, id)
+	if !known {
+		return struct{}{}, nil
+	}
+	issues.Delete(w, id)
+	if c.Note.Event != "" {
+		w.Audit(detailed(c.Note, "server", c.Server, "standby", strconv.FormatBool(row.Standby)))
+	}
 	return struct{}{}, nil
 }
 
-// Forget removes the row of a node that was admitted, or is about to be removed: with the row it
-// could join by itself.
+// Forget removes the row of a node that is about to be removed: with the row it could join by
+// itself.
 func Forget(ctx context.Context, s *store.Store, server string) error {
-	_, err := store.Commit(ctx, s, store.Control, admitted{server})
+	_, err := store.Commit(ctx, s, store.Control, admitted{Server: server})
 	return err
 }
 

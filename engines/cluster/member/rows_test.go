@@ -77,7 +77,7 @@ func TestRedeem(t *testing.T) {
 	do(redeem{Hash: sum(0), Key: sum(1), Server: "a"}, "a", nil)
 	do(redeem{Hash: sum(0), Key: sum(1), Server: "b"}, "a", nil) // again
 	do(redeem{Hash: sum(0), Key: sum(2), Server: "b"}, "", ErrToken)
-	if _, err := storetest.Do(tx, admitted{"a"}); err != nil {
+	if _, err := storetest.Do(tx, admitted{Server: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	do(redeem{Hash: sum(0), Key: sum(1), Server: "b"}, "", ErrToken) // used up

@@ -57,6 +57,7 @@ type Deps struct {
 	Keys     func() KeyDigests      // nil while this node does not serve as the leader
 	Shot     func(context.Context) (*Shot, error)
 	URL      func() string // of the public port of this node
+	URLs     func() map[string]string
 	Now      func() time.Time
 	Log      hclog.Logger
 }
@@ -215,6 +216,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	return HelloAnswer{
 		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
 		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Clocks: s.d.Cluster.Clocks(),
+		URLs: s.d.URLs(),
 	}, nil
 }
 
@@ -243,7 +245,10 @@ func (s *Server) admit(r *http.Request, server string, q Hello, standby bool) er
 	if err := s.d.Cluster.Admit(r.Context(), server, q.Advertise, standby); err != nil {
 		return err
 	}
-	return Forget(r.Context(), s.d.Store, server)
+	_, err := store.Commit(r.Context(), s.d.Store, store.Control, admitted{
+		Server: server, Note: store.Event{Event: "cluster.admitted", Decision: "allow", Principal: q.Advertise},
+	})
+	return err
 }
 
 // bundle serves GET /bundle to a node whose certificate was just issued.

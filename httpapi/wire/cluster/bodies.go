@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"fmt"
+	"strings"
+
 	"ronbox/httpapi/wire"
 )
 
@@ -24,6 +27,21 @@ type ClusterStatus struct {
 	Quorum           uint64 `json:"quorum" doc:"voters that must answer"`
 }
 
+// Advice returns what to do while no node leads.
+func (s *ClusterStatus) Advice() string {
+	var silent []string
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Role == RoleVoter && !m.Answers {
+			silent = append(silent, m.ID+" ("+m.Address+")")
+		}
+	}
+	if answering := s.Voters - uint64(len(silent)); answering >= s.Quorum {
+		return "A majority of the voters answers: wait until it has elected a leader."
+	}
+	return fmt.Sprintf("%d of %d voters do not answer: %s. Start them. If they are lost for ever: "+
+		"`ronbox cluster recover --only-me`.", len(silent), s.Voters, strings.Join(silent, ", "))
+}
+
 // Member is a node of the cluster.
 type Member struct {
 	ID      string `json:"id"`
@@ -31,13 +49,13 @@ type Member struct {
 	URL     string `json:"url" doc:"of its HTTP listener; empty: not known yet"`
 	Lag     uint64 `json:"lag" doc:"entries of the log that it does not have yet"`
 	Healthy bool   `json:"healthy" doc:"it answers, may lead, and has the secrets of the leader"`
-	Note    string `json:"note,omitzero" doc:"why it is not healthy, if the leader knows"`
+	Note    string `json:"note,omitzero" doc:"why it is not healthy"`
 
 	Address         string       `json:"address" doc:"of its peer port"`
 	Applied         uint64       `json:"applied" doc:"last entry of the log that it has, as the leader knows; 0: not known"`
 	SkewMS          int64        `json:"skew_ms" doc:"its clock minus the median of those of the members"`
 	Unfit           string       `json:"unfit,omitzero" doc:"why it should not lead"`
-	Answers         bool         `json:"answers" doc:"the leader has heard from it recently"`
+	Answers         bool         `json:"answers" doc:"the leader has heard from it recently; without a leader: it has answered this node now"`
 	CertificateEnds wire.Instant `json:"certificate_ends,omitzero"`
 }
 
