@@ -52,6 +52,8 @@ type membership struct {
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
 	told    string                            // differing, as logged last; owned by the hello task
 	tick    *flow.Ticker
+	// why the leader does not reach this node at its address, "" if it does
+	unreached atomic.Pointer[string]
 }
 
 // enroll makes the node a member if its directory is that of one.
@@ -82,6 +84,13 @@ func finishCluster(n *Node) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	was := id.Advertise()
+	if id, err = dir.Follow(id, n.boot.Cluster.Advertise, n.boot.Cluster.Bind); err != nil {
+		n.log.Warn("address_not_saved", "reason", err.Error(), "next", "the next boot tries again")
+	}
+	if id.Advertise() != was {
+		n.log.Info("address_changes", "from", was, "to", id.Advertise())
+	}
 	m := newMembership(n, dir, id)
 	m.joining = found.Joining
 	return m, nil
@@ -95,6 +104,7 @@ func newMembership(n *Node, dir *member.Dir, id *peer.Identity) *membership {
 		}, time.Second),
 	}
 	m.objects = newObjects(m)
+	m.unreached.Store(new(string))
 	return m
 }
 
@@ -161,6 +171,7 @@ func (m *membership) wire() {
 		Shot:     m.shot,
 		URL:      m.n.server.URL,
 		Now:      m.n.wall,
+		Note:     m.note,
 		Log:      m.n.log,
 	})
 	own := http.NewServeMux()

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -55,6 +56,7 @@ type news struct {
 // hello says hello, and reports whether the leader has heard it.
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
+		m.readmit(ctx)
 		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
 		return m.raft.Leads()
@@ -88,11 +90,46 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	m.raft.Heard(answer.Server, member.Word{URL: answer.URL})
 	m.compareClocks(answer)
+	m.tellReached(answer.Unreached)
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
 	return true
+}
+
+// readmit changes the address of this leader to its own if that has changed.
+func (m *membership) readmit(ctx context.Context) {
+	id, now := m.id.ServerID(), m.id.Advertise()
+	was := m.raft.Address(id)
+	if was == now || !(answering{m}).Leads() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloWithin)
+	defer cancel()
+	if err := m.raft.Admit(ctx, id, now, false); err != nil {
+		m.tellReached(err.Error())
+		return
+	}
+	m.tellReached("")
+	m.note(ctx, "cluster.address", map[string]string{"server": id, "from": was, "to": now})
+}
+
+// tellReached keeps why this node is not reached at its address, and logs a change.
+func (m *membership) tellReached(why string) {
+	if was := *m.unreached.Swap(&why); was == why {
+		return
+	}
+	if why == "" {
+		m.n.log.Info("address_reached", "addr", m.id.Advertise())
+		return
+	}
+	m.n.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
+}
+
+// note appends an audit row about a change that the leader has made by itself.
+func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
+	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
@@ -124,7 +161,8 @@ func (m *membership) known() (addrs []string) {
 	if m.joining != nil {
 		addrs = append(addrs, m.joining.Members...)
 	}
-	own := func(addr string) bool { return addr == m.id.Advertise() }
+	was := m.raft.Address(m.id.ServerID())
+	own := func(addr string) bool { return addr == m.id.Advertise() || addr == was }
 	return slices.DeleteFunc(addrs, own)
 }
 
