@@ -169,6 +169,13 @@ func (n *Node) Members() []string {
 	return out
 }
 
+// Address returns the address of the peer port of a member, "" for another node.
+func (n *Node) Address(id string) string {
+	s, _ := n.member(id)
+	addr, _ := splitAddress(s.Address)
+	return addr
+}
+
 // Standby reports whether a member stays without a vote.
 func (n *Node) Standby(id string) bool {
 	s, ok := n.member(id)

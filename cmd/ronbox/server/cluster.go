@@ -54,6 +54,8 @@ type membership struct {
 	told    string                            // differing, as logged last; owned by the hello task
 	noted   bool                              // the election, on the audit chain; owned by the hello task
 	tick    *flow.Ticker
+	// why the leader does not reach this node at its address, "" if it does
+	unreached atomic.Pointer[string]
 }
 
 // enroll makes the node a member if its directory is that of one.
@@ -84,6 +86,13 @@ func finishCluster(n *Node) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	was := id.Advertise()
+	if id, err = dir.Follow(id, n.boot.Cluster.Advertise, n.boot.Cluster.Bind); err != nil {
+		n.log.Warn("address_not_saved", "reason", err.Error(), "next", "the next boot tries again")
+	}
+	if id.Advertise() != was {
+		n.log.Info("address_changes", "from", was, "to", id.Advertise())
+	}
 	m := newMembership(n, dir, id)
 	m.joining = found.Joining
 	return m, nil
@@ -97,6 +106,7 @@ func newMembership(n *Node, dir *member.Dir, id *peer.Identity) *membership {
 		}, time.Second),
 	}
 	m.objects = newObjects(m)
+	m.unreached.Store(new(string))
 	return m
 }
 
@@ -169,6 +179,7 @@ func (m *membership) wire() {
 		URL:      m.n.server.URL,
 		URLs:     m.urls,
 		Now:      m.n.machine,
+		Note:     m.note,
 		Log:      m.n.log,
 	})
 	own := http.NewServeMux()

@@ -257,6 +257,43 @@ func TestClockOfAMember(t *testing.T) {
 	}
 }
 
+// A member whose cluster.bind has changed is reached at its new address, whether it led or not.
+func TestAddressOfAMember(t *testing.T) {
+	a := leadsAlone(t)
+	all := []*lives{a, join(t, a), join(t, a)}
+	healthy := func() bool {
+		for _, l := range all {
+			m, ok := l.member.(*membership)
+			if !ok || !m.started.Load() {
+				return false
+			}
+			s := m.raft.Status(t.Context())
+			at := slices.IndexFunc(s.Members, func(one cluster.Member) bool { return one.Addr == l.cfg.Cluster.Bind })
+			if at < 0 || m.checkAddress().Level != host.OK || s.Leads && s.Healthy != len(all) {
+				return false
+			}
+		}
+		return true
+	}
+	a.await("three healthy voters", func() bool {
+		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		return err == nil && s.VotersHealthy == 3
+	})
+	for _, i := range []int{2, 0} { // a follower, then the leader
+		l := all[i]
+		l.halt()
+		clusterConfig(t, l.cfg)
+		all[i] = live(t, l.cfg)
+		all[i].await("the new address", healthy)
+	}
+	for _, l := range all {
+		l.stop()
+	}
+	for _, l := range all {
+		l.halt()
+	}
+}
+
 // A member whose secrets are not those of the leader does not stand for election. It says so, and so
 // does the leader.
 func TestOtherSecretsAreTold(t *testing.T) {

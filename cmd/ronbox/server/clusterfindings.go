@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ func (m *membership) findings() []host.Finding {
 	if err != nil {
 		return found // it has not begun
 	}
-	return append(found, checkLeader(&s), checkTolerance(&s), checkSkew(&s))
+	return append(found, checkLeader(&s), checkTolerance(&s), checkSkew(&s), m.checkAddress())
 }
 
 func checkLeader(s *clusterapi.ClusterStatus) host.Finding {
@@ -77,6 +78,31 @@ func checkSkew(s *clusterapi.ClusterStatus) host.Finding {
 	if off != nil {
 		f.Level, f.Seen, f.Advice = host.Bad, strings.Join(off, "; "), "correct the clocks of these members"
 	}
+	return f
+}
+
+const addressAdvice = "set cluster.advertise to an address at which the other members reach this node, and restart it"
+
+// checkAddress judges the address of the peer port of this member.
+func (m *membership) checkAddress() host.Finding {
+	addr, bind := m.id.Advertise(), m.bind
+	f := host.Finding{Check: "cluster_address", Level: host.OK, Seen: addr}
+	_, port, _ := net.SplitHostPort(addr)
+	_, bound, err := net.SplitHostPort(bind)
+	switch was := m.raft.Address(m.id.ServerID()); {
+	case was != addr && was != "":
+		f.Level = host.Bad
+		f.Seen = fmt.Sprintf("the members know this node at %s, and it is at %s", was, addr)
+		if why := *m.unreached.Load(); why != "" {
+			f.Seen += ": " + why
+		}
+	case err == nil && port != bound:
+		f.Level = host.Warn
+		f.Seen = fmt.Sprintf("%s has another port than cluster.bind, %s: right only behind a translation", addr, bind)
+	default:
+		return f
+	}
+	f.Advice = addressAdvice
 	return f
 }
 

@@ -83,11 +83,6 @@ func (m *membership) noteElection(ctx context.Context) {
 	m.note(ctx, "cluster.elected", map[string]string{"term": strconv.FormatUint(term, 10)})
 }
 
-// note appends an audit row about a change that the leader has made by itself.
-func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
-}
-
 // news holds the state of this node that the leader must hear of at once.
 type news struct {
 	unfit string
@@ -97,6 +92,7 @@ type news struct {
 // hello says hello, and reports whether the leader has heard it.
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
+		m.readmit(ctx)
 		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
 		m.savePeers(m.raft.Members())
 		m.keepURLs(m.urls())
@@ -131,12 +127,47 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	}
 	m.raft.Heard(answer.Server, member.Word{URL: answer.URL})
 	m.compareClocks(answer)
+	m.tellReached(answer.Unreached)
 	m.removed.Store(false)
 	m.compareKeys(answer.Keys)
 	m.admitted()
 	m.savePeers(answer.Members)
 	m.keepURLs(answer.URLs)
 	return true
+}
+
+// readmit changes the address of this leader to its own if that has changed.
+func (m *membership) readmit(ctx context.Context) {
+	id, now := m.id.ServerID(), m.id.Advertise()
+	was := m.raft.Address(id)
+	if was == now || !(answering{m}).Leads() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloWithin)
+	defer cancel()
+	if err := m.raft.Admit(ctx, id, now, false); err != nil {
+		m.tellReached(err.Error())
+		return
+	}
+	m.tellReached("")
+	m.note(ctx, "cluster.address", map[string]string{"server": id, "from": was, "to": now})
+}
+
+// tellReached keeps why this node is not reached at its address, and logs a change.
+func (m *membership) tellReached(why string) {
+	if was := *m.unreached.Swap(&why); was == why {
+		return
+	}
+	if why == "" {
+		m.n.log.Info("address_reached", "addr", m.id.Advertise())
+		return
+	}
+	m.n.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
+}
+
+// note appends an audit row about a change that the leader has made by itself.
+func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
+	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
@@ -168,7 +199,8 @@ func (m *membership) known() (addrs []string) {
 	if m.joining != nil {
 		addrs = append(addrs, m.joining.Members...)
 	}
-	own := func(addr string) bool { return addr == m.id.Advertise() }
+	was := m.raft.Address(m.id.ServerID())
+	own := func(addr string) bool { return addr == m.id.Advertise() || addr == was }
 	return slices.DeleteFunc(addrs, own)
 }
 

@@ -87,6 +87,21 @@ func (d *Dir) fetchFile() string { return d.database + fetchSuffix }
 // Identity reads the identity of the node; see [peer.Load].
 func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
 
+// Follow gives the node the address of its configuration; see [peer.Identity.Follow]. It returns the
+// identity also if that cannot be written.
+func (d *Dir) Follow(id *peer.Identity, advertise, bind string) (*peer.Identity, error) {
+	now := id.Follow(advertise, bind)
+	if now == id {
+		return id, nil
+	}
+	unlock, err := d.lock()
+	if err != nil {
+		return now, err
+	}
+	defer unlock()
+	return now, d.do("address", func() error { return now.Save(d.file(clusterDir)) })
+}
+
 func (d *Dir) file(names ...string) string {
 	return filepath.Join(append([]string{d.path}, names...)...)
 }

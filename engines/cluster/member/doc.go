@@ -16,7 +16,8 @@
 //  6. Files that become the database lie beside it. A symbolic link to the database stays.
 //  7. A recovered node has another cluster id, server id and authority than before. No node of the
 //     old cluster exchanges an entry or a request with it.
-//  8. At most 64 tokens are open and at most 64 issued certificates wait for their admission.
+//  8. The address of a member changes only after the leader has reached that member there.
+//  9. At most 64 tokens are open and at most 64 issued certificates wait for their admission.
 //
 // # Tasks and queues
 //

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -29,6 +30,9 @@ type HelloAnswer struct {
 	Clock   int64      `json:"clock"`
 	Members []string   `json:"members"` // addresses of peer ports
 	Keys    KeyDigests `json:"keys,omitempty"`
+	// Unreached says why this leader does not reach the node at the address that it has told; "":
+	// it does, or that is not new.
+	Unreached string `json:"unreached,omitempty"`
 	// Clocks holds the clocks of other members against that of the leader.
 	Clocks map[string]Clock `json:"clocks,omitempty"`
 	// URLs holds the URLs of the public ports of members, as far as they are known.
@@ -69,8 +73,9 @@ type Greeting struct {
 }
 
 // SayHello sends a hello to the leader, by way of the first of addrs that answers. It sends it
-// twice: between its answer to the first one and the second one the leader reads the clock of this
-// node, as this node reads that of the leader. now is that clock; it sets h.Clock and h.Echo.
+// twice. The first one is a question, which the leader answers at once: that measures its clock.
+// The second one measures the clock of this node for the leader. now is that clock; it sets h.Clock
+// and h.Echo.
 func SayHello(
 	ctx context.Context,
 	c *http.Client,
@@ -93,6 +98,51 @@ func SayHello(
 		if err != nil {
 			return first, err
 		}
-		return say(addr, first.Clock)
+		told, err := say(addr, first.Clock)
+		told.Skew = first.Skew
+		return told, err
 	})
+}
+
+// reachWithin bounds the dial of a new address.
+const reachWithin = time.Second
+
+// move changes the address of a member that has told another one, once this node has reached it
+// there. It returns why it does not, or "".
+func (s *Server) move(r *http.Request, server, to string) string {
+	from := s.d.Cluster.Address(server)
+	if from == "" || from == to {
+		return ""
+	}
+	err := peer.CheckAddress(to)
+	if err == nil {
+		err = s.reaches(r, to)
+	}
+	if err == nil {
+		err = s.meets(r.Context(), server, to)
+	}
+	if err == nil {
+		err = s.d.Cluster.Admit(r.Context(), server, to, false)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	s.d.Log.Info("address_changed", "peer", server, "from", from, "to", to)
+	s.d.Note(r.Context(), "cluster.address", map[string]string{"server": server, "from": from, "to": to})
+	return ""
+}
+
+// meets returns an error unless a node answers at an address.
+func (s *Server) meets(ctx context.Context, server, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	c, err := s.d.Identity.Dial(ctx, addr, peer.ProtoPeer)
+	if err != nil {
+		return err
+	}
+	got := c.(*peer.Conn).Server()
+	if err = c.Close(); err == nil && got != server {
+		err = fmt.Errorf("node %s answers at %s", got, addr)
+	}
+	return err
 }

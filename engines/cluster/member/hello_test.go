@@ -2,10 +2,12 @@ package member
 
 import (
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/cluster/peer"
 )
 
@@ -62,5 +64,55 @@ func TestHelloMeasuresTheClock(t *testing.T) {
 	}
 	if len(l.cluster.clocks) != 0 {
 		t.Errorf("a second each way: the leader finds %v", l.cluster.clocks)
+	}
+}
+
+// A member is reached at another address once it answers there, and not before.
+func TestMemberMoves(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	id, err := d.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := l.cluster.Address(id.ServerID())
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	tell := func(addr string) (why string) {
+		t.Helper()
+		h := Hello{Versions: peer.ThisProgram(), Advertise: addr}
+		answer, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Unreached
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	for _, bad := range []string{"127.0.0.1:1", "nowhere", l.addr, slow(t, new(atomic.Int64), 0)} {
+		if why := tell(bad); why == "" || l.cluster.Address(id.ServerID()) != old {
+			t.Errorf("%s: %q, the address is %s", bad, why, l.cluster.Address(id.ServerID()))
+		}
+	}
+	cat := flow.NewCatalog(nil, nil)
+	port := peer.Listen(ln, id, peer.Options{Catalog: cat})
+	sup := flow.NewSupervisor(t.Context(), cat, flow.Hooks{})
+	sup.Start(port.Tasks()...)
+	t.Cleanup(sup.Close)
+	t.Cleanup(func() { _ = port.Close() })
+	for range 2 {
+		if why := tell(addr); why != "" || l.cluster.Address(id.ServerID()) != addr {
+			t.Errorf("%q, the address is %s", why, l.cluster.Address(id.ServerID()))
+		}
+	}
+	if want := []string{"cluster.address " + old + " " + addr}; !slices.Equal(l.noted, want) {
+		t.Errorf("audit rows %q, want %q", l.noted, want)
 	}
 }

@@ -79,6 +79,12 @@ func (c *fakeCluster) IsMember(id string) bool {
 	return c.members[id] != ""
 }
 
+func (c *fakeCluster) Address(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[id]
+}
+
 func (c *fakeCluster) Standby(id string) bool { return c.standby[id] }
 
 func (c *fakeCluster) Members() (addrs []string) {
@@ -131,6 +137,7 @@ type leader struct {
 	server  *Server
 	addr    string
 	keys    KeyDigests
+	noted   []string // audit rows
 }
 
 func (l *leader) url() string { return "https://" + l.addr }
@@ -171,6 +178,9 @@ func lead(t testing.TB) *leader {
 			return b, err
 		},
 		Keys: func() KeyDigests { return l.keys },
+		Note: func(_ context.Context, event string, detail map[string]string) {
+			l.noted = append(l.noted, event+" "+detail["from"]+" "+detail["to"])
+		},
 		Shot: l.shot,
 	})
 	mux := http.NewServeMux()

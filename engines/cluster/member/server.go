@@ -27,6 +27,8 @@ type Cluster interface {
 	Members() []string
 	// Unfit returns why this node should not lead, "" if it may.
 	Unfit() string
+	// Address returns the address of the peer port of a member, "" for another node.
+	Address(id string) string
 	// Standby reports whether a member stays without a vote.
 	Standby(id string) bool
 	Admit(ctx context.Context, id, addr string, standby bool) error
@@ -59,7 +61,9 @@ type Deps struct {
 	URL      func() string // of the public port of this node
 	URLs     func() map[string]string
 	Now      func() time.Time
-	Log      hclog.Logger
+	// Note appends an audit row about a change that this node has made as the leader.
+	Note func(ctx context.Context, event string, detail map[string]string)
+	Log  hclog.Logger
 }
 
 // Server answers the requests of other nodes on the peer port.
@@ -202,22 +206,28 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	if !waits && !s.d.Cluster.IsMember(server) {
 		return nil, notMember(server)
 	}
+	keys := s.d.Keys()
+	answer := HelloAnswer{
+		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(), Keys: keys,
+	}
+	if q.Echo == 0 {
+		answer.Clock = s.d.Now().UnixNano()
+		return answer, nil
+	}
 	s.d.Cluster.Heard(server, Word{URL: q.URL, Unfit: q.Unfit, Ends: time.Unix(q.Ends, 0)})
 	if skew := peer.SkewOf(q.Clock, time.Unix(0, q.Echo), got); skew.Counts() {
 		s.d.Cluster.HeardClock(server, Clock{Ahead: int64(skew.By)})
 	}
-	keys := s.d.Keys()
 	s.compareKeys(server, q.Keys, keys)
 	if q.Join && waits {
 		if err := s.admit(r, server, q, row.Standby); err != nil {
 			return nil, err
 		}
 	}
-	return HelloAnswer{
-		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(),
-		Clock: s.d.Now().UnixNano(), Members: s.d.Cluster.Members(), Keys: keys, Clocks: s.d.Cluster.Clocks(),
-		URLs: s.d.URLs(),
-	}, nil
+	answer.Unreached = s.move(r, server, q.Advertise)
+	answer.Members, answer.Clocks = s.d.Cluster.Members(), s.d.Cluster.Clocks()
+	answer.URLs = s.d.URLs()
+	return answer, nil
 }
 
 // stand serves POST /stand to members. It asks no other node.

@@ -40,6 +40,8 @@ type NodeInfo struct {
 	Cluster   string `json:"cluster"`   // ULID
 	Server    string `json:"server"`    // ULID; id of the node in raft
 	Advertise string `json:"advertise"` // host:port at which other nodes reach its peer port
+	// Bind is cluster.bind of the last boot. If it is Advertise, that follows it.
+	Bind string `json:"bind,omitempty"`
 }
 
 // Validate returns an error if an id or the address is malformed.
@@ -315,6 +317,26 @@ func (i *Identity) WithAdvertise(addr string) (*Identity, error) {
 	out := *i
 	out.info.Advertise = addr
 	return &out, nil
+}
+
+// Follow returns i with the address that its configuration gives it: advertise or, if that is "" and
+// the address was cluster.bind, the new bind. It returns i itself if nothing changes.
+func (i *Identity) Follow(advertise, bind string) *Identity {
+	info := i.info
+	switch {
+	case advertise != "":
+		info.Advertise, info.Bind = advertise, bind
+	case info.Advertise != info.Bind:
+		info.Bind = bind
+	case CheckAddress(bind) == nil:
+		info.Advertise, info.Bind = bind, bind
+	}
+	if info == i.info {
+		return i
+	}
+	out := *i
+	out.info = info
+	return &out
 }
 
 // ClusterID returns the id of the cluster.

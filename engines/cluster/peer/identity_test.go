@@ -150,3 +150,27 @@ func TestIssueBadIDs(t *testing.T) {
 		t.Error("Issue accepts no key")
 	}
 }
+
+// The address of a node is cluster.advertise. Without it, it follows cluster.bind if it was that.
+func TestFollow(t *testing.T) {
+	const old, bind, other = "10.0.0.1:7946", "10.0.0.2:7946", "node.example.org:7946"
+	for _, tt := range []struct{ doc, advertise, from, setting, bind, want, records string }{
+		{"nothing has changed", old, old, "", old, old, old},
+		{"the first boot", old, "", "", old, old, old},
+		{"the bind has changed", old, old, "", bind, bind, bind},
+		{"a setting", old, old, other, bind, other, bind},
+		{"the setting is gone", other, bind, "", bind, other, bind},
+		{"an address of its own", other, old, "", bind, other, bind},
+		{"the first boot, with another bind", old, "", "", bind, old, bind},
+		{"all interfaces have no address", old, old, "", "0.0.0.0:7946", old, old},
+	} {
+		i := &Identity{info: NodeInfo{Advertise: tt.advertise, Bind: tt.from}}
+		got := i.Follow(tt.setting, tt.bind)
+		if got.info.Advertise != tt.want || got.info.Bind != tt.records || (got == i) != (got.info == i.info) {
+			t.Errorf("%s: %+v, want %s, %s", tt.doc, got.info, tt.want, tt.records)
+		}
+		if again := got.Follow(tt.setting, tt.bind); again != got {
+			t.Errorf("%s: it changes again: %+v", tt.doc, again.info)
+		}
+	}
+}
