@@ -30,7 +30,11 @@ func (s *Server) ownRoutes() []Route {
 			Query: []openapi.Param{
 				{Name: "service", Doc: "readiness of this service only, from all its keys"},
 				{Name: "plane", Doc: "readiness for reads or for writes only", Enum: []string{"read", "write"}},
-				{Name: "role", Doc: "not ready unless this node leads the cluster, or is alone", Enum: []string{roleLeader}},
+				{
+					Name: "role",
+					Doc:  "not ready unless this node leads the cluster, or is alone",
+					Enum: []string{roleLeader},
+				},
 			},
 			ID:      "getReadiness",
 			Summary: "Readiness of the node, and its failing keys",

@@ -9,8 +9,9 @@
 //
 // # Invariants
 //
-//  1. The reading never goes back, but in Begin, and never stands still. Between two readings it advances by at
-//     least half of the time on CLOCK_BOOTTIME, and by at most that time unless it steps.
+//  1. The reading never goes back, but in Begin, and never stands still. Between two readings it
+//     advances by at least half of the time on CLOCK_BOOTTIME, and by at most that time unless it
+//     steps.
 //  2. A wall clock that is at most Config.Step ahead of the reading is believed: the reading goes
 //     to it.
 //  3. A wall clock that is further ahead is believed, in one step, after it has stayed ahead by the

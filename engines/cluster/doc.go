@@ -44,8 +44,8 @@
 //     lives were short, it was unfit as the leader of its last life, or Fit has named a reason. It
 //     asks no other node for its vote. The only voter is always fit. After ten heartbeats without
 //     a leader an unfit node stands, unless its file cannot take the entries or Fit is firm. A
-//     node that is elected and cannot take the entries ends its life. While the clocks of fewer than two
-//     others were read within a minute, the last known median counts as one more clock.
+//     node that is elected and cannot take the entries ends its life. While the clocks of fewer
+//     than two others were read within a minute, the last known median counts as one more clock.
 //  9. Confirm returns nil only if a quorum has accepted this node as the leader after the call
 //     began. One round serves all callers that came before it began.
 //  10. Remove refuses to leave fewer answering voters than a quorum of those that remain. A member

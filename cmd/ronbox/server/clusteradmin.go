@@ -113,8 +113,8 @@ func (m *membership) survey(ctx context.Context, members []cluster.Member) {
 	})
 }
 
-// ask asks another member how it stands. One that refuses, because it has removed this node, answers
-// too.
+// ask asks another member how it stands. One that refuses, because it has removed this node,
+// answers too.
 func (m *membership) ask(ctx context.Context, one *cluster.Member) {
 	from := m.n.wall()
 	s, err := member.AskStand(ctx, m.client, one.Addr)

@@ -270,9 +270,9 @@ func rowJSON(columns, cells []string) (row []byte, err error) {
 }
 
 // refer sets the reference of each row. In a run with a name it is NAME/N for operation N of the
-// file. In a run without a name it is a hash of the operation, in minor units, and of its index among
-// equal rows, so that it does not depend on the name of the file. The minor units of an amount never
-// change: see converter.final.
+// file. In a run without a name it is a hash of the operation, in minor units, and of its index
+// among equal rows, so that it does not depend on the name of the file. The minor units of an
+// amount never change: see converter.final.
 func (p *batchParser) refer() error {
 	same := map[string]int{}
 	seen := map[string]int{} // lines, by reference

@@ -87,8 +87,8 @@ func (d *Dir) fetchFile() string { return d.database + fetchSuffix }
 // Identity reads the identity of the node; see [peer.Load].
 func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
 
-// Follow gives the node the address of its configuration; see [peer.Identity.Follow]. It returns the
-// identity also if that cannot be written.
+// Follow gives the node the address of its configuration; see [peer.Identity.Follow]. It returns
+// the identity also if that cannot be written.
 func (d *Dir) Follow(id *peer.Identity, advertise, bind string) (*peer.Identity, error) {
 	now := id.Follow(advertise, bind)
 	if now == id {

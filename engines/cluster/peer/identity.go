@@ -319,8 +319,8 @@ func (i *Identity) WithAdvertise(addr string) (*Identity, error) {
 	return &out, nil
 }
 
-// Follow returns i with the address that its configuration gives it: advertise or, if that is "" and
-// the address was cluster.bind, the new bind. It returns i itself if nothing changes.
+// Follow returns i with the address that its configuration gives it: advertise or, if that is ""
+// and the address was cluster.bind, the new bind. It returns i itself if nothing changes.
 func (i *Identity) Follow(advertise, bind string) *Identity {
 	info := i.info
 	switch {
