@@ -29,8 +29,8 @@ A cluster of one survives nothing; let two nodes join it with ` + "`ronbox clust
 than one: both must be there for any write, so either failure stops the service. If you
 have two machines, let the second join with a token of --standby.
 
-The other nodes reach this one at cluster.advertise, by default cluster.bind. Later changes
-of these keys take effect at a restart: the leader then tells the others the new address.`,
+The other nodes reach this one at cluster.advertise, by default cluster.bind. A change of
+these keys takes effect at a restart: the leader then tells the others the new address.`,
 		Example: `  ronbox --data-dir data cluster init
   ronbox --data-dir data cluster init --advertise node1.example.org:7946 --json`,
 	}

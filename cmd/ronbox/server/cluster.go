@@ -335,8 +335,11 @@ func (m *membership) Deposed() <-chan struct{} {
 	return m.raft.Deposed()
 }
 
-// Reason implements clusterMember.
+// Reason implements clusterMember. A node that has not started raft has no reason.
 func (m *membership) Reason() (string, error) {
+	if m.raft == nil {
+		return "", nil
+	}
 	why, err := m.raft.Reason()
 	if why != cluster.ReasonFailed {
 		return string(why), nil
