@@ -75,8 +75,8 @@ func (n *Node) caughtUp() bool {
 	return n.awaitBacklog(func() bool { return n.backlog.entries.Load() == 0 }) && !n.over()
 }
 
-// awaitBacklog waits until ok returns true, which it does for good or until runFSM, the caller, adds
-// an entry. It reports false if the life is over or the node closes.
+// awaitBacklog waits until ok returns true, which stays so until runFSM, the caller, adds an entry.
+// It reports false if the life is over or the node closes.
 func (n *Node) awaitBacklog(ok func() bool) bool {
 	for !ok() {
 		select {

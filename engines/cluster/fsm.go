@@ -55,8 +55,8 @@ func (n *Node) keepMembers(l *raft.Log) {
 	n.peers.forgetOthers(raft.DecodeConfiguration(l.Data))
 }
 
-// Snapshot implements raft.FSM. The file is the snapshot, so there is nothing to copy. Raft truncates
-// its log up to the last entry that it has applied, which must be in the file.
+// Snapshot implements raft.FSM. The file is the snapshot, so there is nothing to copy. Raft then
+// truncates its log up to the last entry that it has applied, which must be in the file.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if !f.n.caughtUp() {
 		return nil, errClosed
