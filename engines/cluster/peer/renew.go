@@ -44,8 +44,8 @@ func (i *Identity) NotAfter() time.Time { return i.leaf().NotAfter }
 // time.
 func (i *Identity) CheckDates(now time.Time) error { return checkDates(i.leaf(), now) }
 
-// Due reports whether the certificate of the node is to be renewed at a time: 60 of its 90 days have
-// passed, or it ends more than a day later than one that is issued then. Such a certificate was
+// Due reports whether the certificate of the node is to be renewed at a time: 60 of its 90 days
+// have passed, or it ends more than a day later than one issued then. Such a certificate was
 // issued for a longer time, by an old release, or by a clock that was wrong.
 func (i *Identity) Due(now time.Time) bool {
 	left := i.NotAfter().Sub(now)
