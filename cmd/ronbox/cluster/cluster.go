@@ -31,8 +31,8 @@ func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
 	return cli.Group("cluster", "Make one service of three nodes, and manage them",
-		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.transferCmd(), a.leaveCmd(), a.removeCmd(),
-		a.rejoinCmd(), a.recoverCmd())
+		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.transferCmd(), a.rotateCmd(), a.leaveCmd(),
+		a.removeCmd(), a.rejoinCmd(), a.recoverCmd())
 }
 
 // hint refines the outcome of refusals of the cluster and of errors of package member.

@@ -25,8 +25,8 @@ const (
 )
 
 // runHello says hello to the leader: often until it has answered, then now and then, and at once
-// when the fitness of this node changes or its wall clock steps. It also corrects the wall clock by
-// what the members agree on.
+// when the fitness of this node changes, its wall clock steps, or it has a new certificate. It also
+// corrects the wall clock by what the members agree on, and renews the certificate by that clock.
 func (m *membership) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
 	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
@@ -34,7 +34,8 @@ func (m *membership) runHello(ctx context.Context) error {
 	for {
 		leader, _, _ := m.raft.Leader()
 		m.keepMedian()
-		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
+		m.keepCertificate(ctx)
+		now := news{m.raft.Unfit(), m.n.clock.Status().Steps, m.id.NotAfter()}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
 			m.expect(ctx)
@@ -87,6 +88,7 @@ func (m *membership) noteElection(ctx context.Context) {
 type news struct {
 	unfit string
 	steps clock.Steps
+	ends  time.Time // of its certificate
 }
 
 // hello says hello, and reports whether the leader has heard it.
