@@ -180,7 +180,7 @@ func (m *membership) wire() {
 		Bundle:   m.n.bundle,
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
-		URL:      m.n.server.URL,
+		URL:      m.url,
 		URLs:     m.urls,
 		Now:      m.n.machine,
 		Note:     m.note,
