@@ -21,7 +21,7 @@
 //     system or by Options.CAFile.
 //  5. The token goes only to URLs that the caller has listed. A request goes to another one of them
 //     only if it was not carried out: no node was reached, or the node refused it as not_leader.
-//     After any other failure the next request goes there.
+//     After a lost answer only the next request goes to another one.
 //  6. A stream or export that is silent for DefaultIdle, without even a ping, ends with ErrUnknown.
 //
 // # Tasks and queues

@@ -92,3 +92,17 @@ func TestClientGoesOnPaying(t *testing.T) {
 		l.halt()
 	}
 }
+
+// A node that listens at all addresses names the host at which other members reach it.
+func TestPublicURL(t *testing.T) {
+	for bound, want := range map[string]string{
+		"http://10.0.0.1:8080":          "http://10.0.0.1:8080",
+		"https://0.0.0.0:8080":          "https://node1.example.org:8080",
+		"http://[::]:8080":              "http://node1.example.org:8080",
+		"https://node1.example.com:443": "https://node1.example.com:443",
+	} {
+		if got := publicURL(bound, "node1.example.org:7946"); got != want {
+			t.Errorf("%s: %s, want %s", bound, got, want)
+		}
+	}
+}

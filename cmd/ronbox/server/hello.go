@@ -285,17 +285,19 @@ func (m *membership) savePeers(addrs []string) {
 	m.saved = text
 }
 
-// url returns the URL of the public port of this node. If that listens at all addresses of the
-// machine, its host is the one at which other members reach the node.
-func (m *membership) url() string {
-	text := m.n.server.URL()
-	at, err := url.Parse(text)
+// url returns the URL at which clients reach this node.
+func (m *membership) url() string { return publicURL(m.n.server.URL(), m.id.Advertise()) }
+
+// publicURL returns the URL of a public port. If that listens at all addresses of the machine, its
+// host is that of advertise, at which other members reach the node.
+func publicURL(bound, advertise string) string {
+	at, err := url.Parse(bound)
 	if err != nil || !net.ParseIP(at.Hostname()).IsUnspecified() {
-		return text
+		return bound
 	}
-	host, _, err := net.SplitHostPort(m.id.Advertise())
+	host, _, err := net.SplitHostPort(advertise)
 	if err != nil {
-		return text
+		return bound
 	}
 	at.Host = net.JoinHostPort(host, at.Port())
 	return at.String()
