@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -20,6 +21,9 @@ type Cluster interface {
 	Leads() bool
 	// Leader returns the node that leads, and the address of its peer port. It does not block.
 	Leader() (id, addr string, ok bool)
+	// LeaderURL returns the URL at which clients reach the node that leads, or "" if that is not
+	// known or this node leads. It does not block.
+	LeaderURL() string
 	// Removed reports whether the leader has said that this node is no member. It does not block.
 	Removed() bool
 	// Confirm returns nil if this node still led after the call began. It blocks for one round of
@@ -28,6 +32,17 @@ type Cluster interface {
 	// Peer returns the transport to the peer ports of the cluster. It reports its progress by
 	// net/http/httptrace, does not decompress, and refuses a server that is not of this cluster.
 	Peer() http.RoundTripper
+}
+
+// nameLeader names the node that leads in the headers of an answer, so that a client may go there.
+// It keeps a name that they have.
+func (s *Server) nameLeader(h http.Header) {
+	if s.d.Cluster == nil || h.Get(wire.LeaderHeader) != "" {
+		return
+	}
+	if url := s.d.Cluster.LeaderURL(); url != "" {
+		h.Set(wire.LeaderHeader, url)
+	}
 }
 
 // refusalWithin bounds the confirmation of a refusal.

@@ -3,9 +3,11 @@ package server
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"ronbox/appliance/clock"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
 )
@@ -88,6 +90,29 @@ func TestCertificateOutOfDate(t *testing.T) {
 	b.stop()
 	a.halt()
 	b.halt()
+}
+
+// A member whose clock was wrong renews its certificate once its clock is right. In a cluster of two
+// nobody knows which clock is right, so neither refuses the other meanwhile.
+func TestCertificateOfAWrongClock(t *testing.T) {
+	a := leadsAlone(t)
+	var shift atomic.Int64
+	b := &lives{cfg: joined(t, a), again: &renewal{}}
+	b.rig = launchWith(t, b.cfg, b.options(Options{clock: clock.Options{Read: turned(&shift)}}))
+	b.votes(t, a)
+	m := b.member.(*membership)
+	shift.Store(int64(70 * 24 * time.Hour))
+	b.await("a certificate from the future", func() bool { return m.id.NotBefore().After(time.Now()) })
+	m.client.CloseIdleConnections()
+	ends := m.id.NotAfter()
+	a.await("the hello of the member", func() bool {
+		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		return err == nil && memberOf(&s, m.id.ServerID()).CertificateEnds.Equal(ends)
+	})
+	shift.Store(0)
+	b.await("another certificate", func() bool { return m.id.CheckDates(time.Now()) == nil && !m.id.Due(time.Now()) })
+	b.halt()
+	a.halt()
 }
 
 // A token is refused while a node that joins would refuse the member.
