@@ -33,6 +33,7 @@ func TestRotate(t *testing.T) {
 	b.votes(t, a)
 	first, err := a.cluster().ClusterStatus(t.Context())
 	must(t, err)
+	ended := a.ended + b.ended
 	for _, l := range []*lives{b, a} {
 		m := l.member.(*membership)
 		id := m.id.ServerID()
@@ -62,7 +63,8 @@ func TestRotate(t *testing.T) {
 	for _, l := range []*lives{a, b} {
 		s, err := l.cluster().ClusterStatus(t.Context())
 		must(t, err)
-		if s.Leader != first.Leader || s.Term != first.Term || s.VotersHealthy != 2 {
+		same := s.Leader == first.Leader && s.Term == first.Term && s.VotersHealthy == 2
+		if !same && a.ended+b.ended == ended { // no lease was lost for lack of time
 			t.Errorf("status %+v, was %+v", s, first)
 		}
 	}
@@ -82,6 +84,7 @@ func TestCertificateOutOfDate(t *testing.T) {
 	a.halt()
 	must(t, member.At(b.cfg.Node.DataDir).Renew(id, time.Now().Add(-100*24*time.Hour)))
 	a, b = live(t, a.cfg), live(t, b.cfg)
+	a.with(b)
 	b.await("its renewal", func() bool {
 		m, ok := b.member.(*membership)
 		return ok && m.started.Load() && time.Until(m.id.NotAfter()) > 89*24*time.Hour && m.id.CheckDates(time.Now()) == nil
@@ -97,8 +100,7 @@ func TestCertificateOutOfDate(t *testing.T) {
 func TestCertificateOfAWrongClock(t *testing.T) {
 	a := leadsAlone(t)
 	var shift atomic.Int64
-	b := &lives{cfg: joined(t, a), again: &renewal{}}
-	b.rig = launchWith(t, b.cfg, b.options(Options{clock: clock.Options{Read: turned(&shift)}}))
+	b := a.with(liveBy(t, joined(t, a), clock.Options{Read: turned(&shift)}))
 	b.votes(t, a)
 	m := b.member.(*membership)
 	shift.Store(int64(70 * 24 * time.Hour))
