@@ -14,7 +14,7 @@
 //
 //  1. The file holds only rows that a quorum of the voters has in its logs. The committer
 //     proposes a group with its transaction open and commits it after the FSM has met the entry.
-//     One proposal is in flight at a time.
+//     One proposal is in flight at a time. A follower commits what has gathered in one transaction.
 //  2. A proposal ends in one of three ways: the entry is next in the log of a quorum; or no log
 //     has it and none will; or it is unknown whether a log has it. The second is claimed only if
 //     the latch has not passed the entry to the log, which then refuses it, or if the log has
@@ -63,6 +63,8 @@
 //
 // Tasks:
 //
+//   - follower (1): writes the entries of another leader to the file: all that have gathered, in
+//     one transaction.
 //   - leadership (1): takes office after an election: barrier, then store.Lead. In office it
 //     transfers the leadership when the watchdog has found the node unfit.
 //   - confirmer (1): runs the rounds of Confirm.
@@ -74,14 +76,17 @@
 //
 //   - run: the state machine of raft; the only writer of log and vote, but for heartbeats that
 //     bring a newer term.
-//   - runFSM: applies entries. It waits for the committer in store.Follow, or until Applied for a
-//     group of this node.
+//   - runFSM: adds entries of another leader to the backlog, or waits until Applied for a group of
+//     this node. At a barrier, a configuration or a truncation it waits for the backlog.
 //   - runSnapshots: truncates the log every 5 to 10 s if it has grown by 8,192 entries, or by 16
 //     while its files are larger than 1 GiB.
 //   - on the leader, for each other member: replicate and heartbeat. Pipelining is off.
 //   - on the leader: emitLogStoreMetrics.
 //   - listen, and one goroutine for each connection to the peer port.
 //   - runRotate, of the log: begins a segment in advance.
+//
+// The queue backlog (256 entries, 8 MiB) holds entries from runFSM for follower. A full one makes
+// runFSM wait.
 //
 // Queues of raft: applyCh (unbuffered; the committer and leadership), fsmMutateCh (128 batches of
 // at most 16 entries; a full one blocks run), verifyCh (64; the confirmer uses one place). Futures
@@ -93,7 +98,8 @@
 // flight cluster.transfer runs one transfer of the leadership, for at most 30 s; changes are
 // refused meanwhile.
 //
-// Signals: closing, deposed, elected; wake of leadership and confirmer (capacity 1).
+// Signals: closing, deposed, elected; wake of leadership and confirmer, and less of the backlog
+// (capacity 1).
 //
 // # Lock order
 //

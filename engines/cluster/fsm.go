@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"errors"
 	"io"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -16,98 +14,32 @@ type fsm struct{ n *Node }
 // Apply implements raft.FSM. Raft calls ApplyBatch instead.
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch implements raft.BatchingFSM. It returns after the entries are in the file. Once the
-// life of the node is over it does nothing: the next life gets the entries again.
+// ApplyBatch implements raft.BatchingFSM. Entries of another leader are in the backlog when it
+// returns, those of this node in the file. Once the life of the node is over it does nothing: the
+// next life gets the entries again.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
-	var run []store.Placed
+	n := f.n
 	for _, l := range logs {
 		switch {
-		case f.n.over():
+		case n.over():
 		case l.Type == raft.LogConfiguration:
-			run = f.follow(run)
-			f.n.keepMembers(l)
+			if n.caughtUp() {
+				n.keepMembers(l)
+			}
 		case l.Type != raft.LogCommand:
 		case len(l.Data) == 0:
-			run = f.follow(run)
-			f.n.passBarrier(l.Term)
-		case f.n.handOver(l):
+			if n.caughtUp() {
+				n.passBarrier(l.Term)
+			}
+		case n.handOver(l):
+		case n.office.Load():
+			n.end(ReasonForeign, nil)
 		default:
-			run = append(run, store.Placed{Place: store.Place{Index: l.Index, Term: l.Term}, Entry: l.Data})
+			n.postpone(store.Placed{Place: store.Place{Index: l.Index, Term: l.Term}, Entry: l.Data})
 		}
 	}
-	f.follow(run)
 	return make([]any, len(logs))
 }
-
-// follow applies entries of another leader and returns the empty run.
-func (f *fsm) follow(run []store.Placed) []store.Placed {
-	n := f.n
-	switch {
-	case len(run) == 0 || n.over():
-	case n.office.Load():
-		n.end(ReasonForeign, nil)
-	default:
-		n.followAll(run)
-	}
-	return run[:0:0]
-}
-
-// followAll applies entries. While there is no room for them, or this program does not know their
-// format, it tries again: the node then does not acknowledge what its file cannot hold. If it was
-// elected meanwhile, it makes way for a node that can: raft would lead on without an office.
-func (n *Node) followAll(run []store.Placed) {
-	for {
-		end := n.commits.begin()
-		err := n.store.Follow(n.ctx, run)
-		end()
-		if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFormat) {
-			n.stalled.Store(nil)
-			switch {
-			case err == nil:
-			case n.ctx.Err() != nil || errors.Is(err, store.ErrClosed): // a stop: the file lacks the entries
-				n.stalled.Store(&err)
-			default:
-				n.end(ReasonFailed, err)
-			}
-			return
-		}
-		if len(run) > 1 {
-			n.followEach(run)
-			return
-		}
-		if n.stalled.Swap(&err) == nil {
-			n.log.Error("follower_stalls", "index", run[0].Index, "error", err)
-		}
-		if n.reign.Load() != nil && !n.onlyVoter() {
-			n.end(ReasonLost, err)
-			return
-		}
-		again := time.NewTimer(stallEvery)
-		select {
-		case <-again.C:
-		case <-n.ctx.Done():
-		case <-n.deposed:
-		}
-		again.Stop()
-		if n.ctx.Err() != nil || n.over() {
-			return
-		}
-	}
-}
-
-// followEach applies entries one by one: those before the one that must wait, and those that only
-// one transaction cannot hold.
-func (n *Node) followEach(run []store.Placed) {
-	for i := range run {
-		n.followAll(run[i : i+1])
-		if n.over() || n.stalled.Load() != nil {
-			return
-		}
-	}
-}
-
-// stallEvery is the time between two attempts of a follower that stalls.
-const stallEvery = time.Second
 
 // configuration is a configuration of the cluster and its place in the log.
 type configuration struct {
@@ -123,9 +55,10 @@ func (n *Node) keepMembers(l *raft.Log) {
 	n.peers.forgetOthers(raft.DecodeConfiguration(l.Data))
 }
 
-// Snapshot implements raft.FSM. The file is the snapshot, so there is nothing to copy.
+// Snapshot implements raft.FSM. The file is the snapshot, so there is nothing to copy. Raft then
+// truncates its log up to the last entry that it has applied, which must be in the file.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
-	if f.n.over() {
+	if !f.n.caughtUp() {
 		return nil, errClosed
 	}
 	return truncation{}, nil

@@ -133,9 +133,10 @@ type Node struct {
 	gate    chan struct{}                 // full while a group is proposed, or the leadership is transferred
 	leaving atomic.Pointer[Reason]        // why the leadership is about to go to another member; nil: it is not
 	latest  atomic.Pointer[configuration] // the latest committed one
-	stalled atomic.Pointer[error]         // why the FSM does not go on
-	judged  atomic.Pointer[verdict]       // what Deps.Fit has returned last; nil: nothing yet
-	commits stopwatch                     // of the FSM: a group of this node, or entries of the leader
+	backlog *backlog
+	stalled atomic.Pointer[error]   // why the file does not take entries
+	judged  atomic.Pointer[verdict] // what Deps.Fit has returned last; nil: nothing yet
+	commits stopwatch               // of the FSM: a group of this node, or entries of the leader
 
 	tickets atomic.Uint64 // orders messages to followers and rounds
 	rounds  rounds
@@ -173,6 +174,7 @@ func New(d Deps) *Node {
 	n.latest.Store(&configuration{d.Membership.Index, d.Membership.Raw})
 	n.rounds.wake = make(chan struct{}, 1)
 	n.peers.known, n.peers.strange = map[string]*peerState{}, map[raft.ServerAddress]bool{}
+	n.backlog = newBacklog(d.Catalog)
 	n.metrics = newMetrics(d.Metrics, n)
 	n.changes = flow.NewFlight[string, struct{}, struct{}](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "change", Waiters: 16, Calls: 16,
@@ -195,7 +197,10 @@ func (n *Node) Tasks() []flow.Task {
 	task := func(name, doc string, run func(context.Context) error) flow.Task {
 		return flow.Task{Service: service, Name: name, Restart: flow.Always, Doc: doc, Run: run}
 	}
+	follower := task(taskFollower, "writes the entries of another leader to the file", n.runFollower)
+	follower.Restart = flow.Never // what it has taken from the queue would be missing
 	return []flow.Task{
+		follower,
 		task(taskLeadership, "takes office after an election, and resigns while this node is unfit", n.runLeadership),
 		task(taskConfirmer, "asks a quorum whether this node still leads, once for all readers", n.runConfirmer),
 		task(taskStabiliser, "makes voters, bounds the log, and judges whether this node may lead", n.runStabiliser),
@@ -204,7 +209,7 @@ func (n *Node) Tasks() []flow.Task {
 }
 
 // Start applies the boot rules and starts raft. The store is prepared and its committer runs. The
-// log goes on at once: entries are followed before Start returns. An error that is
+// log goes on at once: entries are in the backlog before Start returns. An error that is
 // [store.ErrCorrupt] names the repair.
 func (n *Node) Start(_ context.Context, s *store.Store) error { return n.start(s) }
 

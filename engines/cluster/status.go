@@ -123,10 +123,11 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 
 // lag returns the number of committed entries that are not in the file of this node.
 func (n *Node) lag() uint64 {
+	waiting := uint64(max(0, n.backlog.entries.Load()))
 	committed := n.raft.CommitIndex()
 	handed := n.raft.AppliedIndex()
 	if committed <= handed {
-		return 0
+		return waiting
 	}
-	return committed - handed
+	return committed - handed + waiting
 }

@@ -13,6 +13,7 @@ const (
 	taskConfirmer  = "confirmer"
 	taskStabiliser = "stabiliser"
 	taskWatchdog   = "watchdog"
+	taskFollower   = "follower"
 )
 
 const (

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host"
+	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -172,7 +173,7 @@ func TestStatusWithoutALeader(t *testing.T) {
 	api := b.cluster()
 	b.await("the loss of the leader", func() bool {
 		s, err = api.ClusterStatus(t.Context())
-		return err == nil && s.Leader == ""
+		return err == nil && s.Leader == "" && memberOf(&s, self(b)).Healthy // it has just started
 	})
 	if m := memberOf(&s, idA); m.Answers || m.Healthy || m.URL != urlA || !strings.Contains(m.Note, addrA) {
 		t.Errorf("the member that does not run: %+v", m)

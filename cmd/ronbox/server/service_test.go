@@ -152,7 +152,7 @@ func askCluster(t *testing.T, c clusterapi.Client) {
 	_, token := c.MintClusterToken(ctx, clusterapi.JoinTokenRequest{})
 	_, leave := c.LeaveCluster(ctx, clusterapi.LeaveRequest{Last: true})
 	_, remove := c.RemoveMember(ctx, "01M8GB2XYFE53YVCAVJ0PGJJT0")
-	_, transfer := c.TransferLeadership(ctx, clusterapi.TransferRequest{})
+	_, transfer := c.TransferLeadership(ctx, "")
 	for what, err := range map[string]error{
 		"status": status, "token": token, "leave": leave, "remove": remove, "transfer": transfer,
 	} {
