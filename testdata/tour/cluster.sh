@@ -171,6 +171,29 @@ same() {
 until_so "equal state hashes" same
 printf 'three snapshots are verified, and have one state hash: %s\n' "$(<"$dir/hashes")"
 
+step "Two of three are lost: the third serves an object by its hash, without a quorum"
+printf 'a picture of the market\n' >"$dir/picture"
+lost=$(leader)
+on "$lost" edge put "$dir/picture" --json >"$dir/put"
+[ "$(grep -o '"copies":3' "$dir/put")" ] || fail "the object is not on three members: $(<"$dir/put")"
+read -r left gone < <(others "$lost")
+kill -9 "${pid[$lost]}" "${pid[$gone]}"
+from=$EPOCHREALTIME
+curl -sf -m 1 -o "$dir/got" "http://${http[$left]}$(member path <"$dir/put")" || fail "the object is not served"
+printf 'the object is served %s ms after the kill\n' $(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
+cmp "$dir/picture" "$dir/got"
+aged() { curl -sf -m 1 -o /dev/null -D - "http://${http[$left]}/edge/catalog" | tr -d '\r' | grep '^Ronbox-Age: '; }
+until_so "the catalog with its age" aged >"$dir/age"
+printf 'the catalog of packs says how old it is: %s\n' "$(<"$dir/age")"
+[ "$(curl -s -m 1 -o /dev/null -w '%{http_code}' "http://${http[$left]}/registry/head")" = 503 ] || fail "the head is served"
+code=0
+printf '$ ronbox cluster status --check\n'
+on "$left" cluster status --check || code=$?
+[ $code = 21 ] || fail "status --check ended with $code"
+serve "$lost" & serve "$gone"
+wait
+until_so "three voters" voters 3
+
 step "Back to one node"
 stays=$(leader)
 for n in $(others "$stays"); do
