@@ -16,8 +16,8 @@ const (
 	// CopyExact is of content that its path determines: it is named by its hash, or was signed
 	// once. Every node answers, and the leader does so without asking a quorum.
 	CopyExact
-	// CopyOutage is of content that may have changed since. A node answers while it knows no leader,
-	// and the answer has AgeHeader.
+	// CopyOutage is of content that may have changed since. A node answers while it knows no
+	// leader, and the answer has AgeHeader.
 	CopyOutage
 )
 

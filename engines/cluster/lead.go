@@ -160,9 +160,9 @@ func (n *Node) Leader() (id, addr string, ok bool) {
 	return string(server), addr, server != ""
 }
 
-// Outage returns the time since this node has last heard a leader, and whether it knows none and has
-// heard none for a heartbeat. The grant of a vote counts as a word of a leader. heard is false if it
-// has heard none in this life; the time is then that since the life began. It does not block.
+// Outage returns the time since this node has last heard a leader, and whether it knows none and
+// has heard none for a heartbeat. The grant of a vote counts as a word of a leader. heard is false
+// if it has heard none in this life; the time is then that since the life began. It does not block.
 func (n *Node) Outage() (silent time.Duration, heard, yes bool) {
 	if !n.serving.Load() {
 		return 0, false, false

@@ -12,8 +12,8 @@ import (
 )
 
 // Stored returns the manifest of a name as this node's file has it: by the kept record of its owner
-// or, if there is none, by the row of the name. It asks no peer, and may be called before Recover. It
-// returns ErrNotFound, or a [store.RowError] for a damaged row.
+// or, if there is none, by the row of the name. It asks no peer, and may be called before Recover.
+// It returns ErrNotFound, or a [store.RowError] for a damaged row.
 func (e *Engine) Stored(ctx context.Context, key Key) (b3.Digest, error) {
 	var kept heldRow
 	sound := false

@@ -15,10 +15,10 @@ type reach struct {
 	covered uint64 // size of the latest checkpoint
 }
 
-// Stand makes PayloadBytes, EntryBytes and Tile answer from the file of a member that does not lead,
-// which other nodes write. It reads how far the log goes and verifies nothing: the content of these
-// reads was signed or hashed once. The caller repeats it after the file has changed, and calls
-// Recover when the node leads, but never both at once. Reads may run meanwhile.
+// Stand makes PayloadBytes, EntryBytes and Tile answer from the file of a member that does not
+// lead, which other nodes write. It reads how far the log goes and verifies nothing: the content of
+// these reads was signed or hashed once. The caller repeats it after the file has changed, and
+// calls Recover when the node leads, but never both at once. Reads may run meanwhile.
 func (e *Engine) Stand(ctx context.Context) error {
 	var at reach
 	var note []byte

@@ -66,8 +66,8 @@ func (n *Node) loadCopies(ctx context.Context) {
 	})
 }
 
-// standAll calls Stand of the engines that have it, and reports whether all have succeeded. One that
-// fails answers no reads.
+// standAll calls Stand of the engines that have it, and reports whether all have succeeded. One
+// that fails answers no reads.
 func (n *Node) standAll(ctx context.Context) (all bool) {
 	all = true
 	var ready []string

@@ -26,8 +26,8 @@ import (
 
 // objects moves the objects of the edge between the members of a cluster, by their hashes. The
 // members have the same rows; the bytes of an object are on the member that stored it, and on those
-// that have taken or fetched it. An object that was put goes to all members that answer, so that each
-// can serve it without a leader. It implements edge.Members and the handlers of the peer port.
+// that have taken or fetched it. An object that was put goes to all members that answer, so that
+// each can serve it without a leader. It implements edge.Members and the handlers of the peer port.
 type objects struct {
 	shelf  *edge.Shelf // nil: this member has no content store
 	client *peer.Client
@@ -50,9 +50,10 @@ const (
 	moveIdle   = 10 * time.Second
 	movePiece  = 1 << 20
 
-	// moveGrace is the time that other members have to take an object after the first one has it, in
-	// addition to half of the time that the first one took: a slow member delays no put for long.
-	moveGrace = 100 * time.Millisecond
+	// moveGrace is the time that other members have to take an object after the first one has it,
+	// in addition to half of the time that the first one took: a slow member delays no put for
+	// long.
+	moveGrace = 250 * time.Millisecond
 )
 
 // boundOf returns the time for a transfer.
