@@ -47,6 +47,9 @@ func (r *Request) mayCopy() bool {
 	return r.copies
 }
 
+// Copied reports whether the answer is looked for in the copy of a node that does not lead.
+func (r *Request) Copied() bool { return r.copies }
+
 // copyFirst answers from the copy of a node that does not lead. What is not in the copy is asked of
 // the leader.
 func copyFirst(s *Server, b *boundRoute, next Handler) Handler {

@@ -81,6 +81,9 @@ func TestAbsentContentIsForwarded(t *testing.T) {
 	}
 	p.b.edge.err = edge.ErrNotFound
 	w := p.b.do("GET", exactPath, "", nil)
+	if len(p.b.edge.sought) > 0 {
+		t.Error("a follower searches the fleet")
+	}
 	if w.Code != 200 || hits.Load() != 1 || len(w.Header().Values("Cache-Status")) != 1 {
 		t.Errorf("absent: %d %v, %d requests reached the leader", w.Code, w.Header(), hits.Load())
 	}

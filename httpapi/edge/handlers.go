@@ -71,7 +71,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 }
 
 // asset returns the object of a request. One that is not stored here is fetched by its hash from
-// the fleet, unless the sender is a node that does so itself. Without the scope edge.fetch only
+// the fleet, unless the sender is a node that does so itself, or the leader is to. Without the scope edge.fetch only
 // objects of opened manifests are.
 func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 	path := c.Param(paramPath)
@@ -80,7 +80,7 @@ func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 	}
 	o, err := h.e.Asset(c.Context(), path, c.HTTP().URL.RawQuery)
 	hops := c.HTTP().Header[edge.HopHeader] != nil
-	if hops || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
+	if hops || c.Copied() || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
 		return o, err
 	}
 	from, _ := c.Network()

@@ -70,27 +70,35 @@ func (n *Node) loadCopies(ctx context.Context) {
 // that fails answers no reads.
 func (n *Node) standAll(ctx context.Context) (all bool) {
 	all = true
-	var ready []string
 	for _, r := range n.engines {
 		e, ok := r.engine.(stander)
 		if !ok {
 			continue
 		}
 		err := e.Stand(ctx)
-		switch {
-		case err == nil:
-			ready = append(ready, r.name)
-			continue
-		case ctx.Err() != nil:
+		if err != nil && ctx.Err() != nil {
 			return false // what was loaded before stands
-		case err.Error() != n.copied.fault:
+		}
+		n.copied.set(r.name, err == nil)
+		all = all && err == nil
+		if err != nil && err.Error() != n.copied.fault {
 			n.copied.fault = err.Error()
 			n.log.Warn("copy_not_loaded", "name", r.name, "reason", err.Error(), "next", "tried again")
 		}
-		all = false
 	}
-	n.copied.ready.Store(&ready)
 	return all
+}
+
+// set records whether a service answers.
+func (c *copied) set(service string, answers bool) {
+	var ready []string
+	if was := c.ready.Load(); was != nil {
+		ready = slices.DeleteFunc(slices.Clone(*was), func(name string) bool { return name == service })
+	}
+	if answers {
+		ready = append(ready, service)
+	}
+	c.ready.Store(&ready)
 }
 
 // untilElected waits for loaded, or until waitElected has an event.
