@@ -16,8 +16,13 @@ type stander interface {
 	Stand(ctx context.Context) error
 }
 
-// copiesEvery is the time after which a changed file is loaded again.
-const copiesEvery = 250 * time.Millisecond
+const (
+	// copiesEvery is the time after which a changed file is loaded again.
+	copiesEvery = 250 * time.Millisecond
+	// copiesWithin bounds the wait of a member that begins, so that its clients get answers at
+	// once. Many packs on a slow disk are opened later.
+	copiesWithin = 500 * time.Millisecond
+)
 
 // copied says which engines have loaded their copies, and when.
 type copied struct {
@@ -41,6 +46,13 @@ func (n *Node) declareCopies() {
 func (n *Node) copies(service string) bool {
 	ready := n.copied.ready.Load()
 	return ready != nil && slices.Contains(*ready, service)
+}
+
+// firstCopies is loadCopies within copiesWithin.
+func (n *Node) firstCopies(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, copiesWithin)
+	defer cancel()
+	n.loadCopies(ctx)
 }
 
 // loadCopies lets the engines load their copies if the file has changed since the last time. It

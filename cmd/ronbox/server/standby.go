@@ -129,6 +129,7 @@ func (n *Node) standby(ctx context.Context) event {
 	n.board.Silence(true) // no engine runs
 	n.sup.Start(n.member.Tasks()...)
 	n.sup.Start(n.countLives(n.watchers()...)...)
+	n.firstCopies(ctx)
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
