@@ -11,7 +11,7 @@ KILLS    ?= 1000
 COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
-PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5,upload=10,term=10,termall=5,termboot=10,termelect=5,termlife=10,termalone=5,termstall=3
+PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5,upload=10,term=10,termall=5,termboot=5,termelect=5,termlife=10,termalone=5,termstall=3,hand=20,brim=5,behind=5,ahead=5,move=10
 CUTS     ?= 50
 LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'

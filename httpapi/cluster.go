@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -27,6 +28,9 @@ type Cluster interface {
 	// or was a heartbeat ago, and if answers that may be out of date are not wanted. It does not
 	// block.
 	Outage() (age time.Duration, ok bool)
+	// LeaderURL returns the URL at which clients reach the node that leads, or "" if that is not
+	// known or this node leads. It does not block.
+	LeaderURL() string
 	// Removed reports whether the leader has said that this node is no member. It does not block.
 	Removed() bool
 	// Confirm returns nil if this node still led after the call began. It blocks for one round of
@@ -37,12 +41,23 @@ type Cluster interface {
 	Peer() http.RoundTripper
 }
 
+// nameLeader names the node that leads in the headers of an answer, so that a client may go there.
+// It keeps a name that they have.
+func (s *Server) nameLeader(h http.Header) {
+	if s.d.Cluster == nil || h.Get(wire.LeaderHeader) != "" {
+		return
+	}
+	if url := s.d.Cluster.LeaderURL(); url != "" {
+		h.Set(wire.LeaderHeader, url)
+	}
+}
+
 // refusalWithin bounds the confirmation of a refusal.
 const refusalWithin = time.Second
 
 // confirm makes answers wait until a quorum confirms that this node leads, so that a deposed node
 // shows no old state: answers of reads before their first byte, and refusals of writes. An accepted
-// write needs no confirmation, because a quorum has it, and neither has content that cannot change.
+// write needs no confirmation, because a quorum has it, nor does content that cannot change.
 func confirm(s *Server, b *boundRoute, next Handler) Handler {
 	if s.d.Cluster == nil {
 		return next

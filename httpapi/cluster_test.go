@@ -59,6 +59,11 @@ func (f *fakeMembers) Remove(
 	return clusterapi.Removed{ID: id}, f.note(by, corrID, id)
 }
 
+func (f *fakeMembers) Rotate(_ context.Context, by engines.Actor, corrID string) (clusterapi.Rotated, error) {
+	ends := wire.Instant{Time: time.Unix(1, 0).UTC()}
+	return clusterapi.Rotated{CertificateEnds: ends}, f.note(by, corrID, clusterapi.RotateRequest{})
+}
+
 func (f *fakeMembers) Transfer(
 	_ context.Context, by engines.Actor, corrID, id string,
 ) (clusterapi.Transferred, error) {
@@ -72,6 +77,7 @@ func clusterCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"token":          func() error { return only(c.MintClusterToken(ctx, clusterapi.JoinTokenRequest{Standby: true})) },
 		"leave":          func() error { return only(c.LeaveCluster(ctx, clusterapi.LeaveRequest{Last: true})) },
 		"remove":         func() error { return only(c.RemoveMember(ctx, nodeB)) },
+		"rotate":         func() error { return only(c.RotateCertificate(ctx)) },
 		"transfer":       func() error { return only(c.TransferLeadership(ctx, nodeB)) },
 	}
 }
@@ -93,6 +99,9 @@ func TestClusterOperations(t *testing.T) {
 		{"leave", `{"first":true}`, nil, "first"},
 		{"remove", `{"id":"` + nodeB + `"}`, nodeB, ""},
 		{"remove", `{}`, nil, "id"},
+		{"rotate", `{}`, clusterapi.RotateRequest{}, ""},
+		{"rotate", ``, clusterapi.RotateRequest{}, ""},
+		{"rotate", `{"id":"` + nodeB + `"}`, nil, "id"},
 		{"transfer", `{"id":"` + nodeB + `"}`, nodeB, ""},
 		{"transfer", `{"id":""}`, "", ""},
 		{"transfer", `{"id":"b"}`, nil, "id"},
@@ -132,7 +141,7 @@ func TestClusterOperations(t *testing.T) {
 // The routes that every node of a cluster answers itself. All others are answered by the leader.
 func TestLocalRoutes(t *testing.T) {
 	want := strings.Fields(`
-		POST /admin/v1/cluster/init POST /admin/v1/cluster/leave GET /admin/v1/cluster/status
+		POST /admin/v1/cluster/init POST /admin/v1/cluster/leave POST /admin/v1/cluster/rotate GET /admin/v1/cluster/status
 		GET /admin/v1/clock POST /admin/v1/clock/accept
 		GET /admin/v1/config POST /admin/v1/config/reload GET /admin/v1/debug/profile/:profile POST /admin/v1/drain
 		GET /admin/v1/doctor GET /admin/v1/log-level PUT /admin/v1/log-level GET /admin/v1/queues

@@ -182,6 +182,7 @@ func (x *exchange) answer() error {
 			h[name] = values
 		}
 	}
+	x.c.server.nameLeader(h)
 	x.c.WriteHeader(x.resp.StatusCode)
 	src := &answerBody{x: x}
 	kind, _, _ := strings.Cut(x.resp.Header.Get("Content-Type"), ";")

@@ -165,7 +165,7 @@ type cors struct {
 const (
 	corsAllow  = "Access-Control-Allow-Origin"
 	corsMaxAge = "600" // seconds that a browser may cache a permission, and so the delay of a reload
-	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit"
+	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit, Ronbox-Leader"
 )
 
 func newCORS(c front.CORS) *cors {

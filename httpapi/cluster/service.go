@@ -34,6 +34,8 @@ type Engine interface {
 	) (clusterapi.Removed, error)
 	// Remove is called on the leader.
 	Remove(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Removed, error)
+	// Rotate gives this node a new certificate, whether it leads or not.
+	Rotate(ctx context.Context, by engines.Actor, corrID string) (clusterapi.Rotated, error)
 	// Transfer is called on the leader. It returns a *StayedError if the leader leads on.
 	Transfer(ctx context.Context, by engines.Actor, corrID, id string) (clusterapi.Transferred, error)
 }
@@ -114,6 +116,11 @@ func (h handlers) routes() []httpapi.Route {
 				Problems: []int{http.StatusNotFound},
 			},
 			httpapi.Route{
+				Pattern: "rotate", Handle: h.postRotate, Local: true, Body: httpapi.OptionJSON,
+				ID: "rotateCertificate", Summary: "Renew the key and the certificate of the node that answers",
+				In: clusterapi.RotateRequest{}, Answers: ok(clusterapi.Rotated{}),
+			},
+			httpapi.Route{
 				Pattern: "transfer", Handle: h.postTransfer,
 				ID: "transferLeadership", Summary: "Make another voter the leader",
 				In: clusterapi.TransferRequest{}, Answers: ok(clusterapi.Transferred{}),
@@ -133,7 +140,10 @@ func (h handlers) routes() []httpapi.Route {
 func change(r *httpapi.Route) {
 	r.Method, r.Pattern = http.MethodPost, clusterapi.Prefix+r.Pattern
 	r.Scope, r.Class, r.Admin, r.Endpoint = scopeAdmin, httpapi.ClassAdmin, true, "admin"
-	r.Body, r.Deadline = httpapi.JSONBody, changeDeadline
+	r.Deadline = changeDeadline
+	if r.Body == httpapi.NoBody {
+		r.Body = httpapi.JSONBody
+	}
 	r.Problems = append(r.Problems, http.StatusConflict, http.StatusInsufficientStorage)
 }
 
@@ -196,6 +206,20 @@ func (h handlers) postRemove(c *httpapi.Request) error {
 		return httpapi.BadBody("id", "must be the id of a member, as in the status")
 	}
 	return respond(c, in.ID, h.engine.Remove)
+}
+
+// postRotate serves POST /admin/v1/cluster/rotate.
+func (h handlers) postRotate(c *httpapi.Request) error {
+	if body := c.Body(); len(body) > 0 {
+		if err := httpapi.Decode(body, new(clusterapi.RotateRequest)); err != nil {
+			return err
+		}
+	}
+	out, err := h.engine.Rotate(c.Context(), c.Actor(), c.CorrID())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, out)
 }
 
 // postTransfer serves POST /admin/v1/cluster/transfer.

@@ -71,8 +71,8 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 }
 
 // asset returns the object of a request. One that is not stored here is fetched by its hash from
-// the fleet, unless the sender is a node that does so itself, or the leader is to. Without the scope edge.fetch only
-// objects of opened manifests are.
+// the fleet, unless the sender is a node that does so itself, or the leader is to. Without the
+// scope edge.fetch only objects of opened manifests are.
 func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
 	path := c.Param(paramPath)
 	if object := c.Param(paramObject); object != "" {

@@ -88,6 +88,8 @@ func bodies() []any {
 		clusterapi.LeaveRequest{},
 		clusterapi.RemoveRequest{},
 		clusterapi.Removed{},
+		clusterapi.RotateRequest{},
+		clusterapi.Rotated{},
 		clusterapi.TransferRequest{},
 		clusterapi.Transferred{},
 		wire.Problem{},

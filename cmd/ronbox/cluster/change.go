@@ -140,6 +140,31 @@ not take over, and the leader stays.`,
 	}
 }
 
+func (a app) rotateCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Renew the node's key and certificate as a member",
+		Long: `Renew the key and the certificate with which the node shows the other members that it is
+one. They take effect at once: connections that are open go on, new ones use them.
+
+A certificate lives for 90 days, and each member renews its own by itself after 60, or
+when its clock was wrong and is right again. Use this verb if ` + "`ronbox doctor`" + ` reports
+cluster_certificate, or if the key may have been copied. It does not lock out a node whose
+disk was stolen: the disk of a member also holds the authority of the cluster.`,
+		Example: `  ronbox --data-dir data cluster rotate
+  ronbox --data-dir data cluster rotate --json | jq -r .certificate_ends`,
+		RunE: a.online(func(ctx context.Context, c clusterapi.Client, _ []string) error {
+			done, err := c.RotateCertificate(ctx)
+			if err != nil {
+				return err
+			}
+			return a.Show(done, func(t cli.Table) {
+				t.Row("certificate_ends", cli.FormatTime(done.CertificateEnds.Time))
+			})
+		}),
+	}
+}
+
 // backWithin bounds the wait for a node that starts again. A large file takes longer; the verb then
 // says so, and has succeeded.
 const backWithin = 30 * time.Second

@@ -31,8 +31,8 @@ func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
 	return cli.Group("cluster", "Make one service of three nodes, and manage them",
-		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.transferCmd(), a.leaveCmd(), a.removeCmd(),
-		a.rejoinCmd(), a.recoverCmd())
+		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.transferCmd(), a.rotateCmd(), a.leaveCmd(),
+		a.removeCmd(), a.rejoinCmd(), a.recoverCmd())
 }
 
 // hint refines the outcome of refusals of the cluster and of errors of package member.
@@ -164,6 +164,25 @@ before the cluster stops answering. A member that has failed is not removed by i
 member is healthy if it answers and may lead: it has room, its disk is fast enough, and
 its clock agrees with those of most members. If no leader answers, the node asks every
 member, within a second, and the last line says what to do.
+
+What you see, and what you do:
+
+    a member answers NO       start it; disk lost: rejoin --wipe; machine lost: remove,
+                              then join another
+    no leader, exit 21        start the voters that do not answer; lost for ever: recover
+                              --only-me where "applied" is highest
+    unfit: no room, slow      another leads; make room on that member, or mend its disk
+    unfit: its clock          payments go on; correct the clock of that member's machine
+    every member is unfit     make room on, or mend, any two
+    the term grows            elections repeat: look at load and network, or raise
+                              cluster.heartbeat on all
+    the lag of one grows      its disk or network; it never delays the other two
+    cluster_address (doctor)  set cluster.advertise, and restart that member
+    a node of another cluster decide which one goes on; members of the other rejoin --wipe
+
+A disk that was stolen holds the keys of all members: remove the member, rotate the node's
+key, and make the cluster anew (leave --last, then init). For a restart or an upgrade take
+the others first; the leader hands over when it is told to stop.
 
 Exit codes with --check, beside those of every verb: 20 a member is not healthy, or no
 further voter may fail; 21 no leader is known.`,

@@ -15,8 +15,8 @@ import (
 // to its peer port. A proxy finds the node that dials by its process, so that each direction
 // between two nodes can be cut alone, as if its packets were lost.
 type links struct {
-	size int
-	wg   sync.WaitGroup
+	binds []string // the peer ports, by node
+	wg    sync.WaitGroup
 
 	mu     sync.Mutex
 	moved  sync.Cond      // a cut or a pipe has changed
@@ -43,16 +43,32 @@ type pipe struct {
 // newLinks starts proxies in front of the peer ports at binds.
 func newLinks(t testing.TB, binds []string) *links {
 	t.Helper()
-	l := &links{size: len(binds), cut: map[way]bool{}, pids: map[int]int{}, pipes: map[*pipe]bool{}}
+	l := &links{binds: binds, cut: map[way]bool{}, pids: map[int]int{}, pipes: map[*pipe]bool{}}
 	l.moved.L = &l.mu
-	for i, bind := range binds {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		l.front = append(l.front, ln)
-		l.wg.Go(func() { l.serve(ln, i, bind) })
+	l.front = make([]net.Listener, len(binds))
+	for i := range binds {
+		l.open(t, i)
 	}
 	t.Cleanup(l.close)
 	return l
+}
+
+// open starts a proxy in front of a node.
+func (l *links) open(t testing.TB, i int) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	l.mu.Lock()
+	l.front[i] = ln
+	l.mu.Unlock()
+	l.wg.Go(func() { l.serve(ln, i, l.binds[i]) })
+}
+
+// move gives a stopped node another address, and nothing answers at the old one.
+func (l *links) move(t testing.TB, i int) {
+	t.Helper()
+	must(t, l.front[i].Close())
+	l.open(t, i)
 }
 
 // address returns the address that a node advertises.
@@ -215,7 +231,7 @@ func (l *links) endPipes() {
 
 // from and to return all directions from and to a node.
 func (l *links) from(i int) (out []way) {
-	for j := range l.size {
+	for j := range len(l.binds) {
 		if j != i {
 			out = append(out, way{i, j})
 		}

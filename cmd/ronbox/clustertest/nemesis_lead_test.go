@@ -3,9 +3,12 @@ package clustertest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
@@ -32,14 +35,17 @@ func (c *cluster) pays(ctx context.Context, place int, key string) bool {
 }
 
 // taken waits until a node other than the one at i leads and every node takes a payment, and logs
-// the times since from.
+// the times since from. The one at i may end.
 func (c *cluster) taken(t testing.TB, i int, from time.Time) {
 	t.Helper()
-	until(t, "another node leads", c.nodes, func() bool { return c.leader(t) != i })
+	others := slices.Delete(slices.Clone(c.nodes), i, i+1)
+	until(t, "another node leads", others, func() bool { return c.leader(t) != i })
 	led := time.Since(from)
 	for place, n := range c.nodes {
 		key := from.Format(time.RFC3339Nano) + n.name
-		until(t, "a payment at "+n.name, c.nodes, func() bool { return c.pays(t.Context(), place, key) })
+		until(t, "a payment at "+n.name, others, func() bool {
+			return c.pays(t.Context(), place, key) || !n.running()
+		})
 	}
 	t.Logf("another node leads after %.1fs, all take payments after %.1fs", led.Seconds(), time.Since(from).Seconds())
 }
@@ -112,4 +118,27 @@ func turnLeaderAhead(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 		key := from.Format(time.RFC3339Nano) + n.name
 		until(t, "a payment at "+n.name, c.nodes, func() bool { return c.pays(t.Context(), place, key) })
 	}
+}
+
+// moveOne restarts a node, the leader or another one, at another address.
+func moveOne(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
+	i := c.leader(t)
+	who := "the leader"
+	if d.IntN(2) == 0 {
+		i, who = c.follower(t, d), "a follower"
+	}
+	n, id := c.nodes[i], c.id(t, i)
+	n.signal(syscall.SIGTERM)
+	c.stopped(t, i)
+	c.links.move(t, i)
+	n.env = append(n.env, "RONBOX_CLUSTER__ADVERTISE="+c.links.address(i))
+	c.start(t, i)
+	from := time.Now()
+	until(t, "the others reach "+n.name, c.nodes, func() bool {
+		s, err := c.status(t, c.leader(t))
+		return err == nil && slices.ContainsFunc(s.Members, func(m clusterapi.Member) bool {
+			return m.ID == id && m.Address == c.links.address(i) && m.Answers
+		})
+	})
+	t.Logf("%s has moved: reached after %.1fs", who, time.Since(from).Seconds())
 }

@@ -65,6 +65,7 @@ func nemeses() []nemesis {
 		{"brim", fillLeader},
 		{"behind", turnLeaderBack},
 		{"ahead", turnLeaderAhead},
+		{"move", moveOne},
 	}
 }
 

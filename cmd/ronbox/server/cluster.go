@@ -53,7 +53,10 @@ type membership struct {
 	kept    atomic.Value                      // map[string]string: URLs of members that the directory has
 	told    string                            // differing, as logged last; owned by the hello task
 	noted   bool                              // the election, on the audit chain; owned by the hello task
-	tick    *flow.Ticker
+	begun   time.Time                         // this life
+	// the last try to renew the certificate that has failed; owned by the hello task
+	unrenewed time.Time
+	tick      *flow.Ticker
 	// why the leader does not reach this node at its address, "" if it does
 	unreached atomic.Pointer[string]
 }
@@ -100,11 +103,13 @@ func finishCluster(n *Node) (*membership, error) {
 
 func newMembership(n *Node, dir *member.Dir, id *peer.Identity) *membership {
 	m := &membership{
-		n: n, dir: dir, id: id, client: id.Client(),
+		n: n, dir: dir, begun: time.Now(),
 		tick: flow.Every(n.catalog, flow.Spec{
 			Service: clusterName, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
 		}, time.Second),
 	}
+	m.id = id.WithClock(m.agreed)
+	m.client = m.id.Client()
 	m.objects = newObjects(m)
 	m.unreached.Store(new(string))
 	return m
@@ -176,7 +181,7 @@ func (m *membership) wire() {
 		Bundle:   m.n.bundle,
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
-		URL:      m.n.server.URL,
+		URL:      m.url,
 		URLs:     m.urls,
 		Now:      m.n.machine,
 		Note:     m.note,

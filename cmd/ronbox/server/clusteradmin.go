@@ -191,6 +191,9 @@ func (a clusterAdmin) Token(
 	ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
 ) (out clusterapi.JoinToken, err error) {
 	m, err := a.member()
+	if err == nil {
+		err = m.mayAdmit()
+	}
 	if err != nil {
 		return out, err
 	}

@@ -20,8 +20,9 @@ const (
 
 // findings returns the findings about the cluster, as the leader sees it, and about this member.
 func (m *membership) findings() []host.Finding {
-	found := []host.Finding{m.checkKeys(), checkCertificate(m.id.NotAfter().Sub(m.n.wall()))}
 	s, err := clusterAdmin{m.n}.Status(context.Background())
+	now, _ := m.agreed()
+	found := []host.Finding{m.checkKeys(), checkCertificate(m.id, &s, now)}
 	if err != nil {
 		return found // it has not begun
 	}
@@ -106,18 +107,35 @@ func (m *membership) checkAddress() host.Finding {
 	return f
 }
 
-// checkCertificate warns of the end of the certificate of this member.
-func checkCertificate(left time.Duration) host.Finding {
+// certificate is the certificate of this member.
+type certificate interface {
+	NotBefore() time.Time
+	NotAfter() time.Time
+}
+
+// checkCertificate warns of the certificate of this member if it is out of date or ends soon, and
+// of those of others that the leader knows to have ended.
+func checkCertificate(own certificate, s *clusterapi.ClusterStatus, now time.Time) host.Finding {
+	left := own.NotAfter().Sub(now)
 	f := host.Finding{Check: "cluster_certificate", Level: host.OK, Seen: "valid for " + days(left)}
+	var ended []string
+	for _, member := range s.Members {
+		if ends := member.CertificateEnds.Time; !ends.IsZero() && ends.Before(now) && member.ID != s.Self {
+			ended = append(ended, member.ID)
+		}
+	}
 	switch {
-	case left <= 0:
-		f.Level, f.Seen = host.Bad, "it has expired: no member answers this node"
+	case left <= 0 || now.Before(own.NotBefore()):
+		f.Level = host.Bad
+		f.Seen = "out of date, other members may refuse it: " + validity(own.NotBefore(), own.NotAfter())
 	case left < certificateSoon:
-		f.Level = host.Warn
+		f.Level, f.Seen = host.Warn, f.Seen+", and not renewed: the log of this node says why"
+	case ended != nil:
+		f.Level, f.Seen = host.Bad, "out of date: that of "+strings.Join(ended, ", ")
 	default:
 		return f
 	}
-	f.Advice = "`ronbox cluster rejoin --wipe` on this node obtains another one"
+	f.Advice = "correct the clock of the member; if it is right, run `ronbox cluster rotate` there"
 	return f
 }
 

@@ -51,11 +51,39 @@ func TestClusterFindings(t *testing.T) {
 			t.Errorf("%s: %+v", what, f)
 		}
 	}
-	for left, level := range map[time.Duration]host.Level{
-		90 * 24 * time.Hour: host.OK, 13 * 24 * time.Hour: host.Warn, -time.Second: host.Bad,
+}
+
+// valid is the validity of a certificate.
+type valid struct{ from, until time.Time }
+
+func (v valid) NotBefore() time.Time { return v.from }
+func (v valid) NotAfter() time.Time  { return v.until }
+
+// The doctor finds a certificate that is out of date or was not renewed, of this member or another.
+func TestCertificateFindings(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)
+	s := &clusterapi.ClusterStatus{Self: "a"}
+	for _, id := range []string{"a", "b", "c"} { // c has not said
+		s.Members = append(s.Members, clusterapi.Member{ID: id})
+	}
+	for _, tt := range []struct {
+		doc         string
+		from, until time.Duration
+		other       time.Duration
+		level       host.Level
+		seen        string
+	}{
+		{"new", -day, 90 * day, day, host.OK, "valid for 90 days"},
+		{"not renewed", -78 * day, 13 * day, day, host.Warn, "valid for 13 days"},
+		{"ended", -92 * day, -time.Second, day, host.Bad, "until 2026-11-28T23:59:59Z"},
+		{"not begun", 29 * day, 120 * day, day, host.Bad, "from 2026-12-28T00:00:00Z"},
+		{"that of another", -day, 90 * day, -day, host.Bad, "that of b"},
 	} {
-		if f := checkCertificate(left); f.Level != level {
-			t.Errorf("%v left: %+v", left, f)
+		s.Members[1].CertificateEnds.Time = now.Add(tt.other)
+		f := checkCertificate(valid{now.Add(tt.from), now.Add(tt.until)}, s, now)
+		if f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) || (f.Advice == "") != (f.Level == host.OK) {
+			t.Errorf("%s: %+v", tt.doc, f)
 		}
 	}
 }

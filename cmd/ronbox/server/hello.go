@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +27,8 @@ const (
 )
 
 // runHello says hello to the leader: often until it has answered, then now and then, and at once
-// when the fitness of this node changes or its wall clock steps. It also corrects the wall clock by
-// what the members agree on.
+// when the fitness of this node changes, its wall clock steps, or it has a new certificate. It also
+// corrects the wall clock by what the members agree on, and renews the certificate by that clock.
 func (m *membership) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
 	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
@@ -34,7 +36,8 @@ func (m *membership) runHello(ctx context.Context) error {
 	for {
 		leader, _, _ := m.raft.Leader()
 		m.keepMedian()
-		now := news{m.raft.Unfit(), m.n.clock.Status().Steps}
+		m.keepCertificate(ctx)
+		now := news{m.raft.Unfit(), m.n.clock.Status().Steps, m.id.NotAfter()}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
 			m.expect(ctx)
@@ -87,13 +90,14 @@ func (m *membership) noteElection(ctx context.Context) {
 type news struct {
 	unfit string
 	steps clock.Steps
+	ends  time.Time // of its certificate
 }
 
 // hello says hello, and reports whether the leader has heard it.
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.readmit(ctx)
-		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
+		m.raft.Heard(leader, member.Word{URL: m.url()})
 		m.savePeers(m.raft.Members())
 		m.keepURLs(m.urls())
 		return m.raft.Leads()
@@ -104,7 +108,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
 		Versions:  peer.ThisProgram(),
 		Advertise: m.id.Advertise(),
-		URL:       m.n.server.URL(),
+		URL:       m.url(),
 		Join:      m.joining != nil,
 		Keys:      m.keys(),
 		Unfit:     m.raft.Unfit(),
@@ -281,6 +285,24 @@ func (m *membership) savePeers(addrs []string) {
 	m.saved = text
 }
 
+// url returns the URL at which clients reach this node.
+func (m *membership) url() string { return publicURL(m.n.server.URL(), m.id.Advertise()) }
+
+// publicURL returns the URL of a public port. If that listens at all addresses of the machine, its
+// host is that of advertise, at which other members reach the node.
+func publicURL(bound, advertise string) string {
+	at, err := url.Parse(bound)
+	if err != nil || !net.ParseIP(at.Hostname()).IsUnspecified() {
+		return bound
+	}
+	host, _, err := net.SplitHostPort(advertise)
+	if err != nil {
+		return bound
+	}
+	at.Host = net.JoinHostPort(host, at.Port())
+	return at.String()
+}
+
 // maxURL bounds the URL of a member that is kept, bytes.
 const maxURL = 256
 
@@ -288,8 +310,8 @@ const maxURL = 256
 func (m *membership) urls() map[string]string {
 	out, kept := map[string]string{}, m.kept.Load().(map[string]string)
 	for _, one := range m.raft.Status(context.Background()).Members {
-		if url := cmp.Or(one.URL, kept[one.ID]); url != "" && len(url) <= maxURL {
-			out[one.ID] = url
+		if at := cmp.Or(one.URL, kept[one.ID]); at != "" && len(at) <= maxURL {
+			out[one.ID] = at
 		}
 	}
 	return out
@@ -342,6 +364,19 @@ func (a answering) Outage() (age time.Duration, ok bool) {
 		silent = max(silent, n.now().Sub(time.Unix(0, n.store.Info().At)))
 	}
 	return silent, true
+}
+
+// LeaderURL implements httpapi.Cluster.
+func (a answering) LeaderURL() string {
+	id, _, known := a.Leader()
+	if !known || id == a.Self() {
+		return ""
+	}
+	at := cmp.Or(a.m.raft.URL(id), a.m.kept.Load().(map[string]string)[id])
+	if len(at) > maxURL {
+		return ""
+	}
+	return at
 }
 
 // Removed implements httpapi.Cluster.

@@ -153,8 +153,9 @@ func askCluster(t *testing.T, c clusterapi.Client) {
 	_, leave := c.LeaveCluster(ctx, clusterapi.LeaveRequest{Last: true})
 	_, remove := c.RemoveMember(ctx, "01M8GB2XYFE53YVCAVJ0PGJJT0")
 	_, transfer := c.TransferLeadership(ctx, "")
+	_, rotate := c.RotateCertificate(ctx)
 	for what, err := range map[string]error{
-		"status": status, "token": token, "leave": leave, "remove": remove, "transfer": transfer,
+		"status": status, "token": token, "leave": leave, "remove": remove, "transfer": transfer, "rotate": rotate,
 	} {
 		if p := problem(t, err); p.Status != http.StatusConflict {
 			t.Errorf("%s of a node alone: %v", what, err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
@@ -100,6 +101,36 @@ func (d *Dir) Follow(id *peer.Identity, advertise, bind string) (*peer.Identity,
 	}
 	defer unlock()
 	return now, d.do("address", func() error { return now.Save(d.file(clusterDir)) })
+}
+
+// Renew gives the node a new key and a new certificate from now on: it writes them, and id uses
+// them for new connections. It returns [peer.ErrNoAuthority], and [store.ErrLocked] while another
+// verb changes the directory. After an error the node goes on with the certificate that it has.
+func (d *Dir) Renew(id *peer.Identity, now time.Time) error {
+	unlock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	fresh, err := id.Renewed(now)
+	if err != nil {
+		return err
+	}
+	if err := d.do("certificate", func() error { return fresh.Save(d.file(clusterDir)) }); err != nil {
+		return err
+	}
+	id.Adopt(fresh)
+	return nil
+}
+
+// valid returns the identity of a stopped node with a certificate that is valid now, as far as the
+// node can issue one. It writes nothing.
+func (d *Dir) valid(now time.Time) (*peer.Identity, error) {
+	id, err := d.Identity()
+	if err != nil || id.CheckDates(now) == nil || id.Authority() == nil {
+		return id, err
+	}
+	return id.Renewed(now)
 }
 
 func (d *Dir) file(names ...string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"ronbox/engines/cluster/peer"
@@ -19,7 +20,7 @@ type Hello struct {
 	Join      bool       `json:"join"`           // the node has its file and asks to be admitted
 	Keys      KeyDigests `json:"keys,omitempty"`
 	Unfit     string     `json:"unfit,omitempty"` // why the node should not lead
-	Ends      int64      `json:"ends,omitempty"`  // of its certificate, Unix s
+	Ends      int64      `json:"ends,omitempty"`  // of its certificate, Unix s; 0: of an older release
 }
 
 // HelloAnswer is the answer of the leader.
@@ -145,4 +146,33 @@ func (s *Server) meets(ctx context.Context, server, addr string) error {
 		err = fmt.Errorf("node %s answers at %s", got, addr)
 	}
 	return err
+}
+
+// dateWatch records the ends of the certificates of other members, while this node leads.
+type dateWatch struct {
+	mu   sync.Mutex           // a leaf
+	ends map[string]time.Time // by member; guarded by mu
+}
+
+// noteRotated appends an audit row if the certificate of a member ends at another time than at its
+// last hello.
+func (s *Server) noteRotated(ctx context.Context, server string, ends time.Time) {
+	s.dates.mu.Lock()
+	before := s.dates.ends[server]
+	if s.dates.ends == nil {
+		s.dates.ends = map[string]time.Time{}
+	}
+	s.dates.ends[server] = ends
+	s.dates.mu.Unlock()
+	if !before.IsZero() && !ends.IsZero() && !before.Equal(ends) {
+		s.d.Note(ctx, EventRotated, RotatedDetail(server, ends))
+	}
+}
+
+// EventRotated is the event of the audit row about the new certificate of a member.
+const EventRotated = "cluster.rotated"
+
+// RotatedDetail returns the detail of that row.
+func RotatedDetail(server string, ends time.Time) map[string]string {
+	return map[string]string{"server": server, "certificate_ends": ends.UTC().Format(time.RFC3339)}
 }

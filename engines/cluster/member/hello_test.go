@@ -116,3 +116,73 @@ func TestMemberMoves(t *testing.T) {
 		t.Errorf("audit rows %q, want %q", l.noted, want)
 	}
 }
+
+// expire gives the node a certificate that has ended.
+func expire(t *testing.T, d *Dir) *peer.Identity {
+	t.Helper()
+	id, err := d.Identity()
+	if err == nil {
+		err = d.Renew(id, time.Now().Add(-100*24*time.Hour))
+	}
+	if err != nil || id.CheckDates(time.Now()) == nil {
+		t.Fatalf("until %v: %v", id.NotAfter(), err)
+	}
+	return id
+}
+
+// A member whose certificate has ended renews it, and the leader, which refused the old one, takes
+// the new one and appends an audit row. Without the file it can begin anew as before.
+func TestRenewalOfAMember(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, d, l)
+	id := expire(t, d)
+	client := id.Client()
+	defer client.CloseIdleConnections()
+	hello := func() error {
+		h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Ends: id.NotAfter().Unix()}
+		_, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
+		return err
+	}
+	if hello() == nil {
+		t.Error("the leader takes a certificate that has ended")
+	}
+	for _, earlier := range []time.Duration{time.Hour, 0} {
+		if err := d.Renew(id, time.Now().Add(-earlier)); err != nil {
+			t.Fatal(err)
+		}
+		client.CloseIdleConnections()
+		if err := hello(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := id.NotAfter().UTC().Format(time.RFC3339)
+	if want := []string{EventRotated + " " + id.ServerID() + " " + ends}; !slices.Equal(l.noted, want) {
+		t.Errorf("audit rows %q, want %q", l.noted, want)
+	}
+	if saved, err := d.Identity(); err != nil || !saved.NotAfter().Equal(id.NotAfter()) {
+		t.Errorf("saved until %v: %v", saved.NotAfter(), err)
+	}
+
+	expire(t, d)
+	if _, err := d.RejoinWipe(t.Context(), JoinOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+}
+
+// A renewal that is killed or cannot be written leaves the certificate that the node has.
+func TestRenewalKilled(t *testing.T) {
+	d := alone(t)
+	id, err := d.Init(testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := id.NotAfter()
+	if err := d.killAt(0).Renew(id, time.Now().Add(time.Hour)); err == nil || !id.NotAfter().Equal(was) {
+		t.Errorf("until %v, was %v: %v", id.NotAfter(), was, err)
+	}
+}

@@ -40,8 +40,6 @@ func (s *Server) join(r *http.Request) (any, error) {
 	return s.issue(got, q.Key)
 }
 
-var errNoAuthority = errors.New("this node lacks the key of the authority")
-
 // mayIssue returns an error if a node must not get a certificate from this one.
 func (s *Server) mayIssue(q joinRequest) error {
 	if len(q.Key) != ed25519.PublicKeySize {
@@ -54,7 +52,7 @@ func (s *Server) mayIssue(q joinRequest) error {
 		return err
 	}
 	if s.d.Identity.Authority() == nil {
-		return errNoAuthority
+		return peer.ErrNoAuthority
 	}
 	return s.lead()
 }

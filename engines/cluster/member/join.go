@@ -258,7 +258,7 @@ func (a applicant) ask(ctx context.Context, key ed25519.PublicKey) (answer joinA
 
 // askAsMember sends the request with the certificate that the node has so far.
 func (a applicant) askAsMember(ctx context.Context, q joinRequest) (answer joinAnswer, err error) {
-	old, err := a.d.Identity()
+	old, err := a.d.valid(a.now())
 	if err != nil {
 		return answer, fmt.Errorf("%w; give a URL and a token", err)
 	}

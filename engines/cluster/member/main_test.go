@@ -179,6 +179,9 @@ func lead(t testing.TB) *leader {
 		},
 		Keys: func() KeyDigests { return l.keys },
 		Note: func(_ context.Context, event string, detail map[string]string) {
+			if event == EventRotated {
+				detail["from"], detail["to"] = detail["server"], detail["certificate_ends"]
+			}
 			l.noted = append(l.noted, event+" "+detail["from"]+" "+detail["to"])
 		},
 		Shot: l.shot,

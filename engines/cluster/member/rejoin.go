@@ -99,11 +99,11 @@ func (d *Dir) waits(ctx context.Context, o JoinOptions) (*peer.Identity, error) 
 			return nil, err // the node was served
 		}
 	}
-	id, err := d.Identity()
+	a := applicant{d: d, o: o}
+	id, err := d.valid(a.now())
 	if err != nil {
 		return nil, err
 	}
-	a := applicant{d: d, o: o}
 	if o.URL == "" {
 		a.known = append(o.Peers, joining.Members...)
 	}

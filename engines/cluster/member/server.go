@@ -68,8 +68,9 @@ type Deps struct {
 
 // Server answers the requests of other nodes on the peer port.
 type Server struct {
-	d    Deps
-	keys keyWatch
+	d     Deps
+	keys  keyWatch
+	dates dateWatch
 }
 
 // NewServer returns a server.
@@ -214,11 +215,16 @@ func (s *Server) hello(r *http.Request) (any, error) {
 		answer.Clock = s.d.Now().UnixNano()
 		return answer, nil
 	}
-	s.d.Cluster.Heard(server, Word{URL: q.URL, Unfit: q.Unfit, Ends: time.Unix(q.Ends, 0)})
+	word := Word{URL: q.URL, Unfit: q.Unfit}
+	if q.Ends != 0 {
+		word.Ends = time.Unix(q.Ends, 0)
+	}
+	s.d.Cluster.Heard(server, word)
 	if skew := peer.SkewOf(q.Clock, time.Unix(0, q.Echo), got); skew.Counts() {
 		s.d.Cluster.HeardClock(server, Clock{Ahead: int64(skew.By)})
 	}
 	s.compareKeys(server, q.Keys, keys)
+	s.noteRotated(r.Context(), server, word.Ends)
 	if q.Join && waits {
 		if err := s.admit(r, server, q, row.Standby); err != nil {
 			return nil, err
@@ -275,7 +281,7 @@ func (s *Server) bundle(r *http.Request) (any, error) {
 		return nil, notMember(server)
 	}
 	if s.d.Identity.Authority() == nil {
-		return nil, errNoAuthority
+		return nil, peer.ErrNoAuthority
 	}
 	b, err := s.d.Bundle()
 	if err != nil {

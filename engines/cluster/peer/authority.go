@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	validFor = 10 * 365 * 24 * time.Hour // of a certificate
-	backdate = time.Hour                 // tolerates a node whose clock is behind
-	scheme   = "ronbox"
+	authorityLife = 10 * 365 * 24 * time.Hour
+	nodeLife      = 90 * 24 * time.Hour // of the certificate of a node
+	backdate      = 24 * time.Hour      // tolerates clocks that differ
+	scheme        = "ronbox"
 )
 
 // ErrStranger is returned for a certificate that is not a node certificate of this cluster.
@@ -55,7 +56,7 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of the authority: %w", err)
 	}
-	template, err := newTemplate(now, "ronbox cluster "+cluster, nodeURI(cluster, ""))
+	template, err := newTemplate(now, now.Add(authorityLife), "ronbox cluster "+cluster, nodeURI(cluster, ""))
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +109,17 @@ func (a *Authority) CertPEM() []byte { return encodePEM(certBlock, a.cert.Raw) }
 // KeyPEM returns the private key in PEM.
 func (a *Authority) KeyPEM() ([]byte, error) { return encodeKey(a.key) }
 
-// Issue returns a node certificate in PEM for the key pub of a server. It returns an error if
-// server is not a ULID.
+// Issue returns a node certificate in PEM for the key pub of a server. It is valid from one day
+// before now until 90 days after it. Issue returns an error if server is not a ULID.
 func (a *Authority) Issue(server string, pub ed25519.PublicKey, now time.Time) ([]byte, error) {
+	return a.issue(server, pub, now, now.Add(nodeLife))
+}
+
+func (a *Authority) issue(server string, pub ed25519.PublicKey, now, ends time.Time) ([]byte, error) {
 	if !ValidID(server) || len(pub) != ed25519.PublicKeySize {
 		return nil, fmt.Errorf("issue a certificate: server %.32q or its key is malformed", server)
 	}
-	template, err := newTemplate(now, "ronbox node "+server, nodeURI(a.cluster, server))
+	template, err := newTemplate(now, ends, "ronbox node "+server, nodeURI(a.cluster, server))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +132,7 @@ func (a *Authority) Issue(server string, pub ed25519.PublicKey, now time.Time) (
 	return encodePEM(certBlock, der), nil
 }
 
-func newTemplate(now time.Time, name string, uri *url.URL) (*x509.Certificate, error) {
+func newTemplate(now, ends time.Time, name string, uri *url.URL) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("draw a serial number: %w", err)
@@ -136,7 +141,7 @@ func newTemplate(now time.Time, name string, uri *url.URL) (*x509.Certificate, e
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    now.Add(-backdate).UTC(),
-		NotAfter:     now.Add(validFor).UTC(),
+		NotAfter:     ends.UTC(),
 		URIs:         []*url.URL{uri},
 	}, nil
 }
@@ -166,8 +171,8 @@ func clusterOf(cert *x509.Certificate) (string, error) {
 }
 
 // serverOf verifies that the authority ca signed the certificate of a node and returns the id of
-// the node. It returns ErrStranger otherwise.
-func serverOf(cert, ca *x509.Certificate, now time.Time) (string, error) {
+// the node. It returns ErrStranger otherwise. It does not judge the dates.
+func serverOf(cert, ca *x509.Certificate) (string, error) {
 	cluster, err := clusterOf(ca)
 	if err != nil {
 		return "", err
@@ -189,11 +194,16 @@ func serverOf(cert, ca *x509.Certificate, now time.Time) (string, error) {
 	if err := cert.CheckSignatureFrom(ca); err != nil {
 		return "", fmt.Errorf("%w: another authority signed its certificate: %w", ErrStranger, err)
 	}
+	return server, nil
+}
+
+// checkDates returns ErrStranger unless the certificate is valid at a time.
+func checkDates(cert *x509.Certificate, now time.Time) error {
 	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
-		return "", fmt.Errorf("%w: its certificate is valid from %s until %s, and the clock shows %s",
+		return fmt.Errorf("%w: its certificate is valid from %s until %s, and the clock shows %s",
 			ErrStranger, stamp(cert.NotBefore), stamp(cert.NotAfter), stamp(now))
 	}
-	return server, nil
+	return nil
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

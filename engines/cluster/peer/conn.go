@@ -73,7 +73,7 @@ func baseConfig(proto string) *tls.Config {
 // serverConfig returns the configuration of the accepting side for one protocol.
 func (i *Identity) serverConfig(proto string) *tls.Config {
 	c := baseConfig(proto)
-	c.Certificates = []tls.Certificate{i.chain}
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.chain.Load(), nil }
 	if proto != ProtoJoin {
 		c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection checks it
 		c.VerifyConnection = i.verify
@@ -107,7 +107,22 @@ func (i *Identity) peerOf(s tls.ConnectionState) (server string, err error) {
 	if len(s.PeerCertificates) == 0 {
 		return "", fmt.Errorf("%w: it shows no certificate", ErrStranger)
 	}
-	return serverOf(s.PeerCertificates[0], i.ca, i.now())
+	if server, err = serverOf(s.PeerCertificates[0], i.ca); err != nil {
+		return "", err
+	}
+	if now, sure := i.time(); sure {
+		err = checkDates(s.PeerCertificates[0], now)
+	}
+	return server, err
+}
+
+// clientConfig returns the configuration of the dialling side.
+func (i *Identity) clientConfig(proto string) *tls.Config {
+	c := baseConfig(proto)
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.chain.Load(), nil }
+	c.InsecureSkipVerify = true // VerifyConnection checks the certificate: it names no host
+	c.VerifyConnection = i.verify
+	return c
 }
 
 // Dial connects to the peer port at addr (host:port) with proto, ProtoRaft or ProtoPeer, and
@@ -126,13 +141,9 @@ func (i *Identity) dial(ctx context.Context, addr, proto string) (*Conn, error) 
 	if proto != ProtoRaft && proto != ProtoPeer {
 		return nil, errors.New("not a protocol between nodes")
 	}
-	config := baseConfig(proto)
-	config.Certificates = []tls.Certificate{i.chain}
-	config.InsecureSkipVerify = true // VerifyConnection checks the certificate: it names no host
-	config.VerifyConnection = i.verify
 	ctx, cancel := context.WithTimeout(ctx, handshakeWithin)
 	defer cancel()
-	secure, err := dialTLS(ctx, addr, config)
+	secure, err := dialTLS(ctx, addr, i.clientConfig(proto))
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +216,10 @@ func JoinClient(pin Pin, now func() time.Time) *http.Client {
 func verifyPin(s tls.ConnectionState, pin Pin, now time.Time) error {
 	for _, ca := range s.PeerCertificates[1:] {
 		if pinOf(ca) == pin {
-			_, err := serverOf(s.PeerCertificates[0], ca, now)
+			_, err := serverOf(s.PeerCertificates[0], ca)
+			if err == nil {
+				err = checkDates(s.PeerCertificates[0], now)
+			}
 			return err
 		}
 	}

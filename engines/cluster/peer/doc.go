@@ -9,8 +9,10 @@
 //     authority from its token.
 //
 // A certificate names its node in a URI SAN, ronbox://CLUSTER/SERVER. Both ids are ULIDs. The
-// authority signs certificates with ed25519 for 10 years; a cluster refuses a removed node by its
-// list of members, not by revocation.
+// authority signs certificates of nodes with ed25519 for 90 days, which begin one day before they
+// are signed; its own certificate lives for 10 years. Every member has the key of the authority,
+// and renews its own key and certificate after 60 days without a restart. A cluster refuses a
+// removed node by its list of members, not by revocation.
 //
 // # Invariants
 //
@@ -24,9 +26,12 @@
 //     beyond these bounds is closed unanswered.
 //  4. At most 64 connections of Join are open, at most 16 of them from one network. Each
 //     serves 4 requests. At most 64 connections of Raft and 512 of Peer are open per server.
-//  5. A private key has mode 0600 and is never read if other users may read it.
-//  6. A Save that has returned nil survives a power cut. node.json is its last file, so a directory
-//     without node.json has no identity.
+//  5. A certificate that is out of date is refused, unless the node cannot know whether its clock
+//     is right: else a wrong clock could keep a node from the members that correct it.
+//  6. A private key has mode 0600 and is never read if other users may read it.
+//  7. A Save that has returned nil survives a power cut. node.json is its last file, so a directory
+//     without node.json has no identity. A renewal that was interrupted leaves an identity with
+//     the dates of before.
 //
 // # Tasks and queues
 //

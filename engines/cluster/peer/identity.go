@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -64,13 +65,15 @@ func CheckAddress(addr string) error {
 }
 
 // Identity is a node of a cluster: its ids, its certificate and the certificate of the authority.
-// It does not change and is safe for concurrent use.
+// Only Adopt changes it. It is safe for concurrent use.
 type Identity struct {
-	info      NodeInfo
-	ca        *x509.Certificate
-	chain     tls.Certificate // certificates of the node and of the authority, key of the node
-	authority *Authority      // nil without ca.key
+	info NodeInfo
+	ca   *x509.Certificate
+	// certificates of the node and of the authority, key of the node; shared by copies
+	chain     *atomic.Pointer[tls.Certificate]
+	authority *Authority // nil without ca.key
 	now       func() time.Time
+	agreed    func() (now time.Time, sure bool) // nil: now
 	speaks    Versions
 }
 
@@ -118,7 +121,10 @@ func NewIdentity(
 	if err := info.Validate(); err != nil {
 		return nil, err
 	}
-	i := &Identity{info: info, authority: authority, now: time.Now, speaks: thisProgram}
+	i := &Identity{
+		info: info, chain: new(atomic.Pointer[tls.Certificate]), authority: authority,
+		now: time.Now, speaks: thisProgram,
+	}
 	var err error
 	if i.ca, err = parseCert(caCert); err != nil {
 		return nil, fmt.Errorf("certificate of the authority: %w", err)
@@ -127,7 +133,7 @@ func NewIdentity(
 	if err != nil {
 		return nil, fmt.Errorf("certificate of the node: %w", err)
 	}
-	server, err := serverOf(node, i.ca, node.NotBefore) // an expired one is reported when it is used
+	server, err := serverOf(node, i.ca) // an expired one is reported when it is used
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +148,7 @@ func NewIdentity(
 	if authority != nil && !authority.cert.Equal(i.ca) {
 		return nil, errors.New("the key of the authority belongs to another certificate")
 	}
-	i.chain = tls.Certificate{Certificate: [][]byte{node.Raw, i.ca.Raw}, PrivateKey: key, Leaf: node}
+	i.chain.Store(&tls.Certificate{Certificate: [][]byte{node.Raw, i.ca.Raw}, PrivateKey: key, Leaf: node})
 	return i, nil
 }
 
@@ -213,6 +219,9 @@ func load(dir string) (*Identity, error) {
 		if authority, err = ParseAuthority(text[CACertFile], text[CAKeyFile]); err != nil {
 			return nil, err
 		}
+		if text[CertFile], err = authority.mend(text[CertFile], info.Server, key); err != nil {
+			return nil, err
+		}
 	}
 	return NewIdentity(info, key, text[CertFile], text[CACertFile], authority)
 }
@@ -258,7 +267,8 @@ func (i *Identity) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	key, err := encodeKey(i.chain.PrivateKey.(ed25519.PrivateKey))
+	chain := i.chain.Load()
+	key, err := encodeKey(chain.PrivateKey.(ed25519.PrivateKey))
 	if err != nil {
 		return err
 	}
@@ -273,7 +283,7 @@ func (i *Identity) Save(dir string) error {
 	files := []file{
 		{CACertFile, encodePEM(certBlock, i.ca.Raw)},
 		{KeyFile, key},
-		{CertFile, encodePEM(certBlock, i.chain.Leaf.Raw)},
+		{CertFile, encodePEM(certBlock, chain.Leaf.Raw)},
 	}
 	if i.authority != nil {
 		text, err := i.authority.KeyPEM()
@@ -348,14 +358,11 @@ func (i *Identity) ServerID() string { return i.info.Server }
 // Advertise returns the address of the peer port of the node, as other nodes dial it.
 func (i *Identity) Advertise() string { return i.info.Advertise }
 
-// NotAfter returns the end of the validity of the certificate of the node.
-func (i *Identity) NotAfter() time.Time { return i.chain.Leaf.NotAfter }
-
 // Pin returns the pin of the authority.
 func (i *Identity) Pin() Pin { return pinOf(i.ca) }
 
 // CertPEM returns the certificate of the node in PEM.
-func (i *Identity) CertPEM() []byte { return encodePEM(certBlock, i.chain.Leaf.Raw) }
+func (i *Identity) CertPEM() []byte { return encodePEM(certBlock, i.leaf().Raw) }
 
 // CACertPEM returns the certificate of the authority in PEM.
 func (i *Identity) CACertPEM() []byte { return encodePEM(certBlock, i.ca.Raw) }

@@ -26,7 +26,7 @@ func TestSaveLoad(t *testing.T) {
 	if got.info != a.info || got.Pin() != a.Pin() || !bytes.Equal(got.CertPEM(), a.CertPEM()) {
 		t.Errorf("loaded %+v, want %+v", got.info, a.info)
 	}
-	if got.Authority() == nil || got.NotAfter().Before(time.Now().Add(9*365*24*time.Hour)) {
+	if got.Authority() == nil || got.NotAfter().Before(time.Now().Add(nodeLife-time.Hour)) {
 		t.Errorf("authority %v, valid until %v", got.Authority(), got.NotAfter())
 	}
 	files, err := os.ReadDir(dir)
@@ -67,7 +67,9 @@ func TestLoadFaults(t *testing.T) {
 		{"the authority of another", swap(other, CACertFile), nil},
 		{"the key of the authority of another", swap(other, CAKeyFile), nil},
 		{"the certificate of another", swap(other, CertFile), ErrStranger},
-		{"the key of another", swap(other, KeyFile), nil},
+		{"the key of another", func(t *testing.T, dir string) error {
+			return errors.Join(swap(other, KeyFile)(t, dir), os.Remove(filepath.Join(dir, CAKeyFile)))
+		}, nil},
 		{"the node of another", swap(other, NodeFile), nil},
 		{"a long file", func(_ *testing.T, dir string) error {
 			return os.WriteFile(filepath.Join(dir, NodeFile), bytes.Repeat([]byte(" "), maxFile+1), 0o600)

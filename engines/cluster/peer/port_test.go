@@ -163,7 +163,7 @@ func TestStrangersServer(t *testing.T) {
 		t.Errorf("another pin: err = %v, want ErrStranger", err)
 	}
 	later := another(t, a)
-	later.now = func() time.Time { return time.Now().Add(2 * validFor) }
+	later.now = func() time.Time { return time.Now().Add(2 * nodeLife) }
 	if _, err := later.Dial(t.Context(), addr, ProtoPeer); !errors.Is(err, ErrStranger) {
 		t.Errorf("an expired certificate: err = %v, want ErrStranger", err)
 	}
@@ -183,10 +183,10 @@ func TestStrangers(t *testing.T) {
 		return c
 	}
 	shows := func(id *Identity) func(*tls.Config) {
-		return func(c *tls.Config) { c.Certificates = []tls.Certificate{id.chain} }
+		return func(c *tls.Config) { c.Certificates = []tls.Certificate{*id.chain.Load()} }
 	}
 	forged := another(t, other)
-	forged.chain.Certificate = [][]byte{forged.chain.Leaf.Raw, a.ca.Raw}
+	forged.chain.Load().Certificate = [][]byte{forged.leaf().Raw, a.ca.Raw}
 	for _, tt := range []struct {
 		doc    string
 		config *tls.Config
@@ -195,7 +195,7 @@ func TestStrangers(t *testing.T) {
 		{"no certificate for peer", config(ProtoPeer, func(*tls.Config) {})},
 		{"another cluster", config(ProtoPeer, shows(other))},
 		{"another cluster, our authority in the chain", config(ProtoRaft, shows(forged))},
-		{"an expired certificate", config(ProtoPeer, shows(issued(t, a, time.Now().Add(-2*validFor))))},
+		{"an expired certificate", config(ProtoPeer, shows(issued(t, a, time.Now().Add(-2*nodeLife))))},
 		{"another protocol", config("h2", shows(b))},
 		{"two protocols", config(ProtoPeer, func(c *tls.Config) { c.NextProtos = []string{ProtoPeer, ProtoJoin} })},
 		{"no protocol", config(ProtoPeer, func(c *tls.Config) { c.NextProtos = nil })},
@@ -300,7 +300,7 @@ func closedAfter(c net.Conn) time.Duration {
 func secured(t *testing.T, c net.Conn, id *Identity, proto string) *tls.Conn {
 	t.Helper()
 	config := baseConfig(proto)
-	config.Certificates, config.InsecureSkipVerify = []tls.Certificate{id.chain}, true
+	config.Certificates, config.InsecureSkipVerify = []tls.Certificate{*id.chain.Load()}, true
 	secure := tls.Client(c, config)
 	if err := secure.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestFlood(t *testing.T) {
 			c := ln.dial(from)
 			defer func() { _ = c.Close() }()
 			config := baseConfig(ProtoPeer)
-			config.Certificates, config.InsecureSkipVerify = []tls.Certificate{b.chain}, true
+			config.Certificates, config.InsecureSkipVerify = []tls.Certificate{*b.chain.Load()}, true
 			if tls.Client(c, config).HandshakeContext(t.Context()) != nil {
 				return false
 			}

@@ -97,6 +97,14 @@ type Removed struct {
 	ID string `json:"id" doc:"of the node that is no longer a member"`
 }
 
+// RotateRequest is the body of POST /admin/v1/cluster/rotate, which may be absent.
+type RotateRequest struct{}
+
+// Rotated answers RotateRequest.
+type Rotated struct {
+	CertificateEnds wire.Instant `json:"certificate_ends" doc:"of the new certificate of the node that answers"`
+}
+
 // TransferRequest is the body of POST /admin/v1/cluster/transfer.
 type TransferRequest struct {
 	ID string `json:"id" doc:"of the voter that is to lead; empty: the one that lacks the fewest entries"`

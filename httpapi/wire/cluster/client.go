@@ -47,6 +47,11 @@ func (c Client) RemoveMember(ctx context.Context, id string) (Removed, error) {
 	return post[Removed](ctx, c, "remove", RemoveRequest{ID: id})
 }
 
+// RotateCertificate gives the node that answers a new key and a new certificate as a member.
+func (c Client) RotateCertificate(ctx context.Context) (Rotated, error) {
+	return post[Rotated](ctx, c, "rotate", RotateRequest{})
+}
+
 // TransferLeadership makes a voter the leader: the member id, or with "" the one that lacks the
 // fewest entries.
 func (c Client) TransferLeadership(ctx context.Context, id string) (Transferred, error) {

@@ -173,9 +173,10 @@ func clusterRow() row {
 		{title: "Clock against the median", unit: "s",
 			queries: one("max by (instance) (cluster_clock_skew_seconds{})", "{{instance}}")},
 		{title: "From proposal to file", unit: "s", queries: quantiles("cluster_propose_seconds", "", "", "50", "99")},
-		{title: "Elections and lost leases, in an hour", queries: []query{
+		{title: "Elections, lost leases and transfers, in an hour", queries: []query{
 			{"sum by (instance) (increase(cluster_elections_total{}[1h]))", "{{instance}} elections"},
 			{"sum by (instance) (increase(cluster_leases_lost_total{}[1h]))", "{{instance}} leases lost"},
+			{"sum by (instance) (increase(cluster_transfers_total{}[1h]))", "{{instance}} transfers"},
 		}},
 		{title: "Proposals that failed", unit: "cps",
 			queries: []query{total("cluster_proposals_failed_total{}", "failed")}},
