@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
 	"ronbox/httpapi"
@@ -125,6 +126,21 @@ func TestReadsWithoutALeader(t *testing.T) {
 		if resp, body := b.get(path, nil); resp.StatusCode != status {
 			t.Errorf("%s with outage_reads = false: %s %s", path, resp.Status, body)
 		}
+	}
+
+	b.halt()
+	b = live(t, cfg) // has heard nobody: it goes by the last command
+	b.until("standby", func(p flow.Phase) bool { return p == flow.Standby })
+	b.await("the end of its first heartbeat", func() bool {
+		resp, _ := b.get("/edge/catalog", nil)
+		age, err := strconv.ParseFloat(resp.Header.Get(httpapi.AgeHeader), 64)
+		if err == nil && age < time.Since(gone).Seconds()-1 {
+			t.Errorf("the age is %v s, the leader has gone %v ago", age, time.Since(gone))
+		}
+		return err == nil
+	})
+	if resp, _ := b.get(object, nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("%s after a boot: %s", object, resp.Status)
 	}
 	b.halt()
 }
