@@ -35,9 +35,11 @@ type fakeCluster struct {
 	addr   string // of its peer port
 	url    string // of the leader
 	peer   http.RoundTripper
-	asked  atomic.Int64 // calls of Confirm
-	refuse atomic.Bool  // of Confirm
-	gone   bool         // removed from the cluster
+	asked  atomic.Int64  // calls of Confirm
+	refuse atomic.Bool   // of Confirm
+	gone   bool          // removed from the cluster
+	copies bool          // of every service
+	silent time.Duration // as of Outage; 0: a leader is known
 	waits  func(context.Context)
 }
 
@@ -46,6 +48,9 @@ func (f *fakeCluster) Leads() bool             { return f.leads.Load() }
 func (f *fakeCluster) Peer() http.RoundTripper { return f.peer }
 func (f *fakeCluster) Removed() bool           { return f.gone }
 func (f *fakeCluster) LeaderURL() string       { return f.url }
+func (f *fakeCluster) Copies(string) bool      { return f.copies }
+
+func (f *fakeCluster) Outage() (age time.Duration, ok bool) { return f.silent, f.silent > 0 }
 
 func (f *fakeCluster) Leader() (id, addr string, ok bool) { return f.leader, f.addr, f.leader != "" }
 

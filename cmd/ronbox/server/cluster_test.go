@@ -198,13 +198,16 @@ func TestClusterOfOneAndBack(t *testing.T) {
 }
 
 // leadsAlone launches a node and makes it a cluster of one. It skips a test under the race detector.
-func leadsAlone(t *testing.T) *lives {
+func leadsAlone(t *testing.T, prepare ...func(*config.Config)) *lives {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it waits for real heartbeats: `make test` runs it")
 	}
 	cfg, _ := devConfig(t)
 	clusterConfig(t, cfg)
+	for _, f := range prepare {
+		f(cfg)
+	}
 	a := live(t, cfg)
 	a.begin()
 	_, err := a.cluster().InitCluster(t.Context(), clusterapi.InitRequest{})

@@ -349,6 +349,23 @@ func (a answering) Leader() (id, addr string, ok bool) {
 	return a.m.raft.Leader()
 }
 
+// Copies implements httpapi.Cluster.
+func (a answering) Copies(service string) bool { return a.m.n.copies(service) }
+
+// Outage implements httpapi.Cluster. A node that has heard no leader in this life tells the age of
+// the last command in its file instead, which is not less.
+func (a answering) Outage() (age time.Duration, ok bool) {
+	n := a.m.n
+	silent, heard, ok := a.m.raft.Outage()
+	if !ok || !n.conf().Cluster.OutageReads {
+		return 0, false
+	}
+	if !heard {
+		silent = max(silent, n.now().Sub(time.Unix(0, n.store.Info().At)))
+	}
+	return silent, true
+}
+
 // LeaderURL implements httpapi.Cluster.
 func (a answering) LeaderURL() string {
 	id, _, known := a.Leader()
