@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -20,6 +21,16 @@ type Cluster interface {
 	Leads() bool
 	// Leader returns the node that leads, and the address of its peer port. It does not block.
 	Leader() (id, addr string, ok bool)
+	// Copies reports whether this node, which does not lead, can answer reads of a service from its
+	// copy of the file. It does not block.
+	Copies(service string) bool
+	// Outage returns the time since this node has last heard a leader. ok is false if one is known,
+	// or was a heartbeat ago, and if answers that may be out of date are not wanted. It does not
+	// block.
+	Outage() (age time.Duration, ok bool)
+	// LeaderURL returns the URL at which clients reach the node that leads, or "" if that is not
+	// known or this node leads. It does not block.
+	LeaderURL() string
 	// Removed reports whether the leader has said that this node is no member. It does not block.
 	Removed() bool
 	// Confirm returns nil if this node still led after the call began. It blocks for one round of
@@ -30,18 +41,32 @@ type Cluster interface {
 	Peer() http.RoundTripper
 }
 
+// nameLeader names the node that leads in the headers of an answer, so that a client may go there.
+// It keeps a name that they have.
+func (s *Server) nameLeader(h http.Header) {
+	if s.d.Cluster == nil || h.Get(wire.LeaderHeader) != "" {
+		return
+	}
+	if url := s.d.Cluster.LeaderURL(); url != "" {
+		h.Set(wire.LeaderHeader, url)
+	}
+}
+
 // refusalWithin bounds the confirmation of a refusal.
 const refusalWithin = time.Second
 
 // confirm makes answers wait until a quorum confirms that this node leads, so that a deposed node
 // shows no old state: answers of reads before their first byte, and refusals of writes. An accepted
-// write needs no confirmation, because a quorum has it.
+// write needs no confirmation, because a quorum has it, nor does content that cannot change.
 func confirm(s *Server, b *boundRoute, next Handler) Handler {
 	if s.d.Cluster == nil {
 		return next
 	}
-	reads := !b.route.Writes()
+	reads := !b.route.Writes() && b.route.Copy != CopyExact
 	return func(c *Request) error {
+		if c.copies {
+			return next(c)
+		}
 		c.confirms = reads
 		defer func() { c.confirms = false }()
 		err := next(c)
@@ -71,12 +96,7 @@ func (r *Request) confirmedIn(ctx context.Context) bool {
 		return true
 	}
 	r.unsure = fmt.Errorf("%w: %w", store.ErrNotLeader, err)
-	h := r.Header()
-	for name := range h {
-		if !frameHeader(name) {
-			delete(h, name)
-		}
-	}
+	r.dropHeaders()
 	return false
 }
 

@@ -50,13 +50,16 @@
 //  15. A network (an IPv4 address or an IPv6 /64) gets at most its share of a service's rate, by
 //     default half. Reads have no rate by default; the slots of running requests bound them.
 //  16. In a cluster, a node that does not lead forwards every request to the leader, unless its
-//     route is local. It never sends a write twice: if the connection breaks, the outcome is
-//     unknown. A forwarded request is not forwarded again. The leader counts its refusal. Such a
-//     node is as ready as the leader, which it asks at most once a second.
+//     route is local or its copy has the answer. It never sends a write twice: if the connection
+//     breaks, the outcome is unknown. A forwarded request is not forwarded again. The leader counts
+//     its refusal. Such a node is as ready as the leader, which it asks at most once a second.
 //  17. The leader answers a read, or refuses a write, only after a quorum has confirmed that it
-//     leads. A node alone does neither, and allocates nothing for it.
+//     leads, unless the content cannot change. A node alone does neither, and allocates nothing for
+//     it.
 //  18. A node believes what another node says about a client only on the peer port, with a verified
 //     certificate. Such headers of clients are ignored and not forwarded.
+//  19. A node that does not lead answers public routes only from its copy. Content that may have
+//     changed has Ronbox-Age, and is answered only while no leader is known.
 //
 // # Tasks and queues
 //

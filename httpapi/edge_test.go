@@ -43,6 +43,7 @@ type fakeEdge struct {
 const (
 	fakeAsset = "cdn.example/a.txt"
 	fakePack  = "world"
+	fakeNear  = "b3/ab5d8a8bd5a5b1ac2e6ba2f3a1cfb8b2f3c6e8b5d5b6a4f4b8b1a6b8c9d0e1f2"
 	fakeFar   = "b3/1111111111111111111111111111111111111111111111111111111111111111" // on another node
 )
 
@@ -88,7 +89,7 @@ func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object,
 	if f.hold != nil {
 		<-f.hold
 	}
-	if f.err == nil && path != fakeAsset {
+	if f.err == nil && path != fakeAsset && path != fakeNear {
 		return nil, edge.ErrNotFound
 	}
 	return &edge.Object{
@@ -238,6 +239,7 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		},
 		"usage":      func() error { return only(c.Usage(ctx, 20_000)) },
 		"asset":      get("assets/" + fakeAsset),
+		"object":     get("assets/" + fakeNear),
 		"placements": func() error { return only(c.EdgePlacements(ctx)) },
 		"tile":       get("tiles/world/1/0/0.png"),
 		"no tile":    get("tiles/world/1/1/0.png"),

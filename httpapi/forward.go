@@ -27,7 +27,7 @@ const opConnect = "connect"
 
 // forward sends requests to the node that leads, unless this one does. This node checks the size of
 // the body and the share of the client's network. The leader authorizes the caller, because the
-// other nodes have no tokens.
+// other nodes have no tokens. Routes with a Copy pass if this node may look into its copy first.
 func forward(s *Server, b *boundRoute, next Handler) Handler {
 	cluster := s.d.Cluster
 	if cluster == nil {
@@ -40,6 +40,8 @@ func forward(s *Server, b *boundRoute, next Handler) Handler {
 			return next(c)
 		case c.peer.Relay != nil: // a request is forwarded once
 			return store.ErrNotLeader
+		case c.mayCopy():
+			return next(c)
 		}
 		return away(c)
 	}
@@ -180,6 +182,7 @@ func (x *exchange) answer() error {
 			h[name] = values
 		}
 	}
+	x.c.server.nameLeader(h)
 	x.c.WriteHeader(x.resp.StatusCode)
 	src := &answerBody{x: x}
 	kind, _, _ := strings.Cut(x.resp.Header.Get("Content-Type"), ";")

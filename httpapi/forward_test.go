@@ -33,10 +33,13 @@ type fakeCluster struct {
 	leads  atomic.Bool
 	leader string // "": none is known
 	addr   string // of its peer port
+	url    string // of the leader
 	peer   http.RoundTripper
-	asked  atomic.Int64 // calls of Confirm
-	refuse atomic.Bool  // of Confirm
-	gone   bool         // removed from the cluster
+	asked  atomic.Int64  // calls of Confirm
+	refuse atomic.Bool   // of Confirm
+	gone   bool          // removed from the cluster
+	copies bool          // of every service
+	silent time.Duration // as of Outage; 0: a leader is known
 	waits  func(context.Context)
 }
 
@@ -44,6 +47,10 @@ func (f *fakeCluster) Self() string            { return f.self }
 func (f *fakeCluster) Leads() bool             { return f.leads.Load() }
 func (f *fakeCluster) Peer() http.RoundTripper { return f.peer }
 func (f *fakeCluster) Removed() bool           { return f.gone }
+func (f *fakeCluster) LeaderURL() string       { return f.url }
+func (f *fakeCluster) Copies(string) bool      { return f.copies }
+
+func (f *fakeCluster) Outage() (age time.Duration, ok bool) { return f.silent, f.silent > 0 }
 
 func (f *fakeCluster) Leader() (id, addr string, ok bool) { return f.leader, f.addr, f.leader != "" }
 
@@ -366,6 +373,38 @@ func TestBrokenForwards(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node that does not lead names the one that does in the answers that it forwards and in refusals
+// as not_leader. The leader names none.
+func TestTheLeaderIsNamed(t *testing.T) {
+	const url = "https://a.example:8080"
+	p := newPair(t, nil)
+	p.inB.url = url
+	named := func(doc string, r *rig, target, body, want string, code int) {
+		t.Helper()
+		method := "GET"
+		if body != "" {
+			method = "POST"
+		}
+		w := r.do(method, target, body, writer)
+		if got := w.Header()["Ronbox-Leader"]; w.Code != code || strings.Join(got, " ") != want {
+			t.Errorf("%s: %d, named %q, want %q: %s", doc, w.Code, got, want, w.Body)
+		}
+	}
+	named("a forwarded read", p.b, "/registry/head", "", url, 200)
+	named("a forwarded write", p.b, "/v1/transfer", someTransfer, url, 200)
+	named("a forwarded refusal", p.b, "/v1/transfer", "{}", url, 400)
+	named("an answer of this node", p.b, "/version", "", "", 200)
+	named("a token that only the leader judges", p.b, "/metrics", "", url, 503)
+	named("the leader", p.a, "/registry/head", "", "", 200)
+	p.inA.leads.Store(false)
+	p.inA.url = "https://c.example:8080" // A knows the next leader, B does not
+	named("a forward to a node that does not lead any more", p.b, "/registry/head", "", p.inA.url, 503)
+	p.port.Close()
+	named("a leader that is not reached", p.b, "/registry/head", "", url, 503)
+	p.inB.url = ""
+	named("a leader without a URL", p.b, "/registry/head", "", "", 503)
 }
 
 // net/http repeats a request without a body by itself, if a kept connection ends.

@@ -50,6 +50,7 @@ func stages() []stage {
 		{"body", readsBody, readBody},
 		{"stream", streamsBody, openBody},
 		{"query", matched, checkQuery},
+		{"copy", copied, copyFirst},
 	}
 }
 
@@ -58,6 +59,7 @@ func matched(r *Route) bool      { return r.Pattern != unmatched }
 func bypassing(r *Route) bool    { return r.Class == ClassBypass }
 func guarded(r *Route) bool      { return r.Class != ClassBypass && r.Class != ClassStatic }
 func forwarded(r *Route) bool    { return guarded(r) && !r.Local }
+func copied(r *Route) bool       { return forwarded(r) && r.Copy != CopyNone }
 func takesSlot(r *Route) bool    { return guarded(r) && r.Class != ClassStream }
 func protected(r *Route) bool    { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
 func countsCaller(r *Route) bool { return protected(r) && r.Writes() }
@@ -163,7 +165,7 @@ type cors struct {
 const (
 	corsAllow  = "Access-Control-Allow-Origin"
 	corsMaxAge = "600" // seconds that a browser may cache a permission, and so the delay of a reload
-	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit"
+	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit, Ronbox-Leader"
 )
 
 func newCORS(c front.CORS) *cors {
@@ -198,7 +200,11 @@ func shared(r *Route) bool { return r.Class != ClassBypass || r.Scope == "" }
 // share permits pages of listed origins to read the answer. Others get no header. Vary tells caches
 // that the answer depends on the origin.
 func share(_ *Server, b *boundRoute, next Handler) Handler {
-	expose := strings.Join(append([]string{corsExpose}, b.route.Expose...), ", ")
+	names := append([]string{corsExpose}, b.route.Expose...)
+	if b.route.Copy == CopyOutage {
+		names = append(names, AgeHeader)
+	}
+	expose := strings.Join(names, ", ")
 	return func(c *Request) error {
 		if k := c.settings.cors; k != nil {
 			h := c.Header()

@@ -50,6 +50,7 @@ func TestStagesStandInTheirOrder(t *testing.T) {
 		"body",
 		"stream",
 		"query",
+		"copy",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("stages %v, want %v", names, want)
@@ -193,6 +194,8 @@ func TestEveryRouteIsWhole(t *testing.T) {
 			t.Errorf("%s reads", key)
 		case route.Summary == "" || len(route.Answers) == 0 || (route.In == nil) != (route.Body == httpapi.NoBody):
 			t.Errorf("%s does not say what it does, takes and answers", key)
+		case route.Copy != httpapi.CopyNone && (httpapi.Protected(&route) || route.Class != httpapi.ClassRead):
+			t.Errorf("%s is answered by nodes that judge no token", key)
 		case !r.Served(route.Service):
 			t.Errorf("%s: service %s has no in-flight limit", key, route.Service)
 		}

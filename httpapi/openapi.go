@@ -93,6 +93,12 @@ func (s *Server) describe(r *Route) openapi.Route {
 			out.Answers[i].Headers = slices.Concat([]openapi.Param{rateParam()}, out.Answers[i].Headers)
 		}
 	}
+	if r.Copy == CopyOutage {
+		out.Answers = slices.Clone(out.Answers)
+		for i := range out.Answers {
+			out.Answers[i].Headers = slices.Concat(out.Answers[i].Headers, []openapi.Param{ageParam()})
+		}
+	}
 	return out
 }
 

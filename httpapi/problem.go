@@ -240,6 +240,9 @@ func (s *Server) writeProblem(c *Request, r ErrorRule, err error) {
 	if r.Reason == ReasonDraining {
 		h.Set("Connection", "close")
 	}
+	if r.Reason == ReasonNotLeader {
+		s.nameLeader(h)
+	}
 	if m, ok := errors.AsType[*methodError](err); ok {
 		h.Set("Allow", strings.Join(m.allow, ", "))
 	}

@@ -34,15 +34,17 @@ type Request struct {
 	actor    engines.Actor
 	query    Query // nil: no query
 	body     []byte
-	stream   io.Reader // of a StreamBody route
-	bodyOver bool      // the body has ended or failed
-	confirms bool      // the answer begins after Cluster.Confirm
-	rests    bool      // delay the next request of the connection
-	deadline time.Time // zero: none
-	named    time.Time // the earliest that the caller named; zero: none
-	status   int       // 0: the header was not written yet
-	reason   string    // of the answered problem
-	unsure   error     // of Cluster.Confirm: the answer is discarded
+	stream   io.Reader     // of a StreamBody route
+	bodyOver bool          // the body has ended or failed
+	confirms bool          // the answer begins after Cluster.Confirm
+	copies   bool          // this node does not lead, and looks into its copy first
+	age      time.Duration // of the copy; set for CopyOutage
+	rests    bool          // delay the next request of the connection
+	deadline time.Time     // zero: none
+	named    time.Time     // the earliest that the caller named; zero: none
+	status   int           // 0: the header was not written yet
+	reason   string        // of the answered problem
+	unsure   error         // of Cluster.Confirm: the answer is discarded
 	started  time.Time
 	values   [maxValues][1]string // storage of header values, which saves an allocation each
 	used     int                  // number of values in use

@@ -70,6 +70,7 @@ type Route struct {
 	Admin    bool          // on the admin socket only, unless the configuration permits TCP
 	AnyParam bool          // the handler checks path parameters; the router accepts any segment
 	Local    bool          // every node of a cluster answers it itself, about itself
+	Copy     Copy          // whether a node that does not lead answers from its copy; public routes only
 	Refuse   func() error  // why every request is refused, before its content is looked at; nil: none is
 
 	Query   []openapi.Param // known parameters

@@ -526,3 +526,34 @@ func TestRounds(t *testing.T) {
 		t.Error("a caller joins a round that has begun")
 	}
 }
+
+// A member that knows no leader tells for how long it has heard none.
+func TestOutage(t *testing.T) {
+	bubble(t, 23, func(t *testing.T, w *world) {
+		w.three()
+		lead := w.leader()
+		rest := w.others(lead)
+		for _, m := range []*server{lead, rest[0]} {
+			if silent, _, yes := m.now().node.Outage(); yes {
+				t.Errorf("%s, with a leader: %v", m.id, silent)
+			}
+		}
+		lead.stop()
+		rest[0].stop()
+		gone, node := time.Now(), rest[1].now().node
+		w.until("an outage", func() bool { _, _, yes := node.Outage(); return yes })
+		time.Sleep(10 * time.Second)
+		silent, heard, yes := node.Outage()
+		if passed := time.Since(gone); !yes || !heard || silent < passed || silent > passed+node.heartbeat() {
+			t.Errorf("%v after %v, heard %v, outage %v", silent, passed, heard, yes)
+		}
+		rest[1].stop()
+		rest[1].on()
+		w.until("the next life", func() bool { return rest[1].now() != nil })
+		node = rest[1].now().node
+		if silent, heard, yes := node.Outage(); yes || heard {
+			t.Errorf("at its start: %v, heard %v", silent, heard)
+		}
+		w.until("an outage", func() bool { _, heard, yes := node.Outage(); return yes && !heard })
+	})
+}

@@ -16,11 +16,13 @@ type Config struct {
 	Bind      string        `toml:"bind"`      // address of the peer port
 	Advertise string        `toml:"advertise"` // address under which other members reach it; "": bind
 	Heartbeat unit.Duration `toml:"heartbeat"` // time without a word of the leader after which a member stands
+	// OutageReads permits answers that may be out of date while no leader is known.
+	OutageReads bool `toml:"outage_reads" reload:"r"`
 }
 
 // DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
-	return Config{Bind: "127.0.0.1:7946", Heartbeat: unit.Duration(time.Second)}
+	return Config{Bind: "127.0.0.1:7946", Heartbeat: unit.Duration(time.Second), OutageReads: true}
 }
 
 // Validate returns all faults of c, joined.

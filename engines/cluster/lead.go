@@ -160,6 +160,22 @@ func (n *Node) Leader() (id, addr string, ok bool) {
 	return string(server), addr, server != ""
 }
 
+// Outage returns the time since this node has last heard a leader, and whether it knows none and
+// has heard none for a heartbeat. The grant of a vote counts as a word of a leader. heard is false
+// if it has heard none in this life; the time is then that since the life began. It does not block.
+func (n *Node) Outage() (silent time.Duration, heard, yes bool) {
+	if !n.serving.Load() {
+		return 0, false, false
+	}
+	at := n.raft.LastContact()
+	if heard = !at.IsZero(); !heard {
+		at = n.begun
+	}
+	silent = time.Since(at)
+	_, _, known := n.Leader()
+	return silent, heard, !known && silent >= n.heartbeat()
+}
+
 // rounds holds the readers that wait for a confirmation.
 type rounds struct {
 	wake chan struct{}

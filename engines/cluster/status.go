@@ -121,6 +121,9 @@ func (n *Node) describe(s raft.Server, now time.Time) Member {
 	return m
 }
 
+// URL returns the URL of the public port of a member, or "" if this node has not heard it.
+func (n *Node) URL(id string) string { return n.peers.state(id).word.URL }
+
 // lag returns the number of committed entries that are not in the file of this node.
 func (n *Node) lag() uint64 {
 	waiting := uint64(max(0, n.backlog.entries.Load()))

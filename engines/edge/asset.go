@@ -238,8 +238,11 @@ func (e *Engine) repairSoon(ctx context.Context, within time.Duration) error {
 }
 
 // writeSoon sends a job to the CAS writer and waits at most within for its result. It fails if the
-// queue is full.
+// queue is full, and before Recover: no CAS writer runs then.
 func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duration) error {
+	if e.origins.Load() == nil {
+		return ErrStore
+	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	j.reply = flow.NewReply[struct{}]()

@@ -101,6 +101,8 @@
 //     committed before it is copied, so that a member that leads later keeps the file. A row
 //     without a file is a miss only after the other members were asked, and the bytes of a member
 //     are believed by their BLAKE3 alone. Verify drops no such row while a member does not answer.
+//  26. After Stand, and before Recover, the edge answers reads from the file and the folders, and
+//     writes, fetches and verifies nothing.
 //
 // # Tasks and queues
 //

@@ -105,6 +105,7 @@ type Engine struct {
 	placer  placer
 	meter   *meter // nil without FleetConfig.Signer
 
+	stands   bool         // the caches are open; owned by Stand
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
 }

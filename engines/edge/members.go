@@ -15,9 +15,9 @@ import (
 // Members reaches the content stores of the other members of a cluster, which all have the rows of
 // this one. Its methods are safe for concurrent use and return soon after ctx ends.
 type Members interface {
-	// Copy sends an object to other members until one has it, and returns how many have taken it.
-	// It returns 0 if none could be reached soon. open opens the object once for each member that
-	// is asked.
+	// Copy sends an object to the other members that answer, and returns how many have taken it. It
+	// waits for the first one, and only briefly for the others. It returns 0 if none could be
+	// reached soon. open opens the object once for each member that is asked.
 	Copy(ctx context.Context, d b3.Digest, size int64, open func() (io.ReadCloser, error)) int
 	// Fetch calls take with the bytes that one member after the other sends, until take returns
 	// nil. It returns ErrNotFound if every other member has answered that it does not have the

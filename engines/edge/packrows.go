@@ -71,9 +71,8 @@ func (c rememberPacks) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (st
 	return struct{}{}, nil
 }
 
-// recall reads the row, by file name. It logs and drops a row that does not read, and then returns
-// an empty map.
-func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
+// readRows reads the row, by file name.
+func (s *PackSet) readRows(ctx context.Context) (map[string]packRow, error) {
 	known := map[string]packRow{}
 	err := s.Store.View(ctx, func(r store.Reader) error {
 		rows, _ := packRows.Get(r, keyDigests)
@@ -82,6 +81,12 @@ func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
 		}
 		return nil
 	})
+	return known, err
+}
+
+// recall is readRows, but logs and drops a row that does not read, and then returns an empty map.
+func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
+	known, err := s.readRows(ctx)
 	if !errors.Is(err, store.ErrCorrupt) {
 		return known, err
 	}

@@ -89,6 +89,8 @@ func (s *PackSet) Purge() {
 	s.tiles.Purge()
 }
 
+func (s *PackSet) openCaches() error { return errors.Join(s.leaves.Open(), s.tiles.Open()) }
+
 // Close releases every pack and closes the caches. Running requests end normally.
 func (s *PackSet) Close() {
 	s.update(func(next *generation) { *next = generation{} })

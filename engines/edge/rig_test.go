@@ -83,6 +83,15 @@ func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load
 // open boots the engine without its tasks.
 func (r *rig) open() {
 	r.t.Helper()
+	r.openStore()
+	if err := r.e.Recover(context.Background()); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+}
+
+// openStore opens the file, and makes an engine that has not recovered.
+func (r *rig) openStore() {
+	r.t.Helper()
 	ctx := context.Background()
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
@@ -121,9 +130,6 @@ func (r *rig) open() {
 		r.t.Fatalf("open: %v", err)
 	}
 	r.sup.Start(r.store.Tasks()...)
-	if err := r.e.Recover(ctx); err != nil {
-		r.t.Fatalf("recover: %v", err)
-	}
 	r.stopped = false
 }
 

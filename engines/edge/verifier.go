@@ -50,10 +50,10 @@ func (s *PackSet) Tasks() []flow.Task {
 // read, the node starts without packs and logs the error.
 func (s *PackSet) Recover(ctx context.Context) error {
 	rows, err := s.recall(ctx)
-	if err = errors.Join(err, s.leaves.Open(), s.tiles.Open()); err != nil {
+	if err = errors.Join(err, s.openCaches()); err != nil {
 		return fmt.Errorf("packs: %w", err)
 	}
-	s.current.Store(&generation{rows: rows})
+	s.update(func(next *generation) { next.rows = rows }) // the packs of Stand stay open
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) && s.dir != filepath.Join(s.DataDir, "packs") {
 		s.Log.Warn("no packs", "reason", err.Error(), "next",
 			"make the folder or mount its disk, then `ronbox edge packs rescan`")

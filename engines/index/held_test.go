@@ -240,3 +240,34 @@ func TestLeastKeptRecord(t *testing.T) {
 		t.Errorf("dropped %s", got)
 	}
 }
+
+// Stored reads this node's file alone, also before Recover: the row of a name, or the kept record of
+// its owner while that is valid.
+func TestStored(t *testing.T) {
+	a := newMember("a", 2, "a.example")
+	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	bubble(t, inFleet, func(r *rig) {
+		r.setFleet(self(), a)
+		r.put("name:own.example", digest("own"))
+		r.put("name:gone.example", digest("gone"))
+		if err := r.e.DeleteName(r.ctx(), alice, key("name:gone.example"), ""); err != nil {
+			t.Fatal(err)
+		}
+		r.resolve(docs.text)
+		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+			t.Fatalf("kept %q", got)
+		}
+		for name, want := range map[string]b3.Digest{
+			docs.text: digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
+		} {
+			got, err := r.e.Stored(r.ctx(), key(name))
+			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, ErrNotFound) {
+				t.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+		r.ahead.Store(int64(siteTTL))
+		if got, err := r.e.Stored(r.ctx(), docs); !errors.Is(err, ErrNotFound) {
+			t.Errorf("an expired record: %s, %v", got, err)
+		}
+	})
+}

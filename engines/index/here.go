@@ -2,10 +2,41 @@ package index
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
+	"fmt"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/store"
 )
+
+// Stored returns the manifest of a name as this node's file has it: by the kept record of its owner
+// or, if there is none, by the row of the name. It asks no peer, and may be called before Recover.
+// It returns ErrNotFound, or a [store.RowError] for a damaged row.
+func (e *Engine) Stored(ctx context.Context, key Key) (b3.Digest, error) {
+	var kept heldRow
+	sound := false
+	err := e.store.View(ctx, func(r store.Reader) error {
+		kept, sound = parseHeld(r, key.text)
+		return nil
+	})
+	if err != nil {
+		return b3.Digest{}, err
+	}
+	if sound {
+		record, _, err := ParseNameRecord(kept.Raw, key, []ed25519.PublicKey{kept.Signer[:]}, e.wall())
+		if err != nil {
+			return b3.Digest{}, fmt.Errorf("%w: the record of its owner: %w", ErrNotFound, err)
+		}
+		return record.Manifest, nil
+	}
+	row, err := e.readName(ctx, key)
+	if err == nil && row.Deleted {
+		err = ErrNotFound
+	}
+	return row.Manifest, err
+}
 
 // here answers j from this node's file. It returns false if peers are to be asked.
 func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {

@@ -48,7 +48,7 @@
 //  10. A damaged row of a proposal or of a stored set is left out and flagged (stored_rows), and
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
-//     closed.
+//     closed. After Stand it answers reads of payloads, entries and tiles; Stand writes nothing.
 //  11. A follower writes a version only after every version up to a checkpoint of the hub, the
 //     checkpoint under the log keys in force at its size, and its consistency with the high-water
 //     mark are verified. The mark is written before the versions. A hub that has forked, fallen

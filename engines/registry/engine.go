@@ -89,6 +89,7 @@ type Engine struct {
 	itemFlight *flow.Flight[uint64, struct{}, record.Items] // running loads of old versions
 
 	current atomic.Pointer[state] // read by callers; stored by Recover and, after the sync, by the committer
+	copied  atomic.Pointer[reach] // of the file of a member that does not lead; stored by Stand
 
 	keyFile string
 	mark    checkpoint.HighWater

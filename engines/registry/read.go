@@ -18,11 +18,10 @@ import (
 // removed it. It goes by the published HEAD, because the file may hold a commit that is not synced
 // yet.
 func (e *Engine) known(v uint64) error {
-	head := e.Head()
-	switch {
-	case v == 0 || v > head.Head.Version:
+	switch at := e.reach(); {
+	case v == 0 || v > at.head:
 		return fmt.Errorf("version %d: %w", v, ErrNotFound)
-	case v < head.MinVersion:
+	case v < at.min:
 		return fmt.Errorf("version %d: %w", v, ErrPruned)
 	}
 	return nil

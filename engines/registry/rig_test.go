@@ -97,14 +97,20 @@ func (r *rig) advance(d time.Duration) { r.clock.Add(int64(d)) }
 // open is a boot: all but the registry's tasks run after it.
 func (r *rig) open() {
 	r.t.Helper()
+	r.openStore()
+	if err := r.e.Recover(r.ctx()); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+}
+
+// openStore opens the file, and makes an engine that has not recovered.
+func (r *rig) openStore() {
+	r.t.Helper()
 	r.wire()
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 		r.t.Fatalf("open: %v", err)
 	}
 	r.sup.Start(r.store.Tasks()...)
-	if err := r.e.Recover(r.ctx()); err != nil {
-		r.t.Fatalf("recover: %v", err)
-	}
 	r.stopped = false
 }
 

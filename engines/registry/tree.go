@@ -210,7 +210,7 @@ func (e *Engine) ItemProof(ctx context.Context, v uint64, id string) (record.Ite
 func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries bool) (raw []byte, err error) {
 	missing := fmt.Errorf("tile: %w", ErrNotFound)
 	if last := (at.N*logtree.Width + uint64(width)) << (logtree.Height * uint(at.Level)); at.N >= 1<<40 ||
-		last > e.checkpointSize() {
+		last > e.reach().covered {
 		return nil, missing
 	}
 	err = e.view(ctx, func(r store.Reader) error {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -127,22 +128,11 @@ func (c *Client) read(ctx context.Context, k Call, resp *http.Response) ([]byte,
 	return nil, c.transportError(ctx, k.String(), err)
 }
 
-// send returns an answer with a status below 300 or one that k accepts. The caller closes its body.
-// While the node starts, and so has done nothing, send tries again.
-func (c *Client) send(ctx context.Context, k Call) (*http.Response, error) {
-	for {
-		resp, err := c.sendOnce(ctx, k)
-		if p, ok := errors.AsType[*wire.Problem](err); ok && p.Details["cause"] == "starting" && c.waitStart(ctx) {
-			continue
-		}
-		return resp, err
-	}
-}
-
-func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
-	req, err := c.request(ctx, k)
+// sendOnce sends k to the node at a URL. It also returns the leader that the answer names, or "".
+func (c *Client) sendOnce(ctx context.Context, k Call, base string) (*http.Response, string, error) {
+	req, err := c.request(ctx, k, base)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var connected, fresh, sent atomic.Bool
 	trace := &httptrace.ClientTrace{
@@ -152,29 +142,25 @@ func (c *Client) sendOnce(ctx context.Context, k Call) (*http.Response, error) {
 	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
 		if late := context.Cause(ctx); !connected.Load() && errors.Is(late, context.DeadlineExceeded) {
-			return nil, fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, late)
+			return nil, "", fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, late)
 		}
 		if fresh.Load() {
 			if refused := c.turnedAway(ctx); refused != nil {
-				return nil, refused
+				return nil, "", refused
 			}
 		}
 		// net/http tries some requests again by itself, so the error may be that of a later try
 		if sent.Load() && req.Method != http.MethodGet {
-			return nil, lostAnswer(ctx, k.String(), err)
+			return nil, "", lostAnswer(ctx, k.String(), err)
 		}
-		return nil, c.transportError(ctx, k.String(), err)
+		return nil, "", c.transportError(ctx, k.String(), err)
 	}
-	if resp.StatusCode < http.StatusMultipleChoices {
-		return resp, nil
-	}
-	for _, s := range k.Accept {
-		if resp.StatusCode == s {
-			return resp, nil
-		}
+	leader := resp.Header.Get(wire.LeaderHeader)
+	if resp.StatusCode < http.StatusMultipleChoices || slices.Contains(k.Accept, resp.StatusCode) {
+		return resp, leader, nil
 	}
 	defer drainClose(resp.Body)
-	return nil, c.decodeProblem(resp)
+	return nil, leader, c.decodeProblem(resp)
 }
 
 // turnedAwayWithin bounds the wait for the refusal of a connection.
@@ -200,8 +186,8 @@ func (c *Client) turnedAway(ctx context.Context) error {
 	return c.decodeProblem(resp)
 }
 
-func (c *Client) request(ctx context.Context, k Call) (*http.Request, error) {
-	target := c.base + k.Path
+func (c *Client) request(ctx context.Context, k Call, base string) (*http.Request, error) {
+	target := base + k.Path
 	if len(k.Query) > 0 {
 		target += "?" + url.Values(k.Query).Encode()
 	}
@@ -324,9 +310,13 @@ func (c *Client) decodeProblem(resp *http.Response) error {
 		p.Status = resp.StatusCode
 		return p
 	}
+	where := c.where
+	if len(c.hosts.urls) > 1 {
+		where = resp.Request.URL.Scheme + "://" + resp.Request.URL.Host
+	}
 	return &wire.Problem{
 		Type: "about:blank", Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode,
-		Detail: fmt.Sprintf("%s answered without a problem document; is it a ronbox node?", c.where),
+		Detail: fmt.Sprintf("%s answered without a problem document; is it a ronbox node?", where),
 		Code:   "Foreign", Reason: "foreign_answer", Service: "client", CorrID: resp.Header.Get(corrHeader),
 		Retryable: resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError,
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -21,8 +20,12 @@ import (
 
 // Options are the address of the node and the identity of the caller.
 type Options struct {
-	Socket    string        // path of the admin socket; takes precedence over URL
-	URL       string        // "http://127.0.0.1:8080"; a path is used as a prefix
+	Socket string // path of the admin socket; takes precedence over URL
+	URL    string // "http://127.0.0.1:8080"; a path is used as a prefix
+	// URLs are those of the members of a cluster, in addition to URL. Requests go to the one that
+	// leads, if the cluster names it by a URL in this list, and to the next one if no node is
+	// reached or the node refuses as not_leader. The token is sent to no other URL.
+	URLs      []string
 	Token     string        // bearer token; may be empty
 	CAFile    string        // PEM file of certificates that are trusted in addition to the system's
 	Timeout   time.Duration // per request, 0: DefaultTimeout; does not apply to streams and snapshots
@@ -48,11 +51,11 @@ const startPoll = 50 * time.Millisecond
 // socketHost is the host in URLs of a node on a socket. The dialer ignores it.
 const socketHost = "http://ronbox.socket"
 
-// Client is a connection pool for one node.
+// Client is a connection pool for one node, or for the members of a cluster.
 type Client struct {
-	base    string // URL without a trailing slash
+	hosts   *hosts
 	socket  string // path, or "" for a URL
-	where   string // for messages: the URL or the path of the socket
+	where   string // for messages: the URLs or the path of the socket
 	token   string
 	agent   string
 	timeout time.Duration
@@ -64,9 +67,7 @@ type Client struct {
 
 // New checks the options and returns a client. It does not connect.
 func New(o Options) (*Client, error) {
-	c := &Client{
-		base: socketHost, socket: o.Socket, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout,
-	}
+	c := &Client{socket: o.Socket, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -84,7 +85,12 @@ func New(o Options) (*Client, error) {
 		MaxResponseHeaderBytes: 64 << 10, // the node sends less than 2 KiB, a proxy may add some
 		DialContext:            dialer.DialContext,
 	}
+	urls := o.URLs
+	if o.URL != "" {
+		urls = append([]string{o.URL}, urls...)
+	}
 	if o.Socket != "" {
+		urls = []string{socketHost}
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			for {
 				conn, err := dialer.DialContext(ctx, "unix", o.Socket)
@@ -94,9 +100,12 @@ func New(o Options) (*Client, error) {
 				}
 			}
 		}
-	} else if err := c.setURL(o.URL); err != nil {
+	}
+	var err error
+	if c.hosts, err = newHosts(urls); err != nil {
 		return nil, err
 	}
+	c.where = cmp.Or(c.where, strings.Join(c.hosts.urls, ", "))
 	trust, err := trusted(o.CAFile)
 	if err != nil {
 		return nil, err
@@ -122,26 +131,11 @@ func (c *Client) waitStart(ctx context.Context) bool {
 	}
 }
 
-func (c *Client) setURL(raw string) error {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return fmt.Errorf("node URL: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery ||
-		u.Fragment != "" ||
-		u.User != nil {
-		return fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)
-	}
-	c.base = strings.TrimRight(u.String(), "/")
-	c.where = c.base
-	return nil
-}
-
 // refuseRedirect stops redirects, because the token must not be sent elsewhere. The node never
 // redirects.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Where returns the node's URL or socket for messages.
+// Where returns the node's URL or socket for messages. Several URLs are separated by commas.
 func (c *Client) Where() string { return c.where }
 
 // Close closes idle connections. Running calls continue.

@@ -24,7 +24,7 @@ func FuzzProblem(f *testing.F) {
 		f.Add(s, "text/html", 502)
 	}
 	f.Fuzz(func(t *testing.T, body, typ string, status int) {
-		c := &Client{where: "here"}
+		c := &Client{hosts: &hosts{}, where: "here"}
 		resp := &http.Response{
 			StatusCode: status,
 			Header:     http.Header{"Content-Type": {typ}},

@@ -66,7 +66,10 @@ func TestSilentExportIsGivenUp(t *testing.T) {
 		{"a slow reader", slowly{lines: []string{"{}\n", "{}\n"}, pause: 40 * time.Second}, time.Hour, 2, 80*time.Second + 2*time.Hour + DefaultIdle},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &Client{base: socketHost, timeout: DefaultTimeout, http: &http.Client{Transport: tt.node}}
+			c, bad := New(Options{URL: socketHost, Transport: tt.node})
+			if bad != nil {
+				t.Fatal(bad)
+			}
 			n, from := 0, time.Now()
 			err := c.Export(t.Context(), Call{Path: "/export"}, func(line []byte) error {
 				if n++; len(line) == 0 {

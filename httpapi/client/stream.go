@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,26 +110,18 @@ type stream struct {
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k := Call{Method: http.MethodGet, Path: s.feed.Path}
-	req, err := s.c.request(ctx, k)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "text/event-stream")
+	k := Call{Method: http.MethodGet, Path: s.feed.Path, Header: http.Header{"Accept": {"text/event-stream"}}}
 	if s.lastID != "" {
-		req.Header.Set("Last-Event-ID", s.lastID)
+		k.Header.Set("Last-Event-ID", s.lastID)
 	}
 	watchdog := watch(cancel, s.o.Idle)
 	defer watchdog.Stop()
 	s.fails++
-	resp, err := s.c.http.Do(req)
+	resp, err := s.c.send(ctx, k)
 	if err != nil {
-		return cmp.Or(s.c.turnedAway(ctx), s.c.transportError(ctx, k.String(), err))
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return s.c.decodeProblem(resp)
-	}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		return fmt.Errorf("%s: the answer is not an event stream", k)
 	}

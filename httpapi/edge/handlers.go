@@ -44,7 +44,8 @@ func plain(next httpapi.Handler) httpapi.Handler {
 	}
 }
 
-// getAsset serves GET /edge/assets/*path: an object by its hash or its URL, or the file of a pack.
+// getAsset serves GET /edge/assets/b3/:object and /edge/assets/*path: an object by its hash or its
+// URL, or the file of a pack.
 func (h handlers) getAsset(c *httpapi.Request) error {
 	if runs(c.HTTP().Header) {
 		return errScript
@@ -70,16 +71,20 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 }
 
 // asset returns the object of a request. One that is not stored here is fetched by its hash from
-// the fleet, unless the sender is a node that does so itself. Without the scope edge.fetch only
-// objects of opened manifests are.
+// the fleet, unless the sender is a node that does so itself, or the leader is to. Without the
+// scope edge.fetch only objects of opened manifests are.
 func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
-	o, err := h.e.Asset(c.Context(), c.Param(paramPath), c.HTTP().URL.RawQuery)
+	path := c.Param(paramPath)
+	if object := c.Param(paramObject); object != "" {
+		path = "b3/" + object
+	}
+	o, err := h.e.Asset(c.Context(), path, c.HTTP().URL.RawQuery)
 	hops := c.HTTP().Header[edge.HopHeader] != nil
-	if hops || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
+	if hops || c.Copied() || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
 		return o, err
 	}
 	from, _ := c.Network()
-	fetched, ferr := h.e.FetchAsset(c.Context(), c.Param(paramPath), from, c.HoldsMore)
+	fetched, ferr := h.e.FetchAsset(c.Context(), path, from, c.HoldsMore)
 	if errors.Is(ferr, edge.ErrNotFound) {
 		return o, err
 	}

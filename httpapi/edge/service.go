@@ -75,6 +75,7 @@ const (
 	storePath  = prefix + "store"
 	adminPath  = "/admin/v1/edge/"
 
+	paramObject   = "object"
 	paramPath     = "path"
 	paramPack     = "pack"
 	paramTileJSON = "tilejson"
@@ -121,8 +122,9 @@ func New(e Engine, packs Packs) httpapi.Service {
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
 		Params: []httpapi.PathParam{
-			text(paramPath, "b3/ and 64 hex digits, or <pack>.pmtiles, or <host[:port]>/<path> of an object of that "+
-				"host, whose query is part of its URL"),
+			text(paramObject, "64 hex digits: the BLAKE3 of the object"),
+			text(paramPath, "<pack>.pmtiles, or <host[:port]>/<path> of an object of that host, whose query is part "+
+				"of its URL"),
 			text(paramPack, "id of a pack: the name of its file without the extension"),
 			text(paramTileJSON, "id of a pack, and .json"),
 			text(paramZoom, "zoom, 0 to 31"),
@@ -146,26 +148,38 @@ func (h handlers) reads() []httpapi.Route {
 	return httpapi.Routes(
 		asRead,
 		httpapi.Route{
+			Pattern:  "assets/b3/:object",
+			Endpoint: "/edge/assets",
+			Copy:     httpapi.CopyExact,
+			Handle:   h.getAsset,
+			More:     scopeFetch,
+			ID:       "getObject",
+			Summary:  "An object by its hash",
+			Others:   httpapi.QueryRaw,
+			CSP:      "default-src 'none'; sandbox",
+			Answers:  bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),
+			Headers:  assetHeaders(),
+			Problems: []int{http.StatusRequestedRangeNotSatisfiable, http.StatusForbidden,
+				http.StatusFailedDependency, http.StatusBadGateway},
+		},
+		httpapi.Route{
 			Pattern:  "assets/*path",
 			Endpoint: "/edge/assets",
 			Handle:   h.getAsset,
 			More:     scopeFetch,
 			ID:       "getAsset",
-			Summary:  "An object by its hash or its URL, or the file of a pack",
+			Summary:  "An object by its URL, or the file of a pack",
 			Others:   httpapi.QueryRaw,
 			CSP:      "default-src 'none'; sandbox",
 			Answers:  bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),
-			Headers: []openapi.Param{
-				{Name: "Range", Doc: "one range of bytes"},
-				{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
-				{Name: edge.HopHeader, Doc: "0: answer from the store of this node alone"},
-			},
+			Headers:  assetHeaders(),
 			Problems: []int{http.StatusRequestedRangeNotSatisfiable, http.StatusForbidden,
 				http.StatusFailedDependency, http.StatusBadGateway},
 		},
 		httpapi.Route{
 			Pattern:  "tiles/:pack/:z/:x/:y",
 			Endpoint: "/edge/tiles",
+			Copy:     httpapi.CopyExact,
 			Handle:   h.getTile,
 			ID:       "getTile",
 			Summary:  "One tile",
@@ -177,6 +191,7 @@ func (h handlers) reads() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "tiles/:tilejson",
+			Copy:    httpapi.CopyExact,
 			Handle:  h.getTileJSON,
 			ID:      "getTileJson",
 			Summary: "The TileJSON of a pack",
@@ -184,6 +199,7 @@ func (h handlers) reads() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "catalog",
+			Copy:    httpapi.CopyOutage,
 			Handle:  h.getCatalog,
 			ID:      "listPacks",
 			Summary: "The packs",
@@ -207,6 +223,7 @@ func (h handlers) reads() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "static/*file",
+			Copy:    httpapi.CopyExact,
 			Handle:  h.getStatic,
 			CSP:     policy,
 			ID:      "getPreviewFile",
@@ -215,6 +232,15 @@ func (h handlers) reads() []httpapi.Route {
 			Answers: bytesOf("*/*", http.StatusOK, http.StatusNotModified),
 		},
 	)
+}
+
+// assetHeaders describes the request headers of the routes of assets.
+func assetHeaders() []openapi.Param {
+	return []openapi.Param{
+		{Name: "Range", Doc: "one range of bytes"},
+		{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
+		{Name: edge.HopHeader, Doc: "0: answer from the store of this node alone"},
+	}
 }
 
 // asRead completes a route that needs no scope.

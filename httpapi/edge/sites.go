@@ -36,6 +36,7 @@ func (h handlers) sites() []httpapi.Route {
 	read := httpapi.Routes(asRead, httpapi.Route{
 		Pattern:  "sites/*" + paramSite,
 		Endpoint: "/edge/sites",
+		Copy:     httpapi.CopyOutage,
 		Handle:   h.getSite,
 		ID:       "getSiteFile",
 		Summary:  "A file of a published site, by the name of the site and its path",

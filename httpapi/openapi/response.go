@@ -9,6 +9,7 @@ import (
 const (
 	responsesPrefix = "#/components/responses/"
 	corrHeader      = "X-Corr-ID"
+	leaderHeader    = "Ronbox-Leader"
 )
 
 // response is an answer, or a reference to one in components.
@@ -112,7 +113,10 @@ func refusalHeaders(status int) []Param {
 
 // headers returns the headers of every answer, and those in ps.
 func (b *builder) headers(ps []Param) map[string]header {
-	out := map[string]header{corrHeader: {Ref: "#/components/headers/" + corrHeader}}
+	out := map[string]header{}
+	for _, name := range []string{corrHeader, leaderHeader} {
+		out[name] = header{Ref: "#/components/headers/" + name}
+	}
 	for _, p := range ps {
 		out[p.Name] = header{Doc: p.Doc, Required: p.Required, Schema: b.gen.param(p)}
 	}
@@ -170,6 +174,10 @@ func (b *builder) components() components {
 				"if it is a ULID or UUID",
 			Required: true,
 			Schema:   &schema{Type: "string"},
+		}, leaderHeader: {
+			Doc: "URL of the node that leads the cluster, if another node has forwarded the request to it or " +
+				"refuses it as not_leader, and knows the URL",
+			Schema: &schema{Type: "string"},
 		}},
 		Security: map[string]securityScheme{
 			schemeToken: {Type: "http", Scheme: "bearer", Format: "macaroon",

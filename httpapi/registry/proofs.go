@@ -173,6 +173,7 @@ func (h handlers) proofs() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "tile/*path",
+			Copy:    httpapi.CopyExact,
 			Handle:  h.getTile,
 			ID:      "getLogTile",
 			Summary: "A tile of the log tree, in the C2SP tlog-tiles layout",

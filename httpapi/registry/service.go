@@ -147,11 +147,11 @@ func (h handlers) reads() []httpapi.Route {
 			Query:   []openapi.Param{{Name: "items", Doc: "0 omits the items", Enum: []string{"0", "1"}}},
 		},
 		httpapi.Route{
-			Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes),
+			Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes), Copy: httpapi.CopyExact,
 			ID: "getRegistryPayload", Summary: "The signed bytes of a version", Answers: httpapi.Tagged(nil),
 		},
 		httpapi.Route{
-			Pattern: ":v/entry", Handle: getBytes(h.reg.EntryBytes),
+			Pattern: ":v/entry", Handle: getBytes(h.reg.EntryBytes), Copy: httpapi.CopyExact,
 			ID: "getRegistryEntry", Summary: "The log entry of a version", Answers: httpapi.Tagged(nil),
 		},
 		httpapi.Route{

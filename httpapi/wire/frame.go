@@ -51,6 +51,11 @@ type VersionInfo struct {
 // ProblemType is the media type of every refusal.
 const ProblemType = "application/problem+json"
 
+// LeaderHeader is the header with the URL of the node that leads a cluster. Another node sends it
+// in the answers of requests that it has forwarded, and if it refuses one as not_leader. It is
+// absent if the URL is not known.
+const LeaderHeader = "Ronbox-Leader"
+
 // Problem is the body of every answer with status 400 or above.
 type Problem struct {
 	Type       string         `json:"type" doc:"urn:ronbox:problem:<service>:<reason>" example:"urn:ronbox:problem:wallet:nonce_gap"`

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One node with data becomes a cluster of three on this machine: payments go on while the leader is killed, an unknown answer is settled at another
-# node, a wiped node begins anew, and the cluster becomes one node again. RONBOX is the binary, by default bin/ronbox. It exits with 1 if a step fails.
+# node, a wiped node begins anew, an object is read without a quorum, and the cluster becomes one node again. RONBOX is the binary, by default
+# bin/ronbox. It exits with 1 if a step fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 ronbox=$(realpath "${RONBOX:-bin/ronbox}")
@@ -161,7 +162,10 @@ until_so "three voters" voters 3
 id[$lost]=$(on "$lost" cluster status --json | member self)
 show "$(leader)" cluster status | tail -1
 
-step "All files are equal"
+step "An object goes to all members, and all files are equal"
+printf 'a picture of the market\n' >"$dir/picture"
+spread() { on "$(leader)" edge put "$dir/picture" --json >"$dir/put" && grep -q '"copies":3' "$dir/put"; }
+until_so "three copies" spread
 same() {
   local n
   rm -rf "$dir/snap"
@@ -170,6 +174,26 @@ same() {
 }
 until_so "equal state hashes" same
 printf 'three snapshots are verified, and have one state hash: %s\n' "$(<"$dir/hashes")"
+
+step "Two of three are lost: the third serves an object by its hash, without a quorum"
+lost=$(leader)
+read -r left gone < <(others "$lost")
+kill -9 "${pid[$lost]}" "${pid[$gone]}"
+from=$EPOCHREALTIME
+curl -sf -m 1 -o "$dir/got" "http://${http[$left]}$(member path <"$dir/put")" || fail "the object is not served"
+printf 'the object is served %s ms after the kill\n' $(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
+cmp "$dir/picture" "$dir/got"
+aged() { curl -sf -m 1 -o /dev/null -D - "http://${http[$left]}/edge/catalog" | tr -d '\r' | grep '^Ronbox-Age: '; }
+until_so "the catalog with its age" aged >"$dir/age"
+printf 'the catalog of packs says how old it is: %s\n' "$(<"$dir/age")"
+[ "$(curl -s -m 1 -o /dev/null -w '%{http_code}' "http://${http[$left]}/registry/head")" = 503 ] || fail "the head is served"
+code=0
+printf '$ ronbox cluster status --check\n'
+on "$left" cluster status --check || code=$?
+[ $code = 21 ] || fail "status --check ended with $code"
+serve "$lost"
+serve "$gone"
+until_so "three voters" voters 3
 
 step "Back to one node"
 stays=$(leader)

@@ -262,7 +262,13 @@ func (a *App) AddFlags(root *cobra.Command) {
 		"",
 		"`path` of the node's admin socket (default admin.sock in the data directory)",
 	)
-	f.StringVar(&a.Flags.URL, "url", "", "the node's `URL`, instead of its socket")
+	f.StringVar(
+		&a.Flags.URL,
+		"url",
+		"",
+		"the node's `URL`, or those of the members of a cluster with commas between, instead of its socket "+
+			"(default $RONBOX_URL)",
+	)
 	f.StringVar(
 		&a.Flags.CAFile,
 		"ca-file",

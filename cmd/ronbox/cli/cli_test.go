@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -183,6 +184,32 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 
 // The printed command line quotes each word for a shell, and names the file of the token instead of
 // the token.
+// RONBOX_URL replaces --url, unless another flag names the node.
+func TestURLs(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		flags Flags
+		want  []string
+	}{
+		{"the environment", Flags{}, []string{"http://a:1", "http://b:2"}},
+		{"--url", Flags{URL: "http://c:3"}, []string{"http://c:3"}},
+		{"--socket", Flags{Socket: "/s"}, nil},
+		{"--data-dir", Flags{DataDir: "data"}, nil},
+		{"--config", Flags{Config: "f"}, nil},
+	} {
+		a := &App{Flags: tt.flags, Env: []string{URLVariable + "=http://a:1, http://b:2"}}
+		if got := a.URLs(); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.doc, got, tt.want)
+		}
+	}
+	for _, bad := range []string{",", "http://a:1,", "http://u@a:1", "a:1"} {
+		a := &App{Flags: Flags{URL: bad}}
+		if c, err := a.Client(); err == nil {
+			t.Errorf("%s: a client of %s", bad, c.Where())
+		}
+	}
+}
+
 func TestCurlLine(t *testing.T) {
 	a := New(nil, nil, nil, server.Build{})
 	a.Flags.TokenFile, a.Flags.CAFile = "/etc/my tokens/t", "/ca.pem"

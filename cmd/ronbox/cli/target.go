@@ -46,11 +46,23 @@ func Ask[C, T any](
 	})
 }
 
-// Client returns a client of the node that the flags name: by its URL, its socket, or the socket
-// in its data directory.
+// URLVariable is the environment variable of --url.
+const URLVariable = "RONBOX_URL"
+
+// URLs returns the URLs of --url, or of RONBOX_URL if no other flag names the node.
+func (a *App) URLs() []string {
+	list := a.Flags.URL
+	if list == "" && a.Flags.Socket == "" && a.Flags.DataDir == "" && a.Flags.Config == "" {
+		list = a.Variable(URLVariable)
+	}
+	return client.SplitURLs(list)
+}
+
+// Client returns a client of the node that the flags and the environment name: by its URLs, its
+// socket, or the socket in its data directory.
 func (a *App) Client() (*client.Client, error) {
-	if a.Flags.URL != "" {
-		return a.ClientAt("")
+	if urls := a.URLs(); urls != nil {
+		return a.client(client.Options{URLs: urls})
 	}
 	socket, err := a.socketPath()
 	if err != nil {
@@ -61,28 +73,29 @@ func (a *App) Client() (*client.Client, error) {
 
 // ClientAt returns a client of the node at --url, or else at socket.
 func (a *App) ClientAt(socket string) (*client.Client, error) {
+	if a.Flags.URL != "" {
+		return a.client(client.Options{URLs: client.SplitURLs(a.Flags.URL)})
+	}
+	return a.client(client.Options{Socket: socket, Starting: func() bool { return a.starting(socket) }})
+}
+
+// client returns a client of the node at the URLs or the socket of o.
+func (a *App) client(o client.Options) (*client.Client, error) {
 	if a.Flags.Timeout < 0 {
 		return nil, Usage("--timeout %s: want a time above 0", a.Flags.Timeout)
 	}
-	if u, err := url.Parse(a.Flags.URL); err == nil && u.User != nil {
-		return nil, Usage("--url takes no user name and password: pass a token with --token-file")
+	for _, one := range o.URLs {
+		if u, err := url.Parse(one); err == nil && u.User != nil {
+			return nil, Usage("--url takes no user name and password: pass a token with --token-file")
+		}
 	}
-	o := client.Options{
-		URL:       a.Flags.URL,
-		CAFile:    a.Flags.CAFile,
-		Timeout:   a.Flags.Timeout,
-		UserAgent: "ronbox/" + a.Build.Version,
-	}
+	o.CAFile, o.Timeout, o.UserAgent = a.Flags.CAFile, a.Flags.Timeout, "ronbox/"+a.Build.Version
 	if a.Flags.TokenFile != "" {
 		token, err := ReadToken(a.Flags.TokenFile)
 		if err != nil {
 			return nil, err
 		}
 		o.Token = token
-	}
-	if a.Flags.URL == "" {
-		o.Socket = socket
-		o.Starting = func() bool { return a.starting(socket) }
 	}
 	if a.Flags.PrintCurl {
 		o.Transport = &curl{a, o.Socket}
@@ -204,7 +217,7 @@ func (a *App) DatabasePath() (string, error) {
 
 // FileInstead returns the database file to read if err shows that the node does not run.
 func (a *App) FileInstead(err error) (file string, ok bool) {
-	if !errors.Is(err, client.ErrNotReachable) || a.Flags.URL != "" || a.Flags.Socket != "" {
+	if !errors.Is(err, client.ErrNotReachable) || a.URLs() != nil || a.Flags.Socket != "" {
 		return "", false
 	}
 	file, err = a.DatabasePath()

@@ -148,8 +148,8 @@ func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key
 	}
 	p.out.Name, p.out.Files, p.out.Manifest = key.String(), len(all), b3.Sum(p.manifest).String()
 	p.out.Path = "/edge/sites/" + strings.TrimPrefix(key.String(), "name:") + "/"
-	if a.Flags.URL != "" {
-		p.out.URL = strings.TrimRight(a.Flags.URL, "/") + p.out.Path
+	if urls := a.URLs(); urls != nil {
+		p.out.URL = strings.TrimRight(urls[0], "/") + p.out.Path
 	}
 	return p, nil
 }

@@ -137,7 +137,7 @@ func (a app) stats(ctx context.Context, c ledgerapi.Client) (doc ledgerStats, er
 		return doc, err
 	}
 	list, err := walletapi.NewClient(c.Client).Assets(ctx)
-	if doc.Assets = list.Assets; err != nil || a.Flags.URL != "" {
+	if doc.Assets = list.Assets; err != nil || a.URLs() != nil {
 		return doc, err
 	}
 	db, err := nodeapi.NewClient(c.Client).DBStats(ctx)

@@ -112,7 +112,7 @@ func (a app) record(ctx context.Context, c nodeapi.Client, r recording) error {
 	if r.seconds < 0 || r.seconds > maxRecording {
 		return cli.Usage("--seconds %d: want 1..%d", r.seconds, maxRecording)
 	}
-	if a.Flags.URL != "" {
+	if a.URLs() != nil {
 		return cli.Usage(
 			"recordings are available only over the node's socket: use --data-dir or --socket instead of --url",
 		)

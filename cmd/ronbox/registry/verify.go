@@ -315,7 +315,7 @@ func failed(doc rverify.Report, err error) (rverify.Report, error) {
 // sourceOf checks that one source of a log is named: a file, an export, a proof, or a node by its
 // URL.
 func (a app) sourceOf(f verifyFlags) error {
-	if f.db == "" && f.export == "" && f.proof == "" && a.Flags.URL == "" {
+	if f.db == "" && f.export == "" && f.proof == "" && a.URLs() == nil {
 		return cli.Usage("want --db FILE, --export DIR, --proof FILE, or --url URL of a node")
 	}
 	return nil

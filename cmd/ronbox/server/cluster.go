@@ -54,8 +54,9 @@ type membership struct {
 	told    string                            // differing, as logged last; owned by the hello task
 	noted   bool                              // the election, on the audit chain; owned by the hello task
 	begun   time.Time                         // this life
-	renewed time.Time                         // the last try to renew the certificate; owned by the hello task
-	tick    *flow.Ticker
+	// the last try to renew the certificate that has failed; owned by the hello task
+	unrenewed time.Time
+	tick      *flow.Ticker
 	// why the leader does not reach this node at its address, "" if it does
 	unreached atomic.Pointer[string]
 }
@@ -180,7 +181,7 @@ func (m *membership) wire() {
 		Bundle:   m.n.bundle,
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
-		URL:      m.n.server.URL,
+		URL:      m.url,
 		URLs:     m.urls,
 		Now:      m.n.machine,
 		Note:     m.note,

@@ -160,7 +160,7 @@ func TestStatusWithoutALeader(t *testing.T) {
 	b.votes(t, a)
 	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{Standby: true})
 	must(t, err)
-	c := live(t, joinedBy(t, token))
+	c := a.with(live(t, joinedBy(t, token)))
 	self := func(l *lives) string { return l.Status().Cluster.Self }
 	idA, urlA, addrA := self(a), a.server.URL(), a.cfg.Cluster.Bind
 	b.await("the URL of the leader", func() bool { return b.member.(*membership).dir.SavedURLs()[idA] == urlA })

@@ -34,19 +34,28 @@ func (m *membership) agreed() (now time.Time, sure bool) { return m.n.wall(), m.
 func (m *membership) keepCertificate(ctx context.Context) {
 	now, sure := m.agreed()
 	trusts := sure || len(m.raft.Members()) < leastVoters || time.Since(m.begun) >= tellWithin
-	if !m.id.Due(now) || !trusts || time.Since(m.renewed) < renewAgain {
+	if !m.id.Due(now) || !trusts || time.Since(m.unrenewed) < renewAgain {
 		return
 	}
-	m.renewed = time.Now()
-	was := m.id.NotAfter()
-	if err := m.dir.Renew(m.id, now); err != nil {
-		m.n.log.Warn("certificate_not_renewed", "ends", was, "reason", err.Error(), "retry_in", renewAgain.String())
+	if err := m.renew(now); err != nil {
+		m.unrenewed = time.Now()
+		m.n.log.Warn("certificate_not_renewed",
+			"ends", m.id.NotAfter(), "reason", err.Error(), "retry_in", renewAgain.String())
 		return
 	}
-	m.n.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
 	if (answering{m}).Leads() { // if another one leads, it appends the row
 		m.note(ctx, member.EventRotated, member.RotatedDetail(m.id.ServerID(), m.id.NotAfter()))
 	}
+}
+
+// renew gives this member a new key and a new certificate.
+func (m *membership) renew(now time.Time) error {
+	was := m.id.NotAfter()
+	err := m.dir.Renew(m.id, now)
+	if err == nil {
+		m.n.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
+	}
+	return err
 }
 
 // Rotate implements the engine of the routes. The row of a member that does not lead is appended by
@@ -59,7 +68,7 @@ func (a clusterAdmin) Rotate(
 		return out, err
 	}
 	now, _ := m.agreed()
-	switch err := m.dir.Renew(m.id, now); {
+	switch err := m.renew(now); {
 	case errors.Is(err, peer.ErrNoAuthority):
 		return out, conflict("%v: `ronbox cluster rejoin --wipe` fetches it", err)
 	case errors.Is(err, store.ErrLocked):

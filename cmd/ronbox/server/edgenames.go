@@ -59,6 +59,9 @@ func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (
 	if err != nil {
 		return edge.Named{}, err
 	}
+	if e.n.standsBy() {
+		return e.stored(ctx, idx, key)
+	}
 	caller := index.Caller{Network: from}
 	if from.IsValid() {
 		caller.Cost = 1
@@ -71,6 +74,19 @@ func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (
 	plain, _, _ := strings.Cut(strings.TrimPrefix(key.String(), "name:"), "@")
 	if owner, ok := e.view().Owner(plain); ok {
 		out.Owner = owner.ID
+	}
+	return out, nil
+}
+
+// stored returns the manifest of a name as the file of a member has it that does not lead.
+func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key index.Key) (edge.Named, error) {
+	m, err := idx.Stored(ctx, key)
+	if err != nil {
+		return edge.Named{}, lookupError(ctx, err)
+	}
+	out := edge.Named{Manifest: m}
+	if member, ok := e.n.member.(*membership); ok {
+		out.Age, _ = answering{member}.Outage()
 	}
 	return out, nil
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,7 +97,7 @@ type news struct {
 func (m *membership) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.readmit(ctx)
-		m.raft.Heard(leader, member.Word{URL: m.n.server.URL()})
+		m.raft.Heard(leader, member.Word{URL: m.url()})
 		m.savePeers(m.raft.Members())
 		m.keepURLs(m.urls())
 		return m.raft.Leads()
@@ -106,7 +108,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
 		Versions:  peer.ThisProgram(),
 		Advertise: m.id.Advertise(),
-		URL:       m.n.server.URL(),
+		URL:       m.url(),
 		Join:      m.joining != nil,
 		Keys:      m.keys(),
 		Unfit:     m.raft.Unfit(),
@@ -283,6 +285,24 @@ func (m *membership) savePeers(addrs []string) {
 	m.saved = text
 }
 
+// url returns the URL at which clients reach this node.
+func (m *membership) url() string { return publicURL(m.n.server.URL(), m.id.Advertise()) }
+
+// publicURL returns the URL of a public port. If that listens at all addresses of the machine, its
+// host is that of advertise, at which other members reach the node.
+func publicURL(bound, advertise string) string {
+	at, err := url.Parse(bound)
+	if err != nil || !net.ParseIP(at.Hostname()).IsUnspecified() {
+		return bound
+	}
+	host, _, err := net.SplitHostPort(advertise)
+	if err != nil {
+		return bound
+	}
+	at.Host = net.JoinHostPort(host, at.Port())
+	return at.String()
+}
+
 // maxURL bounds the URL of a member that is kept, bytes.
 const maxURL = 256
 
@@ -290,8 +310,8 @@ const maxURL = 256
 func (m *membership) urls() map[string]string {
 	out, kept := map[string]string{}, m.kept.Load().(map[string]string)
 	for _, one := range m.raft.Status(context.Background()).Members {
-		if url := cmp.Or(one.URL, kept[one.ID]); url != "" && len(url) <= maxURL {
-			out[one.ID] = url
+		if at := cmp.Or(one.URL, kept[one.ID]); at != "" && len(at) <= maxURL {
+			out[one.ID] = at
 		}
 	}
 	return out
@@ -327,6 +347,36 @@ func (a answering) Leader() (id, addr string, ok bool) {
 		return "", "", false
 	}
 	return a.m.raft.Leader()
+}
+
+// Copies implements httpapi.Cluster.
+func (a answering) Copies(service string) bool { return a.m.n.copies(service) }
+
+// Outage implements httpapi.Cluster. A node that has heard no leader in this life tells the age of
+// the last command in its file instead, which is not less.
+func (a answering) Outage() (age time.Duration, ok bool) {
+	n := a.m.n
+	silent, heard, ok := a.m.raft.Outage()
+	if !ok || !n.conf().Cluster.OutageReads {
+		return 0, false
+	}
+	if !heard {
+		silent = max(silent, n.now().Sub(time.Unix(0, n.store.Info().At)))
+	}
+	return silent, true
+}
+
+// LeaderURL implements httpapi.Cluster.
+func (a answering) LeaderURL() string {
+	id, _, known := a.Leader()
+	if !known || id == a.Self() {
+		return ""
+	}
+	at := cmp.Or(a.m.raft.URL(id), a.m.kept.Load().(map[string]string)[id])
+	if len(at) > maxURL {
+		return ""
+	}
+	return at
 }
 
 // Removed implements httpapi.Cluster.

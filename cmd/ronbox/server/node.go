@@ -112,6 +112,7 @@ type Node struct {
 
 	store   *store.Store
 	engines []running // the enabled ones, in the order of services
+	copied  copied    // of a member that does not lead
 	*tokens.Issuer
 	auth    *auth.Authority
 	server  *httpapi.Server
@@ -212,6 +213,9 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
 	n.enroll()
+	if n.member != nil {
+		n.declareCopies()
+	}
 	var err error
 	if n.tracer, err = obs.NewTracer(
 		cfg.OTel,

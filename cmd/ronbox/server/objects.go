@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
@@ -23,7 +26,8 @@ import (
 
 // objects moves the objects of the edge between the members of a cluster, by their hashes. The
 // members have the same rows; the bytes of an object are on the member that stored it, and on those
-// that have taken or fetched it. It implements edge.Members and the handlers of the peer port.
+// that have taken or fetched it. An object that was put goes to all members that answer, so that
+// each can serve it without a leader. It implements edge.Members and the handlers of the peer port.
 type objects struct {
 	shelf  *edge.Shelf // nil: this member has no content store
 	client *peer.Client
@@ -45,7 +49,15 @@ const (
 	moveRate   = 8 << 20         // bytes that add a second
 	moveIdle   = 10 * time.Second
 	movePiece  = 1 << 20
+
+	// moveGrace is the time that other members have to take an object after the first one has it,
+	// in addition to half of the time that the first one took: a slow member delays no put for
+	// long.
+	moveGrace = 250 * time.Millisecond
 )
+
+// boundOf returns the time for a transfer.
+func boundOf(size int64) time.Duration { return moveWithin + time.Duration(size/moveRate)*time.Second }
 
 func newObjects(m *membership) *objects {
 	o := &objects{
@@ -203,19 +215,30 @@ func (o *objects) Copy(ctx context.Context, d b3.Digest, size int64, open func()
 	if all && len(addrs) == 0 {
 		return 0 // a cluster of one
 	}
-	err := o.ask(ctx, addrs, size, func(ctx context.Context, addr string) error {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, boundOf(size))
+	defer cancel()
+	var taken atomic.Int64
+	failed := make([]error, len(addrs))
+	_ = flow.Fan(ctx, len(addrs), func(ctx context.Context, leg int) error { // no leg fails
 		body, err := open()
-		if err != nil {
-			return err
+		if err == nil {
+			err = o.send(ctx, addrs[leg], d, size, body)
 		}
-		return o.send(ctx, addr, d, size, body)
+		if err != nil {
+			failed[leg] = fmt.Errorf("%s: %w", addrs[leg], err)
+		} else if taken.Add(1) == 1 {
+			//rawchan: it ends a context, and never waits
+			time.AfterFunc(moveGrace+time.Since(begun)/2, cancel)
+		}
+		return nil
 	})
-	if err != nil {
+	if taken.Load() == 0 {
+		err := cmp.Or(errors.Join(failed...), errNoOther)
 		o.log.Warn("object_not_copied", "digest", d.String(), "reason", err.Error(),
 			"next", "put it again once another member answers")
-		return 0
 	}
-	return 1
+	return int(taken.Load())
 }
 
 // send sends an object to a member. It closes body.
@@ -293,7 +316,7 @@ func (o *objects) ask(
 	if len(addrs) == 0 {
 		return errNoOther
 	}
-	end := time.Now().Add(moveWithin + time.Duration(size/moveRate)*time.Second)
+	end := time.Now().Add(boundOf(size))
 	for i, addr := range addrs {
 		within := time.Until(end)
 		if i < len(addrs)-1 {

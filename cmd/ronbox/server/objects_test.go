@@ -83,7 +83,7 @@ func wants(text string) func(io.Reader) error {
 	}
 }
 
-// An object goes to the first member that takes it, and comes from the first that has it. A member
+// An object goes to all members that take it soon, and comes from the first that has it. A member
 // that hangs leaves time for the next; if all hang, the answer comes within the bound.
 func TestObjectsOfMembers(t *testing.T) {
 	_, has := shelved(t)
@@ -108,6 +108,13 @@ func TestObjectsOfMembers(t *testing.T) {
 			}
 		}
 		d := b3.Sum([]byte("hello"))
+		begun := time.Now()
+		if n := asking(all, "hangs", "has", "has", "full").Copy(t.Context(), d, 5, opens("hello")); n != 2 {
+			t.Errorf("%d copies on two members that take it", n)
+		}
+		if took := time.Since(begun); took > moveGrace {
+			t.Errorf("a member that hangs delays it by %v", took)
+		}
 		for _, addrs := range [][]string{nil, {"none"}, {"full", "none"}, {"hangs"}, {"hangs", "hangs"}} {
 			begun := time.Now()
 			if n := asking(all, addrs...).Copy(t.Context(), d, 5, opens("hello")); n != 0 {

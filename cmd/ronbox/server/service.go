@@ -43,6 +43,9 @@ func services() []service {
 //	end              before the lanes of the store close
 //	Close            no task or caller is left, the file is still open; a failure is logged
 //
+// On a member of a cluster that does not lead, Stand is called instead of Recover if the engine has
+// it (stander in copies.go), and Recover after the election.
+//
 // Each step runs in the order of services, except that services drain in parallel and end in
 // reverse order.
 type service struct {

@@ -129,6 +129,7 @@ func (n *Node) standby(ctx context.Context) event {
 	n.board.Silence(true) // no engine runs
 	n.sup.Start(n.member.Tasks()...)
 	n.sup.Start(n.countLives(n.watchers()...)...)
+	n.firstCopies(ctx)
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
@@ -136,9 +137,11 @@ func (n *Node) standby(ctx context.Context) event {
 	return n.waitElected(ctx)
 }
 
-// waitElected returns the next event of a member that does not lead. It reloads configurations
-// meanwhile, so that no reload runs while the engines recover.
+// waitElected returns the next event of a member that does not lead. It reloads configurations and
+// the copies of the engines meanwhile, so that none of that runs while the engines recover.
 func (n *Node) waitElected(ctx context.Context) event {
+	defer n.copied.tick.Stop()
+	n.loadCopies(ctx)
 	for {
 		select {
 		case <-n.deposed():
@@ -153,6 +156,8 @@ func (n *Node) waitElected(ctx context.Context) event {
 			return event{kind: evDrain}
 		case <-n.elected():
 			return event{kind: evElected}
+		case <-n.copied.tick.C():
+			n.loadCopies(ctx)
 		case r, ok := <-n.reloads.C():
 			if ok {
 				n.collapse(r)

@@ -345,6 +345,7 @@ func TestReloadClasses(t *testing.T) {
 		"registry.limits.rps":        ReloadInPlace,
 		"registry.bus.channel_bound": ReloadRestart, "registry.queues.proposals": ReloadRestart,
 		"registry.bootstrap.trust_roots_hash": ReloadRestart,
+		"cluster.heartbeat":                   ReloadRestart, "cluster.outage_reads": ReloadInPlace,
 	} {
 		if class[key] != want {
 			t.Errorf("%s is %q, want %q", key, class[key], want)

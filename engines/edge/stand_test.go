@@ -1,0 +1,90 @@
+package edge
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// A member that does not lead serves objects by their hashes, sites and packs from its files, and
+// neither waits for tasks that do not run nor writes. Recover goes on from there.
+func TestStand(t *testing.T) {
+	dir := t.TempDir()
+	names := newNames()
+	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.names = dir, names }).start()
+	big := strings.Repeat("x", hotObject+1)
+	r.publish(names, docs, map[string]string{"index.html": "<h1>", "big.bin": big})
+	r.mustPut("lost")
+	r.mustPut("rotten")
+	lost, rotten := b3.Sum([]byte("lost")), b3.Sum([]byte("rotten"))
+	r.stop()
+	if err := errors.Join(os.Remove(r.file(lost)), os.Chmod(r.file(rotten), 0o600),
+		os.WriteFile(r.file(rotten), []byte("ROTTEN"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r.openStore()
+	seq := r.store.Info().Seq
+	stand := func() {
+		t.Helper()
+		if err := r.e.Stand(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stand()
+	for range 2 {
+		r.want(assetOf(b3.Sum([]byte(big))), big)
+		r.mustVisit(docs, "", "<h1>")
+	}
+	begun := time.Now()
+	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {
+		if _, _, err := r.read(assetOf(d)); !isMiss(err) {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+	if took := time.Since(begun); took >= repairWithin {
+		t.Errorf("misses took %v", took)
+	}
+
+	pack, err := os.ReadFile(filepath.Join(realPacks, "stamen_toner_z3.pmtiles"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	putPack(t, filepath.Join(dir, "toner.pmtiles"), pack)
+	stand()
+	at := TileRef{Pack: "toner", Z: 1}
+	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
+		t.Errorf("a tile: %v", err)
+	}
+	if info, err := r.e.Packs().Info("toner"); err != nil || info.State != PackVerifying {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if got := r.store.Info().Seq; got != seq {
+		t.Errorf("a standby has committed: seq %d, was %d", got, seq)
+	}
+
+	if err := r.e.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
+		t.Errorf("a tile while no opener runs: %v", err)
+	}
+	r.start()
+	if got := states(rescan(t, r.e.Packs())); got != "toner verified" {
+		t.Error(got)
+	}
+	r.want(assetOf(b3.Sum([]byte(big))), big)
+	o, err := r.e.Asset(t.Context(), "toner.pmtiles", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(pack)) {
+		t.Errorf("%d bytes of the pack, %v", n, err)
+	}
+}

@@ -1,0 +1,52 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/store"
+)
+
+// reach says which versions can be read.
+type reach struct {
+	head    uint64 // the newest version
+	min     uint64 // the oldest version that retention has left
+	covered uint64 // size of the latest checkpoint
+}
+
+// Stand makes PayloadBytes, EntryBytes and Tile answer from the file of a member that does not
+// lead, which other nodes write. It reads how far the log goes and verifies nothing: the content of
+// these reads was signed or hashed once. The caller repeats it after the file has changed, and
+// calls Recover when the node leads, but never both at once. Reads may run meanwhile.
+func (e *Engine) Stand(ctx context.Context) error {
+	var at reach
+	var note []byte
+	err := e.view(ctx, func(r store.Reader) error {
+		head, _ := metaHead.Get(r, keyHead)
+		at.head = head.Version
+		at.min, _ = metaNumber.Get(r, keyMin)
+		note, _ = metaRaw.Get(r, keyCheckpoint)
+		return nil
+	})
+	if err == nil && note != nil {
+		var tree checkpoint.Tree
+		tree, err = checkpoint.TreeOf(note)
+		at.covered = tree.Size
+	}
+	if err != nil {
+		return fmt.Errorf("read the copy of the registry: %w", err)
+	}
+	e.copied.Store(&at)
+	return nil
+}
+
+// reach returns how far reads of versions go: by the published HEAD or, until Recover has published
+// one, by the copy of a member that does not lead.
+func (e *Engine) reach() reach {
+	head := e.Head()
+	if at := e.copied.Load(); at != nil && at.head > head.Head.Version {
+		return *at
+	}
+	return reach{head.Head.Version, head.MinVersion, e.checkpointSize()}
+}

@@ -1,0 +1,74 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"ronbox/engines/registry/logtree"
+)
+
+// A member that does not lead reads what was signed or hashed, without HEAD and without a write, and
+// goes on while Recover runs.
+func TestStand(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 3)
+	r.cover()
+	type answers struct{ payload, entry, tile []byte }
+	read := func() (out answers, err error) {
+		at := logtree.At{}
+		var bad [3]error
+		out.payload, bad[0] = r.e.PayloadBytes(r.ctx(), 4)
+		out.entry, bad[1] = r.e.EntryBytes(r.ctx(), 4)
+		out.tile, bad[2] = r.e.Tile(r.ctx(), at, 4, false)
+		return out, errors.Join(bad[:]...)
+	}
+	want, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(when string) {
+		t.Helper()
+		got, err := read()
+		if err != nil || !bytes.Equal(got.payload, want.payload) || !bytes.Equal(got.entry, want.entry) ||
+			!bytes.Equal(got.tile, want.tile) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	r.stop()
+	r.openStore()
+	if _, err := read(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("before Stand: %v", err)
+	}
+	seq := r.store.Info().Seq
+	if err := r.e.Stand(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	same("standing")
+	if _, err := r.e.PayloadBytes(r.ctx(), 5); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a version that does not exist: %v", err)
+	}
+	if head := r.e.Head(); head.Head.Version != 0 || r.store.Info().Seq != seq {
+		t.Errorf("HEAD is %d, and seq %d was %d", head.Head.Version, r.store.Info().Seq, seq)
+	}
+	done, stop := context.WithCancel(r.ctx())
+	read2 := make(chan struct{})
+	go func() {
+		defer close(read2)
+		for done.Err() == nil {
+			same("recovering")
+		}
+	}()
+	if err := r.e.Recover(r.ctx()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	<-read2
+	r.start()
+	r.commitNext(s, 5)
+	if _, err := r.e.PayloadBytes(r.ctx(), 5); err != nil {
+		t.Errorf("the next version: %v", err)
+	}
+}
