@@ -24,7 +24,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test full check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,11 +53,15 @@ run: build ## build, create a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
 # Linking the tests takes a third less time without debug information.
-test: ## run all tests, shuffled; a test whose tool is missing is skipped, or fails if RONBOX_TOOLS is set
-	$(GO) test -vet=off $(STRIP) -shuffle=on -timeout 30m ./...
-	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -shuffle=on ./...
+test: ## run every test with fewer random cases; what has not changed is not run again
+	$(GO) test -vet=off -short $(STRIP) -timeout 30m ./...
+	cd $(PACKER) && $(GO) test -vet=off -short $(STRIP) ./...
 
-check: fmt vet lint staticcheck tidy schedules long race ## run the other CI checks: linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
+full: ## run every test with all random cases, shuffled; a test whose tool is missing is skipped, or fails if RONBOX_TOOLS is set
+	$(GO) test -vet=off $(STRIP) -count=1 -shuffle=on -timeout 30m ./...
+	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -count=1 -shuffle=on ./...
+
+check: fmt vet lint staticcheck tidy full schedules long race ## run the other CI checks: all random cases, linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }

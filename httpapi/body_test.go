@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/httpapi"
@@ -131,8 +132,8 @@ func chunk(n int) string { return fmt.Sprintf("%x\r\n%s\r\n", n, strings.Repeat(
 // What arrives on the wire and is no whole body is refused, counted once, ends its connection, and
 // reaches no engine.
 func TestHostileBodies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	for _, tt := range []struct {
 		doc, raw string

@@ -22,6 +22,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -420,8 +421,8 @@ func TestTokensBodyCapToTheByte(t *testing.T) {
 
 // The decompression ratio of ten and the absolute cap are exact.
 func TestInflationCapsToTheByte(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	const sent, most = 400, 1 << 20
 	for _, encoding := range []string{"gzip", "zstd"} {

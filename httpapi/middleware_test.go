@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -126,8 +127,8 @@ func TestAPanicAfterTheHeaderCutsTheConnection(t *testing.T) {
 }
 
 func TestLabelsNeverComeFromARequest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newRig(t)
 	series := func() int {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	ledgerrecord "ronbox/engines/ledger/record"
@@ -151,8 +152,8 @@ func problemCases() []problemCase {
 }
 
 func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newRig(t)
 	r.undescribed = true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
@@ -165,8 +166,8 @@ func refusals() []refusal {
 // once, releases what it took, and sets Retry-After where that makes sense. The test covers every
 // visible route with every stage that can refuse.
 func TestEveryStageRefusesEveryRoute(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	synctest.Test(t, func(t *testing.T) { // buckets stay empty
 		for _, tt := range refusals() {

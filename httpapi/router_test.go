@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -223,8 +224,8 @@ func (a *asker) Check(_ string, r auth.Request) (engines.Actor, error) {
 
 // Each row asks for its own scope, before its body is looked at.
 func TestEveryRouteAsksForItsScope(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	for _, route := range newRig(t).Table() {
 		if !httpapi.Protected(&route) || route.Socket {

@@ -13,6 +13,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // filled returns a closed file with rows in several buckets and more than one level of pages.
@@ -245,8 +247,8 @@ func TestNewerSchema(t *testing.T) {
 // For damage to any byte, Verify returns a report and does not crash. With a manifest it always
 // detects the damage.
 func TestVerifySurvivesEveryByte(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := open(t, newFile(t))
 	for i := range 4 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 const killCycles = 8
@@ -60,8 +62,8 @@ func killAt(t *testing.T, role, path string, steps int, more time.Duration) {
 
 // After a kill at any point of a compaction, the file is intact and has the same rows.
 func TestKillCompaction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	path, want := holed(t)
 	for cycle := range killCycles {
@@ -82,8 +84,8 @@ func TestKillCompaction(t *testing.T) {
 // After a kill at any point of a snapshot, every file with the name of a snapshot is complete, and
 // the other files are swept.
 func TestKillSnapshot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	path, want := holed(t)
 	dir := filepath.Dir(path)

@@ -11,6 +11,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // A row of a summed table that has a flipped bit, is truncated or replaces another row is detected
@@ -68,8 +70,8 @@ func readSummed(table Table[uint64, string], r Reader, key uint64) (v string, er
 // Whatever bit of a key a disk has changed, in a leaf or on the way to it: the row is read as it
 // was, or found damaged, and never not there.
 func TestTurnedKeysAreNotAbsent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	const rows = 300
 	table := NewTable(testRows, String[string](), CBOR[int]()).Summed().Alone()

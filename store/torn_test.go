@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 const sector = 512 // bytes that a disk writes atomically
@@ -154,8 +156,8 @@ func (w pageWrite) garbled(rnd *rand.Rand) pageWrite {
 // If the writes of a commit before its first sync reach the disk whole, in part, garbled or not at
 // all, the state is the previous one.
 func TestTornBeforeTheSync(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	rnd, path := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "torn.db")
 	for i, c := range recordCommits(t) {
@@ -188,8 +190,8 @@ func TestTornBeforeTheSync(t *testing.T) {
 // A meta page of which some reached the disk makes the state the new one or leaves the one before
 // it.
 func TestTornMetaPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	rnd, path := rand.New(rand.NewPCG(3, 4)), filepath.Join(t.TempDir(), "torn.db")
 	for i, c := range recordCommits(t) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // breakerModel is a breaker told naively: lists of what happened, at times in whole units.
@@ -180,8 +182,8 @@ func (r *breakerRun) settle(event byte) {
 // Every sequence of five events, from each of the three states, ends as the model says at every
 // event.
 func TestBreakerEverySequence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	const depth = 5
 	start := time.Unix(1e9, 0)

@@ -182,7 +182,7 @@ type box struct {
 // not cover the node, which is another process.
 func skipRaceOnly(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("what counts is another process, or one goroutine: `make test` runs this")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/lverify"
@@ -127,6 +128,7 @@ func (b *box) replayOverHTTP(t *testing.T, key, receipt string) {
 // payWithAProgram pays twice under one key with testdata/pay, a client with its own process.
 func (b *box) payWithAProgram(t *testing.T) {
 	t.Helper()
+	hosttest.Sources(t, "../../testdata/pay")
 	bin := filepath.Join(t.TempDir(), "pay")
 	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, "../../testdata/pay")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

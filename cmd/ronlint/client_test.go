@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // Bounds of testdata/pay, a program that pays a node. A client that links an engine or the server
@@ -29,6 +31,7 @@ func TestAClientIsSmall(t *testing.T) {
 			}
 		}
 	}
+	hosttest.Sources(t, "../../testdata/pay")
 	bin := filepath.Join(t.TempDir(), "pay")
 	runGo(t, "build", "-ldflags", "-s -w", "-o", bin, "./testdata/pay")
 	info, err := os.Stat(bin)

@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"testing"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 var crashes = flag.Int("crashes", 0, "crashes of lives that are not over, in the model")
@@ -84,7 +86,7 @@ const (
 // Every state of the committers, logs and leaderships of three nodes within the bounds is sound. In
 // each broken twin one is not.
 func TestModel(t *testing.T) {
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("it has one goroutine: `make test` runs this")
 	}
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/store"
 )
 
@@ -116,7 +117,7 @@ func TestFlippedRow(t *testing.T) {
 	}
 	for _, bucket := range buckets {
 		for i, row := range rows[bucket] {
-			if testing.Short() && i > 0 { // the check of a row is the work of one goroutine
+			if hosttest.UnderRace() && i > 0 { // the check of a row is the work of one goroutine
 				continue
 			}
 			keyBits, bits := 8*len(row[0]), 8*(len(row[0])+len(row[1]))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/idem"
@@ -202,8 +203,8 @@ func (k *slotKill) check() {
 // (including during a boot), leaves a sound file. Each answered key leads to the same receipt until
 // its TTL passes, older keys are no longer found, and no payment is applied twice.
 func TestKilledWhileSlotsTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	k := &slotKill{rig: newRig(t, ledgertest.NewClock(), slotKillConfig).declare("ron")}
 	for i := range 4 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
@@ -12,8 +13,8 @@ import (
 
 // A group for which the file has no room leaves no trace in the file, in memory or on the bus.
 func TestFullLeavesNoTrace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -12,8 +13,8 @@ import (
 
 // A boot with a full file cannot seal the records that it reads, but still finds the whole ledger.
 func TestBootWithoutRoom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newRig(t, nil, func(c *ledger.Config) { c.SlotMax = 1024 }).declare("ron")
 	memo, nonce := strings.Repeat("x", record.MaxMemo), uint64(0)

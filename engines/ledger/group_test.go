@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
@@ -17,8 +18,8 @@ import (
 // One command of a group panics after its ops are applied, another is refused, and the last one
 // flushes. Memory matches the file, whether or not the file has room for the group.
 func TestGroupWithoutRoom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/store"
@@ -18,8 +19,8 @@ const tornPages = 48
 // A lost or overwritten page does not change any balance. The file does not open, or is no longer
 // written, or the reader gets an error, or everything is as after some commit.
 func TestTornPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newRig(t, nil, func(c *ledger.Config) { c.FlushSlice = 3 }).declare("ron")
 	known := map[string]bool{}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/store"
 )
 
@@ -14,7 +15,7 @@ import (
 // returns store.ErrCorrupt. Either way the engine can be asked, reloaded and closed. A proposal
 // with damaged rows is left out and named, and the registry serves on.
 func TestStartOnDamagedRows(t *testing.T) {
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("it is the work of one goroutine: `make test` runs it")
 	}
 	r, _ := full(t)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/store"
 )
 
@@ -65,8 +66,8 @@ func (n noise) draft(items int) []byte {
 
 // A full file accepts a withdrawal when it refuses every other write.
 func TestWithdrawingMakesRoom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newSmallRig(t)
 	r.genesis(newSigners(1, 1), "a")
@@ -80,8 +81,8 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 
 // Expired proposals free room.
 func TestExpiryMakesRoom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newSmallRig(t)

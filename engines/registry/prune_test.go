@@ -257,8 +257,8 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 // A log with rotated, revoked and lost signers verifies from genesis after all those versions were
 // pruned.
 func TestPrunedHistory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("TestHistory replays the same states: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
 	r, s := newPruneRig(t)
 	s.keys, s.threshold = newSigners(8, 3).keys, 3

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -60,8 +61,8 @@ func draftTo(head *HeadView, want record.Items) []byte {
 // Eight states of a real service registry become versions 2 to 9, survive a restart, and can each
 // be read again.
 func TestRealStates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("TestHistory replays the same states: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
 	files, err := filepath.Glob("../../testdata/registry/*.ndjson")
 	if err != nil || len(files) != 8 {

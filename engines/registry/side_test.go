@@ -13,6 +13,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
@@ -126,7 +127,7 @@ func readFile(t testing.TB, path string, fn func(store.Reader) error) error {
 
 // The check of the file finds any flipped bit in the key or the value of a row.
 func TestFlippedBits(t *testing.T) {
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("it is the work of one goroutine: `make test` runs it")
 	}
 	r, _ := full(t)

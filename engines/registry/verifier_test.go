@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
@@ -185,8 +186,8 @@ func (f flipped) Range(b *store.Bucket, from, to []byte) iter.Seq2[[]byte, []byt
 
 // Any flipped bit of an entry, a payload, an audit record, a signer set or either head is found.
 func TestEveryBitOfTheLogCounts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := small(t)
 	if rep := r.verifyFile(); !rep.OK || rep.Versions != 3 {

@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
@@ -200,8 +201,8 @@ func TestReplayAfterRestart(t *testing.T) {
 // Balances are current after the bus has lagged. The test commits ten times the capacity of the bus
 // while the invalidator does not read it, and each balance includes the newest record immediately.
 func TestLedgerBusOverrun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing runs beside it: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	const room, over = 1024, 10 * 1024
 	n := &node{memory: &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}}

@@ -50,6 +50,7 @@ func run(m *testing.M) int {
 // binary builds the program under test once and returns its path. RONBOX, if set, is used instead.
 func binary(t testing.TB) string {
 	t.Helper()
+	hosttest.Sources(t, "../../../appliance", "../../../cmd", "../../../engines", "../../../httpapi", "../../../store")
 	path, err := built()
 	must(t, err)
 	return path

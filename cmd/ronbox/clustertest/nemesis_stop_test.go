@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/host/hosttest"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -183,7 +184,7 @@ func stopStalled(t testing.TB, c *cluster, _ *round, d *rand.Rand) {
 // newOnly returns a node that does not run yet, alone. Under -short it skips the test.
 func newOnly(t *testing.T) (*cluster, *node) {
 	t.Helper()
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("what counts is another process")
 	}
 	c := newNodes(t, 1)

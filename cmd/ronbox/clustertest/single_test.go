@@ -31,7 +31,7 @@ func (n *node) open(t testing.TB) (token string) {
 // A node alone passes the checks of a cluster while it is killed.
 func TestNodeAlone(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("what counts is another process")
 	}
 	seed := hosttest.Seed(t, "CLUSTER_SEED")

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -200,7 +201,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 // leadsAlone launches a node and makes it a cluster of one. It skips a test under the race detector.
 func leadsAlone(t *testing.T, prepare ...func(*config.Config)) *lives {
 	t.Helper()
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("it waits for real heartbeats: `make test` runs it")
 	}
 	cfg, _ := devConfig(t)

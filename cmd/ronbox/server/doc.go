@@ -1,21 +1,6 @@
 // Package server provides the node: it wires all packages, starts and stops them in order, applies
-// new configurations, and tracks the readiness of the node.
-//
-// # How to add an engine
-//
-// Create three folders named after the engine: engines/x, its domain; httpapi/x, its routes,
-// handlers, errors, bodies and client calls; cmd/ronbox/x, its verbs. Add one file here, x.go, with
-// one service literal: when it runs, how it is built, drained and checked, and its HTTP routes. The
-// type service documents the order of the calls and which of them may fail. Then change four
-// places:
-//
-//   - services in service.go lists it after the services that it uses;
-//   - config.Config has its section, and config's ronbox.toml its keys;
-//   - the root command has its verbs;
-//   - the table of layers in cmd/ronlint/layout_test.go has its folders.
-//
-// The fields of flow.Task declare whether a task is vital and in which lanes of the store it
-// commits. Run the golden tests with -update and read the diff.
+// new configurations, and tracks the readiness of the node. .github/CONTRIBUTING.md says how to add
+// an engine.
 //
 // # Invariants
 //

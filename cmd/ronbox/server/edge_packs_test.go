@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge/packtest"
 )
@@ -19,8 +20,8 @@ import (
 // TestHostilePacksHoldNothingUp starts a node with hostile packs: it is ready, serves sound packs,
 // and lists each hostile one with its fault.
 func TestHostilePacksHoldNothingUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("engines/edge opens the same packs: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("engines/edge opens the same packs: left to the run without -race")
 	}
 	cfg, _ := devConfig(t)
 	must(t, copyPacks(cfg, packsFolder))

@@ -26,6 +26,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 )
@@ -373,7 +374,7 @@ func longPack(t *testing.T) []byte {
 // counted. A client that reads slowly gets the whole asset.
 func TestSlowReadersOfAnAsset(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("it takes as long as the window")
 	}
 	long := longPack(t)

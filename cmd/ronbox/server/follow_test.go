@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
@@ -171,8 +172,8 @@ func TestInitLooksAtTheHub(t *testing.T) {
 
 // A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
 func TestFollowerOfAPrunedHub(t *testing.T) {
-	if testing.Short() {
-		t.Skip("engines/registry runs followers of a pruned hub: left to the run without -short")
+	if hosttest.UnderRace() {
+		t.Skip("engines/registry runs followers of a pruned hub: left to the run without -race")
 	}
 	hubConfig, res := devConfig(t)
 	hubConfig.Registry.Limits.RPS = 0

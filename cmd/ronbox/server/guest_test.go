@@ -11,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/store"
 )
@@ -37,7 +38,7 @@ func TestBadRowHurtsItsServiceAlone(t *testing.T) {
 	must(t, err)
 	for _, s := range services() {
 		for i, b := range s.buckets {
-			if !s.guest || testing.Short() && i > 0 { // the check of a row is the work of one goroutine
+			if !s.guest || hosttest.UnderRace() && i > 0 { // the check of a row is the work of one goroutine
 				continue
 			}
 			t.Run(b.Name, func(t *testing.T) {

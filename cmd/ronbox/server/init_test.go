@@ -21,6 +21,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -98,7 +99,7 @@ func TestKilledInit(t *testing.T) {
 		"before the token":    {TokenName, "registry"},
 		"before the money":    {},
 	} {
-		if testing.Short() && doc != "before the token" { // each is the work of one goroutine
+		if hosttest.UnderRace() && doc != "before the token" { // each is the work of one goroutine
 			continue
 		}
 		cfg, _ := devConfig(t)

@@ -19,6 +19,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/clock"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -56,7 +57,7 @@ func (n rowName) ofGuest() bool {
 // not serve, or a service with the row is shut out, or the answers are those of before. A check of
 // the file finds the damage before the node runs and afterwards.
 func TestNamesRot(t *testing.T) {
-	if testing.Short() {
+	if hosttest.UnderRace() {
 		t.Skip("the checks are the work of one goroutine")
 	}
 	cfg, made := unpacked(t, "de1fc8f")

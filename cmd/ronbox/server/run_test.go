@@ -18,6 +18,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/client"
@@ -332,7 +333,7 @@ func TestBootFailures(t *testing.T) {
 			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
 		}, ExitConfig},
 	} {
-		if testing.Short() && i%3 > 0 { // a boot is the work of one goroutine
+		if hosttest.UnderRace() && i%3 > 0 { // a boot is the work of one goroutine
 			continue
 		}
 		t.Run(tt.doc, func(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/go-json-experiment/json"
 	dto "github.com/prometheus/client_model/go"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
@@ -576,8 +577,8 @@ func all(proofs ...func(*testing.T)) func(*testing.T) {
 // oneByOne is all of proofs that send one request after the other.
 func oneByOne(proofs ...func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("nothing runs beside it: left to the run without -short")
+		if hosttest.UnderRace() {
+			t.Skip("nothing runs beside it: left to the run without -race")
 		}
 		all(proofs...)(t)
 	}
