@@ -16,7 +16,8 @@ import (
 // tourMasks replace values of a tour that differ between runs. They extend the masks of every
 // transcript.
 var tourMasks = []maskRule{
-	{regexp.MustCompile(`(took|after) [0-9]+ ms`), "$1 N ms"},
+	{regexp.MustCompile(`(took|after|served) [0-9]+ ms`), "$1 N ms"},
+	{regexp.MustCompile(`Ronbox-Age: [0-9.]+`), "Ronbox-Age: AGE"},
 	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
 	{regexp.MustCompile(`(voter +)(yes|NO) +[0-9]+ +`), "${1}HEALTHY  LAG  "},
 	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},

@@ -51,8 +51,8 @@ join() {
   id[$1]=$(on "$1" cluster status --json | member self)
 }
 
-# leader: the running node that leads.
-leads() { [ "$(on "$1" cluster status --json | sed 's/.*"self":"\([^"]*\)","leader":"\1".*/yes/')" = yes ]; }
+# leader: the running node that leads, and takes writes.
+leads() { curl -sf -m 2 -o /dev/null "http://${http[$1]}/readyz?role=leader"; }
 leader() {
   local n end=$((SECONDS + 60))
   while [ $SECONDS -lt $end ]; do
@@ -189,7 +189,8 @@ printf 'the catalog of packs says how old it is: %s\n' "$(<"$dir/age")"
 [ "$(curl -s -m 1 -o /dev/null -w '%{http_code}' "http://${http[$left]}/registry/head")" = 503 ] || fail "the head is served"
 code=0
 printf '$ ronbox cluster status --check\n'
-on "$left" cluster status --check || code=$?
+on "$left" cluster status --check >"$dir/seen" || code=$?
+tail -1 "$dir/seen"
 [ $code = 21 ] || fail "status --check ended with $code"
 serve "$lost"
 serve "$gone"
