@@ -55,9 +55,13 @@ func meet(t *testing.T, handlers ...http.HandlerFunc) *members {
 // ask sends a POST and returns which members got a request.
 func (m *members) ask(c *client.Client) ([]int, error) {
 	m.t.Helper()
+	m.mu.Lock()
 	m.seen = nil
+	m.mu.Unlock()
 	_, err := c.Do(m.t.Context(), client.Call{Method: http.MethodPost, Path: "/v1/transfer", Body: struct{}{}})
-	return m.seen, err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.seen), err
 }
 
 func (m *members) client(urls ...string) *client.Client {
