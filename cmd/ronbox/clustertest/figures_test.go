@@ -1,11 +1,15 @@
 package clustertest
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,7 +22,6 @@ var figuresFlag = flag.Int("figures", 0, "measure payments a second, and the fai
 	"set TMPDIR to a disk")
 
 const (
-	payers     = 64
 	payTime    = 10 * time.Second
 	tryWithin  = 200 * time.Millisecond // of one request during a failover
 	failoverIn = time.Minute
@@ -29,21 +32,36 @@ const (
 	lateKills    = 10      // failovers after so many records
 )
 
-// TestFigures measures payments of a node alone, of a cluster of one and of a cluster of three, and
-// the time from the kill of a leader to the next acknowledged payment, also of leaders that have just
-// made more records than the ledger leaves to the redo of its next open.
-func TestFigures(t *testing.T) {
+// TestRates measures payments a second, and the processor time of the nodes for each, of a node
+// alone, of a cluster of one, and of a cluster of three at its leader and through another member.
+func TestRates(t *testing.T) {
 	if *figuresFlag == 0 {
 		t.Skip("it measures; -figures N runs it")
 	}
+	both := func(c *cluster, place int, what string) {
+		for _, payers := range []int{64, 256} {
+			c.payFor(t, place, payers, what)
+		}
+	}
 	alone := newNodes(t, 1)
-	payFor(t, alone, "a node alone")
+	both(alone, 0, "a node alone")
 	alone.nodes[0].kill()
 	one := newCluster(t, 1)
-	payFor(t, one, "a cluster of one")
+	both(one, 0, "a cluster of one")
 	one.nodes[0].kill()
 	three := newCluster(t, 3)
-	payFor(t, three, "a cluster of three")
+	leader := three.leader(t)
+	both(three, leader, "the leader of three")
+	both(three, (leader+1)%3, "through a follower of three")
+}
+
+// TestFailover measures the time from the kill of a leader to the next acknowledged payment, also of
+// leaders that have just made more records than the ledger leaves to the redo of its next open.
+func TestFailover(t *testing.T) {
+	if *figuresFlag == 0 {
+		t.Skip("it measures; -figures N runs it")
+	}
+	three := newCluster(t, 3)
 	var times []time.Duration
 	for range *figuresFlag {
 		times = append(times, three.failover(t))
@@ -157,14 +175,11 @@ func at(times []time.Duration, percent int) time.Duration {
 	return times[(len(times)-1)*percent/100].Round(time.Millisecond / 10)
 }
 
-// payFor lets many accounts pay at the leader for some time.
-func payFor(t *testing.T, c *cluster, what string) {
+// payFor lets many accounts pay at a node for some time.
+func (c *cluster) payFor(t *testing.T, place, payers int, what string) {
 	t.Helper()
-	leader := 0
-	if len(c.nodes) > 1 {
-		leader = c.leader(t)
-	}
-	s := newService(t, c.secret, c.nodes[leader])
+	s := newService(t, c.secret, c.nodes[place])
+	begun, used := time.Now(), c.processorTime(t)
 	ctx, stop := context.WithTimeout(t.Context(), payTime)
 	defer stop()
 	var mu sync.Mutex
@@ -176,7 +191,8 @@ func payFor(t *testing.T, c *cluster, what string) {
 			for n := 0; ctx.Err() == nil; n++ {
 				from := time.Now()
 				in := bankIn{from: (i + n) % accounts, to: (i + n + 1) % accounts, amount: 1}
-				if _, v, err := s.transfer(t.Context(), 0, fmt.Sprint(what[2:4], i, "-", n), in); v == fault {
+				key := fmt.Sprint("r", begun.UnixNano(), "-", i, "-", n)
+				if _, v, err := s.transfer(t.Context(), 0, key, in); v == fault {
 					t.Error(err)
 					return
 				}
@@ -188,9 +204,30 @@ func payFor(t *testing.T, c *cluster, what string) {
 		})
 	}
 	wg.Wait()
+	used = (c.processorTime(t) - used) / time.Duration(max(1, len(times)))
 	slices.Sort(times)
-	t.Logf("%s, %d payers: %.0f payments/s, p50 %s, p99 %s", what, payers, float64(len(times))/payTime.Seconds(),
-		at(times, 50), at(times, 99))
+	t.Logf("%s, %d payers: %.0f payments/s, p50 %s, p99 %s, %s of the processors each", what, payers,
+		float64(len(times))/payTime.Seconds(), at(times, 50), at(times, 99), used.Round(time.Microsecond))
+}
+
+// processorTime returns what the running nodes have used of the processors.
+func (c *cluster) processorTime(t testing.TB) (sum time.Duration) {
+	t.Helper()
+	const tick = 10 * time.Millisecond // of Linux, in this file
+	for _, n := range c.nodes {
+		if !n.running() {
+			continue
+		}
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.proc.cmd.Process.Pid))
+		must(t, err)
+		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+		for _, text := range fields[11:13] { // utime and stime
+			ticks, err := strconv.Atoi(text)
+			must(t, err)
+			sum += time.Duration(ticks) * tick
+		}
+	}
+	return sum
 }
 
 // failover kills the leader and returns the time to the next acknowledged payment.
