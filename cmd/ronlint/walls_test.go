@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// The walls of a package. Files of tests do not count. A knot is a largest set of files that all
-// reach each other by the names they use: none of them can be read, moved or tested alone.
+// The limits of a package, without its tests. In a knot each file uses every other one, directly or
+// through others, so that none of them can be read, moved or tested alone.
 const (
 	mostFiles  = 24 // of a package
 	mostSpread = 10 // files that have methods of one type
@@ -199,7 +199,7 @@ func largestKnot(uses map[string][]string) (most int) {
 	return most
 }
 
-// A set of files that reach each other in a circle is a knot, files in a line are none.
+// Files that use each other in a circle are a knot. Files in a line are not.
 func TestLargestKnot(t *testing.T) {
 	for want, uses := range map[int]map[string][]string{
 		0: {"a": {"b"}, "b": {"c"}},

@@ -11,9 +11,9 @@ import (
 	"ronbox/store"
 )
 
-// Stored returns the manifest of a name as this node's file has it: by the kept record of its owner
-// or, if there is none, by the row of the name. It asks no peer, and may be called before Recover.
-// It returns ErrNotFound, or a [store.RowError] for a damaged row.
+// Stored returns the manifest of a name in this node's file: that of the kept record of its owner
+// or, without such a record, that of the row of the name. It asks no peer, and may be called before
+// Recover. It returns ErrNotFound, or a [store.RowError] for a damaged row.
 func (e *Engine) Stored(ctx context.Context, key Key) (b3.Digest, error) {
 	var kept heldRow
 	sound := false

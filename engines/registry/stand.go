@@ -8,7 +8,7 @@ import (
 	"ronbox/store"
 )
 
-// reach says which versions can be read.
+// reach is the range of versions that can be read.
 type reach struct {
 	head    uint64 // the newest version
 	min     uint64 // the oldest version that retention has left

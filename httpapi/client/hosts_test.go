@@ -213,7 +213,13 @@ func TestSplitURLs(t *testing.T) {
 	if !slices.Equal(got, []string{"http://a:1", "https://b:2/"}) {
 		t.Errorf("%q", got)
 	}
-	for _, urls := range [][]string{nil, client.SplitURLs(""), client.SplitURLs("http://a:1,"), {"http://a:1", "ftp://b"}, {"http://user@a:1"}} {
+	for _, urls := range [][]string{
+		nil,
+		client.SplitURLs(""),
+		client.SplitURLs("http://a:1,"),
+		{"http://a:1", "ftp://b"},
+		{"http://user@a:1"},
+	} {
 		if _, err := client.New(client.Options{URLs: urls}); err == nil {
 			t.Errorf("%q is accepted", urls)
 		}

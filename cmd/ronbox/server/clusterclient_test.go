@@ -37,7 +37,9 @@ func TestClientGoesOnPaying(t *testing.T) {
 		s, err := clusterAdmin{a.Node}.Status(t.Context())
 		return err == nil && s.VotersHealthy == 3
 	})
-	b.await("the URL of the leader", func() bool { return (answering{b.member.(*membership)}).LeaderURL() == a.server.URL() })
+	b.await("the URL of the leader", func() bool {
+		return (answering{b.member.(*membership)}).LeaderURL() == a.server.URL()
+	})
 	open := func(urls ...string) (*visits, walletapi.Client) {
 		v := &visits{t: t}
 		one, err := client.New(client.Options{URLs: urls, Token: strings.TrimSpace(string(token)), Transport: v})

@@ -24,7 +24,7 @@ const (
 	copiesWithin = 500 * time.Millisecond
 )
 
-// copied says which engines have loaded their copies, and when.
+// copied records which engines have loaded their copies, and at which entry of the log.
 type copied struct {
 	tick  *flow.Ticker
 	ready atomic.Pointer[[]string] // services that answer

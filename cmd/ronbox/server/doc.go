@@ -43,7 +43,7 @@
 // capture of it. A member runs the phases booting and standby. In standby the committer writes only
 // entries of the log, and requests are forwarded. No engine has its state, but those with Stand
 // load what reads of hashed or signed content need, again at most every 250 ms if the file has
-// changed. Run calls it, so that none of that runs while the engines recover. Once elected the node
+// changed. Run calls Stand, so it never runs while the engines recover. Once elected the node
 // recovers as after a restart. Two cases end a life without a stop: an init or a last leave, which
 // drains first, and a deposition, which waits for nothing that may hang. A node that was deposed
 // twice within a minute stands for no election for a minute, unless it hears no leader.

@@ -138,7 +138,7 @@ func (n *Node) standby(ctx context.Context) event {
 }
 
 // waitElected returns the next event of a member that does not lead. It reloads configurations and
-// the copies of the engines meanwhile, so that none of that runs while the engines recover.
+// the copies of the engines meanwhile, and so never while the engines recover.
 func (n *Node) waitElected(ctx context.Context) event {
 	defer n.copied.tick.Stop()
 	n.loadCopies(ctx)

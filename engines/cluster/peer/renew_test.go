@@ -40,7 +40,8 @@ func TestDue(t *testing.T) {
 			t.Errorf("%s: out of date, and not due", tt.doc)
 		}
 	}
-	cert, err := a.authority.issue(a.ServerID(), a.leaf().PublicKey.(ed25519.PublicKey), issuedAt, issuedAt.Add(authorityLife))
+	key := a.leaf().PublicKey.(ed25519.PublicKey)
+	cert, err := a.authority.issue(a.ServerID(), key, issuedAt, issuedAt.Add(authorityLife))
 	if err != nil {
 		t.Fatal(err)
 	}
