@@ -3,12 +3,17 @@ package store
 import (
 	"context"
 	"testing"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // The commit of a node alone allocates what it did before there were clusters, and keeps no rows
 // for an entry.
 func TestAloneAllocates(t *testing.T) {
-	const before = 130 + 19 + 1 // most by bbolt; 19 count the names of three rows; the race detector adds one at times
+	if hosttest.UnderRace() {
+		t.Skip("under the race detector a sync.Pool drops at random what is put back")
+	}
+	const before = 130 + 19 // most by bbolt; 19 count the names of three rows
 	r := idle(t, newFile(t), testConfig())
 	r.db.NoSync, r.db.StrictMode = true, false
 	var g group
