@@ -143,7 +143,7 @@ func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
 	// concurrent lookups may use the same entry
 	if !n.conflict.IsZero() && old.conflict.IsZero() && !old.disputed.Swap(true) {
 		l.e.m.conflicts(1)
-		l.e.log.Warn("name_conflict", "key", l.j.key.text, "manifest", r.Manifest.String(), "other",
+		l.e.log.Warn("name_conflict", "key", l.j.key.String(), "manifest", r.Manifest.String(), "other",
 			n.conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
 	}
 	return nil

@@ -18,8 +18,8 @@ func BenchmarkHit(b *testing.B) {
 	next := r.cfg
 	next.Cache.TTLMS = 3_600_000
 	r.e.Reload(next)
-	r.put(k.text, digest("1"))
-	r.resolve(k.text)
+	r.put(k.String(), digest("1"))
+	r.resolve(k.String())
 	r.e.cache.Settle()
 	ctx := r.ctx()
 	b.ReportAllocs()
@@ -37,8 +37,8 @@ func BenchmarkHitParallel(b *testing.B) {
 	next := r.cfg
 	next.Cache.TTLMS = 3_600_000
 	r.e.Reload(next)
-	r.put(k.text, digest("1"))
-	r.resolve(k.text)
+	r.put(k.String(), digest("1"))
+	r.resolve(k.String())
 	r.e.cache.Settle()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -136,7 +136,7 @@ func BenchmarkCold(b *testing.B) {
 	b.Run("bbolt", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			k := []byte(next().text)
+			k := []byte(next().String())
 			err := db.View(func(tx *bbolt.Tx) error {
 				if tx.Bucket([]byte(bName.Name)).Get(k) == nil {
 					return fmt.Errorf("%s is not in %s", k, filepath.Base(r.path))

@@ -29,7 +29,7 @@ func (PutName) Kind() string { return "index.put_name/1" }
 // Apply refuses another manifest for an existing version. It does not write a manifest that the key
 // already has.
 func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.text)
+	prev, known := names.Get(r, c.Key.String())
 	if known && c.Key.Versioned() && prev.Manifest != c.Manifest {
 		return Written{}, &ConflictError{Key: c.Key, Has: prev.Manifest}
 	}
@@ -43,8 +43,8 @@ func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written
 		UpdatedMS: at.At / int64(time.Millisecond),
 		Commit:    at.Seq,
 	}
-	names.Put(w, c.Key.text, next)
-	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, stands), "after", c.Manifest.String()))
+	names.Put(w, c.Key.String(), next)
+	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, stands), "after", c.Manifest.String()))
 	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
 }
 
@@ -70,7 +70,7 @@ func (DeleteName) Kind() string { return "index.delete_name/1" }
 
 // Apply writes a tombstone. It returns ErrNotFound if the key does not exist.
 func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.text)
+	prev, known := names.Get(r, c.Key.String())
 	if !known || prev.Deleted {
 		return Written{}, ErrNotFound
 	}
@@ -81,8 +81,8 @@ func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Writ
 		Commit:    at.Seq,
 		Deleted:   true,
 	}
-	names.Put(w, c.Key.text, next)
-	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, true), "after", ""))
+	names.Put(w, c.Key.String(), next)
+	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, true), "after", ""))
 	return Written{Named: next.named(c.Key), commit: at.Seq}, nil
 }
 
@@ -102,13 +102,13 @@ func (ForgetName) Kind() string { return "index.forget_name/1" }
 // key is left to a ForgetName of that key, and its error is returned. ErrNotFound: the key has
 // neither.
 func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forgotten, error) {
-	key := []byte(c.Key.text)
+	key := []byte(c.Key.String())
 	out := Forgotten{commit: at.Seq}
 	if r.Get(bName, key) != nil {
-		out.keys = append(out.keys, c.Key.text)
+		out.keys = append(out.keys, c.Key.String())
 	} else {
 		for _, bad := range damagedBeside(r, key) {
-			if k, err := ParseKey(bad); err == nil && k.text == bad {
+			if k, err := ParseKey(bad); err == nil && k.String() == bad {
 				_, err := parseName([]byte(bad), r.Get(bName, []byte(bad)))
 				return out, err
 			}
@@ -121,7 +121,7 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 	for _, k := range out.keys {
 		w.Delete(bName, []byte(k))
 	}
-	w.Audit(noted(c.Note, "key", c.Key.text))
+	w.Audit(noted(c.Note, "key", c.Key.String()))
 	return out, nil
 }
 

@@ -210,7 +210,7 @@ func TestOwnerIsAskedFirst(t *testing.T) {
 			b.held.Store(&old)
 			a.row.Store(&nameRow{Manifest: digest("new"), Seq: 5})
 			r.setFleet(self(), a, b, c)
-			if got := r.resolve(docs.text); got.Manifest != digest("%s", tt.want) {
+			if got := r.resolve(docs.String()); got.Manifest != digest("%s", tt.want) {
 				t.Errorf("owner after %v: %+v, want %s", tt.slow, got, tt.want)
 			}
 		})
@@ -250,10 +250,10 @@ func TestSquatter(t *testing.T) {
 	a.slow = time.Second // the squatter answers long before
 	b.row.Store(&nameRow{Manifest: digest("squatted"), Seq: 9})
 	bubble(t, inFleet, func(r *rig) {
-		r.put(docs.text, digest("before"))
+		r.put(docs.String(), digest("before"))
 		r.put("name:free.example", digest("free"))
 		r.setFleet(self("self.example"), a, b)
-		if got := r.resolve(docs.text); got.Manifest != digest("a") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("a") {
 			t.Errorf("%+v, want the owner's", got)
 		}
 		if r.count("index_integrity_fail_total") == 0 {
@@ -286,7 +286,7 @@ func TestNameGetsAnotherOwner(t *testing.T) {
 	b.row.Store(&nameRow{Manifest: digest("b"), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		synctest.Wait()
 		a.names, b.names = nil, []string{"a.example"}
 		b.dead.Store(true)
@@ -295,7 +295,7 @@ func TestNameGetsAnotherOwner(t *testing.T) {
 			t.Errorf("%+v of the earlier owner", got)
 		}
 		b.dead.Store(false)
-		if got := r.resolve(docs.text); got.Manifest != digest("b") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("b") {
 			t.Errorf("%+v", got)
 		}
 	})

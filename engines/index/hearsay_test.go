@@ -77,7 +77,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 func TestOwnWordIsPassedOnFromTheCache(t *testing.T) {
 	bubble(t, withPeers(&fake{}), func(r *rig) {
 		k, cid := key("name:docs.example"), digest("content")
-		r.put(k.text, digest("1"))
+		r.put(k.String(), digest("1"))
 		done, err := r.e.Announce(r.ctx(), alice,
 			[]Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
 		if err != nil || done[0].Err != nil {

@@ -49,7 +49,7 @@ func (e *Engine) readHeld(ctx context.Context, k Key, owner ed25519.PublicKey) *
 	var row heldRow
 	sound := false
 	_ = e.store.View(ctx, func(r store.Reader) error { // on an error the owner is asked
-		row, sound = parseHeld(r, k.text)
+		row, sound = parseHeld(r, k.String())
 		return nil
 	})
 	now := e.now()
@@ -78,15 +78,11 @@ func parseHeld(r store.Reader, key string) (row heldRow, sound bool) {
 
 // checkHeld compares a row with the record that it holds.
 func checkHeld(text string, row *heldRow) error {
-	var rec NameRecord
-	body, err := unsealed(row.Raw, &rec)
-	if err != nil {
-		return err
+	rec, err := SignedNameRecord(row.Raw, row.Signer[:])
+	if err == nil && (rec.Key.String() != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS) {
+		err = errors.New("the record is not the one of this row")
 	}
-	if rec.Key.text != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS {
-		return errors.New("the record is not the one of this row")
-	}
-	return verify(nameDomain, row.Raw, body, row.Signer[:])
+	return err
 }
 
 // ownerRecord is what the owner of a name has answered.
@@ -252,7 +248,7 @@ func (e *Engine) renew(ctx context.Context, kept map[string]heldRow) error {
 		return err
 	}
 	for _, key := range due {
-		if err := e.bg.Send(ctx, &job{text: key.text, key: key, fresh: true, renews: true}); err != nil {
+		if err := e.bg.Send(ctx, &job{text: key.String(), key: key, fresh: true, renews: true}); err != nil {
 			return err
 		}
 	}

@@ -44,13 +44,13 @@ func TestKeptRecord(t *testing.T) {
 		if _, err := local(); !errors.Is(err, ErrNotFound) {
 			t.Fatalf("before a lookup: err = %v", err)
 		}
-		r.resolve(docs.text)
-		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+		r.resolve(docs.String())
+		if got := r.kept(); !slices.Equal(got, []string{docs.String()}) {
 			t.Fatalf("kept %q", got)
 		}
 		a.dead.Store(true)
 		r.e.Purge()
-		if got := r.resolve(docs.text); got.Manifest != digest("1") || got.Seq != 5 || got.Source != SourcePeer {
+		if got := r.resolve(docs.String()); got.Manifest != digest("1") || got.Seq != 5 || got.Source != SourcePeer {
 			t.Errorf("owner dead: %+v", got)
 		}
 		got, err := local()
@@ -82,7 +82,7 @@ func TestKeptRecordsAreRenewed(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		time.Sleep(2 * renewEvery)
 		a.row.Store(&nameRow{Manifest: digest("2"), Seq: 6})
 		time.Sleep(renewEvery + time.Minute)
@@ -91,7 +91,7 @@ func TestKeptRecordsAreRenewed(t *testing.T) {
 		}
 		a.dead.Store(true)
 		r.ahead.Store(int64(siteTTL - time.Hour)) // past the expiry of the first record
-		if got := r.resolve(docs.text); got.Manifest != digest("2") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("2") {
 			t.Errorf("%+v", got)
 		}
 		if n := b.sends.Load(); n > 2 { // the lookup above; a renewal asks the owner alone
@@ -114,20 +114,20 @@ func TestOlderRecordIsRefused(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("new"), Seq: 6})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		r.kept()
 		r.e.Purge() // as after a restart
 		a.dead.Store(true)
 		old := siteRecord(2, docs, digest("old"), 5)
 		b.held.Store(&old)
-		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("new") {
 			t.Errorf("%+v, want the kept one", got)
 		}
 		a.dead.Store(false)
 		a.row.Store(&nameRow{Manifest: digest("fork"), Seq: 6})
 		r.e.Purge()
 		time.Sleep(time.Minute)
-		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("new") {
 			t.Errorf("another manifest with the same seq: %+v", got)
 		}
 	})
@@ -139,24 +139,24 @@ func TestKeptRecordAfterRestart(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	r := newRig(t, all(inFleet, onDisk(t))).start()
 	r.setFleet(self(), a)
-	r.resolve(docs.text)
+	r.resolve(docs.String())
 	r.waitKept(1)
 	r.stop()
 	a.dead.Store(true)
 	r.open()
 	r.start()
 	r.setFleet(self(), a)
-	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+	if got := r.resolve(docs.String()); got.Manifest != digest("1") {
 		t.Errorf("%+v", got)
 	}
-	row := r.row(bHeld, docs.text)
+	row := r.row(bHeld, docs.String())
 	r.rewrite(rewrite{row, row.flip(9, false)})
 	r.e.Purge()
 	if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
 		t.Errorf("out of a damaged row: %+v", got)
 	}
 	a.dead.Store(false)
-	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+	if got := r.resolve(docs.String()); got.Manifest != digest("1") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 			row := heldRow{
 				Raw: siteRecord(2, k, digest("x"), 1), Signer: owner, Seq: 1, ExpiresMS: int64(i + 1),
 			}
-			return ownerRecord{k.text, row}
+			return ownerRecord{k.String(), row}
 		}
 		for i := range maxHeld - 1 {
 			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{Signer: owner, ExpiresMS: 1 << 40}
@@ -213,7 +213,7 @@ func TestRenewalDrops(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: b3.Sum(nil), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		synctest.Wait()
 		kept, err := r.e.keptRecords(r.ctx())
 		if err != nil || len(kept) != 1 {
@@ -253,12 +253,12 @@ func TestStored(t *testing.T) {
 		if err := r.e.DeleteName(r.ctx(), alice, key("name:gone.example"), ""); err != nil {
 			t.Fatal(err)
 		}
-		r.resolve(docs.text)
-		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+		r.resolve(docs.String())
+		if got := r.kept(); !slices.Equal(got, []string{docs.String()}) {
 			t.Fatalf("kept %q", got)
 		}
 		for name, want := range map[string]b3.Digest{
-			docs.text: digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
+			docs.String(): digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
 		} {
 			got, err := r.e.Stored(r.ctx(), key(name))
 			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, ErrNotFound) {

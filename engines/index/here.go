@@ -18,7 +18,7 @@ func (e *Engine) Stored(ctx context.Context, key Key) (b3.Digest, error) {
 	var kept heldRow
 	sound := false
 	err := e.store.View(ctx, func(r store.Reader) error {
-		kept, sound = parseHeld(r, key.text)
+		kept, sound = parseHeld(r, key.String())
 		return nil
 	})
 	if err != nil {

@@ -74,8 +74,14 @@ func (s *peerSet) orderFor(key, region string, head *peer) []*peer {
 		_, _ = h.Write([]byte(p.Target()))
 		return h.Sum64()
 	}
+	behind := func(p *peer) int {
+		if p == head {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(order, func(a, b *peer) int {
-		return cmp.Or(first(a == head, b == head),
+		return cmp.Or(cmp.Compare(behind(a), behind(b)),
 			cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
 			cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
 	})

@@ -43,7 +43,7 @@ func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, cor
 func lookups(text string) (jobs []*job, err error) {
 	key, err := ParseKey(text)
 	if err == nil {
-		jobs = append(jobs, &job{text: key.text, key: key, fresh: true})
+		jobs = append(jobs, &job{text: key.String(), key: key, fresh: true})
 	}
 	if cid, cidErr := ParseCID(text); cidErr == nil {
 		jobs = append(jobs, &job{text: cidText(cid), cid: cid, fresh: true})

@@ -28,14 +28,6 @@ const (
 // DefaultTTL is the lifetime of a provider record if its publisher does not set one.
 const DefaultTTL = 24 * time.Hour
 
-// nameTTL is the lifetime of a signed name record. Another node may serve the record for that time,
-// even if this node is gone.
-const nameTTL = time.Hour
-
-// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
-// it every renewEvery, so that they serve the name for about two days without its owner.
-const siteTTL = 48 * time.Hour
-
 // ProviderRecord states that a peer serves the content of an id at some addresses for some time.
 // Its signed form is the signature, 64 bytes, followed by the canonical CBOR of the record.
 type ProviderRecord struct {
@@ -111,6 +103,16 @@ func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 	return r, verify(providerDomain, raw, body, key)
 }
 
+// SignedProviderRecord returns a record that was verified before: it checks form and signature, and
+// neither dates nor bounds.
+func SignedProviderRecord(raw []byte, signer ed25519.PublicKey) (r ProviderRecord, err error) {
+	body, err := unsealed(raw, &r)
+	if err != nil {
+		return r, err
+	}
+	return r, verify(providerDomain, raw, body, signer)
+}
+
 // Sign returns the signed form of r.
 func (r *NameRecord) Sign(key ed25519.PrivateKey) ([]byte, error) { return sealed(nameDomain, r, key) }
 
@@ -132,6 +134,16 @@ func ParseNameRecord(
 		}
 	}
 	return r, nil, &RecordError{"sig", "is by no key that is trusted for this name"}
+}
+
+// SignedNameRecord returns a record that was verified before: it checks form and signature, and not
+// its dates.
+func SignedNameRecord(raw []byte, signer ed25519.PublicKey) (r NameRecord, err error) {
+	body, err := unsealed(raw, &r)
+	if err != nil {
+		return r, err
+	}
+	return r, verify(nameDomain, raw, body, signer)
 }
 
 // check returns the first fault of r as an answer for key at now.

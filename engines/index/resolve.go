@@ -67,7 +67,7 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 	}
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text: key.text, key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+		text: key.String(), key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
@@ -88,6 +88,14 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 	}
 	return a, err
 }
+
+// nameTTL is the lifetime of a signed name record. Another node may serve the record for that time,
+// even if this node is gone.
+const nameTTL = time.Hour
+
+// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
+// it every renewEvery, so that they serve the name for about two days without its owner.
+const siteTTL = 48 * time.Hour
 
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
 // this node's own file.

@@ -188,7 +188,7 @@ func Checks() []store.Check { return []store.Check{{Name: service, Schema: 2, Ru
 
 func checkRows(r store.Reader) error {
 	for text, row := range names.All(r) {
-		if k, err := ParseKey(text); err != nil || k.text != text || row.Seq == 0 || row.Manifest.IsZero() {
+		if k, err := ParseKey(text); err != nil || k.String() != text || row.Seq == 0 || row.Manifest.IsZero() {
 			return fmt.Errorf("index: row of the name %q: not a name with a manifest: %w", text, store.ErrCorrupt)
 		}
 	}
@@ -216,14 +216,10 @@ func checkRows(r store.Reader) error {
 
 // checkRecord compares a row with the record that it holds.
 func checkRecord(k provKey, row *provRow) error {
-	var rec ProviderRecord
-	body, err := unsealed(row.Raw, &rec)
-	if err != nil {
-		return err
+	rec, err := SignedProviderRecord(row.Raw, k.peer[:])
+	if err == nil && (rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS ||
+		rec.ExpiresMS() != row.ExpiresMS) {
+		err = errors.New("the record is not the one of this row")
 	}
-	if rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS ||
-		rec.ExpiresMS() != row.ExpiresMS {
-		return errors.New("the record is not the one of this row")
-	}
-	return verify(providerDomain, row.Raw, body, k.peer[:])
+	return err
 }

@@ -182,7 +182,7 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		n := r.put("name:docs.example", digest("1"))
 		var row nameRow
 		if err := r.store.View(r.ctx(),
-			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.text); return nil }); err != nil {
+			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.String()); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r.e.synced.Store(row.Commit - 1) // as if the sync still ran

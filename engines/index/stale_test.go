@@ -77,7 +77,7 @@ func TestNameOfAPeer(t *testing.T) {
 	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 	o.put(other, nameRow{Manifest: digest("1"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-		if a := r.resolve(k.text); a.Manifest != digest("1") || a.Source != SourcePeer || a.Seq != 1 {
+		if a := r.resolve(k.String()); a.Manifest != digest("1") || a.Source != SourcePeer || a.Seq != 1 {
 			t.Errorf("%+v", a)
 		}
 		if _, err := r.e.Resolve(r.ctx(), other, ResolveOptions{}); !errors.Is(err, ErrNotFound) ||
@@ -86,7 +86,7 @@ func TestNameOfAPeer(t *testing.T) {
 		}
 		r.e.cache.Settle()
 		time.Sleep(5 * time.Second)
-		if a := r.resolve(k.text); a.Source != SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
+		if a := r.resolve(k.String()); a.Source != SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
 			t.Errorf("%+v, %d sends", a, o.sends.Load())
 		}
 		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true}); !errors.Is(err, ErrNotFound) {
@@ -94,13 +94,13 @@ func TestNameOfAPeer(t *testing.T) {
 		}
 		o.put(k, nameRow{Manifest: digest("2"), Seq: 2})
 		time.Sleep(7 * time.Second)
-		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourcePeer {
+		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != SourcePeer {
 			t.Errorf("moved: %+v", a)
 		}
 		o.dead.Store(true)
 		r.e.cache.Settle()
 		time.Sleep(12 * time.Second)
-		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourceStale ||
+		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != SourceStale ||
 			r.count("index_stale_served_total") != 1 {
 			t.Errorf("dead: %+v", a)
 		}
@@ -130,19 +130,19 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 		t,
 		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 1 })),
 		func(r *rig) {
-			if a := r.resolve(k.text); a.Source != SourcePeer {
+			if a := r.resolve(k.String()); a.Source != SourcePeer {
 				t.Errorf("%+v", a)
 			}
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
-			if a := r.resolve(k.text); a.Source != SourceStale {
+			if a := r.resolve(k.String()); a.Source != SourceStale {
 				t.Errorf("failed: %+v", a)
 			}
 			name := o.fake.name
 			synctest.Wait() // for calls that the lookup has left
 			o.fake.name = func(ctx context.Context, _ Key) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
-			if a := r.resolve(k.text); a.Source != SourceStale {
+			if a := r.resolve(k.String()); a.Source != SourceStale {
 				t.Errorf("silent: %+v", a)
 			}
 			synctest.Wait()
@@ -170,11 +170,11 @@ func TestForgedNames(t *testing.T) {
 				return signedName(seedKey(7), k, digest("true"), 5, now()), nil
 			}}
 			bubble(t, all(withPeers(liar), trusting("example", 7)), func(r *rig) {
-				r.resolve(k.text)
+				r.resolve(k.String())
 				r.e.cache.Settle()
 				time.Sleep(12 * time.Second)
 				liar.name = func(context.Context, Key) ([]byte, error) { return record(), nil }
-				if a := r.resolve(k.text); a.Manifest != digest("true") || a.Source != SourceStale {
+				if a := r.resolve(k.String()); a.Manifest != digest("true") || a.Source != SourceStale {
 					t.Errorf("%+v", a)
 				}
 				if r.count("index_integrity_fail_total") == 0 || r.count("dht_errors_total", "kind", "invalid") == 0 {
@@ -263,9 +263,9 @@ func TestStaleEnds(t *testing.T) {
 		k := key("name:docs.example")
 		o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-			r.resolve(k.text)
+			r.resolve(k.String())
 			r.e.cache.Settle()
-			r.put(k.text, digest("own"))
+			r.put(k.String(), digest("own"))
 			if err := r.e.DeleteName(r.ctx(), alice, k, "c"); err != nil {
 				t.Fatal(err)
 			}

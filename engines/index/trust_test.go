@@ -58,7 +58,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 	two.target = "second:8443"
 	one.put(k, nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, all(origins(one, two), trusting("example", 7), trusting("example", 8)), func(r *rig) {
-		if a := r.resolve(k.text); a.Manifest != digest("1") || !a.Conflict.IsZero() {
+		if a := r.resolve(k.String()); a.Manifest != digest("1") || !a.Conflict.IsZero() {
 			t.Errorf("%+v", a)
 		}
 		swap := func(from, to *origin, m b3.Digest, seq uint64) Answer {
@@ -66,7 +66,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 			to.put(k, nameRow{Manifest: m, Seq: seq})
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
-			return r.resolve(k.text)
+			return r.resolve(k.String())
 		}
 		for i := range 20 {
 			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != SourcePeer ||
@@ -100,8 +100,8 @@ func TestForgetShowsNamesOfPeers(t *testing.T) {
 	o := newOrigin(7)
 	o.put(k, nameRow{Manifest: digest("theirs"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-		r.put(k.text, digest("ours"))
-		r.put(version.text, digest("ours"))
+		r.put(k.String(), digest("ours"))
+		r.put(version.String(), digest("ours"))
 		for _, one := range []Key{k, version} {
 			if err := r.e.DeleteName(r.ctx(), alice, one, "c"); err != nil {
 				t.Fatal(err)
@@ -118,10 +118,10 @@ func TestForgetShowsNamesOfPeers(t *testing.T) {
 				t.Errorf("again: %v", err)
 			}
 		}
-		if a := r.resolve(k.text); a.Manifest != digest("theirs") || a.Source != SourcePeer {
+		if a := r.resolve(k.String()); a.Manifest != digest("theirs") || a.Source != SourcePeer {
 			t.Errorf("forgotten: %+v", a)
 		}
-		if n := r.put(version.text, digest("other")); n.Seq != 1 {
+		if n := r.put(version.String(), digest("other")); n.Seq != 1 {
 			t.Errorf("%+v", n)
 		}
 	})

@@ -219,7 +219,7 @@ func (n *entry) outlives(now time.Time) bool {
 
 func (j *job) subject() string {
 	if j.isName() {
-		return j.key.text
+		return j.key.String()
 	}
 	return j.cid.String()
 }

@@ -53,7 +53,7 @@ func (e *Engine) PutName(
 	}
 	cmd := PutName{key, manifest, note("index.name_put", by, corrID), e.restored()}
 	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventPut, key.text, key.text)
+		e.committed(d.commit, eventPut, key.String(), key.String())
 	})
 	return done.Named, done.Created, e.met(err)
 }
@@ -66,7 +66,7 @@ func (e *Engine) restored() bool { return e.store.Info().RestoredFrom != "" }
 func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
 	cmd := DeleteName{key, note("index.name_deleted", by, corrID), e.restored()}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventDeleted, key.text, key.text)
+		e.committed(d.commit, eventDeleted, key.String(), key.String())
 	})
 	return e.met(err)
 }
@@ -78,7 +78,7 @@ func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key Key, corr
 	cmd := ForgetName{key, note("index.name_forgotten", by, corrID)}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Forgotten) {
 		e.damage.forgetNames(d.keys)
-		e.committed(d.commit, eventDeleted, key.text, append(d.keys, key.text)...)
+		e.committed(d.commit, eventDeleted, key.String(), append(d.keys, key.String())...)
 	})
 	return err
 }
@@ -214,7 +214,7 @@ func (e *Engine) Identity() (PeerID, ed25519.PublicKey) {
 func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error) {
 	err = e.store.View(ctx, func(r store.Reader) error {
 		var known bool
-		if row, known = names.Get(r, key.text); !known {
+		if row, known = names.Get(r, key.String()); !known {
 			return ErrNotFound
 		}
 		return nil
