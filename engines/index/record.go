@@ -103,6 +103,12 @@ func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 	return r, verify(providerDomain, raw, body, key)
 }
 
+// StoredProviderRecord returns a record that was verified before: it checks its form only.
+func StoredProviderRecord(raw []byte) (r ProviderRecord, err error) {
+	_, err = unsealed(raw, &r)
+	return r, err
+}
+
 // SignedProviderRecord returns a record that was verified before: it checks form and signature, and
 // neither dates nor bounds.
 func SignedProviderRecord(raw []byte, signer ed25519.PublicKey) (r ProviderRecord, err error) {

@@ -232,8 +232,8 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provid
 			if row.ExpiresMS <= now {
 				return
 			}
-			var record ProviderRecord
-			if _, err := unsealed(row.Raw, &record); err != nil {
+			record, err := StoredProviderRecord(row.Raw)
+			if err != nil {
 				bad(rowError(bProv, provKeyCodec.Append(nil, k), err))
 				return
 			}
