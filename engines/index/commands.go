@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
 // PutName sets the manifest of a key.
 type PutName struct {
-	Key      Key
+	Key      name.Key
 	Manifest b3.Digest
 	Note     store.Event // audit row, without details
 	Restored bool        // the file was restored from a snapshot: see nextSeq
@@ -18,7 +19,7 @@ type PutName struct {
 
 // Written is the result of a command on names.
 type Written struct {
-	Named
+	name.Named
 	Created bool // the key did not exist
 	commit  uint64
 }
@@ -31,7 +32,7 @@ func (PutName) Kind() string { return "index.put_name/1" }
 func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
 	prev, known := names.Get(r, c.Key.String())
 	if known && c.Key.Versioned() && prev.Manifest != c.Manifest {
-		return Written{}, &ConflictError{Key: c.Key, Has: prev.Manifest}
+		return Written{}, &name.ConflictError{Key: c.Key, Has: prev.Manifest}
 	}
 	stands := known && !prev.Deleted
 	if stands && prev.Manifest == c.Manifest {
@@ -60,7 +61,7 @@ func nextSeq(prev nameRow, at store.Stamp, restored bool) uint64 {
 
 // DeleteName deletes a key.
 type DeleteName struct {
-	Key      Key
+	Key      name.Key
 	Note     store.Event
 	Restored bool // as that of PutName
 }
@@ -72,7 +73,7 @@ func (DeleteName) Kind() string { return "index.delete_name/1" }
 func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
 	prev, known := names.Get(r, c.Key.String())
 	if !known || prev.Deleted {
-		return Written{}, ErrNotFound
+		return Written{}, name.ErrNotFound
 	}
 	next := nameRow{
 		Manifest:  prev.Manifest,
@@ -89,7 +90,7 @@ func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Writ
 // ForgetName removes the row of a key, even if it is damaged or a tombstone. The file then holds no
 // trace of the key.
 type ForgetName struct {
-	Key  Key
+	Key  name.Key
 	Note store.Event
 }
 
@@ -108,7 +109,7 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 		out.keys = append(out.keys, c.Key.String())
 	} else {
 		for _, bad := range damagedBeside(r, key) {
-			if k, err := ParseKey(bad); err == nil && k.String() == bad {
+			if k, err := name.ParseKey(bad); err == nil && k.String() == bad {
 				_, err := parseName([]byte(bad), r.Get(bName, []byte(bad)))
 				return out, err
 			}
@@ -116,7 +117,7 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 		}
 	}
 	if len(out.keys) == 0 {
-		return out, ErrNotFound
+		return out, name.ErrNotFound
 	}
 	for _, k := range out.keys {
 		w.Delete(bName, []byte(k))
@@ -176,10 +177,10 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	case was != nil && string(was.Raw) == string(c.Raw):
 		return at.Seq, nil
 	case was != nil && was.AtMS >= c.AtMS:
-		return 0, &RecordError{"ts", "is not later than that of the record that stands"}
-	case others >= MaxProviders && least.ExpiresMS >= c.ExpiresMS:
-		return 0, &RecordError{"ttl", "ends before those of all the providers that the id may have"}
-	case others >= MaxProviders:
+		return 0, &name.RecordError{Field: "ts", Reason: "is not later than that of the record that stands"}
+	case others >= name.MaxProviders && least.ExpiresMS >= c.ExpiresMS:
+		return 0, &name.RecordError{Field: "ttl", Reason: "ends before those of all the providers that the id may have"}
+	case others >= name.MaxProviders:
 		remove(w, first, &least)
 	}
 	if was != nil {
@@ -187,7 +188,7 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	}
 	providers.Put(w, k, row)
 	provEnds.Put(w, k.end(&row), struct{}{})
-	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(PeerIDOf(c.Peer[:]))))
+	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(name.PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
 
@@ -212,13 +213,13 @@ func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	row, known, err := recordAt(r, k)
 	switch {
 	case !known:
-		return 0, ErrNotFound
+		return 0, name.ErrNotFound
 	case err != nil:
 		providers.Delete(w, k) // damaged: the row of its expiry is left to a Repair
 	default:
 		remove(w, k, &row)
 	}
-	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(PeerIDOf(c.Peer[:]))))
+	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(name.PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
 

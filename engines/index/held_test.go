@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -40,8 +41,8 @@ func TestKeptRecord(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		local := func() (Answer, error) { return r.e.Resolve(r.ctx(), docs, ResolveOptions{Local: true}) }
-		if _, err := local(); !errors.Is(err, ErrNotFound) {
+		local := func() (name.Answer, error) { return r.e.Resolve(r.ctx(), docs, name.ResolveOptions{Local: true}) }
+		if _, err := local(); !errors.Is(err, name.ErrNotFound) {
 			t.Fatalf("before a lookup: err = %v", err)
 		}
 		r.resolve(docs.String())
@@ -50,19 +51,19 @@ func TestKeptRecord(t *testing.T) {
 		}
 		a.dead.Store(true)
 		r.e.Purge()
-		if got := r.resolve(docs.String()); got.Manifest != digest("1") || got.Seq != 5 || got.Source != SourcePeer {
+		if got := r.resolve(docs.String()); got.Manifest != digest("1") || got.Seq != 5 || got.Source != name.SourcePeer {
 			t.Errorf("owner dead: %+v", got)
 		}
 		got, err := local()
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, signer, err := ParseNameRecord(got.Record, docs, []ed25519.PublicKey{publicOf(seedKey(2))}, time.Now())
+		n, signer, err := name.ParseNameRecord(got.Record, docs, []ed25519.PublicKey{publicOf(seedKey(2))}, time.Now())
 		if err != nil || n.Seq != 5 || !bytes.Equal(signer, publicOf(seedKey(2))) {
 			t.Errorf("for a node: %+v, %v", n, err)
 		}
 		r.ahead.Store(int64(siteTTL))
-		if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+		if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
 			t.Errorf("after its expiry: %+v", got)
 		}
 		if _, err := local(); err == nil {
@@ -152,7 +153,7 @@ func TestKeptRecordAfterRestart(t *testing.T) {
 	row := r.row(bHeld, docs.String())
 	r.rewrite(rewrite{row, row.flip(9, false)})
 	r.e.Purge()
-	if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+	if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
 		t.Errorf("out of a damaged row: %+v", got)
 	}
 	a.dead.Store(false)
@@ -257,16 +258,16 @@ func TestStored(t *testing.T) {
 		if got := r.kept(); !slices.Equal(got, []string{docs.String()}) {
 			t.Fatalf("kept %q", got)
 		}
-		for name, want := range map[string]b3.Digest{
+		for text, want := range map[string]b3.Digest{
 			docs.String(): digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
 		} {
-			got, err := r.e.Stored(r.ctx(), key(name))
-			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, ErrNotFound) {
-				t.Errorf("%s: %s, %v", name, got, err)
+			got, err := r.e.Stored(r.ctx(), key(text))
+			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, name.ErrNotFound) {
+				t.Errorf("%s: %s, %v", text, got, err)
 			}
 		}
 		r.ahead.Store(int64(siteTTL))
-		if got, err := r.e.Stored(r.ctx(), docs); !errors.Is(err, ErrNotFound) {
+		if got, err := r.e.Stored(r.ctx(), docs); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("an expired record: %s, %v", got, err)
 		}
 	})

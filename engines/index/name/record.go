@@ -1,4 +1,4 @@
-package index
+package name
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const (
 
 // Bounds of records.
 const (
-	maxRecord = 2 << 10 // bytes, signature included
+	MaxRecord = 2 << 10 // bytes, signature included
 	minTTL    = time.Minute
 	maxTTL    = 48 * time.Hour
 	maxSkew   = 5 * time.Minute // time by which a record may be ahead of this node's clock
@@ -174,7 +174,7 @@ var (
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		MaxArrayElements:  maxAddrs,
+		MaxArrayElements:  MaxAddrs,
 		MaxMapPairs:       16,
 		MaxNestedLevels:   4,
 		TextUnmarshaler:   cbor.TextUnmarshalerTextString,
@@ -201,7 +201,7 @@ func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 		return nil, &RecordError{"record", "does not encode: " + err.Error()}
 	}
 	raw := append(ed25519.Sign(key, append([]byte(domain), body...)), body...)
-	if len(raw) > maxRecord {
+	if len(raw) > MaxRecord {
 		return nil, &RecordError{"record", "must be at most 2 KiB"}
 	}
 	return raw, nil
@@ -210,7 +210,7 @@ func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 // unsealed decodes the body of a signed form into record and returns its bytes. It accepts only
 // canonical CBOR.
 func unsealed(raw []byte, record any) (body []byte, err error) {
-	if len(raw) <= ed25519.SignatureSize || len(raw) > maxRecord {
+	if len(raw) <= ed25519.SignatureSize || len(raw) > MaxRecord {
 		return nil, &RecordError{"record", "must be a signature and a record, at most 2 KiB"}
 	}
 	body = raw[ed25519.SignatureSize:]
