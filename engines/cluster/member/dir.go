@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"ronbox/appliance/host"
 	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
@@ -203,13 +204,13 @@ func (d *Dir) removeMark(name string) error {
 	if err := os.Remove(d.file(clusterDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return store.SyncDir(d.file(clusterDir))
+	return host.SyncDir(d.file(clusterDir))
 }
 
 // removeAll removes files or directories, and syncs the directories that they were in.
 func removeAll(paths ...string) (err error) {
 	for _, path := range paths {
-		err = errors.Join(err, os.RemoveAll(path), store.SyncDir(filepath.Dir(path)))
+		err = errors.Join(err, os.RemoveAll(path), host.SyncDir(filepath.Dir(path)))
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/store"
+	"ronbox/appliance/host"
 )
 
 // Files of an identity, in the directory <data>/cluster.
@@ -297,13 +297,13 @@ func (i *Identity) Save(dir string) error {
 			return err
 		}
 	}
-	return store.SyncDir(filepath.Dir(dir))
+	return host.SyncDir(filepath.Dir(dir))
 }
 
 // WriteFile creates or replaces a file of mode 0600. The file is complete or unchanged, and
 // survives a power cut once WriteFile has returned nil.
 func WriteFile(path string, text []byte) error {
-	return store.ReplaceFile(path, 0o600, func(w io.Writer) error {
+	return host.ReplaceFile(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
