@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/host"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -87,7 +87,7 @@ func (d *Dir) InstallFile() string { return d.database + installSuffix }
 func (d *Dir) fetchFile() string { return d.database + fetchSuffix }
 
 // Identity reads the identity of the node; see [peer.Load].
-func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
+func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir), store.Schema) }
 
 // Follow gives the node the address of its configuration; see [peer.Identity.Follow]. It returns
 // the identity also if that cannot be written.
