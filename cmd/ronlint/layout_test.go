@@ -35,7 +35,8 @@ var layers = [][]string{
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry", "engines/fleet", "engines/fleet/usage"},
+		"engines/registry/export", "engines/registry/document", "engines/registry",
+		"engines/fleet", "engines/fleet/usage"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
@@ -101,6 +102,7 @@ var services = map[string][]string{
 var forbidden = map[string][]string{
 	"engines/registry/checkpoint": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/record":     {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/document":   {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/rverify":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/ledger/record":       {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/rewarder/rverify": {
