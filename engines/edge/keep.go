@@ -24,9 +24,12 @@ const (
 
 // Bounds of Keep and Keys.
 const (
-	MaxKeep  = 256    // URLs of one Keep, which one commit writes
-	MaxKeys  = 1000   // URLs of one page
-	keysWalk = 10_000 // rows that are read for one page
+	MaxKeep = 256  // URLs of one Keep, which one commit writes
+	MaxKeys = 1000 // URLs of one page
+)
+
+const (
+	keysWalk = 10_000 // rows that are read for one page of Keys
 	// pinShare is the share that may be pinned: max_bytes / pinShare unless edge.cas.max_pinned is
 	// set, and max_urls / pinShare.
 	pinShare = 2
