@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -250,7 +251,7 @@ func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) 
 	err = e.d.Store.View(ctx, func(r store.Reader) error {
 		var known bool
 		if row, known = t.Get(r, key); !known {
-			return ErrNotFound
+			return asset.ErrNotFound
 		}
 		return nil
 	})

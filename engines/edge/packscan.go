@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // scanJob requests a scan of the folder. The reply is the error of the scan.
@@ -40,7 +41,7 @@ func (s *PackSet) publish(old, next *generation) bool {
 	}
 	for _, id := range old.ids() {
 		if e := old.packs[id]; next.packs[id].path == "" {
-			e.info.State = PackRemoved
+			e.info.State = asset.PackRemoved
 			s.event(e.info)
 		}
 	}

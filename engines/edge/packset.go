@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pmtiles"
 )
 
@@ -119,7 +120,7 @@ func (s *PackSet) Info(id string) (PackInfo, error) {
 // Failed returns the number of packs that cannot be served.
 func (s *PackSet) Failed() (n int) {
 	for _, e := range s.current.Load().packs {
-		if e.info.State == PackFailed || e.info.State == PackChanged {
+		if e.info.State == asset.PackFailed || e.info.State == asset.PackChanged {
 			n++
 		}
 	}
@@ -152,7 +153,7 @@ func (s *PackSet) changed(id string) error {
 	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
 		s.alerted.Store(false) // the next request tries again
 	}
-	return &PackError{ID: id, State: PackChanged, Reason: changedInPlace}
+	return &PackError{ID: id, State: asset.PackChanged, Reason: changedInPlace}
 }
 
 // Tile reads a tile of a pack in a coding that accept admits. It returns ErrNoPack, ErrBadTile,
@@ -173,24 +174,24 @@ func (s *PackSet) Tile(ctx context.Context, at TileRef, accept func(Coding) bool
 
 // File opens the file of a verified PMTiles pack. The Object holds a reference of the pack until it
 // is closed. It returns ErrNoPack, ErrNoRaw or a PackError.
-func (s *PackSet) File(id string) (*Object, error) {
+func (s *PackSet) File(id string) (*asset.Object, error) {
 	e, err := s.hold(id)
 	switch {
 	case err != nil:
 		return nil, err
 	case e.info.Kind != KindPMTiles:
 		err = ErrNoRaw
-	case e.info.State != PackVerified:
+	case e.info.State != asset.PackVerified:
 		err = &PackError{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
 	default:
 		file, end := e.pack.view()
-		return &Object{
-			Digest: e.info.Digest,
-			Size:   e.info.Size,
-			Type:   "application/vnd.pmtiles",
-			File:   file,
-			From:   FromPack,
-			close:  end,
+		return &asset.Object{
+			Digest:  e.info.Digest,
+			Size:    e.info.Size,
+			Type:    "application/vnd.pmtiles",
+			File:    file,
+			From:    asset.FromPack,
+			OnClose: end,
 		}, nil
 	}
 	e.pack.Close()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // A member that does not lead serves objects by their hashes, sites and packs from its files, and
@@ -38,12 +39,12 @@ func TestStand(t *testing.T) {
 	}
 	stand()
 	for range 2 {
-		r.want(assetOf(b3.Sum([]byte(big))), big)
+		r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 		r.mustVisit(docs, "", "<h1>")
 	}
 	begun := time.Now()
 	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {
-		if _, _, err := r.read(assetOf(d)); !isMiss(err) {
+		if _, _, err := r.read(asset.PathOf(d)); !isMiss(err) {
 			t.Errorf("%s: %v", d, err)
 		}
 	}
@@ -61,7 +62,7 @@ func TestStand(t *testing.T) {
 	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
 		t.Errorf("a tile: %v", err)
 	}
-	if info, err := r.e.Packs().Info("toner"); err != nil || info.State != PackVerifying {
+	if info, err := r.e.Packs().Info("toner"); err != nil || info.State != asset.PackVerifying {
 		t.Errorf("%+v, %v", info, err)
 	}
 	if got := r.store.Info().Seq; got != seq {
@@ -78,7 +79,7 @@ func TestStand(t *testing.T) {
 	if got := states(rescan(t, r.e.Packs())); got != "toner verified" {
 		t.Error(got)
 	}
-	r.want(assetOf(b3.Sum([]byte(big))), big)
+	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 	o, err := r.e.Asset(t.Context(), "toner.pmtiles", "")
 	if err != nil {
 		t.Fatal(err)
