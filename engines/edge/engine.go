@@ -1,11 +1,9 @@
 package edge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -144,15 +142,16 @@ func New(cfg Config, d Deps) *Engine {
 	})
 	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service,
 		flow.RankCounters)
-	dir := cmp.Or(cfg.PacksDir, "packs")
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(d.DataDir, dir)
-	}
-	d.Log = e.log
 	e.newFleet()
 	e.newMembers()
-	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
-		e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+	e.packs = newPackSet(cfg.PacksDir, cfg.Packs, PackDeps{
+		Catalog: d.Catalog,
+		Store:   d.Store,
+		Log:     e.log,
+		DataDir: d.DataDir,
+		Event: func(p PackInfo) {
+			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+		},
 	})
 	e.rehash = e.packs.Rehash
 	e.meter = newMeter(e)

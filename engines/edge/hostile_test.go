@@ -359,8 +359,11 @@ func (c spoilRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // TestNotRecovered uses a set without Recover, as in a node with a disabled edge.
 func TestNotRecovered(t *testing.T) {
 	r := newRig(t)
-	s := newPackSet(t.TempDir(), defaultPacksConfig(), Deps{Catalog: flow.NewCatalog(nil, r.log), Log: r.log},
-		func(PackInfo) {})
+	s := newPackSet(t.TempDir(), defaultPacksConfig(), PackDeps{
+		Catalog: flow.NewCatalog(nil, r.log),
+		Log:     r.log,
+		Event:   func(PackInfo) {},
+	})
 	s.Purge()
 	s.Reload()
 	if n := s.Failed() + len(s.List()); n != 0 {

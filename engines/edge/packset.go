@@ -1,9 +1,13 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hashicorp/go-hclog"
+	"path/filepath"
+	"ronbox/store"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +21,7 @@ import (
 // and the verifiers replace it. A pack that is no longer in a generation is closed after its last
 // request.
 type PackSet struct {
-	Deps
-	event   func(PackInfo) // called with each new state of a pack; must not block
+	PackDeps
 	dir     string
 	env     *packEnv
 	current atomic.Pointer[generation]
@@ -30,6 +33,16 @@ type PackSet struct {
 	serial  atomic.Uint64 // of the last opened pack
 	dirty   atomic.Bool   // the rows of current differ from the file
 	saving  atomic.Bool   // a call of remember writes them
+	stands  bool          // the caches are open; owned by Stand
+}
+
+// PackDeps holds the dependencies of a PackSet.
+type PackDeps struct {
+	Catalog *flow.Catalog
+	Store   *store.Store
+	Log     hclog.Logger
+	DataDir string
+	Event   func(PackInfo) // called with each new state of a pack; must not block
 }
 
 // Bounds of all packs.
@@ -39,10 +52,14 @@ const (
 	dirBytes  = 16 << 20 // of cached PMTiles directories
 )
 
-// newPackSet declares the queue and the caches of the packs in a folder, which may be missing. It
-// does no I/O.
-func newPackSet(dir string, cfg PacksConfig, d Deps, event func(PackInfo)) *PackSet {
-	s := &PackSet{Deps: d, event: event, dir: dir}
+// newPackSet declares the queue and the caches of the packs in a folder, which may be missing. A
+// relative dir is below the data directory, and "" is the folder packs in it. newPackSet does no
+// I/O.
+func newPackSet(dir string, cfg PacksConfig, d PackDeps) *PackSet {
+	if dir = cmp.Or(dir, "packs"); !filepath.IsAbs(dir) {
+		dir = filepath.Join(d.DataDir, dir)
+	}
+	s := &PackSet{PackDeps: d, dir: dir}
 	s.current.Store(&generation{})
 	s.moved = flow.NewWatch(d.Catalog, flow.Spec{
 		Service: service, Name: "packs", Producers: []string{taskScanner, taskOpener, taskVerifier},

@@ -186,7 +186,7 @@ func TestPackEvents(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	var mu sync.Mutex
 	var told []PackInfo
-	s.event = func(i PackInfo) {
+	s.Event = func(i PackInfo) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, i)
