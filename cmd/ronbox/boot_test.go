@@ -14,6 +14,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 )
 
 // beginPiped starts p and returns a pipe of its stderr. Unlike that of exec, it stays open until it
@@ -80,7 +81,7 @@ func TestStopDuringOpen(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
 	b := newBox(t)
-	held, err := os.Open(filepath.Join(b.dir, server.DatabaseName))
+	held, err := os.Open(filepath.Join(b.dir, config.DatabaseName))
 	if err = errors.Join(err, unix.Flock(int(held.Fd()), unix.LOCK_EX)); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if err != nil {
 		return err
 	}
-	exists := cli.Exists(cfg.Path(server.DatabaseName))
+	exists := cli.Exists(cfg.Path(config.DatabaseName))
 	if follows := &cfg.Registry.Follow; f.follow != "" {
 		if exists && (follows.URL != f.follow || follows.Genesis != f.genesis) {
 			return cli.Fail(cli.ExitFailed, "not_empty", "choose an empty --data-dir",
@@ -122,7 +122,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 		return err
 	}
 	if f.start && exists {
-		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
+		if runs := store.Holder(cfg.Path(config.DatabaseName)); runs != nil {
 			return a.runsAlready(cfg, runs)
 		}
 		hold(cfg)
@@ -167,7 +167,7 @@ func (f initFlags) choose(cfg *config.Config) error {
 // hold locks the secret of a node until the process ends, so that verbs wait for the node: nothing
 // else is locked between init and serve. Without the lock they only wait less.
 func hold(cfg *config.Config) {
-	if fd, err := unix.Open(cfg.Path(server.SecretName), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+	if fd, err := unix.Open(cfg.Path(config.SecretName), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 		_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	}
 }

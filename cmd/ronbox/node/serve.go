@@ -145,7 +145,7 @@ func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	t := tabwriter.NewWriter(a.Stderr, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\nURL\t%s\nsocket\t%s\n", s.URL, s.Socket)
-	if token := cfg.Path(server.TokenName); cli.Exists(token) {
+	if token := cfg.Path(config.TokenName); cli.Exists(token) {
 		fmt.Fprintf(t, "token file\t%s\n", token)
 	}
 	if on, off := server.Chosen(cfg); off != nil {
@@ -157,7 +157,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	_ = t.Flush() // stderr is for people; nothing depends on it
 
 	verbs := []string{"console", "doctor"}
-	key := cfg.Path(server.SignerName)
+	key := cfg.Path(config.SignerName)
 	if cli.Exists(key) {
 		verbs = []string{"console", "registry apply testdata/registry/*.ndjson --key " + unit.Shell(key)}
 	} else if cfg.Registry.Enabled { // its signers are elsewhere

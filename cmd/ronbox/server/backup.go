@@ -54,7 +54,7 @@ func (n *Node) copyInto(
 		return m, snapshotDirError(dir, err)
 	}
 	n.backedUp(began)
-	if dir == snapshotDir(n.conf()) {
+	if dir == n.conf().SnapshotDir() {
 		n.due.failed.Store(nil)
 	}
 	return m, nil
@@ -121,7 +121,7 @@ func (n *Node) sweep() {
 		err = errors.Join(err, gone)
 	}
 	beside, failed := store.SweepBeside(n.store.Path())
-	_, swept := n.store.Sweep(snapshotDir(n.boot)) // it logs what it removes
+	_, swept := n.store.Sweep(n.boot.SnapshotDir()) // it logs what it removes
 	for _, path := range slices.Concat(removed, beside) {
 		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
 	}

@@ -150,7 +150,7 @@ func TestDoctorOfAStoppedNode(t *testing.T) {
 	must(t, os.Mkdir(cfg.Node.DataDir, 0o700))
 	id, err := store.NewIdentity(time.Now().Add(30 * time.Hour))
 	must(t, err)
-	must(t, store.Create(cfg.Path(DatabaseName), id))
+	must(t, store.Create(cfg.Path(config.DatabaseName), id))
 	found := Checkup(t.Context(), cfg, Build{}, false)
 	i := slices.IndexFunc(found, func(f host.Finding) bool { return f.Check == "node_clock" })
 	if i < 0 || found[i].Level != host.Warn || !strings.Contains(found[i].Seen, "behind the node's clock") {
@@ -167,7 +167,7 @@ func TestInitBeforeTheBinary(t *testing.T) {
 	if err != nil || !strings.Contains(res.Clock, "ronbox token mint") {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	must(t, readOffline(t.Context(), cfg.Path(DatabaseName), func(_ store.Reader, info store.Info) error {
+	must(t, readOffline(t.Context(), cfg.Path(config.DatabaseName), func(_ store.Reader, info store.Info) error {
 		if at := time.Unix(0, info.At); at.Before(made) || at.After(made.Add(time.Hour)) {
 			t.Errorf("the file is of %s, the binary of %s", at, made)
 		}

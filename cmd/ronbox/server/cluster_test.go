@@ -347,7 +347,7 @@ func TestAddressOfAMember(t *testing.T) {
 func TestOtherSecretsAreTold(t *testing.T) {
 	a := leadsAlone(t)
 	other := joined(t, a)
-	key, logKey := other.Path(SecretName), other.Path(LogKeyName)
+	key, logKey := other.Path(config.SecretName), other.Path(config.LogKeyName)
 	right, err := os.ReadFile(key)
 	must(t, err)
 	must(t, os.WriteFile(key, []byte(strings.Repeat("5e", 32)+"\n"), 0o600))
@@ -371,7 +371,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	s, err := b.cluster().ClusterStatus(t.Context())
 	must(t, err)
 	one := s.Members[1]
-	if one.Healthy || !strings.Contains(one.Note, SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
+	if one.Healthy || !strings.Contains(one.Note, config.SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
 		t.Errorf("status %+v", s)
 	}
 	if why, _ := m.unfit(); !strings.Contains(why, "node secret") {
@@ -386,7 +386,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 		t.Errorf("the doctor finds %+v", f)
 	}
 	first := a.member.(*membership)
-	first.keysOf.Store(&member.KeyDigests{SecretName: "of an earlier leader"})
+	first.keysOf.Store(&member.KeyDigests{config.SecretName: "of an earlier leader"})
 	if differ := first.differing(); differ != "" {
 		t.Errorf("%s of the leader are not its own", differ)
 	}

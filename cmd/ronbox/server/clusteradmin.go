@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -85,7 +86,7 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 		if voter && differ == "" {
 			out.VotersHealthy++
 		}
-		if voter && !strings.Contains(differ, SecretName) {
+		if voter && !strings.Contains(differ, config.SecretName) {
 			able++
 		}
 		out.Members = append(out.Members, clusterapi.Member{

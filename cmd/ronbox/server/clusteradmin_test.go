@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -29,9 +30,9 @@ func TestLeaderLeaves(t *testing.T) {
 	must(t, err)
 
 	m := b.member.(*membership)
-	key := b.cfg.Path(SecretName)
+	key := b.cfg.Path(config.SecretName)
 	must(t, os.Rename(key, key+".away"))
-	if why, _ := m.unfit(); !strings.Contains(why, SecretName) {
+	if why, _ := m.unfit(); !strings.Contains(why, config.SecretName) {
 		t.Errorf("fit without the secret of the tokens: %q", why)
 	}
 	must(t, os.Rename(key+".away", key))
@@ -100,10 +101,10 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 func TestBundleWithoutNodeKey(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n := &Node{boot: cfg}
-	logKey := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	logKey := cfg.LogKeyPath()
 	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
 	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
-	must(t, os.RemoveAll(cfg.Path(SecretName)))
+	must(t, os.RemoveAll(cfg.Path(config.SecretName)))
 	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}

@@ -30,7 +30,7 @@ func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool)
 		return found
 	}
 	c := clock.New(clock.Options{Built: build.Made, Config: cfg.Node.Clock()})
-	if err := readOffline(ctx, cfg.Path(DatabaseName), func(_ store.Reader, info store.Info) error {
+	if err := readOffline(ctx, cfg.Path(config.DatabaseName), func(_ store.Reader, info store.Info) error {
 		c.Begin(time.Unix(0, max(info.At, info.CreatedAt)))
 		return nil
 	}); err != nil {
@@ -40,7 +40,7 @@ func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool)
 }
 
 func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Finding {
-	if file, err := os.Stat(cfg.Path(DatabaseName)); err == nil {
+	if file, err := os.Stat(cfg.Path(config.DatabaseName)); err == nil {
 		in.Held = file.Size()
 	}
 	found := append(host.Doctor(ctx, in), checkServices(cfg))
@@ -86,9 +86,9 @@ func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 // checkSecret looks at the node secret of a stopped node, as its start would.
 func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
 	f := host.Finding{Check: "node_key", Level: host.OK, Seen: "it is that of the database"}
-	secret, err := tokens.ReadSecret(cfg.Path(SecretName))
+	secret, err := tokens.ReadSecret(cfg.Path(config.SecretName))
 	if err == nil {
-		err = readOffline(ctx, cfg.Path(DatabaseName), func(r store.Reader, info store.Info) error {
+		err = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, info store.Info) error {
 			return tokens.CheckSecret(r, secret, info.AuthEpoch)
 		})
 	}
@@ -122,10 +122,12 @@ func needs(cfg *config.Config) host.Inputs {
 		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
 		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
 	}
-	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName, PolicyKeyName} {
+	for _, name := range []string{
+		config.DatabaseName, config.SecretName, config.TokenName, config.SignerName, config.PolicyKeyName,
+	} {
 		in.Private = append(in.Private, cfg.Path(name))
 	}
-	in.Private = append(in.Private, registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
+	in.Private = append(in.Private, cfg.LogKeyPath())
 	if in.Amnesia {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
@@ -23,13 +22,6 @@ import (
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
-)
-
-// PacksName is the default folder of map packs, and edgeName the folder of fetched objects, both in
-// the data directory.
-const (
-	PacksName = "packs"
-	edgeName  = "edge"
 )
 
 func edgeService() service {
@@ -117,27 +109,18 @@ func MapPaths(cfg *config.Config) (paths []string) {
 	if !cfg.Edge.Enabled {
 		return nil
 	}
-	for _, file := range packFiles(packsDir(cfg)) {
+	for _, file := range packFiles(cfg.PacksDir()) {
 		id := filepath.Base(file)
 		paths = append(paths, edgeapi.PreviewPath+strings.TrimSuffix(id, filepath.Ext(id)))
 	}
 	return paths
 }
 
-// packsDir returns the folder of packs.
-func packsDir(cfg *config.Config) string {
-	dir := cmp.Or(cfg.Edge.PacksDir, PacksName)
-	if !filepath.IsAbs(dir) {
-		dir = cfg.Path(dir)
-	}
-	return dir
-}
-
 // CheckPacksDir returns an error if edge.packs_dir names a missing folder. The default folder may
 // be missing.
 func CheckPacksDir(cfg *config.Config) error {
-	dir := packsDir(cfg)
-	if !cfg.Edge.Enabled || dir == cfg.Path(PacksName) {
+	dir := cfg.PacksDir()
+	if !cfg.Edge.Enabled || dir == cfg.Path(config.PacksName) {
 		return nil
 	}
 	at, err := os.Stat(dir)
@@ -166,5 +149,5 @@ func copyPacks(cfg *config.Config, from string) error {
 	if len(packFiles(from)) == 0 {
 		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
 	}
-	return os.CopyFS(cfg.Path(PacksName), os.DirFS(from))
+	return os.CopyFS(cfg.Path(config.PacksName), os.DirFS(from))
 }

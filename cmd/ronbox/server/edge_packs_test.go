@@ -27,7 +27,7 @@ func TestHostilePacksHoldNothingUp(t *testing.T) {
 	must(t, copyPacks(cfg, packsFolder))
 	for _, h := range packtest.Hostile() {
 		if !h.Slow {
-			packtest.WriteMBTiles(t, filepath.Join(cfg.Path(PacksName), h.Name+".mbtiles"), h.Script)
+			packtest.WriteMBTiles(t, filepath.Join(cfg.Path(config.PacksName), h.Name+".mbtiles"), h.Script)
 		}
 	}
 	r := start(t, cfg)

@@ -379,7 +379,7 @@ func TestSlowReadersOfAnAsset(t *testing.T) {
 	}
 	long := longPack(t)
 	r := mapNode(t, func(c *config.Config) {
-		must(t, os.WriteFile(filepath.Join(c.Path(PacksName), "long.pmtiles"), long, 0o600))
+		must(t, os.WriteFile(filepath.Join(c.Path(config.PacksName), "long.pmtiles"), long, 0o600))
 	})
 	ask := func() net.Conn {
 		c, err := net.Dial("tcp", r.Addr())

@@ -29,7 +29,7 @@ func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if res.Follows != hub || res.Genesis != genesis || exists(cfg.Path(LogKeyName)) {
+	if res.Follows != hub || res.Genesis != genesis || exists(cfg.Path(config.LogKeyName)) {
 		t.Errorf("init --follow: %+v", res)
 	}
 	return loaded(t, cfg), nil
@@ -84,7 +84,7 @@ func TestFollowerOverHTTP(t *testing.T) {
 // wantRefusals sends writes to a follower, all of them malformed.
 func wantRefusals(t *testing.T, r *rig, hub string) {
 	t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(t, err)
 	for _, call := range []string{
 		"POST /registry/proposals", "POST /registry/approvals/x", "POST /registry/commit/x", "DELETE /registry/proposals/x",
@@ -218,7 +218,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
 	_, err = Init(t.Context(), cfg, o)
-	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(DatabaseName)) {
+	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
 		t.Errorf("from the export of another log: %v", err)
 	}
 }
@@ -227,7 +227,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 func exportOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := t.TempDir()
-	file, err := store.OpenReader(cfg.Path(DatabaseName))
+	file, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	err = file.View(t.Context(), func(r store.Reader) error {
 		_, err := export.Write(t.Context(), dir, registry.NewSource(r), func(uint64, uint64) {})

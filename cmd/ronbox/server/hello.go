@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/cluster/peer"
@@ -257,7 +258,7 @@ func (m *membership) compareKeys(leader member.KeyDigests) {
 }
 
 const (
-	keysEffect = "with another " + SecretName + " it cannot lead, with another log.key it signs no checkpoints"
+	keysEffect = "with another " + config.SecretName + " it cannot lead, with another log.key it signs no checkpoints"
 	keysAdvice = "copy these files from the leader"
 )
 

@@ -78,7 +78,7 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 		return InitResult{}, errForgets
 	}
 	if cfg.Store.SnapshotDir != "" {
-		if err := checkSnapshotDir(snapshotDir(cfg)); err != nil {
+		if err := checkSnapshotDir(cfg.SnapshotDir()); err != nil {
 			return InitResult{}, err
 		}
 	}
@@ -126,7 +126,7 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
 	}
 	res := InitResult{
-		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
+		DataDir: cfg.Node.DataDir, URL: cfg.URL(), Socket: cfg.SocketPath(), TokenFile: cfg.Path(config.TokenName),
 		Clock: clockWarning(&begin), Services: o.Services,
 		Follows: cfg.Registry.Follow.URL, Genesis: cfg.Registry.Follow.Genesis,
 	}
@@ -146,7 +146,7 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 	if err := tokens.WritePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
 		return InitResult{}, err
 	}
-	if err := store.Create(cfg.Path(DatabaseName), id); err != nil {
+	if err := store.Create(cfg.Path(config.DatabaseName), id); err != nil {
 		return InitResult{}, err
 	}
 	if service != nil {
@@ -190,14 +190,6 @@ func verbNode(cfg *config.Config, build Build) (*Node, error) {
 	return assemble(&own, build, Options{}, os.Stderr)
 }
 
-// address returns the URL of the node over TCP.
-func address(cfg *config.Config) string {
-	if cfg.TLS.Enabled {
-		return "https://" + cfg.Server.Bind
-	}
-	return "http://" + cfg.Server.Bind
-}
-
 // firstSteps creates the first token and the initial state of a dev node with the running parts.
 func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
 	if err := n.firstToken(ctx, o.Dev); err != nil {
@@ -235,7 +227,7 @@ func (n *Node) firstToken(ctx context.Context, dev bool) error {
 	if err != nil {
 		return err
 	}
-	return tokens.WritePrivate(n.boot.Path(TokenName), []byte(t.Token+"\n"))
+	return tokens.WritePrivate(n.boot.Path(config.TokenName), []byte(t.Token+"\n"))
 }
 
 // self returns this process as an actor.
@@ -301,16 +293,12 @@ func MintOffline(
 	return t, err
 }
 
-// UnfinishedName is the file that marks a directory which an init is filling, or which a killed
-// init has left. It is locked while the init runs.
-const UnfinishedName = "init.unfinished"
-
 // errUnfinished is returned for a directory that a killed init has left.
 var errUnfinished = errors.New("an init of this directory was interrupted")
 
 // finished returns errUnfinished for a directory that a killed init has left.
 func finished(cfg *config.Config) error {
-	if !cfg.Amnesia.Enabled && exists(cfg.Path(UnfinishedName)) {
+	if !cfg.Amnesia.Enabled && exists(cfg.Path(config.UnfinishedName)) {
 		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestInitsAtOnce(t *testing.T) {
 		if won.Load() != 1 {
 			t.Errorf("%d inits succeeded", won.Load())
 		}
-		for _, name := range []string{SecretName, DatabaseName, TokenName} {
+		for _, name := range []string{config.SecretName, config.DatabaseName, config.TokenName} {
 			if _, err := os.Stat(cfg.Path(name)); err != nil {
 				t.Errorf("after init: %v", err)
 			}
@@ -94,16 +94,16 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 func TestKilledInit(t *testing.T) {
 	t.Parallel()
 	for doc, lost := range map[string][]string{
-		"at once":             {SecretName, config.FileName, DatabaseName, TokenName, "registry"},
-		"before the database": {DatabaseName, TokenName, "registry"},
-		"before the token":    {TokenName, "registry"},
+		"at once":             {config.SecretName, config.FileName, config.DatabaseName, config.TokenName, "registry"},
+		"before the database": {config.DatabaseName, config.TokenName, "registry"},
+		"before the token":    {config.TokenName, "registry"},
 		"before the money":    {},
 	} {
 		if hosttest.UnderRace() && doc != "before the token" { // each is the work of one goroutine
 			continue
 		}
 		cfg, _ := devConfig(t)
-		mark := cfg.Path(UnfinishedName)
+		mark := cfg.Path(config.UnfinishedName)
 		must(t, os.WriteFile(mark, nil, 0o600))
 		for _, name := range lost {
 			must(t, os.RemoveAll(cfg.Path(name)))
@@ -144,7 +144,7 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("second init: %v", err)
 	}
-	if _, err := os.Stat(cfg.Path(DatabaseName)); err != nil {
+	if _, err := os.Stat(cfg.Path(config.DatabaseName)); err != nil {
 		t.Errorf("a refused init touched the node: %v", err)
 	}
 	file := newConfig(t)
@@ -426,7 +426,7 @@ func TestNoAmnesia(t *testing.T) {
 	if r.purgeEvery() != 0 || r.metric("amnesia_mode", "status", "off") != 1 {
 		t.Error("a node with a disk forgets")
 	}
-	if _, err := os.Stat(cfg.Path(SecretName)); err != nil {
+	if _, err := os.Stat(cfg.Path(config.SecretName)); err != nil {
 		t.Error(err)
 	}
 	if resp := r.raw(http.MethodGet, "/readyz", ""); resp.StatusCode != http.StatusOK {

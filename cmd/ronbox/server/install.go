@@ -49,7 +49,7 @@ func packaged(cfg *config.Config) bool { return cfg.Node.DataDir == config.Defau
 
 // IsDev reports whether init --dev has made the node: it holds keys that only such a node has.
 func IsDev(cfg *config.Config) bool {
-	return exists(cfg.Path(SignerName)) || exists(cfg.Path(PolicyKeyName))
+	return exists(cfg.Path(config.SignerName)) || exists(cfg.Path(config.PolicyKeyName))
 }
 
 // mayWrite reports whether dir is a folder that the process may write.

@@ -29,13 +29,6 @@ import (
 	"ronbox/store"
 )
 
-// Names in the data directory.
-const (
-	DatabaseName = "ronbox.db"
-	SecretName   = "node.key"    // root of all tokens
-	TokenName    = "admin.token" // minted by init
-)
-
 // ownService is the name of the node among the services. Its commands and its bucket have this
 // name.
 const ownService = "node"
@@ -251,7 +244,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 // storeOptions returns the dependencies and hooks of the store.
 func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	o := store.Options{
-		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Tracer: n.tracer,
+		Path: n.boot.Path(config.DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Tracer: n.tracer,
 		Now: n.now, Opened: n.clock.Begin,
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},

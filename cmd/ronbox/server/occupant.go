@@ -31,10 +31,10 @@ func occupantOf(ctx context.Context, cfg *config.Config) occupant {
 	p, known := host.Listener(cfg.Server.Bind)
 	own := false
 	for _, file := range p.Files {
-		if filepath.Base(file) != DatabaseName {
+		if filepath.Base(file) != config.DatabaseName {
 			continue
 		}
-		if sameFile(file, cfg.Path(DatabaseName)) {
+		if sameFile(file, cfg.Path(config.DatabaseName)) {
 			own = true
 			continue
 		}
@@ -54,7 +54,7 @@ func occupantOf(ctx context.Context, cfg *config.Config) occupant {
 	if known {
 		by = fmt.Sprintf("process %d (%.200s)", p.PID, p.Command)
 	}
-	if id := nodeAt(ctx, address(cfg)); id != "" {
+	if id := nodeAt(ctx, cfg.URL()); id != "" {
 		return occupant{fmt.Sprintf("the ronbox node %s listens there, %s", id, by), "stop that node, " + other}
 	}
 	if !known {

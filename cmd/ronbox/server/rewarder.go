@@ -19,12 +19,6 @@ import (
 	"ronbox/store"
 )
 
-// Names in the data directory.
-const (
-	rewarderDir   = "rewarder" // default folder of artifact files
-	PolicyKeyName = "rewarder/dev-policy.key"
-)
-
 // rewarderSweepEvery is the period of sweeps of uploads. rewarder.inputs.keep is at least an hour.
 const rewarderSweepEvery = time.Hour
 
@@ -69,7 +63,7 @@ func rewarderService() service {
 // artifactDir returns the folder of artifact files, or "" if none are written: with amnesia, they
 // may only be written to memory.
 func artifactDir(c *config.Config) string {
-	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(rewarderDir))
+	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(config.RewarderName))
 	if !filepath.IsAbs(dir) {
 		dir = c.Path(dir)
 	}
@@ -93,7 +87,7 @@ func makePolicyKey(cfg *config.Config) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("policy key: %w", err)
 	}
-	path = cfg.Path(PolicyKeyName)
+	path = cfg.Path(config.PolicyKeyName)
 	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
 		return "", err
 	}

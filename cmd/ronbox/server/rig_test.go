@@ -370,7 +370,7 @@ func (r *rig) socket() *apiClient { return r.client(client.Options{Socket: r.cfg
 
 func (r *rig) tcp() *apiClient {
 	r.t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func (r *rig) tcp() *apiClient {
 // signer is the dev node's key.
 func signer(t *testing.T, cfg *config.Config) *record.Key {
 	t.Helper()
-	raw, err := os.ReadFile(cfg.Path(SignerName))
+	raw, err := os.ReadFile(cfg.Path(config.SignerName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func auditEvents(t *testing.T, cfg *config.Config) []store.Event {
 // offline reads a stopped node's file.
 func offline(t *testing.T, cfg *config.Config, read func(store.Reader) error) {
 	t.Helper()
-	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	r, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -260,7 +261,7 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if n.boot.Amnesia.Enabled {
 		return tokens.DrawSecret()
 	}
-	path := n.boot.Path(SecretName)
+	path := n.boot.Path(config.SecretName)
 	secret, err := tokens.ReadSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err

@@ -187,8 +187,8 @@ func TestDevNodeWorks(t *testing.T) {
 		path string
 		mode os.FileMode
 	}{
-		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(SecretName), 0o600},
-		{cfg.Path(LogKeyName), 0o600}, {cfg.Path(DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
+		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(config.SecretName), 0o600},
+		{cfg.Path(config.LogKeyName), 0o600}, {cfg.Path(config.DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
 	} {
 		if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != f.mode {
 			t.Errorf("%s: %v, want mode %o", f.path, err, f.mode)
@@ -287,38 +287,38 @@ func TestBootFailures(t *testing.T) {
 		spoil func(t *testing.T, cfg *config.Config)
 		want  int
 	}{
-		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) },
+		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(config.DatabaseName))) },
 			ExitConfig},
 		{"a database cut short", func(t *testing.T,
 			cfg *config.Config) {
-			must(t, os.Truncate(cfg.Path(DatabaseName), 5000))
+			must(t, os.Truncate(cfg.Path(config.DatabaseName), 5000))
 		}, ExitCorrupt},
 		{"a pipe in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, syscall.Mkfifo(cfg.Path(DatabaseName), 0o600))
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, syscall.Mkfifo(cfg.Path(config.DatabaseName), 0o600))
 		}, ExitCorrupt},
 		{"a link to a device in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, os.Symlink("/dev/zero", cfg.Path(DatabaseName)))
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, os.Symlink("/dev/zero", cfg.Path(config.DatabaseName)))
 		}, ExitCorrupt},
 		{"a directory in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, os.Mkdir(cfg.Path(DatabaseName), 0o700))
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, os.Mkdir(cfg.Path(config.DatabaseName), 0o700))
 		}, ExitCorrupt},
 		{"a secret that others may read", func(t *testing.T,
 			cfg *config.Config) {
-			must(t, os.Chmod(cfg.Path(SecretName), 0o644))
+			must(t, os.Chmod(cfg.Path(config.SecretName), 0o644))
 		}, ExitDenied},
 		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
-			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
+			must(t, os.WriteFile(cfg.Path(config.SecretName), []byte("x"), 0o600))
 		}, ExitConfig},
 		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Mkdir(cfg.Path(SecretName), 0o700))
+			must(t, os.Remove(cfg.Path(config.SecretName)))
+			must(t, os.Mkdir(cfg.Path(config.SecretName), 0o700))
 		}, ExitConfig},
 		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Symlink("/nowhere/node.key", cfg.Path(SecretName)))
+			must(t, os.Remove(cfg.Path(config.SecretName)))
+			must(t, os.Symlink("/nowhere/node.key", cfg.Path(config.SecretName)))
 		}, ExitConfig},
 		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
@@ -430,7 +430,7 @@ func first[A, B any](a A, _ B) A { return a }
 // Without node.key the node makes a new one: old tokens are void, the socket still opens the door.
 func TestLostSecret(t *testing.T) {
 	cfg, _ := devConfig(t)
-	must(t, os.Remove(cfg.Path(SecretName)))
+	must(t, os.Remove(cfg.Path(config.SecretName)))
 	r := start(t, cfg)
 	_, err := r.tcp().Propose(t.Context(), draft(2, "x"), "")
 	if p := problem(t, err); p.Status != 401 {
@@ -464,7 +464,7 @@ func TestLostSecret(t *testing.T) {
 // Without it the node makes a new one, and the one that was lost may come back.
 func TestWrongSecret(t *testing.T) {
 	cfg, _ := devConfig(t)
-	path := cfg.Path(SecretName)
+	path := cfg.Path(config.SecretName)
 	right, err := os.ReadFile(path)
 	must(t, err)
 	finding := func() host.Finding {

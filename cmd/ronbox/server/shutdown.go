@@ -216,18 +216,13 @@ func (n *Node) drainStore(ctx context.Context) (aborted int) {
 	return n.sup.Drain("store", time.Until(late), n.grace())
 }
 
-// StoppingName is the file in the data directory that a node locks from the closing of its sockets
-// until it has closed its database, so that verbs do not wait for it as for a node that starts. One
-// that starts again does not lock it.
-const StoppingName = config.FileName
-
 // markStopping locks StoppingName and returns a function that unlocks it. Without the lock verbs
 // only wait longer.
 func (n *Node) markStopping() (unlock func()) {
 	if n.boot.Amnesia.Enabled || n.renewing() {
 		return func() {}
 	}
-	f, err := os.Open(n.boot.Path(StoppingName))
+	f, err := os.Open(n.boot.Path(config.StoppingName))
 	if err != nil {
 		return func() {}
 	}

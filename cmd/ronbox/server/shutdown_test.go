@@ -365,7 +365,7 @@ func (r *rig) poison() {
 	hit := 0
 	for _, link := range fds {
 		var fd int
-		if to, err := os.Readlink(link); err != nil || to != r.cfg.Path(DatabaseName) {
+		if to, err := os.Readlink(link); err != nil || to != r.cfg.Path(config.DatabaseName) {
 			continue
 		}
 		_, err := fmt.Sscanf(filepath.Base(link), "%d", &fd)
@@ -424,7 +424,7 @@ func twin(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	to := newConfig(t)
 	must(t, os.Mkdir(to.Node.DataDir, 0o700))
-	for _, name := range []string{DatabaseName, SecretName, TokenName, config.FileName} {
+	for _, name := range []string{config.DatabaseName, config.SecretName, config.TokenName, config.FileName} {
 		raw, err := os.ReadFile(cfg.Path(name))
 		must(t, err)
 		must(t, os.WriteFile(to.Path(name), raw, 0o600))
@@ -651,7 +651,7 @@ func TestPoisonedWhileDraining(t *testing.T) {
 func TestDamagedWhileRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	file, err := os.OpenFile(cfg.Path(DatabaseName), os.O_RDWR, 0)
+	file, err := os.OpenFile(cfg.Path(config.DatabaseName), os.O_RDWR, 0)
 	must(t, err)
 	info, err := file.Stat()
 	must(t, err)

@@ -16,25 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/systemd"
-	"ronbox/cmd/ronbox/server/config"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
-
-// snapshotDirName is the default folder of scheduled snapshots.
-const snapshotDirName = "snapshots"
-
-func snapshotDir(cfg *config.Config) string {
-	switch dir := cfg.Store.SnapshotDir; {
-	case dir == "":
-		return cfg.Path(snapshotDirName)
-	case filepath.IsAbs(dir):
-		return dir
-	default:
-		return cfg.Path(dir)
-	}
-}
 
 // snapshotEvery returns the interval of scheduled snapshots, or 0 if there are none. A node in
 // memory has nothing to copy.
@@ -85,7 +70,7 @@ const leastSnapshots = 2
 // of the node are removed first. If the snapshot fails, the retention rule still applies and
 // leftovers are removed, because they may be filling the disk.
 func (n *Node) scheduledSnapshot(ctx context.Context) error {
-	dir := snapshotDir(n.conf())
+	dir := n.conf().SnapshotDir()
 	m, failed := n.copyInto(ctx, dir, false, nil)
 	helps := n.roomWith(dir, false, n.removable(ctx)) == nil // else all would go for nothing
 	for helps && errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
@@ -113,7 +98,7 @@ func (n *Node) snapshotFault() error {
 		return nil
 	}
 	dir, ok := errors.AsType[*nodehttp.SnapshotDirError](*failed)
-	if ok && dir.Path != snapshotDir(n.conf()) {
+	if ok && dir.Path != n.conf().SnapshotDir() {
 		return nil // a reload has named another folder
 	}
 	return *failed
@@ -162,7 +147,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if n.boot.Amnesia.Enabled {
 		return now
 	}
-	newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
+	newest, err := store.Newest(cfg.SnapshotDir(), n.store.Info().NodeID, now)
 	if n.due.backup.Load() == 0 {
 		n.backedUp(n.started) // until a snapshot is known the age counts from the start
 		if err == nil && !newest.IsZero() {
@@ -176,7 +161,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if err != nil {
 		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
-	fault := checkSnapshotDir(snapshotDir(cfg))
+	fault := checkSnapshotDir(cfg.SnapshotDir())
 	n.due.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)
@@ -204,7 +189,7 @@ func (n *Node) Snapshots(ctx context.Context) (nodeapi.SnapshotList, error) {
 	if info == nil {
 		return nodeapi.SnapshotList{}, errNotOpen
 	}
-	out := nodeapi.SnapshotList{Dir: snapshotDir(n.conf()), Snapshots: []nodeapi.SnapshotInfo{}}
+	out := nodeapi.SnapshotList{Dir: n.conf().SnapshotDir(), Snapshots: []nodeapi.SnapshotInfo{}}
 	entries, err := os.ReadDir(out.Dir) // sorted by name, which has the time
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ronbox/cmd/ronbox/server/config"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -22,7 +23,7 @@ import (
 func TestSnapshotsAreListed(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	c, dir := r.socket(), cfg.Path(snapshotDirName)
+	c, dir := r.socket(), cfg.Path(config.SnapshotsName)
 	list := func() nodeapi.SnapshotList {
 		t.Helper()
 		l, err := c.Snapshots(t.Context())
@@ -68,7 +69,7 @@ func TestSnapshotsAreListed(t *testing.T) {
 func TestOldSnapshotsMakeRoom(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	dir := cfg.Path(snapshotDirName)
+	dir := cfg.Path(config.SnapshotsName)
 	taken, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
 	must(t, err)
 	manifest, err := os.ReadFile(taken.File + ".manifest.json")

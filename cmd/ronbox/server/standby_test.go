@@ -95,7 +95,7 @@ func lead(t *testing.T, cfg *config.Config, m *fakeMember, o Options) *rig {
 func clusteredConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg, _ := devConfig(t)
-	must(t, store.SetMembership(cfg.Path(DatabaseName), &store.Membership{
+	must(t, store.SetMembership(cfg.Path(config.DatabaseName), &store.Membership{
 		Index: 1, Raw: []byte("test"), Applied: store.Applied{Place: store.Place{Index: 1, Term: 1}, Origin: "init"},
 	}))
 	return cfg
@@ -190,7 +190,7 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 // storedSeq returns the seq of the file of a node that does not run.
 func storedSeq(t *testing.T, cfg *config.Config) (seq uint64) {
 	t.Helper()
-	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	r, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	seq = r.Info().Seq
 	must(t, r.Close())
@@ -352,7 +352,7 @@ func TestHungLog(t *testing.T) {
 	if code := r.end(); code != ExitClean || again.n != 1 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
-	if _, err := store.OpenReader(cfg.Path(DatabaseName)); !errors.Is(err, store.ErrLocked) {
+	if _, err := store.OpenReader(cfg.Path(config.DatabaseName)); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("the file was closed: %v", err)
 	}
 	must(t, r.store.Close())

@@ -42,7 +42,7 @@ type reply struct {
 // a body.
 func (r *rig) v1(method, path, key, body string) reply {
 	r.t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(r.t, err)
 	return r.v1As(strings.TrimSpace(string(token)), method, path, key, body)
 }
@@ -134,7 +134,7 @@ func (r *rig) settled() {
 // verified holds a stopped node's file against itself, as db verify does.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	report, err := store.Verify(t.Context(), cfg.Path(DatabaseName), nil,
+	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil,
 		append(registryService().checks(t.Context()), ledger.Checks()...), nil)
 	must(t, err)
 	if !report.OK {

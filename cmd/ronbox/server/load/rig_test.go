@@ -102,7 +102,7 @@ func (n *node) halt() {
 // verified expects the ledger in the file of a stopped node to verify.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	report, err := store.Verify(t.Context(), cfg.Path(server.DatabaseName), nil, ledger.Checks(), nil)
+	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil, ledger.Checks(), nil)
 	must(t, err)
 	if !report.OK {
 		t.Errorf("checked and found bad: %s", report.Problem)
@@ -159,7 +159,7 @@ func beBank(t *testing.T) *config.Config {
 	cfg.Log.Level = "error" // the other side keeps every line
 	cfg.Wallet.Limits.RatePerSecond, cfg.Wallet.Limits.Burst = 1_000_000, 1_000_000
 	cfg.Ledger.StallAfter = config.Default().Ledger.StallAfter
-	token, err := os.ReadFile(cfg.Path(server.TokenName))
+	token, err := os.ReadFile(cfg.Path(config.TokenName))
 	must(t, err)
 	n := serve(t, cfg)
 	fmt.Println(n.Addr(), os.Getpid(), strings.TrimSpace(string(token)))
