@@ -144,7 +144,7 @@ func (m *membership) Fetch(ctx context.Context) error {
 // Listen implements clusterMember.
 func (m *membership) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
-		return listenError{fmt.Errorf("cluster.bind: %w", err)}
+		return cannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
 	if err := m.objects.prepare(); err != nil {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",

@@ -97,9 +97,9 @@ func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, 
 
 // yield lets another member lead before this one drains. It returns early with the cause of an
 // abort or a fault.
-func (n *Node) yield(ctx context.Context) (cause event, cut bool) {
+func (n *Node) yield(ctx context.Context) (cause Event, cut bool) {
 	if n.member == nil {
-		return event{}, false
+		return Event{}, false
 	}
 	ctx, leave := context.WithTimeout(ctx, yieldWithin)
 	defer leave()

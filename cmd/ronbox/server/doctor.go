@@ -98,7 +98,7 @@ func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
 		f.Level, f.Seen, f.Advice = host.Warn, "it is missing", "put it back from its backup: a start without it "+
 			"makes a new one, and voids all tokens"
 	case errors.Is(err, tokens.ErrSecret), errors.Is(err, tokens.ErrExposed), errors.Is(err, store.ErrSchema):
-		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).next
+		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).Next
 	default:
 		f.Level, f.Seen, f.Advice = host.Warn, "cannot be told: "+err.Error(), "run doctor as the user of the node; "+
 			"`ronbox db check` looks at the file"

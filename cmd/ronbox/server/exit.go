@@ -26,61 +26,50 @@ const (
 	ExitConfig     = 78 // configuration or schema
 )
 
+// Errors that end a start or an offline operation, beside those of the packages that it uses.
 var (
 	errNoDatabase = errors.New("no database")
 	errNoCopy     = errors.New("this node is a member of a cluster, and has no database")
+	errUnfinished = errors.New("an init of this directory was interrupted") // it was killed
+	errForgets    = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
+	errSwap       = errors.New("memory may be swapped out to a disk")
 	errListen     = errors.New("cannot listen") // matches every listenError
 )
 
-// listenError is an error of opening an address or the socket.
+// cannotListen marks err as an error of opening an address or the socket.
+func cannotListen(err error) error { return listenError{err} }
+
 type listenError struct{ error }
 
 func (e listenError) Unwrap() error { return e.error }
 
 func (e listenError) Is(target error) bool { return target == errListen }
 
-// outcome is the exit code of a failed start and the advice to the operator.
-type outcome struct {
-	code int
-	next string
+// Outcome is the exit code of a failed start, and the advice to the operator.
+type Outcome struct {
+	Code int
+	Next string
 }
 
-// classify returns the outcome of err on this node. A member gets its data from the others.
-func (n *Node) classify(err error) outcome {
-	v := classify(err)
-	if n.member != nil && v.code == ExitCorrupt {
-		v.next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
-			"keep the directory and see `ronbox cluster recover --help`"
-	}
-	return v
-}
-
-// classify returns the outcome of the first row that matches err.
-func classify(err error) outcome {
-	for _, s := range services() {
-		if s.outcome != nil {
-			if out, own := s.outcome(err); own {
-				return out
-			}
-		}
-	}
+// outcomeOf returns the outcome of the first row that matches err.
+func outcomeOf(err error) Outcome {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound {
-		return outcome{ExitInternal, "start again once names can be resolved, or use an address"}
+		return Outcome{ExitInternal, "start again once names can be resolved, or use an address"}
 	}
 	if taken, ok := errors.AsType[portTaken](err); ok {
-		return outcome{ExitLocked, taken.by.advice}
+		return Outcome{ExitLocked, taken.by.advice}
 	}
 	for _, row := range outcomes() {
 		if errors.Is(err, row.is) {
-			return row.outcome
+			return row.Outcome
 		}
 	}
-	return outcome{ExitInternal, "start again; if it happens again, report a bug with these log lines"}
+	return Outcome{ExitInternal, "start again; if it happens again, report a bug with these log lines"}
 }
 
 type outcomeRow struct {
 	is error
-	outcome
+	Outcome
 }
 
 func outcomes() []outcomeRow {
@@ -93,74 +82,74 @@ func outcomes() []outcomeRow {
 		address = "correct server.bind or uds.path"
 	)
 	return []outcomeRow{
-		{store.ErrLocked, outcome{ExitLocked, "stop that process, or use another data directory"}},
+		{store.ErrLocked, Outcome{ExitLocked, "stop that process, or use another data directory"}},
 		{
 			syscall.EADDRINUSE,
-			outcome{
+			Outcome{
 				ExitLocked,
 				"stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) or cluster.bind, " +
 					"whichever is named, to a free port",
 			},
 		},
-		{store.ErrCorrupt, outcome{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},
+		{store.ErrCorrupt, Outcome{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},
 		{
 			tokens.ErrExposed,
-			outcome{ExitDenied, "chmod 600 it; if someone has read it, move it away: a new one invalidates all tokens"},
+			Outcome{ExitDenied, "chmod 600 it; if someone has read it, move it away: a new one invalidates all tokens"},
 		},
 		{
 			front.ErrCertificate,
-			outcome{
+			Outcome{
 				ExitConfig,
 				"correct tls.cert_path and tls.key_path; only the node may be able to read the key",
 			},
 		},
 		{
 			front.ErrPlaintext,
-			outcome{
+			Outcome{
 				ExitConfig,
 				"set tls.enabled with a certificate, or bind 127.0.0.1 behind a proxy, or set server.plaintext = true",
 			},
 		},
-		{syscall.EROFS, outcome{ExitStorage, readOnly}},
-		{fs.ErrPermission, outcome{ExitDenied, own}},
-		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
+		{syscall.EROFS, Outcome{ExitStorage, readOnly}},
+		{fs.ErrPermission, Outcome{ExitDenied, own}},
+		{store.ErrSchema, Outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
 		{
 			store.ErrClustered,
-			outcome{
+			Outcome{
 				ExitConfig,
 				"make it a node alone with the release that wrote the file: `ronbox cluster leave --last`",
 			},
 		},
-		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
-		{errNoCopy, outcome{ExitConfig, "fetch it from the leader with `ronbox cluster rejoin --wipe`"}},
-		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
-		{member.ErrUnfinished, outcome{ExitConfig, "run the command that is named again"}},
-		{member.ErrToken, outcome{ExitConfig, "empty the data directory, and join again with a new token"}},
-		{store.ErrDiverged, outcome{ExitCorrupt, "run `ronbox cluster rejoin --wipe`, then start it again"}},
-		{peer.ErrExposed, outcome{ExitDenied, "chmod 600 it; if someone has read it, wipe the node and join again"}},
-		{errUnfinished, outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
+		{store.ErrNetwork, Outcome{ExitConfig, "move the data directory to a local disk"}},
+		{errNoCopy, Outcome{ExitConfig, "fetch it from the leader with `ronbox cluster rejoin --wipe`"}},
+		{errNoDatabase, Outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
+		{member.ErrUnfinished, Outcome{ExitConfig, "run the command that is named again"}},
+		{member.ErrToken, Outcome{ExitConfig, "empty the data directory, and join again with a new token"}},
+		{store.ErrDiverged, Outcome{ExitCorrupt, "run `ronbox cluster rejoin --wipe`, then start it again"}},
+		{peer.ErrExposed, Outcome{ExitDenied, "chmod 600 it; if someone has read it, wipe the node and join again"}},
+		{errUnfinished, Outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
 		{
 			tokens.ErrSecret,
-			outcome{ExitConfig, "restore node.key from its backup, or move it away: a new one invalidates all tokens"},
+			Outcome{ExitConfig, "restore node.key from its backup, or move it away: a new one invalidates all tokens"},
 		},
 		{
 			errSwap,
-			outcome{
+			Outcome{
 				ExitConfig,
 				"swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap",
 			},
 		},
 		{
 			errForgets,
-			outcome{ExitConfig, "start it with `ronbox serve` without init; create tokens over its socket"},
+			Outcome{ExitConfig, "start it with `ronbox serve` without init; create tokens over its socket"},
 		},
-		{errListen, outcome{ExitConfig, address}},
-		{syscall.ENOTDIR, outcome{ExitConfig, "correct --data-dir"}},
-		{store.ErrDied, outcome{ExitInternal, disk}},
-		{store.ErrPoisoned, outcome{ExitStorage, disk}},
-		{store.ErrFull, outcome{ExitStorage, room}},
-		{syscall.ENOSPC, outcome{ExitStorage, room}},
-		{syscall.EDQUOT, outcome{ExitStorage, room}},
-		{syscall.EIO, outcome{ExitStorage, disk}},
+		{errListen, Outcome{ExitConfig, address}},
+		{syscall.ENOTDIR, Outcome{ExitConfig, "correct --data-dir"}},
+		{store.ErrDied, Outcome{ExitInternal, disk}},
+		{store.ErrPoisoned, Outcome{ExitStorage, disk}},
+		{store.ErrFull, Outcome{ExitStorage, room}},
+		{syscall.ENOSPC, Outcome{ExitStorage, room}},
+		{syscall.EDQUOT, Outcome{ExitStorage, room}},
+		{syscall.EIO, Outcome{ExitStorage, disk}},
 	}
 }

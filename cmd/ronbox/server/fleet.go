@@ -50,8 +50,8 @@ func fleetService() service {
 				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
 			}
 		},
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+		outcome: func(err error) (Outcome, bool) {
+			return Outcome{Code: ExitConfig, Next: "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
 		},
 	}
 }

@@ -32,8 +32,8 @@ func indexService() service {
 			return indexapi.New(e.Engine, e.limits)
 		},
 		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
+		outcome: func(err error) (Outcome, bool) {
+			return Outcome{Code: ExitConfig, Next: "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
 		},
 		cache: "answers",
 	}

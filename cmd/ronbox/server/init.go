@@ -25,9 +25,6 @@ const (
 	devTTL       = 30 * 24 * time.Hour
 )
 
-// errForgets is returned by operations on files for a node in amnesia mode.
-var errForgets = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
-
 // ErrNotEmpty is returned by Init for a directory that is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
@@ -292,9 +289,6 @@ func MintOffline(
 	})
 	return t, err
 }
-
-// errUnfinished is returned for a directory that a killed init has left.
-var errUnfinished = errors.New("an init of this directory was interrupted")
 
 // finished returns errUnfinished for a directory that a killed init has left.
 func finished(cfg *config.Config) error {

@@ -149,8 +149,8 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).code != ExitConfig {
-		t.Errorf("init on a file: %v, exit %d", err, classify(err).code)
+	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).Code != ExitConfig {
+		t.Errorf("init on a file: %v, exit %d", err, classify(err).Code)
 	}
 }
 
@@ -216,9 +216,9 @@ func TestOfflineVerbEnds(t *testing.T) {
 	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
 		t.Error(err)
 	}
-	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).code != ExitConfig ||
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).Code != ExitConfig ||
 		!strings.Contains(err.Error(), "no database in") {
-		t.Errorf("where there is no node: %v, exit %d", err, classify(err).code)
+		t.Errorf("where there is no node: %v, exit %d", err, classify(err).Code)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	r.Node = wired(t, cfg, Options{}, r.log)
 	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
 	defer r.sup.Close()
-	if e := r.open(t.Context()); e.kind != evOpened {
+	if e := r.open(t.Context()); e.Kind != EvOpened {
 		t.Fatalf("%+v\n%s", e, r.log)
 	}
 	if r.store.Info() != nil {
@@ -246,9 +246,9 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	if got := r.Version().Formats["ledger"]; got != tables.Format {
 		t.Errorf("the ledger's tables have format %d", got)
 	}
-	r.step(event{kind: evOpened})
-	r.step(event{kind: evDrain})
-	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+	r.step(Event{Kind: EvOpened})
+	r.step(Event{Kind: EvDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.Kind != EvClosed {
 		t.Errorf("%+v", e)
 	}
 }
@@ -259,11 +259,11 @@ func TestStopInTheMiddleOfTheBoot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := wired(t, newConfig(t), Options{}, io.Discard)
 	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
-	if e := n.bootFailed(ctx, unknown); e.kind != evFailed {
+	if e := n.bootFailed(ctx, unknown); e.Kind != EvFailed {
 		t.Errorf("without a signal: %+v", e)
 	}
 	stop()
-	if e := n.bootFailed(ctx, unknown); e.kind != evDrain {
+	if e := n.bootFailed(ctx, unknown); e.Kind != EvDrain {
 		t.Errorf("%+v", e)
 	}
 }
@@ -412,8 +412,8 @@ func TestAmnesiaStartConditions(t *testing.T) {
 			if (err == nil) != tt.want {
 				t.Errorf("%v", err)
 			}
-			if err != nil && (classify(err).code != ExitConfig || !strings.Contains(classify(err).next, "swapoff")) {
-				t.Errorf("%v: exit %d, next %q", err, classify(err).code, classify(err).next)
+			if err != nil && (classify(err).Code != ExitConfig || !strings.Contains(classify(err).Next, "swapoff")) {
+				t.Errorf("%v: exit %d, next %q", err, classify(err).Code, classify(err).Next)
 			}
 		})
 	}
@@ -439,13 +439,13 @@ func TestNoAmnesia(t *testing.T) {
 func TestAmnesiaNeedsNoInit(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
-	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).code != ExitConfig {
+	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).Code != ExitConfig {
 		t.Errorf("init: %v", err)
 	}
 	if _, err := MintOffline(t.Context(), cfg, Build{},
 		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(
 		err,
-	).code != ExitConfig {
+	).Code != ExitConfig {
 		t.Errorf("mint: %v", err)
 	}
 	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {

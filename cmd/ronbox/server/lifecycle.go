@@ -2,68 +2,68 @@ package server
 
 import "ronbox/appliance/flow"
 
-// eventKind is the kind of an event of the lifecycle.
-type eventKind int
+// EventKind is the kind of an event of the lifecycle.
+type EventKind int
 
 const (
-	evOpened    eventKind = iota // lock, preflight and open are done, sockets are bound
-	evEnrolled                   // as evOpened, and the file belongs to a cluster
-	evElected                    // the cluster has elected this node to lead
-	evDeposed                    // this node no longer leads, or may not stay a member in this life
-	evRecovered                  // every engine has its state back
-	evDegraded                   // some probe of the table fails
-	evHealed                     // no probe fails
-	evDrain                      // SIGTERM, SIGINT, `ronbox drain`
-	evAbort                      // a second stop signal: stop now
-	evOverdue                    // a service's drain deadline has passed
-	evDrained                    // every engine task has returned or been given up
-	evStraggled                  // a task outlived its abort, or the committer its drain
-	evClosed                     // file and sockets are closed
-	evFailed                     // the node cannot go on; code is the exit code
-	evPoisoned                   // the store's file state is unknown
+	EvOpened    EventKind = iota // lock, preflight and open are done, sockets are bound
+	EvEnrolled                   // as evOpened, and the file belongs to a cluster
+	EvElected                    // the cluster has elected this node to lead
+	EvDeposed                    // this node no longer leads, or may not stay a member in this life
+	EvRecovered                  // every engine has its state back
+	EvDegraded                   // some probe of the table fails
+	EvHealed                     // no probe fails
+	EvDrain                      // SIGTERM, SIGINT, `ronbox drain`
+	EvAbort                      // a second stop signal: stop now
+	EvOverdue                    // a service's drain deadline has passed
+	EvDrained                    // every engine task has returned or been given up
+	EvStraggled                  // a task outlived its abort, or the committer its drain
+	EvClosed                     // file and sockets are closed
+	EvFailed                     // the node cannot go on; code is the exit code
+	EvPoisoned                   // the store's file state is unknown
 	eventKinds                   // number of kinds
 )
 
-type event struct {
-	kind eventKind
-	code int // exit code of evFailed; ExitCorrupt or 0 for evPoisoned
+type Event struct {
+	Kind EventKind
+	Code int // exit code of evFailed; ExitCorrupt or 0 for evPoisoned
 }
 
-// state is the state of the lifecycle.
-type state struct {
-	phase flow.Phase
-	exit  int // exit code so far
+// State is the state of the lifecycle.
+type State struct {
+	Phase flow.Phase
+	Exit  int // exit code so far
 }
 
-// action is the action of Run on entering a phase.
-type action int
+// Action is the action of Run on entering a phase.
+type Action int
 
 const (
-	actNone    action = iota
-	actStandby        // committer, wait for the election
-	actRecover        // recover, tasks; before that the committer, unless it runs
-	actServe          // open the gate
-	actDrain          // gate, background tasks, services
-	actAbort          // cancel what still runs
-	actStop           // shut the gate, lanes, servers, file
-	actDie            // end the process without writing
-	actRenew          // cut what runs, then begin the next life
-	actEnd            // everything has ended
+	ActNone    Action = iota
+	ActStandby        // committer, wait for the election
+	ActRecover        // recover, tasks; before that the committer, unless it runs
+	ActServe          // open the gate
+	ActDrain          // gate, background tasks, services
+	ActAbort          // cancel what still runs
+	ActStop           // shut the gate, lanes, servers, file
+	ActDie            // end the process without writing
+	ActRenew          // cut what runs, then begin the next life
+	ActEnd            // everything has ended
 )
 
-// next is the transition function of the lifecycle: pure, of a state and an event. An event that
+// Next is the transition function of the lifecycle: pure, of a state and an event. An event that
 // has no meaning in a phase leaves the state unchanged.
-func next(s state, e event) (state, action) {
-	if terminal(s.phase) {
-		return s, actNone
+func Next(s State, e Event) (State, Action) {
+	if terminal(s.Phase) {
+		return s, ActNone
 	}
-	if e.kind == evPoisoned {
-		if e.code == ExitCorrupt {
-			return state{flow.Poisoned, ExitCorrupt}, actDie
+	if e.Kind == EvPoisoned {
+		if e.Code == ExitCorrupt {
+			return State{flow.Poisoned, ExitCorrupt}, ActDie
 		}
-		return state{flow.Poisoned, ExitStorage}, actDie
+		return State{flow.Poisoned, ExitStorage}, ActDie
 	}
-	switch s.phase {
+	switch s.Phase {
 	case flow.Booting, flow.Standby, flow.Recovering:
 		return nextBoot(s, e)
 	case flow.Running, flow.Degraded:
@@ -77,72 +77,72 @@ func next(s state, e event) (state, action) {
 
 func terminal(p flow.Phase) bool { return p == flow.Stopped || p == flow.Poisoned }
 
-func nextBoot(s state, e event) (state, action) {
+func nextBoot(s State, e Event) (State, Action) {
 	switch {
-	case e.kind == evOpened && s.phase == flow.Booting:
-		return state{flow.Recovering, s.exit}, actRecover
-	case e.kind == evEnrolled && s.phase == flow.Booting:
-		return state{flow.Standby, s.exit}, actStandby
-	case e.kind == evElected && s.phase == flow.Standby:
-		return state{flow.Recovering, s.exit}, actRecover
-	case e.kind == evDeposed && s.phase != flow.Booting:
-		return state{flow.Stopping, s.exit}, actRenew
-	case e.kind == evRecovered && s.phase == flow.Recovering:
-		return state{flow.Running, s.exit}, actServe
-	case e.kind == evDrain, e.kind == evAbort:
-		return state{flow.Stopping, s.exit}, actStop
-	case e.kind == evFailed:
-		return state{flow.Stopping, worst(s.exit, e.code)}, actStop
+	case e.Kind == EvOpened && s.Phase == flow.Booting:
+		return State{flow.Recovering, s.Exit}, ActRecover
+	case e.Kind == EvEnrolled && s.Phase == flow.Booting:
+		return State{flow.Standby, s.Exit}, ActStandby
+	case e.Kind == EvElected && s.Phase == flow.Standby:
+		return State{flow.Recovering, s.Exit}, ActRecover
+	case e.Kind == EvDeposed && s.Phase != flow.Booting:
+		return State{flow.Stopping, s.Exit}, ActRenew
+	case e.Kind == EvRecovered && s.Phase == flow.Recovering:
+		return State{flow.Running, s.Exit}, ActServe
+	case e.Kind == EvDrain, e.Kind == EvAbort:
+		return State{flow.Stopping, s.Exit}, ActStop
+	case e.Kind == EvFailed:
+		return State{flow.Stopping, worst(s.Exit, e.Code)}, ActStop
 	}
-	return s, actNone
+	return s, ActNone
 }
 
-func nextServing(s state, e event) (state, action) {
-	switch e.kind {
-	case evDegraded:
-		return state{flow.Degraded, s.exit}, actNone
-	case evHealed:
-		return state{flow.Running, s.exit}, actNone
-	case evDeposed:
-		return state{flow.Stopping, s.exit}, actRenew
-	case evDrain:
-		return state{flow.Draining, s.exit}, actDrain
-	case evAbort:
-		return state{flow.Aborting, worst(s.exit, ExitAborted)}, actAbort
-	case evFailed:
-		return state{flow.Aborting, worst(s.exit, e.code)}, actAbort
+func nextServing(s State, e Event) (State, Action) {
+	switch e.Kind {
+	case EvDegraded:
+		return State{flow.Degraded, s.Exit}, ActNone
+	case EvHealed:
+		return State{flow.Running, s.Exit}, ActNone
+	case EvDeposed:
+		return State{flow.Stopping, s.Exit}, ActRenew
+	case EvDrain:
+		return State{flow.Draining, s.Exit}, ActDrain
+	case EvAbort:
+		return State{flow.Aborting, worst(s.Exit, ExitAborted)}, ActAbort
+	case EvFailed:
+		return State{flow.Aborting, worst(s.Exit, e.Code)}, ActAbort
 	default:
-		return s, actNone
+		return s, ActNone
 	}
 }
 
-func nextLeaving(s state, e event) (state, action) {
+func nextLeaving(s State, e Event) (State, Action) {
 	switch {
-	case e.kind == evDrained:
-		return state{flow.Stopping, s.exit}, actStop
-	case e.kind == evFailed:
-		s.exit = worst(s.exit, e.code)
-	case e.kind == evDrain, e.kind == evAbort, e.kind == evOverdue, e.kind == evStraggled:
-		s.exit = worst(s.exit, ExitAborted)
+	case e.Kind == EvDrained:
+		return State{flow.Stopping, s.Exit}, ActStop
+	case e.Kind == EvFailed:
+		s.Exit = worst(s.Exit, e.Code)
+	case e.Kind == EvDrain, e.Kind == EvAbort, e.Kind == EvOverdue, e.Kind == EvStraggled:
+		s.Exit = worst(s.Exit, ExitAborted)
 	default:
-		return s, actNone
+		return s, ActNone
 	}
-	if s.phase == flow.Aborting {
-		return s, actNone
+	if s.Phase == flow.Aborting {
+		return s, ActNone
 	}
-	return state{flow.Aborting, s.exit}, actAbort
+	return State{flow.Aborting, s.Exit}, ActAbort
 }
 
-func nextStopping(s state, e event) (state, action) {
-	switch e.kind {
-	case evClosed:
-		return state{flow.Stopped, s.exit}, actEnd
-	case evStraggled:
-		return state{s.phase, worst(s.exit, ExitAborted)}, actNone
-	case evFailed:
-		return state{s.phase, worst(s.exit, e.code)}, actNone
+func nextStopping(s State, e Event) (State, Action) {
+	switch e.Kind {
+	case EvClosed:
+		return State{flow.Stopped, s.Exit}, ActEnd
+	case EvStraggled:
+		return State{s.Phase, worst(s.Exit, ExitAborted)}, ActNone
+	case EvFailed:
+		return State{s.Phase, worst(s.Exit, e.Code)}, ActNone
 	default:
-		return s, actNone
+		return s, ActNone
 	}
 }
 

@@ -12,9 +12,6 @@ import (
 // noSwap is the value of host for a control group that forbids swap.
 const noSwap = -1
 
-// errSwap is returned when memory could be written to a disk.
-var errSwap = errors.New("memory may be swapped out to a disk")
-
 // describeAmnesia registers the metrics of amnesia mode.
 func (n *Node) describeAmnesia() {
 	on := map[bool]float64{true: 1}

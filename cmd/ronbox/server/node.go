@@ -134,7 +134,7 @@ type Node struct {
 	endings nodeapi.DrainLine // set before ended closes
 
 	sup     *flow.Supervisor // set by Run
-	state   state            // owned by Run
+	state   State            // owned by Run
 	begun   time.Time        // of uptime; set by Run
 	started time.Time        // reading; set by Run before the first listener
 }

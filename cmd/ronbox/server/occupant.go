@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,6 +94,15 @@ func nodeAt(ctx context.Context, url string) string {
 	return v.NodeID
 }
 
+// namingOccupant returns err, an error of listening on the address of cfg. If another process uses
+// the address, the error names it.
+func namingOccupant(ctx context.Context, err error, cfg *config.Config) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return portTaken{err, occupantOf(ctx, cfg)}
+	}
+	return err
+}
+
 // portTaken is the error of listening on an address that another process uses.
 type portTaken struct {
 	error
@@ -103,5 +113,5 @@ func (e portTaken) Unwrap() error { return e.error }
 
 func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.seen }
 
-// Is reports whether target is EADDRINUSE, which classify knows.
+// Is reports whether target is EADDRINUSE, which outcomeOf knows.
 func (e portTaken) Is(target error) bool { return target == syscall.EADDRINUSE }

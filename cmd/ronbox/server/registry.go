@@ -78,15 +78,15 @@ func registryService() service {
 			return err
 		},
 		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
-		outcome: func(err error) (outcome, bool) {
+		outcome: func(err error) (Outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
 				const next = "correct registry.follow.* in this file, or use another data directory"
-				return outcome{ExitConfig, next}, true
+				return Outcome{Code: ExitConfig, Next: next}, true
 			}
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
-			return outcome{
-				ExitConfig,
-				"set the origin of the log in this file, or use the data directory of the configured log",
+			return Outcome{
+				Code: ExitConfig,
+				Next: "set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},
 		schema: record.SchemaVersion,

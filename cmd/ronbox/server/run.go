@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -31,41 +30,41 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
-		case actStandby:
+		case ActStandby:
 			e = n.standby(ctx)
-		case actRecover:
+		case ActRecover:
 			e = n.recover(ctx)
-		case actServe:
+		case ActServe:
 			n.serve()
 			e = n.wait()
-		case actNone:
+		case ActNone:
 			e = n.wait()
-		case actDrain:
+		case ActDrain:
 			e = n.drainServices(base)
-		case actAbort:
+		case ActAbort:
 			e = n.abortServices(base)
-		case actStop:
+		case ActStop:
 			e = n.stop(base)
-		case actDie:
+		case ActDie:
 			n.die(base)
-			return n.state.exit
-		case actRenew:
+			return n.state.Exit
+		case ActRenew:
 			e = n.renew(base)
-		case actEnd:
+		case ActEnd:
 			return n.end(ctx)
 		}
 	}
 }
 
 // step applies an event to the lifecycle and publishes the new phase.
-func (n *Node) step(e event) action {
+func (n *Node) step(e Event) Action {
 	was := n.state
-	after, do := next(was, e)
+	after, do := Next(was, e)
 	n.state = after
-	if after.phase != was.phase {
-		n.phase.Store(after.phase)
-		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
-		if do != actServe { // serve reports it with READY=1
+	if after.Phase != was.Phase {
+		n.phase.Store(after.Phase)
+		n.log.Info("lifecycle", "from", was.Phase.String(), "to", after.Phase.String())
+		if do != ActServe { // serve reports it with READY=1
 			n.manager.status(n.statusLine())
 		}
 	}
@@ -74,7 +73,7 @@ func (n *Node) step(e event) action {
 
 // statusLine describes the phase for the service manager.
 func (n *Node) statusLine() string {
-	switch p := n.state.phase; p {
+	switch p := n.state.Phase; p {
 	case flow.Running:
 		return "ready, serving " + n.server.URL()
 	case flow.Degraded:
@@ -86,7 +85,7 @@ func (n *Node) statusLine() string {
 
 // open locks the file, then binds the sockets. Nothing before the lock affects a node that runs on
 // the same directory.
-func (n *Node) open(ctx context.Context) event {
+func (n *Node) open(ctx context.Context) Event {
 	n.log.Info("starting", "data_dir", n.boot.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
 	for _, w := range n.boot.Warnings {
 		n.log.Warn("config", "reason", w)
@@ -104,9 +103,9 @@ func (n *Node) open(ctx context.Context) event {
 		n.board.Set(ownService, keyAmnesia, nil)
 	}
 	if n.member != nil {
-		return event{kind: evEnrolled}
+		return Event{Kind: EvEnrolled}
 	}
-	return event{kind: evOpened}
+	return Event{Kind: EvOpened}
 }
 
 func (n *Node) openParts(ctx context.Context) error {
@@ -125,14 +124,10 @@ func (n *Node) openParts(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.boot.SocketPath()), 0o700); err != nil {
-		return listenError{fmt.Errorf("admin socket: %w", err)}
+		return cannotListen(fmt.Errorf("admin socket: %w", err))
 	}
-	err := n.server.Listen(ctx)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = portTaken{err, occupantOf(ctx, n.boot)}
-	}
-	if err != nil {
-		return listenError{err}
+	if err := n.server.Listen(ctx); err != nil {
+		return cannotListen(namingOccupant(ctx, err, n.boot))
 	}
 	if n.member != nil {
 		return n.member.Listen(ctx)
@@ -216,7 +211,7 @@ func (n *Node) prepare(ctx context.Context) error {
 
 // recover recovers the state of every part and starts the tasks. Whatever a start commits, it
 // commits here: a member gets here once it is elected.
-func (n *Node) recover(ctx context.Context) event {
+func (n *Node) recover(ctx context.Context) Event {
 	if n.member == nil {
 		if err := n.prepare(ctx); err != nil {
 			return n.bootFailed(ctx, err)
@@ -241,7 +236,7 @@ func (n *Node) recover(ctx context.Context) event {
 		n.sup.Start(n.countLives(n.watchers()...)...)
 	}
 	n.sup.Start(n.countLives(n.keepers()...)...)
-	return event{kind: evRecovered}
+	return Event{Kind: EvRecovered}
 }
 
 func (n *Node) recoverParts(ctx context.Context) error {
@@ -310,11 +305,11 @@ func (n *Node) serve() {
 }
 
 // wait returns the next event of a serving node.
-func (n *Node) wait() event {
+func (n *Node) wait() Event {
 	for {
 		healthy, changed := n.healthy.Load()
-		if healthy == (n.state.phase == flow.Degraded) {
-			return event{kind: map[bool]eventKind{true: evHealed, false: evDegraded}[healthy]}
+		if healthy == (n.state.Phase == flow.Degraded) {
+			return Event{Kind: map[bool]EventKind{true: EvHealed, false: EvDegraded}[healthy]}
 		}
 		select {
 		case <-n.deposed():
@@ -324,9 +319,9 @@ func (n *Node) wait() event {
 		case <-n.died.asked:
 			return n.fatal()
 		case <-n.abort.asked:
-			return event{kind: evAbort}
+			return Event{Kind: EvAbort}
 		case <-n.drain.asked:
-			return event{kind: evDrain}
+			return Event{Kind: EvDrain}
 		case <-changed:
 		}
 	}
@@ -337,31 +332,53 @@ func (n *Node) wait() event {
 func (n *Node) taskDied(service, task string, _ error) { n.died.ask(service + "." + task) }
 
 // fatal returns the event of a failed disk or of a bug.
-func (n *Node) fatal() event {
+func (n *Node) fatal() Event {
 	if err := n.store.Err(); err != nil && !errors.Is(err, store.ErrDied) {
 		if errors.Is(err, store.ErrCorrupt) {
-			return event{kind: evPoisoned, code: ExitCorrupt}
+			return Event{Kind: EvPoisoned, Code: ExitCorrupt}
 		}
-		return event{kind: evPoisoned}
+		return Event{Kind: EvPoisoned}
 	}
-	return event{kind: evFailed, code: ExitInternal}
+	return Event{Kind: EvFailed, Code: ExitInternal}
 }
 
 // bootFailed logs why the node does not start. A stop signal during the boot is not a failure, nor
 // is a deposition.
-func (n *Node) bootFailed(ctx context.Context, err error) event {
+func (n *Node) bootFailed(ctx context.Context, err error) Event {
 	if n.isDeposed() {
 		return n.deposition()
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
-		return event{kind: evDrain}
+		return Event{Kind: EvDrain}
 	}
 	v := n.classify(err)
-	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
+	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.Next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()
 	}
-	return event{kind: evFailed, code: v.code}
+	return Event{Kind: EvFailed, Code: v.Code}
+}
+
+// classify returns the outcome of err on this node. A member gets its data from the others.
+func (n *Node) classify(err error) Outcome {
+	v := classify(err)
+	if n.member != nil && v.Code == ExitCorrupt {
+		v.Next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
+			"keep the directory and see `ronbox cluster recover --help`"
+	}
+	return v
+}
+
+// classify returns the outcome of err, first by the rules of the services.
+func classify(err error) Outcome {
+	for _, s := range services() {
+		if s.outcome != nil {
+			if out, own := s.outcome(err); own {
+				return out
+			}
+		}
+	}
+	return outcomeOf(err)
 }
 
 // uptime returns the time since Run began.

@@ -84,7 +84,7 @@ type service struct {
 	checks  func(context.Context) []store.Check
 	init    func(context.Context, *Node, *InitResult) error // runs in init --dev
 	status  func(*Node, *nodeapi.Status)                    // adds to /status
-	outcome func(error) (outcome, bool)                     // outcome of its own errors that end a start
+	outcome func(error) (Outcome, bool)                     // outcome of its own errors that end a start
 
 	schema string // version of its documents, for /version and snapshots
 	format uint64 // version of its rows, for /version; 0: none

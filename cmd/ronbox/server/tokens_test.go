@@ -327,7 +327,7 @@ func TestMintOffline(t *testing.T) {
 	if _, err := MintOffline(t.Context(), &locked, Build{},
 		nodeapi.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); classify(
 		err,
-	).code != ExitLocked {
+	).Code != ExitLocked {
 		t.Errorf("beside a running node: %v", err)
 	}
 	r.halt()
