@@ -18,6 +18,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -84,7 +85,7 @@ func (a app) serve(ctx context.Context, hello bool) error {
 		return cli.ConfigFailure(err)
 	}
 	node, err := server.New(cfg, a.Build, server.Options{
-		Load: load, Entries: entries, Quit: func() { os.Exit(server.ExitAborted) },
+		Load: load, Entries: entries, Quit: func() { os.Exit(process.ExitAborted) },
 	})
 	if err != nil {
 		return cli.Fail(cli.ExitConfig, "config", "correct the keys that are named", "%w", err)

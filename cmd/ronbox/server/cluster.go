@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
@@ -144,7 +145,7 @@ func (m *membership) Fetch(ctx context.Context) error {
 // Listen implements clusterMember.
 func (m *membership) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
-		return cannotListen(fmt.Errorf("cluster.bind: %w", err))
+		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
 	if err := m.objects.prepare(); err != nil {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",

@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -77,7 +78,7 @@ func (l *lives) next() {
 	t := l.t
 	t.Helper()
 	l.ended++
-	if code := l.end(); code != ExitClean || l.again.n != l.ended {
+	if code := l.end(); code != process.ExitClean || l.again.n != l.ended {
 		t.Fatalf("exit %d, %d next lives\n%s", code, l.again.n, l.log)
 	}
 	l.rig = launchWith(t, l.cfg, l.options(l.again.next(t)))
@@ -99,7 +100,7 @@ func (l *lives) await(what string, is func() bool) {
 func (l *lives) revive() {
 	select {
 	case code := <-l.exit:
-		if l.exit <- code; code == ExitClean && l.again.n > l.ended {
+		if l.exit <- code; code == process.ExitClean && l.again.n > l.ended {
 			l.next()
 		}
 	default:
@@ -175,7 +176,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d after it left\n%s", code, b.log)
 	}
 	there, err := client.New(client.Options{

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -39,7 +40,7 @@ func TestLeaderLeaves(t *testing.T) {
 
 	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := a.end(); code != ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
+	if code := a.end(); code != process.ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
 		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended
@@ -91,7 +92,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{}) // it is out already
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	a.halt()

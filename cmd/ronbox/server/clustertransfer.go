@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -97,9 +98,9 @@ func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, 
 
 // yield lets another member lead before this one drains. It returns early with the cause of an
 // abort or a fault.
-func (n *Node) yield(ctx context.Context) (cause Event, cut bool) {
+func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
 	if n.member == nil {
-		return Event{}, false
+		return process.Event{}, false
 	}
 	ctx, leave := context.WithTimeout(ctx, yieldWithin)
 	defer leave()

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/front"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -47,8 +48,8 @@ func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Fin
 	for i, f := range found {
 		if f.Check == CheckPort && f.Level == host.Bad &&
 			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {
-			by := occupantOf(ctx, cfg)
-			found[i].Seen, found[i].Advice = f.Seen+": "+by.seen, by.advice
+			by := process.OccupantOf(ctx, cfg)
+			found[i].Seen, found[i].Advice = f.Seen+": "+by.Seen, by.Advice
 		}
 	}
 	if front.Exposed(cfg.Server, cfg.TLS) {

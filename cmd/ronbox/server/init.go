@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
@@ -72,7 +73,7 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 		return InitResult{}, err
 	}
 	if cfg.Amnesia.Enabled {
-		return InitResult{}, errForgets
+		return InitResult{}, process.ErrForgets
 	}
 	if cfg.Store.SnapshotDir != "" {
 		if err := checkSnapshotDir(cfg.SnapshotDir()); err != nil {
@@ -277,7 +278,7 @@ func MintOffline(
 		return t, err
 	}
 	if cfg.Amnesia.Enabled {
-		return t, errForgets
+		return t, process.ErrForgets
 	}
 	n, err := verbNode(cfg, build)
 	if err != nil {
@@ -293,7 +294,7 @@ func MintOffline(
 // finished returns errUnfinished for a directory that a killed init has left.
 func finished(cfg *config.Config) error {
 	if !cfg.Amnesia.Enabled && exists(cfg.Path(config.UnfinishedName)) {
-		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
+		return fmt.Errorf("%s: %w", cfg.Node.DataDir, process.ErrUnfinished)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/tables"
@@ -109,7 +110,7 @@ func TestKilledInit(t *testing.T) {
 			must(t, os.RemoveAll(cfg.Path(name)))
 		}
 		r := launch(t, cfg)
-		if code := r.end(); code != ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
+		if code := r.end(); code != process.ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
 			t.Errorf("%s: exit %d\n%s", doc, code, r.log)
 		}
 		alien := cfg.Path("alien")
@@ -149,7 +150,7 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).Code != ExitConfig {
+	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).Code != process.ExitConfig {
 		t.Errorf("init on a file: %v, exit %d", err, classify(err).Code)
 	}
 }
@@ -216,7 +217,7 @@ func TestOfflineVerbEnds(t *testing.T) {
 	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
 		t.Error(err)
 	}
-	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).Code != ExitConfig ||
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).Code != process.ExitConfig ||
 		!strings.Contains(err.Error(), "no database in") {
 		t.Errorf("where there is no node: %v, exit %d", err, classify(err).Code)
 	}
@@ -230,7 +231,7 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	r.Node = wired(t, cfg, Options{}, r.log)
 	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
 	defer r.sup.Close()
-	if e := r.open(t.Context()); e.Kind != EvOpened {
+	if e := r.open(t.Context()); e.Kind != process.EvOpened {
 		t.Fatalf("%+v\n%s", e, r.log)
 	}
 	if r.store.Info() != nil {
@@ -246,9 +247,9 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	if got := r.Version().Formats["ledger"]; got != tables.Format {
 		t.Errorf("the ledger's tables have format %d", got)
 	}
-	r.step(Event{Kind: EvOpened})
-	r.step(Event{Kind: EvDrain})
-	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.Kind != EvClosed {
+	r.step(process.Event{Kind: process.EvOpened})
+	r.step(process.Event{Kind: process.EvDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.Kind != process.EvClosed {
 		t.Errorf("%+v", e)
 	}
 }
@@ -259,11 +260,11 @@ func TestStopInTheMiddleOfTheBoot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := wired(t, newConfig(t), Options{}, io.Discard)
 	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
-	if e := n.bootFailed(ctx, unknown); e.Kind != EvFailed {
+	if e := n.bootFailed(ctx, unknown); e.Kind != process.EvFailed {
 		t.Errorf("without a signal: %+v", e)
 	}
 	stop()
-	if e := n.bootFailed(ctx, unknown); e.Kind != EvDrain {
+	if e := n.bootFailed(ctx, unknown); e.Kind != process.EvDrain {
 		t.Errorf("%+v", e)
 	}
 }
@@ -295,7 +296,7 @@ func TestFullLogPipe(t *testing.T) {
 	r.serving()
 	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
 	r.stop()
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 }
@@ -412,7 +413,7 @@ func TestAmnesiaStartConditions(t *testing.T) {
 			if (err == nil) != tt.want {
 				t.Errorf("%v", err)
 			}
-			if err != nil && (classify(err).Code != ExitConfig || !strings.Contains(classify(err).Next, "swapoff")) {
+			if err != nil && (classify(err).Code != process.ExitConfig || !strings.Contains(classify(err).Next, "swapoff")) {
 				t.Errorf("%v: exit %d, next %q", err, classify(err).Code, classify(err).Next)
 			}
 		})
@@ -439,13 +440,13 @@ func TestNoAmnesia(t *testing.T) {
 func TestAmnesiaNeedsNoInit(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
-	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).Code != ExitConfig {
+	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).Code != process.ExitConfig {
 		t.Errorf("init: %v", err)
 	}
 	if _, err := MintOffline(t.Context(), cfg, Build{},
 		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(
 		err,
-	).Code != ExitConfig {
+	).Code != process.ExitConfig {
 		t.Errorf("mint: %v", err)
 	}
 	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {

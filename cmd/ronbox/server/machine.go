@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/store"
 )
 
@@ -52,7 +53,7 @@ func unswappable(
 		return nil
 	}
 	if locked := lock(); locked != nil {
-		return fmt.Errorf("%w: %w", errSwap, errors.Join(err, locked))
+		return fmt.Errorf("%w: %w", process.ErrSwap, errors.Join(err, locked))
 	}
 	return nil
 }

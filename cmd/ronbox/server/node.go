@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -134,7 +135,7 @@ type Node struct {
 	endings nodeapi.DrainLine // set before ended closes
 
 	sup     *flow.Supervisor // set by Run
-	state   State            // owned by Run
+	state   process.State    // owned by Run
 	begun   time.Time        // of uptime; set by Run
 	started time.Time        // reading; set by Run before the first listener
 }

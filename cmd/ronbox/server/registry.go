@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
@@ -78,14 +79,14 @@ func registryService() service {
 			return err
 		},
 		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
-		outcome: func(err error) (Outcome, bool) {
+		outcome: func(err error) (process.Outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
 				const next = "correct registry.follow.* in this file, or use another data directory"
-				return Outcome{Code: ExitConfig, Next: next}, true
+				return process.Outcome{Code: process.ExitConfig, Next: next}, true
 			}
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
-			return Outcome{
-				Code: ExitConfig,
+			return process.Outcome{
+				Code: process.ExitConfig,
 				Next: "set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},

@@ -25,6 +25,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
@@ -325,7 +326,7 @@ func (r *rig) halt() {
 	}
 	r.mu.Unlock()
 	r.stop()
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		r.t.Fatalf("exit %d, want 0\n%s", code, r.log)
 	}
 }

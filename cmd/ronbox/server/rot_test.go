@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -269,7 +270,7 @@ func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n
 		r.halt()
 	case code := <-r.exit:
 		r.closeEngines(t.Context())
-		if code != ExitCorrupt || n.ofGuest() {
+		if code != process.ExitCorrupt || n.ofGuest() {
 			t.Errorf("%v: exit %d\n%s", n, code, r.log)
 		}
 	case <-time.After(patience):

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -30,41 +31,41 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
-		case ActStandby:
+		case process.ActStandby:
 			e = n.standby(ctx)
-		case ActRecover:
+		case process.ActRecover:
 			e = n.recover(ctx)
-		case ActServe:
+		case process.ActServe:
 			n.serve()
 			e = n.wait()
-		case ActNone:
+		case process.ActNone:
 			e = n.wait()
-		case ActDrain:
+		case process.ActDrain:
 			e = n.drainServices(base)
-		case ActAbort:
+		case process.ActAbort:
 			e = n.abortServices(base)
-		case ActStop:
+		case process.ActStop:
 			e = n.stop(base)
-		case ActDie:
+		case process.ActDie:
 			n.die(base)
 			return n.state.Exit
-		case ActRenew:
+		case process.ActRenew:
 			e = n.renew(base)
-		case ActEnd:
+		case process.ActEnd:
 			return n.end(ctx)
 		}
 	}
 }
 
 // step applies an event to the lifecycle and publishes the new phase.
-func (n *Node) step(e Event) Action {
+func (n *Node) step(e process.Event) process.Action {
 	was := n.state
-	after, do := Next(was, e)
+	after, do := process.Next(was, e)
 	n.state = after
 	if after.Phase != was.Phase {
 		n.phase.Store(after.Phase)
 		n.log.Info("lifecycle", "from", was.Phase.String(), "to", after.Phase.String())
-		if do != ActServe { // serve reports it with READY=1
+		if do != process.ActServe { // serve reports it with READY=1
 			n.manager.status(n.statusLine())
 		}
 	}
@@ -85,7 +86,7 @@ func (n *Node) statusLine() string {
 
 // open locks the file, then binds the sockets. Nothing before the lock affects a node that runs on
 // the same directory.
-func (n *Node) open(ctx context.Context) Event {
+func (n *Node) open(ctx context.Context) process.Event {
 	n.log.Info("starting", "data_dir", n.boot.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
 	for _, w := range n.boot.Warnings {
 		n.log.Warn("config", "reason", w)
@@ -103,9 +104,9 @@ func (n *Node) open(ctx context.Context) Event {
 		n.board.Set(ownService, keyAmnesia, nil)
 	}
 	if n.member != nil {
-		return Event{Kind: EvEnrolled}
+		return process.Event{Kind: process.EvEnrolled}
 	}
-	return Event{Kind: EvOpened}
+	return process.Event{Kind: process.EvOpened}
 }
 
 func (n *Node) openParts(ctx context.Context) error {
@@ -124,10 +125,10 @@ func (n *Node) openParts(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.boot.SocketPath()), 0o700); err != nil {
-		return cannotListen(fmt.Errorf("admin socket: %w", err))
+		return process.CannotListen(fmt.Errorf("admin socket: %w", err))
 	}
 	if err := n.server.Listen(ctx); err != nil {
-		return cannotListen(namingOccupant(ctx, err, n.boot))
+		return process.CannotListen(process.NamingOccupant(ctx, err, n.boot))
 	}
 	if n.member != nil {
 		return n.member.Listen(ctx)
@@ -159,9 +160,9 @@ func (n *Node) openFile(ctx context.Context) error {
 	err := n.store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		if n.member != nil {
-			return fmt.Errorf("%w in %s", errNoCopy, n.boot.Node.DataDir)
+			return fmt.Errorf("%w in %s", process.ErrNoCopy, n.boot.Node.DataDir)
 		}
-		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
+		return fmt.Errorf("%w in %s", process.ErrNoDatabase, n.boot.Node.DataDir)
 	}
 	n.started = n.now() // the clock goes on from the file
 	return err
@@ -211,7 +212,7 @@ func (n *Node) prepare(ctx context.Context) error {
 
 // recover recovers the state of every part and starts the tasks. Whatever a start commits, it
 // commits here: a member gets here once it is elected.
-func (n *Node) recover(ctx context.Context) Event {
+func (n *Node) recover(ctx context.Context) process.Event {
 	if n.member == nil {
 		if err := n.prepare(ctx); err != nil {
 			return n.bootFailed(ctx, err)
@@ -236,7 +237,7 @@ func (n *Node) recover(ctx context.Context) Event {
 		n.sup.Start(n.countLives(n.watchers()...)...)
 	}
 	n.sup.Start(n.countLives(n.keepers()...)...)
-	return Event{Kind: EvRecovered}
+	return process.Event{Kind: process.EvRecovered}
 }
 
 func (n *Node) recoverParts(ctx context.Context) error {
@@ -305,11 +306,11 @@ func (n *Node) serve() {
 }
 
 // wait returns the next event of a serving node.
-func (n *Node) wait() Event {
+func (n *Node) wait() process.Event {
 	for {
 		healthy, changed := n.healthy.Load()
 		if healthy == (n.state.Phase == flow.Degraded) {
-			return Event{Kind: map[bool]EventKind{true: EvHealed, false: EvDegraded}[healthy]}
+			return process.Event{Kind: map[bool]process.EventKind{true: process.EvHealed, false: process.EvDegraded}[healthy]}
 		}
 		select {
 		case <-n.deposed():
@@ -319,9 +320,9 @@ func (n *Node) wait() Event {
 		case <-n.died.asked:
 			return n.fatal()
 		case <-n.abort.asked:
-			return Event{Kind: EvAbort}
+			return process.Event{Kind: process.EvAbort}
 		case <-n.drain.asked:
-			return Event{Kind: EvDrain}
+			return process.Event{Kind: process.EvDrain}
 		case <-changed:
 		}
 	}
@@ -332,37 +333,37 @@ func (n *Node) wait() Event {
 func (n *Node) taskDied(service, task string, _ error) { n.died.ask(service + "." + task) }
 
 // fatal returns the event of a failed disk or of a bug.
-func (n *Node) fatal() Event {
+func (n *Node) fatal() process.Event {
 	if err := n.store.Err(); err != nil && !errors.Is(err, store.ErrDied) {
 		if errors.Is(err, store.ErrCorrupt) {
-			return Event{Kind: EvPoisoned, Code: ExitCorrupt}
+			return process.Event{Kind: process.EvPoisoned, Code: process.ExitCorrupt}
 		}
-		return Event{Kind: EvPoisoned}
+		return process.Event{Kind: process.EvPoisoned}
 	}
-	return Event{Kind: EvFailed, Code: ExitInternal}
+	return process.Event{Kind: process.EvFailed, Code: process.ExitInternal}
 }
 
 // bootFailed logs why the node does not start. A stop signal during the boot is not a failure, nor
 // is a deposition.
-func (n *Node) bootFailed(ctx context.Context, err error) Event {
+func (n *Node) bootFailed(ctx context.Context, err error) process.Event {
 	if n.isDeposed() {
 		return n.deposition()
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
-		return Event{Kind: EvDrain}
+		return process.Event{Kind: process.EvDrain}
 	}
 	v := n.classify(err)
 	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.Next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()
 	}
-	return Event{Kind: EvFailed, Code: v.Code}
+	return process.Event{Kind: process.EvFailed, Code: v.Code}
 }
 
 // classify returns the outcome of err on this node. A member gets its data from the others.
-func (n *Node) classify(err error) Outcome {
+func (n *Node) classify(err error) process.Outcome {
 	v := classify(err)
-	if n.member != nil && v.Code == ExitCorrupt {
+	if n.member != nil && v.Code == process.ExitCorrupt {
 		v.Next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
 			"keep the directory and see `ronbox cluster recover --help`"
 	}
@@ -370,7 +371,7 @@ func (n *Node) classify(err error) Outcome {
 }
 
 // classify returns the outcome of err, first by the rules of the services.
-func classify(err error) Outcome {
+func classify(err error) process.Outcome {
 	for _, s := range services() {
 		if s.outcome != nil {
 			if out, own := s.outcome(err); own {
@@ -378,7 +379,7 @@ func classify(err error) Outcome {
 			}
 		}
 	}
-	return outcomeOf(err)
+	return process.OutcomeOf(err)
 }
 
 // uptime returns the time since Run began.

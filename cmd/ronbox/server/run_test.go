@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -111,8 +112,8 @@ func TestSecondNodeIsLockedOut(t *testing.T) {
 	again := loaded(t, cfg)
 	again.Store.LockTimeout = 0
 	second := launch(t, again)
-	if code := second.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
+	if code := second.end(); code != process.ExitLocked {
+		t.Errorf("exit %d, want %d", code, process.ExitLocked)
 	}
 	if want := fmt.Sprintf("held by process %d ", os.Getpid()); !strings.Contains(second.log.String(), want) {
 		t.Errorf("the log does not name the first process:\n%s", second.log)
@@ -132,50 +133,50 @@ func TestBootFailures(t *testing.T) {
 		want  int
 	}{
 		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(config.DatabaseName))) },
-			ExitConfig},
+			process.ExitConfig},
 		{"a database cut short", func(t *testing.T,
 			cfg *config.Config) {
 			must(t, os.Truncate(cfg.Path(config.DatabaseName), 5000))
-		}, ExitCorrupt},
+		}, process.ExitCorrupt},
 		{"a pipe in the place of the database", func(t *testing.T, cfg *config.Config) {
 			must(t, os.Remove(cfg.Path(config.DatabaseName)))
 			must(t, syscall.Mkfifo(cfg.Path(config.DatabaseName), 0o600))
-		}, ExitCorrupt},
+		}, process.ExitCorrupt},
 		{"a link to a device in the place of the database", func(t *testing.T, cfg *config.Config) {
 			must(t, os.Remove(cfg.Path(config.DatabaseName)))
 			must(t, os.Symlink("/dev/zero", cfg.Path(config.DatabaseName)))
-		}, ExitCorrupt},
+		}, process.ExitCorrupt},
 		{"a directory in the place of the database", func(t *testing.T, cfg *config.Config) {
 			must(t, os.Remove(cfg.Path(config.DatabaseName)))
 			must(t, os.Mkdir(cfg.Path(config.DatabaseName), 0o700))
-		}, ExitCorrupt},
+		}, process.ExitCorrupt},
 		{"a secret that others may read", func(t *testing.T,
 			cfg *config.Config) {
 			must(t, os.Chmod(cfg.Path(config.SecretName), 0o644))
-		}, ExitDenied},
+		}, process.ExitDenied},
 		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.Path(config.SecretName), []byte("x"), 0o600))
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
 			must(t, os.Remove(cfg.Path(config.SecretName)))
 			must(t, os.Mkdir(cfg.Path(config.SecretName), 0o700))
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
 			must(t, os.Remove(cfg.Path(config.SecretName)))
 			must(t, os.Symlink("/nowhere/node.key", cfg.Path(config.SecretName)))
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"an address that no machine has", func(_ *testing.T, cfg *config.Config) { cfg.Server.Bind = "192.0.2.1:9" },
-			ExitConfig},
+			process.ExitConfig},
 		{"the name of another log", func(_ *testing.T,
 			cfg *config.Config) {
 			cfg.Registry.Origin = "elsewhere.example/log"
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
 			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
-		}, ExitConfig},
+		}, process.ExitConfig},
 	} {
 		if hosttest.UnderRace() && i%3 > 0 { // a boot is the work of one goroutine
 			continue
@@ -204,9 +205,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	for _, err := range []error{
 		&fs.PathError{Op: "open", Path: "/data/ronbox.db", Err: syscall.EROFS},
 		&store.PoisonError{Cause: &fs.PathError{Op: "write", Path: "/data/ronbox.db", Err: syscall.EROFS}},
-		cannotListen(&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}),
+		process.CannotListen(&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}),
 	} {
-		if v := classify(err); v.Code != ExitStorage || !strings.Contains(v.Next, "read-only") {
+		if v := classify(err); v.Code != process.ExitStorage || !strings.Contains(v.Next, "read-only") {
 			t.Errorf("%v: exit %d, next: %s", err, v.Code, v.Next)
 		}
 	}
@@ -245,8 +246,8 @@ func TestPortInUse(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Server.Bind = first.Addr()
 	r := launch(t, cfg)
-	if code := r.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
+	if code := r.end(); code != process.ExitLocked {
+		t.Errorf("exit %d, want %d", code, process.ExitLocked)
 	}
 	who := fmt.Sprintf("the ronbox node on %s (process %d)", first.cfg.Node.DataDir, os.Getpid())
 	if log := r.log.String(); !strings.Contains(log, who) ||
@@ -331,8 +332,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
-	if exit := n.Run(t.Context()); exit != ExitConfig {
-		t.Errorf("exit %d with a wrong one, want %d", exit, ExitConfig)
+	if exit := n.Run(t.Context()); exit != process.ExitConfig {
+		t.Errorf("exit %d with a wrong one, want %d", exit, process.ExitConfig)
 	}
 	must(t, os.Remove(path))
 	if f := finding(); f.Level != host.Warn {
@@ -354,7 +355,7 @@ func TestMissingCertificate(t *testing.T) {
 	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
 	err = n.openParts(t.Context())
-	if got := classify(err); got.Code != ExitConfig || !strings.Contains(got.Next, "tls.cert_path") {
+	if got := classify(err); got.Code != process.ExitConfig || !strings.Contains(got.Next, "tls.cert_path") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	must(t, n.store.Close())

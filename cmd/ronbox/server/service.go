@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/ledger/tables"
@@ -84,7 +85,7 @@ type service struct {
 	checks  func(context.Context) []store.Check
 	init    func(context.Context, *Node, *InitResult) error // runs in init --dev
 	status  func(*Node, *nodeapi.Status)                    // adds to /status
-	outcome func(error) (Outcome, bool)                     // outcome of its own errors that end a start
+	outcome func(error) (process.Outcome, bool)             // outcome of its own errors that end a start
 
 	schema string // version of its documents, for /version and snapshots
 	format uint64 // version of its rows, for /version; 0: none

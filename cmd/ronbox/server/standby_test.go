@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -211,7 +212,7 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	r := lead(t, cfg, m, again.options(m))
 	addr := r.Addr()
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Fatalf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	if len(again.env) != 2 || again.env[0] != envEnded+"=test=1" || !strings.HasPrefix(again.env[1], envDeposed+"=,") {
@@ -293,7 +294,7 @@ func TestEndOfDeposedCommitter(t *testing.T) {
 		if drains {
 			lives = 0
 		}
-		if code := r.end(); code != ExitClean || again.n != lives {
+		if code := r.end(); code != process.ExitClean || again.n != lives {
 			t.Errorf("drains %t: exit %d, %d next lives\n%s", drains, code, again.n, r.log)
 		}
 		if strings.Contains(r.log.String(), "task died") {
@@ -310,7 +311,7 @@ func TestLeaderThatLeftStops(t *testing.T) {
 	r.quits.Store(true)
 	m.lost.Store(true)
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 0 {
+	if code := r.end(); code != process.ExitClean || again.n != 0 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 }
@@ -333,7 +334,7 @@ func TestHungNodeBeginsAnew(t *testing.T) {
 	if !errors.As(err, &p) || p.Status < 500 || !p.Retryable {
 		t.Errorf("a waiting write: %v", err)
 	}
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	release()
@@ -349,7 +350,7 @@ func TestHungLog(t *testing.T) {
 	r := lead(t, cfg, m, again.options(m))
 	m.lost.Store(true) // the committer ends
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	if _, err := store.OpenReader(cfg.Path(config.DatabaseName)); !errors.Is(err, store.ErrLocked) {
@@ -366,7 +367,7 @@ func TestRenewKeepsSockets(t *testing.T) {
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	addr, c := r.Addr(), r.tcp()
 	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean || again.n != 1 || len(again.env) != 0 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 || len(again.env) != 0 {
 		t.Fatalf("exit %d, %d next lives with %q\n%s", code, again.n, again.env, r.log)
 	}
 	answered := make(chan error, 1)
@@ -401,7 +402,7 @@ func TestRenewKeepsSparePeerPort(t *testing.T) {
 	o.inherited = map[string]net.Listener{systemd.PeerName: l}
 	r := launchWith(t, cfg, o).begin()
 	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		t.Fatalf("exit %d\n%s", code, r.log)
 	}
 	must(t, l.Close())
@@ -418,8 +419,8 @@ func TestNoNextLife(t *testing.T) {
 	again := &renewal{err: errors.New("no such program")}
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitNotRenewed || !strings.Contains(r.log.String(), "no such program") {
-		t.Errorf("exit %d, want %d\n%s", code, ExitNotRenewed, r.log)
+	if code := r.end(); code != process.ExitNotRenewed || !strings.Contains(r.log.String(), "no such program") {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitNotRenewed, r.log)
 	}
 	again.discard(t)
 }
@@ -431,7 +432,7 @@ func TestStopWinsOverRenewal(t *testing.T) {
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	r.stop()
 	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean || again.n != 0 {
+	if code := r.end(); code != process.ExitClean || again.n != 0 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	again.discard(t)

@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -571,8 +572,8 @@ func failedSyncOfMoney(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || want == nil || got.problem.Details["outcome"] != want {
 		t.Errorf("a payment on a broken disk: %d %s", got.status, got.body)
 	}
-	if code := s.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d", code, ExitStorage)
+	if code := s.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d", code, process.ExitStorage)
 	}
 	again := start(t, twin(t, s.cfg))
 	if got := again.v1("POST", "/v1/transfer", "kept", pay("alice", "bob", "1", 1)); got.body != kept.body ||
@@ -701,8 +702,8 @@ func failedSync(t *testing.T) {
 	if got.problem.Details["outcome"] != "unknown" {
 		t.Errorf("outcome %v", got.problem.Details)
 	}
-	if code := s.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d", code, ExitStorage)
+	if code := s.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d", code, process.ExitStorage)
 	}
 	if s.metric("store_poisoned") != 1 || s.metric("rejected_total", "reason", "store_failed") != 1 {
 		t.Errorf("store_poisoned %v", s.metric("store_poisoned"))
@@ -721,7 +722,7 @@ func shortFile(t *testing.T) {
 		cfg, _ := devConfig(t)
 		must(t, os.Truncate(cfg.Path(config.DatabaseName), size))
 		r := launch(t, cfg)
-		if code := r.end(); code != ExitCorrupt || !strings.Contains(r.log.String(), "ronbox db restore") {
+		if code := r.end(); code != process.ExitCorrupt || !strings.Contains(r.log.String(), "ronbox db restore") {
 			t.Errorf("%d bytes left: exit %d\n%s", size, code, r.log)
 		}
 		if info, err := os.Stat(cfg.Path(config.DatabaseName)); err != nil || info.Size() != size {
@@ -764,7 +765,7 @@ func secondProcess(t *testing.T) {
 		}
 		cfg.Store.LockTimeout = 0
 		second := launch(t, cfg)
-		if code := second.end(); code != ExitLocked || second.Addr() != "" {
+		if code := second.end(); code != process.ExitLocked || second.Addr() != "" {
 			t.Errorf("%s: exit %d, bound %q\n%s", doc, code, second.Addr(), second.log)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire/node"
 )
@@ -56,7 +57,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	go func() { exit <- n.Run(ctx) }()
 	defer func() {
 		stop()
-		if code := <-exit; code != server.ExitClean {
+		if code := <-exit; code != process.ExitClean {
 			t.Errorf("the node ends with %d", code)
 		}
 	}()

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -94,7 +95,7 @@ func serve(t *testing.T, cfg *config.Config) *node {
 func (n *node) halt() {
 	n.t.Helper()
 	n.stop()
-	if code := <-n.exit; code != server.ExitClean {
+	if code := <-n.exit; code != process.ExitClean {
 		n.t.Fatalf("exit %d, want 0", code)
 	}
 }

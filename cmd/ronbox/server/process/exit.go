@@ -1,4 +1,4 @@
-package server
+package process
 
 import (
 	"errors"
@@ -28,16 +28,16 @@ const (
 
 // Errors that end a start or an offline operation, beside those of the packages that it uses.
 var (
-	errNoDatabase = errors.New("no database")
-	errNoCopy     = errors.New("this node is a member of a cluster, and has no database")
-	errUnfinished = errors.New("an init of this directory was interrupted") // it was killed
-	errForgets    = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
-	errSwap       = errors.New("memory may be swapped out to a disk")
+	ErrNoDatabase = errors.New("no database")
+	ErrNoCopy     = errors.New("this node is a member of a cluster, and has no database")
+	ErrUnfinished = errors.New("an init of this directory was interrupted") // it was killed
+	ErrForgets    = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
+	ErrSwap       = errors.New("memory may be swapped out to a disk")
 	errListen     = errors.New("cannot listen") // matches every listenError
 )
 
-// cannotListen marks err as an error of opening an address or the socket.
-func cannotListen(err error) error { return listenError{err} }
+// CannotListen marks err as an error of opening an address or the socket.
+func CannotListen(err error) error { return listenError{err} }
 
 type listenError struct{ error }
 
@@ -51,13 +51,13 @@ type Outcome struct {
 	Next string
 }
 
-// outcomeOf returns the outcome of the first row that matches err.
-func outcomeOf(err error) Outcome {
+// OutcomeOf returns the outcome of the first row that matches err.
+func OutcomeOf(err error) Outcome {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound {
 		return Outcome{ExitInternal, "start again once names can be resolved, or use an address"}
 	}
 	if taken, ok := errors.AsType[portTaken](err); ok {
-		return Outcome{ExitLocked, taken.by.advice}
+		return Outcome{ExitLocked, taken.by.Advice}
 	}
 	for _, row := range outcomes() {
 		if errors.Is(err, row.is) {
@@ -121,26 +121,26 @@ func outcomes() []outcomeRow {
 			},
 		},
 		{store.ErrNetwork, Outcome{ExitConfig, "move the data directory to a local disk"}},
-		{errNoCopy, Outcome{ExitConfig, "fetch it from the leader with `ronbox cluster rejoin --wipe`"}},
-		{errNoDatabase, Outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
+		{ErrNoCopy, Outcome{ExitConfig, "fetch it from the leader with `ronbox cluster rejoin --wipe`"}},
+		{ErrNoDatabase, Outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{member.ErrUnfinished, Outcome{ExitConfig, "run the command that is named again"}},
 		{member.ErrToken, Outcome{ExitConfig, "empty the data directory, and join again with a new token"}},
 		{store.ErrDiverged, Outcome{ExitCorrupt, "run `ronbox cluster rejoin --wipe`, then start it again"}},
 		{peer.ErrExposed, Outcome{ExitDenied, "chmod 600 it; if someone has read it, wipe the node and join again"}},
-		{errUnfinished, Outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
+		{ErrUnfinished, Outcome{ExitConfig, "run the same `ronbox init` again: it starts over"}},
 		{
 			tokens.ErrSecret,
 			Outcome{ExitConfig, "restore node.key from its backup, or move it away: a new one invalidates all tokens"},
 		},
 		{
-			errSwap,
+			ErrSwap,
 			Outcome{
 				ExitConfig,
 				"swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap",
 			},
 		},
 		{
-			errForgets,
+			ErrForgets,
 			Outcome{ExitConfig, "start it with `ronbox serve` without init; create tokens over its socket"},
 		},
 		{errListen, Outcome{ExitConfig, address}},

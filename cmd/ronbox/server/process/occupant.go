@@ -1,4 +1,4 @@
-package server
+package process
 
 import (
 	"context"
@@ -21,13 +21,13 @@ const askWithin = time.Second
 // occupant describes the process that listens on the address of a node, and the advice to the
 // operator.
 type occupant struct {
-	seen   string // "the ronbox node on /srv/a (process 123) listens there"
-	advice string
+	Seen   string // "the ronbox node on /srv/a (process 123) listens there"
+	Advice string
 }
 
-// occupantOf identifies the process that listens on the address of cfg by its open files, or by its
+// OccupantOf identifies the process that listens on the address of cfg by its open files, or by its
 // answer to GET /version.
-func occupantOf(ctx context.Context, cfg *config.Config) occupant {
+func OccupantOf(ctx context.Context, cfg *config.Config) occupant {
 	const other = "or choose another address for this node with server.bind (RONBOX_SERVER__BIND)"
 	p, known := host.Listener(cfg.Server.Bind)
 	own := false
@@ -94,11 +94,11 @@ func nodeAt(ctx context.Context, url string) string {
 	return v.NodeID
 }
 
-// namingOccupant returns err, an error of listening on the address of cfg. If another process uses
+// NamingOccupant returns err, an error of listening on the address of cfg. If another process uses
 // the address, the error names it.
-func namingOccupant(ctx context.Context, err error, cfg *config.Config) error {
+func NamingOccupant(ctx context.Context, err error, cfg *config.Config) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return portTaken{err, occupantOf(ctx, cfg)}
+		return portTaken{err, OccupantOf(ctx, cfg)}
 	}
 	return err
 }
@@ -111,7 +111,7 @@ type portTaken struct {
 
 func (e portTaken) Unwrap() error { return e.error }
 
-func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.seen }
+func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.Seen }
 
 // Is reports whether target is EADDRINUSE, which outcomeOf knows.
 func (e portTaken) Is(target error) bool { return target == syscall.EADDRINUSE }
