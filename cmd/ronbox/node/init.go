@@ -78,7 +78,7 @@ further, and is verified as what the other node sends is.`,
 	cmd.Flags().StringVar(&f.genesis, "genesis", "", "payload `hash` of version 1 of that registry")
 	cmd.Flags().StringVar(&f.fromExport, "from-export", "", "begin the copy with the export in this `directory`")
 	cmd.Flags().StringSliceVar(&f.services, "services", nil, "run only these services, of "+
-		strings.Join(server.ServiceNames(), ", ")+" (`NAMES` between commas)")
+		strings.Join(config.ServiceNames(), ", ")+" (`NAMES` between commas)")
 	cmd.Flags().StringArrayVar(&f.assets, "asset", nil,
 		"declare this asset: `NAME[:DECIMALS]`; may be repeated (default ron)")
 	cmd.Flags().BoolVar(&f.noBackup, "no-backup", false, "schedule no snapshots")
@@ -142,7 +142,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 // choose applies --services and --asset to cfg.
 func (f initFlags) choose(cfg *config.Config) error {
 	if f.services != nil {
-		if err := server.Choose(cfg, f.services); err != nil {
+		if err := config.Choose(cfg, f.services); err != nil {
 			return cli.Usage("--services: %w", err)
 		}
 		if f.packs != "" && !cfg.Edge.Enabled {

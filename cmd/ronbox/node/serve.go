@@ -149,7 +149,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	if token := cfg.Path(config.TokenName); cli.Exists(token) {
 		fmt.Fprintf(t, "token file\t%s\n", token)
 	}
-	if on, off := server.Chosen(cfg); off != nil {
+	if on, off := config.Chosen(cfg); off != nil {
 		fmt.Fprintf(t, "services\t%s (off: %s)\n", strings.Join(on, ", "), strings.Join(off, ", "))
 	}
 	for _, path := range server.MapPaths(cfg) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -133,4 +134,16 @@ func needs(cfg *config.Config) host.Inputs {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}
 	return in
+}
+
+// checkServices names the services that run.
+func checkServices(cfg *config.Config) host.Finding {
+	on, off := config.Chosen(cfg)
+	f := host.Finding{Check: "services", Level: host.OK, Seen: "on: " + strings.Join(on, ", ")}
+	if on == nil {
+		f.Seen = "all are off but the ledger"
+	} else if off != nil {
+		f.Seen += "; off: " + strings.Join(off, ", ")
+	}
+	return f
 }

@@ -23,7 +23,7 @@ func (o InitOptions) keys(cfg *config.Config) map[string]string {
 	if dir := systemd.BackupDir; packaged(cfg) && cfg.Store.SnapshotDir == "" && mayWrite(dir) {
 		set["store.snapshot_dir"] = dir
 	}
-	for _, name := range ServiceNames() {
+	for _, name := range config.ServiceNames() {
 		if o.Services != nil && !slices.Contains(o.Services, name) {
 			set[name+".enabled"] = "false"
 		}

@@ -339,3 +339,11 @@ func (n *Node) closeEngines(ctx context.Context) {
 		}
 	}
 }
+
+// describeServices registers the metric of the services that run.
+func (n *Node) describeServices() {
+	for _, s := range services() {
+		on := map[bool]float64{true: 1}[s.isOn(n.boot)]
+		n.metrics.Gauge("service_on", s.name, func() float64 { return on })
+	}
+}

@@ -367,7 +367,12 @@ func TestAnyMoment(t *testing.T) {
 		{"a signal", func(r *rig, _ func()) { r.stop() }, process.ExitClean},
 		{"two signals", func(r *rig, _ func()) { r.stop(); r.Abort() }, process.ExitAborted},
 		{"a hangup", func(r *rig, _ func()) { r.Hangup() }, process.ExitClean},
-		{"a signal between reloads", func(r *rig, reload func()) { reload(); r.Hangup(); r.stop(); reload() }, process.ExitClean},
+		{"a signal between reloads", func(r *rig, reload func()) {
+			reload()
+			r.Hangup()
+			r.stop()
+			reload()
+		}, process.ExitClean},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
