@@ -14,6 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -76,7 +77,7 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 		return InitResult{}, process.ErrForgets
 	}
 	if cfg.Store.SnapshotDir != "" {
-		if err := checkSnapshotDir(cfg.SnapshotDir()); err != nil {
+		if err := upkeep.CheckSnapshotDir(cfg.SnapshotDir()); err != nil {
 			return InitResult{}, err
 		}
 	}

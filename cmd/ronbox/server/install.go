@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 )
 
 // keys returns the keys of the configuration that init writes for every node, with their values.
@@ -55,7 +56,7 @@ func IsDev(cfg *config.Config) bool {
 // mayWrite reports whether dir is a folder that the process may write.
 func mayWrite(dir string) bool {
 	st, err := os.Stat(dir)
-	return err == nil && st.IsDir() && checkSnapshotDir(dir) == nil
+	return err == nil && st.IsDir() && upkeep.CheckSnapshotDir(dir) == nil
 }
 
 // keepListener adds the address of cfg and its protection to set, because the service does not have

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -122,7 +123,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if err != nil {
 		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
-	fault := checkSnapshotDir(cfg.SnapshotDir())
+	fault := upkeep.CheckSnapshotDir(cfg.SnapshotDir())
 	n.due.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)

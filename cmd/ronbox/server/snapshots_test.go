@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -178,9 +179,9 @@ func TestSessionsOverTheAPI(t *testing.T) {
 func TestReadOnlySnapshotFolder(t *testing.T) {
 	dir := t.TempDir()
 	tmpfs(t, dir, 1<<20)
-	must(t, checkSnapshotDir(filepath.Join(dir, "not", "there")))
+	must(t, upkeep.CheckSnapshotDir(filepath.Join(dir, "not", "there")))
 	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	err := checkSnapshotDir(filepath.Join(dir, "x"))
+	err := upkeep.CheckSnapshotDir(filepath.Join(dir, "x"))
 	if e, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || e.Cause != syscall.EROFS ||
 		e.Path != filepath.Join(dir, "x") || e.User == "" || e.Unit != "" {
 		t.Errorf("%v", err)

@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 	"ronbox/store"
 )
 
-// checkSnapshotDir returns a SnapshotDirError if the process cannot write the folder, or make it in
+// CheckSnapshotDir returns a SnapshotDirError if the process cannot write the folder, or make it in
 // the folder above. It writes nothing.
-func checkSnapshotDir(dir string) error {
+func CheckSnapshotDir(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		err := unix.Access(at+"/.", unix.W_OK|unix.X_OK) // ENOTDIR if it is no folder
 		var disk unix.Statfs_t
@@ -27,14 +27,14 @@ func checkSnapshotDir(dir string) error {
 			err = syscall.EROFS // the permission alone would not help
 		}
 		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return snapshotDirError(dir, err)
+			return SnapshotDirError(dir, err)
 		}
 	}
 }
 
-// snapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
+// SnapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
 // if its disk is full, else to a SnapshotDirError. It returns other errors unchanged.
-func snapshotDirError(dir string, err error) error {
+func SnapshotDirError(dir string, err error) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	switch {
 	case !ok, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrCorrupt):
