@@ -91,7 +91,7 @@ func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, 
 	}
 	who, asked := ctx.Value(callerKey{}).(caller)
 	if !asked {
-		who.by = self("cluster")
+		who.by = tokens.Self("cluster")
 	}
 	m.n.note(ctx, tokens.AuditEvent(event, who.by, who.corrID, map[string]string{"to": to, "reason": string(why)}))
 }

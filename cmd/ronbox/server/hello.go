@@ -172,7 +172,7 @@ func (m *membership) tellReached(why string) {
 
 // note appends an audit row about a change that the leader has made by itself.
 func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
+	m.n.note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.

@@ -1,30 +1,24 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"ronbox/engines/rewarder/record"
 	"strings"
 	"time"
 
 	"ronbox/appliance/clock"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
-	"ronbox/engines"
-	"ronbox/httpapi/auth"
-	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
-)
-
-// Time to live of the token that init writes.
-const (
-	bootstrapTTL = 24 * time.Hour
-	devTTL       = 30 * 24 * time.Hour
 )
 
 // ErrNotEmpty is returned by Init for a directory that is not empty.
@@ -66,10 +60,28 @@ type InitResult struct {
 	Install   []string `json:"install,omitzero"` // commands that install and start the service, in order
 }
 
-// Init creates a node in the data directory of cfg, which must be empty or absent: secret,
-// configuration, database, first token. If Init fails, the directory is as before. A killed Init
+// Hooks are the steps of an init that need the parts of a node.
+type Hooks struct {
+	// LookAtHub returns an error if the log of the configured hub cannot be followed. unheard is
+	// the reason if the hub did not answer: the node then follows it later.
+	LookAtHub func(ctx context.Context, cfg *config.Config) (unheard, err error)
+	// Found creates the first state in the new file.
+	Found func(ctx context.Context, cfg *config.Config, o InitOptions) (Founded, error)
+}
+
+// Founded is the first state of the file of a node.
+type Founded struct {
+	Token string // the first one
+
+	// of a dev node; a value is empty without its service
+	SignerKey, Genesis     string
+	Account, Asset, Amount string
+}
+
+// Make creates a node in the data directory of cfg, which must be empty or absent: secret,
+// configuration, database, first token. If Make fails, the directory is as before. A killed Make
 // leaves a mark that lets the next one start over.
-func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
+func Make(ctx context.Context, cfg *config.Config, o InitOptions, h Hooks) (InitResult, error) {
 	if err := config.Validate(cfg); err != nil {
 		return InitResult{}, err
 	}
@@ -93,7 +105,7 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 		service = &s
 	}
 	if cfg.Registry.Follow.URL != "" {
-		unheard, err := lookAtHub(ctx, cfg)
+		unheard, err := h.LookAtHub(ctx, cfg)
 		if err != nil {
 			return InitResult{}, err
 		}
@@ -108,14 +120,21 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 	if o.Claimed != nil {
 		o.Claimed()
 	}
-	res, err := initIn(ctx, *cfg, o, service)
+	res, err := initIn(ctx, *cfg, o, h, service)
 	if err != nil {
 		return InitResult{}, errors.Join(err, made.undo())
 	}
 	return res, made.done()
 }
 
-func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *systemd.Install) (InitResult, error) {
+// initIn creates the files of the node in its directory.
+func initIn(
+	ctx context.Context,
+	cfg config.Config,
+	o InitOptions,
+	h Hooks,
+	service *systemd.Install,
+) (InitResult, error) {
 	begin := clock.New(clock.Options{Built: o.Made}).Status()
 	id, err := store.NewIdentity(begin.Reading)
 	if err != nil {
@@ -162,14 +181,18 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions, service *syst
 			res.Maps = append(res.Maps, res.URL+path)
 		}
 	}
-	n, err := verbNode(&cfg, Build{Made: o.Made})
+	made, err := h.Found(ctx, &cfg, o)
 	if err != nil {
 		return InitResult{}, err
 	}
-	if o.FromExport != "" {
-		n.begin = func(ctx context.Context) error { return n.beginFrom(ctx, o.FromExport) }
-	}
-	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
+	res.add(made)
+	return res, tokens.WritePrivate(res.TokenFile, []byte(made.Token+"\n"))
+}
+
+// add adds the first state of the file.
+func (res *InitResult) add(made Founded) {
+	res.SignerKey, res.Genesis = made.SignerKey, cmp.Or(made.Genesis, res.Genesis)
+	res.Account, res.Asset, res.Amount = made.Account, made.Asset, made.Amount
 }
 
 // clockWarning returns a warning if the clock of the machine is known to be wrong, else "".
@@ -182,125 +205,22 @@ func clockWarning(s *clock.Status) string {
 		s.Wall.Format(time.RFC3339), s.Built.UTC().Format(time.RFC3339))
 }
 
-// verbNode returns a node for a verb, which logs only warnings.
-func verbNode(cfg *config.Config, build Build) (*Node, error) {
-	own := *cfg
-	own.Log.Level = "warn"
-	return assemble(&own, build, Options{}, os.Stderr)
-}
-
-// firstSteps creates the first token and the initial state of a dev node with the running parts.
-func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
-	if err := n.firstToken(ctx, o.Dev); err != nil {
-		return err
-	}
-	if n.boot.Registry.Follow.URL != "" {
-		return nil // it signs nothing, and its log is that of the hub
-	}
-	if n.boot.Registry.Enabled {
-		if _, err := LogKeyOf(n.boot, true); err != nil {
-			return err
-		}
-	}
-	if !o.Dev {
-		return nil
-	}
-	for _, r := range n.engines {
-		if r.init == nil {
-			continue
-		}
-		if err := r.init(ctx, n, res); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *Node) firstToken(ctx context.Context, dev bool) error {
-	spec := auth.MintSpec{Sub: "bootstrap", Scopes: []string{"node.admin"}, TTL: bootstrapTTL, Now: n.wall()}
-	if dev {
-		spec.Sub, spec.TTL = "dev", devTTL
-	}
-	spec.TTL = min(spec.TTL, n.boot.Auth.MaxTTL.D())
-	t, err := n.MintSpec(ctx, self("init"), "", spec)
-	if err != nil {
-		return err
-	}
-	return tokens.WritePrivate(n.boot.Path(config.TokenName), []byte(t.Token+"\n"))
-}
-
-// self returns this process as an actor.
-func self(principal string) engines.Actor {
-	uid := uint32(os.Getuid())
-	return engines.Actor{Principal: principal, UID: &uid, Admin: true}
-}
-
-// offline runs work with the store and the engines but without sockets, and stops them in order.
-func (n *Node) offline(ctx context.Context, work func(context.Context) error) (err error) {
-	base := context.WithoutCancel(ctx)
-	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
-	defer n.sup.Close()
-	n.sup.Start(n.logWriter())
-	defer func() { err = errors.Join(err, n.closeTracer(base)) }()
-	if err := n.openFile(ctx); err != nil {
-		return err
-	}
-	if err := n.store.Prepare(ctx); err != nil {
-		return errors.Join(err, n.store.Close())
-	}
-	n.sup.Start(n.store.Tasks()...)
-	if err = n.recoverParts(ctx); err == nil && n.begin != nil {
-		err = n.begin(ctx)
-	}
-	if err == nil {
-		n.startEngines()
-		err = work(ctx)
-	}
-	n.closeIntake()
-	n.drainEngines(base)
-	n.endEngines(base)
-	n.store.CloseLanes()
-	if n.sup.Drain("store", n.within.store, n.grace()) > 0 || n.liveTasks.Load() > 0 {
-		return errors.Join(err, errors.New("a task did not stop"))
-	}
-	n.closeEngines(base)
-	return errors.Join(err, n.store.Close())
-}
-
-// MintOffline creates a token with the keys of a stopped node. It returns store.ErrLocked if the
-// node runs. Reading the node secret is permission to mint any token.
-func MintOffline(
-	ctx context.Context,
-	cfg *config.Config,
-	build Build,
-	r nodeapi.MintRequest,
-) (t nodeapi.Token, err error) {
-	if err := config.Validate(cfg); err != nil {
-		return t, err
-	}
-	if cfg.Amnesia.Enabled {
-		return t, process.ErrForgets
-	}
-	n, err := verbNode(cfg, build)
-	if err != nil {
-		return t, err
-	}
-	err = n.offline(ctx, func(ctx context.Context) error {
-		t, err = n.Mint(ctx, self("offline"), "", r)
-		return err
-	})
-	return t, err
-}
-
-// finished returns errUnfinished for a directory that a killed init has left.
-func finished(cfg *config.Config) error {
-	if !cfg.Amnesia.Enabled && exists(cfg.Path(config.UnfinishedName)) {
-		return fmt.Errorf("%s: %w", cfg.Node.DataDir, process.ErrUnfinished)
-	}
-	return nil
-}
-
-func exists(path string) bool {
+func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// makePolicyKey creates the key that signs the policies of a dev node, and adds it to the trusted
+// keys of the configuration.
+func makePolicyKey(cfg *config.Config) (path string, err error) {
+	key, err := record.NewKey(rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("policy key: %w", err)
+	}
+	path = cfg.Path(config.PolicyKeyName)
+	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
+		return "", err
+	}
+	cfg.Rewarder.TrustKeys = []string{key.Public()}
+	return path, tokens.WritePrivate(path, key.Bytes())
 }

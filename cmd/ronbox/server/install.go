@@ -48,11 +48,6 @@ func (o InitOptions) keys(cfg *config.Config) map[string]string {
 // the folder and the units that a package has installed.
 func packaged(cfg *config.Config) bool { return cfg.Node.DataDir == config.Default().Node.DataDir }
 
-// IsDev reports whether init --dev has made the node: it holds keys that only such a node has.
-func IsDev(cfg *config.Config) bool {
-	return exists(cfg.Path(config.SignerName)) || exists(cfg.Path(config.PolicyKeyName))
-}
-
 // mayWrite reports whether dir is a folder that the process may write.
 func mayWrite(dir string) bool {
 	st, err := os.Stat(dir)

@@ -44,7 +44,7 @@ func ledgerService() service {
 			}
 		},
 		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init: func(ctx context.Context, n *Node, res *InitResult) error {
+		init: func(ctx context.Context, n *Node, res *Founded) error {
 			if !n.boot.Wallet.Enabled {
 				return nil
 			}
@@ -119,7 +119,7 @@ const (
 
 // fundDev issues the first configured asset to the account of a dev node. Other inits leave the
 // ledger empty, so that a ledger can be imported.
-func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
+func (n *Node) fundDev(ctx context.Context, res *Founded) error {
 	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func registryService() service {
 		checks: func(ctx context.Context) []store.Check {
 			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
-		init: func(ctx context.Context, n *Node, res *InitResult) (err error) {
+		init: func(ctx context.Context, n *Node, res *Founded) (err error) {
 			res.SignerKey = n.boot.Path(config.SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
 			return err
@@ -165,7 +165,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 		return "", fmt.Errorf("genesis: %w", err)
 	}
 	approvals := []record.Approval{key.Sign(payload.B3(), now)}
-	done, err := n.registry().Genesis(ctx, self("init"), payload.Bytes(), approvals, "init")
+	done, err := n.registry().Genesis(ctx, tokens.Self("init"), payload.Bytes(), approvals, "init")
 	if err != nil {
 		return "", fmt.Errorf("commit genesis: %w", err)
 	}

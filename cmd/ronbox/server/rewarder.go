@@ -3,17 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"fmt"
 	"path/filepath"
 	"time"
 
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/rewarder"
-	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
 	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/store"
@@ -79,18 +75,3 @@ func artifactDir(c *config.Config) string {
 type rewarderEngine struct{ *rewarder.Engine }
 
 func (e rewarderEngine) Reload(c *config.Config) { e.Engine.Reload(c.Rewarder) }
-
-// makePolicyKey creates the key that signs the policies of a dev node, and adds it to the trusted
-// keys of the configuration.
-func makePolicyKey(cfg *config.Config) (path string, err error) {
-	key, err := record.NewKey(rand.Reader)
-	if err != nil {
-		return "", fmt.Errorf("policy key: %w", err)
-	}
-	path = cfg.Path(config.PolicyKeyName)
-	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
-		return "", err
-	}
-	cfg.Rewarder.TrustKeys = []string{key.Public()}
-	return path, tokens.WritePrivate(path, key.Bytes())
-}

@@ -68,6 +68,12 @@ func newConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
+// exists reports whether a file exists.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // freshDev is newConfig after init --dev: a node unlike any other.
 func freshDev(t *testing.T) (*config.Config, InitResult) {
 	t.Helper()

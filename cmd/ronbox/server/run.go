@@ -268,7 +268,7 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
-	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", self("serve"), "", nil)); err != nil {
+	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)); err != nil {
 		return nil, err
 	}
 	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are invalid",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -39,7 +40,7 @@ func (n *Node) scheduledSnapshot(ctx context.Context) error {
 		m, failed = n.copyInto(ctx, dir, false, nil)
 	}
 	if failed == nil {
-		_, failed = n.auditSnapshot(ctx, self("janitor"), "", m)
+		_, failed = n.auditSnapshot(ctx, tokens.Self("janitor"), "", m)
 	}
 	if ctx.Err() != nil {
 		return failed

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -128,7 +129,7 @@ func TestSessionsOfNoConsole(t *testing.T) {
 	if _, err := n.Sessions(); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("list: %v", err)
 	}
-	if err := n.EndSession(t.Context(), self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
+	if err := n.EndSession(t.Context(), tokens.Self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("end: %v", err)
 	}
 	n.closeEngines(t.Context())

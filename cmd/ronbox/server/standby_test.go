@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -366,7 +367,7 @@ func TestRenewKeepsSockets(t *testing.T) {
 	again := &renewal{}
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	addr, c := r.Addr(), r.tcp()
-	r.Renew(self("test"), "", "test")
+	r.Renew(tokens.Self("test"), "", "test")
 	if code := r.end(); code != process.ExitClean || again.n != 1 || len(again.env) != 0 {
 		t.Fatalf("exit %d, %d next lives with %q\n%s", code, again.n, again.env, r.log)
 	}
@@ -401,7 +402,7 @@ func TestRenewKeepsSparePeerPort(t *testing.T) {
 	o := again.options(nil)
 	o.inherited = map[string]net.Listener{systemd.PeerName: l}
 	r := launchWith(t, cfg, o).begin()
-	r.Renew(self("test"), "", "test")
+	r.Renew(tokens.Self("test"), "", "test")
 	if code := r.end(); code != process.ExitClean {
 		t.Fatalf("exit %d\n%s", code, r.log)
 	}
@@ -418,7 +419,7 @@ func TestNoNextLife(t *testing.T) {
 	cfg, _ := devConfig(t)
 	again := &renewal{err: errors.New("no such program")}
 	r := launchWith(t, cfg, again.options(nil)).begin()
-	r.Renew(self("test"), "", "test")
+	r.Renew(tokens.Self("test"), "", "test")
 	if code := r.end(); code != process.ExitNotRenewed || !strings.Contains(r.log.String(), "no such program") {
 		t.Errorf("exit %d, want %d\n%s", code, process.ExitNotRenewed, r.log)
 	}
@@ -431,7 +432,7 @@ func TestStopWinsOverRenewal(t *testing.T) {
 	again := &renewal{}
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	r.stop()
-	r.Renew(self("test"), "", "test")
+	r.Renew(tokens.Self("test"), "", "test")
 	if code := r.end(); code != process.ExitClean || again.n != 0 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
