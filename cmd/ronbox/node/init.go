@@ -17,13 +17,14 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines"
 	nodehttp "ronbox/httpapi/node"
 	"ronbox/store"
 )
 
 // initDoc is the output of init.
-type initDoc = server.InitResult
+type initDoc = initdir.Result
 
 type initFlags struct {
 	dev, start, systemd bool
@@ -188,7 +189,7 @@ func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	o := server.InitOptions{
+	o := initdir.Options{
 		Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport, Made: a.Build.Made,
 		Services: f.services, NoBackup: f.noBackup,
 	}
@@ -203,7 +204,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 		return cli.Fail(cli.ExitConfig, "follow", "ask the owner of that node for its URL and the hash of its genesis",
 			"--follow: %w", hub)
 	}
-	if errors.Is(err, server.ErrNotEmpty) {
+	if errors.Is(err, initdir.ErrNotEmpty) {
 		return cli.Fail(cli.ExitFailed, "not_empty",
 			"choose an empty --data-dir, or add --start to serve the existing node", "%w", err)
 	}

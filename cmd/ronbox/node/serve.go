@@ -18,6 +18,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -152,7 +153,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	if on, off := config.Chosen(cfg); off != nil {
 		fmt.Fprintf(t, "services\t%s (off: %s)\n", strings.Join(on, ", "), strings.Join(off, ", "))
 	}
-	for _, path := range server.MapPaths(cfg) {
+	for _, path := range initdir.MapPaths(cfg) {
 		fmt.Fprintf(t, "map\t%s%s\n", s.URL, path)
 	}
 	_ = t.Flush() // stderr is for people; nothing depends on it

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
@@ -163,7 +164,7 @@ func TestDoctorOfAStoppedNode(t *testing.T) {
 func TestInitBeforeTheBinary(t *testing.T) {
 	cfg := newConfig(t)
 	made := time.Now().Add(20 * 24 * time.Hour)
-	res, err := Init(t.Context(), cfg, InitOptions{Made: made})
+	res, err := Init(t.Context(), cfg, initdir.Options{Made: made})
 	if err != nil || !strings.Contains(res.Clock, "ronbox token mint") {
 		t.Fatalf("%+v, %v", res, err)
 	}

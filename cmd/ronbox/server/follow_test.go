@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
 	"ronbox/store"
@@ -25,7 +26,7 @@ func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
 	t.Helper()
 	cfg := newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = hub, genesis
-	res, err := Init(t.Context(), cfg, InitOptions{})
+	res, err := Init(t.Context(), cfg, initdir.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = url, res.Genesis
 	cfg.Fleet.AllowPrivate = []string{"10.0.0.0/8", "fd00::/8"} // the hub may be in one of them
 	var unheard error
-	o := InitOptions{Unheard: func(why error) { unheard = why }}
+	o := initdir.Options{Unheard: func(why error) { unheard = why }}
 	if _, err := Init(t.Context(), cfg, o); err != nil || unheard == nil {
 		t.Errorf("a hub that is not there: %v, told %v", err, unheard)
 	}
@@ -205,7 +206,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
 
 	hub.halt()
-	o := InitOptions{FromExport: exportOf(t, hubConfig)}
+	o := initdir.Options{FromExport: exportOf(t, hubConfig)}
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), res.Genesis
 	_, err = Init(t.Context(), cfg, o)

@@ -24,6 +24,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -41,10 +42,10 @@ func TestInitsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				switch _, err := Init(t.Context(), cfg, InitOptions{}); {
+				switch _, err := Init(t.Context(), cfg, initdir.Options{}); {
 				case err == nil:
 					won.Add(1)
-				case !errors.Is(err, ErrNotEmpty):
+				case !errors.Is(err, initdir.ErrNotEmpty):
 					t.Errorf("a second init: %v", err)
 				}
 			})
@@ -69,7 +70,7 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 		if there {
 			must(t, os.Mkdir(cfg.Node.DataDir, 0o755))
 		}
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); err == nil {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); err == nil {
 			t.Fatal("a genesis against the pinned one was committed")
 		}
 		info, err := os.Stat(cfg.Node.DataDir)
@@ -114,21 +115,21 @@ func TestKilledInit(t *testing.T) {
 		alien := cfg.Path("alien")
 		must(t, os.WriteFile(alien, nil, 0o600))
 		before := files(t, cfg.Node.DataDir)
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); !errors.Is(err, initdir.ErrNotEmpty) {
 			t.Errorf("%s, beside another's file: %v", doc, err)
 		}
 		must(t, os.Remove(alien))
 		live, err := os.Open(mark)
 		must(t, err)
 		must(t, unix.Flock(int(live.Fd()), unix.LOCK_EX))
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); !errors.Is(err, initdir.ErrNotEmpty) {
 			t.Errorf("%s, while the first one lives: %v", doc, err)
 		}
 		must(t, live.Close())
 		if after := files(t, cfg.Node.DataDir); len(after) != len(before)-1 {
 			t.Errorf("%s: a refused init left %v of %v", doc, after, before)
 		}
-		res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+		res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 		if err != nil || res.Account != devAccount {
 			t.Fatalf("%s: %+v, %v", doc, res, err)
 		}
@@ -140,7 +141,7 @@ func TestKilledInit(t *testing.T) {
 
 func TestInitRefusesWhatIsThere(t *testing.T) {
 	cfg, _ := devConfig(t)
-	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
+	if _, err := Init(t.Context(), cfg, initdir.Options{}); !errors.Is(err, initdir.ErrNotEmpty) {
 		t.Errorf("second init: %v", err)
 	}
 	if _, err := os.Stat(cfg.Path(config.DatabaseName)); err != nil {
@@ -148,7 +149,7 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).Code != process.ExitConfig {
+	if _, err := Init(t.Context(), file, initdir.Options{}); classify(err).Code != process.ExitConfig {
 		t.Errorf("init on a file: %v, exit %d", err, classify(err).Code)
 	}
 }
@@ -385,7 +386,7 @@ func TestNoAmnesia(t *testing.T) {
 func TestAmnesiaNeedsNoInit(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
-	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).Code != process.ExitConfig {
+	if _, err := Init(t.Context(), cfg, initdir.Options{}); classify(err).Code != process.ExitConfig {
 		t.Errorf("init: %v", err)
 	}
 	if _, err := MintOffline(t.Context(), cfg, Build{},
@@ -403,7 +404,7 @@ func TestAmnesiaNeedsNoInit(t *testing.T) {
 func TestInitOfServices(t *testing.T) {
 	cfg := newConfig(t)
 	must(t, config.Choose(cfg, []string{"wallet", "edge"}))
-	res, err := Init(t.Context(), cfg, InitOptions{Dev: true, Services: []string{"wallet", "edge"}})
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true, Services: []string{"wallet", "edge"}})
 	must(t, err)
 	if res.Genesis != "" || res.PolicyKey != "" || res.Account != devAccount {
 		t.Errorf("made %+v", res)

@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
@@ -477,7 +478,7 @@ func TestServicesAreSwitches(t *testing.T) {
 func TestInitWithoutRegistry(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Registry.Enabled = false
-	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	if err != nil || res.Account != "alice" || res.SignerKey != "" || res.Genesis != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -486,7 +487,7 @@ func TestInitWithoutRegistry(t *testing.T) {
 // Init leaves the ledger of any other node empty; the first start declares its assets.
 func TestPlainInitLeavesTheLedgerEmpty(t *testing.T) {
 	cfg := newConfig(t)
-	_, err := Init(t.Context(), cfg, InitOptions{})
+	_, err := Init(t.Context(), cfg, initdir.Options{})
 	must(t, err)
 	head := func() (head record.Head) {
 		offline(t, cfg, func(r store.Reader) (err error) {

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/auth"
@@ -21,13 +22,13 @@ const (
 	devTTL       = 30 * 24 * time.Hour
 )
 
-// Init creates a node in the data directory of cfg, see [Make].
-func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
-	return Make(ctx, cfg, o, Hooks{LookAtHub: lookAtHub, Found: found})
+// Init creates a node in the data directory of cfg, see [initdir.Make].
+func Init(ctx context.Context, cfg *config.Config, o initdir.Options) (initdir.Result, error) {
+	return initdir.Make(ctx, cfg, o, initdir.Hooks{LookAtHub: lookAtHub, Found: found})
 }
 
 // found creates the first token of a node with a new file, and the state of a dev node.
-func found(ctx context.Context, cfg *config.Config, o InitOptions) (out Founded, err error) {
+func found(ctx context.Context, cfg *config.Config, o initdir.Options) (out initdir.Founded, err error) {
 	n, err := verbNode(cfg, Build{Made: o.Made})
 	if err != nil {
 		return out, err
@@ -39,7 +40,7 @@ func found(ctx context.Context, cfg *config.Config, o InitOptions) (out Founded,
 }
 
 // firstSteps creates the first token and the initial state of a dev node with the running parts.
-func (n *Node) firstSteps(ctx context.Context, dev bool, out *Founded) (err error) {
+func (n *Node) firstSteps(ctx context.Context, dev bool, out *initdir.Founded) (err error) {
 	if out.Token, err = n.firstToken(ctx, dev); err != nil {
 		return err
 	}

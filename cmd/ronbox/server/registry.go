@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/registry"
@@ -73,7 +74,7 @@ func registryService() service {
 		checks: func(ctx context.Context) []store.Check {
 			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
-		init: func(ctx context.Context, n *Node, res *Founded) (err error) {
+		init: func(ctx context.Context, n *Node, res *initdir.Founded) (err error) {
 			res.SignerKey = n.boot.Path(config.SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
 			return err

@@ -25,6 +25,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
@@ -75,10 +76,10 @@ func exists(path string) bool {
 }
 
 // freshDev is newConfig after init --dev: a node unlike any other.
-func freshDev(t *testing.T) (*config.Config, InitResult) {
+func freshDev(t *testing.T) (*config.Config, initdir.Result) {
 	t.Helper()
 	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	return loaded(t, cfg), res
 }
@@ -88,13 +89,13 @@ func freshDev(t *testing.T) (*config.Config, InitResult) {
 var dev struct {
 	once  sync.Once
 	from  string // the data directory that res names
-	res   InitResult
+	res   initdir.Result
 	files map[string][]byte // by their names there
 }
 
 // devConfig is a copy of a dev node. All copies have the same identity and the same keys; see
 // freshDev.
-func devConfig(t *testing.T) (*config.Config, InitResult) {
+func devConfig(t *testing.T) (*config.Config, initdir.Result) {
 	t.Helper()
 	dev.once.Do(func() {
 		cfg, res := freshDev(t)

@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/client"
@@ -80,7 +81,7 @@ func TestDevNodeWorks(t *testing.T) {
 // alone lacks the genesis.
 func TestRegistryNotBegun(t *testing.T) {
 	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{})
+	res, err := Init(t.Context(), cfg, initdir.Options{})
 	if err != nil || res.SignerKey != "" || res.Genesis != "" {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
@@ -83,9 +84,9 @@ type service struct {
 
 	// checks of every row of every bucket
 	checks  func(context.Context) []store.Check
-	init    func(context.Context, *Node, *Founded) error // runs in init --dev
-	status  func(*Node, *nodeapi.Status)                 // adds to /status
-	outcome func(error) (process.Outcome, bool)          // outcome of its own errors that end a start
+	init    func(context.Context, *Node, *initdir.Founded) error // runs in init --dev
+	status  func(*Node, *nodeapi.Status)                         // adds to /status
+	outcome func(error) (process.Outcome, bool)                  // outcome of its own errors that end a start
 
 	schema string // version of its documents, for /version and snapshots
 	format uint64 // version of its rows, for /version; 0: none

@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -479,7 +480,7 @@ func fullDiskOfMoney(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	_, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	s := besieged(start(t, loaded(t, cfg)))
 	paid, first := s.receipt("/v1/transfer", "before", pay("alice", "bob", "1", 1))
@@ -531,7 +532,7 @@ func fullBeforeTheLedger(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{})
+	_, err := Init(t.Context(), cfg, initdir.Options{})
 	must(t, err)
 	ballast := filepath.Join(disk, "ballast")
 	fillDisk(t, ballast)
@@ -641,7 +642,7 @@ func fullDisk(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	_, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	s := besieged(start(t, loaded(t, cfg)))
 	ballast := filepath.Join(disk, "ballast")

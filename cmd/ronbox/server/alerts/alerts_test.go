@@ -23,6 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire/node"
@@ -41,7 +42,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := config.Default()
 	cfg.Node.DataDir, cfg.Server.Bind, cfg.Store.MaxBytes = filepath.Join(dir, "data"), "127.0.0.1:0", 256<<20
-	_, err = server.Init(t.Context(), cfg, server.InitOptions{Dev: true})
+	_, err = server.Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	cfg, err = config.Load(config.LoadOptions{
 		DataDir: cfg.Node.DataDir,

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -42,7 +43,7 @@ func devConfig(t *testing.T) *config.Config {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := config.Default()
 	cfg.Node.DataDir = dir + "/data"
-	_, err = server.Init(t.Context(), cfg, server.InitOptions{Dev: true})
+	_, err = server.Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	return loaded(t, cfg)
 }

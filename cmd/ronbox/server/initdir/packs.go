@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"fmt"
@@ -34,8 +34,8 @@ func packFiles(dir string) (files []string) {
 	return files
 }
 
-// copyPacks copies the packs of a folder to the folder of a new node.
-func copyPacks(cfg *config.Config, from string) error {
+// CopyPacks copies the packs of a folder to the folder of a new node.
+func CopyPacks(cfg *config.Config, from string) error {
 	if len(packFiles(from)) == 0 {
 		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
 	}

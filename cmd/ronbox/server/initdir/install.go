@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 )
 
 // keys returns the keys of the configuration that init writes for every node, with their values.
-func (o InitOptions) keys(cfg *config.Config) map[string]string {
+func (o Options) keys(cfg *config.Config) map[string]string {
 	set := map[string]string{
 		"store.snapshot_every": "1d",
 		"wallet.assets":        strings.Join(cfg.Wallet.Assets, ","),

@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"errors"
@@ -57,7 +57,7 @@ func (c *claimed) acquire() error {
 // clear locks the mark file and removes the remains of a killed init. It returns ErrNotEmpty if the
 // directory holds anything else.
 func (c *claimed) clear() error {
-	if there, err := c.others(); err != nil || len(there) > 0 && !isThere(filepath.Join(c.dir, config.UnfinishedName)) {
+	if there, err := c.others(); err != nil || len(there) > 0 && !exists(filepath.Join(c.dir, config.UnfinishedName)) {
 		return errors.Join(err, c.notEmpty(err == nil))
 	}
 	fresh, err := c.lock()

@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ import (
 // ErrNotEmpty is returned by Init for a directory that is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// InitOptions are the options of Init.
-type InitOptions struct {
+// Options are the options of Init.
+type Options struct {
 	// add a signer, a genesis with it, a policy key, a funded account, and a token for 30 days
 	Dev      bool
 	Systemd  bool     // write systemd units into the directory
@@ -40,8 +40,8 @@ type InitOptions struct {
 	Made    time.Time // commit time of the binary; zero: unknown
 }
 
-// InitResult describes the node that Init has created.
-type InitResult struct {
+// Result describes the node that Init has created.
+type Result struct {
 	DataDir   string   `json:"data_dir"`
 	URL       string   `json:"url"`
 	Socket    string   `json:"socket"`
@@ -66,7 +66,7 @@ type Hooks struct {
 	// the reason if the hub did not answer: the node then follows it later.
 	LookAtHub func(ctx context.Context, cfg *config.Config) (unheard, err error)
 	// Found creates the first state in the new file.
-	Found func(ctx context.Context, cfg *config.Config, o InitOptions) (Founded, error)
+	Found func(ctx context.Context, cfg *config.Config, o Options) (Founded, error)
 }
 
 // Founded is the first state of the file of a node.
@@ -81,16 +81,16 @@ type Founded struct {
 // Make creates a node in the data directory of cfg, which must be empty or absent: secret,
 // configuration, database, first token. If Make fails, the directory is as before. A killed Make
 // leaves a mark that lets the next one start over.
-func Make(ctx context.Context, cfg *config.Config, o InitOptions, h Hooks) (InitResult, error) {
+func Make(ctx context.Context, cfg *config.Config, o Options, h Hooks) (Result, error) {
 	if err := config.Validate(cfg); err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	if cfg.Amnesia.Enabled {
-		return InitResult{}, process.ErrForgets
+		return Result{}, process.ErrForgets
 	}
 	if cfg.Store.SnapshotDir != "" {
 		if err := upkeep.CheckSnapshotDir(cfg.SnapshotDir()); err != nil {
-			return InitResult{}, err
+			return Result{}, err
 		}
 	}
 	var service *systemd.Install
@@ -100,14 +100,14 @@ func Make(ctx context.Context, cfg *config.Config, o InitOptions, h Hooks) (Init
 			err = s.Check()
 		}
 		if err != nil {
-			return InitResult{}, err
+			return Result{}, err
 		}
 		service = &s
 	}
 	if cfg.Registry.Follow.URL != "" {
 		unheard, err := h.LookAtHub(ctx, cfg)
 		if err != nil {
-			return InitResult{}, err
+			return Result{}, err
 		}
 		if unheard != nil && o.Unheard != nil {
 			o.Unheard(unheard)
@@ -115,14 +115,14 @@ func Make(ctx context.Context, cfg *config.Config, o InitOptions, h Hooks) (Init
 	}
 	made, err := claim(cfg.Node.DataDir)
 	if err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	if o.Claimed != nil {
 		o.Claimed()
 	}
 	res, err := initIn(ctx, *cfg, o, h, service)
 	if err != nil {
-		return InitResult{}, errors.Join(err, made.undo())
+		return Result{}, errors.Join(err, made.undo())
 	}
 	return res, made.done()
 }
@@ -131,19 +131,19 @@ func Make(ctx context.Context, cfg *config.Config, o InitOptions, h Hooks) (Init
 func initIn(
 	ctx context.Context,
 	cfg config.Config,
-	o InitOptions,
+	o Options,
 	h Hooks,
 	service *systemd.Install,
-) (InitResult, error) {
+) (Result, error) {
 	begin := clock.New(clock.Options{Built: o.Made}).Status()
 	id, err := store.NewIdentity(begin.Reading)
 	if err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	if cfg.Registry.Origin == "" && cfg.Registry.Follow.URL == "" {
 		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
 	}
-	res := InitResult{
+	res := Result{
 		DataDir: cfg.Node.DataDir, URL: cfg.URL(), Socket: cfg.SocketPath(), TokenFile: cfg.Path(config.TokenName),
 		Clock: clockWarning(&begin), Services: o.Services,
 		Follows: cfg.Registry.Follow.URL, Genesis: cfg.Registry.Follow.Genesis,
@@ -151,7 +151,7 @@ func initIn(
 	set := o.keys(&cfg)
 	if o.Dev && cfg.Rewarder.Enabled {
 		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {
-			return InitResult{}, err
+			return Result{}, err
 		}
 		set["rewarder.policy_trust_keys"] = cfg.Rewarder.TrustKeys[0]
 	}
@@ -162,20 +162,20 @@ func initIn(
 	}
 	text := config.Template(set)
 	if err := tokens.WritePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	if err := store.Create(cfg.Path(config.DatabaseName), id); err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	if service != nil {
 		if err := writeUnits(&cfg, *service); err != nil {
-			return InitResult{}, fmt.Errorf("units: %w", err)
+			return Result{}, fmt.Errorf("units: %w", err)
 		}
 		res.Unit, res.Install = cfg.Path(systemd.UnitName), service.Steps()
 	}
 	if o.Packs != "" {
-		if err := copyPacks(&cfg, o.Packs); err != nil {
-			return InitResult{}, err
+		if err := CopyPacks(&cfg, o.Packs); err != nil {
+			return Result{}, err
 		}
 		for _, path := range MapPaths(&cfg) {
 			res.Maps = append(res.Maps, res.URL+path)
@@ -183,14 +183,14 @@ func initIn(
 	}
 	made, err := h.Found(ctx, &cfg, o)
 	if err != nil {
-		return InitResult{}, err
+		return Result{}, err
 	}
 	res.add(made)
 	return res, tokens.WritePrivate(res.TokenFile, []byte(made.Token+"\n"))
 }
 
 // add adds the first state of the file.
-func (res *InitResult) add(made Founded) {
+func (res *Result) add(made Founded) {
 	res.SignerKey, res.Genesis = made.SignerKey, cmp.Or(made.Genesis, res.Genesis)
 	res.Account, res.Asset, res.Amount = made.Account, made.Asset, made.Amount
 }
@@ -205,7 +205,7 @@ func clockWarning(s *clock.Status) string {
 		s.Wall.Format(time.RFC3339), s.Built.UTC().Format(time.RFC3339))
 }
 
-func isThere(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }

@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 )
 
 // noNode are hooks of an init that creates nothing in the file.
-var noNode = Hooks{Found: func(context.Context, *config.Config, InitOptions) (Founded, error) { return Founded{}, nil }}
+var noNode = Hooks{Found: func(context.Context, *config.Config, Options) (Founded, error) { return Founded{}, nil }}
 
 // A service cannot see a binary in a temporary folder, such as the test binary: init refuses and
 // leaves no file.
 func TestInitRefusesHiddenPlaces(t *testing.T) {
-	cfg := newDir(t)
-	_, err := Make(t.Context(), cfg, InitOptions{Systemd: true}, noNode)
+	cfg := newConfig(t)
+	_, err := Make(t.Context(), cfg, Options{Systemd: true}, noNode)
 	if !errors.Is(err, systemd.ErrPlace) {
 		t.Errorf("%v, want ErrPlace", err)
 	}
-	if isThere(cfg.Node.DataDir) {
+	if exists(cfg.Node.DataDir) {
 		t.Error("it leaves a directory")
 	}
 }
@@ -34,23 +34,23 @@ func TestInitRefusesHiddenPlaces(t *testing.T) {
 // The files of a service are written for the configuration and the directory, and a new init
 // removes them with the rest.
 func TestInitWritesUnits(t *testing.T) {
-	cfg := newDir(t)
+	cfg := newConfig(t)
 	cfg.Server.Bind, cfg.Server.Plaintext = "0.0.0.0:80", true
 	service, err := installOf(cfg)
-	okay(t, err)
+	must(t, err)
 	service.User = systemd.SystemUser
 	made, err := claim(cfg.Node.DataDir)
-	okay(t, err)
-	res, err := initIn(t.Context(), *cfg, InitOptions{Systemd: true}, noNode, &service)
-	okay(t, err)
-	okay(t, made.done())
+	must(t, err)
+	res, err := initIn(t.Context(), *cfg, Options{Systemd: true}, noNode, &service)
+	must(t, err)
+	must(t, made.done())
 	text, err := os.ReadFile(res.Unit)
 	if err != nil || !strings.Contains(string(text), service.Binary) ||
 		!strings.Contains(string(text), cfg.Node.DataDir) {
 		t.Errorf("%s, %v", text, err)
 	}
 	for _, f := range service.Files() {
-		if !isThere(cfg.Path(f.Name)) || !slices.Contains(initMakes(), f.Name) {
+		if !exists(cfg.Path(f.Name)) || !slices.Contains(initMakes(), f.Name) {
 			t.Errorf("%s is not written, or not removed", f.Name)
 		}
 	}
@@ -67,17 +67,17 @@ func TestInitWritesUnits(t *testing.T) {
 func loadedFile(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{DataDir: cfg.Node.DataDir})
-	okay(t, err)
+	must(t, err)
 	return out
 }
 
 // Each new node has a daily snapshot in its configuration, unless that is declined, and its assets.
 func TestInitSchedulesSnapshots(t *testing.T) {
 	for _, none := range []bool{false, true} {
-		cfg := newDir(t)
+		cfg := newConfig(t)
 		cfg.Wallet.Assets = []string{"ron", "gold"}
-		_, err := Make(t.Context(), cfg, InitOptions{NoBackup: none}, noNode)
-		okay(t, err)
+		_, err := Make(t.Context(), cfg, Options{NoBackup: none}, noNode)
+		must(t, err)
 		got := loadedFile(t, cfg)
 		if every := got.Store.SnapshotEvery.D(); (every == 24*time.Hour) == none || (every == 0) != none {
 			t.Errorf("no backup %v: every %v", none, every)
@@ -90,12 +90,12 @@ func TestInitSchedulesSnapshots(t *testing.T) {
 
 // Only a node in the directory of the packages uses their folder for snapshots, and only if it can.
 func TestPackagedFolder(t *testing.T) {
-	cfg := newDir(t)
+	cfg := newConfig(t)
 	if packaged(cfg) || !packaged(config.Default()) {
 		t.Error("the directory of the packages is another")
 	}
 	dir := t.TempDir()
-	okay(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for path, want := range map[string]bool{
 		dir:                        true,
 		filepath.Join(dir, "none"): false,
@@ -109,16 +109,16 @@ func TestPackagedFolder(t *testing.T) {
 
 // An init with a folder for snapshots that cannot be one makes nothing.
 func TestInitNamesTheSnapshotFolder(t *testing.T) {
-	cfg := newDir(t)
+	cfg := newConfig(t)
 	cfg.Store.SnapshotDir = "/proc/version/x"
-	_, err := Make(t.Context(), cfg, InitOptions{}, noNode)
+	_, err := Make(t.Context(), cfg, Options{}, noNode)
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || dir.Path != cfg.Store.SnapshotDir ||
-		isThere(cfg.Node.DataDir) {
+		exists(cfg.Node.DataDir) {
 		t.Errorf("%v", err)
 	}
 }
 
-func newDir(t *testing.T) *config.Config {
+func newConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Node.DataDir = filepath.Join(t.TempDir(), "data")
@@ -127,7 +127,7 @@ func newDir(t *testing.T) *config.Config {
 	return cfg
 }
 
-func okay(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
