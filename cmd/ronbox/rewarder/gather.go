@@ -3,7 +3,6 @@ package rewarder
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet"
@@ -149,8 +149,8 @@ func (a app) asker(v *fleet.View) (k asker, err error) {
 	if err != nil {
 		return k, fmt.Errorf("fleet.ca_file: %w", err)
 	}
-	if k.rule.Roots = x509.NewCertPool(); !k.rule.Roots.AppendCertsFromPEM(raw) {
-		return k, fmt.Errorf("fleet.ca_file: %s has no certificate in PEM", cfg.Fleet.CAFile)
+	if k.rule.Roots, err = sig.Roots(raw); err != nil {
+		return k, fmt.Errorf("fleet.ca_file: %s %w", cfg.Fleet.CAFile, err)
 	}
 	return k, nil
 }
