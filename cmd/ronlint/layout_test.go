@@ -49,7 +49,7 @@ var layers = [][]string{
 		"engines/edge/site", "engines/edge"},
 	{"engines/index"},
 	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
-	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
+	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
 		"httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
 		"httpapi/wire/cluster"},

@@ -75,7 +75,7 @@ func New(e Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
 		Name: service,
-		Errors: []httpapi.ErrorRule{{
+		Rules: []httpapi.ErrorRule{{
 			Is:      httpapi.IsA[*ConflictError],
 			Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"},
 			Title:   "Not in this state",

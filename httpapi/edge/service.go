@@ -115,7 +115,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        rules(),
+		Rules:         rules(),
 		Words:         fillWords(),
 		Code:          code,
 		RetryAfter:    1,

@@ -36,7 +36,7 @@ func New(e *rewarder.Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:   service,
 		Prefix: prefix,
-		Errors: rules(),
+		Rules:  rules(),
 		Code:   codeOf,
 		Routes: slices.Concat(h.reads(), h.writes(), h.more()),
 		Params: []httpapi.PathParam{

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/http"
 	"strings"
 	"syscall"
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 
@@ -169,38 +170,28 @@ func classifyUnreachable(err error) Outcome {
 	return Outcome{ExitUnreachable, "not_reachable", next}
 }
 
+// Refusals has the table of each service. A service that is absent has the shared rows only.
+var Refusals = map[string]refusal.Table{"wallet": walletapi.Refusals}
+
+// rowOf returns the row of a refusal, or nil if this release does not know its reason.
+func rowOf(p *wire.Problem) *refusal.Row {
+	cause, _ := p.Details["cause"].(string)
+	return Refusals[p.Service].Find(p.Reason, cause)
+}
+
 func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
-	v := Outcome{ExitFailed, p.Reason, ""}
-	switch p.Status {
-	case http.StatusBadRequest:
-		v.Next = "correct the named fault, then run the command again"
-	case http.StatusUnauthorized:
-		v.Code, v.Next = ExitDenied, "pass a token with --token-file, or use the node's socket with --data-dir"
-	case http.StatusForbidden:
-		v.Code, v.Next = ExitDenied, "use a token with the needed scope: `ronbox token inspect` shows the "+
-			"scopes of a token"
-	case http.StatusRequestTimeout,
-		http.StatusTooManyRequests,
-		http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout:
-		v.Code, v.Next = ExitBusy, "try again"
-	case http.StatusInsufficientStorage:
-		v.Next = "make room on the disk or raise store.max_bytes"
+	v := Outcome{refusal.ExitOf(p.Status), p.Reason, ""}
+	if row := rowOf(p); row != nil {
+		v.Code, v.Next = row.ExitCode(), row.Advice(p.Details)
 	}
 	for _, h := range hints {
 		h(p, &v)
 	}
 	switch {
-	case p.Unknown():
-		v.Next = "repeat the same command: it is safe"
-	case p.Reason == "amnesia": // a retry would not help
-		v.Code, v.Next = ExitFailed, "the node keeps its state in memory: there is no file to work on"
+	case p.Unknown() && v.Next == "":
+		v.Next = "Run the same command again: it is safe."
 	case strings.Contains(p.Detail, "uds.allow_uids"):
 		v.Next = "" // the detail says it
-	case strings.Contains(p.Detail, "no such route"):
-		v.Next = "check the URL; the admin routes are on the socket (--data-dir), and on TCP with server.admin_on_tcp"
-	case strings.Contains(p.Detail, "`ronbox ") && p.Status != http.StatusUnauthorized:
-		v.Next = "" // the detail already names a command
 	}
 	return v
 }
