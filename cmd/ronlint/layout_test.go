@@ -30,11 +30,13 @@ var layers = [][]string{
 		"appliance/cache",
 		"appliance/merkle",
 		"appliance/upstream",
+		"appliance/peer",
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry", "engines/fleet", "engines/fleet/usage"},
+		"engines/registry/export", "engines/registry/document", "engines/registry",
+		"engines/fleet", "engines/fleet/usage"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
@@ -47,10 +49,10 @@ var layers = [][]string{
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge"},
-	{"engines/index"},
-	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
-	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
-		"httpapi/front"},
+	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
+	{"engines/cluster/member", "engines/cluster"},
+	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
+		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
 		"httpapi/wire/cluster"},
 	{
@@ -98,9 +100,11 @@ var services = map[string][]string{
 
 // forbidden lists imports that the layers would allow but the design forbids.
 var forbidden = map[string][]string{
-	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
-	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
-	"engines/ledger/record":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/checkpoint": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/record":     {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/document":   {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/rverify":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/ledger/record":       {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/rewarder/rverify": {
 		"ronbox/store",
 		"ronbox/store/storetest",
@@ -120,7 +124,7 @@ var knots = map[string]wall{
 	"cmd/ronbox/server": {files: 51, knot: 48, spread: 40, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 42, knot: 38, spread: 28, why: "to be cut"},
-	"engines/index":     {files: 29, knot: 21, spread: 13, why: "to be cut"},
+	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {files: 44, knot: 39, spread: 29, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi"
 	"ronbox/store"
 )

@@ -18,8 +18,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"

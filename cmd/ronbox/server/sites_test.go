@@ -22,7 +22,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -153,11 +153,11 @@ func TestErrorsOfNames(t *testing.T) {
 		ctx       context.Context
 		err, want error
 	}{
-		{t.Context(), fmt.Errorf("lookup: %w", index.ErrNotFound), edge.ErrNotFound},
-		{t.Context(), &index.SilentError{Peers: 1}, edge.ErrNotFound},
-		{t.Context(), index.ErrUpstream, edge.ErrNames},
-		{t.Context(), index.ErrTimeout, edge.ErrNames},
-		{t.Context(), &index.BreakerOpenError{}, edge.ErrNames},
+		{t.Context(), fmt.Errorf("lookup: %w", name.ErrNotFound), edge.ErrNotFound},
+		{t.Context(), &name.SilentError{Peers: 1}, edge.ErrNotFound},
+		{t.Context(), name.ErrUpstream, edge.ErrNames},
+		{t.Context(), name.ErrTimeout, edge.ErrNames},
+		{t.Context(), &name.BreakerOpenError{}, edge.ErrNames},
 		{t.Context(), flow.ErrBusy, flow.ErrBusy},
 		{ended, context.Canceled, context.Canceled},
 	} {
@@ -166,7 +166,7 @@ func TestErrorsOfNames(t *testing.T) {
 		}
 	}
 	var rate *edge.RateError
-	err := lookupError(t.Context(), &index.RateError{Wait: time.Second})
+	err := lookupError(t.Context(), &name.RateError{Wait: time.Second})
 	if !errors.As(err, &rate) || rate.Wait != time.Second {
 		t.Error(err)
 	}
@@ -184,7 +184,7 @@ func TestMultiaddr(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", endpoint, got, err, want)
 		}
-		r := index.ProviderRecord{CID: b3.Sum(nil), Addrs: []string{got}, AtMS: time.Now().UnixMilli(), TTLSec: 3600}
+		r := name.ProviderRecord{CID: b3.Sum(nil), Addrs: []string{got}, AtMS: time.Now().UnixMilli(), TTLSec: 3600}
 		if _, err := r.Sign(ed25519.NewKeyFromSeed(make([]byte, 32)), time.Now()); err != nil {
 			t.Errorf("%s: %v", endpoint, err)
 		}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"testing"
 	"time"
-
-	"ronbox/store"
 )
 
 func TestSkew(t *testing.T) {
@@ -19,16 +17,6 @@ func TestSkew(t *testing.T) {
 		s := SkewOf(from.Add(tt.ahead).UnixNano(), from, to)
 		if s.Exceeds(MaxSkew) != tt.exceeds || (s.Check() != nil) != tt.exceeds {
 			t.Errorf("ahead by %v: %+v exceeds = %v, want %v", tt.ahead, s, !tt.exceeds, tt.exceeds)
-		}
-	}
-}
-
-// The newest format is that of the store.
-func TestFormats(t *testing.T) {
-	for format, known := range map[byte]bool{newestFormat: true, newestFormat + 1: false} {
-		entry := append([]byte{format}, make([]byte, 4096)...)
-		if _, ok := store.EntryNonce(entry); ok != known {
-			t.Errorf("the store applies entries of format %d: %v, want %v", format, ok, known)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-
-	"ronbox/store"
 )
 
 // maxHello bounds the JSON of a Hello, bytes.
@@ -31,11 +29,10 @@ type Versions struct {
 	Schema  int    `json:"schema"`  // of the file
 }
 
-// thisProgram holds the versions of this program.
-var thisProgram = Versions{Formats: [2]int{oldestFormat, newestFormat}, Schema: store.Schema}
-
-// ThisProgram returns the versions of this program.
-func ThisProgram() Versions { return thisProgram }
+// ThisProgram returns the versions of this program, whose files have the schema.
+func ThisProgram(schema int) Versions {
+	return Versions{Formats: [2]int{oldestFormat, newestFormat}, Schema: schema}
+}
 
 // Judge returns a *RefusedError if nodes with the versions v and other cannot be in one cluster.
 func (v Versions) Judge(other Versions) error {

@@ -66,7 +66,7 @@ func (i *Identity) Renewed(now time.Time) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := NewIdentity(i.info, key, cert, i.CACertPEM(), i.authority)
+	fresh, err := NewIdentity(i.info, i.speaks.Schema, key, cert, i.CACertPEM(), i.authority)
 	if err != nil {
 		return nil, err
 	}

@@ -12,14 +12,14 @@ import (
 
 func TestSaveLoad(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
-	if _, err := Load(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(dir, schema); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("no directory: err = %v, want fs.ErrNotExist", err)
 	}
 	a := found(t)
 	if err := a.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Load(dir)
+	got, err := Load(dir, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestLoadFaults(t *testing.T) {
 			if err := errors.Join(found(t).Save(dir), tt.spoil(t, dir)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Load(dir); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+			if _, err := Load(dir, schema); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("err = %v, want %v", err, tt.want)
 			}
 		})
@@ -113,13 +113,13 @@ func TestSaveCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := Load(dir); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := Load(dir, schema); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%d files: err = %v, want fs.ErrNotExist", n, err)
 		}
 		if err := a.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(dir); err != nil {
+		if _, err := Load(dir, schema); err != nil {
 			t.Errorf("saved again after %d files: %v", n, err)
 		}
 	}

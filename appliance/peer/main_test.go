@@ -13,12 +13,15 @@ import (
 	"ronbox/appliance/flow"
 )
 
+// schema is that of the files of nodes.
+const schema = 1
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // found returns the first node of a new cluster.
 func found(t testing.TB) *Identity {
 	t.Helper()
-	id, err := Found("10.0.0.1:7946", time.Now())
+	id, err := Found("10.0.0.1:7946", schema, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,7 @@ func issued(t testing.TB, id *Identity, at time.Time) *Identity {
 		t.Fatal(err)
 	}
 	info := NodeInfo{Cluster: id.ClusterID(), Server: server, Advertise: "10.0.0.2:7946"}
-	out, err := NewIdentity(info, key, cert, id.CACertPEM(), nil)
+	out, err := NewIdentity(info, schema, key, cert, id.CACertPEM(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/store"
+	"ronbox/appliance/host"
 )
 
 // Files of an identity, in the directory <data>/cluster.
@@ -109,11 +109,12 @@ func EnsureKey(dir string) (ed25519.PrivateKey, error) {
 	return key, WriteFile(path, text)
 }
 
-// NewIdentity returns the identity with a certificate of the node and one of the authority, both in
-// PEM. authority may be nil. It returns ErrStranger if the authority did not sign the certificate
+// NewIdentity returns the identity of a node whose files have the schema, with a certificate of the
+// node and one of the authority, both in PEM. authority may be nil. It returns ErrStranger if the authority did not sign the certificate
 // for this node, and another error if the parts do not belong together.
 func NewIdentity(
 	info NodeInfo,
+	schema int,
 	key ed25519.PrivateKey,
 	cert, caCert []byte,
 	authority *Authority,
@@ -123,7 +124,7 @@ func NewIdentity(
 	}
 	i := &Identity{
 		info: info, chain: new(atomic.Pointer[tls.Certificate]), authority: authority,
-		now: time.Now, speaks: thisProgram,
+		now: time.Now, speaks: ThisProgram(schema),
 	}
 	var err error
 	if i.ca, err = parseCert(caCert); err != nil {
@@ -161,7 +162,7 @@ func parseCert(text []byte) (*x509.Certificate, error) {
 }
 
 // Found returns a new identity in a new cluster, with its authority.
-func Found(advertise string, now time.Time) (*Identity, error) {
+func Found(advertise string, schema int, now time.Time) (*Identity, error) {
 	authority, err := NewAuthority(now)
 	if err != nil {
 		return nil, err
@@ -179,21 +180,21 @@ func Found(advertise string, now time.Time) (*Identity, error) {
 		return nil, err
 	}
 	info := NodeInfo{Cluster: authority.Cluster(), Server: server, Advertise: advertise}
-	return NewIdentity(info, key, cert, authority.CertPEM(), authority)
+	return NewIdentity(info, schema, key, cert, authority.CertPEM(), authority)
 }
 
 // Load reads the identity in dir, the directory <data>/cluster. It returns fs.ErrNotExist if dir
 // has no node.json, ErrExposed if other users may read a key, and another error if the files do not
 // belong together. An expired certificate is loaded; see NotAfter.
-func Load(dir string) (*Identity, error) {
-	i, err := load(dir)
+func Load(dir string, schema int) (*Identity, error) {
+	i, err := load(dir, schema)
 	if err != nil {
 		return nil, fmt.Errorf("identity in %s: %w", dir, err)
 	}
 	return i, nil
 }
 
-func load(dir string) (*Identity, error) {
+func load(dir string, schema int) (*Identity, error) {
 	info, err := readInfo(dir)
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func load(dir string) (*Identity, error) {
 			return nil, err
 		}
 	}
-	return NewIdentity(info, key, text[CertFile], text[CACertFile], authority)
+	return NewIdentity(info, schema, key, text[CertFile], text[CACertFile], authority)
 }
 
 func readInfo(dir string) (info NodeInfo, err error) {
@@ -297,13 +298,13 @@ func (i *Identity) Save(dir string) error {
 			return err
 		}
 	}
-	return store.SyncDir(filepath.Dir(dir))
+	return host.SyncDir(filepath.Dir(dir))
 }
 
 // WriteFile creates or replaces a file of mode 0600. The file is complete or unchanged, and
 // survives a power cut once WriteFile has returned nil.
 func WriteFile(path string, text []byte) error {
-	return store.ReplaceFile(path, 0o600, func(w io.Writer) error {
+	return host.ReplaceFile(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -44,7 +44,7 @@ func TestRaftConnection(t *testing.T) {
 		t.Errorf("the dialling side has server %s, want %s", s, a.ServerID())
 	}
 	for _, c := range []*Conn{in.(*Conn), c.(*Conn)} {
-		if c.Hello().Versions != ThisProgram() || c.Skew().Exceeds(time.Minute) {
+		if c.Hello().Versions != ThisProgram(schema) || c.Skew().Exceeds(time.Minute) {
 			t.Errorf("hello = %+v, skew = %+v", c.Hello(), c.Skew())
 		}
 		if err := c.Close(); err != nil && !strings.Contains(err.Error(), "broken pipe") {

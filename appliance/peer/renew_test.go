@@ -45,7 +45,7 @@ func TestDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := NewIdentity(a.info, a.chain.Load().PrivateKey.(ed25519.PrivateKey), cert, a.CACertPEM(), a.authority)
+	old, err := NewIdentity(a.info, schema, a.chain.Load().PrivateKey.(ed25519.PrivateKey), cert, a.CACertPEM(), a.authority)
 	if err != nil || !old.Due(issuedAt) {
 		t.Errorf("a certificate of ten years: %v", err)
 	}
@@ -136,7 +136,7 @@ func TestRenewalCutOff(t *testing.T) {
 	if err = errors.Join(err, a.Save(dir), fresh.Save(renewed), swap(renewed, KeyFile)(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Load(dir)
+	got, err := Load(dir, schema)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package registry
+package document
 
 import (
 	"github.com/go-json-experiment/json"
@@ -87,20 +87,20 @@ type Version struct {
 	Epoch         uint64            `json:"epoch" min:"1"`
 }
 
-// Document is the JSON of a Head or a Version, to be served unchanged under its strong validator.
+// Encoded is the JSON of a Head or a Version, to be served unchanged under its strong validator.
 // It is immutable.
-type Document struct {
+type Encoded struct {
 	JSON []byte
 	ETag string // quoted
 }
 
-func newDocument(of any) Document {
+func Encode(of any) Encoded {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		panic("registry: " + err.Error()) // texts come from canonical bytes, hence are UTF-8
 	}
 	raw = append(raw, '\n')
-	return Document{JSON: raw, ETag: `"` + b3.Sum(raw).String() + `"`}
+	return Encoded{JSON: raw, ETag: `"` + b3.Sum(raw).String() + `"`}
 }
 
 // VersionStatus holds the properties of a version that may change after its commit.
