@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -15,6 +16,8 @@ import (
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
+	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
@@ -82,6 +85,26 @@ func Usage(format string, args ...any) error {
 
 // Hint refines the outcome of an error of a service.
 type Hint func(err error, o *Outcome)
+
+// ErrorRow gives the errors of a package an outcome.
+type ErrorRow struct {
+	Is func(error) bool
+	Outcome
+}
+
+// Is returns the condition of an ErrorRow: the error is or wraps target.
+func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+// Outcomes adds the rows of the errors that the verbs of a package meet. The first row that matches
+// an error counts.
+func (a *App) Outcomes(rows []ErrorRow) {
+	a.Advise(func(err error, o *Outcome) {
+		i := slices.IndexFunc(rows, func(r ErrorRow) bool { return r.Is(err) })
+		if i >= 0 {
+			*o = rows[i].Outcome
+		}
+	})
+}
 
 // Classify returns the outcome of err: that of a Failure, of the status of a Problem, or of the
 // table of errors. Hints refine the outcome of problems and of errors that are not in the table.
@@ -171,7 +194,11 @@ func classifyUnreachable(err error) Outcome {
 }
 
 // Refusals has the table of each service. A service that is absent has the shared rows only.
-var Refusals = map[string]refusal.Table{"wallet": walletapi.Refusals}
+var Refusals = map[string]refusal.Table{
+	"cluster": clusterapi.Refusals,
+	"node":    nodeapi.Refusals,
+	"wallet":  walletapi.Refusals,
+}
 
 // rowOf returns the row of a refusal, or nil if this release does not know its reason.
 func rowOf(p *wire.Problem) *refusal.Row {
