@@ -1,147 +1,82 @@
 package rewarder
 
 import (
-	"cmp"
-	"net/http"
+	"errors"
+	"strings"
 
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	"ronbox/store"
 )
 
-// codes maps shared reasons to the codes of the rewarder. All other reasons map to BAD_REQUEST.
-var codes = map[string]string{
-	httpapi.ReasonUnauth:       "UNAUTHENTICATED",
-	httpapi.ReasonForbidden:    "UNAUTHORIZED",
-	httpapi.ReasonNotFound:     "NOT_FOUND",
-	httpapi.ReasonConflict:     "CONFLICT",
-	httpapi.ReasonBusy:         "BUSY",
-	httpapi.ReasonInflight:     "BUSY",
-	httpapi.ReasonRate:         "RATE_LIMITED",
-	httpapi.ReasonTimeout:      "TIMEOUT",
-	httpapi.ReasonCommitUnsure: "TIMEOUT",
-	httpapi.ReasonDraining:     "DRAINING",
-	httpapi.ReasonCanceled:     "DRAINING",
-	httpapi.ReasonStoreFull:    "STORE_FULL",
-	httpapi.ReasonDegraded:     "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonRestored:     "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonAmnesia:      "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonNotLeader:    "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonStoreFailed:  "DEPENDENCY_UNAVAILABLE",
-	httpapi.ReasonInternal:     "INTERNAL",
-	httpapi.ReasonMethod:       "METHOD_NOT_ALLOWED",
-	"corrupt":                  "CORRUPT",
-}
-
-func codeOf(reason string) string { return cmp.Or(codes[reason], "BAD_REQUEST") }
-
-// rules maps the errors of the rewarder to answers, and overrides some shared ones.
-func rules() []httpapi.ErrorRule {
-	conflict := httpapi.ErrorRule{
-		Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "CONFLICT"},
-		Title:   "Conflict",
-	}
-	field := func(e *rewarder.FieldError) string { return e.Field }
-	return []httpapi.ErrorRule{
-		{
-			Is: httpapi.IsA[*rewarder.FieldError],
-			Outcome: httpapi.Outcome{
-				Status: http.StatusBadRequest,
-				Reason: httpapi.ReasonMalformed,
-				Code:   "BAD_REQUEST",
+// maps maps the errors of the rewarder to their rows.
+func maps() []httpapi.Map {
+	is := httpapi.Is
+	field := httpapi.Field(func(e *rewarder.FieldError) string { return e.Field })
+	clash := func(cause string, of func(*rewarder.ConflictError) bool) httpapi.Map {
+		return httpapi.Map{
+			Is: func(err error) bool {
+				e, ok := errors.AsType[*rewarder.ConflictError](err)
+				return ok && of(e)
 			},
-			Title:   "Malformed request",
-			Details: httpapi.Field(field),
-		},
-		{
-			Is:      httpapi.Is(rewarder.ErrNotFound),
-			Outcome: httpapi.Outcome{Status: http.StatusNotFound, Reason: httpapi.ReasonNotFound, Code: "NOT_FOUND"},
-			Hint:    "it does not exist; GET /rewarder/epochs lists the epochs",
-			Title:   "Not found",
-		},
-		conflict.When(httpapi.IsA[*rewarder.ConflictError]).
-			With(httpapi.Detail(func(e *rewarder.ConflictError) httpapi.Details {
+			Reason: httpapi.ReasonConflict, Cause: cause, Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *rewarder.ConflictError) httpapi.Details {
 				return httpapi.Details{"what": e.What, "stands": e.Has, "given": e.Given}
-			})),
-		{
-			Is:      httpapi.IsA[*rewarder.QuotaError],
-			Outcome: httpapi.Outcome{Status: http.StatusInsufficientStorage, Reason: "quota", Code: "QUOTA_EXCEEDED"},
-			Title:   "Quota exceeded",
-			Hint: "nothing was written: seal and run, or drop, uploads that no run uses; " +
-				"`ronbox rewarder inputs ls` lists them",
+			}),
+		}
+	}
+	about := func(what string) func(*rewarder.ConflictError) bool {
+		return func(e *rewarder.ConflictError) bool { return e.What == what }
+	}
+	return []httpapi.Map{
+		{Is: ofSignatures, Reason: httpapi.ReasonMalformed, Cause: rewarderapi.CauseSignatures, Details: field,
+			Text: httpapi.Said},
+		{Is: httpapi.IsA[*rewarder.FieldError], Reason: httpapi.ReasonMalformed, Details: field, Text: httpapi.Said},
+		{Is: is(rewarder.ErrNotFound), Reason: httpapi.ReasonNotFound},
+		clash(rewarderapi.CauseUpload, about("upload")),
+		clash(rewarderapi.CauseArtifactOff, func(e *rewarder.ConflictError) bool {
+			return e.What == "artifact" && e.Has == rewarder.ArtifactOff
+		}),
+		clash(rewarderapi.CauseArtifact, about("artifact")),
+		clash(rewarderapi.CauseState, about("state")),
+		clash(rewarderapi.CausePin, about(rewarder.WhatPin)),
+		clash(rewarderapi.CauseEpoch, about("epoch")),
+		clash("", func(*rewarder.ConflictError) bool { return true }),
+		{Is: httpapi.IsA[*rewarder.QuotaError], Reason: rewarderapi.ReasonQuota,
 			Details: httpapi.Detail(func(e *rewarder.QuotaError) httpapi.Details {
 				return httpapi.Details{"key": e.Key, "used_bytes": e.Used, "limit_bytes": e.Limit}
-			}),
-		},
-		conflict.When(httpapi.IsA[*rewarder.QuarantineError]).As("quarantined").Called("QUARANTINED", "Quarantined").
-			With(httpapi.Detail(func(e *rewarder.QuarantineError) httpapi.Details {
-				q := e.Run.Quarantine
-				return httpapi.Details{
-					"run_key":    e.Run.RunKey,
-					"commitment": e.Run.Commitment,
-					"kind":       q.Kind,
-					"cause":      q.Reason,
-					"has":        q.Has,
-					"need":       q.Need,
-					"account":    q.Account,
-				}
-			})),
-		{
-			Is: httpapi.Is(rewarder.ErrDraining),
-			Outcome: httpapi.Outcome{
-				Status: http.StatusServiceUnavailable,
-				Reason: httpapi.ReasonDraining,
-				Code:   "DRAINING",
-				Retry:  true,
-			},
-			Title: "Node is draining",
-			Wait:  httpapi.WaitDrain,
-			Hint:  "nothing was begun; the node is shutting down",
-		},
-		{
-			Is:      httpapi.Is(rewarder.ErrLate),
-			Outcome: httpapi.Outcome{Status: http.StatusGatewayTimeout, Reason: httpapi.ReasonTimeout, Code: "TIMEOUT"},
-			Title:   "Deadline passed",
-			Details: httpapi.Told(httpapi.Details{"outcome": "none"}),
-			Hint:    "the deadline has passed: nothing was begun",
-		},
-		{
-			Is: httpapi.Is(store.ErrSlow),
-			Outcome: httpapi.Outcome{
-				Status: http.StatusServiceUnavailable,
-				Reason: "slow_storage",
-				Code:   "DEPENDENCY_UNAVAILABLE",
-				Retry:  true,
-			},
-			Title:   "Storage is slow",
-			Wait:    httpapi.WaitDegraded,
-			Details: httpapi.Told(httpapi.Details{"outcome": "none", "peer": "store"}),
-			Hint:    "nothing was begun; send it again after Retry-After",
-		},
-		{
-			Is: httpapi.Is(rewarder.ErrNoPins),
-			Outcome: httpapi.Outcome{
-				Status: http.StatusServiceUnavailable,
-				Reason: httpapi.ReasonDegraded,
-				Code:   "DEPENDENCY_UNAVAILABLE",
-				Retry:  true,
-			},
-			Title:   "Not ready",
-			Wait:    httpapi.WaitDegraded,
-			Details: httpapi.Told(httpapi.Details{"peer": "registry"}),
-		},
-		{
-			Is: httpapi.Is(rewarder.ErrNoLedger),
-			Outcome: httpapi.Outcome{
-				Status: http.StatusServiceUnavailable,
-				Reason: httpapi.ReasonDegraded,
-				Code:   "DEPENDENCY_UNAVAILABLE",
-				Retry:  true,
-			},
-			Title:   "Not ready",
-			Wait:    httpapi.WaitDegraded,
-			Hint:    "the ledger did not answer, and nothing was begun; send it again after Retry-After",
-			Details: httpapi.Told(httpapi.Details{"peer": "ledger"}),
-		},
+			})},
+		{Is: httpapi.IsA[*rewarder.QuarantineError], Reason: rewarderapi.ReasonQuarantined, Text: httpapi.Said,
+			Details: httpapi.Detail(quarantine)},
+		{Is: is(rewarder.ErrDraining), Reason: httpapi.ReasonDraining},
+		{Is: is(rewarder.ErrLate), Reason: httpapi.ReasonTimeout, Cause: rewarderapi.CauseLate,
+			Details: httpapi.Told(httpapi.Details{"outcome": "none"})},
+		{Is: is(store.ErrSlow), Reason: rewarderapi.ReasonSlow,
+			Details: httpapi.Told(httpapi.Details{"outcome": "none", "peer": "store"})},
+		{Is: is(rewarder.ErrNoPins), Reason: httpapi.ReasonDegraded, Text: httpapi.Said,
+			Details: httpapi.Told(httpapi.Details{"peer": "registry"})},
+		{Is: is(rewarder.ErrNoLedger), Reason: httpapi.ReasonDegraded,
+			Text:    func(error) string { return "the ledger did not answer, and nothing was begun" },
+			Details: httpapi.Told(httpapi.Details{"peer": "ledger"})},
+	}
+}
+
+// ofSignatures reports whether the signatures of a policy are at fault.
+func ofSignatures(err error) bool {
+	e, ok := errors.AsType[*rewarder.FieldError](err)
+	return ok && strings.HasPrefix(e.Field, "signatures")
+}
+
+func quarantine(e *rewarder.QuarantineError) httpapi.Details {
+	q := e.Run.Quarantine
+	return httpapi.Details{
+		"run_key":    e.Run.RunKey,
+		"commitment": e.Run.Commitment,
+		"kind":       q.Kind,
+		"cause":      q.Reason,
+		"has":        q.Has,
+		"need":       q.Need,
+		"account":    q.Account,
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
@@ -195,9 +196,10 @@ func classifyUnreachable(err error) Outcome {
 
 // Refusals has the table of each service. A service that is absent has the shared rows only.
 var Refusals = map[string]refusal.Table{
-	"cluster": clusterapi.Refusals,
-	"node":    nodeapi.Refusals,
-	"wallet":  walletapi.Refusals,
+	"cluster":  clusterapi.Refusals,
+	"node":     nodeapi.Refusals,
+	"rewarder": rewarderapi.Refusals,
+	"wallet":   walletapi.Refusals,
 }
 
 // rowOf returns the row of a refusal, or nil if this release does not know its reason.
