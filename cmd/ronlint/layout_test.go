@@ -51,10 +51,10 @@ var layers = [][]string{
 		"engines/edge/site", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
-	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
-		"httpapi/front"},
+	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
+		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
-		"httpapi/wire/cluster"},
+		"httpapi/wire/cluster", "httpapi/wire/rewarder"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",

@@ -116,7 +116,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        rules(),
+		Rules:         rules(),
 		Words:         fillWords(),
 		Code:          code,
 		RetryAfter:    1,
