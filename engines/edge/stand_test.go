@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 )
 
 // A member that does not lead serves objects by their hashes, sites and packs from its files, and
@@ -52,12 +53,12 @@ func TestStand(t *testing.T) {
 		t.Errorf("misses took %v", took)
 	}
 
-	pack, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
-	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "toner.pmtiles"), pack, 0o600)); err != nil {
+	toner, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "toner.pmtiles"), toner, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	stand()
-	at, anyCoding := TileRef{Pack: "toner", Z: 1}, func(Coding) bool { return true }
+	at, anyCoding := pack.TileRef{Pack: "toner", Z: 1}, func(pack.Coding) bool { return true }
 	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
 		t.Errorf("a tile: %v", err)
 	}
@@ -85,7 +86,7 @@ func TestStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(pack)) {
+	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(toner)) {
 		t.Errorf("%d bytes of the pack, %v", n, err)
 	}
 }

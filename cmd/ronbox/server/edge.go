@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
 	"ronbox/httpapi"
@@ -153,7 +154,7 @@ func CheckPacksDir(cfg *config.Config) error {
 
 // packFiles returns the names of the packs in a folder, or nil if it cannot be read.
 func packFiles(dir string) (files []string) {
-	for _, kind := range []edge.PackKind{edge.KindMBTiles, edge.KindPMTiles} {
+	for _, kind := range []pack.Kind{pack.MBTiles, pack.PMTiles} {
 		found, _ := filepath.Glob(filepath.Join(dir, "*."+string(kind)))
 		files = append(files, found...)
 	}
@@ -164,7 +165,7 @@ func packFiles(dir string) (files []string) {
 // copyPacks copies the packs of a folder to the folder of a new node.
 func copyPacks(cfg *config.Config, from string) error {
 	if len(packFiles(from)) == 0 {
-		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
+		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, pack.PMTiles, pack.MBTiles)
 	}
 	return os.CopyFS(cfg.Path(PacksName), os.DirFS(from))
 }
