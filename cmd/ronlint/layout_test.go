@@ -30,11 +30,13 @@ var layers = [][]string{
 		"appliance/cache",
 		"appliance/merkle",
 		"appliance/upstream",
+		"appliance/peer",
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry", "engines/fleet", "engines/fleet/usage"},
+		"engines/registry/export", "engines/registry/document", "engines/registry",
+		"engines/fleet", "engines/fleet/usage"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
@@ -47,8 +49,8 @@ var layers = [][]string{
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge/pack", "engines/edge"},
-	{"engines/index"},
-	{"engines/cluster/peer", "engines/cluster/member", "engines/cluster"},
+	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
+	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
 		"httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
@@ -64,8 +66,10 @@ var layers = [][]string{
 		"httpapi/cluster",
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
-	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server", "cmd/ronbox/server/alerts",
-		"cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
+	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
+		"cmd/ronbox/server/initdir",
+		"cmd/ronbox/server",
+		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
 		"cmd/ronbox/registry",
@@ -98,9 +102,11 @@ var services = map[string][]string{
 
 // forbidden lists imports that the layers would allow but the design forbids.
 var forbidden = map[string][]string{
-	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
-	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
-	"engines/ledger/record":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/checkpoint": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/record":     {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/document":   {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/rverify":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/ledger/record":       {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/rewarder/rverify": {
 		"ronbox/store",
 		"ronbox/store/storetest",
@@ -122,10 +128,10 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 51, knot: 48, spread: 40, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 45, knot: 42, spread: 38, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
-	"engines/index":     {files: 29, knot: 21, spread: 13, why: "to be cut"},
+	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {files: 44, knot: 39, spread: 29, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )

@@ -21,7 +21,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/httpapi/wire"
@@ -91,8 +91,8 @@ name that belongs to another node is refused.`,
 }
 
 // parseName parses the name of a site.
-func parseName(text string) (index.Key, error) {
-	key, err := index.ParseKey(text)
+func parseName(text string) (name.Key, error) {
+	key, err := name.ParseKey(text)
 	if err != nil {
 		return key, cli.Usage("%q: %w", cli.Clip(text, 80), err)
 	}
@@ -125,14 +125,14 @@ type publisher struct {
 	app
 	c        edgeapi.Client
 	sites    sites
-	key      index.Key
+	key      name.Key
 	files    []localFile
 	manifest []byte
 	out      published
 }
 
 // newPublisher reads and hashes a folder.
-func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key index.Key) (*publisher, error) {
+func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key name.Key) (*publisher, error) {
 	p := &publisher{app: a, c: c, sites: sites{c, indexapi.NewClient(c.Client)}, key: key}
 	if err := p.walk(ctx, dir); err != nil {
 		return nil, err

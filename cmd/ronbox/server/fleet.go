@@ -19,8 +19,9 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/fleet"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -50,8 +51,8 @@ func fleetService() service {
 				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
 			}
 		},
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+		outcome: func(err error) (process.Outcome, bool) {
+			return process.Outcome{Code: process.ExitConfig, Next: "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
 		},
 	}
 }
@@ -114,7 +115,7 @@ func (e *fleetEngine) Recover(context.Context) error {
 			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
 		}
 	}
-	e.own = string(index.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
+	e.own = string(name.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
 	e.update()
 	return nil
 }

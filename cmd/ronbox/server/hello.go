@@ -15,9 +15,11 @@ import (
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
+	"ronbox/store"
 )
 
 const (
@@ -106,7 +108,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	defer cancel()
 	addrs := m.known()
 	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
-		Versions:  peer.ThisProgram(),
+		Versions:  peer.ThisProgram(store.Schema),
 		Advertise: m.id.Advertise(),
 		URL:       m.url(),
 		Join:      m.joining != nil,
@@ -171,7 +173,7 @@ func (m *membership) tellReached(why string) {
 
 // note appends an audit row about a change that the leader has made by itself.
 func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
+	m.n.note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
@@ -257,7 +259,7 @@ func (m *membership) compareKeys(leader member.KeyDigests) {
 }
 
 const (
-	keysEffect = "with another " + SecretName + " it cannot lead, with another log.key it signs no checkpoints"
+	keysEffect = "with another " + config.SecretName + " it cannot lead, with another log.key it signs no checkpoints"
 	keysAdvice = "copy these files from the leader"
 )
 

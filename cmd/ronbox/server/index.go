@@ -7,7 +7,9 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/store"
@@ -32,8 +34,9 @@ func indexService() service {
 			return indexapi.New(e.Engine, e.limits)
 		},
 		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
+		outcome: func(err error) (process.Outcome, bool) {
+			const next = "correct the file that is named, or the key"
+			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, indexapi.ErrAccess)
 		},
 		cache: "answers",
 	}
@@ -78,7 +81,7 @@ func (n *Node) prepareIndex(_ context.Context, c *config.Config) (swap, undo fun
 // newIndex wires the index. Its key is derived from the node secret, which is read before Recover.
 func (n *Node) newIndex(c *config.Config) *indexEngine {
 	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.metrics)}
-	asked := make([]index.Peer, 0, len(c.Index.Peers))
+	asked := make([]name.Peer, 0, len(c.Index.Peers))
 	for _, entry := range c.Index.Peers {
 		p, err := indexapi.NewPeer(n.catalog, n.metrics, entry)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster"
-	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"

@@ -23,7 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -154,11 +154,11 @@ func TestErrorsOfNames(t *testing.T) {
 		ctx       context.Context
 		err, want error
 	}{
-		{t.Context(), fmt.Errorf("lookup: %w", index.ErrNotFound), asset.ErrNotFound},
-		{t.Context(), &index.SilentError{Peers: 1}, asset.ErrNotFound},
-		{t.Context(), index.ErrUpstream, asset.ErrNames},
-		{t.Context(), index.ErrTimeout, asset.ErrNames},
-		{t.Context(), &index.BreakerOpenError{}, asset.ErrNames},
+		{t.Context(), fmt.Errorf("lookup: %w", name.ErrNotFound), asset.ErrNotFound},
+		{t.Context(), &name.SilentError{Peers: 1}, asset.ErrNotFound},
+		{t.Context(), name.ErrUpstream, asset.ErrNames},
+		{t.Context(), name.ErrTimeout, asset.ErrNames},
+		{t.Context(), &name.BreakerOpenError{}, asset.ErrNames},
 		{t.Context(), flow.ErrBusy, flow.ErrBusy},
 		{ended, context.Canceled, context.Canceled},
 	} {
@@ -167,7 +167,7 @@ func TestErrorsOfNames(t *testing.T) {
 		}
 	}
 	var rate *asset.RateError
-	err := lookupError(t.Context(), &index.RateError{Wait: time.Second})
+	err := lookupError(t.Context(), &name.RateError{Wait: time.Second})
 	if !errors.As(err, &rate) || rate.Wait != time.Second {
 		t.Error(err)
 	}
@@ -185,7 +185,7 @@ func TestMultiaddr(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", endpoint, got, err, want)
 		}
-		r := index.ProviderRecord{CID: b3.Sum(nil), Addrs: []string{got}, AtMS: time.Now().UnixMilli(), TTLSec: 3600}
+		r := name.ProviderRecord{CID: b3.Sum(nil), Addrs: []string{got}, AtMS: time.Now().UnixMilli(), TTLSec: 3600}
 		if _, err := r.Sign(ed25519.NewKeyFromSeed(make([]byte, 32)), time.Now()); err != nil {
 			t.Errorf("%s: %v", endpoint, err)
 		}
