@@ -36,7 +36,8 @@ var layers = [][]string{
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document", "engines/registry",
-		"engines/fleet", "engines/fleet/usage"},
+		"engines/fleet", "engines/fleet/usage",
+		"engines/fleet/lines"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
@@ -128,7 +129,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 45, knot: 42, spread: 38, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 44, knot: 41, spread: 38, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},

@@ -17,6 +17,7 @@ import (
 // A member that does not lead serves objects by their hashes, sites and packs from its files, and
 // neither waits for tasks that do not run nor writes. Recover goes on from there.
 func TestStand(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	names := newNames()
 	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.names = dir, names }).start()
