@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"encoding/json"
@@ -11,19 +11,19 @@ import (
 	"ronbox/engines/edge/asset"
 )
 
-// PackKind is the format of a pack.
-type PackKind string
+// Kind is the format of a pack.
+type Kind string
 
 // The kinds of packs. They are also the extensions of the files.
 const (
-	KindPMTiles PackKind = "pmtiles"
-	KindMBTiles PackKind = "mbtiles"
+	PMTiles Kind = "pmtiles"
+	MBTiles Kind = "mbtiles"
 )
 
-// PackInfo describes a pack.
-type PackInfo struct {
+// Info describes a pack.
+type Info struct {
 	ID      string // from the name of its file; the whole name if that is not a valid id
-	Kind    PackKind
+	Kind    Kind
 	State   asset.PackState
 	Fault   string          // why the pack, or the file of Next, failed
 	Next    asset.PackState // of the file that will replace the pack: verifying, failed or ""
@@ -44,7 +44,7 @@ type PackInfo struct {
 }
 
 // ETag returns the strong entity tag of the whole file, or "" until the digest is known.
-func (i PackInfo) ETag() string {
+func (i Info) ETag() string {
 	if i.Digest.IsZero() {
 		return ""
 	}
@@ -52,7 +52,7 @@ func (i PackInfo) ETag() string {
 }
 
 // verified records a successful verification.
-func (i *PackInfo) verified(d b3.Digest, tiles uint64) {
+func (i *Info) verified(d b3.Digest, tiles uint64) {
 	i.State, i.Fault = asset.PackVerified, ""
 	i.Digest, i.Version = d, fmt.Sprintf("%x", d[:8])
 	i.Tiles = tiles
@@ -60,27 +60,27 @@ func (i *PackInfo) verified(d b3.Digest, tiles uint64) {
 
 // Errors of packs and tiles.
 var (
-	ErrNoPack  = errors.New("edge: no such pack")
+	ErrMissing = errors.New("edge: no such pack")
 	ErrBadTile = errors.New("edge: no such tile: z must be 0 to 31, x and y below 2^z")
 	ErrOutside = errors.New("edge: the tile is outside the pack's zoom levels or bounds")
 	ErrNoTile  = errors.New("edge: the pack has no such tile")
 	ErrCoding  = errors.New("edge: the tile is stored in a coding that the client does not accept " +
 		"and that is not decoded here")
-	ErrNoRaw       = errors.New("edge: only PMTiles are served as files")
-	ErrPackOpening = errors.New("edge: the pack is being opened")
-	ErrPackPending = errors.New("edge: the pack is being verified")
-	ErrPackFailed  = errors.New("edge: the pack is invalid")
+	ErrNoRaw   = errors.New("edge: only PMTiles are served as files")
+	ErrOpening = errors.New("edge: the pack is being opened")
+	ErrPending = errors.New("edge: the pack is being verified")
+	ErrFailed  = errors.New("edge: the pack is invalid")
 )
 
-// PackError is returned if a pack cannot serve now. It matches ErrPackFailed, ErrPackOpening or
-// ErrPackPending.
-type PackError struct {
+// Error is returned if a pack cannot serve now. It matches ErrFailed, ErrOpening or
+// ErrPending.
+type Error struct {
 	ID     string
 	State  asset.PackState
 	Reason string
 }
 
-func (e *PackError) Error() string {
+func (e *Error) Error() string {
 	if e.Reason == "" {
 		return fmt.Sprintf("pack %s is %s", e.ID, e.State)
 	}
@@ -88,25 +88,25 @@ func (e *PackError) Error() string {
 }
 
 // Is reports whether target is the sentinel for the state.
-func (e *PackError) Is(target error) bool {
+func (e *Error) Is(target error) bool {
 	switch e.State {
 	case asset.PackFailed:
-		return target == ErrPackFailed
+		return target == ErrFailed
 	case asset.PackOpening:
-		return target == ErrPackOpening
+		return target == ErrOpening
 	}
-	return target == ErrPackPending
+	return target == ErrPending
 }
 
-// generation is the state of all packs. It is immutable: PackSet.update publishes a new one.
+// generation is the state of all packs. It is immutable: Set.update publishes a new one.
 type generation struct {
-	packs map[string]packEntry // by id
-	rows  map[string]packRow   // results of verifications, by file name
+	packs map[string]entry  // by id
+	rows  map[string]result // results of verifications, by file name
 }
 
-// packEntry is a pack of a generation. The generation holds references of pack and next.
-type packEntry struct {
-	info    PackInfo
+// entry is a pack of a generation. The generation holds references of pack and next.
+type entry struct {
+	info    Info
 	path    string
 	pack    *Pack // serves unless its state is changed; may be nil
 	next    *Pack // replaces pack after its verification; may be nil
@@ -134,7 +134,7 @@ func (g *generation) open() map[*Pack]bool {
 }
 
 // unverified returns the pack of e that must be verified, or nil.
-func (e packEntry) unverified() *Pack {
+func (e entry) unverified() *Pack {
 	if e.next != nil {
 		return e.next
 	}
@@ -158,10 +158,10 @@ func (g *generation) settled() bool {
 }
 
 // serves reports whether e.pack answers requests.
-func (e packEntry) serves() bool { return e.pack != nil && e.info.State != asset.PackChanged }
+func (e entry) serves() bool { return e.pack != nil && e.info.State != asset.PackChanged }
 
 // failed returns e after the file with a stamp was refused. A pack that serves keeps serving.
-func (e packEntry) failed(refused stamp, fault string) packEntry {
+func (e entry) failed(refused stamp, fault string) entry {
 	e.next, e.refused = nil, refused
 	if e.serves() {
 		e.info.Next = asset.PackFailed
@@ -175,7 +175,7 @@ func (e packEntry) failed(refused stamp, fault string) packEntry {
 
 // opened returns e with a newly opened file. The file serves at once if its digest is known, or if
 // it is the first under its id; otherwise it waits for its verification.
-func (e packEntry) opened(p *Pack, row packRow) packEntry {
+func (e entry) opened(p *Pack, row result) entry {
 	e.want, e.next = stamp{}, nil
 	switch state := e.info.State; {
 	case row.stamp() == p.stamp && row.Fault == "":
@@ -197,7 +197,7 @@ func (e packEntry) opened(p *Pack, row packRow) packEntry {
 
 // listed returns e for a file that was found under its id. If retry is set, a refused file is
 // opened again.
-func (e packEntry) listed(file stamp, row packRow, retry bool) packEntry {
+func (e entry) listed(file stamp, row result, retry bool) entry {
 	switch {
 	case e.pack != nil && e.pack.stamp == file:
 		e.next, e.want, e.refused = nil, stamp{}, stamp{}

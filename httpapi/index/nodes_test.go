@@ -9,10 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/name/nametest"
 )
@@ -30,15 +33,39 @@ func nodeServer(t *testing.T, h http.HandlerFunc) (s *httptest.Server, n fleet.N
 	return s, fleet.Node{ID: "node/b", Endpoint: s.URL, Region: "eu-1", SPKI: []string{pin}}, asked
 }
 
+// nodeRig is the node that calls others, with a rule that may change.
+type nodeRig struct {
+	rule  upstream.NodeRule
+	pool  *lines.Pool
+	nodes Nodes
+}
+
+func newNodeRig(t *testing.T, rule upstream.NodeRule) *nodeRig {
+	t.Helper()
+	r := &nodeRig{rule: rule}
+	m := obs.NewMetrics()
+	r.pool = lines.New(lines.Deps{
+		Catalog: flow.NewCatalog(m, nil),
+		Metrics: m,
+		Rule:    func(*fleet.View) upstream.NodeRule { return r.rule },
+	})
+	t.Cleanup(r.pool.Close)
+	return r
+}
+
+// set makes a view of one node, and returns its peer, or nil if it must not be called.
+func (r *nodeRig) set(n fleet.Node) *Peer {
+	n.Services = []string{fleet.ServiceIndex}
+	all := r.nodes.Set(r.pool.Set(&fleet.View{Nodes: []fleet.Node{n}}), "own", nil, hclog.NewNullLogger())
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0].Peer.(*Peer)
+}
+
 func nodePeer(t *testing.T, n fleet.Node, rule upstream.NodeRule) *Peer {
 	t.Helper()
-	m := obs.NewMetrics()
-	p, err := NewNodePeer(flow.NewCatalog(m, nil), m, n, rule)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
+	return newNodeRig(t, rule).set(n)
 }
 
 // A node is called over TLS with the key that its item pins, or not at all: without pins a private
@@ -81,7 +108,6 @@ func TestNodePeerTransport(t *testing.T) {
 
 // Plain http is for loopback alone, and only if the endpoint of this node is http as well.
 func TestNodePeerPlainHTTP(t *testing.T) {
-	m := obs.NewMetrics()
 	for _, tt := range []struct {
 		endpoint string
 		plain    bool
@@ -93,9 +119,8 @@ func TestNodePeerPlainHTTP(t *testing.T) {
 		{"http://node.example", true, false},
 	} {
 		n := fleet.Node{ID: "node/b", Endpoint: tt.endpoint}
-		_, err := NewNodePeer(flow.NewCatalog(m, nil), m, n, upstream.NodeRule{Plain: tt.plain})
-		if (err == nil) != tt.ok {
-			t.Errorf("%s, own http %t: %v", tt.endpoint, tt.plain, err)
+		if p := nodePeer(t, n, upstream.NodeRule{Plain: tt.plain}); (p != nil) != tt.ok {
+			t.Errorf("%s, own http %t: %v", tt.endpoint, tt.plain, p)
 		}
 	}
 }
@@ -104,7 +129,8 @@ func TestNodePeerPlainHTTP(t *testing.T) {
 // connections.
 func TestSetNode(t *testing.T) {
 	_, n, _ := nodeServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"record":"AAAA"}`)) })
-	p := nodePeer(t, n, upstream.NodeRule{})
+	r := newNodeRig(t, upstream.NodeRule{})
+	p := r.set(n)
 	ask := func(ok bool) {
 		t.Helper()
 		if _, err := p.Name(t.Context(), nametest.Parse("name:docs.example")); (err == nil) != ok {
@@ -115,22 +141,20 @@ func TestSetNode(t *testing.T) {
 	before := p.access.Load()
 	moved := n
 	moved.Region = "us-1"
-	if err := p.SetNode(moved, upstream.NodeRule{}); err != nil || p.access.Load() != before || p.Region() != "us-1" {
-		t.Errorf("the same item with another region: %v, %q", err, p.Region())
+	if r.set(moved) != p || p.access.Load() != before || p.Region() != "us-1" {
+		t.Errorf("the same item with another region: %q", p.Region())
 	}
 	rotated := n
 	rotated.SPKI = []string{"sha256:" + strings.Repeat("00", 32)}
-	if err := p.SetNode(rotated, upstream.NodeRule{}); err != nil {
-		t.Fatal(err)
+	if r.set(rotated) != p {
+		t.Error("another key makes another peer, which has another breaker")
 	}
 	ask(false)
-	if err := p.SetNode(n, upstream.NodeRule{}); err != nil {
-		t.Fatal(err)
-	}
+	r.set(n)
 	ask(true)
 	plain := n
 	plain.Endpoint = strings.Replace(n.Endpoint, "https:", "http:", 1)
-	if err := p.SetNode(plain, upstream.NodeRule{}); err == nil {
+	if r.set(plain) != nil {
 		t.Error("http is accepted although the endpoint of this node is https")
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"bytes"
@@ -32,16 +32,16 @@ func TestChangedInPlace(t *testing.T) {
 		}
 		// The first request finds the change, although the tile is in memory, and starts a
 		// verification.
-		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPackPending) {
+		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPending) {
 			t.Errorf("%s cut: %v", name, err)
 		}
-		if _, err := s.File(id); !errors.Is(err, ErrPackPending) && !errors.Is(err, ErrPackFailed) {
+		if _, err := s.File(id); !errors.Is(err, ErrPending) && !errors.Is(err, ErrFailed) {
 			t.Errorf("file of %s cut: %v", name, err)
 		}
 		if got, want := states(rescan(t, s)), id+" failed"; got != want {
 			t.Errorf("cut: %s, want %s", got, want)
 		}
-		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPackFailed) {
+		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrFailed) {
 			t.Errorf("%s failed: %v", name, err)
 		}
 		whole, err := os.ReadFile(filepath.Join(realPacks, name))
@@ -74,7 +74,7 @@ func TestWrittenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	pass()
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); !errors.Is(err, ErrPackPending) ||
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); !errors.Is(err, ErrPending) ||
 		s.Failed() != 1 {
 		t.Errorf("written over: %v, %d failed", err, s.Failed())
 	}
@@ -110,7 +110,7 @@ func TestSwapUnderReaders(t *testing.T) {
 			for ctx.Err() == nil {
 				if i%2 == 0 {
 					got, err := s.Tile(t.Context(), TileRef{Pack: "swap"}, anyCoding)
-					if errors.Is(err, ErrNoPack) || errors.Is(err, ErrPackOpening) {
+					if errors.Is(err, ErrMissing) || errors.Is(err, ErrOpening) {
 						gone.Add(1)
 						continue
 					}
@@ -125,7 +125,7 @@ func TestSwapUnderReaders(t *testing.T) {
 					}
 				} else {
 					o, err := s.File("swap")
-					if errors.Is(err, ErrNoPack) || errors.Is(err, ErrPackOpening) || errors.Is(err, ErrPackPending) {
+					if errors.Is(err, ErrMissing) || errors.Is(err, ErrOpening) || errors.Is(err, ErrPending) {
 						gone.Add(1)
 						continue
 					}
@@ -203,7 +203,7 @@ func TestOldGeneration(t *testing.T) {
 	if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "next 2" {
 		t.Errorf("%q, %v", got.Bytes, err)
 	}
-	if _, err := s.File("twolayers"); !errors.Is(err, ErrNoPack) {
+	if _, err := s.File("twolayers"); !errors.Is(err, ErrMissing) {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"ronbox/engines/edge/pmtiles"
 )
 
-// packEnv holds the state that the packs of a set share.
-type packEnv struct {
-	cfg    PacksConfig
+// shared holds the state that the packs of a set share.
+type shared struct {
+	cfg    Config
 	leaves pmtiles.Leaves // decoded directories; nil keeps none
 	slots  pmtiles.Slots
 }
@@ -38,12 +38,12 @@ type archive interface {
 
 // Pack is one open pack. It is immutable and stays open as long as it has a reference.
 type Pack struct {
-	info    PackInfo // at the opening
+	info    Info // at the opening
 	path    string
 	file    *os.File
 	stamp   stamp
 	serial  uint64 // distinguishes openings
-	env     *packEnv
+	env     *shared
 	slots   pmtiles.Slots // for decoding
 	archive archive
 	coding  Coding      // of every tile; pmtiles.Unknown if the first bytes of each tile decide
@@ -69,28 +69,28 @@ func stampOf(st fs.FileInfo, err error) (s stamp) {
 	return s
 }
 
-var packID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // nameOf derives the info of a pack from the name of its file. If the name is not a valid id,
 // nameOf returns an error and the whole name as the id.
-func nameOf(path string) (PackInfo, error) {
+func nameOf(path string) (Info, error) {
 	name, ext := filepath.Base(path), filepath.Ext(path)
-	i := PackInfo{
+	i := Info{
 		ID:    strings.TrimSuffix(name, ext),
-		Kind:  PackKind(strings.TrimPrefix(ext, ".")),
+		Kind:  Kind(strings.TrimPrefix(ext, ".")),
 		File:  name,
 		State: asset.PackOpening,
 	}
-	if !packID.MatchString(i.ID) {
+	if !idForm.MatchString(i.ID) {
 		i.ID = name
-		return i, fmt.Errorf("the id of a pack must match %s: rename the file", packID)
+		return i, fmt.Errorf("the id of a pack must match %s: rename the file", idForm)
 	}
 	return i, nil
 }
 
 // open opens a pack with one reference, for the caller. It fails after edge.packs.statement_timeout
 // and reads little of the file.
-func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial uint64) (_ *Pack, err error) {
+func (v *shared) open(ctx context.Context, path string, info Info, serial uint64) (_ *Pack, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -118,9 +118,9 @@ func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial u
 		}
 	}()
 	switch info.Kind {
-	case KindPMTiles:
+	case PMTiles:
 		err = p.openPMTiles()
-	case KindMBTiles:
+	case MBTiles:
 		err = p.openMBTiles(ctx)
 	default:
 		err = fmt.Errorf("%s: a pack is a .pmtiles or .mbtiles file", path)
@@ -169,7 +169,7 @@ func (p *Pack) openMBTiles(ctx context.Context) error {
 const maxDescription = 1 << 20
 
 // describe reads the metadata of a pack from a JSON object. It skips members of another type.
-func (i *PackInfo) describe(b []byte) error {
+func (i *Info) describe(b []byte) error {
 	var meta struct {
 		Name, Description, Attribution string
 		VectorLayers                   []json.RawMessage `json:"vector_layers"`
@@ -185,7 +185,7 @@ func (i *PackInfo) describe(b []byte) error {
 	return errors.Join(err, i.checkDescription())
 }
 
-func (i *PackInfo) checkDescription() error {
+func (i *Info) checkDescription() error {
 	n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format)
 	if n > maxDescription {
 		return fmt.Errorf("metadata: the description has %d bytes, at most %d", n, maxDescription)
@@ -251,9 +251,9 @@ func (p *Pack) hash(ctx context.Context, progress func(done, total int64)) (b3.D
 // mostFaults bounds the faults that are kept of a pack.
 const mostFaults = 100
 
-// PackReport is the result of a verification.
-type PackReport struct {
-	Info   PackInfo
+// Report is the result of a verification.
+type Report struct {
+	Info   Info
 	Faults []string // the first 100; empty if the pack is sound
 	late   bool     // the only fault is that the check took too long
 }
@@ -284,8 +284,8 @@ func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, late b
 
 // verify checks the structure of the pack and hashes its file. The report has the faults; the error
 // is that of reading the file, or the cause of ctx.
-func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (PackReport, error) {
-	r := PackReport{Info: p.info}
+func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Report, error) {
+	r := Report{Info: p.info}
 	faults, tiles, late, err := p.check(ctx)
 	if err != nil {
 		return r, err
@@ -300,7 +300,7 @@ func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Pa
 }
 
 // with returns r with more faults.
-func (r PackReport) with(faults []string) PackReport {
+func (r Report) with(faults []string) Report {
 	r.Faults = append(r.Faults, faults...)
 	if len(r.Faults) > 0 {
 		r.Info.State, r.Info.Fault = asset.PackFailed, r.Faults[0]
@@ -308,20 +308,20 @@ func (r PackReport) with(faults []string) PackReport {
 	return r
 }
 
-// VerifyPack verifies a pack file without a node, within the default bounds of edge.packs. It calls
+// Verify verifies a pack file without a node, within the default bounds of edge.packs. It calls
 // progress while it hashes the file. expect is the digest that the file must have; zero accepts
 // any. A file that cannot be opened as a pack is reported as unsound; an error is returned only if
 // the file cannot be read.
-func VerifyPack(ctx context.Context, path string, expect b3.Digest,
-	progress func(done, total int64)) (PackReport, error) {
-	env := packEnv{cfg: defaultPacksConfig(), slots: pmtiles.NewSlots()}
+func Verify(ctx context.Context, path string, expect b3.Digest,
+	progress func(done, total int64)) (Report, error) {
+	env := shared{cfg: DefaultConfig(), slots: pmtiles.NewSlots()}
 	info, _ := nameOf(path) // the name need not be a valid id
 	p, err := env.open(ctx, path, info, 0)
 	if err != nil {
 		if _, unread := errors.AsType[*fs.PathError](err); unread || ctx.Err() != nil {
-			return PackReport{Info: info}, err
+			return Report{Info: info}, err
 		}
-		return PackReport{Info: info}.with([]string{err.Error()}), nil
+		return Report{Info: info}.with([]string{err.Error()}), nil
 	}
 	defer p.Close()
 	r, err := p.verify(ctx, progress)

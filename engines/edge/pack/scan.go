@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ type scanJob struct {
 
 // update applies change to a copy of the current generation and publishes it. change may run
 // several times, so it must have no other effect.
-func (s *PackSet) update(change func(next *generation)) {
+func (s *Set) update(change func(next *generation)) {
 	for {
 		old := s.current.Load()
 		next := old.clone()
@@ -35,7 +35,7 @@ func (s *PackSet) update(change func(next *generation)) {
 
 // publish makes next current, unless old is no longer current. It publishes events, logs new faults
 // and releases the packs that next does not have.
-func (s *PackSet) publish(old, next *generation) bool {
+func (s *Set) publish(old, next *generation) bool {
 	if !s.current.CompareAndSwap(old, next) {
 		return false
 	}
@@ -66,7 +66,7 @@ func (s *PackSet) publish(old, next *generation) bool {
 }
 
 // scan lists the folder and publishes its packs. It opens no pack file; the opener opens new files.
-func (s *PackSet) scan(retry bool) error {
+func (s *Set) scan(retry bool) error {
 	s.alerted.Store(false)
 	for {
 		old := s.current.Load()
@@ -82,8 +82,8 @@ func (s *PackSet) scan(retry bool) error {
 }
 
 // listed returns the generation that follows old, for the files of the folder.
-func (s *PackSet) listed(old *generation, files []fs.DirEntry, retry bool) *generation {
-	next := &generation{packs: map[string]packEntry{}, rows: map[string]packRow{}}
+func (s *Set) listed(old *generation, files []fs.DirEntry, retry bool) *generation {
+	next := &generation{packs: map[string]entry{}, rows: map[string]result{}}
 	// A new file must not take the id or the place of a pack that serves.
 	slices.SortStableFunc(files, func(a, b fs.DirEntry) int {
 		return cmp.Compare(old.age(filepath.Join(s.dir, a.Name())), old.age(filepath.Join(s.dir, b.Name())))
@@ -91,7 +91,7 @@ func (s *PackSet) listed(old *generation, files []fs.DirEntry, retry bool) *gene
 	for _, f := range files {
 		path := filepath.Join(s.dir, f.Name())
 		info, fault := nameOf(path)
-		if f.Name()[0] == '.' || info.Kind != KindPMTiles && info.Kind != KindMBTiles {
+		if f.Name()[0] == '.' || info.Kind != PMTiles && info.Kind != MBTiles {
 			continue
 		}
 		if other, clash := next.packs[info.ID]; clash {
@@ -107,11 +107,11 @@ func (s *PackSet) listed(old *generation, files []fs.DirEntry, retry bool) *gene
 		}
 		e := old.packs[info.ID]
 		if e.path != path {
-			e = packEntry{info: info, path: path}
+			e = entry{info: info, path: path}
 		}
 		st, err := os.Stat(path)
 		if fault = cmp.Or(fault, err); fault != nil {
-			next.packs[info.ID] = packEntry{info: info, path: path}.failed(stamp{}, fault.Error())
+			next.packs[info.ID] = entry{info: info, path: path}.failed(stamp{}, fault.Error())
 			continue
 		}
 		next.packs[info.ID] = e.listed(stampOf(st, nil), row, retry)
@@ -129,7 +129,7 @@ func (g *generation) age(path string) int {
 }
 
 // runScanner scans the folder for each job.
-func (s *PackSet) runScanner(ctx context.Context) error {
+func (s *Set) runScanner(ctx context.Context) error {
 	defer func() {
 		if ctx.Err() != nil { // the task is not restarted, so these jobs must be answered here
 			for _, job := range s.jobs.Discard("stopped") {
@@ -141,7 +141,7 @@ func (s *PackSet) runScanner(ctx context.Context) error {
 }
 
 // runOpener opens the files that scans have found.
-func (s *PackSet) runOpener(ctx context.Context) error {
+func (s *Set) runOpener(ctx context.Context) error {
 	return s.follow(ctx, func(g *generation) bool {
 		id := g.unopened()
 		if id != "" {
@@ -153,7 +153,7 @@ func (s *PackSet) runOpener(ctx context.Context) error {
 
 // follow calls do with the current generation until ctx ends. After do has returned false, follow
 // waits for another generation.
-func (s *PackSet) follow(ctx context.Context, do func(*generation) bool) error {
+func (s *Set) follow(ctx context.Context, do func(*generation) bool) error {
 	for ctx.Err() == nil {
 		_, moved := s.moved.Load()
 		if do(s.current.Load()) {
@@ -187,7 +187,7 @@ func (g *generation) unopened() (first string) {
 
 // open opens the file that e wants, and publishes the pack or its fault, unless a scan has changed
 // the entry in the meantime.
-func (s *PackSet) open(ctx context.Context, e packEntry) {
+func (s *Set) open(ctx context.Context, e entry) {
 	info, _ := nameOf(e.path)
 	info.ID = e.info.ID
 	var p *Pack

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.open()
-	s = r.e.Packs()
+	s = r.set
 	openAll(t, s)
 	if got, want := states(s.List()), "stamen_toner_z3 verified, twolayers verifying"; got != want {
 		t.Errorf("the second start: %s, want %s", got, want)
@@ -185,8 +185,8 @@ func TestRescanLeft(t *testing.T) {
 func TestPackEvents(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	var mu sync.Mutex
-	var told []PackInfo
-	s.Event = func(i PackInfo) {
+	var told []Info
+	s.Event = func(i Info) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, i)
@@ -237,7 +237,7 @@ func TestVerifyPack(t *testing.T) {
 		{filepath.Join(dir, "none.pmtiles"), false, "", true},
 	} {
 		last := int64(-1)
-		r, err := VerifyPack(t.Context(), tt.path, b3.Digest{}, func(done, total int64) {
+		r, err := Verify(t.Context(), tt.path, b3.Digest{}, func(done, total int64) {
 			if done <= last || done > total {
 				t.Errorf("%s: progress %d of %d after %d", tt.path, done, total, last)
 			}
@@ -254,7 +254,7 @@ func TestVerifyPack(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), b3.Digest{},
+	if _, err := Verify(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), b3.Digest{},
 		func(int64, int64) {}); !errors.Is(
 		err,
 		context.Canceled,

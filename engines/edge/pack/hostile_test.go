@@ -1,9 +1,10 @@
-package edge
+package pack
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/hashicorp/go-hclog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ func TestHostilePacks(t *testing.T) {
 			t.Errorf("after the boot: %s is %s", i.ID, i.State)
 		}
 	}
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrPackOpening) {
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrOpening) {
 		t.Errorf("a tile before its pack is open: %v", err)
 	}
 	r.start()
@@ -61,14 +62,14 @@ func TestHostilePacks(t *testing.T) {
 		return err == nil && i.State == asset.PackVerified && !s.dirty.Load() && !s.saving.Load()
 	})
 	r.stop()
-	r.cfg.Packs.VerifyBase = unit.Duration(time.Second)
+	r.cfg.VerifyBase = unit.Duration(time.Second)
 	r.open()
-	s = r.e.Packs()
+	s = r.set
 	r.start()
 	if err := s.settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]PackInfo{}
+	got := map[string]Info{}
 	for _, i := range s.List() {
 		got[i.ID] = i
 	}
@@ -100,7 +101,7 @@ func TestRememberedFailure(t *testing.T) {
 	before := rescan(t, s)[0]
 	r.stop()
 	r.open()
-	s = r.e.Packs()
+	s = r.set
 	if i := s.List()[0]; i.State != asset.PackFailed || i.Fault != before.Fault || s.current.Load().unopened() != "" {
 		t.Errorf("after a restart: %+v, was %+v", i, before)
 	}
@@ -225,18 +226,18 @@ func TestRehash(t *testing.T) {
 		rot(t, path, 500_000)
 		if restart {
 			r.reboot()
-			s = r.e.Packs()
+			s = r.set
 			until(t, "packs are verified",
 				func() bool { return states(s.List()) == "stamen_toner_z3 verified, twolayers verified" })
 		}
 		if got, want := rehashed(t, s), "stamen_toner_z3 failed: the digest is, twolayers sound"; got != want {
 			t.Errorf("rehash: %s, want %s", got, want)
 		}
-		if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrPackFailed) {
+		if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrFailed) {
 			t.Errorf("a tile: %v", err)
 		}
 		r.reboot()
-		s = r.e.Packs()
+		s = r.set
 		if got, want := rehashed(t, s), "stamen_toner_z3 failed: the digest is"; !strings.HasPrefix(got, want) {
 			t.Errorf("after a restart: %s, want %s", got, want)
 		}
@@ -270,14 +271,14 @@ func rot(t testing.TB, path string, at int64) {
 }
 
 // rehashed returns the results of a Rehash.
-func rehashed(t testing.TB, s *PackSet) string {
+func rehashed(t testing.TB, s *Set) string {
 	t.Helper()
 	var out []string
-	err := s.Rehash(t.Context(), func(i PackInfo, err error) {
+	err := s.Rehash(t.Context(), func(i Info, err error) {
 		switch {
 		case err == nil:
 			out = append(out, i.ID+" sound")
-		case !errors.Is(err, ErrPackFailed) || i.State != asset.PackFailed || !strings.Contains(i.Fault, "the digest is"):
+		case !errors.Is(err, ErrFailed) || i.State != asset.PackFailed || !strings.Contains(i.Fault, "the digest is"):
 			out = append(out, fmt.Sprintf("%s %s: %v", i.ID, i.State, err))
 		default:
 			out = append(out, i.ID+" failed: the digest is")
@@ -296,10 +297,10 @@ func TestBadRow(t *testing.T) {
 	rescan(t, s)
 	key, row := []byte(nil), []byte(nil)
 	read := func(v store.Reader) error {
-		for k, b := range v.Range(bPacks, nil, nil) {
+		for k, b := range v.Range(bucket, nil, nil) {
 			key, row = bytes.Clone(k), bytes.Clone(b)
 		}
-		return checkPacks(v)
+		return Check(v)
 	}
 	if err := r.store.View(t.Context(), read); err != nil {
 		t.Fatal(err)
@@ -323,14 +324,14 @@ func TestBadRow(t *testing.T) {
 
 // everyBit flips every bit of a row and checks the row.
 func everyBit(t *testing.T, key, row []byte) {
-	tx := storetest.NewTx(t, bPacks)
+	tx := storetest.NewTx(t, bucket)
 	check := func() (err error) {
 		defer func() {
 			if v, bad := recover().(*store.RowError); bad {
 				err = v
 			}
 		}()
-		return checkPacks(tx.Reader())
+		return Check(tx.Reader())
 	}
 	was, whole := key, append(bytes.Clone(key), row...)
 	for bit := range 8 * len(whole) {
@@ -351,18 +352,18 @@ type spoilRow struct{ from, to, row []byte }
 func (spoilRow) Kind() string { return "edge.spoil/1" }
 
 func (c spoilRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	w.Delete(bPacks, c.from)
-	w.Put(bPacks, c.to, c.row)
+	w.Delete(bucket, c.from)
+	w.Put(bucket, c.to, c.row)
 	return struct{}{}, nil
 }
 
 // TestNotRecovered uses a set without Recover, as in a node with a disabled edge.
 func TestNotRecovered(t *testing.T) {
-	r := newRig(t)
-	s := newPackSet(t.TempDir(), defaultPacksConfig(), PackDeps{
-		Catalog: flow.NewCatalog(nil, r.log),
-		Log:     r.log,
-		Event:   func(PackInfo) {},
+	log := hclog.NewNullLogger()
+	s := New(t.TempDir(), DefaultConfig(), Deps{
+		Catalog: flow.NewCatalog(nil, log),
+		Log:     log,
+		Event:   func(Info) {},
 	})
 	s.Purge()
 	s.Reload()
@@ -374,7 +375,7 @@ func TestNotRecovered(t *testing.T) {
 
 // TestDescriptionBound opens packs with too much metadata.
 func TestDescriptionBound(t *testing.T) {
-	i := PackInfo{}
+	i := Info{}
 	long := strings.Repeat("x", maxDescription)
 	if err := i.describe([]byte(`{"name":"` + long + `"}`)); err != nil {
 		t.Errorf("at the bound: %v", err)

@@ -1,13 +1,16 @@
-package edge
+package pack
 
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"errors"
+	"github.com/hashicorp/go-hclog"
 	"io"
 	"os"
 	"path/filepath"
+	"ronbox/store"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +24,87 @@ import (
 	"ronbox/engines/edge/pmtiles"
 )
 
-const realPacks = "../../testdata/packs"
+const realPacks = "../../../testdata/packs"
+
+// rig is a set of packs on a real store in a temporary folder, with a supervisor.
+type rig struct {
+	t       testing.TB
+	db, dir string // the file of the store, the folder of packs
+	cfg     Config
+	catalog *flow.Catalog
+	store   *store.Store
+	sup     *flow.Supervisor
+	set     *Set
+	stopped bool
+}
+
+// open opens the file, and makes a set without its tasks.
+func (r *rig) open() {
+	r.t.Helper()
+	ctx := context.Background()
+	r.catalog = flow.NewCatalog(nil, hclog.NewNullLogger())
+	r.store = store.New(store.DefaultConfig(), store.Options{
+		Path:      r.db,
+		Catalog:   r.catalog,
+		Producers: map[store.Lane][]string{store.Work: {"edge.verifier"}},
+	})
+	r.store.Declare(service, Buckets()...)
+	r.set = New(r.dir, r.cfg, Deps{
+		Catalog: r.catalog,
+		Store:   r.store,
+		Log:     hclog.NewNullLogger(),
+		Event:   func(Info) {},
+	})
+	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
+	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
+		r.t.Fatalf("open: %v", err)
+	}
+	r.sup.Start(r.store.Tasks()...)
+	r.stopped = false
+	if err := r.set.Recover(ctx); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+}
+
+func (r *rig) start() { r.sup.Start(r.set.Tasks()...) }
+
+// stop shuts down in order. It may be called again.
+func (r *rig) stop() {
+	if r.stopped {
+		return
+	}
+	r.stopped = true
+	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.sup.CancelBackground()
+	r.sup.Drain(service, 5*time.Second, 5*time.Second)
+	r.store.CloseLanes()
+	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Close()
+	r.set.Close()
+	if err := r.store.Close(); err != nil && r.store.Err() == nil {
+		r.t.Errorf("close: %v", err)
+	}
+}
+
+// reboot stops the set and starts another one on the same files.
+func (r *rig) reboot() {
+	r.stop()
+	r.open()
+	r.start()
+}
+
+// until polls ok for up to a minute.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
 
 // newPackRig returns a rig with its own folder of packs, with the given files of realPacks.
-func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
+func newPackRig(t testing.TB, files ...string) (*rig, *Set, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range files {
@@ -34,13 +114,19 @@ func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
 		}
 		putPack(t, filepath.Join(dir, name), b)
 	}
-	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.cfg.Packs = dir, patientPacks() })
-	return r, r.e.Packs(), dir
+	r := &rig{t: t, db: filepath.Join(t.TempDir(), "ronbox.db"), dir: dir, cfg: patientPacks()}
+	id, err := store.NewIdentity(time.Now())
+	if err = errors.Join(err, store.Create(r.db, id)); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(r.stop)
+	return r, r.set, dir
 }
 
 // patientPacks returns limits that no sound pack reaches, however busy the machine is.
-func patientPacks() PacksConfig {
-	c := defaultPacksConfig()
+func patientPacks() Config {
+	c := DefaultConfig()
 	c.StatementTimeout, c.VerifyBase = unit.Duration(time.Minute), unit.Duration(time.Hour)
 	return c
 }
@@ -55,7 +141,7 @@ func putPack(t testing.TB, path string, b []byte) {
 
 // scanned scans the folder and waits until every pack is verified. On a slow disk Rescan may return
 // earlier.
-func scanned(t testing.TB, s *PackSet) error {
+func scanned(t testing.TB, s *Set) error {
 	t.Helper()
 	job := scanJob{retry: true, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
@@ -69,7 +155,7 @@ func scanned(t testing.TB, s *PackSet) error {
 }
 
 // openAll opens the found files like the opener.
-func openAll(t testing.TB, s *PackSet) {
+func openAll(t testing.TB, s *Set) {
 	t.Helper()
 	for id := s.current.Load().unopened(); id != ""; id = s.current.Load().unopened() {
 		s.open(t.Context(), s.current.Load().packs[id])
@@ -77,7 +163,7 @@ func openAll(t testing.TB, s *PackSet) {
 }
 
 // verifyAll verifies the open packs like a verifier.
-func verifyAll(t testing.TB, s *PackSet) {
+func verifyAll(t testing.TB, s *Set) {
 	t.Helper()
 	for p := s.current.Load().take(); p != nil; p = s.current.Load().take() {
 		s.verify(t.Context(), p, s.current.Load().rows[p.info.File])
@@ -88,7 +174,7 @@ func verifyAll(t testing.TB, s *PackSet) {
 func openOne(t testing.TB, path string) *Pack {
 	t.Helper()
 	info, _ := nameOf(path)
-	env := packEnv{cfg: patientPacks(), slots: pmtiles.NewSlots()}
+	env := shared{cfg: patientPacks(), slots: pmtiles.NewSlots()}
 	p, err := env.open(t.Context(), path, info, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +182,7 @@ func openOne(t testing.TB, path string) *Pack {
 	return p
 }
 
-func rescan(t testing.TB, s *PackSet) []PackInfo {
+func rescan(t testing.TB, s *Set) []Info {
 	t.Helper()
 	if err := scanned(t, s); err != nil {
 		t.Fatal(err)
@@ -105,7 +191,7 @@ func rescan(t testing.TB, s *PackSet) []PackInfo {
 }
 
 // states returns the packs in the form "id state".
-func states(all []PackInfo) string {
+func states(all []Info) string {
 	var out []string
 	for _, i := range all {
 		out = append(out, i.ID+" "+string(i.State))

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 
 // Tasks of the packs.
 const (
-	taskScanner  = "pack_scanner"
-	taskOpener   = "pack_opener"
-	taskVerifier = "verifier"
+	TaskScanner  = "pack_scanner"
+	TaskOpener   = "pack_opener"
+	TaskVerifier = "verifier"
 )
 
 const (
@@ -27,15 +27,15 @@ const (
 )
 
 // Tasks returns the tasks of the packs.
-func (s *PackSet) Tasks() []flow.Task {
+func (s *Set) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskScanner, Restart: flow.Always, Background: true,
+		{Service: service, Name: TaskScanner, Restart: flow.Always, Background: true,
 			Doc: "lists the folder of packs", Run: s.runScanner},
-		{Service: service, Name: taskOpener, Restart: flow.Always, Background: true,
+		{Service: service, Name: TaskOpener, Restart: flow.Always, Background: true,
 			Doc: "opens packs, each for edge.packs.statement_timeout at most", Run: s.runOpener},
 		{
 			Service:    service,
-			Name:       taskVerifier,
+			Name:       TaskVerifier,
 			Count:      verifiers,
 			Restart:    flow.Always,
 			Background: true,
@@ -49,7 +49,7 @@ func (s *PackSet) Tasks() []flow.Task {
 // Recover reads the remembered results and lists the folder. It opens no pack file; the opener
 // does. If the row is bad, it is dropped, and the packs are verified again. If the folder cannot be
 // read, the node starts without packs and logs the error.
-func (s *PackSet) Recover(ctx context.Context) error {
+func (s *Set) Recover(ctx context.Context) error {
 	rows, err := s.recall(ctx)
 	if err = errors.Join(err, s.openCaches()); err != nil {
 		return fmt.Errorf("packs: %w", err)
@@ -64,7 +64,7 @@ func (s *PackSet) Recover(ctx context.Context) error {
 }
 
 // runVerifier verifies packs.
-func (s *PackSet) runVerifier(ctx context.Context) error {
+func (s *Set) runVerifier(ctx context.Context) error {
 	return s.follow(ctx, func(g *generation) bool {
 		p := g.take()
 		if p != nil {
@@ -96,10 +96,10 @@ func (g *generation) take() *Pack {
 }
 
 // verify verifies p, publishes the result and releases p. known is the row of its file.
-func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
+func (s *Set) verify(ctx context.Context, p *Pack, known result) {
 	defer p.Close()
 	defer p.taken.Store(false)
-	var r PackReport
+	var r Report
 	err := guarded(func() (err error) {
 		r, err = p.verify(ctx, func(int64, int64) {})
 		return err
@@ -109,7 +109,7 @@ func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
 	}
 	// A check that took too long does not fail bytes that were found sound before.
 	if err == nil && r.late && known.Fault == "" && known.Digest == r.Info.Digest {
-		r = PackReport{Info: p.info}
+		r = Report{Info: p.info}
 		r.Info.verified(known.Digest, known.Tiles)
 	}
 	if known.stamp() == p.stamp {
@@ -120,7 +120,7 @@ func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
 
 // expect returns r with a fault if the digest of the pack differs from d. It returns r unchanged if
 // either digest is zero.
-func (r PackReport) expect(d b3.Digest) PackReport {
+func (r Report) expect(d b3.Digest) Report {
 	if d.IsZero() || r.Info.Digest.IsZero() || d == r.Info.Digest {
 		return r
 	}
@@ -131,7 +131,7 @@ func (r PackReport) expect(d b3.Digest) PackReport {
 
 // finish publishes the result for p and remembers it, unless another file has replaced p. It does
 // not remember a read error, because a later read may succeed.
-func (s *PackSet) finish(ctx context.Context, p *Pack, r PackReport, err error) {
+func (s *Set) finish(ctx context.Context, p *Pack, r Report, err error) {
 	fault := r.Info.Fault
 	if err != nil {
 		fault = err.Error()
@@ -151,7 +151,7 @@ func (s *PackSet) finish(ctx context.Context, p *Pack, r PackReport, err error) 
 }
 
 // verified returns e after the verification of p, one of its packs. fault is "" if p is sound.
-func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
+func (e entry) verified(p *Pack, info Info, fault string) entry {
 	switch {
 	case fault == "" && e.next == p:
 		e.pack, e.next = p, nil
@@ -172,11 +172,11 @@ func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
 }
 
 // Rehash reads every published pack again, at most at edge.packs.scrub_rate, and calls each with
-// the result: nil or a PackError. A pack fails if its digest has changed, also after a restart. The
+// the result: nil or a Error. A pack fails if its digest has changed, also after a restart. The
 // structure of a pack with the same digest needs no check. Rehash has no deadline of its own, skips
 // packs that are being opened or verified, and may run concurrently with requests and
 // verifications. It blocks while it reads. The error is the cause of ctx.
-func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error {
+func (s *Set) Rehash(ctx context.Context, each func(Info, error)) error {
 	for _, id := range s.current.Load().ids() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -184,7 +184,7 @@ func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error 
 		e := s.current.Load().packs[id]
 		switch {
 		case e.info.State == asset.PackFailed:
-			each(e.info, &PackError{ID: id, State: asset.PackFailed, Reason: e.info.Fault})
+			each(e.info, &Error{ID: id, State: asset.PackFailed, Reason: e.info.Fault})
 		case e.info.State == asset.PackVerified && e.pack.hold():
 			err := s.rehash(ctx, e)
 			if ctx.Err() != nil {
@@ -199,13 +199,13 @@ func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error 
 }
 
 // rehash reads one pack and releases it.
-func (s *PackSet) rehash(ctx context.Context, e packEntry) error {
+func (s *Set) rehash(ctx context.Context, e entry) error {
 	p := e.pack
 	defer p.Close()
 	if !p.unchanged() {
 		return s.changed(p.info.ID)
 	}
-	r, began := PackReport{Info: e.info}, time.Now()
+	r, began := Report{Info: e.info}, time.Now()
 	err := guarded(func() (err error) {
 		r.Info.Digest, err = p.hash(ctx, func(done, _ int64) { pace(ctx, began, done, int64(p.env.cfg.ScrubRate)) })
 		return err
@@ -219,10 +219,10 @@ func (s *PackSet) rehash(ctx context.Context, e packEntry) error {
 		return nil
 	case err == nil:
 		s.finish(ctx, p, r, nil)
-		return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: r.Faults[0]}
+		return &Error{ID: p.info.ID, State: asset.PackFailed, Reason: r.Faults[0]}
 	}
 	s.finish(ctx, p, r, err)
-	return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
+	return &Error{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
 }
 
 // pace waits until done bytes may have been read at rate bytes a second since began, or until ctx

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func TestEveryTileOfRealPacks(t *testing.T) {
 	}
 }
 
-func checkTile(t *testing.T, s *PackSet, at TileRef, stored []byte, version string) {
+func checkTile(t *testing.T, s *Set, at TileRef, stored []byte, version string) {
 	t.Helper()
 	got, err := s.Tile(t.Context(), at, anyCoding)
 	if err != nil || !bytes.Equal(got.Bytes, stored) || got.Digest != b3.Sum(stored) || got.Version != version {
@@ -99,7 +99,7 @@ func TestPackInfo(t *testing.T) {
 	}
 	d := b3.Sum(whole)
 	if toner.Digest != d || toner.ETag() != `"`+d.String()+`"` || toner.Version != d.String()[3:19] ||
-		toner.Size != int64(len(whole)) || toner.Format != "png" || toner.Kind != KindPMTiles ||
+		toner.Size != int64(len(whole)) || toner.Format != "png" || toner.Kind != PMTiles ||
 		toner.MaxZoom != 3 || toner.VectorLayers != nil || toner.Bounds != [4]float64{-180, -85, 180, 85} {
 		t.Errorf("toner: %+v", toner)
 	}
@@ -163,7 +163,7 @@ func TestPackFolder(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d packs, want %d: %v", len(got), len(want), got)
 	}
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "cut"}, anyCoding); !errors.Is(err, ErrPackFailed) ||
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "cut"}, anyCoding); !errors.Is(err, ErrFailed) ||
 		!strings.Contains(err.Error(), "127 bytes at 0") {
 		t.Errorf("a tile of a failed pack: %v", err)
 	}
@@ -238,8 +238,8 @@ func TestTileCodings(t *testing.T) {
 		{"brotli", accepts(), "", ErrCoding}, {"brotli", accepts(Gzip, Zstd), "", ErrCoding},
 		{"brotli", anyCoding, Brotli, nil},
 		{"unknown", accepts(), Identity, nil}, {"unknown", anyCoding, Gzip, nil},
-		{"bomb", accepts(), "", ErrPackFailed}, {"bomb", anyCoding, Gzip, nil},
-		{"lying", accepts(), "", ErrPackFailed}, {"lying", anyCoding, Zstd, nil},
+		{"bomb", accepts(), "", ErrFailed}, {"bomb", anyCoding, Gzip, nil},
+		{"lying", accepts(), "", ErrFailed}, {"lying", anyCoding, Zstd, nil},
 	} {
 		for range 2 {
 			got, err := s.Tile(t.Context(), TileRef{Pack: tt.pack}, tt.accept)
@@ -258,7 +258,7 @@ func TestTileCodings(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // so that decoding a tile again returns another error
 	for _, id := range []string{"bomb", "lying"} {
-		if _, err := s.Tile(ended, TileRef{Pack: id}, accepts()); !errors.Is(err, ErrPackFailed) {
+		if _, err := s.Tile(ended, TileRef{Pack: id}, accepts()); !errors.Is(err, ErrFailed) {
 			t.Errorf("%s: %v: a tile that does not decode is decoded at each request", id, err)
 		}
 	}
@@ -298,13 +298,13 @@ func TestTileErrors(t *testing.T) {
 		{TileRef{Pack: "hole", Z: 1, Y: 2}, ErrBadTile},
 		{TileRef{Pack: "hole", Z: 32}, ErrBadTile},
 		{TileRef{Pack: "hole", Z: 31, X: 1<<32 - 1}, ErrBadTile},
-		{TileRef{Pack: "none"}, ErrNoPack},
+		{TileRef{Pack: "none"}, ErrMissing},
 	} {
 		if _, err := s.Tile(t.Context(), tt.at, anyCoding); !errors.Is(err, tt.want) || (tt.want == nil && err != nil) {
 			t.Errorf("%+v: err = %v, want %v", tt.at, err, tt.want)
 		}
 	}
-	if _, err := s.File("none"); !errors.Is(err, ErrNoPack) {
+	if _, err := s.File("none"); !errors.Is(err, ErrMissing) {
 		t.Errorf("file of no pack: %v", err)
 	}
 }
@@ -312,11 +312,11 @@ func TestTileErrors(t *testing.T) {
 // TestNoRawFile requests the file of an MBTiles pack, and of a pack without a known digest.
 func TestNoRawFile(t *testing.T) {
 	r, s, _ := newPackRig(t, "twolayers.mbtiles", "stamen_toner_z3.pmtiles")
-	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrPackOpening) {
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrOpening) {
 		t.Errorf("a tile before its pack is open: %v", err)
 	}
 	openAll(t, s)
-	if _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPackPending) {
+	if _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPending) {
 		t.Errorf("before it is verified: %v", err)
 	}
 	if got, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); err != nil || got.Version != "" {
@@ -388,19 +388,5 @@ func BenchmarkPackTile(b *testing.B) {
 			return err
 		})
 		e.pack.Close()
-	}
-}
-
-// TestReloadVerifiesPacks reloads the engine: a new pack is verified, even if the certificates
-// cannot be read and the old hosts stay.
-func TestReloadVerifiesPacks(t *testing.T) {
-	r, s, dir := newPackRig(t)
-	r.start()
-	for id, ca := range map[string]string{"good": "", "bad": filepath.Join(dir, "none.pem")} {
-		putPack(t, filepath.Join(dir, id+".pmtiles"), made(id, "x").bytes())
-		cfg := r.cfg
-		cfg.CAFile = ca
-		r.e.Reload(cfg)
-		until(t, id+" is verified", func() bool { i, err := s.Info(id); return err == nil && i.State == asset.PackVerified })
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package pack
 
 import (
 	"bytes"
@@ -68,7 +68,7 @@ type Tile struct {
 	Coding  Coding
 	Format  Format
 	Digest  b3.Digest // of Bytes
-	Version string    // of its pack, as in PackInfo; "" if the tile is not from PackSet.Tile
+	Version string    // of its pack, as in Info; "" if the tile is not from Set.Tile
 	fault   error     // of a tile that does not decode; all other fields are zero
 }
 
@@ -80,8 +80,8 @@ const (
 	maxCached  = 1 << 20  // bytes of a tile that is cached
 )
 
-// tileMemory caches tiles by their keys.
-type tileMemory = cache.Cache[string, Tile]
+// memory caches tiles by their keys.
+type memory = cache.Cache[string, Tile]
 
 // key returns the cache key of a tile. form is 0 for the stored bytes and 1 for the decoded ones.
 func (p *Pack) key(at TileRef, form byte) string {
@@ -92,7 +92,7 @@ func (p *Pack) key(at TileRef, form byte) string {
 
 // kept returns a form of a tile from m, or creates and caches it. It returns the fault of a tile
 // that does not decode.
-func (p *Pack) kept(m *tileMemory, at TileRef, form byte, create func() (Tile, error)) (Tile, error) {
+func (p *Pack) kept(m *memory, at TileRef, form byte, create func() (Tile, error)) (Tile, error) {
 	key := p.key(at, form)
 	t, ok := m.Get(key)
 	if !ok {
@@ -108,8 +108,8 @@ func (p *Pack) kept(m *tileMemory, at TileRef, form byte, create func() (Tile, e
 }
 
 // tile reads a tile in a coding that accept admits. It returns ErrBadTile, ErrOutside, ErrNoTile,
-// ErrCoding, a PackError if the file cannot be read, or the cause of ctx.
-func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m *tileMemory) (Tile, error) {
+// ErrCoding, a Error if the file cannot be read, or the cause of ctx.
+func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m *memory) (Tile, error) {
 	switch {
 	case !at.Valid():
 		return Tile{}, ErrBadTile
@@ -125,7 +125,7 @@ func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m
 
 // decoded decodes the stored tile t in a slot. A tile that does not decode is cached with its
 // fault, because decoding it again would cost the time of up to maxDecoded bytes and fail again.
-func (p *Pack) decoded(ctx context.Context, m *tileMemory, at TileRef, t Tile) (Tile, error) {
+func (p *Pack) decoded(ctx context.Context, m *memory, at TileRef, t Tile) (Tile, error) {
 	if t.Coding != Gzip && t.Coding != Zstd {
 		return Tile{}, ErrCoding
 	}
@@ -180,7 +180,7 @@ func (p *Pack) fault(ctx context.Context, err error) error {
 
 // failed returns err as an error of the pack.
 func (p *Pack) failed(err error) error {
-	return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
+	return &Error{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
 }
 
 // covers reports whether a tile and the bounds of the pack share more than an edge. Empty bounds
