@@ -16,7 +16,7 @@ func TestStackExpiresTogether(t *testing.T) {
 		r.genesis(newSigners(1, 1))
 		stack := r.stack(3)
 		r.advance(2 * time.Minute)
-		r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.waitFor("the sweep", func() bool { return len(r.e.current.Load().Live) == 0 })
 		for i, p := range stack {
 			if got := r.stateOf(p); got != StateExpired {
 				t.Errorf("%d is %s, want expired", i, got)

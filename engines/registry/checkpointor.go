@@ -1,18 +1,17 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -26,37 +25,6 @@ const maxCheckpoints = 8
 type Checkpoint struct {
 	checkpoint.Signed
 	Archived bool
-}
-
-// PutCheckpoint stores a signed checkpoint as the latest one and, with Archive, in the archive.
-type PutCheckpoint struct {
-	Size    uint64 `cbor:"1,keyasint"`
-	Note    []byte `cbor:"2,keyasint"`
-	Archive bool   `cbor:"3,keyasint,omitempty"`
-}
-
-// Kind returns the stable name of the command.
-func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/2" }
-
-// Apply returns the note with the cosignatures that were stored meanwhile for the same tree. It
-// refuses a checkpoint beyond HEAD.
-func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (note []byte, err error) {
-	if head, _ := metaHead.Get(r, keyHead); c.Size > head.Version {
-		return nil, &GuardError{Op: -1, Guard: "size"}
-	}
-	note = c.Note
-	last, _ := metaRaw.Get(r, keyCheckpoint)
-	if tree, err := checkpoint.TreeOf(note); err == nil && bytes.HasPrefix(last, []byte(tree.Text()+"\n")) {
-		kept := checkpoint.Signed{Tree: tree, Note: last}
-		for line := range strings.Lines(kept.Witnessed()) {
-			note = checkpoint.AddLine(note, line)
-		}
-	}
-	metaRaw.Put(w, keyCheckpoint, note)
-	if c.Archive {
-		checkpoints.Put(w, c.Size, note)
-	}
-	return note, nil
 }
 
 // checkpointor is one run of the checkpointor task.
@@ -119,13 +87,13 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 // resume reads the last archived checkpoint and the last stored set.
 func (c *checkpointor) resume(ctx context.Context) error {
 	return c.e.view(ctx, func(r store.Reader) error {
-		if size, _, known := checkpoints.Last(r); known {
+		if size, _, known := tables.Checkpoints.Last(r); known {
 			c.archived = size
 		}
 		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
-		if at, head, _, err := keptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
+		if at, head, _, err := tables.KeptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
 			c.set = setGauge{version: at, bytes: head.Bytes}
 		}
 		return nil
@@ -229,7 +197,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 			return Checkpoint{}, err
 		}
 	}
-	put := PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
+	put := tables.PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
 	if _, err := store.Commit(ctx, e.store, store.Work, put, func(note []byte) {
 		signed.Note = note
 		e.publishCheckpoint(&signed)
@@ -286,20 +254,7 @@ func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpo
 // that a named checkpoint can be read. It runs in the committer and must not wait.
 func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
 	e.latest.Store(s)
-	e.current.Store(e.current.Load().bounded(0, s.Size))
-}
-
-// bounded returns s with a HEAD that names the checkpoint and the first version kept. That version
-// never decreases.
-func (s *state) bounded(first, size uint64) *state {
-	first = max(first, s.view.MinVersion)
-	if s.view.CheckpointSize == size && s.view.MinVersion == first {
-		return s
-	}
-	next, view := *s, *s.view
-	view.MinVersion, view.CheckpointSize = first, size
-	next.view = newHeadView(view)
-	return &next
+	e.current.Store(e.current.Load().Bounded(0, s.Size))
 }
 
 // logKey returns the log key of the node. It returns errNoLogKey if the signers in force do not

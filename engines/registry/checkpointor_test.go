@@ -13,6 +13,7 @@ import (
 
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -118,7 +119,7 @@ func TestCheckpointNow(t *testing.T) {
 	}
 	var archived []uint64
 	err = r.e.view(r.ctx(), func(rd store.Reader) error {
-		for size := range checkpoints.All(rd) {
+		for size := range tables.Checkpoints.All(rd) {
 			archived = append(archived, size)
 		}
 		return nil
@@ -166,7 +167,8 @@ func TestForgedStoredCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+		tables.PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -80,7 +81,7 @@ type Engine struct {
 
 	rebuild   flow.Retrier
 	reread    flow.Retrier
-	codec     codec
+	codec     tables.Codec
 	cache     versionCache  // open between Recover and Close
 	slots     chan struct{} // one for each core: work on a caller's goroutine
 	readSlots chan struct{} // one for each core: reads of old versions
@@ -88,8 +89,8 @@ type Engine struct {
 	docFlight  *flow.Flight[docKey, struct{}, Document]     // running encodings
 	itemFlight *flow.Flight[uint64, struct{}, record.Items] // running loads of old versions
 
-	current atomic.Pointer[state] // read by callers; stored by Recover and, after the sync, by the committer
-	copied  atomic.Pointer[reach] // of the file of a member that does not lead; stored by Stand
+	current atomic.Pointer[tables.State] // read by callers; stored by Recover and, after the sync, by the committer
+	copied  atomic.Pointer[reach]        // of the file of a member that does not lead; stored by Stand
 
 	keyFile string
 	mark    checkpoint.HighWater
@@ -97,10 +98,10 @@ type Engine struct {
 	replicated bool
 	key        atomic.Pointer[checkpoint.Key]    // read once
 	latest     atomic.Pointer[checkpoint.Signed] // the latest published checkpoint; nil before the first
-	tree       atomic.Pointer[treeRow]           // as of the last synced commit
+	tree       atomic.Pointer[tables.TreeRow]    // as of the last synced commit
 	guard      atomic.Pointer[Rollback]          // nil unless the log must not be extended
 	// of witnesses; stored by Recover, by the task witness and by an adoption
-	objections     atomic.Pointer[objections]
+	objections     atomic.Pointer[tables.Objections]
 	checkpointed   *flow.Watch[Checkpoint]
 	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot; nil before the first
 	witness        *upstream.Client
@@ -127,15 +128,15 @@ func New(cfg Config, d Deps) *Engine {
 		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall,
 		catalog: d.Catalog,
 		//rawchan: slots is a semaphore, it queues nothing
-		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		codec: tables.NewCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		//rawchan: readSlots is a semaphore, it queues nothing
 		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
 	e.keyFile, e.mark, e.replicated = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}, d.Replicated
-	e.tree.Store(&treeRow{})
-	e.objections.Store(&objections{})
+	e.tree.Store(&tables.TreeRow{})
+	e.objections.Store(&tables.Objections{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -158,7 +159,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
 	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).
 		Counting(d.Catalog, service, "read")
-	e.current.Store(newState(newHeadView(HeadView{})))
+	e.current.Store(tables.NewState(tables.NewHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
 	e.witness = newWitnessClient(d.Catalog, d.Metrics)
 	d.Board.Add(e.probes()...)
@@ -304,7 +305,7 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
-func (e *Engine) Head() *HeadView { return e.current.Load().view }
+func (e *Engine) Head() *HeadView { return e.current.Load().View }
 
 // Subscribe returns a subscription to the versions that the publisher sends from now on. Subscribe
 // first, then read Head, then skip the versions that it covers. After a lag or a restart of the

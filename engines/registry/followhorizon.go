@@ -16,6 +16,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -26,12 +27,12 @@ func (e *Engine) Horizon(ctx context.Context) (Horizon, error) {
 		return out, nil
 	}
 	err := e.view(ctx, func(r store.Reader) error {
-		out.MinVersion, _ = metaNumber.Get(r, keyMin)
-		note, _ := retentions.Get(r, out.MinVersion)
+		out.MinVersion, _ = tables.MetaNumber.Get(r, tables.KeyMin)
+		note, _ := tables.Retentions.Get(r, out.MinVersion)
 		out.Statement, out.Kept = string(note), out.Kept[:0]
-		for _, set := range epochs.All(r) {
-			if set.version < out.MinVersion {
-				out.Kept = append(out.Kept, set.version)
+		for _, set := range tables.Epochs.All(r) {
+			if set.Version < out.MinVersion {
+				out.Kept = append(out.Kept, set.Version)
 			}
 		}
 		return nil
@@ -47,7 +48,7 @@ func (e *Engine) held(ctx context.Context, v uint64) error {
 		return pruned
 	}
 	return e.view(ctx, func(r store.Reader) error {
-		if keptVersions(r)[v] {
+		if tables.KeptVersions(r)[v] {
 			return nil
 		}
 		return pruned

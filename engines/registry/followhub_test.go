@@ -161,7 +161,7 @@ func newFollower(t testing.TB, h *fakeHub) *rig {
 	dir := t.TempDir()
 	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: h}
 	r.cfg = DefaultConfig()
-	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().genesis.String()
+	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().GenesisB3.String()
 	if err := r.cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

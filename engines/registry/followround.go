@@ -15,6 +15,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -42,7 +43,7 @@ func (f *follower) round(ctx context.Context) error {
 	}
 	err = f.take(ctx, raw)
 	if fault, bad := errors.AsType[*FollowFault](err); bad {
-		fault.note = raw
+		fault.Checkpoint = raw
 	}
 	return err
 }
@@ -122,11 +123,11 @@ func (f *follower) compare(t logtree.Reader, signed checkpoint.Signed) error {
 func (f *follower) sets(ctx context.Context, version uint64) (out []*record.SignerSet, err error) {
 	err = f.e.view(ctx, func(r store.Reader) error {
 		out = nil
-		for epoch, installed := range epochs.All(r) {
-			if installed.version > version {
+		for epoch, installed := range tables.Epochs.All(r) {
+			if installed.Version > version {
 				break
 			}
-			set, err := record.ParseSignerSet(installed.set)
+			set, err := record.ParseSignerSet(installed.Set)
 			if err != nil {
 				return fmt.Errorf("signer set of epoch %d: %w", epoch, err)
 			}

@@ -20,15 +20,6 @@ const (
 	FollowHorizon  = "horizon"  // the hub has pruned the versions that are missing here
 )
 
-// FollowFault is the reason why a follower does not believe the hub, or cannot go on.
-type FollowFault struct {
-	State, Detail string
-
-	note []byte // the checkpoint that the hub served: the evidence of a fork or a rollback
-}
-
-func (f *FollowFault) Error() string { return f.State + ": " + f.Detail }
-
 func faultf(state, format string, args ...any) error {
 	return &FollowFault{State: state, Detail: fmt.Sprintf(format, args...)}
 }
@@ -97,7 +88,7 @@ func (e *Engine) followEvent(fault *FollowFault) store.Event {
 	if fault != nil {
 		note.Decision, note.Reason = "deny", fault.State
 		note.Detail["detail"] = fault.Detail
-		note.Detail["checkpoint"] = string(fault.note)
+		note.Detail["checkpoint"] = string(fault.Checkpoint)
 	}
 	return note
 }

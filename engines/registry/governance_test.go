@@ -179,7 +179,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("by one: %v", err)
 	}
-	signed := r.e.current.Load().live[mustID(fix.ID)].payload.Bytes()
+	signed := r.e.current.Load().Live[mustID(fix.ID)].Payload.Bytes()
 	r.approve(fix, s.keys[1])
 	done := r.commit(fix)
 	if rec := r.lastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {

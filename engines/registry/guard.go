@@ -10,6 +10,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -43,11 +44,11 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	var signed bool
 	err := e.view(ctx, func(r store.Reader) error {
 		var known bool
-		adopted, known = metaAdopted.Get(r, keyAdopted)
+		adopted, known = tables.MetaAdopted.Get(r, tables.KeyAdopted)
 		if !known {
-			adopted, _ = metaRaw.Get(r, keyAdoptedOld)
+			adopted, _ = tables.MetaRaw.Get(r, tables.KeyAdoptedOld)
 		}
-		_, signed = metaRaw.Get(r, keyCheckpoint)
+		_, signed = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil {
@@ -129,7 +130,7 @@ func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 	}
 	var note []byte
 	err := e.view(ctx, func(r store.Reader) error {
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil || note == nil {
@@ -178,10 +179,10 @@ func (e *Engine) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error)
 func (e *Engine) logKeys(ctx context.Context) (checkpoint.Keys, error) {
 	var vkeys []string
 	err := e.view(ctx, func(r store.Reader) error {
-		for epoch, installed := range epochs.All(r) {
-			set, err := record.ParseSignerSet(installed.set)
+		for epoch, installed := range tables.Epochs.All(r) {
+			set, err := record.ParseSignerSet(installed.Set)
 			if err != nil {
-				return fmt.Errorf("signer set of epoch %d, installed by version %d: %w", epoch, installed.version, err)
+				return fmt.Errorf("signer set of epoch %d, installed by version %d: %w", epoch, installed.Version, err)
 			}
 			vkeys = append(vkeys, set.LogKeys...)
 		}
@@ -221,7 +222,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if why := e.guard.Load(); why != nil {
 		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
 	}
-	out.Objections, out.Follow = e.objections.Load().shown(), e.followStatus()
+	out.Objections, out.Follow = e.objections.Load().Shown(), e.followStatus()
 	var err error
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
@@ -246,7 +247,7 @@ func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) 
 	if err := e.Follows(); err != nil {
 		return err
 	}
-	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
+	if e.guard.Load() == nil && len(e.objections.Load().Open()) == 0 {
 		return fmt.Errorf("adopt: %w: the log already accepts writes", ErrConflict)
 	}
 	if e.guard.Load() == nil {
@@ -304,7 +305,7 @@ func (adoptReq) name() string { return "adopt" }
 func (r adoptReq) describe(rec *record.Audit) {}
 
 func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(eventAdopted))
+	p.add(j, tables.AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(tables.EventAdopted))
 	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
 	return answer{}, nil
 }

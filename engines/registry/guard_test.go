@@ -10,6 +10,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -118,7 +119,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
-		if rec := c.lastAudit(); rec.Event != eventAdopted || rec.CorrID != "corr-adopt" {
+		if rec := c.lastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
 			t.Errorf("audited as %+v", rec)
 		}
 		c.commitNext(s, 6)

@@ -83,7 +83,7 @@ func TestHistory(t *testing.T) {
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	old := r.snapshot()
 	roots := history(t, r, s)
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.cover()
 	for range 2 {
 		head := r.e.Head()

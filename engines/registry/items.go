@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -31,11 +32,11 @@ func (e *Engine) itemsAfter(p *record.Payload, base record.Base) (record.Items, 
 
 // payloadAt reads and parses the payload of a committed version.
 func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, error) {
-	packed, _, err := rowOf(ctx, e, payloads, v)
+	packed, _, err := rowOf(ctx, e, tables.Payloads, v)
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.codec.payload(packed)
+	p, err := e.codec.Payload(packed)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v, err)
 	}
@@ -98,7 +99,7 @@ func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
 	var packed [][]byte
 	err := e.view(ctx, func(r store.Reader) error {
 		packed = packed[:0]
-		for _, raw := range payloads.Range(r, from, to) {
+		for _, raw := range tables.Payloads.Range(r, from, to) {
 			packed = append(packed, raw)
 		}
 		return nil
@@ -107,7 +108,7 @@ func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
 		return err
 	}
 	for i, raw := range packed {
-		p, err := e.codec.payload(raw)
+		p, err := e.codec.Payload(raw)
 		if err != nil {
 			return fmt.Errorf("version %d: %w", from+uint64(i), err)
 		}

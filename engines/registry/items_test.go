@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -70,16 +71,16 @@ func TestDamagedKeptSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
-		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
+		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()
 	if got, err := r.e.materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() {
 		t.Errorf("a set without header: %v", err)
 	}
-	head := setHeader{Count: 1, Root: items.Root(), Chunks: 1}
+	head := tables.SetHeader{Count: 1, Root: items.Root(), Chunks: 1}
 	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
-		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
+		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()

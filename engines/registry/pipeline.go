@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/tables"
 )
 
 // Bounds of a batch and of the waits of the pipeline.
@@ -27,9 +28,9 @@ const (
 // pipeline is one run of the pipeline task. It owns its state; a restart reads the file again.
 type pipeline struct {
 	e     *Engine
-	cur   *state // the base of the next batch
-	stale bool   // a guard has failed: read the file before the next batch
-	last  int    // jobs of the last batch
+	cur   *tables.State // the base of the next batch
+	stale bool          // a guard has failed: read the file before the next batch
+	last  int           // jobs of the last batch
 	now   time.Time
 
 	forgetter forgetter
@@ -179,7 +180,7 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 		return fmt.Errorf("look for old outcomes: %w", err)
 	}
 	defer func() { p.over = nil }()
-	if len(p.over) == 0 && len(p.cur.expired(p.clock(), 1)) == 0 {
+	if len(p.over) == 0 && len(p.cur.Expired(p.clock(), 1)) == 0 {
 		return nil
 	}
 	return p.batch(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -32,7 +33,7 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.held(ctx, v); err != nil {
 		return nil, err
 	}
-	raw, _, err := rowOf(ctx, e, entries, v)
+	raw, _, err := rowOf(ctx, e, tables.Entries, v)
 	if err == nil && raw == nil {
 		err = e.orGone(ctx, v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
 	}
@@ -161,8 +162,8 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 func (e *Engine) epochAt(ctx context.Context, v uint64) (uint64, error) {
 	var epoch uint64
 	err := e.view(ctx, func(r store.Reader) error {
-		for n, installed := range epochs.AllBack(r) {
-			if installed.version <= v {
+		for n, installed := range tables.Epochs.AllBack(r) {
+			if installed.Version <= v {
 				epoch = uint64(n)
 				break
 			}
@@ -218,22 +219,22 @@ func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	if epoch > head.Head.Epoch {
 		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, ErrNotFound)
 	}
-	var installed epochSet
+	var installed tables.EpochSet
 	var entry []byte
 	err := e.view(ctx, func(r store.Reader) error {
-		installed, _ = epochs.Get(r, uint32(epoch))
-		entry, _ = entries.Get(r, installed.version)
+		installed, _ = tables.Epochs.Get(r, uint32(epoch))
+		entry, _ = tables.Entries.Get(r, installed.Version)
 		return nil
 	})
 	if err != nil {
 		return Signers{}, err
 	}
-	set, err := record.ParseSignerSet(installed.set)
+	set, err := record.ParseSignerSet(installed.Set)
 	if err != nil {
 		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
 	}
 	return Signers{
-		Epoch: epoch, Version: installed.version, SignerSetB3: set.B3(),
+		Epoch: epoch, Version: installed.Version, SignerSetB3: set.B3(),
 		SignerSet: set.Bytes(), Artifact: entry,
 	}, nil
 }
@@ -247,7 +248,7 @@ func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain,
 	if limit < 1 || limit > maxAuditChain {
 		limit = maxAuditChain
 	}
-	at := e.current.Load().audit // the file may hold records that are not synced yet
+	at := e.current.Load().Audit // the file may hold records that are not synced yet
 	page := AuditChain{Seq: at.Seq, B3: at.B3}
 	from = max(from, 1)
 	if from > at.Seq {
@@ -255,7 +256,7 @@ func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain,
 	}
 	err := e.view(ctx, func(r store.Reader) error {
 		page.Records = page.Records[:0]
-		for _, raw := range audits.Range(r, from, min(at.Seq, from+uint64(limit)-1)+1) {
+		for _, raw := range tables.Audits.Range(r, from, min(at.Seq, from+uint64(limit)-1)+1) {
 			page.Records = append(page.Records, raw)
 		}
 		return nil
@@ -349,12 +350,12 @@ var (
 // the newest copy of its log or does not verify, or if the node follows another one that is not to
 // be believed or has not signed for too long.
 func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
-	head, _ := metaHead.Get(store.Foreign(r, service), keyHead)
+	head, _ := tables.MetaHead.Get(store.Foreign(r, service), tables.KeyHead)
 	now := e.current.Load()
 	switch {
 	case head.Version == 0 || now == nil:
 		return nil, errNoHead
-	case head != now.view.Head:
+	case head != now.View.Head:
 		return nil, errMoving
 	case e.guard.Load() != nil:
 		return nil, e.guard.Load().err()
@@ -365,5 +366,5 @@ func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
 			return nil, err
 		}
 	}
-	return now.view, nil
+	return now.View, nil
 }

@@ -13,6 +13,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -49,19 +50,20 @@ func (e *Engine) recover(ctx context.Context) error {
 	if o := e.boot.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
-	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load does not replay the log
+	// so that load does not replay the log
+	known := tables.NewState(&HeadView{Head: verified.Head, Items: verified.Items})
 	s, err := e.load(ctx, known)
 	if err != nil {
 		return err
 	}
-	if err := e.checkGenesis(ctx, s.view); err != nil {
+	if err := e.checkGenesis(ctx, s.View); err != nil {
 		return err
 	}
-	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin); err != nil {
+	if err := checkMeta(s.View.Origin, *e.tree.Load(), verified.Head, verified.Origin); err != nil {
 		return err
 	}
 	e.current.Store(s)
-	found, err := e.checkGuard(ctx, s.view)
+	found, err := e.checkGuard(ctx, s.View)
 	if err != nil {
 		return err
 	}
@@ -72,9 +74,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) publishRecovered(s *state) {
-	e.m.signers(s.view.Signers)
-	e.told.Store(s.view.Head.Version)
+func (e *Engine) publishRecovered(s *tables.State) {
+	e.m.signers(s.View.Signers)
+	e.told.Store(s.View.Head.Version)
 	e.loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
@@ -92,8 +94,8 @@ func (e *Engine) publishRecovered(s *state) {
 		kind = "startup"
 	}
 	e.m.recoveries[kind](1)
-	e.log.Info("recovery.done", "version", s.view.Head.Version, "payload_b3", s.view.Head.PayloadB3.String(), "pending",
-		len(s.live), "kind", kind)
+	e.log.Info("recovery.done", "version", s.View.Head.Version, "payload_b3", s.View.Head.PayloadB3.String(), "pending",
+		len(s.Live), "kind", kind)
 }
 
 // recoverSlice is the number of versions that one read transaction of the verification covers.
@@ -106,7 +108,7 @@ func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.St
 	for more, done := true, int64(0); more; done += recoverSlice {
 		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
-			more, err = v.Step(ctx, logReader{r: r, codec: e.codec}, recoverSlice)
+			more, err = v.Step(ctx, tables.Log{R: r, Codec: e.codec}, recoverSlice)
 			return err
 		})
 		if problem := v.Problem(); problem != nil {
@@ -127,8 +129,8 @@ func (e *Engine) covered(ctx context.Context) (at rverify.State, latest *checkpo
 	var head record.Head
 	var note []byte
 	err = e.view(ctx, func(r store.Reader) error {
-		head, _ = metaHead.Get(r, keyHead)
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil || note == nil {
@@ -165,19 +167,19 @@ func (e *Engine) under(ctx context.Context, note []byte,
 func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rverify.State, err error) {
 	var entry, audit []byte
 	var proof tlog.RecordProof
-	var installed []epochSet
+	var installed []tables.EpochSet
 	err = e.view(ctx, func(r store.Reader) (err error) {
-		entry, _ = entries.Get(r, v)
-		if proof, err = (logtree.Reader{Tiles: tilesOf(r)}).Inclusion(v, v-1); err != nil {
+		entry, _ = tables.Entries.Get(r, v)
+		if proof, err = (logtree.Reader{Tiles: tables.TilesOf(r)}).Inclusion(v, v-1); err != nil {
 			return err
 		}
-		for _, set := range epochs.All(r) {
-			if set.version <= v {
+		for _, set := range tables.Epochs.All(r) {
+			if set.Version <= v {
 				installed = append(installed, set)
 			}
 		}
 		if a, err := record.ParseEntry(entry); err == nil {
-			audit, _ = audits.Get(r, a.AuditSeq+1)
+			audit, _ = tables.Audits.Get(r, a.AuditSeq+1)
 		}
 		return nil
 	})
@@ -192,12 +194,12 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 		return at, err
 	}
 	for _, raw := range installed {
-		set, err := record.ParseSignerSet(raw.set)
+		set, err := record.ParseSignerSet(raw.Set)
 		if err != nil {
 			return at, err
 		}
 		at.Signers = set
-		at.Epochs = append(at.Epochs, rverify.Epoch{Version: raw.version, Epoch: set.Epoch, SignerSetB3: set.B3()})
+		at.Epochs = append(at.Epochs, rverify.Epoch{Version: raw.Version, Epoch: set.Epoch, SignerSetB3: set.B3()})
 	}
 	p, err := e.payloadAt(ctx, v)
 	if err != nil {
@@ -225,12 +227,12 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 // the configured one. It takes up a fault of the hub that was not over at the stop.
 func (e *Engine) checkFollow(ctx context.Context) error {
 	var head record.Head
-	var row followRow
+	var row tables.FollowRow
 	var copied bool
 	err := e.view(ctx, func(r store.Reader) error {
-		head, _ = metaHead.Get(r, keyHead)
-		row, copied = metaFollowed.Get(r, keyFollowed)
-		if kept, bad := metaFollowFault.Get(r, keyFollowFault); bad && e.follow != nil {
+		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
+		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
+		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
 			e.follow.fault.Store(&FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
@@ -266,8 +268,8 @@ func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
 	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != genesis.String() {
 		return &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
 	}
-	if head.genesis != genesis {
-		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", head.genesis, genesis, store.ErrCorrupt)
+	if head.GenesisB3 != genesis {
+		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", head.GenesisB3, genesis, store.ErrCorrupt)
 	}
 	return nil
 }

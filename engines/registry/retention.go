@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -87,7 +88,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	}
 	var note []byte
 	err = e.view(ctx, func(r store.Reader) error {
-		_, note, _ = checkpoints.Last(r)
+		_, note, _ = tables.Checkpoints.Last(r)
 		return nil
 	})
 	if err != nil {
@@ -128,23 +129,13 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
 	return e.view(ctx, func(r store.Reader) error {
 		p.Versions = p.Next - p.MinVersion
-		for v := range keptVersions(r) {
+		for v := range tables.KeptVersions(r) {
 			if v >= p.MinVersion && v < p.Next {
 				p.Versions--
 			}
 		}
 		return nil
 	})
-}
-
-// keptVersions returns genesis and the versions that changed the signers. They are kept, because
-// trust rests on them.
-func keptVersions(r store.Reader) map[uint64]bool {
-	kept := map[uint64]bool{}
-	for _, set := range epochs.All(r) {
-		kept[set.version] = true
-	}
-	return kept
 }
 
 // statement returns the statement of a plan. It names the items of the first version kept, which
@@ -196,10 +187,6 @@ func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
 	return f.base, err
 }
 
-// keepOutcomes is the time for which the outcome of a proposal without a version is kept, unless
-// retention removes its audit record before.
-const keepOutcomes = 30 * 24 * time.Hour
-
 // Bounds of the sweep of outcomes.
 const (
 	maxForget   = 256  // removed in one tick
@@ -208,7 +195,7 @@ const (
 )
 
 // forgetter reads reg/done in passes for outcomes that are old enough to remove. Ids begin with
-// the time of their proposal, so a pass ends at the ids of keepOutcomes ago. An outcome that a
+// the time of their proposal, so a pass ends at the ids of KeepOutcomes ago. An outcome that a
 // batch fails to remove is found in the next pass.
 type forgetter struct {
 	at   ulid.ULID // next id of the pass; zero: the first
@@ -220,13 +207,13 @@ func (f forgetter) idle(now time.Time) bool { return now.Before(f.rest) }
 
 // look continues the pass. It returns the outcomes to remove and the state after it.
 func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then forgetter) {
-	over := now.Add(-keepOutcomes).UnixMilli()
+	over := now.Add(-tables.KeepOutcomes).UnixMilli()
 	var bound ulid.ULID
 	if err := bound.SetTime(uint64(max(over, 0))); err != nil {
 		panic("registry: the clock is past the year 10000: " + err.Error())
 	}
 	seen := 0
-	for id, how := range doneOutcome.Range(r, f.at, bound) {
+	for id, how := range tables.DoneOutcome.Range(r, f.at, bound) {
 		if seen++; seen > forgetSlice || len(due) == maxForget {
 			return due, forgetter{at: id}
 		}
@@ -257,7 +244,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 // forget adds the removal of outcomes, under one audit record.
 func (p *plan) forget(ids []ulid.ULID) {
 	if len(ids) > 0 {
-		op := ForgetOp{IDs: ids, OverMS: p.now.Add(-keepOutcomes).UnixMilli()}
-		p.add(nil, op, record.Audit{Event: eventForgotten})
+		op := tables.ForgetOp{IDs: ids, OverMS: p.now.Add(-tables.KeepOutcomes).UnixMilli()}
+		p.add(nil, op, record.Audit{Event: tables.EventForgotten})
 	}
 }

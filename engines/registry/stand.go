@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -23,10 +24,10 @@ func (e *Engine) Stand(ctx context.Context) error {
 	var at reach
 	var note []byte
 	err := e.view(ctx, func(r store.Reader) error {
-		head, _ := metaHead.Get(r, keyHead)
+		head, _ := tables.MetaHead.Get(r, tables.KeyHead)
 		at.head = head.Version
-		at.min, _ = metaNumber.Get(r, keyMin)
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+		at.min, _ = tables.MetaNumber.Get(r, tables.KeyMin)
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err == nil && note != nil {

@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -37,7 +38,7 @@ const sinceSlice = 64
 func (e *Engine) updates(ctx context.Context, from, to uint64) (out []Update, err error) {
 	err = e.view(ctx, func(r store.Reader) error {
 		out = make([]Update, 0, to-from+1)
-		for v, raw := range entries.Range(r, from, to+1) {
+		for v, raw := range tables.Entries.Range(r, from, to+1) {
 			entry, err := record.ParseEntry(raw)
 			if err != nil {
 				return fmt.Errorf("entry of version %d: %w", v, err)
@@ -46,7 +47,7 @@ func (e *Engine) updates(ctx context.Context, from, to uint64) (out []Update, er
 				Version: v, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt,
 				Hash: entry.Hash(), Kind: entry.Kind,
 			}
-			if raw, kept := audits.Get(r, entry.AuditSeq+1); kept { // an entry names the record before its own
+			if raw, kept := tables.Audits.Get(r, entry.AuditSeq+1); kept { // an entry names the record before its own
 				rec, err := record.ParseAudit(raw)
 				if err != nil {
 					return fmt.Errorf("audit record %d: %w", entry.AuditSeq+1, err)

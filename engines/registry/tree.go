@@ -10,66 +10,9 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
-
-// treeRow is the row "tree" of reg/meta. Size is the number of entries that the tiles cover, which
-// is the version of HEAD. Bytes counts the stored bytes of entries and payloads.
-type treeRow struct {
-	Size  uint64 `cbor:"1,keyasint"`
-	Bytes int64  `cbor:"2,keyasint"`
-}
-
-func tileKeys() store.Key[logtree.At] {
-	return sized(9,
-		func(dst []byte, at logtree.At) []byte {
-			return binary.BigEndian.AppendUint64(append(dst, at.Level), at.N)
-		},
-		func(b []byte) logtree.At { return logtree.At{Level: b[0], N: binary.BigEndian.Uint64(b[1:])} })
-}
-
-// tilesOf returns the tiles in the transaction of r.
-func tilesOf(r store.Reader) logtree.Tiles {
-	return func(at logtree.At) []byte {
-		raw, _ := tiles.Get(r, at)
-		return raw
-	}
-}
-
-// forest extends the log tree within one command, which does not see its own writes.
-type forest struct {
-	r    store.Reader
-	w    *store.Writes
-	row  treeRow
-	made map[logtree.At][]byte // by this command
-}
-
-func newForest(r store.Reader, w *store.Writes) *forest {
-	f := &forest{r: r, w: w, made: map[logtree.At][]byte{}}
-	f.row, _ = metaTree.Get(r, keyTree)
-	return f
-}
-
-func (f *forest) tile(at logtree.At) []byte {
-	if raw := f.made[at]; raw != nil {
-		return raw
-	}
-	return tilesOf(f.r)(at)
-}
-
-func (f *forest) put(at logtree.At, raw []byte) {
-	f.made[at] = raw
-	tiles.Put(f.w, at, raw)
-}
-
-// grow adds the entry of the next version.
-func (f *forest) grow(entry, packed []byte) error {
-	err := logtree.Append(f.tile, f.row.Size, logtree.Leaf(entry), f.put)
-	f.row.Size++
-	f.row.Bytes += int64(len(entry) + len(packed))
-	metaTree.Put(f.w, keyTree, f.row)
-	return err
-}
 
 // root returns the root of the tree at a size that HEAD has reached.
 func (e *Engine) root(ctx context.Context, size uint64) (root tlog.Hash, err error) {
@@ -82,7 +25,7 @@ func (e *Engine) root(ctx context.Context, size uint64) (root tlog.Hash, err err
 
 // withTree calls fn with the tree in one read transaction.
 func (e *Engine) withTree(ctx context.Context, fn func(logtree.Reader) error) error {
-	return e.view(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tilesOf(r)}) })
+	return e.view(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tables.TilesOf(r)}) })
 }
 
 // LatestCheckpoint returns the latest checkpoint, or ErrNotFound before the first.
@@ -108,7 +51,7 @@ func (e *Engine) ArchivedCheckpoints(ctx context.Context, before uint64, limit i
 	}
 	err = e.view(ctx, func(r store.Reader) error {
 		notes = notes[:0]
-		for _, raw := range checkpoints.Back(r, 0, before) {
+		for _, raw := range tables.Checkpoints.Back(r, 0, before) {
 			if len(notes) == limit {
 				break
 			}
@@ -147,10 +90,10 @@ func (e *Engine) Inclusion(ctx context.Context, v, size uint64) (InclusionProof,
 	err := e.view(ctx, func(r store.Reader) (err error) {
 		note := last.Note
 		if last.Size != size {
-			note, _ = checkpoints.Get(r, size)
+			note, _ = tables.Checkpoints.Get(r, size)
 		}
 		out.Checkpoint = string(note)
-		out.Hashes, err = logtree.Reader{Tiles: tilesOf(r)}.Inclusion(size, v-1)
+		out.Hashes, err = logtree.Reader{Tiles: tables.TilesOf(r)}.Inclusion(size, v-1)
 		return err
 	})
 	return out, err
@@ -200,7 +143,7 @@ func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries b
 	}
 	err = e.view(ctx, func(r store.Reader) error {
 		if !ofEntries {
-			raw = tilesOf(r)(at)
+			raw = tables.TilesOf(r)(at)
 			if len(raw) < width*tlog.HashSize {
 				return missing
 			}
@@ -209,7 +152,7 @@ func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries b
 		}
 		raw = raw[:0]
 		first, n := at.N*logtree.Width+1, 0
-		for _, entry := range entries.Range(r, first, first+uint64(width)) {
+		for _, entry := range tables.Entries.Range(r, first, first+uint64(width)) {
 			raw = append(binary.BigEndian.AppendUint16(raw, uint16(len(entry))), entry...)
 			n++
 		}
