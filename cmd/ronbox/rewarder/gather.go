@@ -20,7 +20,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/usage"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
 	edgeapi "ronbox/httpapi/edge"
 	registryapi "ronbox/httpapi/registry"
@@ -193,7 +193,7 @@ func verified(raw []byte, n fleet.Node, v *fleet.View, epoch uint64) (usage.Stat
 }
 
 // keyOf returns the key of an identity.
-func keyOf(identity string) (ed25519.PublicKey, bool) { return index.PeerID(identity).Key() }
+func keyOf(identity string) (ed25519.PublicKey, bool) { return name.PeerID(identity).Key() }
 
 // read reads a statement from its node.
 func (k *asker) read(ctx context.Context, n fleet.Node, epoch uint64) (raw []byte, err error) {

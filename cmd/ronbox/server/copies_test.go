@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
@@ -180,7 +181,7 @@ func TestCopiesUntilElected(t *testing.T) {
 	readers.Wait()
 	r.await("a verified pack", func() bool {
 		info, err := r.edge().Packs().Info("stamen_toner_z3")
-		return err == nil && info.State == edge.PackVerified
+		return err == nil && info.State == asset.PackVerified
 	})
 	r.halt()
 }

@@ -20,7 +20,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/fleet"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -114,7 +114,7 @@ func (e *fleetEngine) Recover(context.Context) error {
 			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
 		}
 	}
-	e.own = string(index.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
+	e.own = string(name.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
 	e.update()
 	return nil
 }

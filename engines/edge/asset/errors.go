@@ -1,12 +1,14 @@
-package edge
+package asset
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"ronbox/appliance/b3"
 )
 
-// Errors of the engine. Calls may also return *FillError, *RateError, *PathError, *PinsError,
+// Errors of the edge. Its calls may also return *FillError, *RateError, *PathError, *PinsError,
 // *SizeError, *DigestError, *SiteError, *MissingError, flow.ErrBusy if the queue of fills is full,
 // flow.ErrClosed and flow.ErrCanceled while the node drains, context.DeadlineExceeded if a fill
 // took too long (it continues), and the errors of the store.
@@ -59,7 +61,7 @@ type FillError struct {
 
 // Error returns a text without the query of any URL, because the text is logged.
 func (e *FillError) Error() string {
-	return fmt.Sprintf("fill %s: %s: %s", shown(e.URL), e.Reason, redact(fmt.Sprint(e.Cause)))
+	return fmt.Sprintf("fill %s: %s: %s", Shown(e.URL), e.Reason, Redact(fmt.Sprint(e.Cause)))
 }
 
 // Unwrap returns the cause.
@@ -88,3 +90,57 @@ type PathError struct {
 }
 
 func (e *PathError) Error() string { return fmt.Sprintf("path %q: %s", e.Path, e.Reason) }
+
+// PinsError is returned if a pin would exceed the caps of edge.cas. Nothing was changed.
+type PinsError struct {
+	Bytes, URLs         int64 // pinned, with the requested pins
+	MaxBytes, MaxPinned int64 // bytes and URLs that may be pinned
+}
+
+func (e *PinsError) Error() string {
+	if e.Bytes > e.MaxBytes {
+		return fmt.Sprintf("pinned objects would have %d bytes, edge.cas.max_pinned allows %d", e.Bytes, e.MaxBytes)
+	}
+	return fmt.Sprintf("%d URLs would be pinned, edge.cas.max_urls allows %d", e.URLs, e.MaxPinned)
+}
+
+// DigestError is returned for a put of bytes that do not have the expected digest. Nothing was
+// stored.
+type DigestError struct{ Want, Got b3.Digest }
+
+func (e *DigestError) Error() string { return fmt.Sprintf("the bytes have %s, not %s", e.Got, e.Want) }
+
+// SizeError is returned for a put of an object that is too long. Nothing was stored.
+type SizeError struct{ Max int64 }
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("the object has more than edge.fill.max_object_bytes = %d bytes", e.Max)
+}
+
+// ErrType is returned for a put with a media type that is not in the list of package site.
+var ErrType = errors.New("the media type is not in the list of those that are served")
+
+// SiteError is returned for a name whose manifest or file is not sound.
+type SiteError struct {
+	Manifest b3.Digest
+	Cause    error
+}
+
+func (e *SiteError) Error() string { return fmt.Sprintf("manifest %s: %v", e.Manifest, e.Cause) }
+
+// Unwrap returns the cause.
+func (e *SiteError) Unwrap() error { return e.Cause }
+
+// MissingError is returned for an object of a site that is not stored and could not be fetched in
+// time.
+type MissingError struct {
+	Object b3.Digest
+	Cause  error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not stored here: %v", e.Object, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *MissingError) Unwrap() error { return e.Cause }

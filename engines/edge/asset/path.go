@@ -1,6 +1,7 @@
-package edge
+package asset
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/url"
 	"regexp"
@@ -17,56 +18,56 @@ const (
 	maxSegment = 255
 )
 
-// target is the meaning of a path below /edge/assets/. One of digest, pack and url is set.
-type target struct {
-	digest b3.Digest // of "b3/<hex>"
-	pack   string    // the id of "<id>.pmtiles"
-	url    string    // https:// and "<host>/<path>", with its query; the object is found under it
-	host   string    // of url, with its port
-	name   string    // of the asset in memory, unique among assets
+// Target is the meaning of a path below /edge/assets/. One of Digest, Pack and URL is set.
+type Target struct {
+	Digest b3.Digest // of "b3/<hex>"
+	Pack   string    // the id of "<id>.pmtiles"
+	URL    string    // https:// and "<host>/<path>", with its query; the object is found under it
+	Host   string    // of URL, with its port
+	Name   string    // of the asset in memory, unique among assets
 }
 
-// parsePath parses a decoded path below /edge/assets/ and the undecoded query after it. Only a path
+// ParsePath parses a decoded path below /edge/assets/ and the undecoded query after it. Only a path
 // that begins with a host has a query; for others the query is ignored. It returns ErrNotFound for
 // a valid path without a meaning, and a *PathError for an invalid one.
-func parsePath(path, query string) (target, error) {
+func ParsePath(path, query string) (Target, error) {
 	if why := pathFault(path); why != "" {
-		return target{}, &PathError{Path: path, Reason: why}
+		return Target{}, &PathError{Path: path, Reason: why}
 	}
 	first, rest, more := strings.Cut(path, "/")
 	switch {
 	case !more:
 		if id, ok := strings.CutSuffix(first, ".pmtiles"); ok && id != "" {
-			return target{pack: id}, nil
+			return Target{Pack: id}, nil
 		}
 	case first == "b3":
 		if d, err := b3.Parse("b3:" + rest); err == nil {
-			return target{digest: d, name: path}, nil
+			return Target{Digest: d, Name: path}, nil
 		}
-	case checkHost(first) == nil:
+	case CheckHost(first) == nil:
 		if why := queryFault(query); why != "" {
-			return target{}, &PathError{Path: path, Reason: why}
+			return Target{}, &PathError{Path: path, Reason: why}
 		}
 		u := url.URL{Scheme: "https", Host: first, Path: "/" + rest, RawQuery: query}
 		if len(path)+len(query) > maxPath {
-			return target{}, &PathError{Path: path, Reason: "is longer than 2048 bytes with its query"}
+			return Target{}, &PathError{Path: path, Reason: "is longer than 2048 bytes with its query"}
 		}
-		return target{url: u.String(), host: first, name: nameOfAsset(path, query)}, nil
+		return Target{URL: u.String(), Host: first, Name: NameOf(path, query)}, nil
 	}
-	return target{}, ErrNotFound
+	return Target{}, ErrNotFound
 }
 
-// parseURL parses the URL of a fill. path is the decoded path below /edge/assets/ under which the
+// ParseURL parses the URL of a fill. path is the decoded path below /edge/assets/ under which the
 // object is served, with its query.
-func parseURL(text string) (t target, path string, err error) {
+func ParseURL(text string) (t Target, path string, err error) {
 	u, err := url.Parse(text)
 	if err == nil {
-		path = shownPath(u.Host+u.Path, u.RawQuery)
-		t, err = parsePath(u.Host+u.Path, u.RawQuery)
+		path = ShownPath(u.Host+u.Path, u.RawQuery)
+		t, err = ParsePath(u.Host+u.Path, u.RawQuery)
 	}
-	if _, sound := errors.AsType[*PathError](err); !sound && (err != nil || t.url != u.String()) {
-		return target{}, "", &PathError{
-			Path: shown(text),
+	if _, sound := errors.AsType[*PathError](err); !sound && (err != nil || t.URL != u.String()) {
+		return Target{}, "", &PathError{
+			Path: Shown(text),
 			Reason: "must be https://, a DNS name or localhost, and a path that begins with /, " +
 				"without user, fragment or encoded slash",
 		}
@@ -74,41 +75,41 @@ func parseURL(text string) (t target, path string, err error) {
 	return t, path, err
 }
 
-// nameOfAsset returns the name of an asset in memory. A path contains no line feed, and only an
+// NameOf returns the name of an asset in memory. A path contains no line feed, and only an
 // asset of a host has a query.
-func nameOfAsset(path, query string) string {
+func NameOf(path, query string) string {
 	if query == "" || strings.HasPrefix(path, "b3/") {
 		return path
 	}
 	return path + "\n" + query
 }
 
-// shownPath returns a decoded path with its query. A ? in the path is not escaped.
-func shownPath(path, query string) string {
+// ShownPath returns a decoded path with its query. A ? in the path is not escaped.
+func ShownPath(path, query string) string {
 	if query == "" {
 		return path
 	}
 	return path + "?" + query
 }
 
-// redacted replaces the query of a URL in log lines, events and errors, because the query of a
+// Redacted replaces the query of a URL in log lines, events and errors, because the query of a
 // signed URL is a credential.
-const redacted = "?redacted"
+const Redacted = "?redacted"
 
-// shown returns a URL with its query redacted.
-func shown(url string) string {
+// Shown returns a URL with its query redacted.
+func Shown(url string) string {
 	before, _, query := strings.Cut(url, "?")
 	if !query {
 		return url
 	}
-	return before + redacted
+	return before + Redacted
 }
 
 // queryForm matches a query in a text, including the query of a quoted URL.
 var queryForm = regexp.MustCompile(`\?(\\.|[^\s"\\])*`)
 
-// redact returns a text with all queries redacted.
-func redact(text string) string { return queryForm.ReplaceAllLiteralString(text, redacted) }
+// Redact returns a text with all queries redacted.
+func Redact(text string) string { return queryForm.ReplaceAllLiteralString(text, Redacted) }
 
 // queryFault describes a fault of an undecoded query, or returns "".
 func queryFault(query string) string {
@@ -148,9 +149,9 @@ func pathFault(path string) string {
 var hostForm = regexp.MustCompile(
 	`^(localhost|([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?)(:[1-9][0-9]{0,4})?$`)
 
-// checkHost returns an error unless host is spelled as in edge.allow. Addresses are refused in
+// CheckHost returns an error unless host is spelled as in edge.allow. Addresses are refused in
 // every form.
-func checkHost(host string) error {
+func CheckHost(host string) error {
 	_, port, has := strings.Cut(host, ":")
 	_, err := strconv.ParseUint(port, 10, 16)
 	if !hostForm.MatchString(host) || len(host) > 253 || has && err != nil || port == "443" {
@@ -159,3 +160,6 @@ func checkHost(host string) error {
 	}
 	return nil
 }
+
+// PathOf returns the path of an object below /edge/assets/.
+func PathOf(d b3.Digest) string { return "b3/" + hex.EncodeToString(d[:]) }

@@ -1,4 +1,4 @@
-package index
+package name
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const (
 
 // Bounds of records.
 const (
-	maxRecord = 2 << 10 // bytes, signature included
+	MaxRecord = 2 << 10 // bytes, signature included
 	minTTL    = time.Minute
 	maxTTL    = 48 * time.Hour
 	maxSkew   = 5 * time.Minute // time by which a record may be ahead of this node's clock
@@ -27,14 +27,6 @@ const (
 
 // DefaultTTL is the lifetime of a provider record if its publisher does not set one.
 const DefaultTTL = 24 * time.Hour
-
-// nameTTL is the lifetime of a signed name record. Another node may serve the record for that time,
-// even if this node is gone.
-const nameTTL = time.Hour
-
-// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
-// it every renewEvery, so that they serve the name for about two days without its owner.
-const siteTTL = 48 * time.Hour
 
 // ProviderRecord states that a peer serves the content of an id at some addresses for some time.
 // Its signed form is the signature, 64 bytes, followed by the canonical CBOR of the record.
@@ -111,6 +103,22 @@ func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 	return r, verify(providerDomain, raw, body, key)
 }
 
+// StoredProviderRecord returns a record that was verified before: it checks its form only.
+func StoredProviderRecord(raw []byte) (r ProviderRecord, err error) {
+	_, err = unsealed(raw, &r)
+	return r, err
+}
+
+// SignedProviderRecord returns a record that was verified before: it checks form and signature, and
+// neither dates nor bounds.
+func SignedProviderRecord(raw []byte, signer ed25519.PublicKey) (r ProviderRecord, err error) {
+	body, err := unsealed(raw, &r)
+	if err != nil {
+		return r, err
+	}
+	return r, verify(providerDomain, raw, body, signer)
+}
+
 // Sign returns the signed form of r.
 func (r *NameRecord) Sign(key ed25519.PrivateKey) ([]byte, error) { return sealed(nameDomain, r, key) }
 
@@ -132,6 +140,16 @@ func ParseNameRecord(
 		}
 	}
 	return r, nil, &RecordError{"sig", "is by no key that is trusted for this name"}
+}
+
+// SignedNameRecord returns a record that was verified before: it checks form and signature, and not
+// its dates.
+func SignedNameRecord(raw []byte, signer ed25519.PublicKey) (r NameRecord, err error) {
+	body, err := unsealed(raw, &r)
+	if err != nil {
+		return r, err
+	}
+	return r, verify(nameDomain, raw, body, signer)
 }
 
 // check returns the first fault of r as an answer for key at now.
@@ -156,7 +174,7 @@ var (
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		MaxArrayElements:  maxAddrs,
+		MaxArrayElements:  MaxAddrs,
 		MaxMapPairs:       16,
 		MaxNestedLevels:   4,
 		TextUnmarshaler:   cbor.TextUnmarshalerTextString,
@@ -183,7 +201,7 @@ func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 		return nil, &RecordError{"record", "does not encode: " + err.Error()}
 	}
 	raw := append(ed25519.Sign(key, append([]byte(domain), body...)), body...)
-	if len(raw) > maxRecord {
+	if len(raw) > MaxRecord {
 		return nil, &RecordError{"record", "must be at most 2 KiB"}
 	}
 	return raw, nil
@@ -192,7 +210,7 @@ func sealed(domain string, record any, key ed25519.PrivateKey) ([]byte, error) {
 // unsealed decodes the body of a signed form into record and returns its bytes. It accepts only
 // canonical CBOR.
 func unsealed(raw []byte, record any) (body []byte, err error) {
-	if len(raw) <= ed25519.SignatureSize || len(raw) > maxRecord {
+	if len(raw) <= ed25519.SignatureSize || len(raw) > MaxRecord {
 		return nil, &RecordError{"record", "must be a signature and a record, at most 2 KiB"}
 	}
 	body = raw[ed25519.SignatureSize:]

@@ -1,4 +1,4 @@
-package index
+package name
 
 import (
 	"crypto/ed25519"
@@ -107,17 +107,17 @@ func (p PeerID) Key() (ed25519.PublicKey, bool) {
 
 // Bounds of the addresses of one provider.
 const (
-	maxAddrs = 16
-	maxAddr  = 256 // bytes of one
+	MaxAddrs = 16
+	MaxAddr  = 256 // bytes of one
 )
 
 // checkAddrs returns an error unless addrs are 1 to 16 multiaddrs in canonical spelling.
 func checkAddrs(addrs []string) error {
-	if len(addrs) < 1 || len(addrs) > maxAddrs {
+	if len(addrs) < 1 || len(addrs) > MaxAddrs {
 		return &RecordError{"addrs", "must be 1 to 16 multiaddrs"}
 	}
 	for _, a := range addrs {
-		if len(a) > maxAddr {
+		if len(a) > MaxAddr {
 			return &RecordError{"addrs", "each must be at most 256 bytes"}
 		}
 		m, err := multiaddr.NewMultiaddr(a)
@@ -140,4 +140,43 @@ func CheckRegion(s string) error {
 		return &RecordError{"region", "must be at most 32 of a-z, 0-9 and hyphens"}
 	}
 	return nil
+}
+
+// unsigned returns the id and the readable addresses of an unsigned provider. It returns false if
+// there are none.
+func Unsigned(p *Provider) (Provider, bool) {
+	id, err := ParsePeerID(string(p.Peer))
+	var addrs []string
+	for _, a := range p.Addrs[:min(len(p.Addrs), MaxAddrs)] {
+		if len(a) > MaxAddr {
+			continue
+		}
+		m, err := multiaddr.NewMultiaddr(a)
+		if err != nil {
+			continue
+		}
+		if a = m.String(); len(a) <= MaxAddr {
+			addrs = append(addrs, a)
+		}
+	}
+	if err != nil || len(addrs) == 0 {
+		return Provider{}, false
+	}
+	out := Provider{Peer: id, Addrs: addrs}
+	if CheckRegion(p.Region) == nil {
+		out.Region = p.Region
+	}
+	return out, true
+}
+
+// plainAddrs returns addresses in the spelling of multiaddr. Invalid addresses are left unchanged.
+func PlainAddrs(addrs []string) []string {
+	out := make([]string, 0, len(addrs))
+	for _, a := range addrs {
+		if m, err := multiaddr.NewMultiaddr(a); err == nil && len(a) <= MaxAddr {
+			a = m.String()
+		}
+		out = append(out, a)
+	}
+	return out
 }

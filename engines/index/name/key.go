@@ -1,4 +1,4 @@
-package index
+package name
 
 import (
 	"strings"
@@ -142,7 +142,7 @@ func (k *Key) UnmarshalText(b []byte) (err error) {
 func (k Key) Versioned() bool { return strings.IndexByte(k.text, '@') >= 0 }
 
 // name returns the name without its version, or "" for a "b3:" key.
-func (k Key) name() string {
+func (k Key) Name() string {
 	rest, ok := strings.CutPrefix(k.text, namePrefix)
 	if !ok {
 		return ""

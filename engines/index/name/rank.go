@@ -1,4 +1,4 @@
-package index
+package name
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // nearness returns how near a region is to the requested one: 2 for the same region, 1 for the same
 // area (the part before the last hyphen), otherwise 0.
-func nearness(region, asked string) int {
+func Nearness(region, asked string) int {
 	switch {
 	case asked == "" || region == "":
 		return 0
@@ -38,7 +38,7 @@ func compare(a, b *Provider, region string) int {
 	if a.Filed != b.Filed {
 		return first(a.Filed, b.Filed)
 	}
-	if near := cmp.Compare(nearness(b.Region, region), nearness(a.Region, region)); near != 0 {
+	if near := cmp.Compare(Nearness(b.Region, region), Nearness(a.Region, region)); near != 0 {
 		return near
 	}
 	if a.Verified != b.Verified {
@@ -63,7 +63,7 @@ func first(a, b bool) int {
 
 // rank returns at most limit providers that have not expired at now, in Unix ms, the best first.
 // Limit 0 means all.
-func rank(set []Provider, region string, limit int, now int64) []Provider {
+func Rank(set []Provider, region string, limit int, now int64) []Provider {
 	order := make([]*Provider, 0, len(set))
 	for i := range set {
 		if set[i].ExpiresMS > now {
@@ -84,7 +84,7 @@ func rank(set []Provider, region string, limit int, now int64) []Provider {
 // merge joins sets of providers. For each peer it keeps the verified entry, then the later signed,
 // then the one with the greater record. A provider that one set has from this node's file is marked
 // so in the result. merge is associative, commutative and idempotent; the result is ordered by id.
-func merge(sets ...[]Provider) []Provider {
+func Merge(sets ...[]Provider) []Provider {
 	at := map[PeerID]int{}
 	var out []Provider
 	for _, set := range sets {
@@ -108,7 +108,7 @@ func merge(sets ...[]Provider) []Provider {
 
 // capped returns at most MaxProviders of set: those of this node's file first, then those that
 // expire last.
-func capped(set []Provider) []Provider {
+func Cap(set []Provider) []Provider {
 	if len(set) <= MaxProviders {
 		return set
 	}
@@ -127,7 +127,7 @@ func better(a, b *Provider) bool {
 }
 
 // firstExpiry returns the earliest expiry of set in Unix ms, or 0 if set is empty.
-func firstExpiry(set []Provider) (first int64) {
+func FirstExpiry(set []Provider) (first int64) {
 	for i := range set {
 		if first == 0 || set[i].ExpiresMS < first {
 			first = set[i].ExpiresMS
@@ -138,7 +138,7 @@ func firstExpiry(set []Provider) (first int64) {
 
 // etagOf returns the ETag of a set of providers: the BLAKE3 of their peers, addresses and regions
 // in the order of peers.
-func etagOf(set []Provider) string {
+func SetETag(set []Provider) string {
 	order := slices.Clone(set)
 	slices.SortFunc(order, func(a, b Provider) int { return cmp.Compare(a.Peer, b.Peer) })
 	h := b3.New()
@@ -153,7 +153,7 @@ func etagOf(set []Provider) string {
 			put(a)
 		}
 	}
-	return quoted(h.Sum32())
+	return ETag(h.Sum32())
 }
 
-func quoted(d b3.Digest) string { return `"` + d.String() + `"` }
+func ETag(d b3.Digest) string { return `"` + d.String() + `"` }
