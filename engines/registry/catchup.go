@@ -36,7 +36,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	if e.guard.Load() == nil {
 		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
 	}
-	st := e.current.Load()
+	st := e.pub.State.Load()
 	out.From, out.To = st.View.Head.Version, st.View.Head.Version
 	if err := e.checkSource(ctx, st, src); err != nil {
 		return out, fmt.Errorf("catch up: %w", err)
@@ -53,14 +53,14 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 			last,
 		)
 	}
-	for at := st.Audit.Seq; at < last; at = e.current.Load().Audit.Seq {
+	for at := st.Audit.Seq; at < last; at = e.pub.State.Load().Audit.Seq {
 		steps, err := nextSteps(src, at, last)
 		if err != nil {
 			return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
 		}
 		for i := range steps {
 			if steps[i].payload != nil {
-				steps[i].packed = e.codec.Pack(steps[i].payload.Bytes())
+				steps[i].packed = e.Codec.Pack(steps[i].payload.Bytes())
 			}
 		}
 		if _, err := e.submit(ctx, e.approvals, replayReq{steps: steps}, actor, corrID); err != nil {
@@ -68,7 +68,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		}
 		out.To, out.Records = e.Head().Head.Version, out.Records+uint64(len(steps))
 	}
-	if _, found, err := e.checkMark(ctx, e.Head(), e.latest.Load() != nil); err != nil {
+	if _, found, err := e.checkMark(ctx, e.Head(), e.pub.Latest.Load() != nil); err != nil {
 		return out, err
 	} else if found != nil && found.Reason != RollbackNoMark {
 		e.trip(found)
@@ -237,7 +237,7 @@ func (r replayReq) decide(p *plan, j *job) (answer, error) {
 // replay moves the speculative HEAD to the version of a step.
 func (p *plan) replay(j *job, s *replayStep) (op tables.ReplayOp, err error) {
 	head := p.next.View
-	items, err := p.e.itemsAfter(s.payload, head.Base())
+	items, err := p.e.ItemsAfter(s.payload, head.Base())
 	if err != nil {
 		return op, err
 	}

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -63,9 +64,9 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 		case <-sub.Ready():
 			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
 			}
-			if last := e.latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
+			if last := e.pub.Latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
 				c.report(c.tick(ctx)) // an idle log is covered at once, a busy one every second
-			} else if e.Head().Head.Version-c.set.version >= minSetGap && e.ready() == nil {
+			} else if e.Head().Head.Version-c.set.version >= views.MinSetGap && e.ready() == nil {
 				c.report(c.keepSet(ctx))
 			}
 		case <-tick:
@@ -86,11 +87,11 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 
 // resume reads the last archived checkpoint and the last stored set.
 func (c *checkpointor) resume(ctx context.Context) error {
-	return c.e.view(ctx, func(r store.Reader) error {
+	return c.e.View(ctx, func(r store.Reader) error {
 		if size, _, known := tables.Checkpoints.Last(r); known {
 			c.archived = size
 		}
-		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
+		if last := c.e.pub.Latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
 		if at, head, _, err := tables.KeptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
@@ -122,7 +123,7 @@ func (c *checkpointor) tick(ctx context.Context) error {
 	if err := c.keepSet(ctx); err != nil || e.follow != nil { // a follower signs nothing and prunes nothing
 		return err
 	}
-	head, last, cfg := e.Head().Head.Version, e.latest.Load(), e.live()
+	head, last, cfg := e.Head().Head.Version, e.pub.Latest.Load(), e.live()
 	now, every := e.now(), cfg.Storage.CheckpointInterval.D()
 	archive := head > c.archived &&
 		(now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
@@ -147,15 +148,15 @@ func (c *checkpointor) tick(ctx context.Context) error {
 // keepSet stores the items of HEAD if the versions since the last stored set have more bytes than
 // that set.
 func (c *checkpointor) keepSet(ctx context.Context) error {
-	head, log := c.e.Head(), c.e.tree.Load().Bytes
+	head, log := c.e.Head(), c.e.pub.Tree.Load().Bytes
 	if c.set.log == 0 || c.set.log > log {
 		c.set.log = log // versions of an earlier boot are not counted
 	}
 	gap := head.Head.Version - c.set.version
-	if gap < minSetGap || gap < maxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
+	if gap < views.MinSetGap || gap < views.MaxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
 		return nil
 	}
-	n, err := c.e.keepSet(ctx, head.Head.Version, head.Items)
+	n, err := c.e.KeepSet(ctx, head.Head.Version, head.Items)
 	if err == nil {
 		c.set = setGauge{version: head.Head.Version, log: log, bytes: n}
 	}
@@ -179,7 +180,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 	span.about("", head.Head.Version, head.Head.PayloadB3)
 	defer func() { span.end(err) }()
 	next := checkpoint.Tree{Origin: head.Origin, Size: head.Head.Version}
-	if next.Root, err = e.root(ctx, next.Size); err != nil {
+	if next.Root, err = e.Root(ctx, next.Size); err != nil {
 		return Checkpoint{}, err
 	}
 	if err := c.extends(ctx, head, next); err != nil {
@@ -189,7 +190,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	if last := e.latest.Load(); last != nil && last.Tree == next {
+	if last := e.pub.Latest.Load(); last != nil && last.Tree == next {
 		signed.Note = append(signed.Note, last.Witnessed()...)
 	}
 	if e.mark.Path != "" {
@@ -230,9 +231,9 @@ func (c *checkpointor) prune() {
 // extends checks that the tree extends the last checkpoint and the mark. It trips the fork guard
 // if it does not.
 func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpoint.Tree) error {
-	last := c.e.latest.Load()
+	last := c.e.pub.Latest.Load()
 	if last != nil {
-		err := c.e.withTree(ctx,
+		err := c.e.WithTree(ctx,
 			func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
 		if err != nil {
 			c.e.trip(&Rollback{
@@ -253,8 +254,8 @@ func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpo
 // publishCheckpoint publishes a synced checkpoint and then a HEAD that names it, in this order, so
 // that a named checkpoint can be read. It runs in the committer and must not wait.
 func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
-	e.latest.Store(s)
-	e.current.Store(e.current.Load().Bounded(0, s.Size))
+	e.pub.Latest.Store(s)
+	e.pub.State.Store(e.pub.State.Load().Bounded(0, s.Size))
 }
 
 // logKey returns the log key of the node. It returns errNoLogKey if the signers in force do not

@@ -84,14 +84,6 @@ func TestRowsRefuseDamage(t *testing.T) {
 	}
 }
 
-func TestRetryOfReads(t *testing.T) {
-	for n := range 10 {
-		if d := readDelay(n); d < 50*time.Millisecond || d > 2*time.Second {
-			t.Errorf("delay %d = %s", n, d)
-		}
-	}
-}
-
 func TestReasonsHaveWords(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

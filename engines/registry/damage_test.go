@@ -62,8 +62,8 @@ func TestStartOnDamagedRows(t *testing.T) {
 			}
 			cause := c.board.Report(service, "").Causes["registry.stored_rows"]
 			derived := row.bucket == tables.PropBucket || row.bucket == tables.PropExpiryBucket
-			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.current.Load().Live) > 1) {
-				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.current.Load().Live), cause)
+			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.pub.State.Load().Live) > 1) {
+				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.pub.State.Load().Live), cause)
 			}
 			c.e.Head()
 			c.e.Reload(c.cfg)

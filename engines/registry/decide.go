@@ -212,7 +212,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	items, err := p.e.itemsAfter(prop.Payload, head.Base())
+	items, err := p.e.ItemsAfter(prop.Payload, head.Base())
 	if err != nil {
 		return answer{}, err
 	}

@@ -168,7 +168,7 @@ func TestProposeRefusals(t *testing.T) {
 		field.Field != "payload_b3" {
 		t.Errorf("wrong payload_b3: %v", err)
 	}
-	if n := len(r.e.current.Load().Live); n != 0 {
+	if n := len(r.e.pub.State.Load().Live); n != 0 {
 		t.Errorf("%d proposals after refusals", n)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type meddler struct{ commitReq }
 
 func (m meddler) decide(p *plan, j *job) (answer, error) {
-	cur, err := p.e.load(p.ctx, p.from)
+	cur, err := p.e.Load(p.ctx, p.from)
 	if err != nil {
 		return answer{}, err
 	}
@@ -147,7 +147,7 @@ func TestLeavingCallers(t *testing.T) {
 	r.waitFor("the grace to pass", func() bool { return r.metric("io_timeouts_total", "op", "commit") == 1 })
 	close(b.gate)
 	p := r.propose(2, "b")
-	if live := r.e.current.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals", len(live))
 	}
 	wg.Wait()

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/rverify"
@@ -33,4 +34,35 @@ func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Rep
 // Check returns Verify as a step of the check of a file. It stores the report in out.
 func Check(ctx context.Context, o rverify.Options, out **rverify.Report) store.Check {
 	return tables.Check(ctx, o, out)
+}
+
+// Errors of HeadIn.
+var (
+	errNoHead = errors.New("the registry has no version yet")
+	errMoving = errors.New("a version of the registry is being committed")
+)
+
+// HeadIn returns HEAD as the transaction of r has it. r may be that of a command of another
+// service, which so decides by the version that is in force when it is committed. HeadIn returns an
+// error if there is no HEAD, if a version is committed in the same transaction, if the file is not
+// the newest copy of its log or does not verify, or if the node follows another one that is not to
+// be believed or has not signed for too long.
+func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
+	head, _ := tables.MetaHead.Get(store.Foreign(r, service), tables.KeyHead)
+	now := e.pub.State.Load()
+	switch {
+	case head.Version == 0 || now == nil:
+		return nil, errNoHead
+	case head != now.View.Head:
+		return nil, errMoving
+	case e.guard.Load() != nil:
+		return nil, e.guard.Load().err()
+	case e.chainError.Load() != nil:
+		return nil, &NotReadyError{Cause: CauseChainError}
+	case e.follow != nil:
+		if err := e.followOK(); err != nil {
+			return nil, err
+		}
+	}
+	return now.View, nil
 }

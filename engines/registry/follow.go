@@ -122,11 +122,11 @@ func (e *Engine) runFollower(ctx context.Context) error {
 
 // resume reads the high-water mark and the last archived checkpoint.
 func (f *follower) resume(ctx context.Context) error {
-	last := f.e.latest.Load()
+	last := f.e.pub.Latest.Load()
 	if last != nil {
 		f.seen = last.Tree
 	}
-	err := f.e.view(ctx, func(r store.Reader) error {
+	err := f.e.View(ctx, func(r store.Reader) error {
 		if size, _, known := tables.Checkpoints.Last(r); known {
 			f.archived = size
 		}

@@ -89,7 +89,7 @@ func TestFollowerRefusesWrites(t *testing.T) {
 			}
 		}
 	}
-	if r.e.current.Load().Audit != (tables.AuditRef{}) {
+	if r.e.pub.State.Load().Audit != (tables.AuditRef{}) {
 		t.Error("a refusal left an audit record")
 	}
 }
@@ -167,8 +167,8 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	r.wantEqual(h)
 	h.of.advance(6 * time.Minute)
 	h.of.cover()
-	before := r.e.latest.Load()
-	if got := f.try(t); got.State != FollowUnsound || r.e.latest.Load() != before {
+	before := r.e.pub.Latest.Load()
+	if got := f.try(t); got.State != FollowUnsound || r.e.pub.Latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (f *follower) beginHere(ctx context.Context, b *beginning) error {
 	at := b.state
 	c := tables.FollowBegin{Genesis: f.genesis, Origin: at.Origin, Statement: b.Note, Tiles: b.tree.before(b.Min - 1)}
-	c.Items, c.Chunks = tables.PackSet(f.e.codec, at.Items)
+	c.Items, c.Chunks = tables.PackSet(f.e.Codec, at.Items)
 	step := tables.FollowStep{}
 	docs := hubDocs{}
 	for _, v := range b.versions() {

@@ -80,7 +80,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	}
 	next.wantEqual(h)
 	for _, hub := range []*fakeHub{h, chained} {
-		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.latest.Load().Note}
+		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.pub.Latest.Load().Note}
 		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
 		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
 			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
@@ -253,7 +253,7 @@ func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (s
 func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 	h, _ := newPrunedHub(t)
 	first, was := h.of.e.Head().MinVersion, []byte(nil)
-	err := h.of.e.view(t.Context(), func(r store.Reader) error {
+	err := h.of.e.View(t.Context(), func(r store.Reader) error {
 		note, _ := tables.Retentions.Get(r, first)
 		for size, raw := range tables.Checkpoints.All(r) {
 			if size >= first && size < statedTree(note).Size {
@@ -302,7 +302,7 @@ func TestHorizonThatCannotBeStored(t *testing.T) {
 	h, _ := newPrunedHub(t)
 	r := newFollower(t, h)
 	f := r.rounds()
-	note := h.of.e.latest.Load()
+	note := h.of.e.pub.Latest.Load()
 	b, err := beginAt(t.Context(), h, rverify.New(f.options(0)), note.Size, ErrPruned)
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 	}
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	tree := h.of.e.latest.Load().Tree
+	tree := h.of.e.pub.Latest.Load().Tree
 	forged, err := old.Sign(tree, h.of.now())
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestFollowStepIsGuarded(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	last := r.e.latest.Load()
+	last := r.e.pub.Latest.Load()
 	for name, step := range map[string]tables.FollowStep{
 		"head": {Note: last.Note, Covers: 2},
 		"size": {Head: r.e.Head().Ref(), Note: last.Note, Covers: 3},
@@ -285,7 +285,7 @@ func TestFollowStepIsGuarded(t *testing.T) {
 func TestVerifyPublic(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 2)
-	early := h.of.e.latest.Load().Note
+	early := h.of.e.pub.Latest.Load().Note
 	h.rotateLogKey(s)
 	h.add(s, 40)
 	genesis := h.of.e.Head().GenesisB3
@@ -308,7 +308,7 @@ func TestVerifyPublic(t *testing.T) {
 	other := h.fork()
 	other.of.advance(time.Second)
 	other.add(s, 1)
-	seen := other.of.e.latest.Load().Note
+	seen := other.of.e.pub.Latest.Load().Note
 	h.add(s, 1)
 	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK ||
 		rep.Problem.Kind != rverify.KindCheckpoint {

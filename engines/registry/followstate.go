@@ -35,7 +35,7 @@ func (e *Engine) Follows() error {
 // Age returns the time since the hub signed the newest checkpoint that was read. It is false on a
 // node that follows no other, and before the first checkpoint.
 func (e *Engine) Age() (age time.Duration, known bool) {
-	last := e.latest.Load()
+	last := e.pub.Latest.Load()
 	if e.follow == nil || last == nil {
 		return 0, false
 	}

@@ -24,7 +24,7 @@ func (e *Engine) followed(entry *record.Artifact, p *record.Payload,
 	if p.SignerSet != nil {
 		v.Epoch, v.Set = p.SignerSet.Epoch, p.SignerSet.Bytes()
 	}
-	v.Packed = e.codec.Pack(p.Bytes())
+	v.Packed = e.Codec.Pack(p.Bytes())
 	return v, nil
 }
 
@@ -33,11 +33,11 @@ func (e *Engine) followed(entry *record.Artifact, p *record.Payload,
 func (e *Engine) publishFollowed(next *tables.State, row tables.TreeRow, note *checkpoint.Signed, events []Update,
 	took time.Duration) {
 	signers := e.Head().Signers
-	e.tree.Store(&row)
+	e.pub.Tree.Store(&row)
 	if note != nil {
-		e.latest.Store(note)
+		e.pub.Latest.Store(note)
 	}
-	e.current.Store(next.Bounded(next.View.MinVersion, e.checkpointSize()))
+	e.pub.State.Store(next.Bounded(next.View.MinVersion, e.pub.Covered()))
 	for _, ev := range events {
 		e.committed.Publish(ev)
 		e.m.commitSeconds(took.Seconds())

@@ -25,7 +25,7 @@ func newLeaves() *leaves {
 // leavesHere returns the tree of the file, which has size leaves.
 func (f *follower) leavesHere(ctx context.Context, size uint64) *leaves {
 	stored := func(at logtree.At) (raw []byte) {
-		_ = f.e.view(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
+		_ = f.e.View(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
 			raw = tables.TilesOf(r)(at)
 			return nil
 		})

@@ -148,7 +148,7 @@ func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
 			r.propose(2, fmt.Sprintf("i%d", i))
 		}
 		r.advance(r.cfg.Proposals.TTL.D())
-		r.waitFor("all to expire", func() bool { return len(r.e.current.Load().Live) == 0 })
+		r.waitFor("all to expire", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		r.advance(tables.KeepOutcomes + forgetEvery)
 		left := func() (n int) {
 			_ = r.store.View(r.ctx(), func(rd store.Reader) error {

@@ -42,7 +42,7 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	info := e.store.Info()
 	var adopted []byte
 	var signed bool
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		var known bool
 		adopted, known = tables.MetaAdopted.Get(r, tables.KeyAdopted)
 		if !known {
@@ -84,7 +84,7 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 	if e.mark.Path == "" {
 		return mark, nil, nil
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return mark, nil, err
 	}
@@ -101,11 +101,11 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 		return mark, &Rollback{Reason: RollbackBadMark, Detail: err.Error()}, nil
 	}
 	mark = s.Tree
-	if mark.Size > min(head.Head.Version, e.tree.Load().Size) {
+	if mark.Size > min(head.Head.Version, e.pub.Tree.Load().Size) {
 		return mark, &Rollback{Reason: RollbackOlder, Mark: mark, Detail: fmt.Sprintf(
 			"%s names a log of %d versions, the file has %d", e.mark.Path, mark.Size, head.Head.Version)}, nil
 	}
-	root, err := e.root(ctx, mark.Size)
+	root, err := e.Root(ctx, mark.Size)
 	if errors.Is(err, logtree.ErrTile) {
 		return mark, nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
@@ -129,14 +129,14 @@ func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 		return nil
 	}
 	var note []byte
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil || note == nil {
 		return err
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,10 +155,10 @@ func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 
 // agrees reports whether t is a tree of this log.
 func (e *Engine) agrees(ctx context.Context, head *HeadView, t checkpoint.Tree) bool {
-	if t.Size > min(head.Head.Version, e.tree.Load().Size) {
+	if t.Size > min(head.Head.Version, e.pub.Tree.Load().Size) {
 		return false
 	}
-	root, err := e.root(ctx, t.Size)
+	root, err := e.Root(ctx, t.Size)
 	return err == nil && root == t.Root
 }
 
@@ -172,26 +172,6 @@ func (e *Engine) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error)
 		return s, fmt.Errorf("%s: %w", e.mark.Path, err)
 	}
 	return s, nil
-}
-
-// logKeys returns the log keys of all signer sets so far. A signature by a former key remains
-// valid.
-func (e *Engine) logKeys(ctx context.Context) (checkpoint.Keys, error) {
-	var vkeys []string
-	err := e.view(ctx, func(r store.Reader) error {
-		for epoch, installed := range tables.Epochs.All(r) {
-			set, err := record.ParseSignerSet(installed.Set)
-			if err != nil {
-				return fmt.Errorf("signer set of epoch %d, installed by version %d: %w", epoch, installed.Version, err)
-			}
-			vkeys = append(vkeys, set.LogKeys...)
-		}
-		return nil
-	})
-	if err != nil {
-		return checkpoint.Keys{}, err
-	}
-	return checkpoint.NewKeys(vkeys)
 }
 
 // trip stops all writes and signatures.
@@ -227,7 +207,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -279,7 +259,7 @@ func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, c
 			return err // the guard stays: the next boot would find the old mark
 		}
 	}
-	e.latest.Store(nil) // the next checkpoint is the first of the adopted log
+	e.pub.Latest.Store(nil) // the next checkpoint is the first of the adopted log
 	switch why, err := e.loadObjections(ctx); {
 	case err != nil:
 		return err

@@ -206,7 +206,7 @@ func (d *driver) compare() {
 	if head.Version != d.m.version || head.PayloadB3 != d.m.head {
 		d.rt.Fatalf("HEAD is %+v, the model says version %d, %s", head, d.m.version, d.m.head)
 	}
-	st := d.r.e.current.Load()
+	st := d.r.e.pub.State.Load()
 	if len(st.Live) != len(d.m.live) || st.Sums.Count != len(d.m.live) {
 		d.rt.Fatalf("%d live, %d counted, the model says %d", len(st.Live), st.Sums.Count, len(d.m.live))
 	}

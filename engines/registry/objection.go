@@ -31,7 +31,7 @@ func checkPolicy(p *record.Payload) error {
 // loadObjections reads the stored objections. It returns the rollback that they cause, or nil.
 func (e *Engine) loadObjections(ctx context.Context) (*Rollback, error) {
 	var kept tables.Objections
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		kept, _ = tables.MetaObjections.Get(r, tables.KeyObjections)
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // objector is a witness that can refuse each checkpoint: with 422, or with 409 and the size of
@@ -179,11 +180,12 @@ func TestSettleKeepsTheMark(t *testing.T) {
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	kept, _, err := rowOf(r.ctx(), r.e, tables.MetaRaw, tables.KeyCheckpoint)
-	if err != nil || kept == nil || r.e.latest.Load().Size != latest.Size {
+	kept, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaRaw, tables.KeyCheckpoint)
+	if err != nil || kept == nil || r.e.pub.Latest.Load().Size != latest.Size {
 		t.Errorf("the latest checkpoint after it: %q, %v", kept, err)
 	}
-	if adopted, known, err := rowOf(r.ctx(), r.e, tables.MetaAdopted, tables.KeyAdopted); known || err != nil {
+	if adopted, known, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaAdopted, tables.KeyAdopted); known ||
+		err != nil {
 		t.Errorf("adopted in %q, %v", adopted, err)
 	}
 	if open := r.e.objections.Load().Open(); len(open) != 0 {

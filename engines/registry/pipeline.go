@@ -50,7 +50,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 			e.turnAway()
 		}
 	}()
-	cur, err := e.load(ctx, e.current.Load())
+	cur, err := e.Load(ctx, e.pub.State.Load())
 	if err != nil {
 		return fmt.Errorf("read the registry: %w", err)
 	}
@@ -174,7 +174,7 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 	}
 	if p.over, err = p.outcomesOver(ctx); err != nil {
 		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // so that a damaged row is not read at each tick
-		err = p.e.tolerate(ctx, err)
+		err = p.e.Tolerate(ctx, err)
 	}
 	if err != nil {
 		return fmt.Errorf("look for old outcomes: %w", err)
@@ -229,7 +229,7 @@ func isGuard(err error) bool {
 var errReload = errors.New("read the registry again")
 
 func (p *pipeline) reload(ctx context.Context) error {
-	cur, err := p.e.load(ctx, p.cur)
+	cur, err := p.e.Load(ctx, p.cur)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReload, err)
 	}

@@ -149,7 +149,7 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 	) {
 		t.Errorf("approve after expiry: %v", err)
 	}
-	r.waitFor("both to be swept", func() bool { return len(r.e.current.Load().Live) == 0 })
+	r.waitFor("both to be swept", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 	if got := r.stateOf(stack[0]); got != StateExpired {
 		t.Errorf("state = %s", got)
 	}
@@ -164,7 +164,7 @@ func TestIdleSweep(t *testing.T) {
 		r.genesis(newSigners(1, 1))
 		p := r.propose(2, "b")
 		r.advance(time.Hour)
-		r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().Live) == 0 })
+		r.waitFor("the tick to sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		if got := r.stateOf(p); got != StateExpired {
 			t.Errorf("state = %s", got)
 		}
@@ -253,7 +253,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 	r.start()
 	r.waitFor("the queue to drain", func() bool { return r.e.proposals.Len() == 0 })
 	p := r.propose(2, "after")
-	if live := r.e.current.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals, want the last alone", len(live))
 	}
 	if rec := r.lastAudit(); rec.Event != "proposal.created" || rec.Seq != 2 {
@@ -282,7 +282,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	}
 	r.start()
 	r.propose(2, "b")
-	if n := len(r.e.current.Load().Live); n != 1 {
+	if n := len(r.e.pub.State.Load().Live); n != 1 {
 		t.Errorf("%d proposals, want 1", n)
 	}
 	if n := r.metric("io_timeouts_total", "op", "commit"); n != 1 {
@@ -394,7 +394,7 @@ func TestForeignWriteIsNoticed(t *testing.T) {
 	r.genesis(s)
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])
-	st := r.e.current.Load()
+	st := r.e.pub.State.Load()
 	foreign := r.e.newPlan(r.ctx(), st, r.now().UTC().Truncate(time.Millisecond))
 	foreign.reject(&job{req: commitReq{id: mustID(p.ID)}, actor: alice, ctx: r.ctx()}, "foreign")
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, foreign.batch()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // plan is a batch being built: steps decided one after the other on a speculative state. Nothing
@@ -201,7 +202,7 @@ func (p *plan) outcome(id ulid.ULID) (tables.DoneRow, bool, error) {
 	if how, ok := p.done[id]; ok {
 		return how, true, nil
 	}
-	return rowOf(p.ctx, p.e, tables.DoneOutcome, id)
+	return views.RowOf(p.ctx, p.e.Reader, tables.DoneOutcome, id)
 }
 
 // admits returns a *PendingLimitError if another payload exceeds a limit.

@@ -8,6 +8,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // Approve records the signature of a signer under a live proposal. It verifies the signature before
@@ -142,9 +143,9 @@ func (e *Engine) find(ctx context.Context,
 	if err != nil {
 		return nil, how, false, err
 	}
-	prop = e.current.Load().Live[pid]
+	prop = e.pub.State.Load().Live[pid]
 	if prop == nil {
-		how, known, err = rowOf(ctx, e, tables.DoneOutcome, pid)
+		how, known, err = views.RowOf(ctx, e.Reader, tables.DoneOutcome, pid)
 	}
 	return prop, how, known, err
 }
@@ -158,7 +159,7 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 	if limit < 1 || limit > maxProposalPage {
 		limit = maxProposalPage
 	}
-	st := e.current.Load()
+	st := e.pub.State.Load()
 	var out ProposalList
 	if _, err := tables.ParseID(cursor); cursor != "" && err != nil {
 		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}

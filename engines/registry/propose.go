@@ -13,6 +13,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // Propose enters the next descriptor set, in full or as a delta, to be approved. It fills in the
@@ -31,7 +32,7 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	if err := cmp.Or(e.Follows(), e.ready()); err != nil {
 		return Proposed{}, err
 	}
-	st := e.current.Load()
+	st := e.pub.State.Load()
 	if st.View.Head.Version == 0 {
 		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
 	}
@@ -66,7 +67,7 @@ func (e *Engine) proposeRequest(ctx context.Context, st *tables.State, draft []b
 		p = twin.Payload
 	}
 	id, err := e.newID()
-	return proposeReq{id: id, payload: p, packed: e.codec.Pack(p.Bytes())}, err
+	return proposeReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes())}, err
 }
 
 // complete finds the base of the draft, completes it and checks it. The resulting items are cached
@@ -90,7 +91,7 @@ func (e *Engine) complete(st *tables.State, draft *record.Sketch, wantB3 string)
 	if want != (b3.Digest{}) && want != p.B3() {
 		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
 	}
-	e.cache.putItems(p, items)
+	e.Remember(p, items)
 	return p, nil
 }
 
@@ -141,7 +142,7 @@ func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base,
 			return record.Base{}, err
 		}
 	}
-	items, err := e.itemsAfter(p.Payload, below)
+	items, err := e.ItemsAfter(p.Payload, below)
 	if err != nil {
 		return record.Base{}, err
 	}
@@ -180,7 +181,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 
 // genesisCommitted returns the answer to a repeated genesis.
 func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
-	raw, _, err := rowOf(ctx, e, tables.Entries, 1)
+	raw, _, err := views.RowOf(ctx, e.Reader, tables.Entries, 1)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -239,7 +240,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 		return genesisReq{}, err
 	}
 	id, err := e.newID()
-	return genesisReq{id: id, payload: p, packed: e.codec.Pack(p.Bytes()), approvals: counted, items: items}, err
+	return genesisReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes()), approvals: counted, items: items}, err
 }
 
 // genesisQuorum demands an approval by every active key, as proof that its owner holds it.

@@ -98,8 +98,8 @@ func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.
 	}
 	put := tables.PutRetention{Min: said.Min, Audit: audit, Size: said.Size, Segment: e.segment, Note: note}
 	_, err = store.Commit(ctx, e.store, store.Bulk, put, func(struct{}) {
-		now := e.current.Load()
-		e.current.Store(now.Bounded(put.Min, now.View.CheckpointSize))
+		now := e.pub.State.Load()
+		e.pub.State.Store(now.Bounded(put.Min, now.View.CheckpointSize))
 	})
 	if err == nil {
 		p.swept, p.told = false, ""
@@ -128,7 +128,7 @@ func (p *pruner) sweep(ctx context.Context) error {
 // slice deletes one slice.
 func (p *pruner) slice(ctx context.Context) error {
 	var c tables.PruneSlice
-	err := p.e.view(ctx, func(r store.Reader) (err error) {
+	err := p.e.View(ctx, func(r store.Reader) (err error) {
 		c, err = tables.NextSlice(r, p.from)
 		return err
 	})
@@ -137,7 +137,7 @@ func (p *pruner) slice(ctx context.Context) error {
 		return err
 	}
 	if _, err := store.Commit(ctx, p.e.store, store.Bulk, c,
-		func(tree tables.TreeRow) { p.e.tree.Store(&tree) }); err != nil {
+		func(tree tables.TreeRow) { p.e.pub.Tree.Store(&tree) }); err != nil {
 		return fmt.Errorf("prune from version %d on: %w", p.from, err)
 	}
 	if n := len(c.Versions); n > 0 {

@@ -44,7 +44,7 @@ type tally struct{ entries, payloads, sets, done, audits []uint64 }
 
 func (r *rig) tally() (n tally) {
 	r.t.Helper()
-	err := r.e.view(r.ctx(), func(rd store.Reader) error {
+	err := r.e.View(r.ctx(), func(rd store.Reader) error {
 		n = tally{
 			entries:  slices.Collect(keys(tables.Entries.All(rd))),
 			payloads: slices.Collect(keys(tables.Payloads.All(rd))),
@@ -82,7 +82,7 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 	if !slices.Equal(n.entries, want) || !slices.Equal(n.payloads, want) || !slices.Equal(n.done, want) {
 		r.t.Errorf("versions %v, payloads %v, outcomes %v are left, want %v", n.entries, n.payloads, n.done, want)
 	}
-	next, err := r.e.entryAt(r.ctx(), first)
+	next, err := r.e.EntryAt(r.ctx(), first)
 	if err != nil || len(n.sets) == 0 || n.sets[0] != first || n.audits[0] > next.AuditSeq || n.audits[0] == 1 {
 		r.t.Errorf("sets of %v, audit records from %d are left, %v", n.sets, n.audits[0], err)
 	}
@@ -92,7 +92,7 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 func (r *rig) swept(first uint64) {
 	r.t.Helper()
 	r.waitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
-		err := r.e.view(r.ctx(), func(rd store.Reader) error {
+		err := r.e.View(r.ctx(), func(rd store.Reader) error {
 			from, _ := tables.MetaNumber.Get(rd, tables.KeyAuditMin)
 			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(tables.Audits.Range(rd, 0, from)))) == 0
 			return nil
@@ -140,9 +140,9 @@ func TestPruneToTail(t *testing.T) {
 			head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
-		r.e.cache.Purge()
+		r.e.Purge()
 		for v := first; v <= uint64(versions); v++ {
-			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}
@@ -279,9 +279,9 @@ func TestPrunedHistory(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	r.e.cache.Purge()
+	r.e.Purge()
 	for v := uint64(11); v <= 13; v++ {
-		if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+		if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 			t.Errorf("version %d: %v", v, err)
 		}
 	}
@@ -356,7 +356,7 @@ func TestVerifierOvertaken(t *testing.T) {
 	step := func() (more bool) {
 		t.Helper()
 		err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-			more, err = slow.v.Step(r.ctx(), tables.Log{R: rd, Codec: r.e.codec}, 1)
+			more, err = slow.v.Step(r.ctx(), tables.Log{R: rd, Codec: tables.NewCodec()}, 1)
 			return err
 		})
 		if err != nil {

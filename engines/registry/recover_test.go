@@ -66,7 +66,7 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.e.codec.Pack(raw)}
+			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.e.Codec.Pack(raw)}
 		},
 		"a tile": func(r *rig) setRow {
 			return setRow{tables.TileBucket, make([]byte, 9), make([]byte, 4*32)}

@@ -87,7 +87,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 		return over, skipNoKey, nil
 	}
 	var note []byte
-	err = e.view(ctx, func(r store.Reader) error {
+	err = e.View(ctx, func(r store.Reader) error {
 		_, note, _ = tables.Checkpoints.Last(r)
 		return nil
 	})
@@ -101,7 +101,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	if over, err = keys.Open(note); err != nil || over.Origin != head.Origin || over.Size > head.Head.Version {
 		return over, skipNoCheckpoint, nil
 	}
-	if root, err := e.root(ctx, over.Size); err != nil || root != over.Root {
+	if root, err := e.Root(ctx, over.Size); err != nil || root != over.Root {
 		return over, skipNoCheckpoint, err
 	}
 	return over, "", nil
@@ -114,7 +114,7 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 		return from, nil
 	}
 	more := sort.Search(int(to-from), func(i int) bool {
-		entry, readErr := e.entryAt(ctx, (from+uint64(i)+1)*e.segment)
+		entry, readErr := e.EntryAt(ctx, (from+uint64(i)+1)*e.segment)
 		if readErr != nil {
 			err = readErr
 			return true
@@ -127,7 +127,7 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 
 // countGoing counts the versions that a plan removes.
 func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
-	return e.view(ctx, func(r store.Reader) error {
+	return e.View(ctx, func(r store.Reader) error {
 		p.Versions = p.Next - p.MinVersion
 		for v := range tables.KeptVersions(r) {
 			if v >= p.MinVersion && v < p.Next {
@@ -142,19 +142,19 @@ func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
 // it reads back from the file.
 func (e *Engine) statement(ctx context.Context, p RetentionPlan,
 	over checkpoint.Signed) (said checkpoint.Retention, audit uint64, err error) {
-	last, err := e.entryAt(ctx, p.Next-1)
+	last, err := e.EntryAt(ctx, p.Next-1)
 	if err != nil {
 		return said, 0, err
 	}
-	top, err := e.entryAt(ctx, over.Size)
+	top, err := e.EntryAt(ctx, over.Size)
 	if err != nil {
 		return said, 0, err
 	}
-	payload, err := e.payloadAt(ctx, p.Next)
+	payload, err := e.PayloadAt(ctx, p.Next)
 	if err != nil {
 		return said, 0, err
 	}
-	items, err := e.kept(ctx, p.Next)
+	items, err := e.Kept(ctx, p.Next)
 	if err == nil {
 		err = payload.CheckItems(items)
 	}
@@ -165,26 +165,6 @@ func (e *Engine) statement(ctx context.Context, p RetentionPlan,
 		Tree: over.Tree, Head: top.Hash(), Min: p.Next, ItemsRoot: payload.ItemsRoot,
 		Snapshot: b3.Sum(items.Snapshot()),
 	}, last.AuditSeq + 1, nil
-}
-
-// kept reads the stored items of a version. It stores them first if they are not.
-func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
-	f, err := e.nearest(ctx, v)
-	if err != nil || f.version == v {
-		return f.base, err
-	}
-	items, err := e.materialise(ctx, v)
-	if err != nil {
-		return items, err
-	}
-	if _, err := e.keepSet(ctx, v, items); err != nil {
-		return items, err
-	}
-	f, err = e.nearest(ctx, v)
-	if err == nil && f.version != v {
-		err = store.ErrCorrupt
-	}
-	return f.base, err
 }
 
 // Bounds of the sweep of outcomes.
@@ -231,7 +211,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 		return nil, nil
 	}
 	var then forgetter
-	err = p.e.view(ctx, func(r store.Reader) error {
+	err = p.e.View(ctx, func(r store.Reader) error {
 		due, then = p.forgetter.look(r, now)
 		return nil
 	})

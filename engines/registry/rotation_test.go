@@ -368,7 +368,7 @@ func (g *council) commit() {
 }
 
 func (g *council) commitOne(id string, b *ballot) {
-	signed := g.r.e.current.Load().Live[mustID(id)]
+	signed := g.r.e.pub.State.Load().Live[mustID(id)]
 	var counted []record.Approval
 	for _, a := range signed.Approvals {
 		if old, fresh := g.c.counts(b, a.SignerID); old || fresh {
@@ -390,7 +390,7 @@ func (g *council) commitOne(id string, b *ballot) {
 			g.rt.Fatalf("%+v, the model is at version %d", done, g.c.version)
 		}
 		g.follow()
-		if n := len(g.r.e.current.Load().Live); n != len(g.c.live) {
+		if n := len(g.r.e.pub.State.Load().Live); n != len(g.c.live) {
 			g.rt.Fatalf("%d live, the model says %d", n, len(g.c.live))
 		}
 	}
@@ -402,7 +402,7 @@ func (g *council) follow() {
 	err := g.r.store.View(g.r.ctx(), func(rd store.Reader) error {
 		for more := true; more; {
 			var err error
-			if more, err = v.Step(g.r.ctx(), tables.Log{R: rd, Codec: g.r.e.codec}, 8); err != nil {
+			if more, err = v.Step(g.r.ctx(), tables.Log{R: rd, Codec: g.r.e.Codec}, 8); err != nil {
 				return err
 			}
 		}
@@ -431,7 +431,7 @@ func (f forged) Payload(v uint64) (b []byte, e error) { return f.payload, nil }
 func (g *council) refused(p *tables.Proposal, approvals []record.Approval) {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b record.Approval) int { return strings.Compare(a.SignerID, b.SignerID) })
-	audit := g.r.e.current.Load().Audit
+	audit := g.r.e.pub.State.Load().Audit
 	entry, err := record.NewArtifact(record.Artifact{
 		Origin:       testOrigin,
 		Version:      p.Row.Version,

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -50,7 +51,7 @@ func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	late := r.propose(6, "late")
 	r.advance(r.cfg.Proposals.TTL.D())
 	r.waitFor("a proposal to expire", func() bool { return r.stateOf(late) == StateExpired })
-	if _, err := r.e.keepSet(r.ctx(), 5, r.e.Head().Items); err != nil {
+	if _, err := r.e.KeepSet(r.ctx(), 5, r.e.Head().Items); err != nil {
 		t.Fatal(err)
 	}
 	r.cover()
@@ -204,7 +205,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	how, known, err := rowOf(r.ctx(), r.e, tables.DoneOutcome, id)
+	how, known, err := views.RowOf(r.ctx(), r.e.Reader, tables.DoneOutcome, id)
 	if err != nil || !known {
 		t.Fatalf("%+v, %v", how, err)
 	}
@@ -216,7 +217,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	}
 	verify := func() rverify.Report {
 		rep := rverify.Report{}
-		err := r.e.view(r.ctx(), func(rd store.Reader) (err error) {
+		err := r.e.View(r.ctx(), func(rd store.Reader) (err error) {
 			rep, err = Verify(r.ctx(), rd, rverify.Options{})
 			return err
 		})

@@ -78,9 +78,9 @@ func (p *plan) lane() store.Lane {
 // publish makes a synced batch visible: first the state, then the events. It runs in the committer
 // and must not wait.
 func (e *Engine) publish(made *plan, res tables.BatchResult, took time.Duration) {
-	e.tree.Store(&res.Tree)
-	made.next = made.next.Bounded(e.Head().MinVersion, e.checkpointSize())
-	e.current.Store(made.next)
+	e.pub.Tree.Store(&res.Tree)
+	made.next = made.next.Bounded(e.Head().MinVersion, e.pub.Covered())
+	e.pub.State.Store(made.next)
 	for _, ev := range made.events {
 		e.committed.Publish(ev)
 		e.m.commitSeconds(took.Seconds())

@@ -87,7 +87,7 @@ func (e *Engine) newPass(from rverify.State, begun time.Time) *pass {
 func (e *Engine) resumePass(ctx context.Context) *pass {
 	var mark tables.VerifyMark
 	var note []byte
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		mark, _ = tables.MetaVerified.Get(r, tables.KeyVerified)
 		note, _ = tables.Checkpoints.Get(r, mark.Size)
 		return nil
@@ -97,7 +97,7 @@ func (e *Engine) resumePass(ctx context.Context) *pass {
 	}
 	var from rverify.State
 	if err == nil {
-		from, _, err = e.under(ctx, note, e.Head().Head.Version)
+		from, _, err = e.Under(ctx, note, e.Head().Head.Version)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -121,7 +121,7 @@ func (e *Engine) markVerified(ctx context.Context, p *pass) {
 	}
 	p.markedAt = e.now()
 	var size uint64
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		size = 0
 		for at := range tables.Checkpoints.Back(r, 0, p.reached()+1) {
 			size = at
@@ -148,7 +148,7 @@ func (e *Engine) verifySlice(ctx context.Context, p *pass) error {
 	}
 	begun := time.Now()
 	err := e.store.View(ctx, func(r store.Reader) error {
-		log := tables.Log{R: r, Codec: e.codec}
+		log := tables.Log{R: r, Codec: e.Codec}
 		for n := 0; n < sliceVersions && time.Since(begun) < e.live().Verify.Slice.D(); n++ {
 			more, err := p.v.Step(ctx, log, 1)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -90,7 +91,7 @@ func TestDeepVerifierResumes(t *testing.T) {
 	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 4 })
 	r.advance(markEvery)
 	r.waitFor("its place to be kept", func() bool {
-		mark, _, err := rowOf(r.ctx(), r.e, tables.MetaVerified, tables.KeyVerified)
+		mark, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaVerified, tables.KeyVerified)
 		return err == nil && mark.Size == 4
 	})
 	r.flip(flip{bucket: tables.AuditBucket, key: store.U64().Append(nil, 2), bit: 77})
@@ -148,7 +149,7 @@ func (r *rig) verifyWith(wrap func(store.Reader) store.Reader) rverify.Report {
 	r.t.Helper()
 	var rep rverify.Report
 	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-		log := tables.Log{R: wrap(rd), Codec: r.e.codec}
+		log := tables.Log{R: wrap(rd), Codec: r.e.Codec}
 		rep, err = rverify.Verify(r.ctx(), log, rverify.Options{Genesis: r.e.Head().GenesisB3})
 		return err
 	})

@@ -62,7 +62,7 @@ func (e *Engine) runWitness(ctx context.Context) error {
 	var complete bool // every witness has answered it
 	for ctx.Err() == nil {
 		signed, newer := e.archived.Load()
-		if last := e.latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
+		if last := e.pub.Latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
 			signed = last
 		}
 		if signed != nil && e.follow == nil && e.live().Witness.Enabled &&
@@ -132,10 +132,10 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 // publishCosigned publishes the latest checkpoint with new lines. It runs in the committer, after
 // the checkpoint was published.
 func (e *Engine) publishCosigned(note []byte) {
-	if last := e.latest.Load(); note != nil && last != nil {
+	if last := e.pub.Latest.Load(); note != nil && last != nil {
 		next := *last
 		next.Note = note
-		e.latest.Store(&next)
+		e.pub.Latest.Store(&next)
 	}
 }
 
@@ -245,7 +245,7 @@ func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told 
 // addCheckpoint returns the body of a request for a cosignature.
 func (e *Engine) addCheckpoint(ctx context.Context, s *checkpoint.Signed, from uint64) ([]byte, error) {
 	body := fmt.Appendf(nil, "old %d\n", from)
-	err := e.withTree(ctx, func(t logtree.Reader) error {
+	err := e.WithTree(ctx, func(t logtree.Reader) error {
 		proof, err := t.Consistency(from, s.Size)
 		for _, h := range proof {
 			body = append(body, h.String()+"\n"...)

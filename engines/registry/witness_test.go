@@ -148,8 +148,11 @@ func (r *rig) waitWitness(result string) {
 // cosigned waits until the checkpoint over HEAD has a line of w.
 func (r *rig) cosigned(w *witness) string {
 	r.t.Helper()
-	r.waitFor("a cosignature", func() bool { return strings.Contains(string(r.e.latest.Load().Note), "— "+w.name+" ") })
-	return string(r.e.latest.Load().Note)
+	r.waitFor("a cosignature", func() bool {
+		return strings.Contains(string(r.e.pub.Latest.Load().Note),
+			"— "+w.name+" ")
+	})
+	return string(r.e.pub.Latest.Load().Note)
 }
 
 // Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
@@ -172,7 +175,7 @@ func TestWitnessCosigns(t *testing.T) {
 	}
 
 	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.latest.Load().Note, []byte(note)) })
+	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.pub.Latest.Load().Note, []byte(note)) })
 	if again := r.cosigned(w); strings.Count(again, "— w.example ") != 1 {
 		t.Errorf("signed again: %s", again)
 	}

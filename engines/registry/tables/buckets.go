@@ -14,6 +14,9 @@ import (
 	"ronbox/store"
 )
 
+// Service is the name of the registry in metrics, logs, probes and the catalogue.
+const Service = "registry"
+
 // The buckets of the registry. Integers in keys are big-endian, so that byte order is numeric
 // order.
 var (

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
@@ -233,4 +235,24 @@ func (v *HeadView) Base() record.Base {
 		Origin: v.Origin, Version: v.Head.Version, PayloadB3: v.Head.PayloadB3,
 		Hash: v.Head.Hash, Items: v.Items, Signers: v.Signers,
 	}
+}
+
+// Published is the state of the log as readers see it. Recover stores it and, after the sync of a
+// command, the committer.
+type Published struct {
+	State  atomic.Pointer[State]             // nil before the engine is built
+	Latest atomic.Pointer[checkpoint.Signed] // the latest checkpoint; nil before the first
+	Tree   atomic.Pointer[TreeRow]
+	Loaded atomic.Bool // Recover has ended
+}
+
+// Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
+func (p *Published) Head() *HeadView { return p.State.Load().View }
+
+// Covered returns the size of the latest checkpoint, 0 before the first.
+func (p *Published) Covered() uint64 {
+	if s := p.Latest.Load(); s != nil {
+		return s.Size
+	}
+	return 0
 }

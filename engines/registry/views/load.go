@@ -1,4 +1,4 @@
-package registry
+package views
 
 import (
 	"context"
@@ -28,23 +28,23 @@ type rawState struct {
 	faults    []error // rows of proposals that do not decode
 }
 
-// load reads HEAD, its items and the live proposals. The items of known are reused if HEAD is the
+// Load reads HEAD, its items and the live proposals. The items of known are reused if HEAD is the
 // same.
-func (e *Engine) load(ctx context.Context, known *tables.State) (*tables.State, error) {
+func (rd *Reader) Load(ctx context.Context, known *tables.State) (*tables.State, error) {
 	var raw rawState
-	if err := e.view(ctx, func(r store.Reader) error { raw = readState(r); return nil }); err != nil {
+	if err := rd.View(ctx, func(r store.Reader) error { raw = readState(r); return nil }); err != nil {
 		return nil, err
 	}
-	if !e.loaded.Load() { // afterwards the committer updates it
-		e.tree.Store(&raw.tree)
+	if !rd.pub.Loaded.Load() { // afterwards the committer updates it
+		rd.pub.Tree.Store(&raw.tree)
 	}
-	view, err := e.viewOf(ctx, raw, known.View)
+	view, err := rd.viewOf(ctx, raw, known.View)
 	if err != nil {
 		return nil, err
 	}
 	s := tables.NewState(view)
 	s.Audit = raw.audit
-	e.enterAll(s, raw, view.Signers)
+	rd.enterAll(s, raw, view.Signers)
 	return s, nil
 }
 
@@ -65,10 +65,10 @@ func readState(r store.Reader) rawState {
 }
 
 // viewOf builds the view of a HEAD.
-func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*HeadView, error) {
-	v := HeadView{
-		CheckpointSize: e.checkpointSize(), Head: raw.head, Origin: raw.origin,
-		Incarnation: e.store.Info().Incarnation, MinVersion: raw.min,
+func (rd *Reader) viewOf(ctx context.Context, raw rawState, known *tables.HeadView) (*tables.HeadView, error) {
+	v := tables.HeadView{
+		CheckpointSize: rd.pub.Covered(), Head: raw.head, Origin: raw.origin,
+		Incarnation: rd.store.Info().Incarnation, MinVersion: raw.min,
 	}
 	if raw.head.Version == 0 {
 		return tables.NewHeadView(v), nil
@@ -78,14 +78,14 @@ func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*He
 	if v.Signers, err = record.ParseSignerSet(raw.set); err != nil {
 		return nil, fmt.Errorf("signer set of epoch %d: %w", raw.head.Epoch, err)
 	}
-	payload, err := e.codec.Payload(raw.payload)
+	payload, err := rd.Codec.Payload(raw.payload)
 	if err != nil {
 		return nil, fmt.Errorf("payload of HEAD: %w", err)
 	}
 	v.Expiry, v.SignersB3 = payload.Expiry, v.Signers.B3()
 	if known.Ref() == tables.RefOf(raw.head) {
 		v.Items = known.Items
-	} else if v.Items, err = e.materialise(ctx, raw.head.Version); err != nil {
+	} else if v.Items, err = rd.Materialise(ctx, raw.head.Version); err != nil {
 		return nil, err
 	}
 	if v.Items.Root() != payload.ItemsRoot {
@@ -95,9 +95,9 @@ func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*He
 	return tables.NewHeadView(v), nil
 }
 
-func (e *Engine) proposalOf(id ulid.ULID, p tables.StoredProp, rawApprovals [][]byte,
+func (rd *Reader) proposalOf(id ulid.ULID, p tables.StoredProp, rawApprovals [][]byte,
 	set *record.SignerSet) (*tables.Proposal, error) {
-	payload, err := e.codec.Payload(p.Packed)
+	payload, err := rd.Codec.Payload(p.Packed)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +119,9 @@ func (e *Engine) proposalOf(id ulid.ULID, p tables.StoredProp, rawApprovals [][]
 // flag reports a damaged row that the registry can work without. The row is left out and logged,
 // and a soft readiness key is set until the next start. The row stays in the file, where the check
 // of the file finds it.
-func (e *Engine) flag(err error) {
-	e.log.Error("row.damaged", "reason", err.Error())
-	e.board.Set(service, keyRows, err)
+func (rd *Reader) flag(err error) {
+	rd.log.Error("row.damaged", "reason", err.Error())
+	rd.board.Set(tables.Service, KeyRows, err)
 }
 
 // readProposals reads the proposals and their approvals. It returns rows that do not decode as
@@ -157,9 +157,9 @@ func readProposals(r store.Reader, s *rawState) {
 
 // enterAll adds the stored proposals to s. A proposal with a damaged row is left out, as are the
 // proposals stacked on it: they cannot be signed or committed and have to be proposed again.
-func (e *Engine) enterAll(s *tables.State, raw rawState, signers *record.SignerSet) {
+func (rd *Reader) enterAll(s *tables.State, raw rawState, signers *record.SignerSet) {
 	for i, id := range raw.ids {
-		prop, err := e.proposalOf(id, raw.props[i], raw.approvals[id], signers)
+		prop, err := rd.proposalOf(id, raw.props[i], raw.approvals[id], signers)
 		if err == nil && !tables.RowFits(prop.Row, prop.Payload) {
 			err = errors.New("the row is not that of its payload")
 		}
@@ -172,12 +172,12 @@ func (e *Engine) enterAll(s *tables.State, raw rawState, signers *record.SignerS
 		s.Enter(prop)
 	}
 	if len(raw.faults) > 0 {
-		e.flag(errors.Join(raw.faults...))
+		rd.flag(errors.Join(raw.faults...))
 	}
 }
 
-// checkMeta compares the rows of reg/meta that no hash covers with the verified log.
-func checkMeta(origin string, tree tables.TreeRow, verified record.Head, logOrigin string) error {
+// CheckMeta compares the rows of reg/meta that no hash covers with the verified log.
+func CheckMeta(origin string, tree tables.TreeRow, verified record.Head, logOrigin string) error {
 	switch {
 	case verified.Version > 0 && origin != logOrigin:
 		return tables.RowError(tables.MetaBucket, []byte(tables.KeyOrigin),
@@ -189,11 +189,14 @@ func checkMeta(origin string, tree tables.TreeRow, verified record.Head, logOrig
 	return nil
 }
 
-// tolerate returns err unless it is a damaged row, which it flags.
-func (e *Engine) tolerate(ctx context.Context, err error) error {
+// Tolerate returns err unless it is a damaged row, which it flags.
+func (rd *Reader) Tolerate(ctx context.Context, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
-	e.flag(err)
+	rd.flag(err)
 	return nil
 }
+
+// KeyRows is soft: a damaged row is left out.
+const KeyRows = "stored_rows"

@@ -1,4 +1,4 @@
-package registry
+package views
 
 import (
 	"context"
@@ -8,32 +8,33 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
-// root returns the root of the tree at a size that HEAD has reached.
-func (e *Engine) root(ctx context.Context, size uint64) (root tlog.Hash, err error) {
-	err = e.withTree(ctx, func(t logtree.Reader) error {
+// Root returns the root of the tree at a size that HEAD has reached.
+func (rd *Reader) Root(ctx context.Context, size uint64) (root tlog.Hash, err error) {
+	err = rd.WithTree(ctx, func(t logtree.Reader) error {
 		root, err = t.Root(size)
 		return err
 	})
 	return root, err
 }
 
-// withTree calls fn with the tree in one read transaction.
-func (e *Engine) withTree(ctx context.Context, fn func(logtree.Reader) error) error {
-	return e.view(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tables.TilesOf(r)}) })
+// WithTree calls fn with the tree in one read transaction.
+func (rd *Reader) WithTree(ctx context.Context, fn func(logtree.Reader) error) error {
+	return rd.View(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tables.TilesOf(r)}) })
 }
 
 // LatestCheckpoint returns the latest checkpoint, or ErrNotFound before the first.
-func (e *Engine) LatestCheckpoint() (*checkpoint.Signed, error) {
-	if s := e.latest.Load(); s != nil {
+func (rd *Reader) LatestCheckpoint() (*checkpoint.Signed, error) {
+	if s := rd.pub.Latest.Load(); s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("checkpoint: %w: none is signed yet", ErrNotFound)
+	return nil, fmt.Errorf("checkpoint: %w: none is signed yet", document.ErrNotFound)
 }
 
 // maxCheckpointPage bounds a page of archived checkpoints.
@@ -41,15 +42,15 @@ const maxCheckpointPage = 100
 
 // ArchivedCheckpoints returns up to limit archived checkpoints below size before, the newest
 // first. If before is 0, it begins with the newest.
-func (e *Engine) ArchivedCheckpoints(ctx context.Context, before uint64, limit int) (notes [][]byte, err error) {
+func (rd *Reader) ArchivedCheckpoints(ctx context.Context, before uint64, limit int) (notes [][]byte, err error) {
 	if limit < 1 || limit > maxCheckpointPage {
 		limit = maxCheckpointPage
 	}
-	size := e.checkpointSize() // the file may hold later ones that are not synced yet
+	size := rd.pub.Covered() // the file may hold later ones that are not synced yet
 	if before == 0 || before > size {
 		before = size + 1
 	}
-	err = e.view(ctx, func(r store.Reader) error {
+	err = rd.View(ctx, func(r store.Reader) error {
 		notes = notes[:0]
 		for _, raw := range tables.Checkpoints.Back(r, 0, before) {
 			if len(notes) == limit {
@@ -63,31 +64,32 @@ func (e *Engine) ArchivedCheckpoints(ctx context.Context, before uint64, limit i
 }
 
 // provable returns an error if no checkpoint covers a size.
-func (e *Engine) provable(size uint64) error {
-	switch covered := e.checkpointSize(); {
+func (rd *Reader) provable(size uint64) error {
+	switch covered := rd.pub.Covered(); {
 	case covered == 0:
-		return fmt.Errorf("proof: %w: no checkpoint is signed yet", ErrNotFound)
+		return fmt.Errorf("proof: %w: no checkpoint is signed yet", document.ErrNotFound)
 	case size == 0 || size > covered:
-		return fmt.Errorf("%w: size %d; the latest checkpoint covers %d versions", ErrRange, size, covered)
+		return fmt.Errorf("%w: size %d; the latest checkpoint covers %d versions", document.ErrRange, size, covered)
 	}
 	return nil
 }
 
 // Inclusion proves that version v is in the log of size versions. Size 0 stands for that of the
 // latest checkpoint.
-func (e *Engine) Inclusion(ctx context.Context, v, size uint64) (InclusionProof, error) {
-	last := e.latest.Load()
+func (rd *Reader) Inclusion(ctx context.Context, v, size uint64) (document.InclusionProof, error) {
+	last := rd.pub.Latest.Load()
 	if size == 0 && last != nil {
 		size = last.Size
 	}
-	if err := e.provable(size); err != nil {
-		return InclusionProof{}, err
+	if err := rd.provable(size); err != nil {
+		return document.InclusionProof{}, err
 	}
 	if v == 0 || v > size {
-		return InclusionProof{}, fmt.Errorf("version %d: %w in a log of %d versions", v, ErrNotFound, size)
+		return document.InclusionProof{}, fmt.Errorf("version %d: %w in a log of %d versions", v,
+			document.ErrNotFound, size)
 	}
-	out := InclusionProof{Index: v - 1, Size: size}
-	err := e.view(ctx, func(r store.Reader) (err error) {
+	out := document.InclusionProof{Index: v - 1, Size: size}
+	err := rd.View(ctx, func(r store.Reader) (err error) {
 		note := last.Note
 		if last.Size != size {
 			note, _ = tables.Checkpoints.Get(r, size)
@@ -101,18 +103,18 @@ func (e *Engine) Inclusion(ctx context.Context, v, size uint64) (InclusionProof,
 
 // Consistency proves that the log of from versions is a prefix of the log of to versions. To 0
 // stands for the size of the latest checkpoint.
-func (e *Engine) Consistency(ctx context.Context, from, to uint64) (ConsistencyProof, error) {
+func (rd *Reader) Consistency(ctx context.Context, from, to uint64) (document.ConsistencyProof, error) {
 	if to == 0 {
-		to = e.checkpointSize()
+		to = rd.pub.Covered()
 	}
-	if err := e.provable(to); err != nil {
-		return ConsistencyProof{}, err
+	if err := rd.provable(to); err != nil {
+		return document.ConsistencyProof{}, err
 	}
 	if from == 0 || from > to {
-		return ConsistencyProof{}, fmt.Errorf("%w: from %d to %d", ErrRange, from, to)
+		return document.ConsistencyProof{}, fmt.Errorf("%w: from %d to %d", document.ErrRange, from, to)
 	}
-	out := ConsistencyProof{From: from, To: to}
-	err := e.withTree(ctx, func(t logtree.Reader) (err error) {
+	out := document.ConsistencyProof{From: from, To: to}
+	err := rd.WithTree(ctx, func(t logtree.Reader) (err error) {
 		out.Hashes, err = t.Consistency(from, to)
 		return err
 	})
@@ -120,13 +122,13 @@ func (e *Engine) Consistency(ctx context.Context, from, to uint64) (ConsistencyP
 }
 
 // ItemProof proves the presence or absence of a descriptor id in version v, under the signed root.
-func (e *Engine) ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error) {
-	if err := e.known(v); err != nil {
+func (rd *Reader) ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error) {
+	if err := rd.known(v); err != nil {
 		return record.ItemProof{}, err
 	}
-	items, err := e.itemsAt(ctx, v)
+	items, err := rd.itemsAt(ctx, v)
 	if err != nil {
-		return record.ItemProof{}, e.orPruned(v, fmt.Errorf("version %d: %w", v, err))
+		return record.ItemProof{}, rd.orPruned(v, fmt.Errorf("version %d: %w", v, err))
 	}
 	p, err := items.Prove(id)
 	p.Version = v
@@ -135,13 +137,13 @@ func (e *Engine) ItemProof(ctx context.Context, v uint64, id string) (record.Ite
 
 // Tile returns a tile of hashes or of entries in the tlog-tiles layout, in the requested width,
 // within the latest checkpoint. Each entry follows its length in two bytes.
-func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries bool) (raw []byte, err error) {
-	missing := fmt.Errorf("tile: %w", ErrNotFound)
+func (rd *Reader) Tile(ctx context.Context, at logtree.At, width int, ofEntries bool) (raw []byte, err error) {
+	missing := fmt.Errorf("tile: %w", document.ErrNotFound)
 	if last := (at.N*logtree.Width + uint64(width)) << (logtree.Height * uint(at.Level)); at.N >= 1<<40 ||
-		last > e.reach().covered {
+		last > rd.reach().covered {
 		return nil, missing
 	}
-	err = e.view(ctx, func(r store.Reader) error {
+	err = rd.View(ctx, func(r store.Reader) error {
 		if !ofEntries {
 			raw = tables.TilesOf(r)(at)
 			if len(raw) < width*tlog.HashSize {
@@ -157,7 +159,7 @@ func (e *Engine) Tile(ctx context.Context, at logtree.At, width int, ofEntries b
 			n++
 		}
 		if n < width {
-			return fmt.Errorf("entries of a tile: %w", ErrPruned)
+			return fmt.Errorf("entries of a tile: %w", document.ErrPruned)
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-package registry
+package views
 
 import (
 	"context"
@@ -18,31 +18,31 @@ import (
 // known returns ErrNotFound if HEAD has not reached the version, and ErrPruned if retention has
 // removed it. It goes by the published HEAD, because the file may hold a commit that is not synced
 // yet.
-func (e *Engine) known(v uint64) error {
-	switch at := e.reach(); {
+func (rd *Reader) known(v uint64) error {
+	switch at := rd.reach(); {
 	case v == 0 || v > at.head:
-		return fmt.Errorf("version %d: %w", v, ErrNotFound)
+		return fmt.Errorf("version %d: %w", v, document.ErrNotFound)
 	case v < at.min:
-		return fmt.Errorf("version %d: %w", v, ErrPruned)
+		return fmt.Errorf("version %d: %w", v, document.ErrPruned)
 	}
 	return nil
 }
 
 // EntryBytes returns the exact bytes of the log entry of a version.
-func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
-	if err := e.held(ctx, v); err != nil {
+func (rd *Reader) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
+	if err := rd.held(ctx, v); err != nil {
 		return nil, err
 	}
-	raw, _, err := rowOf(ctx, e, tables.Entries, v)
+	raw, _, err := RowOf(ctx, rd, tables.Entries, v)
 	if err == nil && raw == nil {
-		err = e.orGone(ctx, v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
+		err = rd.orGone(ctx, v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
 	}
 	return raw, err
 }
 
-// entryAt reads and parses the log entry of a version.
-func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error) {
-	raw, err := e.EntryBytes(ctx, v)
+// EntryAt reads and parses the log entry of a version.
+func (rd *Reader) EntryAt(ctx context.Context, v uint64) (*record.Artifact, error) {
+	raw, err := rd.EntryBytes(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -54,39 +54,39 @@ func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error
 }
 
 // orPruned returns err, or ErrPruned if retention has removed version v meanwhile.
-func (e *Engine) orPruned(v uint64, err error) error {
-	if pruned := e.known(v); err != nil && errors.Is(pruned, ErrPruned) {
+func (rd *Reader) orPruned(v uint64, err error) error {
+	if pruned := rd.known(v); err != nil && errors.Is(pruned, document.ErrPruned) {
 		return pruned
 	}
 	return err
 }
 
 // PayloadBytes returns the exact signed bytes of a version.
-func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
-	if err := e.held(ctx, v); err != nil {
+func (rd *Reader) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
+	if err := rd.held(ctx, v); err != nil {
 		return nil, err
 	}
-	p, err := e.payloadAt(ctx, v)
+	p, err := rd.PayloadAt(ctx, v)
 	if err != nil {
-		return nil, e.orGone(ctx, v, err)
+		return nil, rd.orGone(ctx, v, err)
 	}
 	return p.Bytes(), nil
 }
 
 // Status returns the properties of a version that may change after its commit.
-func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
-	err := e.known(v)
-	if err != nil && !errors.Is(err, ErrPruned) {
-		return VersionStatus{}, err
+func (rd *Reader) Status(ctx context.Context, v uint64) (document.VersionStatus, error) {
+	err := rd.known(v)
+	if err != nil && !errors.Is(err, document.ErrPruned) {
+		return document.VersionStatus{}, err
 	}
-	head, st := e.Head(), VersionStatus{Pruned: err != nil}
+	head, st := rd.pub.Head(), document.VersionStatus{Pruned: err != nil}
 	if head.CheckpointSize >= v {
 		st.CoveredBy = head.CheckpointSize
 	}
 	if st.Pruned || v == head.Head.Version {
 		return st, nil
 	}
-	next, err := e.entryAt(ctx, v+1)
+	next, err := rd.EntryAt(ctx, v+1)
 	if err == nil && next.Kind == record.KindSupersede {
 		st.SupersededBy = v + 1
 	}
@@ -95,45 +95,45 @@ func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 
 // Version returns a committed version as an encoded document, with or without its items. Concurrent
 // calls for the same document share one encoding. HEAD needs no read slot.
-func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Document, error) {
-	if err := e.known(v); err != nil {
-		return Document{}, err
+func (rd *Reader) Version(ctx context.Context, v uint64, withItems bool) (document.Encoded, error) {
+	if err := rd.known(v); err != nil {
+		return document.Encoded{}, err
 	}
 	key := docKey{version: v, withItems: withItems}
-	if doc, ok := e.cache.doc(key); ok {
+	if doc, ok := rd.cache.doc(key); ok {
 		return doc, nil
 	}
-	doc, err := e.docFlight.Do(ctx, key, struct{}{}, loadWithin, func(ctx context.Context) (Document, error) {
-		doc, err := e.encodeVersion(ctx, v, withItems)
+	doc, err := rd.docFlight.Do(ctx, key, struct{}{}, loadWithin, func(ctx context.Context) (document.Encoded, error) {
+		doc, err := rd.encodeVersion(ctx, v, withItems)
 		if err == nil {
-			e.cache.putDoc(key, doc)
+			rd.cache.putDoc(key, doc)
 		}
 		return doc, err
 	})
 	if err != nil {
-		return Document{}, e.orPruned(v, fmt.Errorf("version %d: %w", v, err))
+		return document.Encoded{}, rd.orPruned(v, fmt.Errorf("version %d: %w", v, err))
 	}
 	return doc, nil
 }
 
-func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (Document, error) {
-	entry, err := e.entryAt(ctx, v)
+func (rd *Reader) encodeVersion(ctx context.Context, v uint64, withItems bool) (document.Encoded, error) {
+	entry, err := rd.EntryAt(ctx, v)
 	if err != nil {
-		return Document{}, err
+		return document.Encoded{}, err
 	}
-	payload, err := e.payloadAt(ctx, v)
+	payload, err := rd.PayloadAt(ctx, v)
 	if err != nil {
-		return Document{}, err
+		return document.Encoded{}, err
 	}
 	if payload.B3() != entry.PayloadB3 {
-		return Document{}, fmt.Errorf("payload of version %d is not the one that its entry names: %w", v,
+		return document.Encoded{}, fmt.Errorf("payload of version %d is not the one that its entry names: %w", v,
 			store.ErrCorrupt)
 	}
-	epoch, err := e.epochAt(ctx, v)
+	epoch, err := rd.epochAt(ctx, v)
 	if err != nil {
-		return Document{}, err
+		return document.Encoded{}, err
 	}
-	out := Version{
+	out := document.Version{
 		SchemaVersion: payload.SchemaVersion,
 		Version:       v,
 		PayloadB3:     entry.PayloadB3,
@@ -146,9 +146,9 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 		Epoch:         epoch,
 	}
 	if withItems {
-		items, err := e.itemsAt(ctx, v)
+		items, err := rd.itemsAt(ctx, v)
 		if err != nil {
-			return Document{}, err
+			return document.Encoded{}, err
 		}
 		out.Items = make([]jsontext.Value, 0, items.Len())
 		for it := range items.All() {
@@ -159,9 +159,9 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 }
 
 // epochAt returns the epoch of the signer set in force after version v.
-func (e *Engine) epochAt(ctx context.Context, v uint64) (uint64, error) {
+func (rd *Reader) epochAt(ctx context.Context, v uint64) (uint64, error) {
 	var epoch uint64
-	err := e.view(ctx, func(r store.Reader) error {
+	err := rd.View(ctx, func(r store.Reader) error {
 		for n, installed := range tables.Epochs.AllBack(r) {
 			if installed.Version <= v {
 				epoch = uint64(n)
@@ -178,28 +178,28 @@ const maxDiff = 1024
 
 // Diff returns the delta from the items of version from to those of version to. Either may be the
 // newer. Version 0 is the empty set.
-func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
+func (rd *Reader) Diff(ctx context.Context, from, to uint64) (document.Diff, error) {
 	if max(from, to)-min(from, to) > maxDiff {
-		return Diff{}, fmt.Errorf("%w: from %d to %d; at most %d apart", ErrRange, from, to, maxDiff)
+		return document.Diff{}, fmt.Errorf("%w: from %d to %d; at most %d apart", document.ErrRange, from, to, maxDiff)
 	}
 	for _, v := range []uint64{from, to} {
 		if v == 0 {
 			continue
 		}
-		if err := e.known(v); err != nil {
-			return Diff{}, err
+		if err := rd.known(v); err != nil {
+			return document.Diff{}, err
 		}
 	}
-	old, err := e.itemsAt(ctx, from)
+	old, err := rd.itemsAt(ctx, from)
 	if err != nil {
-		return Diff{}, e.orPruned(from, fmt.Errorf("diff: %w", err))
+		return document.Diff{}, rd.orPruned(from, fmt.Errorf("diff: %w", err))
 	}
-	now, err := e.itemsAt(ctx, to)
+	now, err := rd.itemsAt(ctx, to)
 	if err != nil {
-		return Diff{}, e.orPruned(to, fmt.Errorf("diff: %w", err))
+		return document.Diff{}, rd.orPruned(to, fmt.Errorf("diff: %w", err))
 	}
 	put, remove := record.Diff(old, now)
-	out := Diff{Put: make([]jsontext.Value, len(put)), Remove: remove}
+	out := document.Diff{Put: make([]jsontext.Value, len(put)), Remove: remove}
 	for i, it := range put {
 		out.Put[i] = it.Bytes
 	}
@@ -208,32 +208,32 @@ func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 
 // Signers returns the signer set of an epoch, 0 for the one in force, and the entry that installed
 // it.
-func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
-	head := e.Head()
+func (rd *Reader) Signers(ctx context.Context, epoch uint64) (document.Signers, error) {
+	head := rd.pub.Head()
 	if epoch == 0 {
 		epoch = head.Head.Epoch
 	}
 	if head.Head.Version == 0 {
-		return Signers{}, fmt.Errorf("signers: %w: the log has no genesis yet", ErrNotFound)
+		return document.Signers{}, fmt.Errorf("signers: %w: the log has no genesis yet", document.ErrNotFound)
 	}
 	if epoch > head.Head.Epoch {
-		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, ErrNotFound)
+		return document.Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, document.ErrNotFound)
 	}
 	var installed tables.EpochSet
 	var entry []byte
-	err := e.view(ctx, func(r store.Reader) error {
+	err := rd.View(ctx, func(r store.Reader) error {
 		installed, _ = tables.Epochs.Get(r, uint32(epoch))
 		entry, _ = tables.Entries.Get(r, installed.Version)
 		return nil
 	})
 	if err != nil {
-		return Signers{}, err
+		return document.Signers{}, err
 	}
 	set, err := record.ParseSignerSet(installed.Set)
 	if err != nil {
-		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
+		return document.Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
 	}
-	return Signers{
+	return document.Signers{
 		Epoch: epoch, Version: installed.Version, SignerSetB3: set.B3(),
 		SignerSet: set.Bytes(), Artifact: entry,
 	}, nil
@@ -244,17 +244,17 @@ const maxAuditChain = 1000
 
 // Audit returns up to limit audit records from a sequence number on, beginning with 1. A limit
 // outside 1..1000 counts as 1000.
-func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain, error) {
+func (rd *Reader) Audit(ctx context.Context, from uint64, limit int) (document.AuditChain, error) {
 	if limit < 1 || limit > maxAuditChain {
 		limit = maxAuditChain
 	}
-	at := e.current.Load().Audit // the file may hold records that are not synced yet
-	page := AuditChain{Seq: at.Seq, B3: at.B3}
+	at := rd.pub.State.Load().Audit // the file may hold records that are not synced yet
+	page := document.AuditChain{Seq: at.Seq, B3: at.B3}
 	from = max(from, 1)
 	if from > at.Seq {
 		return page, nil
 	}
-	err := e.view(ctx, func(r store.Reader) error {
+	err := rd.View(ctx, func(r store.Reader) error {
 		page.Records = page.Records[:0]
 		for _, raw := range tables.Audits.Range(r, from, min(at.Seq, from+uint64(limit)-1)+1) {
 			page.Records = append(page.Records, raw)
@@ -287,84 +287,53 @@ const (
 
 // itemsAt returns the items of version v for a reader. Items of HEAD and cached items need no read
 // slot. Concurrent calls for the same old version share one load, which takes one slot.
-func (e *Engine) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
-	items, _, known, err := e.knownItems(ctx, v)
+func (rd *Reader) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
+	items, _, known, err := rd.knownItems(ctx, v)
 	if known || err != nil {
 		return items, err
 	}
-	return e.itemFlight.Do(ctx, v, struct{}{}, loadWithin, func(ctx context.Context) (record.Items, error) {
-		release, err := e.readSlot(ctx)
+	return rd.itemFlight.Do(ctx, v, struct{}{}, loadWithin, func(ctx context.Context) (record.Items, error) {
+		release, err := rd.readSlot(ctx)
 		if err != nil {
 			return record.Items{}, err
 		}
 		defer release()
-		return e.materialise(ctx, v)
+		return rd.Materialise(ctx, v)
 	})
 }
 
 // readSlot takes a slot for a read that replays a part of the log. The slots keep reads from
 // starving the rest of the node. It does not queue: it tries readTries times.
-func (e *Engine) readSlot(ctx context.Context) (release func(), err error) {
-	err = e.reread.Do(ctx, func(context.Context) error {
+func (rd *Reader) readSlot(ctx context.Context) (release func(), err error) {
+	err = rd.reread.Do(ctx, func(context.Context) error {
 		select {
-		case e.readSlots <- struct{}{}:
+		case rd.readSlots <- struct{}{}:
 			return nil
 		default:
-			e.m.backoff["read"](1)
+			rd.counts.Backoff(1)
 			return errReadsBusy
 		}
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.m.timeouts["read"](1)
+		rd.counts.Timeouts(1)
 	}
-	return func() { <-e.readSlots }, err
+	return func() { <-rd.readSlots }, err
 }
 
-// rowOf reads one row of the file.
-func rowOf[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], k K) (v V, known bool, err error) {
-	err = e.view(ctx, func(r store.Reader) error {
+// RowOf reads one row of the file.
+func RowOf[K, V any](ctx context.Context, e *Reader, t store.Table[K, V], k K) (v V, known bool, err error) {
+	err = e.View(ctx, func(r store.Reader) error {
 		v, known = t.Get(r, k)
 		return nil
 	})
 	return v, known, err
 }
 
-// view reads one consistent state of the file. fn must be short, must not wait, and may run again.
-func (e *Engine) view(ctx context.Context, fn func(store.Reader) error) error {
-	err := e.store.View(ctx, fn)
+// View reads one consistent state of the file. fn must be short, must not wait, and may run again.
+func (rd *Reader) View(ctx context.Context, fn func(store.Reader) error) error {
+	err := rd.store.View(ctx, fn)
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.m.timeouts["read"](1)
+		rd.counts.Timeouts(1)
 	}
 	return err
-}
-
-// Errors of HeadIn.
-var (
-	errNoHead = errors.New("the registry has no version yet")
-	errMoving = errors.New("a version of the registry is being committed")
-)
-
-// HeadIn returns HEAD as the transaction of r has it. r may be that of a command of another
-// service, which so decides by the version that is in force when it is committed. HeadIn returns an
-// error if there is no HEAD, if a version is committed in the same transaction, if the file is not
-// the newest copy of its log or does not verify, or if the node follows another one that is not to
-// be believed or has not signed for too long.
-func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
-	head, _ := tables.MetaHead.Get(store.Foreign(r, service), tables.KeyHead)
-	now := e.current.Load()
-	switch {
-	case head.Version == 0 || now == nil:
-		return nil, errNoHead
-	case head != now.View.Head:
-		return nil, errMoving
-	case e.guard.Load() != nil:
-		return nil, e.guard.Load().err()
-	case e.chainError.Load() != nil:
-		return nil, &NotReadyError{Cause: CauseChainError}
-	case e.follow != nil:
-		if err := e.followOK(); err != nil {
-			return nil, err
-		}
-	}
-	return now.View, nil
 }
