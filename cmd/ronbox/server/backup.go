@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -43,7 +44,7 @@ func (n *Node) copyInto(
 	if err := n.onDisk("snapshot"); err != nil {
 		return m, err
 	}
-	if err := checkSnapshotDir(dir); err != nil {
+	if err := upkeep.CheckSnapshotDir(dir); err != nil {
 		return m, err
 	}
 	if err := n.roomFor(dir, compact); err != nil {
@@ -51,10 +52,10 @@ func (n *Node) copyInto(
 	}
 	began := n.now()
 	if m, err = n.store.Snapshot(ctx, dir, n.snapshotOptions(compact), progress); err != nil {
-		return m, snapshotDirError(dir, err)
+		return m, upkeep.SnapshotDirError(dir, err)
 	}
 	n.backedUp(began)
-	if dir == snapshotDir(n.conf()) {
+	if dir == n.conf().SnapshotDir() {
 		n.due.failed.Store(nil)
 	}
 	return m, nil
@@ -121,7 +122,7 @@ func (n *Node) sweep() {
 		err = errors.Join(err, gone)
 	}
 	beside, failed := store.SweepBeside(n.store.Path())
-	_, swept := n.store.Sweep(snapshotDir(n.boot)) // it logs what it removes
+	_, swept := n.store.Sweep(n.boot.SnapshotDir()) // it logs what it removes
 	for _, path := range slices.Concat(removed, beside) {
 		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
 	}

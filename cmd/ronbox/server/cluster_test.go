@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -77,7 +78,7 @@ func (l *lives) next() {
 	t := l.t
 	t.Helper()
 	l.ended++
-	if code := l.end(); code != ExitClean || l.again.n != l.ended {
+	if code := l.end(); code != process.ExitClean || l.again.n != l.ended {
 		t.Fatalf("exit %d, %d next lives\n%s", code, l.again.n, l.log)
 	}
 	l.rig = launchWith(t, l.cfg, l.options(l.again.next(t)))
@@ -99,7 +100,7 @@ func (l *lives) await(what string, is func() bool) {
 func (l *lives) revive() {
 	select {
 	case code := <-l.exit:
-		if l.exit <- code; code == ExitClean && l.again.n > l.ended {
+		if l.exit <- code; code == process.ExitClean && l.again.n > l.ended {
 			l.next()
 		}
 	default:
@@ -175,7 +176,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d after it left\n%s", code, b.log)
 	}
 	there, err := client.New(client.Options{
@@ -347,7 +348,7 @@ func TestAddressOfAMember(t *testing.T) {
 func TestOtherSecretsAreTold(t *testing.T) {
 	a := leadsAlone(t)
 	other := joined(t, a)
-	key, logKey := other.Path(SecretName), other.Path(LogKeyName)
+	key, logKey := other.Path(config.SecretName), other.Path(config.LogKeyName)
 	right, err := os.ReadFile(key)
 	must(t, err)
 	must(t, os.WriteFile(key, []byte(strings.Repeat("5e", 32)+"\n"), 0o600))
@@ -371,7 +372,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	s, err := b.cluster().ClusterStatus(t.Context())
 	must(t, err)
 	one := s.Members[1]
-	if one.Healthy || !strings.Contains(one.Note, SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
+	if one.Healthy || !strings.Contains(one.Note, config.SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
 		t.Errorf("status %+v", s)
 	}
 	if why, _ := m.unfit(); !strings.Contains(why, "node secret") {
@@ -386,7 +387,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 		t.Errorf("the doctor finds %+v", f)
 	}
 	first := a.member.(*membership)
-	first.keysOf.Store(&member.KeyDigests{SecretName: "of an earlier leader"})
+	first.keysOf.Store(&member.KeyDigests{config.SecretName: "of an earlier leader"})
 	if differ := first.differing(); differ != "" {
 		t.Errorf("%s of the leader are not its own", differ)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -29,16 +31,16 @@ func TestLeaderLeaves(t *testing.T) {
 	must(t, err)
 
 	m := b.member.(*membership)
-	key := b.cfg.Path(SecretName)
+	key := b.cfg.Path(config.SecretName)
 	must(t, os.Rename(key, key+".away"))
-	if why, _ := m.unfit(); !strings.Contains(why, SecretName) {
+	if why, _ := m.unfit(); !strings.Contains(why, config.SecretName) {
 		t.Errorf("fit without the secret of the tokens: %q", why)
 	}
 	must(t, os.Rename(key+".away", key))
 
 	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := a.end(); code != ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
+	if code := a.end(); code != process.ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
 		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended
@@ -90,7 +92,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{}) // it is out already
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	a.halt()
@@ -100,10 +102,10 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 func TestBundleWithoutNodeKey(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n := &Node{boot: cfg}
-	logKey := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	logKey := cfg.LogKeyPath()
 	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
 	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
-	must(t, os.RemoveAll(cfg.Path(SecretName)))
+	must(t, os.RemoveAll(cfg.Path(config.SecretName)))
 	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}

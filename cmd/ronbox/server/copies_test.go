@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/httpapi"
@@ -55,7 +56,7 @@ func (a *lives) putOne(text string) string {
 // A member that does not lead answers content that cannot change itself. Once no member leads, it also
 // answers what it had last, with its age, unless cluster.outage_reads forbids it.
 func TestReadsWithoutALeader(t *testing.T) {
-	packs := func(cfg *config.Config) { must(t, copyPacks(cfg, packsFolder)) }
+	packs := func(cfg *config.Config) { must(t, initdir.CopyPacks(cfg, packsFolder)) }
 	a := leadsAlone(t, packs)
 	_, err := a.socket().CheckpointNow(t.Context())
 	must(t, err)
@@ -149,7 +150,7 @@ func TestReadsWithoutALeader(t *testing.T) {
 // Reads of the copies go on while the node is elected and its engines recover.
 func TestCopiesUntilElected(t *testing.T) {
 	cfg := clusteredConfig(t)
-	must(t, copyPacks(cfg, packsFolder))
+	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()
 	r := standby(t, cfg, (&renewal{}).options(m))
 	r.await("the copies", func() bool { return r.copies("edge") && r.copies("registry") && !r.copies("wallet") })

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/cmd/ronbox/server/tokens"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -28,9 +29,8 @@ func TestDeadlinesAreShown(t *testing.T) {
 	if age := r.metric("backup_age_seconds"); age < 3600 {
 		t.Errorf("the backup is %v s old", age)
 	}
-	if _, err := r.Snapshot(t.Context(), self("test"), "", nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Snapshot(t.Context(), tokens.Self("test"), "", nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil)
+	must(t, err)
 	if age := r.metric("backup_age_seconds"); age >= 3600 {
 		t.Errorf("after a snapshot the backup is %v s old", age)
 	}

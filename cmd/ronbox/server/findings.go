@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,6 +189,14 @@ func (n *Node) checkBackup() host.Finding {
 		return checkBackup(every, n.now().Sub(n.started), false)
 	}
 	return checkBackup(every, n.now().Sub(time.Unix(0, last)), true)
+}
+
+// IsDev reports whether init --dev has made the node: it holds keys that only such a node has.
+func IsDev(cfg *config.Config) bool {
+	return slices.ContainsFunc([]string{config.SignerName, config.PolicyKeyName}, func(name string) bool {
+		_, err := os.Lstat(cfg.Path(name))
+		return err == nil
+	})
 }
 
 // brokenBackup warns that scheduled snapshots fail.

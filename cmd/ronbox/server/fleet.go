@@ -19,6 +19,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
@@ -50,8 +51,8 @@ func fleetService() service {
 				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
 			}
 		},
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+		outcome: func(err error) (process.Outcome, bool) {
+			return process.Outcome{Code: process.ExitConfig, Next: "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
 		},
 	}
 }

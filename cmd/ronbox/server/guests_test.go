@@ -127,7 +127,7 @@ func TestGuests(t *testing.T) {
 func (r *rig) honestly(but string) (sum calmness) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(r.t, err)
 	for service, path := range honest {
 		if service == but {

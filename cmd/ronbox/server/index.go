@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
@@ -33,8 +34,9 @@ func indexService() service {
 			return indexapi.New(e.Engine, e.limits)
 		},
 		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
+		outcome: func(err error) (process.Outcome, bool) {
+			const next = "correct the file that is named, or the key"
+			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, indexapi.ErrAccess)
 		},
 		cache: "answers",
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"ronbox/cmd/ronbox/server/tokens"
 	nodehttp "ronbox/httpapi/node"
 )
 
@@ -45,7 +46,7 @@ func (n *Node) jobs(now time.Time) []*job {
 		&job{
 			name:  "key_rotation",
 			every: fixed(rotateEvery),
-			do:    func(ctx context.Context) error { return n.RotateDue(ctx, self("janitor")) },
+			do:    func(ctx context.Context) error { return n.RotateDue(ctx, tokens.Self("janitor")) },
 		},
 		&job{name: "expiries", every: fixed(expiryEvery), do: n.readExpiries},
 		&job{

@@ -78,7 +78,7 @@ func snapshots(t *testing.T, dir string) (names []string) {
 func TestScheduledSnapshots(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Store.SnapshotEvery = unit.Duration(20 * time.Minute)
-	dir := cfg.Path(snapshotDirName)
+	dir := cfg.Path(config.SnapshotsName)
 	throughHours(t, cfg, func(h *hours) {
 		h.pass(firstSnapshot - time.Minute)
 		if exists(dir) {
@@ -108,7 +108,7 @@ func TestScheduledSnapshots(t *testing.T) {
 func TestSnapshotsMakeRoom(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Store.SnapshotEvery = unit.Duration(time.Hour)
-	dir := snapshotDir(cfg)
+	dir := cfg.SnapshotDir()
 	throughHours(t, cfg, func(h *hours) {
 		m, err := h.store.Snapshot(t.Context(), t.TempDir(), store.SnapshotOptions{}, nil)
 		must(t, errors.Join(err, os.Mkdir(dir, 0o700)))

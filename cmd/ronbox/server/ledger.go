@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -45,7 +46,7 @@ func ledgerService() service {
 			}
 		},
 		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init: func(ctx context.Context, n *Node, res *InitResult) error {
+		init: func(ctx context.Context, n *Node, res *initdir.Founded) error {
 			if !n.boot.Wallet.Enabled {
 				return nil
 			}
@@ -120,7 +121,7 @@ const (
 
 // fundDev issues the first configured asset to the account of a dev node. Other inits leave the
 // ledger empty, so that a ledger can be imported.
-func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
+func (n *Node) fundDev(ctx context.Context, res *initdir.Founded) error {
 	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -27,13 +28,6 @@ import (
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
-)
-
-// Names in the data directory.
-const (
-	DatabaseName = "ronbox.db"
-	SecretName   = "node.key"    // root of all tokens
-	TokenName    = "admin.token" // minted by init
 )
 
 // ownService is the name of the node among the services. Its commands and its bucket have this
@@ -141,7 +135,7 @@ type Node struct {
 	endings nodeapi.DrainLine // set before ended closes
 
 	sup     *flow.Supervisor // set by Run
-	state   state            // owned by Run
+	state   process.State    // owned by Run
 	begun   time.Time        // of uptime; set by Run
 	started time.Time        // reading; set by Run before the first listener
 }
@@ -251,7 +245,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 // storeOptions returns the dependencies and hooks of the store.
 func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	o := store.Options{
-		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Tracer: n.tracer,
+		Path: n.boot.Path(config.DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Tracer: n.tracer,
 		Now: n.now, Opened: n.clock.Begin,
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},

@@ -19,6 +19,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/peer"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
@@ -242,7 +243,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 	must(t, err)
 	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := a.end(); code != ExitClean {
+	if code := a.end(); code != process.ExitClean {
 		t.Errorf("exit %d\n%s", code, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended

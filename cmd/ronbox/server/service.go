@@ -10,6 +10,8 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/ledger/tables"
@@ -82,9 +84,9 @@ type service struct {
 
 	// checks of every row of every bucket
 	checks  func(context.Context) []store.Check
-	init    func(context.Context, *Node, *InitResult) error // runs in init --dev
-	status  func(*Node, *nodeapi.Status)                    // adds to /status
-	outcome func(error) (outcome, bool)                     // outcome of its own errors that end a start
+	init    func(context.Context, *Node, *initdir.Founded) error // runs in init --dev
+	status  func(*Node, *nodeapi.Status)                         // adds to /status
+	outcome func(error) (process.Outcome, bool)                  // outcome of its own errors that end a start
 
 	schema string // version of its documents, for /version and snapshots
 	format uint64 // version of its rows, for /version; 0: none
@@ -336,5 +338,13 @@ func (n *Node) closeEngines(ctx context.Context) {
 		if err := r.Close(ctx); err != nil {
 			n.log.Warn("engine was not closed", "engine", r.name, "reason", err.Error())
 		}
+	}
+}
+
+// describeServices registers the metric of the services that run.
+func (n *Node) describeServices() {
+	for _, s := range services() {
+		on := map[bool]float64{true: 1}[s.isOn(n.boot)]
+		n.metrics.Gauge("service_on", s.name, func() float64 { return on })
 	}
 }

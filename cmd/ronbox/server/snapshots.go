@@ -6,35 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"ronbox/appliance/systemd"
-	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
-
-// snapshotDirName is the default folder of scheduled snapshots.
-const snapshotDirName = "snapshots"
-
-func snapshotDir(cfg *config.Config) string {
-	switch dir := cfg.Store.SnapshotDir; {
-	case dir == "":
-		return cfg.Path(snapshotDirName)
-	case filepath.IsAbs(dir):
-		return dir
-	default:
-		return cfg.Path(dir)
-	}
-}
 
 // snapshotEvery returns the interval of scheduled snapshots, or 0 if there are none. A node in
 // memory has nothing to copy.
@@ -45,39 +26,6 @@ func (n *Node) snapshotEvery() time.Duration {
 	return n.conf().Store.SnapshotEvery.D()
 }
 
-// checkSnapshotDir returns a SnapshotDirError if the process cannot write the folder, or make it in
-// the folder above. It writes nothing.
-func checkSnapshotDir(dir string) error {
-	for at := dir; ; at = filepath.Dir(at) {
-		err := unix.Access(at+"/.", unix.W_OK|unix.X_OK) // ENOTDIR if it is no folder
-		var disk unix.Statfs_t
-		if errors.Is(err, syscall.EACCES) && unix.Statfs(at, &disk) == nil && disk.Flags&unix.ST_RDONLY != 0 {
-			err = syscall.EROFS // the permission alone would not help
-		}
-		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return snapshotDirError(dir, err)
-		}
-	}
-}
-
-// snapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
-// if its disk is full, else to a SnapshotDirError. It returns other errors unchanged.
-func snapshotDirError(dir string, err error) error {
-	errno, ok := errors.AsType[syscall.Errno](err)
-	switch {
-	case !ok, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrCorrupt):
-		return err
-	case errno == syscall.ENOSPC, errno == syscall.EDQUOT:
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	}
-	out := &nodehttp.SnapshotDirError{Cause: errno}
-	out.Path, out.User, out.Unit = dir, strconv.Itoa(os.Geteuid()), systemd.OwnUnit()
-	if self, err := user.Current(); err == nil {
-		out.User = self.Username
-	}
-	return out
-}
-
 // leastSnapshots is the number of snapshots that are never removed to make room for another.
 const leastSnapshots = 2
 
@@ -85,14 +33,14 @@ const leastSnapshots = 2
 // of the node are removed first. If the snapshot fails, the retention rule still applies and
 // leftovers are removed, because they may be filling the disk.
 func (n *Node) scheduledSnapshot(ctx context.Context) error {
-	dir := snapshotDir(n.conf())
+	dir := n.conf().SnapshotDir()
 	m, failed := n.copyInto(ctx, dir, false, nil)
 	helps := n.roomWith(dir, false, n.removable(ctx)) == nil // else all would go for nothing
 	for helps && errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
 		m, failed = n.copyInto(ctx, dir, false, nil)
 	}
 	if failed == nil {
-		_, failed = n.auditSnapshot(ctx, self("janitor"), "", m)
+		_, failed = n.auditSnapshot(ctx, tokens.Self("janitor"), "", m)
 	}
 	if ctx.Err() != nil {
 		return failed
@@ -113,7 +61,7 @@ func (n *Node) snapshotFault() error {
 		return nil
 	}
 	dir, ok := errors.AsType[*nodehttp.SnapshotDirError](*failed)
-	if ok && dir.Path != snapshotDir(n.conf()) {
+	if ok && dir.Path != n.conf().SnapshotDir() {
 		return nil // a reload has named another folder
 	}
 	return *failed
@@ -162,7 +110,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if n.boot.Amnesia.Enabled {
 		return now
 	}
-	newest, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
+	newest, err := store.Newest(cfg.SnapshotDir(), n.store.Info().NodeID, now)
 	if n.due.backup.Load() == 0 {
 		n.backedUp(n.started) // until a snapshot is known the age counts from the start
 		if err == nil && !newest.IsZero() {
@@ -176,7 +124,7 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if err != nil {
 		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
-	fault := checkSnapshotDir(snapshotDir(cfg))
+	fault := upkeep.CheckSnapshotDir(cfg.SnapshotDir())
 	n.due.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)
@@ -204,7 +152,7 @@ func (n *Node) Snapshots(ctx context.Context) (nodeapi.SnapshotList, error) {
 	if info == nil {
 		return nodeapi.SnapshotList{}, errNotOpen
 	}
-	out := nodeapi.SnapshotList{Dir: snapshotDir(n.conf()), Snapshots: []nodeapi.SnapshotInfo{}}
+	out := nodeapi.SnapshotList{Dir: n.conf().SnapshotDir(), Snapshots: []nodeapi.SnapshotInfo{}}
 	entries, err := os.ReadDir(out.Dir) // sorted by name, which has the time
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil

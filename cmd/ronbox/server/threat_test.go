@@ -54,7 +54,7 @@ type stand struct {
 func besiege(t *testing.T, change ...func(*config.Config)) *siege {
 	t.Helper()
 	cfg, _ := devConfig(t)
-	must(t, os.Remove(cfg.Path(LogKeyName))) // commands are counted: the checkpointer must not add any
+	must(t, os.Remove(cfg.Path(config.LogKeyName))) // commands are counted: the checkpointer must not add any
 	for _, c := range change {
 		c(cfg)
 	}
@@ -64,7 +64,7 @@ func besiege(t *testing.T, change ...func(*config.Config)) *siege {
 
 func besieged(r *rig) *siege {
 	r.t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(r.t, err)
 	s := &siege{rig: r, token: strings.TrimSpace(string(token)), key: signer(r.t, r.cfg)}
 	s.look()

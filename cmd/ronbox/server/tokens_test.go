@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/scopes"
@@ -327,7 +328,7 @@ func TestMintOffline(t *testing.T) {
 	if _, err := MintOffline(t.Context(), &locked, Build{},
 		nodeapi.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); classify(
 		err,
-	).code != ExitLocked {
+	).Code != process.ExitLocked {
 		t.Errorf("beside a running node: %v", err)
 	}
 	r.halt()

@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"errors"
@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
-	"ronbox/cmd/ronbox/server/config"
 )
 
 // ServiceNames returns the services that a node may run or not, in the order in which they are
@@ -16,7 +14,7 @@ import (
 func ServiceNames() []string { return []string{"registry", "wallet", "rewarder", "edge", "index"} }
 
 // switchOf returns the key of the configuration that turns a service of ServiceNames on.
-func switchOf(cfg *config.Config, name string) *bool {
+func switchOf(cfg *Config, name string) *bool {
 	return map[string]*bool{
 		"registry": &cfg.Registry.Enabled,
 		"wallet":   &cfg.Wallet.Enabled,
@@ -28,7 +26,7 @@ func switchOf(cfg *config.Config, name string) *bool {
 
 // Choose turns the named services on and all others off. It returns an error, and changes nothing,
 // if a name is unknown or if a service lacks one that it needs.
-func Choose(cfg *config.Config, names []string) error {
+func Choose(cfg *Config, names []string) error {
 	known := ServiceNames()
 	for _, name := range names {
 		if slices.Contains(known, name) {
@@ -56,7 +54,7 @@ func Choose(cfg *config.Config, names []string) error {
 }
 
 // Chosen returns the services of ServiceNames that cfg has on, and those that it has off.
-func Chosen(cfg *config.Config) (on, off []string) {
+func Chosen(cfg *Config) (on, off []string) {
 	for _, name := range ServiceNames() {
 		if *switchOf(cfg, name) {
 			on = append(on, name)
@@ -65,24 +63,4 @@ func Chosen(cfg *config.Config) (on, off []string) {
 		}
 	}
 	return on, off
-}
-
-// checkServices names the services that run.
-func checkServices(cfg *config.Config) host.Finding {
-	on, off := Chosen(cfg)
-	f := host.Finding{Check: "services", Level: host.OK, Seen: "on: " + strings.Join(on, ", ")}
-	if on == nil {
-		f.Seen = "all are off but the ledger"
-	} else if off != nil {
-		f.Seen += "; off: " + strings.Join(off, ", ")
-	}
-	return f
-}
-
-// describeServices registers the metric of the services that run.
-func (n *Node) describeServices() {
-	for _, s := range services() {
-		on := map[bool]float64{true: 1}[s.isOn(n.boot)]
-		n.metrics.Gauge("service_on", s.name, func() float64 { return on })
-	}
 }

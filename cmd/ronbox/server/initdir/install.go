@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"os"
@@ -9,10 +9,11 @@ import (
 
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 )
 
 // keys returns the keys of the configuration that init writes for every node, with their values.
-func (o InitOptions) keys(cfg *config.Config) map[string]string {
+func (o Options) keys(cfg *config.Config) map[string]string {
 	set := map[string]string{
 		"store.snapshot_every": "1d",
 		"wallet.assets":        strings.Join(cfg.Wallet.Assets, ","),
@@ -23,7 +24,7 @@ func (o InitOptions) keys(cfg *config.Config) map[string]string {
 	if dir := systemd.BackupDir; packaged(cfg) && cfg.Store.SnapshotDir == "" && mayWrite(dir) {
 		set["store.snapshot_dir"] = dir
 	}
-	for _, name := range ServiceNames() {
+	for _, name := range config.ServiceNames() {
 		if o.Services != nil && !slices.Contains(o.Services, name) {
 			set[name+".enabled"] = "false"
 		}
@@ -47,15 +48,10 @@ func (o InitOptions) keys(cfg *config.Config) map[string]string {
 // the folder and the units that a package has installed.
 func packaged(cfg *config.Config) bool { return cfg.Node.DataDir == config.Default().Node.DataDir }
 
-// IsDev reports whether init --dev has made the node: it holds keys that only such a node has.
-func IsDev(cfg *config.Config) bool {
-	return exists(cfg.Path(SignerName)) || exists(cfg.Path(PolicyKeyName))
-}
-
 // mayWrite reports whether dir is a folder that the process may write.
 func mayWrite(dir string) bool {
 	st, err := os.Stat(dir)
-	return err == nil && st.IsDir() && checkSnapshotDir(dir) == nil
+	return err == nil && st.IsDir() && upkeep.CheckSnapshotDir(dir) == nil
 }
 
 // keepListener adds the address of cfg and its protection to set, because the service does not have

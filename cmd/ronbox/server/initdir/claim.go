@@ -1,4 +1,4 @@
-package server
+package initdir
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func claim(dir string) (claimed, error) {
 	if err := c.acquire(); err != nil {
 		return c, err
 	}
-	if _, err := tokens.MakeSecret(filepath.Join(dir, SecretName)); err != nil {
+	if _, err := tokens.MakeSecret(filepath.Join(dir, config.SecretName)); err != nil {
 		return c, errors.Join(err, c.undo())
 	}
 	return c, nil
@@ -57,7 +57,7 @@ func (c *claimed) acquire() error {
 // clear locks the mark file and removes the remains of a killed init. It returns ErrNotEmpty if the
 // directory holds anything else.
 func (c *claimed) clear() error {
-	if there, err := c.others(); err != nil || len(there) > 0 && !exists(filepath.Join(c.dir, UnfinishedName)) {
+	if there, err := c.others(); err != nil || len(there) > 0 && !exists(filepath.Join(c.dir, config.UnfinishedName)) {
 		return errors.Join(err, c.notEmpty(err == nil))
 	}
 	fresh, err := c.lock()
@@ -91,7 +91,7 @@ func (c *claimed) notEmpty(is bool) error {
 func (c *claimed) others() (names []string, err error) {
 	entries, err := os.ReadDir(c.dir)
 	for _, e := range entries {
-		if e.Name() != UnfinishedName {
+		if e.Name() != config.UnfinishedName {
 			names = append(names, e.Name())
 		}
 	}
@@ -101,15 +101,15 @@ func (c *claimed) others() (names []string, err error) {
 // initMakes returns the names that init may have created in a directory.
 func initMakes() []string {
 	return []string{
-		SecretName,
+		config.SecretName,
 		config.FileName,
-		DatabaseName,
-		DatabaseName + ".new",
-		TokenName,
-		filepath.Dir(SignerName),
-		rewarderDir,
-		PacksName,
-		edgeName,
+		config.DatabaseName,
+		config.DatabaseName + ".new",
+		config.TokenName,
+		filepath.Dir(config.SignerName),
+		config.RewarderName,
+		config.PacksName,
+		config.EdgeName,
 		systemd.UnitName,
 		systemd.HTTPSocketName,
 		systemd.AdminSocketName,
@@ -119,7 +119,7 @@ func initMakes() []string {
 
 // lock creates and locks the mark. fresh reports whether it did not exist.
 func (c *claimed) lock() (fresh bool, err error) {
-	path := filepath.Join(c.dir, UnfinishedName)
+	path := filepath.Join(c.dir, config.UnfinishedName)
 	c.mark, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if fresh = err == nil; errors.Is(err, fs.ErrExist) {
 		c.mark, err = os.OpenFile(path, os.O_RDWR, 0)

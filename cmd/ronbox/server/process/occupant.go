@@ -1,7 +1,8 @@
-package server
+package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,21 +21,21 @@ const askWithin = time.Second
 // occupant describes the process that listens on the address of a node, and the advice to the
 // operator.
 type occupant struct {
-	seen   string // "the ronbox node on /srv/a (process 123) listens there"
-	advice string
+	Seen   string // "the ronbox node on /srv/a (process 123) listens there"
+	Advice string
 }
 
-// occupantOf identifies the process that listens on the address of cfg by its open files, or by its
+// OccupantOf identifies the process that listens on the address of cfg by its open files, or by its
 // answer to GET /version.
-func occupantOf(ctx context.Context, cfg *config.Config) occupant {
+func OccupantOf(ctx context.Context, cfg *config.Config) occupant {
 	const other = "or choose another address for this node with server.bind (RONBOX_SERVER__BIND)"
 	p, known := host.Listener(cfg.Server.Bind)
 	own := false
 	for _, file := range p.Files {
-		if filepath.Base(file) != DatabaseName {
+		if filepath.Base(file) != config.DatabaseName {
 			continue
 		}
-		if sameFile(file, cfg.Path(DatabaseName)) {
+		if sameFile(file, cfg.Path(config.DatabaseName)) {
 			own = true
 			continue
 		}
@@ -54,7 +55,7 @@ func occupantOf(ctx context.Context, cfg *config.Config) occupant {
 	if known {
 		by = fmt.Sprintf("process %d (%.200s)", p.PID, p.Command)
 	}
-	if id := nodeAt(ctx, address(cfg)); id != "" {
+	if id := nodeAt(ctx, cfg.URL()); id != "" {
 		return occupant{fmt.Sprintf("the ronbox node %s listens there, %s", id, by), "stop that node, " + other}
 	}
 	if !known {
@@ -93,6 +94,15 @@ func nodeAt(ctx context.Context, url string) string {
 	return v.NodeID
 }
 
+// NamingOccupant returns err, an error of listening on the address of cfg. If another process uses
+// the address, the error names it.
+func NamingOccupant(ctx context.Context, err error, cfg *config.Config) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return portTaken{err, OccupantOf(ctx, cfg)}
+	}
+	return err
+}
+
 // portTaken is the error of listening on an address that another process uses.
 type portTaken struct {
 	error
@@ -101,7 +111,7 @@ type portTaken struct {
 
 func (e portTaken) Unwrap() error { return e.error }
 
-func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.seen }
+func (e portTaken) Error() string { return e.error.Error() + ": " + e.by.Seen }
 
-// Is reports whether target is EADDRINUSE, which classify knows.
+// Is reports whether target is EADDRINUSE, which outcomeOf knows.
 func (e portTaken) Is(target error) bool { return target == syscall.EADDRINUSE }
