@@ -1,10 +1,11 @@
-package registry
+package views
 
 import (
 	"sync"
 	"testing"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -21,7 +22,7 @@ func TestCacheClosesBesideItsUsers(t *testing.T) {
 			users.Go(func() {
 				for n := range 50 {
 					key := docKey{version: uint64(i*50 + n)}
-					c.putDoc(key, Document{})
+					c.putDoc(key, document.Encoded{})
 					c.doc(key)
 					c.putItems(p, record.Items{})
 				}

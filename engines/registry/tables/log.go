@@ -1,4 +1,4 @@
-package registry
+package tables
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 	"ronbox/store"
 )
 
-// logReader reads the stored log within one read transaction. A row that does not decode is an
+// Log reads the stored log within one read transaction. A row that does not decode is an
 // error, never a panic.
-type logReader struct {
-	r     store.Reader
-	codec codec
+type Log struct {
+	R     store.Reader
+	Codec Codec
 }
 
-var _ rverify.LogReader = logReader{}
+var _ rverify.LogReader = Log{}
 
 func decoded[V any](r store.Reader, b *store.Bucket, key string, value store.Value[V]) (v V, err error) {
 	raw := r.Get(b, []byte(key))
@@ -35,26 +35,26 @@ func decoded[V any](r store.Reader, b *store.Bucket, key string, value store.Val
 }
 
 // Head returns the stored HEAD, the zero Head for an empty log.
-func (l logReader) Head() (record.Head, error) {
-	return decoded(l.r, bMeta, keyHead, store.CBOR[record.Head]())
+func (l Log) Head() (record.Head, error) {
+	return decoded(l.R, MetaBucket, KeyHead, store.CBOR[record.Head]())
 }
 
 // Entry returns the exact entry of a version.
-func (l logReader) Entry(v uint64) ([]byte, error) {
-	return l.bytes(bEntry, v)
+func (l Log) Entry(v uint64) ([]byte, error) {
+	return l.bytes(EntryBucket, v)
 }
 
 // Payload returns the canonical payload of a version.
-func (l logReader) Payload(v uint64) ([]byte, error) {
-	packed, err := l.bytes(bPayload, v)
+func (l Log) Payload(v uint64) ([]byte, error) {
+	packed, err := l.bytes(PayloadBucket, v)
 	if err != nil {
 		return nil, err
 	}
-	return l.codec.unpack(packed)
+	return l.Codec.Unpack(packed)
 }
 
-func (l logReader) bytes(b *store.Bucket, v uint64) ([]byte, error) {
-	raw := l.r.Get(b, store.U64().Append(nil, v))
+func (l Log) bytes(b *store.Bucket, v uint64) ([]byte, error) {
+	raw := l.R.Get(b, store.U64().Append(nil, v))
 	if raw == nil {
 		return nil, rverify.ErrMissing
 	}
@@ -62,14 +62,14 @@ func (l logReader) bytes(b *store.Bucket, v uint64) ([]byte, error) {
 }
 
 // Audit yields the records between two sequence numbers, both included.
-func (l logReader) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
-	return l.numbered(bAudit, store.U64().Append(nil, from), store.U64().Append(nil, to+1))
+func (l Log) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
+	return l.numbered(AuditBucket, store.U64().Append(nil, from), store.U64().Append(nil, to+1))
 }
 
 // numbered yields rows with numeric keys, up to the first other key.
-func (l logReader) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, []byte] {
+func (l Log) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
-		for k, raw := range l.r.Range(b, from, to) {
+		for k, raw := range l.R.Range(b, from, to) {
 			if n, err := store.U64().Decode(k); err != nil || !yield(n, raw) {
 				return
 			}
@@ -78,16 +78,16 @@ func (l logReader) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, 
 }
 
 // AuditHead returns the stored number and digest of the last record.
-func (l logReader) AuditHead() (seq uint64, head b3.Digest, err error) {
-	ref, err := decoded(l.r, bMeta, keyAuditHead, store.CBOR[AuditRef]())
+func (l Log) AuditHead() (seq uint64, head b3.Digest, err error) {
+	ref, err := decoded(l.R, MetaBucket, KeyAuditHead, store.CBOR[AuditRef]())
 	return ref.Seq, ref.B3, err
 }
 
 // Epochs yields the stored epochs: the version that installed the set, then the set.
-func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
+func (l Log) Epochs() iter.Seq2[uint64, []byte] {
 	keys := store.U32()
 	return func(yield func(uint64, []byte) bool) {
-		for k, raw := range l.r.Range(bEpoch, nil, nil) {
+		for k, raw := range l.R.Range(EpochBucket, nil, nil) {
 			if epoch, err := keys.Decode(k); err != nil || !yield(uint64(epoch), raw) {
 				return
 			}
@@ -96,60 +96,60 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 }
 
 // Followed reports whether the log is a copy of that of another node, without its audit chain.
-func (l logReader) Followed() bool { return l.r.Get(bMeta, []byte(keyFollowed)) != nil }
+func (l Log) Followed() bool { return l.R.Get(MetaBucket, []byte(KeyFollowed)) != nil }
 
 // Horizon returns where a pruned log begins, nil if the log is complete. It has no statement while
 // a copy has no checkpoint: the copy may not have all that the statement is about.
-func (l logReader) Horizon() (*rverify.Horizon, error) {
-	first, err := decoded(l.r, bMeta, keyMin, u64Value())
+func (l Log) Horizon() (*rverify.Horizon, error) {
+	first, err := decoded(l.R, MetaBucket, KeyMin, U64Value())
 	if err != nil || first <= 1 {
 		return nil, err
 	}
-	audit, err := decoded(l.r, bMeta, keyAuditMin, u64Value())
+	audit, err := decoded(l.R, MetaBucket, KeyAuditMin, U64Value())
 	h := &rverify.Horizon{
 		Min: first, Audit: audit, Items: func() (record.Items, error) { return l.set(first) },
 	}
 	if !l.Followed() || l.Latest() != nil {
-		h.Note = l.r.Get(bRet, store.U64().Append(nil, first))
+		h.Note = l.R.Get(RetentionBucket, store.U64().Append(nil, first))
 	}
 	return h, err
 }
 
 // set returns the stored set of items of a version.
-func (l logReader) set(v uint64) (record.Items, error) {
-	head, err := decoded(l.r, bSnap, string(setKeys().Append(nil, setKey{v, 0})), store.CBOR[setHeader]())
+func (l Log) set(v uint64) (record.Items, error) {
+	head, err := decoded(l.R, SnapBucket, string(setKeys().Append(nil, SetKey{v, 0})), store.CBOR[SetHeader]())
 	if err != nil {
 		return record.Items{}, err
 	}
 	var chunks [][]byte
 	var size int64
 	for part := range head.Chunks {
-		chunks = append(chunks, l.r.Get(bSnap, setKeys().Append(nil, setKey{v, uint16(part + 1)})))
+		chunks = append(chunks, l.R.Get(SnapBucket, setKeys().Append(nil, SetKey{v, uint16(part + 1)})))
 		size += int64(len(chunks[part]))
 	}
 	if size != head.Bytes {
 		return record.Items{}, fmt.Errorf("%d bytes, the header says %d", size, head.Bytes)
 	}
-	return unpackSet(l.codec, head, chunks)
+	return UnpackSet(l.Codec, head, chunks)
 }
 
 // NewSource returns the log in the transaction of r, with its tree. It is valid until the
 // transaction ends.
-func NewSource(r store.Reader) export.Source { return logReader{r: r, codec: newCodec()} }
+func NewSource(r store.Reader) export.Source { return Log{R: r, Codec: NewCodec()} }
 
 // TreeSize returns the number of entries that the tiles cover.
-func (l logReader) TreeSize() (uint64, error) {
-	row, err := decoded(l.r, bMeta, keyTree, store.CBOR[treeRow]())
+func (l Log) TreeSize() (uint64, error) {
+	row, err := decoded(l.R, MetaBucket, KeyTree, store.CBOR[TreeRow]())
 	return row.Size, err
 }
 
 // Tile returns the stored bytes of a tile, nil if it does not exist.
-func (l logReader) Tile(at logtree.At) []byte { return l.r.Get(bTile, tileKeys().Append(nil, at)) }
+func (l Log) Tile(at logtree.At) []byte { return l.R.Get(TileBucket, tileKeys().Append(nil, at)) }
 
 // Notes yields the archived checkpoints, then the latest.
-func (l logReader) Notes() iter.Seq2[uint64, []byte] {
+func (l Log) Notes() iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
-		for size, raw := range l.numbered(bCP, nil, nil) {
+		for size, raw := range l.numbered(CheckpointBucket, nil, nil) {
 			if !yield(size, raw) {
 				return
 			}
@@ -162,11 +162,11 @@ func (l logReader) Notes() iter.Seq2[uint64, []byte] {
 }
 
 // Latest returns the latest checkpoint, nil before the first.
-func (l logReader) Latest() []byte { return l.r.Get(bMeta, []byte(keyCheckpoint)) }
+func (l Log) Latest() []byte { return l.R.Get(MetaBucket, []byte(KeyCheckpoint)) }
 
 // sets checks the stored sets of items against the signed roots. Sets before the horizon are about
 // to be deleted.
-func (l logReader) sets() *rverify.Problem {
+func (l Log) sets() *rverify.Problem {
 	bad := func(v uint64, format string, args ...any) *rverify.Problem {
 		return &rverify.Problem{
 			Kind: rverify.KindTree, Version: v, Detail: "kept items: " + fmt.Sprintf(format, args...),
@@ -178,10 +178,10 @@ func (l logReader) sets() *rverify.Problem {
 	}
 	var from []byte
 	if h != nil {
-		from = setKeys().Append(nil, setKey{h.Min, 0})
+		from = setKeys().Append(nil, SetKey{h.Min, 0})
 	}
-	var last setKey
-	for k, row := range l.r.Range(bSnap, from, nil) {
+	var last SetKey
+	for k, row := range l.R.Range(SnapBucket, from, nil) {
 		key, err := setKeys().Decode(k)
 		if err != nil {
 			return bad(0, "%v", err)
@@ -189,8 +189,8 @@ func (l logReader) sets() *rverify.Problem {
 		before := last
 		last = key
 		if key.Part != 0 {
-			if _, err := l.codec.unpack(row); err != nil ||
-				key.Part > 1 && before != (setKey{key.Version, key.Part - 1}) {
+			if _, err := l.Codec.Unpack(row); err != nil ||
+				key.Part > 1 && before != (SetKey{key.Version, key.Part - 1}) {
 				return bad(key.Version, "part %d is none (%v)", key.Part, err)
 			}
 			continue
@@ -214,7 +214,7 @@ func (l logReader) sets() *rverify.Problem {
 // the stored sets, and the rows beside the log. The report names a fault; the error is the cause of
 // ctx.
 func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Report, error) {
-	l := logReader{r: r, codec: newCodec()}
+	l := Log{R: r, Codec: NewCodec()}
 	report, err := rverify.VerifyWhole(ctx, l, l, o)
 	if err != nil || !report.OK {
 		return report, err

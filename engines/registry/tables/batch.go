@@ -1,4 +1,4 @@
-package registry
+package tables
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -40,7 +41,8 @@ type HeadRef struct {
 	Hash    b3.Digest
 }
 
-func refOf(h record.Head) HeadRef { return HeadRef{Version: h.Version, Hash: h.Hash} }
+// RefOf returns the reference to a HEAD.
+func RefOf(h record.Head) HeadRef { return HeadRef{Version: h.Version, Hash: h.Hash} }
 
 // AuditRef names the last record of the audit chain. The zero AuditRef is the empty chain.
 type AuditRef struct {
@@ -52,7 +54,7 @@ type AuditRef struct {
 type BatchResult struct {
 	Head  HeadRef
 	Audit AuditRef
-	Tree  treeRow
+	Tree  TreeRow
 }
 
 // GuardError is returned when a guard does not hold. Op is the index of the refused step, or -1 if
@@ -77,12 +79,13 @@ func (Batch) Kind() string { return "registry.batch/1" }
 func (b Batch) Size() int {
 	n := 256
 	for _, step := range b.Steps {
-		n += step.size()
+		n += step.Size()
 	}
 	return n
 }
 
-func (step Step) size() int {
+// Size returns about how many bytes step writes.
+func (step Step) Size() int {
 	n := 128 + len(step.Audit)
 	if step.Op != nil {
 		n += step.Op.size()
@@ -94,7 +97,7 @@ func (step Step) size() int {
 // of r and the content of b.
 func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResult, error) {
 	s := newScratch(r, w)
-	if refOf(s.head) != b.Head {
+	if RefOf(s.head) != b.Head {
 		return BatchResult{}, &GuardError{Op: -1, Guard: "head"}
 	}
 	if s.audit != b.Audit {
@@ -107,26 +110,26 @@ func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResul
 			}
 		}
 		s.audit = AuditRef{Seq: s.audit.Seq + 1, B3: b3.Sum(step.Audit)}
-		audits.Put(w, s.audit.Seq, step.Audit)
+		Audits.Put(w, s.audit.Seq, step.Audit)
 	}
-	if refOf(s.head) != b.Head {
-		metaHead.Put(w, keyHead, s.head)
+	if RefOf(s.head) != b.Head {
+		MetaHead.Put(w, KeyHead, s.head)
 	}
-	metaAudit.Put(w, keyAuditHead, s.audit)
-	return BatchResult{Head: refOf(s.head), Audit: s.audit, Tree: s.tree.row}, nil
+	MetaAudit.Put(w, KeyAuditHead, s.audit)
+	return BatchResult{Head: RefOf(s.head), Audit: s.audit, Tree: s.tree.row}, nil
 }
 
 // ProposeOp enters a proposal.
 type ProposeOp struct {
 	ID     ulid.ULID
-	Row    propRow
+	Row    PropRow
 	Packed []byte // codec byte and payload
 }
 
 func (op ProposeOp) size() int { return len(op.Packed) + 128 }
 
 func (op ProposeOp) apply(s *scratch) (guard string) {
-	s.enter(op.ID, storedProp{row: op.Row, packed: op.Packed})
+	s.enter(op.ID, StoredProp{Row: op.Row, Packed: op.Packed})
 	return ""
 }
 
@@ -144,7 +147,7 @@ func (op ApproveOp) apply(s *scratch) (guard string) {
 	if s.prop(op.ID) == nil {
 		return "live"
 	}
-	key := approvalKey{id: op.ID, key: op.Key}
+	key := approvalKey{ID: op.ID, key: op.Key}
 	s.approved = append(s.approved, key)
 	approvals.Put(s.w, key, op.Approval)
 	return ""
@@ -161,13 +164,13 @@ func (op CommitOp) apply(s *scratch) (guard string) {
 	switch {
 	case p == nil:
 		return "live"
-	case p.row.PayloadB3 != v.PayloadB3 || p.row.Version != v.Number || p.row.PrevHash != v.PrevHash:
+	case p.Row.PayloadB3 != v.PayloadB3 || p.Row.Version != v.Number || p.Row.PrevHash != v.PrevHash:
 		return "payload"
 	}
-	if guard := s.append(v, p.packed); guard != "" {
+	if guard := s.append(v, p.Packed); guard != "" {
 		return guard
 	}
-	s.finish(v.ID, p, v.outcome())
+	s.finish(v.ID, p, v.Outcome())
 	return ""
 }
 
@@ -192,7 +195,7 @@ func (op GenesisOp) apply(s *scratch) (guard string) {
 	if guard := s.append(v, op.Packed); guard != "" {
 		return guard
 	}
-	doneOutcome.Put(s.w, v.ID, v.outcome())
+	DoneOutcome.Put(s.w, v.ID, v.Outcome())
 	return ""
 }
 
@@ -213,9 +216,9 @@ func (op ReplayOp) apply(s *scratch) (guard string) {
 		return guard
 	}
 	if p := s.prop(v.ID); p != nil {
-		s.finish(v.ID, p, v.outcome())
+		s.finish(v.ID, p, v.Outcome())
 	} else {
-		doneOutcome.Put(s.w, v.ID, v.outcome())
+		DoneOutcome.Put(s.w, v.ID, v.Outcome())
 	}
 	return ""
 }
@@ -235,19 +238,19 @@ type NewVersion struct {
 
 func (v *NewVersion) size() int { return len(v.Entry) + len(v.Set) }
 
-// head returns the HEAD after v.
-func (v *NewVersion) head() record.Head {
+// Head returns the HEAD after v.
+func (v *NewVersion) Head() record.Head {
 	return record.Head{
 		Version: v.Number, Hash: v.Hash, PayloadB3: v.PayloadB3, CommittedAt: v.CommittedAt, Epoch: v.Epoch,
 	}
 }
 
-// outcome returns the outcome of the proposal. Its time is that of the entry, which outlives the
+// Outcome returns the outcome of the proposal. Its time is that of the entry, which outlives the
 // audit record and may be later if the clock was set back.
-func (v *NewVersion) outcome() doneRow {
+func (v *NewVersion) Outcome() DoneRow {
 	at, _ := record.ParseTime(v.CommittedAt)
-	return doneRow{
-		State: StateCommitted, Version: v.Number, PayloadB3: v.PayloadB3, AtMS: at.UnixMilli(),
+	return DoneRow{
+		State: document.StateCommitted, Version: v.Number, PayloadB3: v.PayloadB3, AtMS: at.UnixMilli(),
 		CommittedAt: v.CommittedAt, Hash: v.Hash,
 	}
 }
@@ -267,7 +270,7 @@ func (op EndOp) apply(s *scratch) (guard string) {
 		return "live"
 	}
 	s.finish(op.ID, p,
-		doneRow{State: op.State, Version: p.row.Version, PayloadB3: p.row.PayloadB3, AtMS: op.AtMS})
+		DoneRow{State: op.State, Version: p.Row.Version, PayloadB3: p.Row.PayloadB3, AtMS: op.AtMS})
 	return ""
 }
 
@@ -281,10 +284,11 @@ func (op ForgetOp) size() int { return len(op.IDs) * (len(ulid.ULID{}) + 1) }
 
 func (op ForgetOp) apply(s *scratch) (guard string) {
 	for _, id := range op.IDs {
-		if how, known := doneOutcome.Get(s.r, id); !known || how.State == StateCommitted || how.AtMS > op.OverMS {
+		if how, known := DoneOutcome.Get(s.r, id); !known || how.State == document.StateCommitted ||
+			how.AtMS > op.OverMS {
 			return "outcome_over"
 		}
-		doneOutcome.Delete(s.w, id)
+		DoneOutcome.Delete(s.w, id)
 	}
 	return ""
 }
@@ -300,16 +304,16 @@ func (AdoptOp) size() int { return 0 }
 
 func (op AdoptOp) apply(s *scratch) (guard string) {
 	if op.Incarnation != "" {
-		metaAdopted.Put(s.w, keyAdopted, []byte(op.Incarnation))
-		metaRaw.Delete(s.w, keyAdoptedOld)
-		metaRaw.Delete(s.w, keyCheckpoint)
+		MetaAdopted.Put(s.w, KeyAdopted, []byte(op.Incarnation))
+		MetaRaw.Delete(s.w, KeyAdoptedOld)
+		MetaRaw.Delete(s.w, KeyCheckpoint)
 	}
-	kept, known := metaObjections.Get(s.r, keyObjections)
+	kept, known := MetaObjections.Get(s.r, KeyObjections)
 	switch {
 	case known && op.Settle:
-		metaObjections.Put(s.w, keyObjections, *kept.settled(s.head.Version))
+		MetaObjections.Put(s.w, KeyObjections, *kept.Settled(s.head.Version))
 	case known:
-		metaObjections.Delete(s.w, keyObjections)
+		MetaObjections.Delete(s.w, KeyObjections)
 	}
 	return ""
 }
@@ -324,14 +328,14 @@ type scratch struct {
 	tree     *forest
 	head     record.Head
 	audit    AuditRef
-	props    map[ulid.ULID]*storedProp // entered by this batch; nil: ended by it
+	props    map[ulid.ULID]*StoredProp // entered by this batch; nil: ended by it
 	approved []approvalKey             // recorded by this batch
 }
 
 func newScratch(r store.Reader, w *store.Writes) *scratch {
-	s := &scratch{r: r, w: w, tree: newForest(r, w), props: map[ulid.ULID]*storedProp{}}
-	s.head, _ = metaHead.Get(r, keyHead)
-	s.audit, _ = metaAudit.Get(r, keyAuditHead)
+	s := &scratch{r: r, w: w, tree: newForest(r, w), props: map[ulid.ULID]*StoredProp{}}
+	s.head, _ = MetaHead.Get(r, KeyHead)
+	s.audit, _ = MetaAudit.Get(r, KeyAuditHead)
 	return s
 }
 
@@ -348,17 +352,17 @@ func (s *scratch) append(v *NewVersion, packed []byte) (guard string) {
 	if s.tree.row.Size != s.head.Version || s.tree.grow(v.Entry, packed) != nil {
 		return "tree"
 	}
-	entries.Put(s.w, v.Number, v.Entry)
-	payloads.Put(s.w, v.Number, packed)
+	Entries.Put(s.w, v.Number, v.Entry)
+	Payloads.Put(s.w, v.Number, packed)
 	if len(v.Set) > 0 {
-		epochs.Put(s.w, uint32(v.Epoch), epochSet{version: v.Number, set: v.Set})
+		Epochs.Put(s.w, uint32(v.Epoch), EpochSet{Version: v.Number, Set: v.Set})
 	}
-	s.head = v.head()
+	s.head = v.Head()
 	return ""
 }
 
 // prop returns the live proposal id, or nil.
-func (s *scratch) prop(id ulid.ULID) *storedProp {
+func (s *scratch) prop(id ulid.ULID) *StoredProp {
 	if p, seen := s.props[id]; seen {
 		return p
 	}
@@ -368,25 +372,25 @@ func (s *scratch) prop(id ulid.ULID) *storedProp {
 	return nil
 }
 
-func (s *scratch) enter(id ulid.ULID, p storedProp) {
+func (s *scratch) enter(id ulid.ULID, p StoredProp) {
 	s.props[id] = &p
 	props.Put(s.w, id, p)
-	propExpiry.Put(s.w, expiry{uint64(p.row.ExpiresMS), id}, struct{}{})
+	propExpiry.Put(s.w, Expiry{uint64(p.Row.ExpiresMS), id}, struct{}{})
 }
 
 // finish deletes a live proposal with all its approvals, and stores its outcome.
-func (s *scratch) finish(id ulid.ULID, p *storedProp, how doneRow) {
+func (s *scratch) finish(id ulid.ULID, p *StoredProp, how DoneRow) {
 	s.props[id] = nil
 	props.Delete(s.w, id)
-	propExpiry.Delete(s.w, expiry{uint64(p.row.ExpiresMS), id})
+	propExpiry.Delete(s.w, Expiry{uint64(p.Row.ExpiresMS), id})
 	from, to := ofProposal(id)
 	for k := range approvals.Range(s.r, from, to) {
 		approvals.Delete(s.w, k)
 	}
 	for _, k := range s.approved {
-		if k.id == id {
+		if k.ID == id {
 			approvals.Delete(s.w, k)
 		}
 	}
-	doneOutcome.Put(s.w, id, how)
+	DoneOutcome.Put(s.w, id, how)
 }

@@ -1,10 +1,11 @@
-package registry
+package views
 
 import (
 	"context"
 	"fmt"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -19,14 +20,14 @@ type reach struct {
 // lead, which other nodes write. It reads how far the log goes and verifies nothing: the content of
 // these reads was signed or hashed once. The caller repeats it after the file has changed, and
 // calls Recover when the node leads, but never both at once. Reads may run meanwhile.
-func (e *Engine) Stand(ctx context.Context) error {
+func (rd *Reader) Stand(ctx context.Context) error {
 	var at reach
 	var note []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		head, _ := metaHead.Get(r, keyHead)
+	err := rd.View(ctx, func(r store.Reader) error {
+		head, _ := tables.MetaHead.Get(r, tables.KeyHead)
 		at.head = head.Version
-		at.min, _ = metaNumber.Get(r, keyMin)
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+		at.min, _ = tables.MetaNumber.Get(r, tables.KeyMin)
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err == nil && note != nil {
@@ -37,16 +38,16 @@ func (e *Engine) Stand(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the copy of the registry: %w", err)
 	}
-	e.copied.Store(&at)
+	rd.copied.Store(&at)
 	return nil
 }
 
 // reach returns how far reads of versions go: by the published HEAD or, until Recover has published
 // one, by the copy of a member that does not lead.
-func (e *Engine) reach() reach {
-	head := e.Head()
-	if at := e.copied.Load(); at != nil && at.head > head.Head.Version {
+func (rd *Reader) reach() reach {
+	head := rd.pub.Head()
+	if at := rd.copied.Load(); at != nil && at.head > head.Head.Version {
 		return *at
 	}
-	return reach{head.Head.Version, head.MinVersion, e.checkpointSize()}
+	return reach{head.Head.Version, head.MinVersion, rd.pub.Covered()}
 }

@@ -1,4 +1,4 @@
-package registry
+package views
 
 import (
 	"context"
@@ -10,32 +10,34 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
-// itemsAfter returns the items after a payload on its base, which must be the one that the payload
+// ItemsAfter returns the items after a payload on its base, which must be the one that the payload
 // names. It checks them against the payload and caches them by the digest of the payload, which
 // determines them.
-func (e *Engine) itemsAfter(p *record.Payload, base record.Base) (record.Items, error) {
-	if items, ok := e.cache.items(p.B3()); ok {
+func (rd *Reader) ItemsAfter(p *record.Payload, base record.Base) (record.Items, error) {
+	if items, ok := rd.cache.items(p.B3()); ok {
 		return items, nil
 	}
 	items, err := p.Check(base)
 	if err != nil {
 		return record.Items{}, err
 	}
-	e.cache.putItems(p, items)
+	rd.cache.putItems(p, items)
 	return items, nil
 }
 
-// payloadAt reads and parses the payload of a committed version.
-func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, error) {
-	packed, _, err := rowOf(ctx, e, payloads, v)
+// PayloadAt reads and parses the payload of a committed version.
+func (rd *Reader) PayloadAt(ctx context.Context, v uint64) (*record.Payload, error) {
+	packed, _, err := RowOf(ctx, rd, tables.Payloads, v)
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.codec.payload(packed)
+	p, err := rd.Codec.Payload(packed)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v, err)
 	}
@@ -44,36 +46,36 @@ func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, erro
 
 // knownItems returns the items of version v if they need no replay: those of HEAD, of the empty log
 // and of the cache. If known is false, last is the payload of v.
-func (e *Engine) knownItems(ctx context.Context,
+func (rd *Reader) knownItems(ctx context.Context,
 	v uint64) (items record.Items, last *record.Payload, known bool, err error) {
-	if head := e.Head(); head.Head.Version == v {
+	if head := rd.pub.Head(); head.Head.Version == v {
 		return head.Items, nil, true, nil
 	}
 	if v == 0 {
 		return items, nil, true, nil
 	}
-	if last, err = e.payloadAt(ctx, v); err != nil {
+	if last, err = rd.PayloadAt(ctx, v); err != nil {
 		return items, nil, false, err
 	}
-	items, known = e.cache.items(last.B3())
+	items, known = rd.cache.items(last.B3())
 	return items, last, known, nil
 }
 
-// materialise returns the items of version v. It reads the nearest stored set at or below v, folds
+// Materialise returns the items of version v. It reads the nearest stored set at or below v, folds
 // the deltas above it into one, and checks the result against the signed root.
-func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error) {
-	items, last, known, err := e.knownItems(ctx, v)
+func (rd *Reader) Materialise(ctx context.Context, v uint64) (record.Items, error) {
+	items, last, known, err := rd.knownItems(ctx, v)
 	if known || err != nil {
 		return items, err
 	}
-	f, err := e.nearest(ctx, v)
+	f, err := rd.nearest(ctx, v)
 	if err != nil {
 		return record.Items{}, err
 	}
 	for n := f.version + 1; n < v; n += replaySlice {
-		if err := e.replay(ctx, &f, n, min(v, n+replaySlice)); err != nil {
-			if first := e.Head().MinVersion; n < first && first <= v {
-				return e.materialise(ctx, v) // retention has removed the versions meanwhile and stored a nearer set
+		if err := rd.replay(ctx, &f, n, min(v, n+replaySlice)); err != nil {
+			if first := rd.pub.Head().MinVersion; n < first && first <= v {
+				return rd.Materialise(ctx, v) // retention has removed the versions meanwhile and stored a nearer set
 			}
 			return record.Items{}, err
 		}
@@ -86,7 +88,7 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 		return record.Items{}, fmt.Errorf("items of version %d: root %s, signed %s: %w", v, items.Root(),
 			last.ItemsRoot, store.ErrCorrupt)
 	}
-	e.cache.putItems(last, items)
+	rd.cache.putItems(last, items)
 	return items, nil
 }
 
@@ -94,11 +96,11 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 const replaySlice = 64
 
 // replay folds the deltas of versions from up to, but not including, to.
-func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
+func (rd *Reader) replay(ctx context.Context, f *fold, from, to uint64) error {
 	var packed [][]byte
-	err := e.view(ctx, func(r store.Reader) error {
+	err := rd.View(ctx, func(r store.Reader) error {
 		packed = packed[:0]
-		for _, raw := range payloads.Range(r, from, to) {
+		for _, raw := range tables.Payloads.Range(r, from, to) {
 			packed = append(packed, raw)
 		}
 		return nil
@@ -107,7 +109,7 @@ func (e *Engine) replay(ctx context.Context, f *fold, from, to uint64) error {
 		return err
 	}
 	for i, raw := range packed {
-		p, err := e.codec.payload(raw)
+		p, err := rd.Codec.Payload(raw)
 		if err != nil {
 			return fmt.Errorf("version %d: %w", from+uint64(i), err)
 		}
@@ -168,7 +170,7 @@ type versionCache struct{ *cache.Cache[[]byte, any] }
 
 func newVersionCache(c *flow.Catalog) versionCache {
 	return versionCache{cache.New(c, cache.Spec[[]byte, any]{
-		Service: service, Name: "version_cache", Producers: []string{flow.HTTP, taskPipeline},
+		Service: tables.Service, Name: "version_cache", Producers: []string{flow.HTTP, "pipeline"},
 		Doc: "old versions", Bytes: cacheBytes, Entry: cacheEntry,
 	})}
 }
@@ -220,14 +222,14 @@ func (k docKey) bytes() []byte {
 
 type cachedDoc struct {
 	key docKey
-	doc Document
+	doc document.Encoded
 }
 
-func (c versionCache) doc(k docKey) (Document, bool) {
+func (c versionCache) doc(k docKey) (document.Encoded, bool) {
 	hit, ok := c.get(k.bytes()).(cachedDoc)
 	return hit.doc, ok && hit.key == k
 }
 
-func (c versionCache) putDoc(k docKey, doc Document) {
+func (c versionCache) putDoc(k docKey, doc document.Encoded) {
 	c.Set(k.bytes(), cachedDoc{k, doc}, int64(len(doc.JSON))+entryCost)
 }

@@ -1,4 +1,4 @@
-package registry
+package tables
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
@@ -18,15 +19,15 @@ import (
 
 // metaKeys lists all keys of reg/meta.
 var metaKeys = []string{
-	keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint,
-	keyAdopted, keyAdoptedOld, keyObjections, keyVerified, keyFollowed, keyFollowFault,
+	KeyHead, KeyOrigin, KeyGenesis, KeyMin, KeyAuditMin, KeyAuditHead, keySchema, KeyTree, KeyCheckpoint,
+	KeyAdopted, KeyAdoptedOld, KeyObjections, KeyVerified, KeyFollowed, KeyFollowFault,
 }
 
 // sides compares the rows beside a verified log with it: reg/meta, the outcomes of proposals, and
 // the live proposals. A version that a catch-up has replayed was never pending in this file. A
 // proposal older than the oldest audit record may have no record of its creation.
 type sides struct {
-	logReader
+	Log
 	head    record.Head
 	min     uint64
 	set     *record.SignerSet // in force
@@ -43,8 +44,8 @@ type story struct {
 }
 
 // sides returns the first fault, or nil. The error is the cause of ctx.
-func (l logReader) sides(ctx context.Context, head record.Head) (p *rverify.Problem, err error) {
-	s := &sides{logReader: l, head: head, stories: map[ulid.ULID]*story{}}
+func (l Log) sides(ctx context.Context, head record.Head) (p *rverify.Problem, err error) {
+	s := &sides{Log: l, head: head, stories: map[ulid.ULID]*story{}}
 	defer func() {
 		switch row := recover().(type) {
 		case nil:
@@ -86,34 +87,34 @@ func (s *sides) all(version uint64, subject string, conditions ...condition) {
 // meta compares reg/meta with the genesis, and the recorded first version with the limits of the
 // log. Reading the summed rows checks their checksums.
 func (s *sides) meta() {
-	for k := range s.r.Range(bMeta, nil, nil) {
+	for k := range s.R.Range(MetaBucket, nil, nil) {
 		s.must(slices.Contains(metaKeys, string(k)), 0, "reg/meta has an unknown row %q", k)
 	}
-	metaAdopted.Get(s.r, keyAdopted)
-	metaObjections.Get(s.r, keyObjections)
-	metaVerified.Get(s.r, keyVerified)
-	metaFollowFault.Get(s.r, keyFollowFault)
-	followed, copied := metaFollowed.Get(s.r, keyFollowed)
+	MetaAdopted.Get(s.R, KeyAdopted)
+	MetaObjections.Get(s.R, KeyObjections)
+	MetaVerified.Get(s.R, KeyVerified)
+	MetaFollowFault.Get(s.R, KeyFollowFault)
+	followed, copied := MetaFollowed.Get(s.R, KeyFollowed)
 	if s.head.Version == 0 {
 		return
 	}
-	s.min, _ = metaNumber.Get(s.r, keyMin)
-	for _, set := range epochs.All(s.r) {
-		s.set, _ = record.ParseSignerSet(set.set) // verified before
+	s.min, _ = MetaNumber.Get(s.R, KeyMin)
+	for _, set := range Epochs.All(s.R) {
+		s.set, _ = record.ParseSignerSet(set.Set) // verified before
 	}
-	raw, _ := entries.Get(s.r, 1)
+	raw, _ := Entries.Get(s.R, 1)
 	first, err := record.ParseEntry(raw)
 	if err != nil {
 		s.must(false, 1, "entry: %v", err)
 		return
 	}
-	origin, _ := metaRaw.Get(s.r, keyOrigin)
-	genesis, _ := metaRaw.Get(s.r, keyGenesis)
-	schema, _ := metaRaw.Get(s.r, keySchema)
+	origin, _ := MetaRaw.Get(s.R, KeyOrigin)
+	genesis, _ := MetaRaw.Get(s.R, KeyGenesis)
+	schema, _ := MetaRaw.Get(s.R, keySchema)
 	s.all(1, "reg/meta",
 		condition{s.min >= 1 && s.min <= s.head.Version, fmt.Sprintf("min_version is %d", s.min)},
 		condition{
-			(s.min > 1 && !copied) == metaNumber.Has(s.r, keyAuditMin), "min_version and audit_min do not go together",
+			(s.min > 1 && !copied) == MetaNumber.Has(s.R, KeyAuditMin), "min_version and audit_min do not go together",
 		},
 		condition{string(origin) == first.Origin, "the origin is not that of genesis"},
 		condition{bytes.Equal(genesis, first.PayloadB3[:]), "the genesis is not version 1"},
@@ -124,8 +125,8 @@ func (s *sides) meta() {
 // audits collects the stories of proposals from the audit chain, and demands the outcome of each
 // version.
 func (s *sides) audits(ctx context.Context) {
-	first, _ := metaNumber.Get(s.r, keyAuditMin)
-	for seq, raw := range audits.All(s.r) {
+	first, _ := MetaNumber.Get(s.R, KeyAuditMin)
+	for seq, raw := range Audits.All(s.R) {
 		rec, err := record.ParseAudit(raw) // the verified chain begins at audit_min; older rows await deletion
 		s.must(err == nil, 0, "audit record %d: %v", seq, err)
 		if ctx.Err() != nil || s.fault != nil {
@@ -147,30 +148,30 @@ func timeOf(rec *record.Audit) time.Time {
 
 // follow adds an audit record to the story of its proposal.
 func (s *sides) follow(rec *record.Audit) {
-	id, err := parseID(rec.ProposalID)
+	id, err := ParseID(rec.ProposalID)
 	switch {
-	case rec.Event == eventAdopted:
+	case rec.Event == EventAdopted:
 		for _, st := range s.stories {
 			st.loose = true
 		}
-	case rec.Event == eventForgotten:
+	case rec.Event == EventForgotten:
 		for id, st := range s.stories {
-			if st.ended != nil && timeOf(rec).Sub(timeOf(st.ended)) >= keepOutcomes && !doneOutcome.Has(s.r, id) {
+			if st.ended != nil && timeOf(rec).Sub(timeOf(st.ended)) >= KeepOutcomes && !DoneOutcome.Has(s.R, id) {
 				delete(s.stories, id)
 			}
 		}
 	case err != nil:
 	case rec.Commits():
 		delete(s.stories, id)
-		how, known := doneOutcome.Get(s.r, id)
+		how, known := DoneOutcome.Get(s.R, id)
 		pruned := !known && rec.Version < s.min
-		s.must(pruned || how.State == StateCommitted && how.Version == rec.Version, rec.Version,
+		s.must(pruned || how.State == document.StateCommitted && how.Version == rec.Version, rec.Version,
 			"%s: its outcome is missing or not that version", rec.ProposalID)
-	case rec.Event == eventProposed:
+	case rec.Event == EventProposed:
 		s.story(id).made = rec
-	case rec.Event == eventApproved && len(rec.Signers) == 1:
+	case rec.Event == EventApproved && len(rec.Signers) == 1:
 		s.story(id).approvals[rec.Signers[0]] = rec.ApprovalB3
-	case endState(rec.Event) != "":
+	case EndState(rec.Event) != "":
 		s.story(id).ended = rec
 	}
 }
@@ -193,13 +194,13 @@ func (s *sides) take(id ulid.ULID) (st *story, cut bool) {
 // outcomes compares the outcomes of proposals with entries and audit records, and the recorded
 // bytes of the log with its rows.
 func (s *sides) outcomes(ctx context.Context) {
-	tree, _ := metaTree.Get(s.r, keyTree)
+	tree, _ := MetaTree.Get(s.R, KeyTree)
 	var stored int64
-	for id, how := range doneOutcome.All(s.r) {
+	for id, how := range DoneOutcome.All(s.R) {
 		if ctx.Err() != nil || s.fault != nil {
 			return
 		}
-		if how.State == StateCommitted {
+		if how.State == document.StateCommitted {
 			stored += s.committed(id, how)
 		} else {
 			s.ended(id, how)
@@ -210,17 +211,17 @@ func (s *sides) outcomes(ctx context.Context) {
 
 // committed compares the outcome of a version with its entry. It returns the stored bytes of the
 // version.
-func (s *sides) committed(id ulid.ULID, how doneRow) int64 {
-	raw, _ := entries.Get(s.r, how.Version)
-	packed, _ := payloads.Get(s.r, how.Version)
+func (s *sides) committed(id ulid.ULID, how DoneRow) int64 {
+	raw, _ := Entries.Get(s.R, how.Version)
+	packed, _ := Payloads.Get(s.R, how.Version)
 	e, err := record.ParseEntry(raw)
 	if err != nil {
-		s.must(false, how.Version, "%s: entry: %v", idText(id), err)
+		s.must(false, how.Version, "%s: entry: %v", IDText(id), err)
 		return 0
 	}
 	at, _ := record.ParseTime(how.CommittedAt)
-	s.all(how.Version, "outcome of "+idText(id),
-		condition{e.ProposalID == idText(id), "the entry names another proposal"},
+	s.all(how.Version, "outcome of "+IDText(id),
+		condition{e.ProposalID == IDText(id), "the entry names another proposal"},
 		condition{e.Hash() == how.Hash, "the hash is not that of the entry"},
 		condition{e.PayloadB3 == how.PayloadB3, "the payload is not that of the entry"},
 		condition{e.CommittedAt == how.CommittedAt && at.UnixMilli() == how.AtMS, "the time is not that of the entry"})
@@ -228,15 +229,15 @@ func (s *sides) committed(id ulid.ULID, how doneRow) int64 {
 }
 
 // ended compares the outcome of a proposal that did not become a version with its audit records.
-func (s *sides) ended(id ulid.ULID, how doneRow) {
+func (s *sides) ended(id ulid.ULID, how DoneRow) {
 	st, _ := s.take(id)
 	if st.ended == nil {
-		s.must(false, how.Version, "outcome of %s: no audit record ends it", idText(id))
+		s.must(false, how.Version, "outcome of %s: no audit record ends it", IDText(id))
 		return
 	}
-	s.all(how.Version, "outcome of "+idText(id),
+	s.all(how.Version, "outcome of "+IDText(id),
 		condition{how.CommittedAt == "" && how.Hash.IsZero(), "it has the hash or the time of a version"},
-		condition{endState(st.ended.Event) == how.State, "the state is not that of the audit record"},
+		condition{EndState(st.ended.Event) == how.State, "the state is not that of the audit record"},
 		condition{st.ended.Version == how.Version, "the version is not that of the audit record"},
 		condition{st.ended.PayloadB3 == how.PayloadB3, "the payload is not that of the audit record"},
 		condition{timeOf(st.ended).UnixMilli() == how.AtMS, "the time is not that of the audit record"})
@@ -246,14 +247,14 @@ func (s *sides) ended(id ulid.ULID, how doneRow) {
 // expiry or story is left.
 func (s *sides) pending() {
 	live, signed := 0, 0
-	for id, p := range props.All(s.r) {
+	for id, p := range props.All(s.R) {
 		live++
 		signed += s.proposal(id, p)
 	}
-	s.must(count(propExpiry, s.r) == live, 0, "reg/prop_exp has a row that is not of a live proposal")
-	s.must(count(approvals, s.r) == signed, 0, "reg/appr has a row that is not of a live proposal")
+	s.must(count(propExpiry, s.R) == live, 0, "reg/prop_exp has a row that is not of a live proposal")
+	s.must(count(approvals, s.R) == signed, 0, "reg/appr has a row that is not of a live proposal")
 	for id, st := range s.stories {
-		s.must(st.loose, 0, "%s is neither pending nor ended", idText(id))
+		s.must(st.loose, 0, "%s is neither pending nor ended", IDText(id))
 	}
 }
 
@@ -265,28 +266,28 @@ func count[K, V any](t store.Table[K, V], r store.Reader) (n int) {
 }
 
 // proposal checks a live proposal and its approvals. It returns the number of approvals.
-func (s *sides) proposal(id ulid.ULID, p storedProp) (signed int) {
+func (s *sides) proposal(id ulid.ULID, p StoredProp) (signed int) {
 	st, cut := s.take(id)
-	row, name := p.row, idText(id)
-	payload, err := s.codec.payload(p.packed)
+	row, name := p.Row, IDText(id)
+	payload, err := s.Codec.Payload(p.Packed)
 	if err != nil {
 		s.must(false, row.Version, "%s: payload: %v", name, err)
 		return 0
 	}
-	s.must(rowFits(row, payload), row.Version, "%s: its row is not that of its payload", name)
-	s.must(checkExpiry(s.r, id, row) == nil, row.Version, "%s: its expiry is not in reg/prop_exp", name)
+	s.must(RowFits(row, payload), row.Version, "%s: its row is not that of its payload", name)
+	s.must(CheckExpiry(s.R, id, row) == nil, row.Version, "%s: its expiry is not in reg/prop_exp", name)
 	s.must(st.ended == nil || st.loose, row.Version, "%s: an audit record has ended it", name)
 	s.must(st.made != nil || cut, row.Version, "%s: no audit record creates it", name)
 	if made := st.made; made != nil {
-		by := owner(engines.Actor{CapID: made.Actor.CapID, UID: made.Actor.UID})
+		by := OwnerOf(engines.Actor{CapID: made.Actor.CapID, UID: made.Actor.UID})
 		s.all(row.Version, name,
 			condition{made.PayloadB3 == row.PayloadB3, "the payload is not that of the audit record"},
 			condition{made.Version == row.Version, "the version is not that of the audit record"},
 			condition{timeOf(made).UnixMilli() == row.CreatedMS, "the time is not that of the audit record"},
-			condition{by == clip(row.Owner), "the owner is not that of the audit record"})
+			condition{by == ClipText(row.Owner), "the owner is not that of the audit record"})
 	}
 	from, to := ofProposal(id)
-	for k, raw := range approvals.Range(s.r, from, to) {
+	for k, raw := range approvals.Range(s.R, from, to) {
 		signed++
 		s.approval(name, st, payload, k.key, raw)
 	}
@@ -305,7 +306,7 @@ func (s *sides) approval(name string, st *story, payload *record.Payload, key b3
 	sum := st.approvals[a.SignerID]
 	s.all(payload.Version, name+": approval by "+a.SignerID,
 		condition{bytes.Equal(a.Bytes(), raw), "it is not canonical"},
-		condition{keyOf(signer) == key, "it is stored under another key"},
+		condition{KeyOf(signer) == key, "it is stored under another key"},
 		condition{sum.IsZero() || sum == b3.Sum(raw), "the audit record names other bytes"},
 		condition{record.VerifyApproval(a, signer, payload.B3()) == nil, "the signature is invalid"})
 }
