@@ -2,18 +2,18 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"math"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"ronbox/appliance/obs"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
@@ -24,45 +24,68 @@ import (
 // rowWithin bounds the wait for the audit row of a completed snapshot.
 const rowWithin = 5 * time.Second
 
+// Backup takes the snapshots of a node, on request and by a schedule.
+type Backup struct {
+	d BackupDeps
+	// Unix ns of the newest snapshot, or of the start of the node until one is known; 0: not known
+	last   atomic.Int64
+	failed atomic.Pointer[error] // of the last scheduled snapshot, or of its folder at the start
+}
+
+// BackupDeps are the neighbours of a Backup.
+type BackupDeps struct {
+	Config   func() *config.Config // the current one
+	Store    *store.Store
+	Log      hclog.Logger
+	Now      func() time.Time
+	Started  func() time.Time                         // reading at the start of the node
+	OnDisk   func(what string) error                  // refuses an action that a node in memory cannot do
+	Record   func(context.Context, store.Event) error // appends an audit row
+	Versions map[string]string                        // of the program and of documents, for manifests
+}
+
+// NewBackup returns the Backup of a node. It opens and starts nothing.
+func NewBackup(d BackupDeps) *Backup { return &Backup{d: d} }
+
 // Snapshot copies the current state into a folder while writes continue, verifies the copy and
 // appends an audit row.
-func (n *Node) Snapshot(
+func (b *Backup) Snapshot(
 	ctx context.Context, by engines.Actor, corrID string, r nodeapi.SnapshotRequest, progress func(done, total int64),
 ) (nodeapi.Snapshot, error) {
-	m, err := n.copyInto(ctx, r.Dir, r.Compact, progress)
+	m, err := b.copyInto(ctx, r.Dir, r.Compact, progress)
 	if err != nil {
 		return nodeapi.Snapshot{}, err
 	}
-	return n.auditSnapshot(ctx, by, corrID, m)
+	return b.audit(ctx, by, corrID, m)
 }
 
 // copyInto takes a snapshot without its audit row. It returns store.ErrFull if there is no room for
 // the copy, and a SnapshotDirError if the folder cannot be written.
-func (n *Node) copyInto(
+func (b *Backup) copyInto(
 	ctx context.Context, dir string, compact bool, progress func(done, total int64),
 ) (m store.Manifest, err error) {
-	if err := n.onDisk("snapshot"); err != nil {
+	if err := b.d.OnDisk("snapshot"); err != nil {
 		return m, err
 	}
 	if err := upkeep.CheckSnapshotDir(dir); err != nil {
 		return m, err
 	}
-	if err := n.roomFor(dir, compact); err != nil {
+	if err := b.RoomFor(dir, compact); err != nil {
 		return m, err
 	}
-	began := n.now()
-	if m, err = n.store.Snapshot(ctx, dir, n.snapshotOptions(compact), progress); err != nil {
+	began := b.d.Now()
+	if m, err = b.d.Store.Snapshot(ctx, dir, b.Options(compact), progress); err != nil {
 		return m, upkeep.SnapshotDirError(dir, err)
 	}
-	n.backedUp(began)
-	if dir == n.conf().SnapshotDir() {
-		n.due.failed.Store(nil)
+	b.taken(began)
+	if dir == b.d.Config().SnapshotDir() {
+		b.failed.Store(nil)
 	}
 	return m, nil
 }
 
-// auditSnapshot appends the audit row of a snapshot.
-func (n *Node) auditSnapshot(
+// audit appends the audit row of a snapshot.
+func (b *Backup) audit(
 	ctx context.Context, by engines.Actor, corrID string, m store.Manifest,
 ) (nodeapi.Snapshot, error) {
 	e := tokens.AuditEvent("db.snapshot", by, corrID, map[string]string{
@@ -74,138 +97,23 @@ func (n *Node) auditSnapshot(
 	// the snapshot exists even if the caller has left
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin)
 	defer cancel()
-	if err := n.record(ctx, e); err != nil {
+	if err := b.d.Record(ctx, e); err != nil {
 		return nodeapi.Snapshot{}, fmt.Errorf("audit snapshot %s: %w", m.Path, err)
 	}
 	return nodeapi.Snapshot{File: m.Path, Manifest: m.ManifestPath, B3: m.B3.String(), Seq: m.Seq}, nil
 }
 
-func (n *Node) snapshotOptions(compact bool) store.SnapshotOptions {
-	versions := map[string]string{"ronbox": n.build.Version}
-	for _, s := range services() {
-		if s.schema != "" {
-			versions[s.name] = s.schema
-		}
-	}
-	return store.SnapshotOptions{Compact: compact, Versions: versions}
+// Options returns the options of a snapshot.
+func (b *Backup) Options(compact bool) store.SnapshotOptions {
+	return store.SnapshotOptions{Compact: compact, Versions: b.d.Versions}
 }
 
-// Stages of a check, as its lines name them.
-const (
-	stageCopy   = "snapshot"
-	stageVerify = "verify"
-)
-
-// checkPrefix is the name prefix of the folder of a copy that is being checked.
-const checkPrefix = "ronbox-check-"
-
-// tempAge is the age from which a temporary file of a verb counts as left by a killed verb.
-const tempAge = time.Hour
-
-// tempName matches temporary files of verbs and of the doctor.
-var tempName = regexp.MustCompile(`^\.ronbox-(sync-)?[0-9]+$`)
-
-// sweep removes leftovers of killed processes: copies for a check, compaction, restore or snapshot,
-// and temporary files of verbs. Call it after the file is locked.
-func (n *Node) sweep() {
-	entries, err := os.ReadDir(n.boot.Node.DataDir)
-	var removed []string
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone != nil || !(e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix)) &&
-			!(info.Mode().IsRegular() && tempName.MatchString(e.Name()) && time.Since(info.ModTime()) > tempAge) {
-			continue
-		}
-		if gone = os.RemoveAll(n.boot.Path(e.Name())); gone == nil {
-			removed = append(removed, n.boot.Path(e.Name()))
-		}
-		err = errors.Join(err, gone)
-	}
-	beside, failed := store.SweepBeside(n.store.Path())
-	_, swept := n.store.Sweep(n.boot.SnapshotDir()) // it logs what it removes
-	for _, path := range slices.Concat(removed, beside) {
-		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
-	}
-	if err = errors.Join(err, failed, swept); err != nil {
-		n.log.Warn("leftovers of killed processes were not all removed", "reason", err.Error(), "next",
-			"remove the named files if no process writes them")
-	}
-}
-
-// CheckDB copies the file beside itself, verifies the copy (pages, chains, signatures) and removes
-// it. The file itself cannot be checked while it is written.
-func (n *Node) CheckDB(
-	ctx context.Context,
-	by engines.Actor,
-	corrID string,
-	progress func(nodeapi.CheckLine),
-) (last nodeapi.CheckLine, err error) {
-	if err := n.onDisk("check"); err != nil {
-		return last, err
-	}
-	if err := n.roomFor(n.boot.Node.DataDir, false); err != nil {
-		return last, err
-	}
-	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)
-	if err != nil {
-		return last, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	at := func(stage string) func(done, total int64) {
-		return func(done, total int64) { progress(nodeapi.CheckLine{Stage: stage, Done: done, Total: total}) }
-	}
-	m, err := n.store.Snapshot(ctx, dir, n.snapshotOptions(false), at(stageCopy))
-	if errors.Is(err, store.ErrCorrupt) {
-		return n.checked(ctx, by, corrID, []string{err.Error()}), nil
-	}
-	if err != nil {
-		return last, err
-	}
-	checks := []store.Check{{Name: "auth", Run: tokens.Check}}
-	for _, s := range services() {
-		if s.checks != nil {
-			checks = append(checks, s.checks(ctx)...)
-		}
-	}
-	report, err := store.Verify(ctx, m.Path, nil, checks, at(stageVerify))
-	if err != nil {
-		return last, err
-	}
-	var findings []string
-	for _, s := range report.Steps {
-		if !s.OK {
-			findings = append(findings, s.Name+": "+s.Detail)
-		}
-	}
-	return n.checked(ctx, by, corrID, findings), nil
-}
-
-// checked appends an audit row for a check and returns its last line.
-func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, findings []string) nodeapi.CheckLine {
-	ok := len(findings) == 0
-	e := tokens.AuditEvent("db.check", by, corrID,
-		map[string]string{"ok": strconv.FormatBool(ok), "findings": strconv.Itoa(len(findings))})
-	n.note(context.WithoutCancel(ctx), e)
-	if !ok {
-		n.log.Error(
-			"check_failed",
-			"findings",
-			len(findings),
-			"reason",
-			findings[0],
-			"next",
-			"restore a snapshot with `ronbox db restore`",
-		)
-	}
-	return nodeapi.CheckLine{Stage: stageVerify, OK: &ok, Findings: findings}
-}
-
-// roomFor returns an error if a copy of the file would fill the disk of the file, which would block
+// RoomFor returns an error if a copy of the file would fill the disk of the file, which would block
 // writes until the copy is removed. If the free space is unknown it returns nil.
-func (n *Node) roomFor(dir string, compact bool) error { return n.roomWith(dir, compact, 0) }
+func (b *Backup) RoomFor(dir string, compact bool) error { return b.roomWith(dir, compact, 0) }
 
-// roomWith is roomFor after more bytes of the disk were freed.
-func (n *Node) roomWith(dir string, compact bool, more int64) error {
+// roomWith is RoomFor after more bytes of the disk were freed.
+func (b *Backup) roomWith(dir string, compact bool, more int64) error {
 	var file, folder unix.Stat_t
 	for unix.Stat(dir, &folder) != nil {
 		if up := filepath.Dir(dir); up != dir {
@@ -214,19 +122,19 @@ func (n *Node) roomWith(dir string, compact bool, more int64) error {
 		}
 		return nil
 	}
-	if unix.Stat(n.store.Path(), &file) != nil || file.Dev != folder.Dev {
+	if unix.Stat(b.d.Store.Path(), &file) != nil || file.Dev != folder.Dev {
 		return nil
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return nil
 	}
-	own := n.store.Bytes()
+	own := b.d.Store.Bytes()
 	need := own
 	if compact {
-		need -= n.store.FreeBytes()
+		need -= b.d.Store.FreeBytes()
 	}
-	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize)+more, own, n.conf().Store.MinFree.Bytes())
+	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize)+more, own, b.d.Config().Store.MinFree.Bytes())
 }
 
 // copyFits returns ErrFull if a copy of need bytes beside a file of own bytes would leave less free
@@ -244,70 +152,21 @@ func copyFits(need, free, own, minFree int64) error {
 	return nil
 }
 
-// DBInfo returns the identity and size of the open file.
-func (n *Node) DBInfo(context.Context) (nodeapi.DBInfo, error) {
-	info := n.store.Info()
-	if info == nil {
-		return nodeapi.DBInfo{}, errNotOpen
+// taken records the time of a snapshot.
+func (b *Backup) taken(at time.Time) {
+	if ns := at.UnixNano(); ns > b.last.Load() {
+		b.last.Store(ns)
 	}
-	return nodeapi.DBInfo{
-		File:         n.store.Path(),
-		NodeID:       info.NodeID,
-		Incarnation:  info.Incarnation,
-		Schema:       info.Schema,
-		Seq:          info.Seq,
-		Clean:        info.Clean,
-		Restored:     info.Restored,
-		RestoredFrom: info.RestoredFrom,
-		AuthEpoch:    info.AuthEpoch,
-		PageSize:     store.PageSize,
-		Bytes:        n.store.Bytes(),
-		MaxBytes:     n.maxBytes(),
-		FreeBytes:    n.store.FreeBytes(),
-	}, nil
 }
 
-// DBStats returns space and commit statistics. It visits the pages of every bucket, which takes
-// seconds for gigabytes.
-func (n *Node) DBStats(ctx context.Context) (nodeapi.DBStats, error) {
-	s, err := n.store.Stats(ctx)
-	if err != nil {
-		return nodeapi.DBStats{}, err
-	}
-	ms := func(ns float64) float64 { return ns / float64(time.Millisecond) }
-	out := nodeapi.DBStats{
-		Bytes:               s.Bytes,
-		MaxBytes:            s.MaxBytes,
-		FreeBytes:           (s.FreePages + s.PendingPages) * int64(s.PageSize),
-		DiskFreeBytes:       max(s.DiskFree, 0),
-		PageSize:            s.PageSize,
-		FreePages:           int(s.FreePages),
-		PendingPages:        int(s.PendingPages),
-		Buckets:             []nodeapi.BucketStats{},
-		Readers:             int(s.Readers),
-		OldestReaderSeconds: s.OldestReader.Seconds(),
-		Groups:              s.Groups,
-		Commands:            s.Commands,
-		CommitP50MS:         ms(float64(s.Commit.P50)),
-		CommitP99MS:         ms(float64(s.Commit.P99)),
-		BatchP50:            float64(s.Batch.P50),
-		BatchP99:            float64(s.Batch.P99),
-	}
-	for _, b := range s.Buckets {
-		out.Buckets = append(out.Buckets, nodeapi.BucketStats{
-			Name: b.Name, Class: b.Class.String(), Rows: b.Rows, Bytes: b.Bytes, Depth: b.Depth,
-		})
-	}
-	return out, nil
-}
-
-// AcceptRestore lets a restored node accept writes. It has no effect on a node that was not
-// restored.
-func (n *Node) AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error {
-	if err := n.store.AcceptRestore(ctx, tokens.AuditEvent("db.accept_restore", by, corrID, nil)); err != nil {
-		return fmt.Errorf("accept restore: %w", err)
-	}
-	n.board.Set(ownService, "accept_restore", nil)
-	n.ensureAgain(ctx)
-	return nil
+// Describe registers the metrics of the age of the newest snapshot.
+func (b *Backup) Describe(m *obs.Metrics, service string) {
+	m.Gauge("backup_interval_seconds", service, func() float64 { return b.every().Seconds() })
+	m.Gauge("backup_age_seconds", service, func() float64 {
+		last := b.last.Load()
+		if last == 0 || b.inMemory() {
+			return math.NaN()
+		}
+		return b.d.Now().Sub(time.Unix(0, last)).Seconds()
+	})
 }

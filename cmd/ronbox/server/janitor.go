@@ -5,95 +5,91 @@ import (
 	"errors"
 	"time"
 
-	"ronbox/cmd/ronbox/server/tokens"
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
 	nodehttp "ronbox/httpapi/node"
 )
 
-// Periods of the jobs that no configuration sets.
-const (
-	sweepEvery  = time.Minute
-	rotateEvery = time.Minute
-)
+// tickEvery is the longest interval between two turns of the janitor.
+const tickEvery = time.Second
 
-// job is a periodic job of the janitor.
-type job struct {
-	name  string
-	every func() time.Duration // 0: never
-	do    func(ctx context.Context) error
-	last  time.Time // last start; owned by the janitor
+// Job is a periodic job of the janitor.
+type Job struct {
+	Name  string
+	Every func() time.Duration // 0: never
+	Do    func(ctx context.Context) error
+	Last  time.Time // last start; owned by the janitor
 }
 
 // due reports whether the job is due.
-func (j *job) due(now time.Time) bool {
-	every := j.every()
-	return every > 0 && now.Sub(j.last) >= every
+func (j *Job) due(now time.Time) bool {
+	every := j.Every()
+	return every > 0 && now.Sub(j.Last) >= every
 }
 
-// fixed returns a constant period.
-func fixed(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+// Fixed returns a constant period.
+func Fixed(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// jobs returns all jobs, the most urgent first.
-func (n *Node) jobs(now time.Time) []*job {
-	out := []*job{{name: "purge", every: n.purgeEvery, do: n.purgeCaches, last: now}}
-	for _, r := range n.recovered() {
-		if r.jobs != nil {
-			out = append(out, r.jobs(n, now)...)
-		}
-	}
-	return append(
-		out,
-		&job{name: "auth_sweep", every: fixed(sweepEvery), do: n.Sweep},
-		&job{
-			name:  "key_rotation",
-			every: fixed(rotateEvery),
-			do:    func(ctx context.Context) error { return n.RotateDue(ctx, tokens.Self("janitor")) },
-		},
-		&job{name: "expiries", every: fixed(expiryEvery), do: n.readExpiries},
-		&job{
-			name:  "snapshot",
-			every: n.snapshotEvery,
-			do:    n.scheduledSnapshot,
-			last:  n.lastSnapshot(now),
-		},
-	)
+// Janitor runs the jobs of a node, one at a time.
+type Janitor struct {
+	d    JanitorDeps
+	tick *flow.Ticker
 }
 
-// runJanitor runs the jobs that are due, one after the other. A failed job is logged and runs again
-// when it is due again.
-func (n *Node) runJanitor(ctx context.Context) error {
-	defer n.janitorTick.Stop()
-	all := n.jobs(n.now())
+// JanitorDeps are the neighbours of a Janitor.
+type JanitorDeps struct {
+	Catalog *flow.Catalog
+	Service string // whose task it is
+	Log     hclog.Logger
+	Now     func() time.Time
+	Jobs    func(now time.Time) []*Job // the most urgent first
+	Pace    func() time.Duration       // bounds the interval between turns; 0: no bound
+}
+
+// NewJanitor returns the janitor of a node. It starts nothing.
+func NewJanitor(d JanitorDeps) *Janitor {
+	return &Janitor{d: d, tick: flow.Every(d.Catalog, flow.Spec{
+		Service: d.Service, Name: "janitor_tick", Consumers: []string{"janitor"}, Doc: "looks for what is due",
+	}, tickEvery)}
+}
+
+// Run runs the jobs that are due, one after the other. A failed job is logged and runs again when
+// it is due again.
+func (j *Janitor) Run(ctx context.Context) error {
+	defer j.tick.Stop()
+	all := j.d.Jobs(j.d.Now())
 	for {
-		n.janitorTick.Set(n.pace())
-		n.doDue(ctx, all)
+		j.tick.Set(j.pace())
+		j.Turn(ctx, all)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.janitorTick.C():
+		case <-j.tick.C():
 		}
 	}
 }
 
-// doDue runs the jobs that are due.
-func (n *Node) doDue(ctx context.Context, all []*job) {
-	for _, j := range all {
-		if now := n.now(); ctx.Err() == nil && j.due(now) {
-			j.last = now
-			n.doJob(ctx, j)
+// Turn runs the jobs that are due.
+func (j *Janitor) Turn(ctx context.Context, all []*Job) {
+	for _, one := range all {
+		if now := j.d.Now(); ctx.Err() == nil && one.due(now) {
+			one.Last = now
+			j.do(ctx, one)
 		}
 	}
 }
 
-// pace returns the interval of the janitor, at most that of the cache purges.
-func (n *Node) pace() time.Duration {
-	if every := n.purgeEvery(); every > 0 {
-		return min(every, tickEvery)
+// pace returns the interval of the turns.
+func (j *Janitor) pace() time.Duration {
+	if most := j.d.Pace(); most > 0 {
+		return min(most, tickEvery)
 	}
 	return tickEvery
 }
 
-func (n *Node) doJob(ctx context.Context, j *job) {
-	err := j.do(ctx)
+func (j *Janitor) do(ctx context.Context, one *Job) {
+	err := one.Do(ctx)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -101,25 +97,5 @@ func (n *Node) doJob(ctx context.Context, j *job) {
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
 		next = dir.Next(dir.Error())
 	}
-	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", next)
-}
-
-// purgeEvery returns the interval of cache purges, or 0 if the node has a disk.
-func (n *Node) purgeEvery() time.Duration {
-	if !n.boot.Amnesia.Enabled {
-		return 0
-	}
-	return time.Duration(n.conf().Amnesia.PurgeIntervalMS) * time.Millisecond
-}
-
-// purgeCaches empties the caches and resets the probe of writes to a disk.
-func (n *Node) purgeCaches(context.Context) error {
-	for _, r := range n.recovered() {
-		if r.cache != "" {
-			r.Purge()
-			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)
-		}
-	}
-	n.board.Set(ownService, keyAmnesia, nil)
-	return nil
+	j.d.Log.Warn("job_failed", "job", one.Name, "reason", err.Error(), "next", next)
 }

@@ -36,8 +36,8 @@ func ledgerService() service {
 			})}
 		},
 		ensure: func(ctx context.Context, n *Node) error { return n.declareAssets(ctx) },
-		jobs: func(n *Node, now time.Time) []*job {
-			return []*job{{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now}}
+		jobs: func(n *Node, now time.Time) []*Job {
+			return []*Job{{Name: "assets", Every: Fixed(sweepEvery), Do: n.declareAssets, Last: now}}
 		},
 		end: func(ctx context.Context, n *Node) {
 			if err := n.ledger().Close(ctx); err != nil {

@@ -40,9 +40,9 @@ func rewarderService() service {
 				Step:       n.opt.RunStep,
 			})}
 		},
-		jobs: func(n *Node, _ time.Time) []*job {
+		jobs: func(n *Node, _ time.Time) []*Job {
 			e := engineOf[rewarderEngine](n)
-			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
+			return []*Job{{Name: "rewarder_sweep", Every: Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
 		checks: func(context.Context) []store.Check { return rewarder.Checks() },
 		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
