@@ -119,7 +119,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 45, knot: 42, spread: 38, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 41, knot: 38, spread: 34, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 42, knot: 38, spread: 28, why: "to be cut"},
 	"engines/index":     {files: 29, knot: 21, spread: 13, why: "to be cut"},

@@ -24,6 +24,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
@@ -34,7 +35,7 @@ import (
 type hours struct {
 	*Node
 	t    *testing.T
-	jobs []*Job
+	jobs []*upkeep.Job
 	gone atomic.Int64 // nanoseconds since it began
 }
 
@@ -374,8 +375,8 @@ func TestSlowCommitsAreTold(t *testing.T) {
 }
 
 // freshSeries begins series of the node whose points are taken by the clock at.
-func (r *rig) freshSeries(at *time.Time) *Series {
-	s := NewSeries(SeriesDeps{
+func (r *rig) freshSeries(at *time.Time) *upkeep.Series {
+	s := upkeep.NewSeries(upkeep.SeriesDeps{
 		Catalog: flow.NewCatalog(nil, r.Node.log), Service: ownService, Metrics: r.metrics, Store: r.store,
 		Wall: func() time.Time { return *at }, Own: r.ownRequests,
 	})

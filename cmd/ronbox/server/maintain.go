@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -23,14 +24,14 @@ func (n *Node) buildUpkeep() {
 			versions[s.name] = s.schema
 		}
 	}
-	n.backup = NewBackup(BackupDeps{
+	n.backup = upkeep.NewBackup(upkeep.BackupDeps{
 		Config: n.conf, Store: n.store, Log: n.log, Now: n.now,
 		Started: func() time.Time { return n.started }, OnDisk: n.onDisk, Record: n.record, Versions: versions,
 	})
-	n.janitor = NewJanitor(JanitorDeps{
+	n.janitor = upkeep.NewJanitor(upkeep.JanitorDeps{
 		Catalog: n.catalog, Service: ownService, Log: n.log, Now: n.now, Jobs: n.jobs, Pace: n.purgeEvery,
 	})
-	n.series = NewSeries(SeriesDeps{
+	n.series = upkeep.NewSeries(upkeep.SeriesDeps{
 		Catalog: n.catalog, Service: ownService, Metrics: n.metrics, Store: n.store, Wall: n.wall,
 		Own: n.ownRequests,
 	})
@@ -51,27 +52,27 @@ const flightDir = "flight"
 
 // buildRecorder builds the recorder, before the store, which tells it of slow commits.
 func (n *Node) buildRecorder() {
-	d := RecorderDeps{
+	d := upkeep.RecorderDeps{
 		Catalog: n.catalog, Service: ownService, Log: n.log, Flight: n.flight, Wall: n.wall,
 		CommitAge: func() time.Duration { return n.store.CommitAge() },
 	}
 	if !n.boot.Amnesia.Enabled {
 		d.Dir = n.boot.Path(flightDir)
 	}
-	n.recorder = NewRecorder(d)
+	n.recorder = upkeep.NewRecorder(d)
 }
 
 // jobs returns all jobs, the most urgent first.
-func (n *Node) jobs(now time.Time) []*Job {
-	out := []*Job{{Name: "purge", Every: n.purgeEvery, Do: n.purgeCaches, Last: now}}
+func (n *Node) jobs(now time.Time) []*upkeep.Job {
+	out := []*upkeep.Job{{Name: "purge", Every: n.purgeEvery, Do: n.purgeCaches, Last: now}}
 	for _, r := range n.recovered() {
 		if r.jobs != nil {
 			out = append(out, r.jobs(n, now)...)
 		}
 	}
 	return append(out,
-		&Job{Name: "auth_sweep", Every: Fixed(sweepEvery), Do: n.Sweep},
-		&Job{Name: "key_rotation", Every: Fixed(rotateEvery), Do: func(ctx context.Context) error {
+		&upkeep.Job{Name: "auth_sweep", Every: upkeep.Fixed(sweepEvery), Do: n.Sweep},
+		&upkeep.Job{Name: "key_rotation", Every: upkeep.Fixed(rotateEvery), Do: func(ctx context.Context) error {
 			return n.RotateDue(ctx, tokens.Self("janitor"))
 		}},
 		n.expiries.Job(n.Expiry),

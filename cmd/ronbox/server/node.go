@@ -19,6 +19,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
@@ -98,11 +99,11 @@ type Node struct {
 
 	healthTick *flow.Ticker
 
-	backup   *Backup
-	expiries Expiries
-	janitor  *Janitor
-	recorder *Recorder
-	series   *Series
+	backup   *upkeep.Backup
+	expiries upkeep.Expiries
+	janitor  *upkeep.Janitor
+	recorder *upkeep.Recorder
+	series   *upkeep.Series
 
 	store   *store.Store
 	engines []running // the enabled ones, in the order of services

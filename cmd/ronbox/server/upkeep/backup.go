@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -67,7 +66,7 @@ func (b *Backup) copyInto(
 	if err := b.d.OnDisk("snapshot"); err != nil {
 		return m, err
 	}
-	if err := upkeep.CheckSnapshotDir(dir); err != nil {
+	if err := CheckSnapshotDir(dir); err != nil {
 		return m, err
 	}
 	if err := b.RoomFor(dir, compact); err != nil {
@@ -75,7 +74,7 @@ func (b *Backup) copyInto(
 	}
 	began := b.d.Now()
 	if m, err = b.d.Store.Snapshot(ctx, dir, b.Options(compact), progress); err != nil {
-		return m, upkeep.SnapshotDirError(dir, err)
+		return m, snapshotDirError(dir, err)
 	}
 	b.taken(began)
 	if dir == b.d.Config().SnapshotDir() {

@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -169,7 +169,7 @@ func (b *broken) Collect(to chan<- prometheus.Metric) {
 func TestSeriesRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fails := bareSeries(), &broken{}
-		okay(t, n.d.Metrics.Registry().Register(fails))
+		must(t, n.d.Metrics.Registry().Register(fails))
 		answered := n.d.Metrics.Counter("http_requests_total", "wallet", "route", "/", "method", "GET", "status", "200")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
@@ -207,12 +207,5 @@ func BenchmarkFigures(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		figuresOf(b, n)
-	}
-}
-
-func okay(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -133,7 +132,7 @@ func (b *Backup) newest(now time.Time) time.Time {
 	if err != nil {
 		b.d.Log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
-	fault := upkeep.CheckSnapshotDir(cfg.SnapshotDir())
+	fault := CheckSnapshotDir(cfg.SnapshotDir())
 	b.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)

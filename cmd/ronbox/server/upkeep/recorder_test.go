@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"bytes"
@@ -32,12 +32,12 @@ func TestLookout(t *testing.T) {
 		{5 + calmAfter, 0, false},
 		{6 + calmAfter, longCommit, true},
 	} {
-		okay(t, out.update(begun.Add(tt.at), tt.age))
+		must(t, out.update(begun.Add(tt.at), tt.age))
 		if got := out.flight.Recording(); got != tt.want {
 			t.Errorf("at %s, a commit of %s: it records is %v, want %v", tt.at, tt.age, got, tt.want)
 		}
 	}
-	okay(t, out.flight.Start())
+	must(t, out.flight.Start())
 	out.stop()
 	out.stop()
 	if !out.flight.Recording() {
@@ -49,12 +49,12 @@ func TestLookout(t *testing.T) {
 // If another node in the process holds the recorder, the lookout tries again at its next turn.
 func TestLookoutBesideAnother(t *testing.T) {
 	out, other := recorderSwitch{flight: obs.NewFlight()}, obs.NewFlight()
-	okay(t, other.Start())
+	must(t, other.Start())
 	if err := out.update(time.Now(), longCommit); err == nil || out.on {
 		t.Errorf("both record: %v", err)
 	}
 	other.Stop()
-	okay(t, out.update(time.Now(), longCommit))
+	must(t, out.update(time.Now(), longCommit))
 	out.stop()
 	if out.flight.Recording() {
 		t.Error("it goes on")
@@ -74,7 +74,7 @@ func TestSlowCommitIsKept(t *testing.T) {
 	go func() { ended <- r.Run(ctx) }()
 	r.Slow("commit", 3*time.Second)
 	await(t, "one that nothing was recorded of", func() bool { return r.slow.Len() == 0 })
-	okay(t, flight.Start())
+	must(t, flight.Start())
 	r.Slow("commit", 3*time.Second)
 	await(t, "the dump", func() bool { return len(dumps(dir)) == 1 })
 	r.Slow("commit", 3*time.Second)
@@ -86,7 +86,7 @@ func TestSlowCommitIsKept(t *testing.T) {
 	}
 	for range flightFiles {
 		_, err := r.keepFlight(dir, slowCommit{})
-		okay(t, err)
+		must(t, err)
 	}
 	if got := dumps(dir); len(got) != flightFiles {
 		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
