@@ -329,9 +329,13 @@ func TestProfiles(t *testing.T) {
 	for _, name := range []string{"heap", "allocs", "goroutine", "threadcreate", "block", "mutex", "profile", "trace",
 		"flight"} {
 		var out bytes.Buffer
-		if err := r.socket().Profile(t.Context(), name, 200*time.Millisecond, &out); err != nil || out.Len() == 0 {
+		if err := r.Profile(t.Context(), name, 50*time.Millisecond, &out); err != nil || out.Len() == 0 {
 			t.Errorf("%s: %d bytes, %v", name, out.Len(), err)
 		}
+	}
+	var out bytes.Buffer
+	if err := r.socket().Profile(t.Context(), "mutex", time.Second, &out); err != nil || out.Len() == 0 {
+		t.Errorf("over the socket: %d bytes, %v", out.Len(), err)
 	}
 	r.halt()
 }
